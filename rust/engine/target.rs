@@ -49,7 +49,7 @@ use crate::{
         attr::Priority,
         cpus::PerCpu,
         item::Fifo,
-        knee::{Knee, Load, Totals},
+        knee::{Found, Knee, Load, Totals},
         partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
         slots::{Count, Limits, Pool, Slots},
     },
@@ -322,12 +322,12 @@ impl Target {
         self.limit() > before
     }
 
-    /// Returns the slots that keep the device busy, and whether they are still being looked for, if slots are `auto`.
-    pub(crate) fn knee(&self) -> Option<(u32, bool)> {
-        (self.dispatch.slots() == Slots::Auto).then(|| {
-            let knee = self.knee.lock();
-            (knee.good(), knee.is_searching())
-        })
+    /// Returns what was found of the slots that keep the device busy, if slots are `auto`.
+    pub(crate) fn found(&self) -> Found {
+        match self.dispatch.slots() {
+            Slots::Auto => self.knee.lock().found(!self.line.is_calm()),
+            Slots::Fixed(_) => Found::default(),
+        }
     }
 
     /// Slots in effect.

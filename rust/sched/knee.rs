@@ -75,6 +75,9 @@ const SURE: u64 = 2_000;
 /// So much of the standard, in thousandths, the rate may go up or down before the search starts anew.
 const CHANGE: u64 = 80;
 
+/// Bytes that a request counts beside its own.
+const EXTRA: u64 = 512;
+
 /// Slots after one step down, as a fraction of those before, from coarse to fine.
 const STEPS: [(u64, u64); 4] = [(1, 4), (1, 2), (2, 3), (4, 5)];
 
@@ -127,7 +130,7 @@ impl Totals {
         let ended = self.ended.wrapping_sub(before.ended);
         // A request without data takes time as well.
         let bytes = self.bytes.wrapping_sub(before.bytes);
-        let bytes = bytes.saturating_add(ended.saturating_mul(512));
+        let bytes = bytes.saturating_add(ended.saturating_mul(EXTRA));
         let (ended, bytes) = (per_second(ended), per_second(bytes));
         let root = |rate: u64| rate.saturating_mul(256).isqrt();
         [ended, bytes, root(ended).saturating_mul(root(bytes)) / 256]
@@ -224,6 +227,19 @@ impl Ratio {
     }
 }
 
+/// State of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Slots that keep the device busy, as far as is known; 0: nothing is searched.
+    pub slots: u32,
+    /// The search is not over.
+    pub searching: bool,
+    /// Requests per second with these slots; 0: no search is over.
+    pub requests: u64,
+    /// Bytes per second.
+    pub bytes: u64,
+}
+
 /// What a device had to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
@@ -317,14 +333,30 @@ impl Knee {
         self.slots
     }
 
-    /// Returns the slots that keep the device busy, as far as is known.
-    pub fn good(&self) -> u32 {
-        self.good
+    /// Returns what was found. While nothing `waits`, nothing is searched.
+    pub fn found(&self, waits: bool) -> Found {
+        let rate =
+            |sums: &Sums, unit: u64| per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT;
+        let (requests, bytes) = match (self.is_over(), &self.standard.rates, &self.units) {
+            (true, [a, b, _], [ended, bytes, _]) => (rate(a, *ended), rate(b, *bytes)),
+            _ => (0, 0),
+        };
+        Found {
+            slots: self.good,
+            searching: waits && self.is_searching(),
+            requests,
+            bytes: bytes.saturating_sub(requests.saturating_mul(EXTRA)),
+        }
+    }
+
+    /// Returns whether a search is over.
+    fn is_over(&self) -> bool {
+        self.next_ups != 0
     }
 
     /// Returns whether the knee is still being looked for: not while nothing waited yet, nor in a trial after a rest.
-    pub fn is_searching(&self) -> bool {
-        self.units != [0; 3] && self.next_ups == 0
+    fn is_searching(&self) -> bool {
+        self.units != [0; 3] && !self.is_over()
     }
 
     /// Takes what has ended by now, and the load since the last call. To be called every [`LOOK_MIN`] or so while requests

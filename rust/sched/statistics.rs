@@ -243,7 +243,9 @@ stats! {
         limit: Gauge Plain "nrs_target_limit_requests" "Request limit of the device";
         active: Gauge Plain "nrs_target_active_requests" "Requests in service";
         knee: Gauge Plain "nrs_target_knee_requests" "Requests that keep the device busy, with slots=auto";
-        searching: Gauge Plain "nrs_target_knee_searching" "1 while those are looked for";
+        searching: Gauge Plain "nrs_target_knee_searching" "1 during the search for them";
+        knee_rate: Gauge Plain "nrs_target_knee_requests_per_second" "Requests per second with them; 0 while no search is over";
+        knee_bytes: Gauge Plain "nrs_target_knee_bytes_per_second" "Bytes per second with them";
     }
 }
 

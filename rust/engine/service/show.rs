@@ -158,13 +158,15 @@ impl Service {
         out.write_str("targets:\n")?;
         for target in self.partitions.targets() {
             let (major, minor) = major_minor(target.number());
-            let (knee, searching) = target.knee().unwrap_or_default();
+            let found = target.found();
             let counts = TargetCounts {
                 users: target.users().into(),
                 limit: target.limit().into(),
                 active: target.active().into(),
-                knee: knee.into(),
-                searching: searching.into(),
+                knee: found.slots.into(),
+                searching: found.searching.into(),
+                knee_rate: found.requests,
+                knee_bytes: found.bytes,
             };
             write!(out, "- target: \"{major}:{minor}\"\n  counters: {{ ")?;
             counts.write_pairs(out)?;

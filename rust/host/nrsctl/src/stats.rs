@@ -134,7 +134,7 @@ pub struct Client {
 pub struct Target {
     /// `MAJOR:MINOR`.
     pub name: String,
-    /// Its counters: `users`, `limit`, `active`.
+    /// Its counters (`TargetCounts`).
     pub counters: Counters,
 }
 
@@ -317,6 +317,13 @@ impl Entity {
 
 impl Snapshot {
     /// Returns counter `name` of the service, 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        number(&self.counters, name)
+    }
+}
+
+impl Target {
+    /// Returns counter `name`, 0 if there is none.
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }

@@ -56,6 +56,6 @@ fn bounds() {
         assert!(search.slots() <= max.max(1));
         let end = work.now + 3 * NSEC_PER_SEC;
         work.tune(&mut search, end);
-        assert_eq!(search.good(), slots);
+        assert_eq!(search.found(true).slots, slots);
     }
 }

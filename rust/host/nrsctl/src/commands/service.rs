@@ -63,7 +63,10 @@ pub struct Service {
     pub made: bool,
     /// How many partitions it has; unknown of one that was not made.
     pub cpts: Option<u32>,
-    /// What `slots` is set to.
+    /// What `slots` is set to, as the module shows it.
+    #[serde(skip)]
+    pub setting: String,
+    /// What `slots` is set to; with `auto` as many as are in effect.
     pub slots: u64,
     /// How many slots are in effect.
     pub limit: u64,
@@ -93,7 +96,7 @@ impl Service {
             self.name.clone(),
             self.regular.clone(),
             self.high.clone(),
-            self.slots.to_string(),
+            self.setting.clone(),
             self.queued.to_string(),
             self.clients.len().to_string(),
             self.health.clone(),
@@ -115,6 +118,7 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
         name: name.into(),
         made,
         cpts: made.then(|| kernel.cpts(name)).transpose()?,
+        setting: kernel.get(name, "slots")?.trim().into(),
         slots: shown.counter("slots"),
         limit: shown.counter("limit"),
         active: shown.counter("active"),
@@ -227,7 +231,7 @@ fn one(service: &Service, out: &mut dyn Write) -> Result {
             "slots",
             &format!(
                 "{}, {} in effect, {} in use",
-                service.slots, service.limit, service.active
+                service.setting, service.limit, service.active
             ),
         ),
         ("queued", &service.queued.to_string()),

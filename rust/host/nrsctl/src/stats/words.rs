@@ -12,7 +12,7 @@
 //!             and what to do
 //! ```
 
-use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, BOTH, HIGH};
+use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target, BOTH, HIGH};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -38,6 +38,12 @@ pub fn describe(snapshot: &Snapshot) -> String {
             &format!("{slots} are set, the devices below take {limit}"),
         );
     }
+    let searched: Vec<_> = snapshot
+        .targets
+        .iter()
+        .filter(|target| target.counter("knee") > 0)
+        .collect();
+    screen.list("auto", &searched, |target| knee(target));
     let mut first: Option<String> = None;
     for head in &snapshot.heads {
         let said = policy_words(snapshot, head);
@@ -115,6 +121,21 @@ fn headline(snapshot: &Snapshot) -> String {
         snapshot.counter("limit"),
         count(snapshot.clients.len() as u64, "client"),
     )
+}
+
+/// Returns what slots=auto has found of a device.
+fn knee(target: &Target) -> String {
+    let name = safe(&target.name);
+    let slots = count(target.counter("knee"), "slot");
+    let (requests, bytes) = (target.counter("knee_rate"), target.counter("knee_bytes"));
+    if target.counter("searching") > 0 {
+        format!("{name}: {slots}, the search is not over")
+    } else if requests == 0 {
+        format!("{name}: {slots}, too few requests have waited for a search")
+    } else {
+        let bytes = rate(bytes);
+        format!("{name}: {slots} for {requests} requests/s, {bytes}; more slots do no more")
+    }
 }
 
 /// What decides on a head.

@@ -12,7 +12,7 @@ use nrsctl::cli::Cli;
 use nrsctl::failure::Kind;
 use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
-use nrsctl::stats::{Client, Counters, Head, Policy, Snapshot};
+use nrsctl::stats::{Client, Counters, Head, Policy, Snapshot, Target};
 
 fn policy(name: &str, argument: &str) -> Policy {
     Policy {
@@ -85,6 +85,25 @@ fn screens() -> Vec<Snapshot> {
         ..service("fifo", "")
     };
     all.push(idle);
+    let target = |name: &str, [knee, searching, rate]: [u64; 3]| Target {
+        name: name.into(),
+        counters: map(&[
+            ("knee", knee),
+            ("searching", searching),
+            ("knee_rate", rate),
+            ("knee_bytes", rate * 4096),
+        ]),
+    };
+    let mut auto = service("fifo", "");
+    auto.counters.extend(map(&[("slots", 16)]));
+    auto.targets = vec![
+        target("8:0", [16, 0, 15_900]),
+        target("8:16", [1, 1, 0]),
+        target("8:32", [8, 0, 0]),
+        target("8:48", [4, 0, 90]),
+        target("8:64", [0, 0, 0]),
+    ];
+    all.push(auto);
     for (name, argument) in [
         ("fairshare", "gid_then_uid_then_size_fair"),
         ("fairshare", "nid_then_projid_fair"),

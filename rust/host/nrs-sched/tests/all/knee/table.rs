@@ -130,7 +130,7 @@ fn watch(before: Option<Device>, curve: &mut Curve, seed: u64) -> Aims {
             depth += f64::from(slots) / f64::from(knee);
             count += 1.0;
         }
-        if !band.contains(&search.good().into()) {
+        if !band.contains(&search.found(true).slots.into()) {
             since = work.now;
         } else if settled.is_none() && work.now >= since + SECOND / 2 {
             settled = Some(since - from);

@@ -3,13 +3,14 @@
 //! `nrsctl apply`
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use similar::TextDiff;
 
@@ -20,7 +21,7 @@ use crate::configuration::state::State;
 use crate::configuration::{files, module, render, running, wanted};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{is_gone, Device, Kernel};
-use crate::show::Report;
+use crate::show::{self, Report};
 use crate::stats;
 
 /// Its arguments.
@@ -29,6 +30,9 @@ pub struct Args {
     /// Shows the changes only; exit status 8 if there are any.
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    /// An object: differences as unified diffs, and what was done.
+    #[arg(long, conflicts_with = "verbose")]
+    pub json: bool,
     /// Applies this service only; leaves module parameters alone.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
@@ -60,8 +64,74 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             signal_hook::flag::register(signal, Arc::clone(&told))?;
         }
     }
-    until(args, kernel, out, &told)
+    if !args.json {
+        return until(args, kernel, out, &told);
+    }
+    let mut halves = Halves::default();
+    let done = until(args, kernel, &mut halves, &told);
+    Failure::of(
+        done.err()
+            .into_iter()
+            .chain(show::json(out, &halves.outcome()).err())
+            .collect(),
+    )
 }
+
+/// The output for JSON: differences before the first flush, what was done behind it.
+#[derive(Default)]
+struct Halves {
+    shown: String,
+    done: String,
+    flushed: bool,
+}
+
+impl Write for Halves {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let half = if self.flushed {
+            &mut self.done
+        } else {
+            &mut self.shown
+        };
+        half.push_str(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flushed = true;
+        Ok(())
+    }
+}
+
+/// What was found and done, as JSON shows it.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    /// A unified diff for the module, each service and each device that differs.
+    differences: Vec<&'a str>,
+    /// A line for each that was changed: `NAME: WHAT`.
+    done: Vec<&'a str>,
+}
+
+impl Halves {
+    fn outcome(&self) -> Outcome<'_> {
+        let mut differences = Vec::new();
+        let mut rest = self.shown.as_str();
+        // A diff begins with its head; without one there is nothing to change.
+        while rest.starts_with(HEAD) {
+            let next = rest.match_indices(HEAD).map(|(at, _)| at);
+            let mut next = next.filter(|at| rest[..*at].ends_with('\n'));
+            let (first, more) = rest.split_at(next.next().unwrap_or(rest.len()));
+            differences.push(first);
+            rest = more;
+        }
+        Outcome {
+            differences,
+            done: self.done.lines().collect(),
+        }
+    }
+}
+
+/// How a diff begins.
+const HEAD: &str = "--- ";
 
 /// As [`run`], until it is `told` to end.
 ///

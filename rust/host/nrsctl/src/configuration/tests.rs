@@ -217,6 +217,39 @@ fn what_is_not_mentioned_has_its_default() {
     assert_eq!(running::read(&module, "a").unwrap(), want);
 }
 
+#[test]
+fn what_is_applied_as_json() {
+    let module = Mock::of(&["a", "b"]);
+    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 6\n");
+    let shown = |options: &str| {
+        let line = format!("apply --json {options} {}", file.0.display());
+        let cli = Cli::parse_from(format!("nrsctl {line}").split_ascii_whitespace());
+        let mut out = Vec::new();
+        let done = cli.command.run(&module, &mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        (value, done.err().map(|failure| failure.kind))
+    };
+    for (options, kind, differences, done) in [
+        ("--dry-run", Some(Kind::Differs), 2, &[][..]),
+        ("", None, 2, &["a: 1 change made", "b: 1 change made"]),
+        ("", None, 0, &[]),
+    ] {
+        let (value, found) = shown(options);
+        assert_eq!(found, kind);
+        let diffs = value["differences"].as_array().unwrap();
+        assert_eq!(diffs.len(), differences, "{value}");
+        for (diff, name) in diffs.iter().zip(["a", "b"]) {
+            let diff = diff.as_str().unwrap();
+            assert!(
+                diff.starts_with(&format!("--- {name}, running\n")),
+                "{diff}"
+            );
+            assert_eq!(diff.matches("--- ").count(), 1);
+        }
+        assert_eq!(value["done"], serde_json::json!(done));
+    }
+}
+
 /// Policies that still stop are waited for.
 #[test]
 fn what_is_busy_is_tried_again() {

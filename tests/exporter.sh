@@ -5,6 +5,7 @@
 #
 # Has promtool, Prometheus' own checker, read pages of nrsctl exporter: those of the snapshots that are kept with its tests, with all
 # entities and with few of them, and all *.prom files of each DIR, such as build/vm/NAME/out/pages of tests/vm/nrsctl-stats.sh.
+# Without a DIR, it also tests the alert rules.
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
@@ -38,5 +39,11 @@ done
 if printf 'nrs_x{a="1"} 1\nnrs_x{a="1"} 2\n' | promtool check metrics >/dev/null 2>&1; then
 	echo "not ok - promtool takes anything"
 	failed=1
+fi
+if [ $# = 0 ]; then
+	if said=$(promtool test rules "$NRS_TOP/tests/alerts.yml" 2>&1); then echo "ok - alert rules"; else
+		echo "not ok - alert rules: $said"
+		failed=1
+	fi
 fi
 exit $failed

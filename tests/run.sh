@@ -13,7 +13,7 @@
 #   stock     tests in virtual machines of the stock kernel
 #   debug     tests in virtual machines of the debug kernel, and KUnit
 #
-#   --long           all checks of all tests; ROUNDS=N repeats the virtual machines N times
+#   --long           all checks of all tests, and some for each other supported series of the kernel; ROUNDS=N repeats the virtual machines N times
 #   --changed [BASE] the NAMEs that tests/changed.map has for the files that differ from BASE (default: HEAD, or its
 #                    parent if nothing differs)
 #   --list           the tests of each machine
@@ -69,6 +69,8 @@ long=(
 	"debug:user:1800::chardev order-user timeouts-user"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
+# The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.
+for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev elevator"); done
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
 while [ $# -gt 0 ]; do

@@ -4,9 +4,10 @@
 # usage: scripts/deb-test.sh [--quick]
 #
 # Builds the Debian packages and tries them in a Debian 13 of their own, a minimal root under an overlay that is thrown away
-# afterwards: installation with apt, a kernel without its source, DKMS for two kernels of trixie-backports, the built
-# module in the virtual machine, removal, purge. Ends with the line "N passed, N failed"; logs in build/deb-test.
-# The root and what apt downloads (600 MB) are kept in $NRS_CACHE/deb-test. About 6 minutes, the first time 4 more.
+# afterwards: installation with apt, a kernel without its source, DKMS for kernels of all supported series, the built
+# module in the virtual machine, removal, purge; and builds them from the source package, without network. Ends with the
+# line "N passed, N failed"; logs in build/deb-test. The root and what apt downloads (800 MB) are kept in
+# $NRS_CACHE/deb-test. About 8 minutes, the first time 4 more.
 #
 #   --quick   only what needs no kernel: contents, lintian, installation and removal over the toolchain root, one minute;
 #             nothing if what it depends on is as it was when it passed last, in any checkout, unless NRS_LONG is set
@@ -113,10 +114,11 @@ has() {
 	dpkg-deb -c "$1" | awk -v p=".$2" '{ sub(/ -> .*/, "") } $NF == p { f = 1 } END { exit !f }' || { echo "no $2" && return 1; }
 }
 
-for file in usr/bin/nrsctl usr/share/man/man1/nrsctl.1.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
+for file in usr/bin/nrsctl usr/share/man/man{1/nrsctl.1,4/nrs.4,4/nrs-control.4,5/nrs.toml.5,8/dm-nrs.8}.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
 	usr/lib/systemd/system/nrs.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
 	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/ \
-	usr/share/doc/nrs/Documentation/examples/60-nrs-scheduler.rules; do
+	usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} usr/lib/systemd/system/nrs-exporter.service \
+	usr/lib/sysusers.d/nrs.conf usr/lib/udev/rules.d/60-nrs.rules; do
 	check "nrs has /$file" has "$nrs" "/$file"
 done
 for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
@@ -163,10 +165,11 @@ files() {
 		-o -path '*/modules.*' -o -path './var/lib/dkms/mok.*' -o -path ./var/lib/systemd/deb-systemd-helper-enabled \) -prune -o -print | sort)
 }
 
-# gone: after a purge nothing is there that was not there before.
+# gone: after a purge nothing is there that was not there before, but the administrator's files.
 gone() {
 	logged purge inside "${apt[@]}" purge nrs nrs-dkms || return
-	files >"$logs/files-after"
+	keep_configuration || return
+	files | grep -vxF -e ./etc/nrs -e ./etc/nrs/mine.toml >"$logs/files-after"
 	nothing comm -13 "$logs/files-before" "$logs/files-after"
 }
 
@@ -220,14 +223,13 @@ if [ -n "$quick" ]; then
 	over "$root"
 	files >"$logs/files-before"
 	check "installation over the toolchain root" install install "$nrs" "$dkms"
-	check "DKMS knows the module" grep -qF "nrs/$version" <(inside dkms status)
 	check "the unit is enabled" sh -c "readlink $merged/etc/systemd/system/*.wants/nrs.service"
-	check "a program finds the header" inside sh -c 'echo "#include <nrs/nrs.h>" | gcc -Wall -Werror -fsyntax-only -x c -'
+	check "what the packages themselves test of their installation" inside "$NRS_TOP/debian/tests/installed"
 	echo '# mine' >"$merged/etc/nrs/mine.toml"
 	check "an upgrade" upgraded
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
-	check "purge leaves nothing" gone
+	check "purge leaves the configuration, and nothing else" gone
 	# So that an update of them can be installed.
 	check "certificates can be made anew" logged certificates inside update-ca-certificates --fresh
 	# No container can be run here; its line that installs packages can, though here they are there already.
@@ -268,12 +270,21 @@ fi
 over "$cache/depends:$cache/base"
 logged update inside "${apt[@]}" update
 
-# The stock kernel, the same for machines that are not in a cloud, and one of a series that is not supported.
+# The stock kernel, one that is not for a cloud, of another supported series where the archive has one, and one of a series
+# that is not supported.
 new=$NRS_KREL new_version=$(cat "$NRS_CACHE/kernel/$NRS_KREL/version")
-series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$new")
-other=${new%-cloud-amd64}-amd64
-old=$(inside apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\(.*-cloud-amd64\)$/\1/p' | grep -v "^$series\." | sort -V | tail -n 1)
-echo "# kernels: $new and $other ($new_version), unsupported: $old"
+# series_of RELEASE
+series_of() {
+	sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$1"
+}
+series=$(series_of "$new")
+supported=$(supported_series)
+pattern="^(${supported// /|})[^0-9]"
+releases=$(inside apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\(.*-amd64\)$/\1/p' | sort -V)
+other=$(grep -E "$pattern" <<<"$releases" | grep -v "^$series[^0-9]" | grep -vE -- '-(cloud|rt)-' | tail -n 1) || other=${new%-cloud-amd64}-amd64
+other_version=$(inside apt-cache show --no-all-versions "linux-headers-$other" | sed -n 's/^Version: //p')
+old=$(grep -vE "$pattern" <<<"$releases" | grep -- -cloud- | tail -n 1)
+echo "# kernels: $new ($new_version) and $other ($other_version), unsupported: $old"
 
 # state RELEASE: what DKMS says of the module for that kernel.
 state() {
@@ -300,7 +311,7 @@ check "headers of $new, without its source, and of $old" install headers "linux-
 check "installation in a minimal system" install install "$nrs" "$dkms"
 check "a kernel without its source is passed over with one line that says what to install" \
 	grep -F "nrs: error: no module for kernel $new: its source is missing: apt install linux-source-$series=$new_version" "$logs/install.log"
-check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series $series" "$logs/install.log"
+check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series ${supported// / and }" "$logs/install.log"
 nothing_yet() {
 	if is_installed "$new" || is_installed "$old"; then return 1; fi
 }
@@ -312,7 +323,7 @@ check "the source comes" install source "linux-source-$series=$new_version"
 check "the module for $new is there" made_for "$new"
 seconds "source, metadata and module of $new"
 since=$SECONDS
-check "another kernel comes" install other "linux-headers-$other=$new_version"
+check "another kernel comes" install other "linux-headers-$other=$other_version" "linux-source-$(series_of "$other")=$other_version"
 check "the module for $other is there" made_for "$other"
 check "the module for $new stays" made_for "$new"
 seconds "metadata and module of $other"
@@ -336,7 +347,8 @@ load() {
 	file=$(find "$merged/usr/lib/modules/$new/updates" -name 'nrs.ko*') || return
 	rm -f "$logs/nrs.ko"
 	case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -qdc "$file" ;; *) cat "$file" ;; esac >"$logs/nrs.ko"
-	logged vm "$NRS_SCRIPTS/vm.sh" --kernel stock --name deb-test --module "$logs/nrs.ko" -- packaged.sh
+	logged vm "$NRS_SCRIPTS/vm.sh" --kernel stock --name deb-test --module "$logs/nrs.ko" --file "$unpacked/usr/bin/nrsctl:/bin/nrsctl" \
+		--file "$NRS_TOP/debian/tests/module:/bin/packaged" -- packaged.sh
 }
 check "the packaged module works in the virtual machine" load
 seconds "virtual machine"
@@ -345,8 +357,28 @@ echo '# mine' >"$merged/etc/nrs/mine.toml"
 check "removal" removed
 check "removal leaves the configuration" keep_configuration
 logged headers-gone inside "${apt[@]}" purge --autoremove 'linux-headers-*' 'linux-source-*'
-check "purge leaves nothing" gone
+check "purge leaves the configuration, and nothing else" gone
 umount "$merged"
+
+# --- The source package ----------------------------------------------------------------------------------------------
+since=$SECONDS
+check "the source package" logged source "$NRS_SCRIPTS/deb.sh" --source
+over "$cache/depends:$cache/base"
+logged update inside "${apt[@]}" update
+check "what it is built with" logged build-dep inside "${apt[@]}" --no-install-recommends build-dep "$debs/nrs_$version.dsc"
+offline() {
+	logged offline inside env -u CARGO_HOME -u CARGO_TARGET_DIR unshare --net sh -ec "
+		cd /srv
+		dpkg-source --extract $debs/nrs_$version.dsc nrs
+		cd nrs
+		dpkg-buildpackage --build=binary --no-sign" || return
+	dpkg-deb -x "$merged/srv/nrs_${version}_amd64.deb" "$logs/offline"
+	"$logs/offline/usr/bin/nrsctl" --version
+}
+check "the packages are built from it without network" offline
+check "lintian finds no error in it" logged lintian-source "$NRS_SCRIPTS/in-root.sh" lintian --fail-on error "$debs/nrs_$version.dsc"
+umount "$merged"
+seconds "source package"
 rm -rf --one-file-system "$work"
 summary
 exit

@@ -110,6 +110,11 @@ run_logged() {
 	log "$label: done"
 }
 
+# copy_tree DIR: makes DIR a copy of the checkout, without what was built. A file whose content is the same keeps its time.
+copy_tree() {
+	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$1/"
+}
+
 # shared_tree: makes $tree a copy of the checkout, where all checkouts build with cargo: one at a time, until its process
 # ends or does flock -u "$tree_lock". A file has the time there when its content last changed, so cargo builds again only
 # what differs from what was built there last. What cargo keeps is made anew when it has grown beyond 12 GiB. In the root
@@ -118,7 +123,7 @@ shared_tree() {
 	lock tree
 	tree=$NRS_CACHE/tree tree_lock=$lock_fd
 	mkdir -p "$tree" "$CARGO_TARGET_DIR"
-	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$tree/"
+	copy_tree "$tree"
 	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
 		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
 		rm -rf "$CARGO_TARGET_DIR"

@@ -3,13 +3,15 @@
 # slots=auto: as many requests go to a disk as keep it busy, and no more, so that the policy decides the order of the rest.
 . /tests/nrs.sh
 
-# setup PLACES NANOSECONDS: a disk with a long queue that serves so many requests at a time, and needs that long for each; two
-# devices on it.
+# disk NAME PLACES LOWER: a disk that serves so many requests at a time, in front of a long queue.
+disk() {
+	client "$1" "$3" "$1"
+	echo "$2" >"$(at "$1" slots)"
+}
+
+# setup PLACES LOWER: one with two devices on it, and a user on each of those.
 setup() {
-	module
-	slow_lower nb0 "$2" size=1024
-	client disk /dev/nb0 disk
-	echo "$1" >"$(at disk slots)"
+	disk disk "$1" "$2"
 	client a /dev/mapper/disk svc
 	client b /dev/mapper/disk svc
 	policy svc 'fairshare uid_fair'
@@ -19,36 +21,131 @@ setup() {
 	saturated a b
 }
 
-# target NAME: what the target of the service has of it.
+# target NAME [N]: what the target of the service, or the nth one, has of it.
 target() {
-	awk -v name="$1:" '/^- target/ { on = 1 } on { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) + 0 }' "$(at svc clients)" | head -n 1
+	awk -v name="$1:" -v n="${2:-1}" '/^- target/ { on++ } on == n { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) + 0 }' \
+		"$(at svc clients)" | head -n 1
 }
 
-# rate SECONDS: requests per second of both, in $rate.
+# rate SECONDS: requests per second of all, in $rate.
 rate() {
+	local count
 	gather "$1" ended
-	rate=$(((got[0] + got[1]) * 1000000 / time))
+	rate=0
+	for count in "${got[@]}"; do rate=$((rate + count * 1000000 / time)); done
 }
 
-# knee PLACES NANOSECONDS: after two seconds as many slots as there are places, half as many more at most; 96 % of the requests
-# while other numbers are still tried now and then, and fair shares.
-knee() {
-	local rate slots got
-	setup "$1" "$2"
-	pause 2
-	slots=$(target limit)
+# settled PLACES FACTOR: now the knee is at most half as many slots more than there are places, and requests are at least FACTOR of
+# those without a limit. Sets $got.
+settled() {
+	local rate slots got auto knee
+	slots=$(target limit) knee=$(target knee)
 	rate 4
-	local shares=("${got[@]}") auto=$rate knee
-	knee=$(target knee)
+	shares=("${got[@]}") auto=$rate
 	echo 1024 >"$(at svc slots)"
 	rate 2
 	say "$1 places: $slots slots after 2 s, knee $knee; $auto requests/s, $rate with 1024 slots"
-	more 0.96 "$auto" "$rate" || fail "$auto of $rate requests/s"
+	more "$2" "$auto" "$rate" || fail "$auto of $rate requests/s"
 	[ $((2 * knee)) -le $((3 * $1 + 1)) ] || fail "knee $knee of $1 places"
-	within 2 "${shares[@]}"
+}
+
+# knee PLACES NANOSECONDS: that is found in two seconds, and then shares are fair.
+knee() {
+	local shares
+	module
+	slow_lower nb0 "$2" size=1024
+	setup "$1" /dev/nb0
+	pause 2
+	settled "$1" 0.96
+	within 2 "${shares[@]}" || fail "shares: ${shares[*]}"
+}
+
+# speed: it is found again in two seconds when the disk gets ten times as fast, or as slow.
+speed() {
+	local shares table disk
+	module
+	slow_lower nb0 20000000 size=1024
+	slow_lower nb1 2000000 size=1024
+	table="0 $(sectors /dev/nb0) linear /dev/nb"
+	dm_create lin "${table}0 0"
+	setup 4 /dev/mapper/lin
+	pause 4
+	for disk in 1 0; do
+		dm suspend lin
+		dm reload lin --table "$table$disk 0"
+		dm resume lin
+		pause 2
+		settled 4 0.96
+		echo auto >"$(at svc slots)"
+		pause 3
+	done
+}
+
+# one DEPTH: a user alone, with so many requests, has 98 % of what it has without nrs.
+one() {
+	local none rate
+	module
+	slow_lower nb0 8000000 size=1024
+	disk disk 16 /dev/nb0
+	begin disk as=1001 --iodepth="$1"
+	pause 1
+	requests 4
+	none=$rate
+	kill -KILL $(pidof fio)
+	wait_for 10 '! pidof fio >/dev/null'
+	client a /dev/mapper/disk svc
+	policy svc 'fairshare uid_fair'
+	echo auto >"$(at svc slots)"
+	begin a as=1001 --iodepth="$1"
+	pause 3
+	requests 8
+	say "a user with $1 requests: $rate requests/s, $none without nrs"
+	more 0.98 "$rate" "$none" || fail "$rate of $none requests/s"
+}
+
+# requests SECONDS: requests per second of the service disk, in $rate.
+requests() {
+	local before now time=${EPOCHREALTIME/./}
+	before=$(ended disk)
+	sleep "$1"
+	now=$(ended disk)
+	rate=$(((now - before) * 1000000 / (${EPOCHREALTIME/./} - time)))
+}
+
+# unlike: two disks of unlike speed in one service have a knee each.
+unlike() {
+	local knees fast slow disk
+	module
+	slow_lower nb0 8000000 size=1024
+	slow_lower nb1 20000000 size=1024
+	disk fast 8 /dev/nb0
+	disk slow 2 /dev/nb1
+	for disk in fast slow; do
+		client "a$disk" /dev/mapper/$disk svc
+		client "b$disk" /dev/mapper/$disk svc
+	done
+	policy svc 'fairshare uid_fair'
+	echo auto >"$(at svc slots)"
+	for disk in fast slow; do
+		begin "a$disk" as=1001 --iodepth=64
+		begin "b$disk" as=1002 --iodepth=64
+	done
+	saturated afast bfast aslow bslow
+	pause 3
+	gather 6 ended
+	knees=("$(target knee 1)" "$(target knee 2)")
+	fast=$(((got[0] + got[1]) * 1000000 / time)) slow=$(((got[2] + got[3]) * 1000000 / time))
+	say "8 and 2 places: knees ${knees[*]}; $fast and $slow requests/s of 1000 and 100; ${got[*]}"
+	[ "${knees[0]}" -le 12 ] && [ "${knees[1]}" -le 3 ] || fail "knees ${knees[*]}"
+	more 0.96 "$fast" 1000 && more 0.96 "$slow" 100 || fail "$fast and $slow requests/s"
+	within 2 "${got[0]}" "${got[1]}" || fail "shares of the fast disk: ${got[*]:0:2}"
+	within 4 "${got[2]}" "${got[3]}" || fail "shares of the slow disk: ${got[*]:2}"
 }
 
 for places in 1 4 16; do try 60 "$places places" knee $places 8000000; done
 try 60 "32 places" knee 32 16000000
-remarks 'places: '
+try 60 "ten times as fast, and as slow again" speed
+for depth in 4 64; do try 60 "a user alone with $depth requests" one $depth; done
+try 60 "two disks of unlike speed" unlike
+remarks 'places: |requests: '
 summary

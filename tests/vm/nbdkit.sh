@@ -9,6 +9,7 @@ loads+=(nbdkit)
 serve() {
 	local n delay=$1
 	shift
+	wait_for 10 '! pidof nbd-client >/dev/null'
 	[ ! -d /sys/module/nbd ] || rmmod nbd
 	modprobe nbd nbds_max=8 max_part=0
 	ip link set lo up
@@ -58,10 +59,10 @@ shares() {
 	parts fifo 15 0.5
 	policy nbd 'fairshare nid_fair'
 	parts 'equal clients' 5 1
-	echo nid:10.0.0.2@tcp:4 >"$(at nbd nrs_fairshare_weights)"
+	set_to nbd nrs_fairshare_weights nid:10.0.0.2@tcp:4
 	parts 'clients 1 to 4' 8 4
 	policy nbd 'fairshare jobid_fair'
-	echo jobid:b:4 >"$(at nbd nrs_fairshare_weights)"
+	set_to nbd nrs_fairshare_weights jobid:b:4
 	parts 'exports 1 to 4' 8 4
 	grep -q '"jobid:a"' "$(at nbd nrs_fairshare_stats)" || fail "$(cat "$(at nbd nrs_fairshare_stats)")"
 }

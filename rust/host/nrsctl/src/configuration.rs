@@ -20,7 +20,7 @@
 
 pub mod bandwidth;
 pub mod carry_out;
-pub mod disks;
+pub mod devices;
 pub mod document;
 pub mod fault;
 pub mod files;

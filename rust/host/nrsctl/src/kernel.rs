@@ -24,6 +24,8 @@ pub struct Device {
     pub options: BTreeMap<String, String>,
     /// Whether it is a disk whose I/O scheduler is nrs.
     pub scheduled: bool,
+    /// Whether its device has further targets, so that no file can define it.
+    pub partial: bool,
 }
 
 impl Device {
@@ -73,8 +75,24 @@ pub trait Kernel {
     /// The block devices of all services, sorted by name.
     fn devices(&self) -> Result<Vec<Device>>;
 
-    /// Makes a block device; of `sectors` 0: as long as what is left of its target.
+    /// What a block device is on this machine: the target as `MAJOR:MINOR`, and the length, which is the
+    /// rest of the target where `sectors` is 0. `NotFound`: the target does not exist, or has no sectors yet.
+    fn locate(&self, device: &Device) -> Result<Device>;
+
+    /// A path of the target `MAJOR:MINOR` that names the same one after a reboot, as far as there is one.
+    fn path(&self, target: &str) -> Result<String>;
+
+    /// `Busy`: a device-mapper device of another type has this name.
+    fn vacant(&self, name: &str) -> Result;
+
+    /// Makes a block device that was located.
     fn add_device(&self, device: &Device) -> Result;
+
+    /// Gives a block device another table, that of `device`, which was located: all or nothing.
+    fn change_device(&self, device: &Device) -> Result;
+
+    /// Whether a block device is open: mounted, or below another one.
+    fn in_use(&self, name: &str) -> Result<bool>;
 
     /// Removes a block device.
     fn remove_device(&self, name: &str) -> Result;

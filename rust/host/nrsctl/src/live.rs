@@ -19,13 +19,15 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use nrs_sched::parameters;
 
 use crate::accounts::Accounts;
+use crate::configuration::devices;
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
@@ -36,9 +38,6 @@ use dmsetup::{Broken, Dmsetup};
 use failures::not_loaded;
 use node::{Node, Refused};
 
-/// Bytes of a sector.
-const SECTOR: u64 = 512;
-
 /// The running module.
 #[derive(Debug)]
 pub struct Live {
@@ -47,6 +46,8 @@ pub struct Live {
     dmsetup: Dmsetup,
     disks: Disks,
     accounts: Accounts,
+    /// Tells the block device of a path.
+    number: fn(&Path) -> io::Result<String>,
 }
 
 impl Default for Live {
@@ -69,6 +70,7 @@ impl Live {
             dmsetup: Dmsetup::new(root),
             disks: Disks::new(root, put),
             accounts: Accounts::at(root),
+            number,
         }
     }
 
@@ -96,17 +98,62 @@ impl Live {
         }
     }
 
-    /// The sectors of the block device or file `path`.
-    fn sectors(&self, path: &str) -> Result<u64> {
-        let missing = |error: io::Error| {
-            let (kind, hint) = match Kind::of_file(&error) {
-                Kind::Permission => (Kind::Permission, "run it as root"),
-                _ => (Kind::NotFound, "see: lsblk"),
+    /// The block device `target` as `MAJOR:MINOR`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: it does not exist.
+    fn number_of(&self, target: &str) -> Result<String> {
+        if devices::is_number(target) {
+            return Ok(target.to_owned());
+        }
+        (self.number)(Path::new(target)).map_err(|error| {
+            let (kind, hint) = match error.kind() {
+                io::ErrorKind::PermissionDenied => (Kind::Permission, "run it as root"),
+                io::ErrorKind::NotFound => (Kind::NotFound, "see: lsblk"),
+                _ => (Kind::Refused, "see: lsblk"),
             };
-            Failure::new(kind, format!("{path}: {}", errno::words(errno::of(&error)))).hint(hint)
-        };
-        let mut file = File::open(path).map_err(missing)?;
-        Ok(file.seek(SeekFrom::End(0)).map_err(missing)? / SECTOR)
+            let message = format!("{target}: {}", errno::words(errno::of(&error)));
+            Failure::new(kind, message).hint(hint)
+        })
+    }
+
+    /// The directory of the block device `MAJOR:MINOR` in sysfs.
+    fn block(&self, number: &str) -> PathBuf {
+        self.root.join("sys/dev/block").join(number)
+    }
+
+    /// The table line of `device`, which was located.
+    fn table(device: &Device) -> String {
+        let Device {
+            service,
+            target,
+            offset,
+            sectors,
+            options,
+            ..
+        } = device;
+        let mut table = format!("0 {sectors} nrs {target} {offset} {service}");
+        if !options.is_empty() {
+            table += &format!(" {}", options.len() * 2);
+            for (name, value) in options {
+                table += &format!(" {name} {value}");
+            }
+        }
+        table
+    }
+}
+
+/// The block device `path` as `MAJOR:MINOR`.
+fn number(path: &Path) -> io::Result<String> {
+    let file = fs::metadata(path)?;
+    match file.file_type().is_block_device() {
+        true => Ok(format!(
+            "{}:{}",
+            libc::major(file.rdev()),
+            libc::minor(file.rdev())
+        )),
+        false => Err(io::Error::from_raw_os_error(libc::ENOTBLK)),
     }
 }
 
@@ -219,41 +266,94 @@ impl Kernel for Live {
         Ok(devices)
     }
 
+    fn locate(&self, device: &Device) -> Result<Device> {
+        let target = self.number_of(&device.target)?;
+        let size = fs::read_to_string(self.block(&target).join("size"));
+        let size = size.ok().and_then(|text| text.trim_end().parse().ok());
+        let all: u64 = size.filter(|all| *all > 0).ok_or_else(|| {
+            let message = format!("{}: no block device of any length", device.target);
+            Failure::new(Kind::NotFound, message).hint("see: lsblk")
+        })?;
+        let left = all.saturating_sub(device.offset);
+        let sectors = match device.sectors {
+            0 => left,
+            sectors => sectors,
+        };
+        if left == 0 || sectors > left {
+            let (wanted, offset) = (device.sectors.max(1), device.offset);
+            let message = format!(
+                "{} has {all} sectors, too few for {wanted} from {offset} on",
+                device.target
+            );
+            return Err(Failure::new(Kind::Refused, message));
+        }
+        Ok(Device {
+            target,
+            sectors,
+            ..device.clone()
+        })
+    }
+
+    fn path(&self, target: &str) -> Result<String> {
+        let device = self.block(target);
+        if let Ok(name) = fs::read_to_string(device.join("dm/name")) {
+            return Ok(format!("/dev/mapper/{}", name.trim_end()));
+        }
+        let name = fs::canonicalize(&device).ok();
+        let name = name.as_deref().and_then(Path::file_name);
+        let Some(name) = name.map(|name| name.to_string_lossy().replace('!', "/")) else {
+            let message = format!("{target}: no such block device");
+            return Err(Failure::new(Kind::NotFound, message));
+        };
+        let node = self.root.join("dev").join(&name);
+        let links = fs::read_dir(self.root.join("dev/disk/by-id"));
+        let links = links.into_iter().flatten().flatten();
+        let same = |link: &fs::DirEntry| {
+            let leads = fs::canonicalize(link.path()).ok();
+            leads.is_some() && leads == fs::canonicalize(&node).ok()
+        };
+        let names = links
+            .filter(same)
+            .filter_map(|link| link.file_name().into_string().ok());
+        // A name of the hardware rather than one of a bus.
+        let id = names.min_by_key(|id| (!id.starts_with("wwn-"), id.clone()));
+        Ok(match id {
+            Some(id) => format!("/dev/disk/by-id/{id}"),
+            None => format!("/dev/{name}"),
+        })
+    }
+
+    fn vacant(&self, name: &str) -> Result {
+        let entries = fs::read_dir(self.root.join("sys/block"));
+        let mut entries = entries.into_iter().flatten().flatten();
+        let has = |entry: fs::DirEntry| {
+            let found = fs::read_to_string(entry.path().join("dm/name"));
+            found.is_ok_and(|found| found.trim_end() == name)
+        };
+        if !entries.any(has) {
+            return Ok(());
+        }
+        let message = format!("{name}: a device-mapper device of this name exists");
+        Err(Failure::new(Kind::Busy, message).hint(format!("see: dmsetup table {name}")))
+    }
+
     fn add_device(&self, device: &Device) -> Result {
         if !self.is_loaded() {
             return Err(not_loaded());
         }
-        let sectors = match device.sectors {
-            0 => {
-                let all = self.sectors(&device.target)?;
-                all.checked_sub(device.offset)
-                    .filter(|left| *left > 0)
-                    .ok_or_else(|| {
-                        let message = format!(
-                            "{} has {all} sectors, which end before the offset {}",
-                            device.target, device.offset
-                        );
-                        Failure::new(Kind::Refused, message)
-                    })?
-            }
-            sectors => sectors,
-        };
-        let Device {
-            service,
-            target,
-            offset,
-            options,
-            ..
-        } = device;
-        let mut table = format!("0 {sectors} nrs {target} {offset} {service}");
-        if !options.is_empty() {
-            table += &format!(" {}", options.len() * 2);
-            for (name, value) in options {
-                table += &format!(" {name} {value}");
-            }
-        }
-        let done = self.dmsetup.create(&device.name, &table);
+        self.vacant(&device.name)?;
+        let done = self.dmsetup.create(&device.name, &Self::table(device));
         done.map_err(|broken| self.mapped(broken, device, "add"))
+    }
+
+    fn change_device(&self, device: &Device) -> Result {
+        let done = self.dmsetup.reload(&device.name, &Self::table(device));
+        done.map_err(|broken| self.mapped(broken, device, "change"))
+    }
+
+    fn in_use(&self, name: &str) -> Result<bool> {
+        let open = self.dmsetup.is_open(name);
+        open.map_err(|broken| self.unmapped(broken))
     }
 
     fn remove_device(&self, name: &str) -> Result {

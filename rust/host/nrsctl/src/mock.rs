@@ -20,7 +20,7 @@ use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
 use nrs_sched::text::{write_policies, Command, Heads, Row};
 
 use crate::accounts::Accounts;
-use crate::configuration::disks::DEFAULTS;
+use crate::configuration::devices::DEFAULTS;
 use crate::configuration::keys::MODULE;
 use crate::configuration::state::{normal, Policy, Setting};
 use crate::failure::{Failure, Kind as Trouble, Result};
@@ -78,9 +78,13 @@ pub struct Mock {
     /// How often a disk is missing before it is there.
     pub late: Cell<usize>,
     accounts: Accounts,
+    /// The device that is open.
+    pub open: RefCell<&'static str>,
+    /// The name of a device-mapper device of another type.
+    pub foreign: RefCell<&'static str>,
 }
 
-/// The disks that there are.
+/// The disks that there are: `8:0` and `8:16`.
 const DISKS: [&str; 2] = ["sda", "sdb"];
 
 /// The users that there are.
@@ -88,6 +92,9 @@ const USERS: &str = "alice:x:2001:3001::/:/bin/sh\nbob:x:2002:3001::/:/bin/sh\n"
 
 /// The groups that there are.
 const GROUPS: &str = "staff:x:3001:alice\n";
+
+/// How long each is, sectors.
+const SECTORS: u64 = 1000;
 
 fn refuse<T>(reason: impl ToString) -> Result<T> {
     Err(Failure::new(Trouble::Refused, reason.to_string()))
@@ -328,6 +335,8 @@ impl Mock {
             told: AtomicBool::new(false),
             late: Cell::new(0),
             accounts: Accounts::of(USERS, GROUPS),
+            open: RefCell::new(""),
+            foreign: RefCell::new(""),
         }
     }
 
@@ -391,6 +400,13 @@ impl Mock {
             Some(service) => act(service),
             None => missing(format!("no service '{name}'")),
         }
+    }
+
+    /// Makes a service for a first client.
+    fn bring_up(&self, service: &str) {
+        let mut services = self.services.borrow_mut();
+        let service = services.entry(service.into());
+        service.or_insert_with(|| Service::new(Shown::Model(Model::new("64").into())));
     }
 
     /// Whether the next write is taken.
@@ -498,16 +514,74 @@ impl Kernel for Mock {
         Ok(self.devices.borrow().values().cloned().collect())
     }
 
-    fn add_device(&self, device: &Device) -> Result {
-        let mut devices = self.devices.borrow_mut();
-        if devices.contains_key(&device.name) {
-            return busy("it is there");
+    /// A device below is a disk, or a device that was added.
+    fn locate(&self, device: &Device) -> Result<Device> {
+        let target = &device.target;
+        let name = target.strip_prefix("/dev/").unwrap_or(target);
+        let number = |index: usize| format!("8:{}", 16 * index);
+        let mapped = name.strip_prefix("mapper/");
+        let late = self.late.get();
+        self.late.set(late.saturating_sub(1));
+        let disk = |(index, disk): &(usize, &str)| *disk == name || number(*index) == *target;
+        let found = match DISKS.into_iter().enumerate().find(disk) {
+            Some((index, _)) => number(index),
+            None if mapped.is_some_and(|name| self.devices.borrow().contains_key(name)) => {
+                "253:0".into()
+            }
+            None => return missing(format!("{target}: no such device")),
+        };
+        if late > 0 {
+            return missing(format!("{target}: no such device"));
         }
-        devices.insert(device.name.clone(), device.clone());
+        let left = SECTORS.saturating_sub(device.offset);
+        if left == 0 || device.sectors > left {
+            return refuse(format!("{target} has {SECTORS} sectors"));
+        }
+        Ok(Device {
+            target: found,
+            sectors: [device.sectors, left][usize::from(device.sectors == 0)],
+            ..device.clone()
+        })
+    }
+
+    fn path(&self, target: &str) -> Result<String> {
+        Ok(match target {
+            "8:0" => "/dev/sda".into(),
+            _ => "/dev/sdb".into(),
+        })
+    }
+
+    fn vacant(&self, name: &str) -> Result {
+        match *self.foreign.borrow() == name || self.devices.borrow().contains_key(name) {
+            true => busy("a device-mapper device of this name exists"),
+            false => Ok(()),
+        }
+    }
+
+    fn add_device(&self, device: &Device) -> Result {
+        self.vacant(&device.name)?;
+        self.change_device(device)
+    }
+
+    /// Options without a value are those of the kernel's table.
+    fn change_device(&self, device: &Device) -> Result {
+        self.counts()?;
+        let mut shown = device.clone();
+        let name = shown.options.entry("jobid_name".into());
+        name.or_insert_with(|| DEFAULTS[0].1.into());
+        self.devices.borrow_mut().insert(device.name.clone(), shown);
+        self.bring_up(&device.service);
         Ok(())
     }
 
+    fn in_use(&self, name: &str) -> Result<bool> {
+        Ok(*self.open.borrow() == name)
+    }
+
     fn remove_device(&self, name: &str) -> Result {
+        if *self.open.borrow() == name {
+            return busy("it is in use");
+        }
         match self.devices.borrow_mut().remove(name) {
             Some(_) => Ok(()),
             None => missing(format!("no client '{name}'")),
@@ -548,9 +622,7 @@ impl Kernel for Mock {
         if !disk.service.is_empty() {
             device.service.clone_from(&disk.service);
         }
-        let mut services = self.services.borrow_mut();
-        let service = services.entry(device.service.clone());
-        service.or_insert_with(|| Service::new(Shown::Model(Model::new("64").into())));
+        self.bring_up(&device.service);
         Ok(())
     }
 

@@ -2,20 +2,20 @@
 
 //! `nrsctl apply`
 
+mod devices;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use similar::TextDiff;
 
-use crate::configuration::carry_out::{Change, PAUSE};
-use crate::configuration::fault::Place;
+use crate::configuration::carry_out::Change;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::State;
 use crate::configuration::{files, module, render, running, wanted};
@@ -23,6 +23,8 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{is_gone, Device, Kernel};
 use crate::show::{self, Report};
 use crate::stats;
+
+use devices::Devices;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -36,13 +38,13 @@ pub struct Args {
     /// Applies this service only; leaves module parameters alone.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Removes services that no file defines, if made in configfs and without clients.
+    /// Removes services and devices that no file defines, but for those in use.
     #[arg(long, conflicts_with = "service")]
     pub prune: bool,
     /// Prints each step.
     #[arg(long, short = 'v')]
     pub verbose: bool,
-    /// Seconds to retry a step while earlier policies stop, and to wait for disks.
+    /// Seconds to retry a step while earlier policies stop, and to wait for disks and devices.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub wait: u16,
     /// Files, or directories of *.toml (default /etc/nrs).
@@ -143,16 +145,18 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
     let mut wanted = wanted(&files, kernel.accounts())?;
     if let Some(only) = &args.service {
         wanted.services.retain(|name, _| name == only);
-        wanted.disks.retain(|_, (_, disk)| disk.service == *only);
+        for devices in [&mut wanted.disks, &mut wanted.devices] {
+            devices.retain(|_, (_, device)| device.service == *only);
+        }
         wanted.module.clear();
-        if wanted.services.is_empty() && wanted.disks.is_empty() {
+        if wanted.services.is_empty() && wanted.disks.is_empty() && wanted.devices.is_empty() {
             let message = format!("no file mentions the service {only}");
             return Err(Failure::new(Kind::NotFound, message));
         }
     }
     // Everything is looked at before anything is changed.
     let mut failures = Vec::new();
-    let todo = Todo::new(args, kernel, &wanted, told, &mut failures)?;
+    let mut todo = Todo::new(args, kernel, &wanted, &mut failures)?;
     if todo.is_empty() {
         if failures.is_empty() {
             writeln!(out, "nothing to change")?;
@@ -162,6 +166,7 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
     let mut report = Report::new(out);
     todo.show(args.verbose, &mut report)?;
     if args.dry_run {
+        todo.devices.missing(kernel, &mut failures);
         failures.extend(report.failed().map(Failure::from));
         Failure::of(failures)?;
         return Err(Failure::new(
@@ -174,10 +179,10 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
         failures.push(failure);
     }
     let patience = Duration::from_secs(args.wait.into());
-    let mut left = Vec::new();
+    let mut left: Vec<String> = Vec::new();
     for change in &todo.changes {
         if told.load(Ordering::Relaxed) {
-            left.push(change.service);
+            left.push(change.service.to_owned());
             continue;
         }
         match change.carry_out(kernel, patience, told) {
@@ -186,22 +191,26 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
             Err(failure) => failures.push(failure),
         }
     }
-    for (_, disk) in &todo.disks {
+    let Todo { devices, extra, .. } = &mut todo;
+    devices.carry_out(
+        kernel,
+        patience,
+        told,
+        &mut report,
+        &mut failures,
+        &mut left,
+    )?;
+    let gone = devices.extra.iter().map(|device| (&device.name, false));
+    for (name, is_service) in gone.chain(extra.iter().map(|(name, _)| (name, true))) {
         if told.load(Ordering::Relaxed) {
-            left.push(&disk.name);
+            left.push(name.clone());
             continue;
         }
-        match kernel.schedule(disk) {
-            Ok(()) => writeln!(report, "{}: scheduled by {}", disk.name, disk.service)?,
-            Err(failure) => failures.push(failure),
-        }
-    }
-    for (name, _) in &todo.extra {
-        if told.load(Ordering::Relaxed) {
-            left.push(name);
-            continue;
-        }
-        match kernel.remove(name) {
+        let done = match is_service {
+            true => kernel.remove(name),
+            false => kernel.remove_device(name),
+        };
+        match done {
             Ok(()) => writeln!(report, "{name}: removed")?,
             Err(failure) => failures.push(Failure {
                 message: format!("{name}: cannot be removed: {}", failure.message),
@@ -223,8 +232,7 @@ struct Todo<'a> {
     /// Slots of a service of which nobody says anything.
     slots: String,
     changes: Vec<Change<'a>>,
-    /// Disks that are to be scheduled: what they are if they are already, and what they are to be.
-    disks: Vec<(Option<Device>, Device)>,
+    devices: Devices<'a>,
     /// Services that are to go.
     extra: Vec<(String, State)>,
 }
@@ -239,7 +247,6 @@ impl<'a> Todo<'a> {
         args: &Args,
         kernel: &dyn Kernel,
         wanted: &'a Wanted,
-        told: &AtomicBool,
         failures: &mut Vec<Failure>,
     ) -> Result<Self> {
         let services = kernel.services()?;
@@ -261,11 +268,11 @@ impl<'a> Todo<'a> {
                 Err(failure) => failures.push(failure),
             }
         }
-        let disks = disks(args, kernel, wanted, told, failures)?;
+        let devices = Devices::new(kernel, wanted, args.prune, failures)?;
         let mut extra = Vec::new();
         let unwanted = |name: &&String| args.prune && !wanted.services.contains_key(*name);
         for name in services.iter().filter(unwanted) {
-            match removable(kernel, name) {
+            match removable(kernel, name, &devices.extra) {
                 Ok(state) => extra.extend(state.map(|state| (name.clone(), state))),
                 Err(failure) if is_gone(kernel, name, &failure)? => {}
                 Err(failure) => failures.push(failure),
@@ -275,14 +282,14 @@ impl<'a> Todo<'a> {
             module: [now, wanted.module.clone()],
             slots,
             changes,
-            disks,
+            devices,
             extra,
         })
     }
 
     fn is_empty(&self) -> bool {
         let [now, wanted] = &self.module;
-        let none = self.changes.is_empty() && self.disks.is_empty() && self.extra.is_empty();
+        let none = self.changes.is_empty() && self.devices.is_empty() && self.extra.is_empty();
         now == wanted && none
     }
 
@@ -304,10 +311,7 @@ impl<'a> Todo<'a> {
             });
             difference(out, service, &old, &render::service(service, to, slots))?;
         }
-        for (from, to) in &self.disks {
-            let old = from.as_ref().map_or(String::new(), render::disk);
-            difference(out, &to.name, &old, &render::disk(to))?;
-        }
+        self.devices.show(out)?;
         for (name, state) in &self.extra {
             difference(out, name, &render::service(name, state, slots), "")?;
         }
@@ -358,64 +362,14 @@ impl<'a> Todo<'a> {
     }
 }
 
-/// Returns the name of the disk `path`; one that is missing is waited for until `end`, as at boot, unless `told` to end.
-fn find(kernel: &dyn Kernel, path: &str, end: Instant, told: &AtomicBool) -> Result<String> {
-    loop {
-        let found = kernel.disk(path);
-        let missing = matches!(&found, Err(failure) if failure.kind == Kind::NotFound);
-        if !missing || Instant::now() >= end || told.load(Ordering::Relaxed) {
-            return found;
-        }
-        sleep(PAUSE);
-    }
-}
-
-/// The disks of `wanted` that are not what they are to be; those that cannot be found come to `failures`.
-///
-/// # Errors
-///
-/// What reading the running state returns.
-fn disks(
-    args: &Args,
-    kernel: &dyn Kernel,
-    wanted: &Wanted,
-    told: &AtomicBool,
-    failures: &mut Vec<Failure>,
-) -> Result<Vec<(Option<Device>, Device)>> {
-    let patience = if args.dry_run { 0 } else { args.wait };
-    let end = Instant::now() + Duration::from_secs(patience.into());
-    let mut places: BTreeMap<String, &Place> = BTreeMap::new();
-    let mut found = Vec::new();
-    for (path, (place, disk)) in &wanted.disks {
-        match find(kernel, path, end, told) {
-            Err(failure) => failures.push(failure),
-            Ok(name) => match places.insert(name.clone(), place) {
-                None => found.push(Device {
-                    name,
-                    ..disk.clone()
-                }),
-                Some(other) => {
-                    let reason = format!("{name} is defined in {other} already");
-                    let message = format!("{place}: disk.{path}: {reason}");
-                    failures.push(Failure::new(Kind::Refused, message));
-                }
-            },
-        }
-    }
-    let running = kernel.disks()?;
-    let mut todo = Vec::new();
-    for to in found {
-        let from = running.iter().find(|disk| disk.name == to.name);
-        if from.is_none_or(|from| !from.is_set_as(&to)) {
-            todo.push((from.cloned(), to));
-        }
-    }
-    Ok(todo)
-}
-
-/// The state of `service` if it can be removed: it was made in configfs and has no clients.
-fn removable(kernel: &dyn Kernel, service: &str) -> Result<Option<State>> {
-    match kernel.is_made(service)? && stats::clients(kernel, service)?.clients.is_empty() {
+/// The state of `service` if it can be removed: it was made in configfs and has no clients but `gone`.
+fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Option<State>> {
+    let clients = stats::clients(kernel, service)?.clients;
+    let goes = |name: &str| {
+        let same = |device: &Device| device.name == name && device.service == service;
+        gone.iter().any(same)
+    };
+    match kernel.is_made(service)? && clients.iter().all(|client| goes(&client.name)) {
         true => running::read(kernel, service).map(Some),
         false => Ok(None),
     }

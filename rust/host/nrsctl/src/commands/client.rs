@@ -7,15 +7,12 @@ use std::io::Write;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
-use nrs_sched::jobid::{JobId, JOBID_MAX};
-use nrs_sched::nid::Nid;
 use serde::Serialize;
 
-use crate::configuration::disks::{is_word, refused_format, STREAMS};
-use crate::configuration::read::is_service;
+use crate::configuration::devices::{refused, SECTOR_MAX, SIZE_MAX, STREAMS};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
-use crate::names::{no_client, NAME};
+use crate::names::no_client;
 use crate::{show, stats};
 
 /// What can be done with clients.
@@ -73,10 +70,10 @@ pub struct New {
     /// The service; created if it does not exist.
     pub service: String,
     /// First sector on the device, in sectors of 512 bytes.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=SECTOR_MAX))]
     pub offset: u64,
     /// Length in sectors (default: the rest of the device).
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SECTOR_MAX))]
     pub sectors: Option<u64>,
     /// Network identifier of all its requests: 10.0.0.7@tcp.
     #[arg(long)]
@@ -88,8 +85,8 @@ pub struct New {
     #[arg(long, value_name = "FORMAT")]
     pub jobid_name: Option<String>,
     /// Size of its job, 1 to 4096, for the level size of fairshare.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub size: Option<u32>,
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    pub size: Option<u64>,
     /// Dispatches requests without the policy while slots are free.
     #[arg(long, value_parser = words([("on", "default"), ("off", "the policy sees every request")]))]
     pub opportunity: Option<String>,
@@ -225,11 +222,41 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 false => one(client, out),
             }
         }
-        Action::Add(new) => kernel.add_device(&device(new)?),
+        Action::Add(new) => kernel.add_device(&kernel.locate(&device(new)?)?),
         Action::Remove { name } => kernel.remove_device(name),
         Action::Schedule(new) => kernel.schedule(&disk(new, kernel)?),
         Action::Unschedule { disk, scheduler } => kernel.unschedule(&kernel.disk(disk)?, scheduler),
     }
+}
+
+/// Checks values of a command by the keys of a section that they stand for.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: a value that the module would not take.
+fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint: &str) -> Result {
+    for (key, value) in values {
+        if let Some(reason) = value.and_then(|value| refused(key, value)) {
+            let what = match key {
+                "name" | "device" | "service" => key.to_uppercase(),
+                key => format!("--{}", key.replace('_', "-")),
+            };
+            let failure = Failure::new(Kind::Refused, format!("{what}: {reason}"));
+            return Err(failure.hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Options of a table or a scheduler by their names.
+type Options<'a, const N: usize> = [(&'a str, Option<&'a str>); N];
+
+/// Returns the options that have a value.
+fn given<const N: usize>(options: Options<'_, N>) -> BTreeMap<String, String> {
+    let given = options.into_iter();
+    given
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect()
 }
 
 /// The disk that `new` says.
@@ -238,36 +265,20 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
 ///
 /// [`Kind::Refused`]: a value that the module would not take; what [`Kernel::disk`] returns.
 fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
-    let hint = "see: nrsctl help client schedule; iosched.md";
-    shared(new.service.as_deref(), new.jobid_name.as_deref())
-        .map_err(|failure| failure.hint(hint))?;
-    let options = [("jobid_name", &new.jobid_name), ("stream", &new.stream)];
-    let given = options
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+    const HINT: &str = "see: nrsctl help client schedule; iosched.md";
+    let options = [
+        ("jobid_name", new.jobid_name.as_deref()),
+        ("stream", new.stream.as_deref()),
+    ];
+    let service = new.service.as_deref();
+    check([("service", service)].into_iter().chain(options), HINT)?;
     Ok(Device {
         name: kernel.disk(&new.disk)?,
         service: new.service.clone().unwrap_or_default(),
-        options: given.collect(),
+        options: given(options),
         scheduled: true,
         ..Device::default()
     })
-}
-
-/// Checks what devices and disks have in common.
-///
-/// # Errors
-///
-/// [`Kind::Refused`]: a value that the module would not take.
-fn shared(service: Option<&str>, jobid_name: Option<&str>) -> Result {
-    let refuse = |what: &str, why: &str| Err(Failure::new(Kind::Refused, format!("{what}: {why}")));
-    if service.is_some_and(|service| !is_service(service)) {
-        return refuse("SERVICE", NAME);
-    }
-    match jobid_name.and_then(refused_format) {
-        Some(why) => refuse("--jobid-name", why),
-        None => Ok(()),
-    }
 }
 
 /// The device that `new` says.
@@ -277,54 +288,30 @@ fn shared(service: Option<&str>, jobid_name: Option<&str>) -> Result {
 /// [`Kind::Refused`]: a value that the module would not take.
 fn device(new: &New) -> Result<Device> {
     const HINT: &str = "see: nrsctl help client add; user-guide.md, The table line";
-    let refuse = |what: &str, why: &str| {
-        let failure = Failure::new(Kind::Refused, format!("{what}: {why}"));
-        Err(failure.hint(HINT))
-    };
-    let service = &new.service;
-    shared(Some(service), new.jobid_name.as_deref()).map_err(|failure| failure.hint(HINT))?;
-    if new.name.is_empty() || new.name.contains(['/', ' ', '\\']) {
-        return refuse("NAME", "no name for a device");
-    }
-    if new.device.contains(char::is_whitespace) {
-        return refuse("DEVICE", "a path with blanks in it; use MAJOR:MINOR");
-    }
-    if let Some(Err(error)) = new.nid.as_deref().map(Nid::parse) {
-        return refuse("--nid", error.reason);
-    }
-    if let Some(jobid) = &new.jobid {
-        let whole = JobId::new(jobid.as_bytes()).as_bytes() == jobid.as_bytes();
-        if jobid.is_empty() || jobid.len() > JOBID_MAX || !whole || !is_word(jobid) {
-            return refuse("--jobid", "1 to 31 printable bytes without blanks");
-        }
-    }
-    let options = [
-        ("nid", new.nid.clone()),
-        ("jobid", new.jobid.clone()),
-        ("jobid_name", new.jobid_name.clone()),
-        ("size", new.size.map(|size| size.to_string())),
-        ("opportunity", new.opportunity.clone()),
-        ("stream", new.stream.clone()),
-        ("on_timeout", new.on_timeout.clone()),
+    let words = [
+        ("name", Some(&new.name[..])),
+        ("device", Some(&new.device[..])),
+        ("service", Some(&new.service[..])),
     ];
-    let given = options
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    if new.sectors == Some(0) {
-        return refuse("--sectors", "at least 1");
-    }
-    if new.device.contains(':') && !new.device.contains('/') && new.sectors.is_none() {
-        let why = "of MAJOR:MINOR the length is not known: give --sectors";
-        return refuse("DEVICE", why);
-    }
+    let size = new.size.map(|size| size.to_string());
+    let options = [
+        ("nid", new.nid.as_deref()),
+        ("jobid", new.jobid.as_deref()),
+        ("jobid_name", new.jobid_name.as_deref()),
+        ("size", size.as_deref()),
+        ("opportunity", new.opportunity.as_deref()),
+        ("stream", new.stream.as_deref()),
+        ("on_timeout", new.on_timeout.as_deref()),
+    ];
+    check(words.into_iter().chain(options), HINT)?;
     Ok(Device {
         name: new.name.clone(),
-        service: service.clone(),
+        service: new.service.clone(),
         target: new.device.clone(),
         offset: new.offset,
         sectors: new.sectors.unwrap_or_default(),
-        options: given.collect(),
-        scheduled: false,
+        options: given(options),
+        ..Device::default()
     })
 }
 

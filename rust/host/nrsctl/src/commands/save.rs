@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::configuration::devices::defined;
 use crate::configuration::plan::steps;
 use crate::configuration::state::State;
 use crate::configuration::{module, read, render, running};
@@ -59,12 +60,22 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             .iter()
             .map(|(name, state)| render::service(name, state, implied)),
     );
-    let mut disks = kernel.disks()?;
-    disks.retain(|disk| states.contains_key(&disk.service));
-    parts.extend(disks.iter().map(render::disk));
+    let mut devices = Vec::new();
+    for device in kernel.devices()? {
+        // No section can say what these are.
+        if device.partial || !states.contains_key(&device.service) {
+            continue;
+        }
+        devices.push(match device.scheduled {
+            true => device,
+            false => defined(kernel, &device)?,
+        });
+    }
+    devices.sort_by_key(|device| !device.scheduled);
+    parts.extend(devices.iter().map(render::device));
     parts.retain(|part| !part.is_empty());
     let text = format!("# Written by nrsctl save.\n\n{}", parts.join("\n"));
-    prove(kernel, &text, &states, &disks, slots)?;
+    prove(kernel, &text, &states, &devices, slots)?;
     match &args.file {
         None => out.write_all(text.as_bytes())?,
         Some(path) => replace(path, text.as_bytes())?,
@@ -77,7 +88,7 @@ fn prove(
     kernel: &dyn Kernel,
     text: &str,
     states: &BTreeMap<String, State>,
-    disks: &[Device],
+    devices: &[Device],
     slots: &str,
 ) -> Result {
     let wrong = |reason: String| {
@@ -97,13 +108,17 @@ fn prove(
             return wrong(format!("the service {name} would be another one"));
         }
     }
-    for disk in disks {
-        let again = wanted.disks.get(&disk.name);
-        if again.is_none_or(|(_, again)| !again.is_set_as(disk)) {
-            return wrong(format!(
-                "the disk {} would be set in another way",
-                disk.name
-            ));
+    for device in devices {
+        let name = &device.name;
+        let same = match device.scheduled {
+            true => wanted
+                .disks
+                .get(name)
+                .map(|(_, again)| again.is_set_as(device)),
+            false => wanted.devices.get(name).map(|(_, again)| again == device),
+        };
+        if same != Some(true) {
+            return wrong(format!("{name} would be set in another way"));
         }
     }
     Ok(())

@@ -12,6 +12,8 @@ pub enum Table {
     Module,
     /// `[disk.NAME]`
     Disk,
+    /// `[device.NAME]`
+    Device,
     /// `[service.NAME]`
     Service,
     /// `high_priority` of a service.
@@ -34,10 +36,11 @@ pub enum Table {
 
 impl Table {
     /// Those of the reference, in order, each with how it is written.
-    const SHOWN: [(Self, &'static str); 8] = [
+    const SHOWN: [(Self, &'static str); 9] = [
         (Self::Top, "the file"),
         (Self::Module, "[module]"),
         (Self::Disk, "[disk.NAME]"),
+        (Self::Device, "[device.NAME]"),
         (Self::Service, "[service.NAME]"),
         (Self::HighPriority, "[service.NAME.high_priority]"),
         (Self::Rule, "[[service.NAME.rule]]"),
@@ -67,6 +70,34 @@ impl Table {
                 "period", "fast", "slow", "idle", "floor", "grant", "sleep", "high", "low",
                 "raise", "lower", "headroom",
             ],
+            _ => &[],
+        }
+    }
+
+    /// Returns the table of `device`.
+    pub fn of(device: &crate::kernel::Device) -> Self {
+        match device.scheduled {
+            true => Self::Disk,
+            false => Self::Device,
+        }
+    }
+
+    /// Returns the key of the file that has tables of this kind, by name.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Device => "device",
+            Self::Module => "module",
+            _ => "service",
+        }
+    }
+
+    /// Returns the keys that have no default; of rules and plans their parsers say what else is missing.
+    pub fn required(self) -> &'static [&'static str] {
+        match self {
+            Self::Rule | Self::Group | Self::Client => &["name"],
+            Self::Disk => &["service"],
+            Self::Device => &["device", "service"],
             _ => &[],
         }
     }
@@ -115,13 +146,14 @@ const fn key(
     }
 }
 
-use Table::{Disk, Heads, HighPriority, Module, Qbm, Rule, Service, Top};
+use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Service, Top};
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [Key; 37] = [
+static KEYS: [Key; 49] = [
     key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none", "disks with nrs as [I/O scheduler](iosched.md), by name or path: `sda`, `/dev/disk/by-id/…`"),
+    key(Top, "device", "tables", "none", "[device-mapper devices](user-guide.md#the-table-line) of type nrs, by name in `/dev/mapper`"),
     key(Top, "module", "a table", "none", "parameters of the module"),
     key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services without that key, and of new services"),
     key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests of one open file of /dev/nrs"),
@@ -130,6 +162,17 @@ static KEYS: [Key; 37] = [
     key(Disk, "service", "a name", "required", "service of the disk; created if it does not exist"),
     key(Disk, "jobid_name", "up to 63 bytes without blanks", "`%e.%u`", "format of job identifiers"),
     key(Disk, "stream", "`hint`, `cgroup`, `none`", "`hint`", "source of offset streams, for `orr`"),
+    key(Mapped, "device", "a path, `\"MAJOR:MINOR\"`", "required", "the block device below; a path that names the same disk after a reboot: `/dev/disk/by-id/…`"),
+    key(Mapped, "service", "a name", "required", "service of the device; created if it does not exist"),
+    key(Mapped, "offset", "a number of sectors", "0", "start on the device below, in sectors of 512 bytes"),
+    key(Mapped, "sectors", "a number of sectors", "the rest", "length; without it the device grows with the one below"),
+    key(Mapped, "nid", "`ADDRESS@NETWORK`", "absent", "network identifier of all requests"),
+    key(Mapped, "jobid", "1 to 31 bytes without blanks", "by `jobid_name`", "job identifier of all requests"),
+    key(Mapped, "jobid_name", "up to 63 bytes without blanks", "`%e.%u`", "format of job identifiers"),
+    key(Mapped, "size", "1 to 4096", "absent", "job size, for level `size` of `fairshare`"),
+    key(Mapped, "opportunity", "`on`, `off`", "`on`", "`off`: the policy sees every request, even with free slots"),
+    key(Mapped, "stream", "`hint`, `cgroup`, `none`", "`hint`", "source of offset streams, for `orr`"),
+    key(Mapped, "on_timeout", "`fail`, `wait`", "`wait`", "lost device: fail requests with a timeout, or wait"),
     key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service made in configfs without clients"),
     key(Service, "slots", "1 to 65535, `\"auto\"`", "`default_slots` of the module", "requests in flight on each device"),
     key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "policy of both heads"),

@@ -16,10 +16,10 @@ use nrs_sched::text::{Command, Heads};
 
 use crate::accounts::Accounts;
 use crate::kernel::Device;
-use crate::names::{near, NAME};
+use crate::names::near;
 use crate::refusal;
 
-use super::disks;
+use super::devices::{self, refused};
 use super::document::{self, Entry, Node, Value};
 use super::fault::{Fault, Place};
 use super::keys::{Table, MODULE};
@@ -31,11 +31,16 @@ use super::{bandwidth, weights};
 pub struct Wanted {
     /// The services by name.
     pub services: BTreeMap<String, Section>,
-    /// Disks that nrs is to schedule, by name or path, each with where it is defined.
-    pub disks: BTreeMap<String, (Place, Device)>,
+    /// Disks that nrs is to schedule, by name or path.
+    pub disks: Devices,
+    /// Devices of type nrs, by name.
+    pub devices: Devices,
     /// Parameters of the module.
     pub module: BTreeMap<&'static str, String>,
 }
+
+/// Devices or disks, each with where it is defined.
+pub type Devices = BTreeMap<String, (Place, Device)>;
 
 /// What is wanted of a service.
 #[derive(Clone, Debug)]
@@ -175,13 +180,8 @@ impl Reader<'_> {
                 self.unknown(path, entry, table.names());
             }
         }
-        // What else is missing, the parsers of rules and plans say.
-        let required = match table {
-            Table::Rule | Table::Group | Table::Client => Some("name"),
-            Table::Disk => Some("service"),
-            _ => None,
-        };
-        if let Some(key) = required.filter(|key| at(entries, key).is_none()) {
+        let mut required = table.required().iter();
+        if let Some(key) = required.find(|key| at(entries, key).is_none()) {
             self.add(&node.place, path, format!("`{key}` is missing"));
             return None;
         }
@@ -270,8 +270,13 @@ impl Reader<'_> {
         if let Some(entry) = at(entries, "module") {
             self.module(&entry.node, module);
         }
-        if let Some(entry) = at(entries, "disk") {
-            self.disks(&entry.node, wanted);
+        for (table, wanted) in [
+            (Table::Disk, &mut wanted.disks),
+            (Table::Device, &mut wanted.devices),
+        ] {
+            if let Some(entry) = at(entries, table.key()) {
+                self.devices(table, &entry.node, wanted);
+            }
         }
         let Some(entry) = at(entries, "service") else {
             return;
@@ -297,42 +302,71 @@ impl Reader<'_> {
         }
     }
 
-    fn disks(&mut self, node: &Node, wanted: &mut Wanted) {
-        for entry in self.free("disk", node).unwrap_or_default() {
-            let path = format!("disk.{}", entry.key);
-            if let Some((other, _)) = wanted.disks.get(&entry.key) {
+    /// Devices or disks, as `table` says.
+    fn devices(&mut self, table: Table, node: &Node, wanted: &mut Devices) {
+        let scheduled = table == Table::Disk;
+        for entry in self.free(table.key(), node).unwrap_or_default() {
+            let path = format!("{}.{}", table.key(), entry.key);
+            if let Some((other, _)) = wanted.get(&entry.key) {
                 let reason = format!("is defined in {other} already");
                 self.add(&entry.place, &path, reason);
                 continue;
             }
-            let mut disk = Device {
+            if let Some(reason) = refused("name", &entry.key).filter(|_| !scheduled) {
+                self.add(&entry.place, &path, reason);
+            }
+            let mut device = Device {
                 name: entry.key.clone(),
-                scheduled: true,
+                scheduled,
                 ..Device::default()
             };
-            let default = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-            disk.options = disks::DEFAULTS.map(default).into();
-            let keys = self.table(&path, &entry.node, Table::Disk);
-            for key in keys.unwrap_or_default() {
-                let path = format!("{path}.{}", key.key);
-                let Some(text) = self.text(&path, &key.node) else {
-                    continue;
-                };
-                let refused = match &key.key[..] {
-                    "service" if is_service(text) => None,
-                    "service" => Some(NAME),
-                    name => disks::refused(name, text),
-                };
-                if let Some(reason) = refused {
-                    self.add(&key.node.place, &path, reason);
-                } else if key.key == "service" {
-                    disk.service = text.to_owned();
-                } else {
-                    disk.options.insert(key.key.clone(), text.to_owned());
-                }
+            if scheduled {
+                let default = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+                device.options = devices::DEFAULTS.map(default).into();
             }
-            let found = (entry.place.clone(), disk);
-            wanted.disks.insert(entry.key.clone(), found);
+            let keys = self.table(&path, &entry.node, table);
+            let known = |key: &&Entry| table.names().any(|name| name == key.key);
+            for key in keys.unwrap_or_default().iter().filter(known) {
+                self.of_device(&format!("{path}.{}", key.key), key, &mut device);
+            }
+            if !scheduled {
+                device = devices::plain(device);
+            }
+            let found = (entry.place.clone(), device);
+            wanted.insert(entry.key.clone(), found);
+        }
+    }
+
+    /// A key of a device or a disk.
+    fn of_device(&mut self, path: &str, key: &Entry, device: &mut Device) {
+        let sectors = match &key.key[..] {
+            "offset" => Some((0, &mut device.offset)),
+            "sectors" => Some((1, &mut device.sectors)),
+            _ => None,
+        };
+        if let Some((low, place)) = sectors {
+            *place = self
+                .number(path, &key.node, low, devices::SECTOR_MAX)
+                .unwrap_or(low);
+            return;
+        }
+        let text = match &key.key[..] {
+            "size" => self
+                .number(path, &key.node, 1, devices::SIZE_MAX)
+                .map(|size| size.to_string()),
+            _ => self.text(path, &key.node).map(str::to_owned),
+        };
+        let Some(text) = text else {
+            return;
+        };
+        if let Some(reason) = refused(&key.key, &text) {
+            self.add(&key.node.place, path, reason);
+            return;
+        }
+        match &key.key[..] {
+            "service" => device.service = text,
+            "device" => device.target = text,
+            name => _ = device.options.insert(name.to_owned(), text),
         }
     }
 

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::bandwidth;
-use super::disks;
+use super::devices;
+use super::keys::Table;
 use super::rules::{Limits, Rule, Rules, DEFAULT};
 use super::state::{Setting, State, HEADS};
 use super::weights;
@@ -187,16 +188,35 @@ fn of_rule(path: &str, (head, name, conditions, limits): Headed<'_>) -> String {
     out
 }
 
-/// The disk `device`.
-pub fn disk(device: &Device) -> String {
-    let mut out = format!("[disk.{}]\n", part(&device.name));
-    out.push_str(&format!("service = {}\n", quote(&device.service)));
-    for (name, default) in disks::DEFAULTS {
-        if let Some(value) = device.options.get(name).filter(|value| *value != default) {
-            out.push_str(&format!("{name} = {}\n", quote(value)));
+/// The keys of `device`, or of a disk, and their values, without defaults.
+pub fn keys(device: &Device) -> Vec<(&str, String)> {
+    let mut keys = Vec::new();
+    if !device.scheduled {
+        keys.push(("device", quote(&device.target)));
+    }
+    keys.push(("service", quote(&device.service)));
+    for (name, sectors) in [("offset", device.offset), ("sectors", device.sectors)] {
+        if !device.scheduled && sectors != 0 {
+            keys.push((name, sectors.to_string()));
         }
     }
-    out
+    let options = device.options.iter();
+    let options = options.filter(|(name, value)| !devices::is_default(name, value));
+    keys.extend(options.map(|(name, text)| match &name[..] {
+        "size" => ("size", value(text)),
+        name => (name, quote(text)),
+    }));
+    keys
+}
+
+/// `device`, or a disk, as a section.
+pub fn device(device: &Device) -> String {
+    let table = Table::of(device).key();
+    let keys = keys(device).into_iter();
+    let lines: String = keys
+        .map(|(key, value)| format!("{key} = {value}\n"))
+        .collect();
+    format!("[{table}.{}]\n{lines}", part(&device.name))
 }
 
 /// The parameters of the module that are not what they are to begin with.

@@ -2,6 +2,7 @@
 
 //! Files against a module: what is asked for is what runs, again and again, and what fails leaves no trace.
 
+mod devices;
 mod failures;
 mod random;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 
 use super::errno;
-use crate::configuration::{carry_out::PAUSE, disks::DEFAULTS};
+use crate::configuration::{carry_out::PAUSE, devices::DEFAULTS};
 use crate::kernel::Device;
 
 /// The name of the scheduler.
@@ -118,6 +118,7 @@ impl Disks {
             sectors: read(&disk.join("size"))?.parse().unwrap_or_default(),
             options: options.collect::<io::Result<_>>()?,
             scheduled: true,
+            partial: false,
             name,
         })
     }

@@ -90,8 +90,18 @@ impl Dmsetup {
     ///
     /// As of [`Dmsetup::run`].
     pub fn devices(&self) -> Result<Vec<Device>> {
-        let text = self.run(&["table", "--target", "nrs"])?;
-        Ok(text.lines().filter_map(device).collect())
+        let text = self.run(&["table"])?;
+        let of = |name: &str| {
+            let names = text
+                .lines()
+                .filter_map(|line| Some(line.split_once(": ")?.0));
+            names.filter(|other| *other == name).count()
+        };
+        let mut devices: Vec<Device> = text.lines().filter_map(device).collect();
+        for device in &mut devices {
+            device.partial = of(&device.name) > 1;
+        }
+        Ok(devices)
     }
 
     /// Runs what makes or removes nodes, in a way that does not wait for a udev that is not there.
@@ -114,6 +124,39 @@ impl Dmsetup {
     /// As of [`Dmsetup::run`].
     pub fn create(&self, name: &str, table: &str) -> Result {
         self.change(&["create", name, "--table", table])
+    }
+
+    /// Gives the device `name` another table.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dmsetup::run`]; it has the table that it had, or the message says why not.
+    pub fn reload(&self, name: &str, table: &str) -> Result {
+        self.run(&["reload", name, "--table", table])?;
+        let resumed = self.change(&["resume", name]);
+        let Err(Broken::Failed(errno, said)) = resumed else {
+            return resumed;
+        };
+        // A resume that fails may leave the device suspended.
+        let cleared = self.run(&["clear", name]);
+        let again = cleared.and_then(|_| self.change(&["resume", name]));
+        Err(match again {
+            Ok(()) => Broken::Failed(errno, said),
+            Err(_) => Broken::Failed(
+                libc::EIO,
+                format!("{said}; PUTTING IT BACK FAILED, TOO: it may be suspended"),
+            ),
+        })
+    }
+
+    /// Whether the device `name` is open.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dmsetup::run`].
+    pub fn is_open(&self, name: &str) -> Result<bool> {
+        let columns = ["info", "-c", "--noheadings", "-o", "open", name];
+        Ok(self.run(&columns)?.trim() != "0")
     }
 
     /// Removes the device `name`.
@@ -147,7 +190,7 @@ fn device(line: &str) -> Option<Device> {
         options: options
             .map(|pair| (pair[0].to_owned(), pair[1].to_owned()))
             .collect(),
-        scheduled: false,
+        ..Device::default()
     })
 }
 

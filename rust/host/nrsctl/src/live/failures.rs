@@ -137,10 +137,10 @@ impl Live {
                 "its device is itself a client of this service",
                 "take the device below that",
             ),
-            (libc::EBUSY, "add") => (
+            (libc::EBUSY, "add" | "change") => (
                 Kind::Busy,
-                "it exists already, or its device is in use",
-                "see: dmsetup ls; nrsctl client list",
+                "the device below is in use, or the service serves programs of /dev/nrs",
+                "see: lsblk; nrsctl service list",
             ),
             (libc::EBUSY, _) => (
                 Kind::Busy,
@@ -157,7 +157,7 @@ impl Live {
                 "the service has 64 targets, or there are 1024 services",
                 "remove a client that is not needed",
             ),
-            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add") => {
+            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => {
                 (Kind::NotFound, "there is no such device", "see: lsblk")
             }
             (libc::EACCES | libc::EPERM, _) => {

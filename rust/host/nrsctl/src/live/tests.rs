@@ -108,14 +108,25 @@ impl Root {
         fs::read_to_string(self.0.join(path)).unwrap()
     }
 
-    /// A `dmsetup` that notes what it is told, and prints `table` for a table.
+    /// A `dmsetup` that notes what it is told, and prints `table` for a table. A file called as the verb has
+    /// how often it still fails.
     fn dmsetup(&self, table: &str) {
-        let log = self.0.join("log");
+        let root = self.0.display();
         let script = format!(
-            "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{}\ncase $1 in table) echo '{table}' ;; esac\n",
-            log.display()
+            "printf '%s\\n' \"$*\" >>{root}/log\n\
+             case $1 in table) echo '{table}' ;; info) echo 1 ;; esac\n\
+             read -r left <{root}/$1 && [ $left -gt 0 ] || exit 0\n\
+             echo $((left - 1)) >{root}/$1\n\
+             echo 'device-mapper: ioctl failed: No space left on device' >&2\nexit 1\n"
         );
         self.file("sbin/dmsetup", &script);
+    }
+
+    /// A block device `8:16` of this many sectors, whose node is `node`.
+    fn block(&self, node: &str, sectors: u64) -> String {
+        self.file("sys/dev/block/8:16/size", &format!("{sectors}\n"));
+        self.file(node, "8:16");
+        self.0.join(node).display().to_string()
     }
 
     /// A disk with a partition and schedulers, of which `none` is active.
@@ -134,6 +145,7 @@ impl Root {
         Live {
             node: Node::new(&self.0, Files::open),
             disks: Disks::new(&self.0, sysfs),
+            number: |path| fs::read_to_string(path),
             ..Live::at(&self.0)
         }
     }
@@ -368,40 +380,127 @@ fn services_made_and_removed() {
 fn devices() {
     let root = Root::loaded();
     root.dmsetup("files: 0 1000 nrs 8:16 0 san");
-    root.file("disk", &"x".repeat(8192));
     let live = root.live();
     let device = Device {
         name: "new".into(),
         service: "san".into(),
-        target: root.0.join("disk").display().to_string(),
+        target: root.block("dev/s db", 16),
         offset: 4,
         // The words of a table go as they are: dmsetup escapes them for device-mapper.
         options: [("jobid".to_owned(), "a\\b".to_owned())].into(),
         ..Device::default()
     };
-    live.add_device(&device).unwrap();
-    let table = format!(
-        "create new --table 0 12 nrs {} 4 san 2 jobid a\\b",
-        device.target
-    );
+    let located = live.locate(&device).unwrap();
+    assert_eq!((&located.target[..], located.sectors), ("8:16", 12));
+    live.add_device(&located).unwrap();
+    let table = "create new --table 0 12 nrs 8:16 4 san 2 jobid a\\b";
     let log = root.read("log");
     assert!(
         log.ends_with(&format!("{table} --noudevsync --noudevrules\nmknodes\n")),
         "{log}"
     );
-    let beyond = Device {
-        offset: 16,
+    let with = |offset, sectors| Device {
+        offset,
+        sectors,
         ..device.clone()
     };
-    assert_eq!(said(live.add_device(&beyond)).0, Kind::Refused);
-    let missing = Device {
-        target: "/nowhere".into(),
-        ..device
-    };
-    assert_eq!(said(live.add_device(&missing)).0, Kind::NotFound);
+    for beyond in [with(16, 0), with(4, 13), with(u64::MAX, 1)] {
+        assert_eq!(said(live.locate(&beyond)).0, Kind::Refused);
+    }
+    assert_eq!(live.locate(&with(4, 12)), Ok(located.clone()));
+    for target in ["/nowhere", "8:17"] {
+        let missing = Device {
+            target: target.into(),
+            ..device.clone()
+        };
+        assert_eq!(said(live.locate(&missing)).0, Kind::NotFound);
+    }
+    // A disk that is not ready has no sectors yet.
+    root.block("dev/s db", 0);
+    assert_eq!(said(live.locate(&device)).0, Kind::NotFound);
+    assert_eq!(live.in_use("files"), Ok(true));
     live.remove_device("files").unwrap();
     assert_eq!(said(live.remove_device("other")).0, Kind::NotFound);
     assert_eq!(live.devices().unwrap()[0].name, "files");
+    // One of another type has the name, or a part of the device is.
+    root.file("sys/block/dm-0/dm/name", "new\n");
+    assert_eq!(said(live.add_device(&located)).0, Kind::Busy);
+    root.dmsetup("files: 0 8 linear 8:16 0\nfiles: 8 8 nrs 8:16 8 san\na: 0 8 nrs 8:16 0 san");
+    let partial = |device: Device| (device.name, device.partial);
+    let found: Vec<_> = live.devices().unwrap().into_iter().map(partial).collect();
+    assert_eq!(found, [("a".into(), false), ("files".into(), true)]);
+}
+
+/// A change that fails leaves the device with its table, and not suspended.
+#[test]
+fn tables_changed() {
+    let root = Root::loaded();
+    root.dmsetup("a: 0 8 nrs 8:16 0 san");
+    let live = root.live();
+    let device = Device {
+        name: "a".into(),
+        service: "other".into(),
+        target: "8:16".into(),
+        sectors: 8,
+        ..Device::default()
+    };
+    let full = "a: the service has 64 targets, or there are 1024 services";
+    let reload = "reload a --table 0 8 nrs 8:16 0 other\n";
+    let resume = "resume a --noudevsync --noudevrules\n";
+    let clear = "clear a\n";
+    for (reloads, resumes, said, steps) in [
+        (0, 0, None, vec![reload, resume, "mknodes\n"]),
+        (1, 0, Some(full), vec![reload]),
+        (0, 1, Some(full), vec![reload, resume, clear, resume, "mknodes\n"]),
+        (
+            0,
+            2,
+            Some("a: device-mapper: ioctl failed: No space left on device; PUTTING IT BACK FAILED, TOO: it may be suspended"),
+            vec![reload, resume, clear, resume],
+        ),
+    ] {
+        root.file("log", "");
+        root.file("reload", &format!("{reloads}\n"));
+        root.file("resume", &format!("{resumes}\n"));
+        let failure = live.change_device(&device).err();
+        assert_eq!(failure.map(|failure| failure.message).as_deref(), said);
+        assert_eq!(root.read("log"), steps.concat());
+    }
+}
+
+/// Paths that name the same device after a reboot.
+#[test]
+fn paths_that_stay() {
+    let root = Root::loaded();
+    for (number, name) in [("8:16", "sdb"), ("8:17", "sdb/sdb1"), ("253:0", "dm-0")] {
+        root.dir(&format!("sys/devices/{name}"));
+        root.dir("sys/dev/block");
+        let link = root.0.join("sys/dev/block").join(number);
+        std::os::unix::fs::symlink(root.0.join("sys/devices").join(name), link).unwrap();
+    }
+    root.file("sys/devices/dm-0/dm/name", "vg-lv\n");
+    let live = root.live();
+    assert_eq!(live.path("8:16").unwrap(), "/dev/sdb");
+    root.file("dev/sdb", "");
+    root.file("dev/sdb1", "");
+    root.dir("dev/disk/by-id");
+    for (id, name) in [
+        ("ata-x", "sdb"),
+        ("wwn-0x5", "sdb"),
+        ("ata-x-part1", "sdb1"),
+        ("a", "gone"),
+    ] {
+        let link = root.0.join("dev/disk/by-id").join(id);
+        std::os::unix::fs::symlink(format!("../../{name}"), link).unwrap();
+    }
+    for (number, want) in [
+        ("8:16", "/dev/disk/by-id/wwn-0x5"),
+        ("8:17", "/dev/disk/by-id/ata-x-part1"),
+        ("253:0", "/dev/mapper/vg-lv"),
+    ] {
+        assert_eq!(live.path(number).unwrap(), want);
+    }
+    assert_eq!(said(live.path("9:0")).0, Kind::NotFound);
 }
 
 #[test]

@@ -69,11 +69,13 @@ fn a_service_is_defined_once() {
     let (wanted, faults) = read_for_mock([
         (
             "a.toml",
-            "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n[disk.sda]\nservice = 's'\n",
+            "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n[disk.sda]\nservice = 's'\n\
+             [device.a]\ndevice = '/dev/sdb'\nservice = 's'\n",
         ),
         (
             "b.toml",
-            "[module]\ndefault_slots = 7\n\n[service.s]\nslots = 2\n[disk.sda]\nservice = 's'\n",
+            "[module]\ndefault_slots = 7\n\n[service.s]\nslots = 2\n[disk.sda]\nservice = 's'\n\
+             [device.a]\ndevice = '/dev/sdc'\nservice = 's'\n",
         ),
     ]);
     let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
@@ -83,10 +85,12 @@ fn a_service_is_defined_once() {
             "b.toml:2:1: module.default_slots: is set in a.toml:4:1 already",
             "b.toml:4:10: service.s: is defined in a.toml:1:10 already",
             "b.toml:6:7: disk.sda: is defined in a.toml:5:7 already",
+            "b.toml:8:9: device.a: is defined in a.toml:7:9 already",
         ]
     );
     assert_eq!(wanted.services["s"].state.one("slots"), "1");
     assert_eq!(wanted.module["default_slots"], "7");
+    assert_eq!(wanted.devices["a"].1.target, "/dev/sdb");
 }
 
 /// Files, each of one line in which ` ; ` ends a line, and how their only fault begins.
@@ -123,6 +127,46 @@ disk = 1
     3:14: disk.sda.jobid_name: printable bytes without blanks
 [disk.sda] ; service = 's' ; stream = 'x'
     3:10: disk.sda.stream: is not hint, cgroup or none
+device = 'sda'
+    1:10: device: is a string, not a table
+[[device]]
+    1:3: device: is a list, not a table
+[device.a] ; service = 's'
+    1:9: device.a: `device` is missing
+[device.a] ; device = '/dev/sdb'
+    1:9: device.a: `service` is missing
+[device.a] ; device = 'sdb' ; service = 's'
+    2:10: device.a.device: a path that starts with /
+[device.a] ; device = '/dev/sdb' ; service = 's t'
+    3:11: device.a.service: 1 to 31 letters
+[device."a b"] ; device = '/dev/sdb' ; service = 's'
+    1:9: device.a b: 1 to 127 letters
+[device."../a"] ; device = '/dev/sdb' ; service = 's'
+    1:9: device.../a: 1 to 127 letters
+[device.--force] ; device = '/dev/sdb' ; service = 's'
+    1:9: device.--force: 1 to 127 letters
+[device.""] ; device = '/dev/sdb' ; service = 's'
+    1:9: device.: 1 to 127 letters
+[device.a] ; device = '/dev/sdb' ; service = 's' ; offset = -1
+    4:10: device.a.offset: is -1; allowed: 0 to
+[device.a] ; device = '/dev/sdb' ; service = 's' ; sectors = 0
+    4:11: device.a.sectors: is 0; allowed: 1 to
+[device.a] ; device = '/dev/sdb' ; service = 's' ; sectors = '8'
+    4:11: device.a.sectors: is a string, not a number
+[device.a] ; device = '/dev/sdb' ; service = 's' ; nid = '10.0.0.7'
+    4:7: device.a.nid:
+[device.a] ; device = '/dev/sdb' ; service = 's' ; jobid = 'a b'
+    4:9: device.a.jobid: 1 to 31 printable bytes
+[device.a] ; device = '/dev/sdb' ; service = 's' ; jobid = 'x 2 nid 1.2.3.4@tcp'
+    4:9: device.a.jobid: 1 to 31 printable bytes
+[device.a] ; device = '/dev/sdb' ; service = 's' ; size = 4097
+    4:8: device.a.size: is 4097; allowed: 1 to 4096
+[device.a] ; device = '/dev/sdb' ; service = 's' ; opportunity = true
+    4:15: device.a.opportunity: is true or false, not a string
+[device.a] ; device = '/dev/sdb' ; service = 's' ; on_timeout = 'never'
+    4:14: device.a.on_timeout: is not wait or fail
+[device.a] ; device = '/dev/sdb' ; service = 's' ; on-timeout = 'fail'
+    4:1: device.a.on-timeout: there is no such key; was `on_timeout` meant?
 [service.s] ; slot = 1
     2:1: service.s.slot: there is no such key; was `slots` meant?
 [service.s] ; cpts = 65

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Devices and disks: what files define against what runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::difference;
+use crate::configuration::carry_out::PAUSE;
+use crate::configuration::devices::{defined, in_words, plain};
+use crate::configuration::fault::Place;
+use crate::configuration::keys::Table;
+use crate::configuration::read::Wanted;
+use crate::configuration::render;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::{Device, Kernel};
+use crate::show::Report;
+
+/// A device or disk of the files.
+struct Item<'a> {
+    /// The name of its section.
+    key: &'a str,
+    place: &'a Place,
+    wanted: &'a Device,
+}
+
+/// A device or disk that differs from its section.
+struct Change {
+    /// The running state in the words of the file, if it runs.
+    from: Option<Device>,
+    /// The section.
+    to: Device,
+    /// The section on this machine.
+    located: Device,
+}
+
+/// All devices and disks that are to be changed.
+pub struct Devices<'a> {
+    changes: Vec<Change>,
+    /// Those that are missing, or whose device below is.
+    late: Vec<Item<'a>>,
+    /// The sections of the disks that were found, by name.
+    places: BTreeMap<String, &'a Place>,
+    /// Devices that are to be removed, as a file would define them.
+    pub extra: Vec<Device>,
+}
+
+impl Change {
+    /// Shows what differs.
+    fn show(&self, out: &mut dyn Write) -> Result {
+        let old = self.from.as_ref().map_or(String::new(), render::device);
+        difference(out, &self.to.name, &old, &render::device(&self.to))
+    }
+
+    /// Makes or changes it; returns what was done.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses; it is as it was.
+    fn carry_out(&self, kernel: &dyn Kernel) -> Result<String> {
+        let (name, to) = (&self.to.name, &self.to);
+        Ok(match &self.from {
+            _ if to.scheduled => {
+                kernel.schedule(&self.located)?;
+                format!("{name}: scheduled by {}", to.service)
+            }
+            None => {
+                kernel.add_device(&self.located)?;
+                format!("{name}: created on {}", to.target)
+            }
+            Some(_) => {
+                kernel.change_device(&self.located)?;
+                format!("{name}: changed")
+            }
+        })
+    }
+}
+
+impl<'a> Devices<'a> {
+    /// Returns what is to be changed for `wanted`, with `prune` also which devices are to be removed;
+    /// those that cannot be changed come to `failures`.
+    ///
+    /// # Errors
+    ///
+    /// What reading the running state returns.
+    pub fn new(
+        kernel: &dyn Kernel,
+        wanted: &'a Wanted,
+        prune: bool,
+        failures: &mut Vec<Failure>,
+    ) -> Result<Self> {
+        let running = kernel.devices()?;
+        let mut devices = Self {
+            changes: Vec::new(),
+            late: Vec::new(),
+            places: BTreeMap::new(),
+            extra: Vec::new(),
+        };
+        for (key, (place, wanted)) in wanted.disks.iter().chain(&wanted.devices) {
+            let item = Item { key, place, wanted };
+            match devices.look(kernel, &item, &running) {
+                Ok(change) => devices.changes.extend(change),
+                Err(failure) if failure.kind == Kind::NotFound => devices.late.push(item),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        let is_extra = |device: &&Device| {
+            let named = wanted.devices.contains_key(&device.name);
+            prune && !named && !device.scheduled && !device.partial
+        };
+        for device in running.iter().filter(is_extra) {
+            match kernel.in_use(&device.name) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let shown = defined(kernel, device).unwrap_or_else(|_| plain(device.clone()));
+                    devices.extra.push(shown);
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Returns how `item` has to be changed, if it has to.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`]: it, or the device below, is missing; [`Kind::Refused`]: another section
+    /// defines it, or a file cannot; [`Kind::Busy`]: it is in use, or its name is.
+    fn look(
+        &mut self,
+        kernel: &dyn Kernel,
+        item: &Item<'a>,
+        running: &[Device],
+    ) -> Result<Option<Change>> {
+        let wanted = item.wanted;
+        let section = format!("{}: {}.{}", item.place, Table::of(wanted).key(), item.key);
+        let named = |name: &str| {
+            let same =
+                |device: &&Device| (&device.name[..], device.scheduled) == (name, wanted.scheduled);
+            running.iter().find(same)
+        };
+        if wanted.scheduled {
+            let name = kernel.disk(item.key)?;
+            if let Some(other) = self.places.insert(name.clone(), item.place) {
+                let message = format!("{section}: {name} is defined in {other} already");
+                return Err(Failure::new(Kind::Refused, message));
+            }
+            let from = named(&name).cloned();
+            let to = Device {
+                name,
+                ..wanted.clone()
+            };
+            let differs = from.as_ref().is_none_or(|from| !from.is_set_as(&to));
+            return Ok(differs.then(|| Change {
+                from,
+                located: to.clone(),
+                to,
+            }));
+        }
+        let located = kernel.locate(wanted).map_err(|failure| Failure {
+            message: format!("{section}: {}", failure.message),
+            ..failure
+        })?;
+        let from = match named(&wanted.name) {
+            None => {
+                kernel.vacant(&wanted.name)?;
+                None
+            }
+            Some(device) if device.partial => {
+                let message = format!("{section}: the device has several targets");
+                let hint = "files define devices with one target: remove it, or its section";
+                return Err(Failure::new(Kind::Refused, message).hint(hint));
+            }
+            Some(device) => {
+                let from = in_words(device, wanted, &located);
+                if from == *wanted {
+                    return Ok(None);
+                }
+                let stays = device.target == located.target
+                    && device.offset == located.offset
+                    && device.sectors <= located.sectors;
+                if !stays && kernel.in_use(&device.name)? {
+                    let message =
+                        format!("{section}: is in use: it can grow, but not move or shrink");
+                    return Err(Failure::new(Kind::Busy, message).hint("unmount it first"));
+                }
+                Some(from)
+            }
+        };
+        Ok(Some(Change {
+            from,
+            to: wanted.clone(),
+            located,
+        }))
+    }
+
+    /// Whether there is nothing to change.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.late.is_empty() && self.extra.is_empty()
+    }
+
+    /// Shows what differs, but for what is missing.
+    pub fn show(&self, out: &mut dyn Write) -> Result {
+        for change in &self.changes {
+            change.show(out)?;
+        }
+        for device in &self.extra {
+            difference(out, &device.name, &render::device(device), "")?;
+        }
+        Ok(())
+    }
+
+    /// Notes that devices are missing.
+    pub fn missing(&mut self, kernel: &dyn Kernel, failures: &mut Vec<Failure>) {
+        for item in std::mem::take(&mut self.late) {
+            failures.extend(self.look(kernel, &item, &[]).err());
+        }
+    }
+
+    /// Makes and changes all; those that are missing are waited for until `end`, as at boot. Names that
+    /// were not reached when it was `told` to end come to `left`.
+    ///
+    /// # Errors
+    ///
+    /// What writing returns.
+    pub fn carry_out(
+        &mut self,
+        kernel: &dyn Kernel,
+        patience: Duration,
+        told: &AtomicBool,
+        report: &mut Report<'_>,
+        failures: &mut Vec<Failure>,
+        left: &mut Vec<String>,
+    ) -> Result {
+        for change in std::mem::take(&mut self.changes) {
+            if told.load(Ordering::Relaxed) {
+                left.push(change.to.name);
+                continue;
+            }
+            match change.carry_out(kernel) {
+                Ok(done) => writeln!(report, "{done}")?,
+                Err(failure) => failures.push(failure),
+            }
+        }
+        let end = Instant::now() + patience;
+        while !self.late.is_empty() {
+            if told.load(Ordering::Relaxed) {
+                left.extend(self.late.drain(..).map(|item| item.key.to_owned()));
+                break;
+            }
+            let last = Instant::now() >= end;
+            for item in std::mem::take(&mut self.late) {
+                let change = kernel
+                    .devices()
+                    .and_then(|running| self.look(kernel, &item, &running));
+                let done = match change {
+                    Ok(None) => continue,
+                    Ok(Some(change)) => {
+                        change.show(report)?;
+                        change.carry_out(kernel)
+                    }
+                    Err(failure) => Err(failure),
+                };
+                match done {
+                    Ok(done) => writeln!(report, "{done}")?,
+                    Err(failure) if failure.kind == Kind::NotFound && !last => self.late.push(item),
+                    Err(failure) => failures.push(failure),
+                }
+            }
+            if !self.late.is_empty() {
+                sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Devices of type nrs, and disks whose I/O scheduler is nrs: what files and commands can set.
+
+use nrs_sched::attr::Stream;
+use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
+use nrs_sched::nid::Nid;
+
+use super::read::is_service;
+use crate::failure::Result;
+use crate::kernel::{Device, Kernel};
+use crate::names::NAME;
+
+/// Sources of offset streams, each with its help.
+pub const STREAMS: [(&str, &str); 3] = [
+    (
+        "hint",
+        "write stream or write hint of the request (default)",
+    ),
+    ("cgroup", "cgroup of the submitter"),
+    ("none", "no streams"),
+];
+
+/// The options of a disk, files in `queue/iosched`, and their defaults.
+pub const DEFAULTS: [(&str, &str); 2] = [("jobid_name", "%e.%u"), ("stream", "hint")];
+
+/// The defaults of the other options of a table line that have one.
+const OF_TABLES: [(&str, &str); 2] = [("opportunity", "on"), ("on_timeout", "wait")];
+
+/// The largest number of a sector: offsets are bytes in 63 bits.
+pub const SECTOR_MAX: u64 = i64::MAX as u64 / 512;
+
+/// The most nodes of a job.
+pub const SIZE_MAX: u64 = 4096;
+
+/// Bytes of the name of a device, at most.
+const NAME_MAX: usize = 127;
+
+/// Whether `text` has printable bytes without blanks only.
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Returns why `format` is not one of job identifiers, if it is not.
+fn refused_format(format: &str) -> Option<&'static str> {
+    if let Err(error) = Template::parse(format) {
+        return Some(error.reason);
+    }
+    (!is_word(format)).then_some("printable bytes without blanks")
+}
+
+/// Whether `name` is one of a device that device-mapper and udev show as it is.
+fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"#+-.:=@_".contains(&byte);
+    let special = ["", ".", "..", "control"].contains(&name) || name.starts_with('-');
+    name.len() <= NAME_MAX && !special && name.bytes().all(fits)
+}
+
+/// Whether `text` is `MAJOR:MINOR`.
+pub fn is_number(text: &str) -> bool {
+    let number = |part: &str| part.parse::<u32>().is_ok_and(|n| n.to_string() == part);
+    text.split_once(':')
+        .is_some_and(|(major, minor)| number(major) && number(minor))
+}
+
+/// Returns why `value` is not one of `key`, if it is not: `name`, or a key of a section.
+pub fn refused(key: &str, value: &str) -> Option<&'static str> {
+    let unless = |fits: bool, why| (!fits).then_some(why);
+    match key {
+        "name" => unless(
+            is_name(value),
+            "1 to 127 letters, digits and # + - . : = @ _, not starting with -",
+        ),
+        "service" => unless(is_service(value), NAME),
+        "device" => unless(
+            value.starts_with('/') && !value.contains('\0') || is_number(value),
+            "a path that starts with /, or MAJOR:MINOR",
+        ),
+        "nid" => Nid::parse(value).err().map(|error| error.reason),
+        "jobid" => {
+            let whole = JobId::new(value.as_bytes()).as_bytes() == value.as_bytes();
+            let fits = (1..=JOBID_MAX).contains(&value.len()) && whole && is_word(value);
+            unless(fits, "1 to 31 printable bytes without blanks")
+        }
+        "jobid_name" => refused_format(value),
+        "stream" => unless(
+            Stream::from_word(value).is_some(),
+            "is not hint, cgroup or none",
+        ),
+        "opportunity" => unless(["on", "off"].contains(&value), "is not on or off"),
+        "on_timeout" => unless(["wait", "fail"].contains(&value), "is not wait or fail"),
+        // A key that does not exist is another fault.
+        _ => None,
+    }
+}
+
+/// Whether `value` is the default of the option `name`.
+pub fn is_default(name: &str, value: &str) -> bool {
+    let mut defaults = DEFAULTS.into_iter().chain(OF_TABLES);
+    defaults.any(|default| default == (name, value))
+}
+
+/// Returns `device` as a file writes it: options without defaults, each in one form.
+pub fn plain(mut device: Device) -> Device {
+    device
+        .options
+        .retain(|name, value| !is_default(name, value));
+    if let Some(nid) = device.options.get_mut("nid") {
+        *nid = Nid::parse(nid).map_or(nid.clone(), |nid| nid.to_string());
+    }
+    device
+}
+
+/// Returns `running` in the words of `wanted`, which is at `place`: the same device below is the same
+/// text, and so is the length that needs none.
+pub fn in_words(running: &Device, wanted: &Device, place: &Device) -> Device {
+    let mut shown = plain(running.clone());
+    if running.target == place.target {
+        shown.target.clone_from(&wanted.target);
+    }
+    if wanted.sectors == 0 && running.sectors == place.sectors {
+        shown.sectors = 0;
+    }
+    shown
+}
+
+/// Returns `running` as a file defines it: by a path that stays, and without the length that needs none.
+///
+/// # Errors
+///
+/// What [`Kernel::locate`] and [`Kernel::path`] return.
+pub fn defined(kernel: &dyn Kernel, running: &Device) -> Result<Device> {
+    let rest = Device {
+        target: kernel.path(&running.target)?,
+        sectors: 0,
+        ..running.clone()
+    };
+    let place = kernel.locate(&rest)?;
+    Ok(in_words(running, &rest, &place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        let long = "x".repeat(NAME_MAX);
+        for name in ["a", "vg-lv", "a.b", "#1@x=y", &long] {
+            assert_eq!(refused("name", name), None, "{name}");
+        }
+        let longer = "x".repeat(NAME_MAX + 1);
+        for name in [
+            "", ".", "..", "-a", "--help", "control", "a b", "a/b", "a\\x20", "a\n", "ä", "$(a)",
+            &longer,
+        ] {
+            assert!(refused("name", name).is_some(), "{name}");
+        }
+        for device in ["/dev/sdb", "/dev/s db", "8:16", "253:1048575"] {
+            assert_eq!(refused("device", device), None, "{device}");
+        }
+        for device in [
+            "", "sdb", "8:", ":1", "8:x", "+8:1", "08:1", "8:1:2", "/dev/\0",
+        ] {
+            assert!(refused("device", device).is_some(), "{device}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Devices of type nrs: sections against what runs.
+
+use super::*;
+use crate::kernel::Device;
+
+const FILES: &str = "[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\n";
+
+#[test]
+fn devices_of_the_files() {
+    let module = Mock::of(&[]);
+    let text = "[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\noffset = 8\nnid = '10.0.0.7@tcp0'\n\
+                size = 4\nopportunity = 'on'\non_timeout = 'fail'\n[service.san]\npolicy = 'fairshare'\n";
+    let shown = differs(&module, text).unwrap();
+    let files = "--- files, running\n+++ files, wanted\n@@ -0,0 +1,7 @@\n+[device.files]\n+device = \"/dev/sdb\"\n\
+                 +service = \"san\"\n+offset = 8\n+nid = \"10.0.0.7@tcp\"\n+on_timeout = \"fail\"\n+size = 4\n";
+    assert!(shown.contains(files), "{shown}");
+    let (out, done) = apply(&module, text);
+    done.unwrap();
+    assert!(
+        out.ends_with("san: 2 changes made\nfiles: created on /dev/sdb\n"),
+        "{out}"
+    );
+    assert_eq!(differs(&module, text), None);
+    // The same by its number.
+    assert_eq!(differs(&module, &text.replace("/dev/sdb", "8:16")), None);
+    let device = &module.devices().unwrap()[0];
+    assert_eq!((&device.target[..], device.sectors), ("8:16", 992));
+    let text = saved(&module);
+    assert!(
+        text.ends_with(&files[files.find("+[").unwrap()..].replace('+', "")),
+        "{text}"
+    );
+    let fresh = Mock::of(&[]);
+    apply(&fresh, &text).1.unwrap();
+    assert_eq!(fresh.devices(), module.devices());
+    // What a section does not say has its default.
+    let (out, done) = apply(&module, FILES);
+    done.unwrap();
+    assert!(
+        out.contains("\n-size = 4\n") && out.ends_with("files: changed\n"),
+        "{out}"
+    );
+    assert_eq!(differs(&module, FILES), None);
+    // A device without a section stays; the devices of one service.
+    assert_eq!(
+        differs(&module, "[service.san]\npolicy = 'fairshare'\n"),
+        None
+    );
+    let file = Named::new(&format!(
+        "{FILES}[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n"
+    ));
+    let (out, done) = ran(&module, "--service y", &file);
+    done.unwrap();
+    assert!(
+        out.ends_with("b: created on /dev/sda\n") && !out.contains("files"),
+        "{out}"
+    );
+    let one = said(&module, "save --service y").unwrap();
+    assert!(
+        one.contains("[device.b]") && !one.contains("files"),
+        "{one}"
+    );
+}
+
+/// A device that is open stays where it is, and as long as it is.
+#[test]
+fn devices_in_use() {
+    let module = Mock::of(&[]);
+    let text = format!("{FILES}offset = 8\nsectors = 100\n");
+    apply(&module, &text).1.unwrap();
+    *module.open.borrow_mut() = "files";
+    let before = module.devices();
+    for (old, new) in [
+        ("/dev/sdb", "/dev/sda"),
+        ("offset = 8", "offset = 7"),
+        ("sectors = 100", "sectors = 99"),
+    ] {
+        let text = text.replace(old, new);
+        for options in ["", "--dry-run"] {
+            let failure = ran(&module, options, &Named::new(&text)).1.unwrap_err();
+            assert_eq!(failure.kind, Kind::Busy);
+            let why = "device.files: is in use: it can grow, but not move or shrink";
+            assert!(failure.message.ends_with(why), "{failure}");
+        }
+        assert_eq!(module.devices(), before);
+    }
+    let grown = text.replace("100", "200").replace("'san'", "'other'");
+    apply(&module, &grown).1.unwrap();
+    let device = &module.devices().unwrap()[0];
+    assert_eq!((&device.service[..], device.sectors), ("other", 200));
+    *module.open.borrow_mut() = "";
+    apply(&module, &text.replace("/dev/sdb", "/dev/sda"))
+        .1
+        .unwrap();
+    assert_eq!(module.devices().unwrap()[0].target, "8:0");
+}
+
+/// `--prune` removes devices that no file defines and nobody uses, and the services that they leave.
+#[test]
+fn devices_that_no_file_mentions() {
+    let module = Mock::of(&[]);
+    let text = "[service.san]\n[device.a]\ndevice = '/dev/sda'\nservice = 'san'\n\
+                [device.b]\ndevice = '/dev/sdb'\nservice = 'san'\n[disk.sdb]\nservice = 'other'\n";
+    apply(&module, text).1.unwrap();
+    let partial = Device {
+        name: "part".into(),
+        partial: true,
+        ..module.devices().unwrap()[0].clone()
+    };
+    module.change_device(&partial).unwrap();
+    let names = || {
+        let devices = module.devices().unwrap().into_iter();
+        devices.map(|device| device.name).collect::<Vec<_>>()
+    };
+    let file = Named::new("[service.kept]\n");
+    *module.open.borrow_mut() = "a";
+    let (out, done) = ran(&module, "--prune --dry-run", &file);
+    assert_eq!(done.unwrap_err().kind, Kind::Differs);
+    let b = "--- b, running\n+++ b, wanted\n@@ -1,3 +0,0 @@\n-[device.b]\n-device = \"/dev/sdb\"\n-service = \"san\"\n";
+    assert!(out.contains(b) && !out.contains("device.a"), "{out}");
+    ran(&module, "--prune", &file).1.unwrap();
+    assert_eq!(names(), ["a", "part", "sdb"]);
+    *module.open.borrow_mut() = "";
+    let (out, done) = ran(&module, "--prune", &file);
+    done.unwrap();
+    assert!(out.ends_with("a: removed\n"), "{out}");
+    assert_eq!(names(), ["part", "sdb"]);
+}
+
+/// A device below that comes late, as at boot, is waited for while the others are made already.
+#[test]
+fn devices_that_are_late() {
+    let module = Mock::of(&[]);
+    let file = Named::new("[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\n");
+    module.late.set(2);
+    let (out, done) = ran(&module, "--dry-run --wait 60", &file);
+    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::NotFound));
+    module.late.set(3);
+    let (out, done) = ran(&module, "--wait 60", &file);
+    done.unwrap();
+    assert!(out.starts_with("--- files, running\n"), "{out}");
+    // One on another one, in whatever order.
+    let module = Mock::of(&[]);
+    let file = Named::new(
+        "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n",
+    );
+    let (out, done) = ran(&module, "--wait 60", &file);
+    done.unwrap();
+    assert!(out.ends_with("a: created on /dev/mapper/b\n"), "{out}");
+    // One that never comes keeps no other.
+    let text = format!("[device.a]\ndevice = '/dev/sdx'\nservice = 'x'\n{FILES}");
+    let (out, done) = apply(&module, &text);
+    let failure = done.unwrap_err();
+    assert_eq!(failure.kind, Kind::NotFound);
+    let why = ":1:9: device.a: /dev/sdx: no such device";
+    assert!(failure.message.ends_with(why), "{failure}");
+    assert!(out.ends_with("files: created on /dev/sdb\n"), "{out}");
+    // Told to end, it waits no more.
+    let module = Mock::of(&[]);
+    module
+        .told
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let (_, done) = ran(&module, "--wait 60", &Named::new(&text));
+    assert_eq!(
+        done.unwrap_err().message,
+        "interrupted: as they were: files, a"
+    );
+    assert!(module.devices().unwrap().is_empty());
+}
+
+/// What has the name, or several targets, is not touched; what is refused changes nothing.
+#[test]
+fn devices_that_are_not_ours() {
+    let module = Mock::of(&[]);
+    *module.foreign.borrow_mut() = "files";
+    for options in ["", "--dry-run"] {
+        let failure = ran(&module, options, &Named::new(FILES)).1.unwrap_err();
+        assert_eq!(failure.kind, Kind::Busy);
+    }
+    *module.foreign.borrow_mut() = "";
+    module.refuse(0, 1, Kind::Refused);
+    assert_eq!(apply(&module, FILES).1.unwrap_err().message, "no");
+    assert!(module.devices().unwrap().is_empty());
+    apply(&module, FILES).1.unwrap();
+    let partial = Device {
+        partial: true,
+        ..module.devices().unwrap()[0].clone()
+    };
+    module.change_device(&partial).unwrap();
+    let failure = apply(&module, &format!("{FILES}size = 2\n")).1.unwrap_err();
+    assert!(
+        failure
+            .message
+            .ends_with("device.files: the device has several targets"),
+        "{failure}"
+    );
+    assert_eq!(module.devices(), Ok(vec![partial]));
+    assert!(!saved(&module).contains("[device"));
+}

@@ -152,68 +152,29 @@ nvme() {
 	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
 }
 
-# answering PORT: a server of remote procedure calls, which finds and registers whatever it is asked
-# for: rpcbind, which version 3 of NFS needs, and the server that tells clients of version 3 the
-# handle of the root, in /tmp/handle.
-answering() {
-	cat >/tmp/answer <<-'END'
-		#!/bin/bash
-		# Numbers have 8 digits here. Procedure 0 returns nothing.
-		while mark=$(dd bs=1 count=4 2>/dev/null | xxd -p) && [ -n "$mark" ]; do
-			call=$(dd bs=1 count=$((0x$mark & 0x7fffffff)) 2>/dev/null | xxd -p | tr -d '\n')
-			answer=${call:0:8}0000000100000000000000000000000000000000
-			handle=$(</tmp/handle)
-			case ${call:24:8}:${call:40:8} in
-			*:00000000) ;;
-			000186a0:*) answer+=00000001 ;;
-			# Success, the handle, one flavour: AUTH_SYS.
-			*:00000001) answer+=00000000$(printf %08x $((${#handle} / 2)))${handle}0000000100000001 ;;
-			esac
-			printf %08x%s $((0x80000000 | ${#answer} / 2)) "$answer" | xxd -r -p
-		done
-	END
-	chmod 755 /tmp/answer
-	touch /tmp/handle
-	nc -ll -p "$1" -e /tmp/answer &
-	wait_for 10 "grep -q $(printf :%04X "$1") /proc/net/tcp"
-}
-
-# exported FLAGS THREADS: the file system, by the NFS server of the kernel, over the loopback;
-# nobody but this script answers its questions. The flags: as in the kernel's nfsd/export.h.
+# exported FLAGS THREADS: the file system, by the NFS server of the kernel, and mounted over the
+# loopback; nobody but this script answers its questions. The flags: as in nfsd/export.h.
 exported() {
-	local rpc=/proc/net/rpc never=2000000000 handle
+	local rpc=/proc/net/rpc never=2000000000
 	trap withdrawn EXIT
-	modprobe -a nfsd nfsv3 nfsv4
+	modprobe -a nfsd nfsv4
 	ip link set lo up
-	pidof nc >/dev/null || { answering 111 && answering 20048; }
 	[ -e /proc/fs/nfsd/threads ] || mount -t nfsd nfsd /proc/fs/nfsd
 	# The least; clients wait for its end.
 	echo 10 >/proc/fs/nfsd/nfsv4gracetime
-	[ -n "$(</proc/fs/nfsd/portlist)" ] || echo 'tcp 2049' >/proc/fs/nfsd/portlist
+	if [ -z "$(</proc/fs/nfsd/portlist)" ]; then
+		# Version 3 needs rpcbind.
+		echo -3 >/proc/fs/nfsd/versions
+		echo 'tcp 2049' >/proc/fs/nfsd/portlist
+	fi
 	echo "$2" >/proc/fs/nfsd/threads
 	# The client 127.0.0.1 may use /mnt/a, which has number 0: the root of NFSv4. Any port, no subtree
 	# check, a number.
 	echo "nfsd 127.0.0.1 $never local" >$rpc/auth.unix.ip/channel
 	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
 	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
-	exec 7<>/proc/fs/nfsd/filehandle
-	echo 'local /mnt/a 64' >&7
-	read -r handle <&7
-	exec 7>&-
-	echo "${handle#\\x}" >/tmp/handle
 	mkdir -p /mnt/nfs
-}
-
-# mounts VERSION: the export.
-mounts() {
-	local options=addr=127.0.0.1,proto=tcp,port=2049,vers=$1,sec=sys
-	case $1 in
-	3)
-		options+=,mountaddr=127.0.0.1,mountvers=3,mountport=20048,mountproto=tcp,nolock,noacl
-		mount -t nfs -o "$options" 127.0.0.1:/mnt/a /mnt/nfs
-		;;
-	*) mount -t nfs4 -o "$options,clientaddr=127.0.0.1" 127.0.0.1:/ /mnt/nfs ;;
-	esac
+	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys 127.0.0.1:/ /mnt/nfs
 }
 
 # withdrawn: no loads, no mount and no server any more, at the end of a check that has exported.
@@ -229,19 +190,17 @@ withdrawn() {
 remote() {
 	setup
 	exported 0 2
-	local version
-	for version in 4.2 3; do
-		mounts $version
-		# The server reads through the page cache.
-		echo 3 >/proc/sys/vm/drop_caches
-		gained 2004 1 as 2004 reads /mnt/nfs/file
-		echo 3 >/proc/sys/vm/drop_caches
-		gained 0 1 reads /mnt/nfs/file
-		umount /mnt/nfs
-	done
-	# ROOTSQUASH and ALLSQUASH: nobody.
+	# The server reads through the page cache.
+	echo 3 >/proc/sys/vm/drop_caches
+	gained 2004 1 as 2004 reads /mnt/nfs/file
+	echo 3 >/proc/sys/vm/drop_caches
+	gained 0 1 reads /mnt/nfs/file
+}
+
+# Users that the export squashes, by ROOTSQUASH and ALLSQUASH.
+squashed() {
+	setup
 	exported 12 2
-	mounts 4.2
 	echo 3 >/proc/sys/vm/drop_caches
 	gained 65534 1 as 2004 reads /mnt/nfs/file
 }
@@ -299,34 +258,32 @@ charged() {
 		END { print n["\"uid:2001\""] + 0, n["\"uid:2002\""] + 0, n["\"uid:absent\""] + 0 }' "$1"
 }
 
-# shared VERSION direct|buffered: by that version of NFS; equal parts, though one user has 10
+# shared direct|buffered: equal parts, though one user has 10
 # processes, the other one 4.
 shared() {
 	volume
 	exported 0 64
-	mounts "$1"
 	policy svc 'fairshare uid_fair'
-	demand 2001 10 "$2"
-	demand 2002 4 "$2"
+	demand 2001 10 "$1"
+	demand 2002 4 "$1"
 	wait_for 60 '[ "$(served 2001)" -ge 50 ] && [ "$(served 2002)" -ge 50 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	parts 10 nrs_fairshare_stats
 	within 10 "$one" "$two" || fail "$one, $two"
 	[ "$none" -lt $((one / 10)) ] || fail "to nobody: $none"
 }
 
-# limited VERSION direct|buffered: one user at 50 requests/s of that kind in bytes, the other at
+# limited direct|buffered: one user at 50 requests/s of that kind in bytes, the other at
 # 100.
 limited() {
 	local rate
 	volume
 	exported 0 64
-	mounts "$1"
-	rate=$([ "$2" = direct ] && echo 200 || echo 800)
+	rate=$([ "$1" = direct ] && echo 200 || echo 800)
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule "start one uid={2001} rate=${rate}KiB/s"
 	set_to svc nrs_tbf_rule "start two uid={2002} rate=$((rate * 2))KiB/s"
-	demand 2001 10 "$2"
-	demand 2002 4 "$2"
+	demand 2001 10 "$1"
+	demand 2002 4 "$1"
 	wait_for 60 '[ "$(counter a held)" -ge 8 ]' || fail "$(status a)"
 	sleep 2
 	parts 20 nrs_tbf_stats
@@ -340,7 +297,6 @@ unsynced() {
 	local before after
 	volume
 	exported "$1" 4
-	mounts 4.2
 	policy svc 'fairshare uid_fair'
 	before=$(charged "$(at svc nrs_fairshare_stats)")
 	as 2001 dd if=/dev/zero of=/mnt/nfs/2001/0 bs=64k count=64 conv=notrunc 2>/dev/null
@@ -366,7 +322,6 @@ later() {
 torn() {
 	volume
 	exported 0 32
-	mounts 4.2
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'start one uid={2001} rate=2'
 	demand 2001 10 direct
@@ -392,16 +347,14 @@ try 30 "a user namespace: the user outside" spaced
 try 30 "suid: root; seteuid: the user that was taken" elevated
 long try 60 "dm-crypt and loop: reads of dm-crypt only" between
 long try 60 "NVMe target: nobody" nvme
-long try 90 "NFS: the user of the client, root, nobody where squashed" remote
+long try 90 "NFS: the user of the client, root too" remote
+long try 90 "NFS: nobody where users are squashed" squashed
 long try 90 "NFS: writes without fsync: the user, at close" closed
 long try 90 "NFS: writes without fsync to an asynchronous export: nobody" later
-for version in 4.2 3; do
-	for how in direct buffered; do
-		long try 120 "NFS $version, $how: equal parts within 10 %" shared $version $how
-		long try 120 "NFS $version, $how: rates within 5 %" limited $version $how
-	done
+for how in direct buffered; do
+	long try 120 "NFS, $how: equal parts within 10 %" shared $how
+	long try 120 "NFS, $how: rates within 5 %" limited $how
 done
 long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn
-[ -z "${NRS_LONG:-}" ] || killall nc
 remarks '^(charged|flags|reads|writes|as) '
 summary

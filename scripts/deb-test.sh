@@ -25,12 +25,14 @@ esac
 [ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
 
 # inputs: what --quick depends on. Sources of the module, and of what nrsctl shares with it, are packed as they are, and
-# pages too: of these the names count.
+# pages too, but those that become manual pages: of these the names count.
 inputs() {
 	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
 	(
 		cd "$NRS_TOP"
-		find debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrsctl rust/host/nrs-report \
+		# shellcheck disable=SC2046 # names without blanks
+		find $(sed -n 's,^text \([a-z-]*\.md\).*,Documentation/\1,p' debian/man.sh) Documentation/examples examples \
+			debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrsctl rust/host/nrs-report \
 			scripts/deb.sh scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt scripts/root.sh \
 			scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' -o -path 'rust/host/*/benches' \) \
 			-prune -o -type f -print0 |

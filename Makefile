@@ -4,7 +4,7 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build deb deb-test test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
+.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
 
 help:      ## list these verbs (the default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -23,6 +23,9 @@ build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
 
 deb:       ## build the Debian packages nrs and nrs-dkms: build/deb/*.deb
 	scripts/deb.sh
+
+deb-source: ## build the source package, with all crates: build/deb/nrs_VERSION.dsc
+	scripts/deb.sh --source
 
 deb-test:  ## install, load, upgrade and remove the packages in a Debian root of their own
 	scripts/deb-test.sh

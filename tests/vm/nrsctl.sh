@@ -119,7 +119,7 @@ clients() {
 	[ "$(sectors /dev/mapper/files)" = $(($(sectors /dev/nulla) - 2048)) ]
 	[[ $(dm table files) == *' 2048 ost_io 14 nid 10.0.0.7@tcp jobid a\b jobid_name %e size 4 opportunity off stream cgroup on_timeout fail' ]]
 	ctl 7 client add files /dev/nulla ost_io
-	complains 'exists already'
+	complains 'of this name exists'
 	ctl 3 client add more /dev/nothing ost_io
 	ctl 4 client add more /dev/nulla ost_io --nid 10.0.0.7
 	complains --nid

@@ -34,9 +34,9 @@ pub enum Command {
     /// Services: list, show, add, remove, set.
     #[command(subcommand)]
     Service(service::Action),
-    /// Clients: the block devices of services.
-    #[command(subcommand)]
-    Client(client::Action),
+    /// Devices and disks of services: list, show, add, remove, schedule, unschedule.
+    #[command(subcommand, visible_alias = "client")]
+    Device(device::Action),
     /// Rules of tbf: list, show, test, start, change, stop.
     #[command(subcommand)]
     Rule(rule::Action),
@@ -88,7 +88,7 @@ impl Command {
             Command::SetParam(args) => set_param::run(args, kernel, out),
             Command::ListParam(args) => list_param::run(args, kernel, out),
             Command::Service(args) => service::run(args, kernel, out),
-            Command::Client(args) => client::run(args, kernel, out),
+            Command::Device(args) => device::run(args, kernel, out),
             Command::Rule(args) => rule::run(args, kernel, out),
             Command::Weight(args) => weight::run(args, kernel, out),
             Command::Policy(args) => policy::run(args, kernel, out),

@@ -4,8 +4,8 @@
 
 pub mod apply;
 pub mod check;
-pub mod client;
 pub mod complete;
+pub mod device;
 pub mod exporter;
 pub mod generate;
 pub mod get_param;

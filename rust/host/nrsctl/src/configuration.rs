@@ -22,6 +22,7 @@ pub mod bandwidth;
 pub mod carry_out;
 pub mod devices;
 pub mod document;
+pub mod edit;
 pub mod fault;
 pub mod files;
 pub mod keys;

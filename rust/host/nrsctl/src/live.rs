@@ -216,7 +216,7 @@ impl Kernel for Live {
         if !self.is_made(service)? && self.services().is_ok_and(exists) {
             let message = format!("{service}: it was not made with 'service add'");
             return Err(Failure::new(Kind::Busy, message)
-                .hint("it goes with its last client: nrsctl client remove"));
+                .hint("it goes with its last client: nrsctl device remove"));
         }
         let done = self.made(service).and_then(fs::remove_dir);
         done.map_err(|error| self.configured(error, service, "remove"))
@@ -367,7 +367,7 @@ impl Kernel for Live {
                 Kind::Refused,
                 format!("{name}: a disk, not a device of type nrs"),
             );
-            return Err(failure.hint(format!("nrsctl client unschedule {name}")));
+            return Err(failure.hint(format!("nrsctl device unschedule {name}")));
         }
         let done = self.dmsetup.remove(name);
         done.map_err(|broken| self.mapped(broken, device, "remove"))

@@ -244,7 +244,7 @@ pub fn or_meant<T: Borrow<str>>(
 /// Returns the names of `services` behind `title`.
 fn listed(title: &str, services: &[String]) -> String {
     match services.is_empty() {
-        true => "there are no services: nrsctl service add NAME, or nrsctl client add".into(),
+        true => "there are no services: nrsctl service add NAME, or nrsctl device add".into(),
         false => format!("{title}: {}", services.join(", ")),
     }
 }
@@ -283,7 +283,7 @@ pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failur
         failure,
         ":",
         near(name, there),
-        "see: nrsctl client list".into(),
+        "see: nrsctl device list".into(),
     )
 }
 

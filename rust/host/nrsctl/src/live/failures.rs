@@ -103,7 +103,7 @@ impl Live {
             (libc::EBUSY, "remove") => (
                 Kind::Busy,
                 "the service has clients",
-                "remove them first: nrsctl client list",
+                "remove them first: nrsctl device list",
             ),
             (libc::EBUSY, _) => (
                 Kind::Busy,
@@ -186,12 +186,12 @@ impl Live {
             (libc::ESRCH, _) => (
                 Kind::NotFound,
                 "nrs is not its scheduler".into(),
-                "see: nrsctl client list".into(),
+                "see: nrsctl device list".into(),
             ),
             (libc::ENOENT, SCHEDULER) => (
                 Kind::Refused,
                 "it has no I/O scheduler".into(),
-                "put a device-mapper device on it: nrsctl client add".into(),
+                "put a device-mapper device on it: nrsctl device add".into(),
             ),
             (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => (
                 Kind::Busy,
@@ -229,7 +229,7 @@ impl Live {
             (libc::ELOOP, "service") => (
                 Kind::Refused,
                 format!("a device of type nrs on it is a client of the service {service}"),
-                "take another service; see: nrsctl client list".into(),
+                "take another service; see: nrsctl device list".into(),
             ),
             (libc::ENOSPC, _) => (
                 Kind::Refused,

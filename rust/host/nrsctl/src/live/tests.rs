@@ -601,7 +601,7 @@ fn disks_scheduled() {
     let disks = live.disks().unwrap();
     assert_eq!((&disks[0], &disks[1].service[..]), (&sda, "sdb"));
     let failure = live.remove_device("sda").unwrap_err();
-    let hint = Some("nrsctl client unschedule sda");
+    let hint = Some("nrsctl device unschedule sda");
     assert_eq!(
         (failure.kind, failure.hint.as_deref()),
         (Kind::Refused, hint)

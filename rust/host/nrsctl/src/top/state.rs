@@ -82,7 +82,7 @@ impl State {
             let first = || self.services.first().cloned();
             let Some(name) = self.service.clone().or_else(first) else {
                 let none = Failure::new(Kind::NotFound, "there are no services");
-                let hint = "a service begins with its first client; see nrsctl client --help";
+                let hint = "a service begins with its first client; see nrsctl device --help";
                 return Err(none.hint(hint));
             };
             let snapshot = source.snapshot(&name);

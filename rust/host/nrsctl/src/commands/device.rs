@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrsctl client`
+//! `nrsctl device`
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,16 +9,18 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::configuration::devices::{refused, SECTOR_MAX, SIZE_MAX, STREAMS};
+use crate::configuration::devices::{plain, refused, SECTOR_MAX, SIZE_MAX, STREAMS};
+use crate::configuration::edit::{Files, Kept};
+use crate::configuration::keys::Table;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
 use crate::names::no_client;
 use crate::{show, stats};
 
-/// What can be done with clients.
+/// What can be done with devices and disks.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Lists the clients of all services, or of one.
+    /// Lists the devices, disks and other clients of all services, or of one.
     List {
         /// The service.
         service: Option<String>,
@@ -36,10 +38,12 @@ pub enum Action {
     },
     /// Creates /dev/mapper/NAME, a client of SERVICE on DEVICE.
     Add(Box<New>),
-    /// Removes the block device of a client; the data below stays.
+    /// Removes /dev/mapper/NAME; the data below stays.
     Remove {
-        /// The client.
+        /// The device.
         name: String,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Makes nrs the I/O scheduler of DISK, or changes what it is set to.
     Schedule(Scheduled),
@@ -50,6 +54,8 @@ pub enum Action {
         /// The scheduler.
         #[arg(default_value = "none")]
         scheduler: String,
+        #[command(flatten)]
+        kept: Kept,
     },
 }
 
@@ -96,6 +102,8 @@ pub struct New {
     /// Behaviour while the device does not respond.
     #[arg(long, value_parser = words([("wait", "default"), ("fail", "fail requests with a timeout")]))]
     pub on_timeout: Option<String>,
+    #[command(flatten)]
+    kept: Kept,
 }
 
 /// A disk that nrs is to schedule.
@@ -111,6 +119,8 @@ pub struct Scheduled {
     /// Source of offset streams, for orr.
     #[arg(long, value_parser = words(STREAMS))]
     pub stream: Option<String>,
+    #[command(flatten)]
+    kept: Kept,
 }
 
 /// A client, as it is shown.
@@ -222,10 +232,74 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 false => one(client, out),
             }
         }
-        Action::Add(new) => kernel.add_device(&kernel.locate(&device(new)?)?),
-        Action::Remove { name } => kernel.remove_device(name),
-        Action::Schedule(new) => kernel.schedule(&disk(new, kernel)?),
-        Action::Unschedule { disk, scheduler } => kernel.unschedule(&kernel.disk(disk)?, scheduler),
+        Action::Add(new) => {
+            let (device, files) = (device(new)?, new.kept.files(kernel)?);
+            kernel.add_device(&kernel.locate(&device)?)?;
+            let write = |files: Files<'_>| files.write(&plain(device), |key| key == new.name);
+            files.map_or(Ok(()), write).map_err(unsaved)
+        }
+        Action::Remove { name, kept } => {
+            let files = kept.files(kernel)?;
+            let done = kernel.remove_device(name);
+            forget(files, Table::Device, done, |key| key == name)
+        }
+        Action::Schedule(new) => {
+            let (disk, files) = (disk(new, kernel)?, new.kept.files(kernel)?);
+            kernel.schedule(&disk)?;
+            let Some(files) = files else {
+                return Ok(());
+            };
+            let now = kernel.disks()?;
+            let now = now.into_iter().find(|now| now.name == disk.name);
+            let now = now.map(|now| Device {
+                name: new.disk.clone(),
+                ..now
+            });
+            let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
+            let write = |now: Device| files.write(&now, same);
+            now.map_or(Ok(()), write).map_err(unsaved)
+        }
+        Action::Unschedule {
+            disk,
+            scheduler,
+            kept,
+        } => {
+            let files = kept.files(kernel)?;
+            let found = kernel.disk(disk);
+            let done = found
+                .clone()
+                .and_then(|name| kernel.unschedule(&name, scheduler));
+            let same = |key: &str| {
+                let name = kernel.disk(key);
+                key == disk || name.is_ok() && name == found
+            };
+            forget(files, Table::Disk, done, same)
+        }
+    }
+}
+
+/// Says of a change that was made that it is not kept.
+fn unsaved(failure: Failure) -> Failure {
+    let message = format!("done, but not saved: {}", failure.message);
+    Failure { message, ..failure }
+}
+
+/// Removes the section in `table` that is `named` from `files` once the removal is `done`; one that does not
+/// run any more may have a section all the same.
+fn forget(
+    files: Option<Files<'_>>,
+    table: Table,
+    done: Result,
+    named: impl Fn(&str) -> bool,
+) -> Result {
+    let missing = matches!(&done, Err(failure) if failure.kind == Kind::NotFound);
+    let Some(files) = files.filter(|_| done.is_ok() || missing) else {
+        return done;
+    };
+    match files.remove(table, named) {
+        Ok(true) => Ok(()),
+        Ok(false) => done,
+        Err(failure) => Err(unsaved(failure)),
     }
 }
 
@@ -265,7 +339,7 @@ fn given<const N: usize>(options: Options<'_, N>) -> BTreeMap<String, String> {
 ///
 /// [`Kind::Refused`]: a value that the module would not take; what [`Kernel::disk`] returns.
 fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
-    const HINT: &str = "see: nrsctl help client schedule; iosched.md";
+    const HINT: &str = "see: nrsctl help device schedule; iosched.md";
     let options = [
         ("jobid_name", new.jobid_name.as_deref()),
         ("stream", new.stream.as_deref()),
@@ -287,7 +361,7 @@ fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
 ///
 /// [`Kind::Refused`]: a value that the module would not take.
 fn device(new: &New) -> Result<Device> {
-    const HINT: &str = "see: nrsctl help client add; user-guide.md, The table line";
+    const HINT: &str = "see: nrsctl help device add; user-guide.md, The table line";
     let words = [
         ("name", Some(&new.name[..])),
         ("device", Some(&new.device[..])),

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Sections of devices and disks in the files of a directory: written and removed, with comments kept.
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table as Section, Value};
+
+use super::files::{self, File, DIRECTORY};
+use super::keys::Table;
+use super::read::Wanted;
+use super::{parse, render};
+use crate::accounts::Accounts;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::{Device, Kernel};
+use crate::replace::replace;
+
+/// The file of the directory that gets new sections.
+const FILE: &str = "devices.toml";
+
+/// Whether a change is kept.
+#[derive(clap::Args, Debug)]
+pub struct Kept {
+    /// Keeps the change for the next boot, in its section of the files in DIR.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = DIRECTORY)]
+    pub save: Option<PathBuf>,
+}
+
+impl Kept {
+    /// Returns the files that the change is kept in, if it is to be.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Refused`]: they are wrong as they are; what reading them returns.
+    pub fn files<'a>(&self, kernel: &'a dyn Kernel) -> Result<Option<Files<'a>>> {
+        let Some(directory) = &self.save else {
+            return Ok(None);
+        };
+        let files = match files::read(std::slice::from_ref(directory)) {
+            // A directory without a file.
+            Err(failure) if failure.kind == Kind::NotFound && directory.is_dir() => Vec::new(),
+            files => files?,
+        };
+        super::wanted(&files, kernel.accounts())?;
+        Ok(Some(Files {
+            directory: directory.clone(),
+            files,
+            accounts: kernel.accounts(),
+        }))
+    }
+}
+
+/// Files of a directory that are right.
+pub struct Files<'a> {
+    directory: PathBuf,
+    files: Vec<File>,
+    accounts: &'a Accounts,
+}
+
+impl Files<'_> {
+    /// Returns the file and the key of the section in `table` whose name is `named`.
+    fn find(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<Option<(&File, String)>> {
+        for file in &self.files {
+            let document = document(&file.text)?;
+            let sections = document.get(table.key()).and_then(Item::as_table_like);
+            let mut names = sections.into_iter().flat_map(|sections| sections.iter());
+            if let Some((name, _)) = names.find(|(name, _)| named(name)) {
+                return Ok(Some((file, name.to_owned())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the section of `device`, in the place of the one that is `named`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::change`].
+    pub fn write(&self, device: &Device, named: impl Fn(&str) -> bool) -> Result {
+        let table = Table::of(device);
+        let new = File {
+            name: self.directory.join(FILE).display().to_string(),
+            text: String::new(),
+        };
+        let other = self.files.iter().find(|file| file.name == new.name);
+        let found = self.find(table, named)?;
+        let (file, name) = found.unwrap_or((other.unwrap_or(&new), device.name.clone()));
+        let mut document = document(&file.text)?;
+        let is_first = document.is_empty();
+        let mut parent = Section::new();
+        parent.set_implicit(true);
+        let sections = document
+            .entry(table.key())
+            .or_insert(Item::Table(parent))
+            .as_table_like_mut();
+        let sections = sections.ok_or_else(|| unwritable(file))?;
+        let mut section = Section::new();
+        if is_first {
+            section.decor_mut().set_prefix("");
+        }
+        let section = sections
+            .entry(&name)
+            .or_insert(Item::Table(section))
+            .as_table_like_mut();
+        let section = section.ok_or_else(|| unwritable(file))?;
+        let keys = render::keys(device);
+        let old: Vec<String> = section.iter().map(|(key, _)| key.to_owned()).collect();
+        for key in old
+            .iter()
+            .filter(|old| keys.iter().all(|(key, _)| key != old))
+        {
+            section.remove(key);
+        }
+        for (key, text) in keys {
+            let mut value: Value = text.parse().map_err(|_| unwritable(file))?;
+            match section.get_mut(key).and_then(Item::as_value_mut) {
+                Some(old) => {
+                    // A comment behind it stays.
+                    *value.decor_mut() = old.decor().clone();
+                    *old = value;
+                }
+                None => _ = section.insert(key, Item::Value(value)),
+            }
+        }
+        self.change(file, &document.to_string(), |wanted| {
+            // An inline table cannot take a section.
+            let devices = match device.scheduled {
+                true => &wanted.disks,
+                false => &wanted.devices,
+            };
+            let again = devices.get(&name).map(|(_, again)| again);
+            again.is_some_and(|again| {
+                again.is_set_as(device) && (device.scheduled || again.target == device.target)
+            })
+        })
+    }
+
+    /// Removes the section in `table` that is `named`; tells whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::change`].
+    pub fn remove(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<bool> {
+        let Some((file, name)) = self.find(table, named)? else {
+            return Ok(false);
+        };
+        let mut document = document(&file.text)?;
+        let sections = document
+            .get_mut(table.key())
+            .and_then(Item::as_table_like_mut);
+        sections.ok_or_else(|| unwritable(file))?.remove(&name);
+        let text = document.to_string();
+        self.change(file, &text, |_| true)?;
+        Ok(true)
+    }
+
+    /// Gives `file` another text.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Busy`]: it was changed since it was read; [`Kind::Other`]: the files would be wrong; what
+    /// replacing it returns.
+    fn change(&self, file: &File, text: &str, is_right: impl Fn(&Wanted) -> bool) -> Result {
+        let path = Path::new(&file.name);
+        let now = match path.exists() {
+            true => files::read(&[path.to_path_buf()])?.pop(),
+            false => None,
+        };
+        if now.map_or(String::new(), |now| now.text) != file.text {
+            let message = format!("{}: was changed meanwhile", file.name);
+            return Err(Failure::new(Kind::Busy, message).hint("try again"));
+        }
+        let changed = File {
+            text: text.to_owned(),
+            ..file.clone()
+        };
+        let others = self.files.iter().filter(|other| other.name != file.name);
+        let all: Vec<File> = others.cloned().chain([changed]).collect();
+        let (wanted, faults) = parse(&all, self.accounts);
+        if let Some(fault) = faults.first() {
+            return Err(Failure::new(Kind::Other, fault.to_string()));
+        }
+        if !is_right(&wanted) {
+            return Err(unwritable(file));
+        }
+        replace(path, text.as_bytes())
+    }
+}
+
+/// Reads a text that was read before.
+fn document(text: &str) -> Result<DocumentMut> {
+    text.parse()
+        .map_err(|error: toml_edit::TomlError| Failure::new(Kind::Other, error.message()))
+}
+
+/// That a section cannot be written where it is.
+fn unwritable(file: &File) -> Failure {
+    let message = format!("{}: the section cannot be written", file.name);
+    Failure::new(Kind::Other, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cli::said;
+    use crate::mock::Mock;
+
+    /// A directory with files, and the option that names it.
+    struct Room(tempfile::TempDir);
+
+    impl Room {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let room = Self(tempfile::tempdir().unwrap());
+            for (name, text) in files {
+                fs::write(room.0.path().join(name), text).unwrap();
+            }
+            room
+        }
+
+        fn run(&self, module: &Mock, line: &str) -> Result<String> {
+            said(
+                module,
+                &format!("{line} --save={}", self.0.path().display()),
+            )
+        }
+
+        fn text(&self, name: &str) -> String {
+            fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+        }
+    }
+
+    #[test]
+    fn written_and_removed() {
+        let (room, module) = (Room::new(&[]), Mock::of(&[]));
+        room.run(
+            &module,
+            "device add a.b /dev/sdb san --size 4 --nid 10.0.0.7@tcp0",
+        )
+        .unwrap();
+        let first = "[device.\"a.b\"]\ndevice = \"/dev/sdb\"\nservice = \"san\"\nnid = \"10.0.0.7@tcp\"\nsize = 4\n";
+        assert_eq!(room.text("devices.toml"), first);
+        room.run(&module, "device schedule /dev/sda").unwrap();
+        let disk = "\n[disk.\"/dev/sda\"]\nservice = \"sda\"\n";
+        assert_eq!(room.text("devices.toml"), format!("{first}{disk}"));
+        let name = room.0.path().display();
+        let out = said(&module, &format!("apply --dry-run --wait 0 {name}")).unwrap();
+        assert_eq!(out, "nothing to change\n");
+        // The same disk by another name is the same section.
+        room.run(&module, "client schedule sda other --jobid-name %j")
+            .unwrap();
+        let disk = "\n[disk.\"/dev/sda\"]\nservice = \"other\"\njobid_name = \"%j\"\n";
+        assert_eq!(room.text("devices.toml"), format!("{first}{disk}"));
+        room.run(&module, "device remove a.b").unwrap();
+        assert_eq!(room.text("devices.toml"), disk);
+        room.run(&module, "device unschedule sda").unwrap();
+        assert_eq!(room.text("devices.toml"), "");
+        assert!(module.devices().unwrap().is_empty());
+        assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
+    }
+
+    /// A section stays in its file, with comments, and is found wherever it is.
+    #[test]
+    fn comments_stay() {
+        let mine = "# mine\n[service.san]\nslots = 5 # few\n\n# the files\n[device.files]\nservice = 'san' # ours\n\
+                    device = \"/dev/sda\"\nsize = 2\n\n[device.z]\ndevice = '/dev/sda'\nservice = 'z'\n";
+        let room = Room::new(&[
+            ("mine.toml", mine),
+            (
+                "other.toml",
+                "device.x = { device = '/dev/sda', service = 'x' }\n",
+            ),
+        ]);
+        let module = Mock::of(&[]);
+        room.run(&module, "device add files /dev/sdb new").unwrap();
+        let want = mine
+            .replace("'san' # ours", "\"new\" # ours")
+            .replacen("/dev/sda", "/dev/sdb", 1)
+            .replace("size = 2\n", "");
+        assert_eq!(room.text("mine.toml"), want);
+        room.run(&module, "device add x /dev/sdb y").unwrap();
+        assert_eq!(
+            room.text("other.toml"),
+            "device.x = { device = \"/dev/sdb\", service = \"y\" }\n"
+        );
+        // One that does not run any more loses its section all the same; without one it is an error.
+        room.run(&module, "device remove z").unwrap();
+        assert_eq!(
+            room.text("mine.toml"),
+            want[..want.find("\n[device.z]").unwrap()]
+        );
+        assert_eq!(
+            room.run(&module, "device remove z").unwrap_err().kind,
+            Kind::NotFound
+        );
+        assert_eq!(room.text("devices.toml"), "");
+    }
+
+    /// Nothing is changed where the files are wrong, nothing is saved of what is refused.
+    #[test]
+    fn neither_nor() {
+        let wrong = "[device.a]\ndevice = 'sdb'\n";
+        let (room, module) = (Room::new(&[("a.toml", wrong)]), Mock::of(&[]));
+        for line in ["device add b /dev/sdb san", "device schedule sda"] {
+            assert_eq!(room.run(&module, line).unwrap_err().kind, Kind::Refused);
+        }
+        assert!(module.devices().unwrap().is_empty());
+        let room = Room::new(&[("a.toml", "")]);
+        *module.foreign.borrow_mut() = "b";
+        assert_eq!(
+            room.run(&module, "device add b /dev/sdb san")
+                .unwrap_err()
+                .kind,
+            Kind::Busy
+        );
+        assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
+        said(&module, "device add c /dev/sdb san").unwrap();
+        *module.open.borrow_mut() = "c";
+        let room = Room::new(&[(
+            "a.toml",
+            "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
+        )]);
+        assert_eq!(
+            room.run(&module, "device remove c").unwrap_err().kind,
+            Kind::Busy
+        );
+        assert!(room.text("a.toml").contains("device.c"));
+        // A place that no section fits into, and what is there stays.
+        let inline = "device = {}\n";
+        let room = Room::new(&[("devices.toml", inline)]);
+        let failure = room.run(&module, "device add e /dev/sda san").unwrap_err();
+        assert!(
+            failure.message.starts_with("done, but not saved: "),
+            "{failure}"
+        );
+        assert_eq!(room.text("devices.toml"), inline);
+        // A directory that does not exist, and a file that was changed meanwhile.
+        let failure = said(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+        let room = Room::new(&[(
+            "a.toml",
+            "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
+        )]);
+        let kept = Kept {
+            save: Some(room.0.path().into()),
+        };
+        let files = kept.files(&module).unwrap().unwrap();
+        fs::write(room.0.path().join("a.toml"), "# another\n").unwrap();
+        let device = module.devices().unwrap()[0].clone();
+        let failure = files.write(&device, |name| name == "c").unwrap_err();
+        assert_eq!(failure.kind, Kind::Busy);
+        assert_eq!(room.text("a.toml"), "# another\n");
+    }
+}

@@ -186,6 +186,7 @@ prune() {
 	lower disk
 	client one /dev/disk used
 	client two /dev/disk brought
+	exec 7</dev/mapper/one 8</dev/mapper/two
 	printf '[service.svc]\n' >/tmp/c.toml
 	ctl 0 apply /tmp/c.toml
 	says 'nothing to change'
@@ -205,6 +206,12 @@ prune() {
 	[ "$(<"$(at svc slots)")" = 5 ]
 	[ "$(<"$(at used slots)")" = 64 ]
 	[ "$(</sys/module/nrs/parameters/default_slots)" = 64 ]
+	# Devices that are not in use any more, and the service that they leave.
+	exec 7<&- 8<&-
+	ctl 0 apply --prune /tmp/c.toml
+	prints 'one: removed'
+	prints 'two: removed'
+	[ -z "$(devices)" ]
 }
 
 modprobe null_blk nr_devices=0
@@ -214,5 +221,5 @@ try 60 "a file with everything in it: applied, shown, saved; a second time nothi
 try 60 "what a section does not mention has its default" by_hand
 try 60 "a refused step: the service is as it was" refused
 try 180 "policies change under load, nothing is lost" load_changes
-try 30 "services that no file mentions" prune
+try 30 "services and devices that no file mentions" prune
 summary

@@ -44,18 +44,18 @@ settled() {
 	shares=("${got[@]}") auto=$rate
 	echo 1024 >"$(at svc slots)"
 	rate 2
-	say "$1 places: $slots slots after 2 s, knee $knee; $auto requests/s, $rate with 1024 slots"
+	say "$1 places: $slots slots, knee $knee; $auto requests/s, $rate with 1024 slots"
 	more "$2" "$auto" "$rate" || fail "$auto of $rate requests/s"
 	[ $((2 * knee)) -le $((3 * $1 + 1)) ] || fail "knee $knee of $1 places"
 }
 
-# knee PLACES NANOSECONDS: that is found in two seconds, and then shares are fair.
+# knee PLACES NANOSECONDS [SECONDS]: that is found in two seconds, or in so many, and then shares are fair.
 knee() {
 	local shares
 	module
 	slow_lower nb0 "$2" size=1024
 	setup "$1" /dev/nb0
-	pause 2
+	pause "${3:-2}"
 	settled "$1" 0.96
 	within 2 "${shares[@]}" || fail "shares: ${shares[*]}"
 }
@@ -75,7 +75,8 @@ speed() {
 		dm reload lin --table "$table$disk 0"
 		dm resume lin
 		pause 2
-		settled 4 0.96
+		# A trial of fewer slots is long while few requests end.
+		settled 4 "$([ $disk = 1 ] && echo 0.96 || echo 0.92)"
 		echo auto >"$(at svc slots)"
 		pause 3
 	done
@@ -117,7 +118,7 @@ unlike() {
 	local knees fast slow disk
 	module
 	slow_lower nb0 8000000 size=1024
-	slow_lower nb1 20000000 size=1024
+	slow_lower nb1 10000000 size=1024
 	disk fast 8 /dev/nb0
 	disk slow 2 /dev/nb1
 	for disk in fast slow; do
@@ -131,18 +132,20 @@ unlike() {
 		begin "b$disk" as=1002 --iodepth=64
 	done
 	saturated afast bfast aslow bslow
-	pause 3
+	pause 4
 	gather 6 ended
 	knees=("$(target knee 1)" "$(target knee 2)")
 	fast=$(((got[0] + got[1]) * 1000000 / time)) slow=$(((got[2] + got[3]) * 1000000 / time))
-	say "8 and 2 places: knees ${knees[*]}; $fast and $slow requests/s of 1000 and 100; ${got[*]}"
+	say "8 and 2 places: knees ${knees[*]}; $fast and $slow requests/s of 1000 and 200; ${got[*]}"
 	[ "${knees[0]}" -le 12 ] && [ "${knees[1]}" -le 3 ] || fail "knees ${knees[*]}"
-	more 0.96 "$fast" 1000 && more 0.96 "$slow" 100 || fail "$fast and $slow requests/s"
+	more 0.96 "$fast" 1000 && more 0.92 "$slow" 200 || fail "$fast and $slow requests/s"
 	within 2 "${got[0]}" "${got[1]}" || fail "shares of the fast disk: ${got[*]:0:2}"
 	within 4 "${got[2]}" "${got[3]}" || fail "shares of the slow disk: ${got[*]:2}"
 }
 
-for places in 1 4 16; do try 60 "$places places" knee $places 8000000; done
+# 125 requests per second are few.
+try 60 "1 place" knee 1 8000000 4
+for places in 4 16; do try 60 "$places places" knee $places 8000000; done
 try 60 "32 places" knee 32 16000000
 try 60 "ten times as fast, and as slow again" speed
 for depth in 4 64; do try 60 "a user alone with $depth requests" one $depth; done

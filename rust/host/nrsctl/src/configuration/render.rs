@@ -211,12 +211,11 @@ pub fn keys(device: &Device) -> Vec<(&str, String)> {
 
 /// `device`, or a disk, as a section.
 pub fn device(device: &Device) -> String {
-    let table = Table::of(device).key();
-    let keys = keys(device).into_iter();
-    let lines: String = keys
-        .map(|(key, value)| format!("{key} = {value}\n"))
-        .collect();
-    format!("[{table}.{}]\n{lines}", part(&device.name))
+    let mut out = format!("[{}.{}]\n", Table::of(device).key(), part(&device.name));
+    for (key, value) in keys(device) {
+        out.push_str(&format!("{key} = {value}\n"));
+    }
+    out
 }
 
 /// The parameters of the module that are not what they are to begin with.

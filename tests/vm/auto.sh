@@ -64,8 +64,8 @@ knee() {
 speed() {
 	local shares table disk
 	module
-	slow_lower nb0 20000000 size=1024
-	slow_lower nb1 2000000 size=1024
+	slow_lower nb0 25000000 size=1024
+	slow_lower nb1 2500000 size=1024
 	table="0 $(sectors /dev/nb0) linear /dev/nb"
 	dm_create lin "${table}0 0"
 	setup 4 /dev/mapper/lin

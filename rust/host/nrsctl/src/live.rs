@@ -267,6 +267,9 @@ impl Kernel for Live {
     }
 
     fn locate(&self, device: &Device) -> Result<Device> {
+        if !self.is_loaded() {
+            return Err(not_loaded());
+        }
         let target = self.number_of(&device.target)?;
         let size = fs::read_to_string(self.block(&target).join("size"));
         let size = size.ok().and_then(|text| text.trim_end().parse().ok());

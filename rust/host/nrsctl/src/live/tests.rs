@@ -206,6 +206,7 @@ fn without_the_module() {
         said(live.set("san", "slots", "1")),
         said(live.make("san")),
         said(live.devices()),
+        said(live.locate(&Device::default())),
         said(live.module_parameter("default_slots")),
     ] {
         assert_eq!(kind, Kind::NotLoaded);

@@ -50,8 +50,8 @@ impl Database {
 /// Where lines of the databases come from.
 #[derive(Debug)]
 enum Origin {
-    /// `getent`, else the files in `/etc`.
-    Getent,
+    /// This program, which is `getent`, else the files in `/etc`.
+    Getent(&'static str),
     /// The files in this directory.
     Files(PathBuf),
 }
@@ -71,7 +71,7 @@ impl Accounts {
     /// Returns those of the system at `root`.
     pub fn at(root: &Path) -> Self {
         let origin = match root == Path::new("/") {
-            true => Origin::Getent,
+            true => Origin::Getent("getent"),
             false => Origin::Files(root.join("etc")),
         };
         Self {
@@ -106,36 +106,33 @@ impl Accounts {
         };
         let keys: Vec<String> = keys.filter(unknown).collect();
         for keys in keys.chunks(KEYS_MAX) {
-            let text = self.lines(database, keys);
+            let (text, whole) = self.lines(database, keys);
             let entries: Vec<(&str, u32)> = text.lines().filter_map(entry).collect();
             for key in keys {
                 let named = |entry: &&(&str, u32)| entry.0 == key || entry.1.to_string() == *key;
                 // A directory may call a user by a longer name than the one it was asked for.
-                let only = entries.first().filter(|_| keys.len() == 1);
-                let found = match self.origin {
-                    Origin::Getent => entries.iter().find(named).or(only),
-                    Origin::Files(_) => entries.iter().find(named),
-                };
+                let only = entries.first().filter(|_| !whole && keys.len() == 1);
+                let found = entries.iter().find(named).or(only);
                 self.learn(database, key, found.copied());
             }
         }
     }
 
-    /// Returns lines of `database`, those of `keys` among them.
-    fn lines(&self, database: Database, keys: &[String]) -> String {
+    /// Returns lines of `database`, those of `keys` among them, and whether these are all lines of a file.
+    fn lines(&self, database: Database, keys: &[String]) -> (String, bool) {
         let (name, _) = database.words();
-        let file = |directory: &Path| fs::read_to_string(directory.join(name)).unwrap_or_default();
+        let file = |directory: &Path| {
+            let text = fs::read_to_string(directory.join(name)).unwrap_or_default();
+            (text, true)
+        };
         match &self.origin {
             Origin::Files(directory) => file(directory),
-            Origin::Getent => {
-                let done = Command::new("getent")
-                    .args(["--", name])
-                    .args(keys)
-                    .output();
+            Origin::Getent(program) => {
+                let done = Command::new(program).args(["--", name]).args(keys).output();
                 match done {
                     // 2: a key was not found.
                     Ok(done) if matches!(done.status.code(), Some(0 | 2)) => {
-                        String::from_utf8_lossy(&done.stdout).into_owned()
+                        (String::from_utf8_lossy(&done.stdout).into_owned(), false)
                     }
                     _ => file(Path::new("/etc")),
                 }
@@ -432,6 +429,17 @@ mod tests {
             let failure = accounts().numbers(parameter, text).unwrap_err();
             assert_eq!((failure.kind, &*failure.message), (Kind::NotFound, want));
         }
+    }
+
+    /// Without `getent` a number that no file has stays a number.
+    #[test]
+    fn without_getent() {
+        let mut accounts = Accounts::at(Path::new("/"));
+        accounts.origin = Origin::Getent("no-such-program");
+        let named = accounts.names("nrs_fairshare_weights", "uid:0:2,uid:4000000001:2");
+        assert_eq!(named, "uid:root:2,uid:4000000001:2");
+        let named = accounts.names("nrs_fairshare_weights", "uid:4000000002:2");
+        assert_eq!(named, "uid:4000000002:2");
     }
 
     /// The files of a system, and the databases of this one, which have root.

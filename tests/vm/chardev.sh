@@ -251,10 +251,10 @@ try 20 "who may open it" permissions
 try 30 "the module stays while a file is open" pinned
 long try 30 "a read that waits ends with a signal" signals
 try 30 "block devices and programs share no service" kinds
-try 30 "servers of the page, and one that works without nrs" examples
 try 90 "a server dies with a long queue" killed
-# The checkers of the debug kernel take time; what depends on it is tested without them.
+# The checkers of the debug kernel take time; what depends on it is tested without them. It has no network, either.
 if [ -z "$debug" ]; then
+	try 30 "servers of the page, and one that works without nrs" examples
 	long try 60 "clients by network identifier get equal parts" shares
 	long try 60 "a thousand clients" many
 fi

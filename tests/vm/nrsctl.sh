@@ -164,7 +164,7 @@ rules() {
 	[[ $said == *'20MB/s'* ]] || fail "$said"
 	json rule-show rule show ost_io greedy
 	ctl 4 rule start ost_io greedy uid={5}
-	ctl 4 rule start ost_io wrong uid={1,2}
+	ctl 4 rule start ost_io wrong 'uid={1,2}'
 	complains 'column 18: expected a number'
 	ctl 3 rule start ost_io wrong uid={a}
 	complains "there is no user 'a'"

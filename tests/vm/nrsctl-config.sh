@@ -214,6 +214,56 @@ prune() {
 	[ -z "$(devices)" ]
 }
 
+# A device of a file: made, changed while it is in use, never moved then, and saved.
+mapped() {
+	local table
+	lower disk
+	lower other
+	printf '[device.one]\ndevice = "/dev/disk"\nservice = "svc"\noffset = 8\nsectors = 1024\n' >/tmp/c.toml
+	ctl 8 apply --dry-run /tmp/c.toml
+	prints '+[device.one]'
+	[ -z "$(devices)" ]
+	ctl 0 apply /tmp/c.toml
+	prints 'one: created on /dev/disk'
+	[[ $(dm table one) == "0 1024 nrs "*" 8 svc 2 jobid_name %e.%u" ]] || fail "$(dm table one)"
+	equal
+	exec 7</dev/mapper/one
+	sed -i 's/svc/two/; s/1024/2048/' /tmp/c.toml
+	echo 'size = 4' >>/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	prints 'one: changed'
+	table=$(dm table one)
+	[[ $table == "0 2048 nrs "*" 8 two 4 jobid_name %e.%u size 4" ]] || fail "$table"
+	dd if=/dev/mapper/one of=/dev/null bs=64k iflag=direct 2>/dev/null
+	equal
+	cp /tmp/c.toml /tmp/used.toml
+	for change in 's/2048/1024/' 's/= 8/= 7/' 's:/dev/disk:/dev/other:'; do
+		sed "$change" /tmp/used.toml >/tmp/c.toml
+		ctl 7 apply /tmp/c.toml
+		complains 'is in use: it can grow, but not move or shrink'
+		[ "$(dm table one)" = "$table" ]
+	done
+	# The last of them, once it is not in use.
+	exec 7<&-
+	ctl 0 apply /tmp/c.toml
+	equal
+	# A name of another device, and a device below that is missing.
+	dm create other --table "0 8 linear /dev/disk 0"
+	printf '[device.other]\ndevice = "/dev/other"\nservice = "x"\n' >/tmp/c.toml
+	ctl 7 apply /tmp/c.toml
+	complains 'of this name exists'
+	printf '[device.two]\ndevice = "/dev/nothing"\nservice = "x"\n' >/tmp/c.toml
+	ctl 3 apply --wait 1 /tmp/c.toml
+	complains '/dev/nothing'
+	# What a command saves is what a file says.
+	mkdir -p /tmp/kept
+	ctl 0 device add two /dev/disk svc --sectors 8 --save=/tmp/kept
+	ctl 0 apply --dry-run /tmp/kept
+	says 'nothing to change'
+	ctl 0 device remove two --save=/tmp/kept
+	[ ! -s /tmp/kept/devices.toml ]
+}
+
 modprobe null_blk nr_devices=0
 [ ! -d /sys/module/nrs ] || rmmod nrs
 load_nrs
@@ -222,4 +272,5 @@ try 60 "what a section does not mention has its default" by_hand
 try 60 "a refused step: the service is as it was" refused
 try 180 "policies change under load, nothing is lost" load_changes
 try 30 "services and devices that no file mentions" prune
+try 60 "devices of a file: made, changed in use, saved" mapped
 summary

@@ -5,7 +5,7 @@
 mod devices;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -66,74 +66,47 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             signal_hook::flag::register(signal, Arc::clone(&told))?;
         }
     }
-    if !args.json {
-        return until(args, kernel, out, &told);
-    }
-    let mut halves = Halves::default();
-    let done = until(args, kernel, &mut halves, &told);
-    Failure::of(
-        done.err()
-            .into_iter()
-            .chain(show::json(out, &halves.outcome()).err())
-            .collect(),
-    )
+    until(args, kernel, out, &told)
 }
 
-/// The output for JSON: differences before the first flush, what was done behind it.
-#[derive(Default)]
-struct Halves {
-    shown: String,
-    done: String,
-    flushed: bool,
+/// Differences and what was done, as JSON shows both.
+#[derive(Default, Serialize)]
+struct Outcome {
+    /// A unified diff for the module, each service and each device that differs.
+    differences: Vec<String>,
+    /// A line for each change: `NAME: WHAT`.
+    done: Vec<String>,
 }
 
-impl Write for Halves {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let half = if self.flushed {
-            &mut self.done
-        } else {
-            &mut self.shown
-        };
-        half.push_str(&String::from_utf8_lossy(bytes));
-        Ok(bytes.len())
+/// Output of the command: text at once, or an outcome that is shown at the end.
+struct Output<'a> {
+    report: Report<'a>,
+    outcome: Option<&'a mut Outcome>,
+}
+
+impl Output<'_> {
+    /// Shows what differs between two texts.
+    fn difference(&mut self, name: &str, old: &str, new: &str) -> Result {
+        let diff = TextDiff::from_lines(old, new);
+        let mut unified = diff.unified_diff();
+        let (old, new) = (format!("{name}, running"), format!("{name}, wanted"));
+        let unified = unified.header(&old, &new);
+        match &mut self.outcome {
+            Some(outcome) => outcome.differences.push(unified.to_string()),
+            None => write!(self.report, "{unified}")?,
+        }
+        Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.flushed = true;
+    /// Shows a change that was made.
+    fn done(&mut self, line: String) -> Result {
+        match &mut self.outcome {
+            Some(outcome) => outcome.done.push(line),
+            None => writeln!(self.report, "{line}")?,
+        }
         Ok(())
     }
 }
-
-/// What was found and done, as JSON shows it.
-#[derive(Serialize)]
-struct Outcome<'a> {
-    /// A unified diff for the module, each service and each device that differs.
-    differences: Vec<&'a str>,
-    /// A line for each that was changed: `NAME: WHAT`.
-    done: Vec<&'a str>,
-}
-
-impl Halves {
-    fn outcome(&self) -> Outcome<'_> {
-        let mut differences = Vec::new();
-        let mut rest = self.shown.as_str();
-        // A diff begins with its head; without one there is nothing to change.
-        while rest.starts_with(HEAD) {
-            let next = rest.match_indices(HEAD).map(|(at, _)| at);
-            let mut next = next.filter(|at| rest[..*at].ends_with('\n'));
-            let (first, more) = rest.split_at(next.next().unwrap_or(rest.len()));
-            differences.push(first);
-            rest = more;
-        }
-        Outcome {
-            differences,
-            done: self.done.lines().collect(),
-        }
-    }
-}
-
-/// How a diff begins.
-const HEAD: &str = "--- ";
 
 /// As [`run`], until it is `told` to end.
 ///
@@ -141,6 +114,23 @@ const HEAD: &str = "--- ";
 ///
 /// As of [`run`].
 pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &AtomicBool) -> Result {
+    if !args.json {
+        return apply(args, kernel, out, None, told);
+    }
+    let mut outcome = Outcome::default();
+    let done = apply(args, kernel, out, Some(&mut outcome), told);
+    let shown = show::json(out, &outcome);
+    Failure::of(done.err().into_iter().chain(shown.err()).collect())
+}
+
+/// As [`until`], with an `outcome` that is filled in place of text to `out`.
+fn apply(
+    args: &Args,
+    kernel: &dyn Kernel,
+    out: &mut dyn Write,
+    outcome: Option<&mut Outcome>,
+    told: &AtomicBool,
+) -> Result {
     let files = files::read(&args.paths)?;
     let mut wanted = wanted(&files, kernel.accounts())?;
     if let Some(only) = &args.service {
@@ -158,23 +148,26 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
     let mut failures = Vec::new();
     let mut todo = Todo::new(args, kernel, &wanted, &mut failures)?;
     if todo.is_empty() {
-        if failures.is_empty() {
+        if failures.is_empty() && outcome.is_none() {
             writeln!(out, "nothing to change")?;
         }
         return Failure::of(failures);
     }
-    let mut report = Report::new(out);
-    todo.show(args.verbose, &mut report)?;
+    let mut output = Output {
+        report: Report::new(out),
+        outcome,
+    };
+    todo.show(args.verbose, &mut output)?;
     if args.dry_run {
         todo.devices.missing(kernel, &mut failures);
-        failures.extend(report.failed().map(Failure::from));
+        failures.extend(output.report.failed().map(Failure::from));
         Failure::of(failures)?;
         return Err(Failure::new(
             Kind::Differs,
             "the running state differs from the files",
         ));
     }
-    report.flush()?;
+    output.report.flush()?;
     if let Err(failure) = todo.set_parameters(kernel, told) {
         failures.push(failure);
     }
@@ -186,8 +179,8 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
             continue;
         }
         match change.carry_out(kernel, patience, told) {
-            Ok(1) => writeln!(report, "{}: 1 change made", change.service)?,
-            Ok(count) => writeln!(report, "{}: {count} changes made", change.service)?,
+            Ok(1) => output.done(format!("{}: 1 change made", change.service))?,
+            Ok(count) => output.done(format!("{}: {count} changes made", change.service))?,
             Err(failure) => failures.push(failure),
         }
     }
@@ -196,7 +189,7 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
         kernel,
         patience,
         told,
-        &mut report,
+        &mut output,
         &mut failures,
         &mut left,
     )?;
@@ -211,7 +204,7 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
             false => kernel.remove_device(name),
         };
         match done {
-            Ok(()) => writeln!(report, "{name}: removed")?,
+            Ok(()) => output.done(format!("{name}: removed"))?,
             Err(failure) => failures.push(Failure {
                 message: format!("{name}: cannot be removed: {}", failure.message),
                 ..failure
@@ -222,7 +215,7 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
         let message = format!("interrupted: as they were: {}", left.join(", "));
         failures.push(Failure::new(Kind::Other, message));
     }
-    report.end(failures)
+    output.report.end(failures)
 }
 
 /// All that is to be changed.
@@ -294,11 +287,11 @@ impl<'a> Todo<'a> {
     }
 
     /// Shows what differs, and with `verbose` the steps.
-    fn show(&self, verbose: bool, out: &mut dyn Write) -> Result {
+    fn show(&self, verbose: bool, output: &mut Output<'_>) -> Result {
         let [now, wanted] = &self.module;
         let slots = &self.slots;
         if now != wanted {
-            difference(out, "module", &of_module(now), &of_module(wanted))?;
+            output.difference("module", &of_module(now), &of_module(wanted))?;
         }
         for Change { service, from, to } in &self.changes {
             let old = from.as_ref().map_or(String::new(), |from| {
@@ -309,15 +302,15 @@ impl<'a> Todo<'a> {
                 };
                 render::service(service, &from, slots)
             });
-            difference(out, service, &old, &render::service(service, to, slots))?;
+            output.difference(service, &old, &render::service(service, to, slots))?;
         }
-        self.devices.show(out)?;
+        self.devices.show(output)?;
         for (name, state) in &self.extra {
-            difference(out, name, &render::service(name, state, slots), "")?;
+            output.difference(name, &render::service(name, state, slots), "")?;
         }
         for change in self.changes.iter().filter(|_| verbose) {
             for step in change.steps(slots)? {
-                writeln!(out, "{}: {step}", change.service)?;
+                writeln!(output.report, "{}: {step}", change.service)?;
             }
         }
         Ok(())
@@ -381,12 +374,4 @@ fn of_module(values: &BTreeMap<&'static str, String>) -> String {
         .iter()
         .map(|(name, value)| format!("{name} = {value}\n"));
     format!("[module]\n{}", lines.collect::<String>())
-}
-
-/// Shows what differs between two texts.
-fn difference(out: &mut dyn Write, name: &str, old: &str, new: &str) -> Result {
-    let diff = TextDiff::from_lines(old, new);
-    let mut unified = diff.unified_diff();
-    let (old, new) = (format!("{name}, running"), format!("{name}, wanted"));
-    Ok(write!(out, "{}", unified.header(&old, &new))?)
 }

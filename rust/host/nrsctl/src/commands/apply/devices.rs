@@ -3,12 +3,11 @@
 //! Devices and disks: what files define against what runs.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::difference;
+use super::Output;
 use crate::configuration::carry_out::PAUSE;
 use crate::configuration::devices::{defined, in_words, plain};
 use crate::configuration::fault::Place;
@@ -17,7 +16,6 @@ use crate::configuration::read::Wanted;
 use crate::configuration::render;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
-use crate::show::Report;
 
 /// A device or disk of the files.
 struct Item<'a> {
@@ -50,9 +48,9 @@ pub struct Devices<'a> {
 
 impl Change {
     /// Shows what differs.
-    fn show(&self, out: &mut dyn Write) -> Result {
+    fn show(&self, output: &mut Output<'_>) -> Result {
         let old = self.from.as_ref().map_or(String::new(), render::device);
-        difference(out, &self.to.name, &old, &render::device(&self.to))
+        output.difference(&self.to.name, &old, &render::device(&self.to))
     }
 
     /// Makes or changes it; returns what was done.
@@ -204,12 +202,12 @@ impl<'a> Devices<'a> {
     }
 
     /// Shows what differs, but for what is missing.
-    pub fn show(&self, out: &mut dyn Write) -> Result {
+    pub fn show(&self, output: &mut Output<'_>) -> Result {
         for change in &self.changes {
-            change.show(out)?;
+            change.show(output)?;
         }
         for device in &self.extra {
-            difference(out, &device.name, &render::device(device), "")?;
+            output.difference(&device.name, &render::device(device), "")?;
         }
         Ok(())
     }
@@ -232,7 +230,7 @@ impl<'a> Devices<'a> {
         kernel: &dyn Kernel,
         patience: Duration,
         told: &AtomicBool,
-        report: &mut Report<'_>,
+        output: &mut Output<'_>,
         failures: &mut Vec<Failure>,
         left: &mut Vec<String>,
     ) -> Result {
@@ -242,7 +240,7 @@ impl<'a> Devices<'a> {
                 continue;
             }
             match change.carry_out(kernel) {
-                Ok(done) => writeln!(report, "{done}")?,
+                Ok(done) => output.done(done)?,
                 Err(failure) => failures.push(failure),
             }
         }
@@ -260,13 +258,13 @@ impl<'a> Devices<'a> {
                 let done = match change {
                     Ok(None) => continue,
                     Ok(Some(change)) => {
-                        change.show(report)?;
+                        change.show(output)?;
                         change.carry_out(kernel)
                     }
                     Err(failure) => Err(failure),
                 };
                 match done {
-                    Ok(done) => writeln!(report, "{done}")?,
+                    Ok(done) => output.done(done)?,
                     Err(failure) if failure.kind == Kind::NotFound && !last => self.late.push(item),
                     Err(failure) => failures.push(failure),
                 }

@@ -7,6 +7,9 @@ mod stream;
 
 use crate::sched::{jobid::JobId, nid::Nid};
 
+/// Largest size of a job, nodes.
+pub const SIZE_MAX: u32 = 4096;
+
 pub use opcode::Opcode;
 pub use stream::Stream;
 

@@ -18,7 +18,11 @@ use kernel::{prelude::*, str::CString};
 use crate::{
     engine::service::is_name,
     frontend::block::{template, Naming},
-    sched::{attr::Stream, jobid::JobId, nid::Nid},
+    sched::{
+        attr::{Stream, SIZE_MAX},
+        jobid::JobId,
+        nid::Nid,
+    },
     sys::{
         bio::SECTOR,
         dm::{Args, Plan, Refusal},
@@ -27,9 +31,6 @@ use crate::{
 
 /// Largest bio: larger ones are split above the target, so that a slot stands for a bounded piece of work.
 const MAX_BYTES: u64 = 1 << 20;
-
-/// Nodes that a job may be said to have.
-const SIZE_MAX: u32 = 4096;
 
 /// What a table line says about a client.
 pub(crate) struct Config {

@@ -7,9 +7,10 @@ use std::io::Write;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
+use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
-use crate::configuration::devices::{plain, refused, SECTOR_MAX, SIZE_MAX, STREAMS};
+use crate::configuration::devices::{plain, refused, SECTOR_MAX, STREAMS};
 use crate::configuration::edit::{Files, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, Kind, Result};
@@ -91,7 +92,7 @@ pub struct New {
     #[arg(long, value_name = "FORMAT")]
     pub jobid_name: Option<String>,
     /// Size of its job, 1 to 4096, for the level size of fairshare.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u64::from(SIZE_MAX)))]
     pub size: Option<u64>,
     /// Dispatches requests without the policy while slots are free.
     #[arg(long, value_parser = words([("on", "default"), ("off", "the policy sees every request")]))]

@@ -30,9 +30,6 @@ const OF_TABLES: [(&str, &str); 2] = [("opportunity", "on"), ("on_timeout", "wai
 /// The largest number of a sector: offsets are bytes in 63 bits.
 pub const SECTOR_MAX: u64 = i64::MAX as u64 / 512;
 
-/// The most nodes of a job.
-pub const SIZE_MAX: u64 = 4096;
-
 /// Bytes of the name of a device, at most.
 const NAME_MAX: usize = 127;
 

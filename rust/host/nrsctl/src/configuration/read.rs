@@ -10,6 +10,7 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use nrs_sched::attr::SIZE_MAX;
 use nrs_sched::parameters::{self, Access};
 use nrs_sched::policy::Kind;
 use nrs_sched::text::{Command, Heads};
@@ -352,7 +353,7 @@ impl Reader<'_> {
         }
         let text = match &key.key[..] {
             "size" => self
-                .number(path, &key.node, 1, devices::SIZE_MAX)
+                .number(path, &key.node, 1, u64::from(SIZE_MAX))
                 .map(|size| size.to_string()),
             _ => self.text(path, &key.node).map(str::to_owned),
         };

@@ -96,7 +96,7 @@ all_read() {
 # resize, regroup, move, …: what freezes a disk.
 resize() { echo 32 >$queue/nr_requests; }
 regroup() { echo 2 >/sys/kernel/config/nullb/nb0/submit_queues; }
-move() { echo other >$iosched/service; }
+move() { adjust $iosched/service other; }
 
 # 64 requests at 2 per second would take half a minute.
 freezing() {
@@ -111,9 +111,9 @@ freezing() {
 	if [ "$1" = scheduler ]; then
 		[ ! -e "$(at svc slots)" ] || fail "the service stays"
 		scheduler nrs
-		echo svc >$iosched/service
+		adjust $iosched/service svc
 	fi
-	[ "$1" != move ] || echo svc >$iosched/service
+	[ "$1" != move ] || adjust $iosched/service svc
 	# Requests are queued again.
 	throttled 16 2
 	scheduler none
@@ -386,7 +386,7 @@ together() {
 	local round seen
 	for round in $(seq "$(slow 3 1)"); do
 		saturated a
-		echo other >$iosched/service
+		adjust $iosched/service other
 		[ "$(grep -c '^- client: ' "$(at svc clients)")" = 1 ] || fail "$(cat "$(at svc clients)")"
 		echo 2 >"$(at other slots)"
 		policy other 'fairshare uid_fair'
@@ -395,7 +395,7 @@ together() {
 		remove_client b
 		[ ! -e "$(at svc slots)" ]
 		client b /dev/nb1 svc
-		echo svc >$iosched/service
+		adjust $iosched/service svc
 		[ ! -e "$(at other slots)" ]
 		echo 2 >"$(at svc slots)"
 	done

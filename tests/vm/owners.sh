@@ -89,6 +89,8 @@ elevated() {
 gained() {
 	local uid=$1 wanted=$2 before anonymous got
 	shift 2
+	# What was written before is no request of the command.
+	sync
 	before=$(served "$uid") anonymous=$(counter a anonymous)
 	"$@"
 	got=$(($(served "$uid") - before)) anonymous=$(($(counter a anonymous) - anonymous))

@@ -24,9 +24,10 @@ switching() {
 		'nrs_fairshare_size_source suffix' 'nrs_policies orr hp' 'nrs_fairshare_select deadline' 'nrs_fairshare_opp_threshold 0'
 		'high_priority_sources realtime' 'nrs_policies tbf jobid' 'nrs_policies fifo' 'nrs_fairshare_cross_cpt 1')
 	module
-	lower nb0 memory_backed=1 irqmode=2 completion_nsec=1000000
+	# The debug kernel is slow, so that a slow disk is what its requests queue for.
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec="$(slow 1000000 10000000)"
 	client a /dev/nb0 svc
-	echo 4 >"$(at svc slots)"
+	slow 4 1 >"$(at svc slots)"
 	set_to svc nrs_delay_min 0
 	set_to svc nrs_delay_max 1
 	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101

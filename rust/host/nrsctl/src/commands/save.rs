@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::configuration::devices::defined;
 use crate::configuration::plan::steps;
 use crate::configuration::state::State;
-use crate::configuration::{module, read, render, running};
+use crate::configuration::read::Wanted;
+use crate::configuration::{edit, files, module, read, render, running, wanted};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
 use crate::names::no_service;
@@ -60,10 +61,15 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             .iter()
             .map(|(name, state)| render::service(name, state, implied)),
     );
+    let kept = args.file.as_deref().map(|file| kept(file, kernel));
+    let kept = kept.transpose()?.unwrap_or_default();
     let mut devices = Vec::new();
     for device in kernel.devices()? {
         // No section can say what these are.
         if device.partial || !states.contains_key(&device.service) {
+            continue;
+        }
+        if is_kept(&kept, &device, kernel) {
             continue;
         }
         devices.push(match device.scheduled {
@@ -81,6 +87,31 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         Some(path) => replace(path, text.as_bytes())?,
     }
     Ok(())
+}
+
+/// Returns what the file has that `--save` of commands writes beside `file`: a section is in one file only.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: it is wrong as it is; what reading it returns.
+fn kept(file: &Path, kernel: &dyn Kernel) -> Result<Wanted> {
+    let beside = file.with_file_name(edit::FILE);
+    if beside == file || !beside.exists() {
+        return Ok(Wanted::default());
+    }
+    wanted(&files::read(&[beside])?, kernel.accounts())
+}
+
+/// Returns whether `kept` has a section of `device`.
+fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> bool {
+    let name = &device.name;
+    match device.scheduled {
+        true => {
+            let mut keys = kept.disks.keys();
+            keys.any(|key| kernel.disk(key).is_ok_and(|disk| disk == *name))
+        }
+        false => kept.devices.contains_key(name),
+    }
 }
 
 /// Reads `text` again: it has to ask for what runs.

@@ -16,7 +16,7 @@ use crate::kernel::{Device, Kernel};
 use crate::replace::replace;
 
 /// The file of the directory that gets new sections.
-const FILE: &str = "devices.toml";
+pub const FILE: &str = "devices.toml";
 
 /// Whether a change is kept.
 #[derive(clap::Args, Debug)]

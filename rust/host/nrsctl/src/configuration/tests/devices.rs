@@ -64,6 +64,27 @@ fn devices_of_the_files() {
     );
 }
 
+/// A section that `--save` keeps beside the file is not written once more.
+#[test]
+fn saved_beside_kept_devices() {
+    let module = Mock::of(&[]);
+    let room = tempfile::tempdir().unwrap();
+    let directory = room.path().display();
+    for name in ["a", "b"] {
+        let save = match name {
+            "a" => format!("--save={directory}"),
+            _ => String::new(),
+        };
+        said(&module, &format!("device add {name} /dev/sda x {save}")).unwrap();
+    }
+    said(&module, &format!("save {directory}/nrs.toml")).unwrap();
+    let text = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
+    assert!(text.contains("[device.b]") && !text.contains("[device.a]"), "{text}");
+    said(&module, &format!("check {directory}")).unwrap();
+    let all = said(&module, "save").unwrap();
+    assert!(all.contains("[device.a]") && all.contains("[device.b]"), "{all}");
+}
+
 /// A device that is open stays where it is, and as long as it is.
 #[test]
 fn devices_in_use() {

@@ -135,9 +135,7 @@ impl Service {
         if let Some(max) = ClassesMax::new(params::classes_max()) {
             values.policies.set_classes_max(max);
         }
-        if let Some(slots) = Slots::new(params::default_slots()) {
-            values.service.slots = slots;
-        }
+        values.service.slots = Slots::from_bits(params::default_slots().into());
         let label = Some(CString::try_from(name)?);
         let dispatch = Dispatch::new(label, &values.service)?;
         let concurrency =

@@ -6,25 +6,52 @@
 
 #include <linux/limits.h>
 #include <linux/moduleparam.h>
+#include <linux/string.h>
 #include <linux/stringify.h>
+#include <linux/sysfs.h>
 
-/* A number of [LOW, HIGH]; anything else is EINVAL and changes nothing. */
-#define NRS_PARAM(NAME, DEFAULT, LOW, HIGH, TEXT)						\
+/* Sets a parameter to 0 for WORD, if that is not NULL, or to a number of [LOW, HIGH]; else EINVAL. */
+static int nrs_set(const char *val, const struct kernel_param *kp, const char *word,
+		   unsigned int low, unsigned int high)
+{
+	if (!word || !sysfs_streq(val, word))
+		return param_set_uint_minmax(val, kp, low, high);
+	WRITE_ONCE(*(unsigned int *)kp->arg, 0);
+	return 0;
+}
+
+/* Shows a parameter; WORD for 0, if that is not NULL. */
+static int nrs_get(char *buffer, const struct kernel_param *kp, const char *word)
+{
+	if (!word || READ_ONCE(*(unsigned int *)kp->arg))
+		return param_get_uint(buffer, kp);
+	return sysfs_emit(buffer, "%s\n", word);
+}
+
+#define NRS_PARAM_OR(NAME, WORD, DEFAULT, LOW, HIGH, TEXT)					\
 	extern unsigned int nrs_param_##NAME;							\
 	unsigned int nrs_param_##NAME = DEFAULT;						\
 	static int nrs_set_##NAME(const char *val, const struct kernel_param *kp)		\
 	{											\
-		return param_set_uint_minmax(val, kp, LOW, HIGH);				\
+		return nrs_set(val, kp, WORD, LOW, HIGH);					\
+	}											\
+	static int nrs_get_##NAME(char *buffer, const struct kernel_param *kp)			\
+	{											\
+		return nrs_get(buffer, kp, WORD);						\
 	}											\
 	static const struct kernel_param_ops nrs_ops_##NAME = {					\
 		.set = nrs_set_##NAME,								\
-		.get = param_get_uint,								\
+		.get = nrs_get_##NAME,								\
 	};											\
 	module_param_cb(NAME, &nrs_ops_##NAME, &nrs_param_##NAME, 0644);			\
-	MODULE_PARM_DESC(NAME, TEXT " (" __stringify(LOW) ".." __stringify(HIGH)		\
-			 ", default " __stringify(DEFAULT) ")")
+	MODULE_PARM_DESC(NAME, TEXT)
 
-NRS_PARAM(default_slots, 64, 1, 65535, "Slots of a service that does not say how many");
+#define NRS_PARAM(NAME, DEFAULT, LOW, HIGH, TEXT)						\
+	NRS_PARAM_OR(NAME, NULL, DEFAULT, LOW, HIGH, TEXT " (" __stringify(LOW) ".."		\
+		     __stringify(HIGH) ", default " __stringify(DEFAULT) ")")
+
+NRS_PARAM_OR(default_slots, "auto", 0, 1, 65535,
+	     "Slots of a service that does not say how many (1..65535, or auto, default auto)");
 NRS_PARAM(user_requests_max, 65536, 64, 1048576, "Requests that an open file of /dev/nrs may have");
 NRS_PARAM(direct_run, 1, 0, 1, "Whether a task that inserts a request into a disk's scheduler runs the queue itself");
 NRS_PARAM(classes_max, 16384, 64, 1048576, "Classes that a policy keeps on one partition of a new service");

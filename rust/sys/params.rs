@@ -28,7 +28,7 @@ macro_rules! params {
 }
 
 params! {
-    /// Slots of a service that was not told how many, 1 to 65,535.
+    /// Slots of a service that was not told how many, 1 to 65,535; 0: `auto`.
     default_slots: nrs_param_default_slots,
     /// Requests that an open file of `/dev/nrs` that is attached now may have, 64 to 1,048,576.
     user_requests_max: nrs_param_user_requests_max,

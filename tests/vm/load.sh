@@ -24,13 +24,14 @@ cycles() {
 }
 
 see_parameters() {
-	module
-	[ "$(cat $parameters/default_slots)" = 64 ]
+	if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+	load_nrs
+	[ "$(cat $parameters/default_slots)" = auto ]
 	[ "$(cat $parameters/classes_max)" = 16384 ]
 	local value
 	for value in 0 65536 -1 x ''; do expect_errno EINVAL $parameters/default_slots "$value"; done
 	for value in 0 63 1048577 -1 x ''; do expect_errno EINVAL $parameters/classes_max "$value"; done
-	[ "$(cat $parameters/default_slots)" = 64 ]
+	[ "$(cat $parameters/default_slots)" = auto ]
 	[ "$(cat $parameters/classes_max)" = 16384 ]
 	# A change is for services that are made later.
 	lower nb0
@@ -38,8 +39,13 @@ see_parameters() {
 	client a /dev/nb0 before
 	echo 20 >$parameters/default_slots
 	client b /dev/nb1 after
-	[ "$(cat "$(at before slots)")" = 64 ]
+	[ "$(cat "$(at before slots)")" = auto ]
 	[ "$(cat "$(at after slots)")" = 20 ]
+	echo auto >$parameters/default_slots
+	[ "$(cat $parameters/default_slots)" = auto ]
+	remove_client a
+	remove_client b
+	rmmod nrs
 }
 
 given_parameters() {

@@ -599,5 +599,5 @@ refused() {
 module() {
 	[ -d /sys/module/dm_mod ] || modprobe dm-mod
 	if [ $# -gt 0 ] && [ -d /sys/module/nrs ]; then rmmod nrs; fi
-	[ -d /sys/module/nrs ] || load_nrs "$@"
+	[ -d /sys/module/nrs ] || load_nrs default_slots=64 "$@"
 }

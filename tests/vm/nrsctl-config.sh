@@ -93,7 +93,7 @@ jobid:a*:7'
 	shows high_priority_sources 'realtime meta'
 	shows at_max 4
 	equal
-	echo 64 >/sys/module/nrs/parameters/default_slots
+	echo auto >/sys/module/nrs/parameters/default_slots
 }
 
 # What is not mentioned goes back to its default: what was done by hand is shown, and gone.
@@ -204,8 +204,8 @@ prune() {
 	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' >/tmp/c.toml
 	ctl 0 apply --service svc /tmp/c.toml
 	[ "$(<"$(at svc slots)")" = 5 ]
-	[ "$(<"$(at used slots)")" = 64 ]
-	[ "$(</sys/module/nrs/parameters/default_slots)" = 64 ]
+	[ "$(<"$(at used slots)")" = auto ]
+	[ "$(</sys/module/nrs/parameters/default_slots)" = auto ]
 	# Devices that are not in use any more, and the service that they leave.
 	exec 7<&- 8<&-
 	ctl 0 apply --prune /tmp/c.toml

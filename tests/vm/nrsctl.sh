@@ -40,7 +40,7 @@ parameters() {
 	client files /dev/nulla ost_io
 	client other /dev/nulla a.b
 	ctl 0 get_param ost.OSS.ost_io.slots
-	says 'ost.OSS.ost_io.slots=64'
+	says 'ost.OSS.ost_io.slots=auto'
 	ctl 0 set_param ost.OSS.ost_io.slots=16
 	says 'ost.OSS.ost_io.slots=16'
 	ctl 0 set_param -n ost/OSS/ost_io/slots=17

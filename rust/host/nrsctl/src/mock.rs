@@ -354,7 +354,7 @@ impl Mock {
         Self::new(services.iter().map(|name| {
             let service = Service {
                 clients: 1,
-                ..Service::new(Shown::Model(Model::new("64").into()))
+                ..Service::new(Shown::Model(Model::new("auto").into()))
             };
             (name.to_string(), service)
         }))
@@ -406,7 +406,7 @@ impl Mock {
     fn bring_up(&self, service: &str) {
         let mut services = self.services.borrow_mut();
         let service = services.entry(service.into());
-        service.or_insert_with(|| Service::new(Shown::Model(Model::new("64").into())));
+        service.or_insert_with(|| Service::new(Shown::Model(Model::new("auto").into())));
     }
 
     /// Whether the next write is taken.

@@ -12,7 +12,7 @@ use crate::refusal;
 
 /// The parameters of the module: name, range, default, meaning.
 const MODULE: &str = "
-default_slots | 1 to 65535 | 64 | Slots of new services.
+default_slots | 1 to 65535, or auto | auto | Slots of new services.
 user_requests_max | 64 to 1048576 | 65536 | Requests of one open file of /dev/nrs.
 direct_run | 0 to 1 | 1 | 1: a task that inserts a request into a disk with the I/O scheduler dispatches it itself.
 classes_max | 64 to 1048576 | 16384 | Entities and classes per head of a partition, for new services.";

@@ -155,7 +155,7 @@ static KEYS: [Key; 49] = [
     key(Top, "disk", "tables", "none", "disks with nrs as [I/O scheduler](iosched.md), by name or path: `sda`, `/dev/disk/by-id/…`"),
     key(Top, "device", "tables", "none", "[device-mapper devices](user-guide.md#the-table-line) of type nrs, by name in `/dev/mapper`"),
     key(Top, "module", "a table", "none", "parameters of the module"),
-    key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services without that key, and of new services"),
+    key(Module, "default_slots", "1 to 65535, `\"auto\"`", "left alone", "`slots` of services without that key, and of new services"),
     key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests of one open file of /dev/nrs"),
     key(Module, "direct_run", "0 to 1", "left alone", "1: tasks dispatch the requests that they insert into a disk"),
     key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes per head of a partition, for new services"),
@@ -202,9 +202,10 @@ static KEYS: [Key; 49] = [
     key(Heads, "hp", "a value", "the parameter's default", "value of the high-priority head"),
 ];
 
-/// The parameters of the module that can be configured: name, least, most and default.
+/// The parameters of the module that can be configured: name, least, most and default. A default that is a word is a value,
+/// too.
 pub const MODULE: [(&str, u64, u64, &str); 4] = [
-    ("default_slots", 1, 65_535, "64"),
+    ("default_slots", 1, 65_535, "auto"),
     ("user_requests_max", 64, 1_048_576, "65536"),
     ("direct_run", 0, 1, "1"),
     ("classes_max", 64, 1_048_576, "16384"),

@@ -377,7 +377,7 @@ impl Reader<'_> {
             .unwrap_or_default()
         {
             let path = format!("module.{}", entry.key);
-            let Some((name, low, high, _)) =
+            let Some((name, low, high, default)) =
                 MODULE.into_iter().find(|(name, ..)| *name == entry.key)
             else {
                 continue;
@@ -387,8 +387,14 @@ impl Reader<'_> {
                 self.add(&entry.place, &path, reason);
                 continue;
             }
-            if let Some(number) = self.number(&path, &entry.node, low, high) {
-                module.insert(name, (entry.place.clone(), number.to_string()));
+            let value = match &entry.node.value {
+                Value::Text(text, _) if text == default && default.parse::<u64>().is_err() => {
+                    Some(text.clone())
+                }
+                _ => self.number(&path, &entry.node, low, high).map(|number| number.to_string()),
+            };
+            if let Some(value) = value {
+                module.insert(name, (entry.place.clone(), value));
             }
         }
     }

@@ -146,7 +146,7 @@ fn what_is_saved_is_what_runs() {
     // What differs from the defaults, and no more.
     assert!(text.contains("[module]\ndefault_slots = 32\n"), "{text}");
     assert!(
-        text.contains("[service.other]\nslots = 64\npolicy = \"fifo\"\n"),
+        text.contains("[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"),
         "{text}"
     );
     assert!(!text.contains("at_history"), "{text}");
@@ -154,7 +154,7 @@ fn what_is_saved_is_what_runs() {
     let text = std::fs::read_to_string(&file.0).unwrap();
     assert_eq!(
         text,
-        "# Written by nrsctl save.\n\n[service.other]\nslots = 64\npolicy = \"fifo\"\n"
+        "# Written by nrsctl save.\n\n[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"
     );
     let failure = said(&module, "save --service none").unwrap_err();
     assert_eq!(failure.kind, Kind::NotFound);
@@ -206,7 +206,7 @@ fn what_is_not_mentioned_has_its_default() {
     apply(&module, "[service.a]\npolicy = 'tbf uid'\n")
         .1
         .unwrap();
-    let mut want = State::new().with_slots("64");
+    let mut want = State::new().with_slots("auto");
     want.policies = parse_one("[service.a]\npolicy = 'tbf uid'\n")
         .unwrap()
         .state
@@ -382,10 +382,22 @@ fn one_service_of_many() {
         out,
         "--- a, running\n+++ a, wanted\n@@ -1,2 +1,3 @@\n [service.a]\n+slots = 5\n policy = \"fifo\"\na: slots = 5\na: 1 change made\n"
     );
-    assert_eq!(module.get("b", "slots").unwrap(), "64\n");
-    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+    assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     let (_, done) = ran(&module, "--service c", &file);
     assert_eq!(done.unwrap_err().kind, Kind::NotFound);
+}
+
+#[test]
+fn slots_of_new_services() {
+    let module = Mock::of(&[]);
+    for (text, want) in [("9", "9"), ("\"auto\"", "auto")] {
+        let text = format!("[module]\ndefault_slots = {text}\n[service.{want}]\n");
+        apply(&module, &text).1.unwrap();
+        let want = format!("{want}\n");
+        assert_eq!(module.module_parameter("default_slots"), Ok(want.clone()));
+        assert_eq!(module.get(want.trim(), "slots"), Ok(want));
+    }
 }
 
 #[test]

@@ -109,6 +109,8 @@ service.a = 1.5
     1:10: service.: is no name
 module.default_slots = 0
     1:24: module.default_slots: is 0; allowed: 1 to 65535
+module.direct_run = '1'
+    1:21: module.direct_run: is a string, not a number
 module.default_slots = '9'
     1:24: module.default_slots: is a string, not a number
 module.classes = 9

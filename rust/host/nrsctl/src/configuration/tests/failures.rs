@@ -51,7 +51,7 @@ fn what_cannot_be_put_back_is_told() {
     .unwrap_err();
     assert_eq!(
         failure.message,
-        "a: `stall_ms = 500` was refused: no; PUTTING IT BACK FAILED, TOO: `slots = 64` was refused: no; \
+        "a: `stall_ms = 500` was refused: no; PUTTING IT BACK FAILED, TOO: `slots = auto` was refused: no; \
          the service is neither as it was nor as it is to be"
     );
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     let (out, done) = ran(&module, "--dry-run", &file);
     assert!(out.contains("\n+slots = 7\n"), "{out}");
     assert_eq!(done.unwrap_err().kind, Kind::Busy);
-    assert_eq!(module.get("b", "slots").unwrap(), "64\n");
+    assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     let (out, done) = ran(&module, "", &file);
     assert!(out.ends_with("b: 1 change made\n"), "{out}");
     let failure = done.unwrap_err();
@@ -139,7 +139,7 @@ fn an_interruption_is_a_failed_step() {
         "module parameter default_slots = 9 was not set: interrupted\nnrsctl: interrupted: as they were: a, b"
     );
     assert_eq!(module.shown(), shown);
-    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
 }
 
 /// Waiting for what is busy ends, too, and what was done before is put back.
@@ -169,10 +169,10 @@ fn parameters_of_the_module_are_put_back() {
         (failure.kind, failure.message.as_str()),
         (
             Kind::Refused,
-            "module parameter user_requests_max = 100 was not set: no; default_slots is 64 again"
+            "module parameter user_requests_max = 100 was not set: no; default_slots is auto again"
         )
     );
-    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     // The services are what they are to be.
     assert!(out.ends_with("a: 1 change made\n"), "{out}");
 }

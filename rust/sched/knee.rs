@@ -64,6 +64,9 @@ const UPS_MAX: u32 = 8;
 /// Parts of the unit of rates, which is the rate of the first look of a search, or the rate of the standard.
 const UNIT: u64 = 4096;
 
+/// Units of a rate, at most: with more, requests are of another kind, and the search starts anew.
+const UNITS_MAX: u64 = 64;
+
 /// A rate is the same down to this part of the standard, and higher from this part on, in thousandths.
 const SAME: u64 = 990;
 const HIGHER: u64 = 1012;
@@ -161,8 +164,8 @@ impl Looks {
     fn add(&mut self, rates: &Rates, units: &Rates) {
         self.count = self.count.saturating_add(1);
         for (sums, (rate, unit)) in self.rates.iter_mut().zip(rates.iter().zip(units)) {
-            // Squares stay below 2^48.
-            let rate = per(rate.saturating_mul(UNIT), *unit).min(UNIT << 12);
+            // At most `UNITS_MAX`, so that squares stay below 2^36.
+            let rate = per(rate.saturating_mul(UNIT), *unit);
             sums.sum = sums.sum.saturating_add(rate);
             sums.squares = sums.squares.saturating_add(rate.saturating_mul(rate));
         }
@@ -369,8 +372,11 @@ impl Knee {
                 self.last = Some(totals);
                 if load == Load::Light {
                     self.looks = Looks::NONE;
-                    if matches!(self.phase, Phase::Down(_)) {
-                        self.hold();
+                    match self.phase {
+                        // What comes next may be of another kind.
+                        Phase::Start => self.units = [0; 3],
+                        Phase::Down(_) => self.hold(),
+                        _ => {}
                     }
                 }
                 return;
@@ -394,8 +400,13 @@ impl Knee {
         }
         let rates = totals.rates_since(&last);
         self.last = Some(totals);
-        if self.units == [0; 3] {
+        let mut pairs = rates.iter().zip(&self.units);
+        if pairs.any(|(rate, unit)| *rate > unit.saturating_mul(UNITS_MAX)) {
+            self.start();
             self.units = rates;
+        }
+        if self.stale > 0 || self.units == [0; 3] {
+            return;
         }
         self.looks.add(&rates, &self.units);
         if self.phase == Phase::Up {

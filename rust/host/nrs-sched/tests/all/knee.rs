@@ -7,7 +7,7 @@ mod table;
 
 use device::{Device, Pair, Service, Work};
 use nrs_sched::{
-    knee::Knee,
+    knee::{Knee, Load, Totals},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
@@ -43,6 +43,34 @@ fn two_targets() {
         let found = Pair::new([slow, fast], 256).rate(None);
         println!("{found:.0} of {most:.0} requests/s");
         assert!(found >= 0.98 * most, "{found:.0} of {most:.0} requests/s");
+    }
+}
+
+/// Few requests that take long and have no data, as discards have, say nothing of those that come after them.
+#[test]
+fn discards_first() {
+    let reads = Device {
+        sizes: &[128 << 10],
+        ..Device::new(32, Service::Fixed(NSEC_PER_MSEC))
+    };
+    for (per_second, pause) in [10, 40, 100, 400].into_iter().flat_map(|n| [(n, 0), (n, 3600)]) {
+        let discards = Device {
+            sizes: &[0],
+            ..Device::new(1, Service::Fixed(NSEC_PER_SEC / per_second))
+        };
+        let mut work = Work::new(discards, 2_000, 7);
+        let mut search = Knee::new();
+        work.tune(&mut search, 600 * NSEC_PER_MSEC);
+        work.device = reads;
+        work.now += pause * NSEC_PER_SEC;
+        if pause > 0 {
+            search.look(Totals::at(work.now).plus(work.ended, work.bytes), Load::Light);
+        }
+        let end = work.now + 6 * NSEC_PER_SEC;
+        work.tune(&mut search, end);
+        let slots = search.found(true).slots;
+        println!("{per_second} discards/s, {pause} s: {slots} slots");
+        assert!((32..=48).contains(&slots), "{per_second} discards/s, {pause} s: {slots} slots");
     }
 }
 

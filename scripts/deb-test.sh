@@ -117,7 +117,7 @@ has() {
 }
 
 for file in usr/bin/nrsctl usr/share/man/man{1/nrsctl.1,4/nrs.4,4/nrs-control.4,5/nrs.toml.5,8/dm-nrs.8}.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
-	usr/lib/systemd/system/nrs.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
+	usr/lib/systemd/system/nrs.service usr/lib/systemd/system/nrs-net.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
 	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/ \
 	usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} usr/lib/systemd/system/nrs-exporter.service \
 	usr/lib/sysusers.d/nrs.conf usr/lib/udev/rules.d/60-nrs.rules; do

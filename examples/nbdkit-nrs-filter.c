@@ -259,7 +259,10 @@ static int nrs_trim(nbdkit_next *next, void *handle, uint32_t count, uint64_t of
 
 static int nrs_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
-	SCHEDULED(OST_PUNCH, count, offset, next->zero(next, count, offset, flags, err));
+	/* Where the plugin cannot, nbdkit writes zeroes. */
+	uint32_t opcode = next->can_zero(next) == NBDKIT_ZERO_NATIVE ? OST_PUNCH : OST_WRITE;
+
+	SCHEDULED(opcode, count, offset, next->zero(next, count, offset, flags, err));
 }
 
 static int nrs_cache(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)

@@ -143,6 +143,26 @@ unlike() {
 	within 4 "${got[2]}" "${got[3]}" || fail "shares of the slow disk: ${got[*]:2}"
 }
 
+# threads: a server in user space with 16 threads.
+threads() {
+	local one two knee
+	module default_slots=auto
+	mkdir /sys/kernel/config/nrs/svc
+	[ "$(<"$(at svc slots)")" = auto ]
+	policy svc 'fairshare uid_fair'
+	nrs-test load --service svc --seconds 14 --warmup 4 --busy 8000 --servers 16 \
+		--client name=one,uid=1001,depth=256 --client name=two,uid=1002,depth=64 >/tmp/load.json &
+	sleep 12
+	knee=$(target knee)
+	wait $!
+	one=$(of_load /tmp/load.json one served) two=$(of_load /tmp/load.json two served)
+	say "16 places: knee $knee; $one and $two requests in 10 s"
+	within 2 "$one" "$two" || fail "shares: $one and $two"
+	more 0.96 $((one + two)) 20000 || fail "$((one + two)) requests in 10 s, not 20000"
+	[ $((2 * knee)) -le 49 ] || fail "knee $knee"
+	rmdir /sys/kernel/config/nrs/svc
+}
+
 # 125 requests per second are few.
 try 60 "1 place" knee 1 8000000 4
 for places in 4 16; do try 60 "$places places" knee $places 8000000; done
@@ -150,5 +170,6 @@ try 60 "32 places" knee 32 16000000
 try 60 "ten times as fast, and as slow again" speed
 for depth in 4 64; do try 60 "a user alone with $depth requests" one $depth; done
 try 60 "two disks of unlike speed" unlike
+try 60 "16 threads of a server in user space" threads
 remarks 'places: |requests: '
 summary

@@ -83,7 +83,7 @@ throttled() {
 	set_to svc nrs_tbf_rule "change default rate=$2"
 	load a --iodepth="$1" --io_size=$(($1 * 4))k "${@:3}" >/tmp/reader.txt &
 	reader=$!
-	saturated $(($1 * 3 / 4)) a
+	saturated $(($1 / 2)) a
 }
 
 # all_read COUNT: the reads have ended, though fio needs a moment to see that, and none is lost.
@@ -115,14 +115,14 @@ freezing() {
 	fi
 	[ "$1" != move ] || adjust $iosched/service svc
 	# Requests are queued again.
-	throttled 16 2
+	throttled 32 2
 	scheduler none
-	all_read 16
+	all_read 32
 	[ ! -e "$(at svc slots)" ] || fail "the service stays"
 	rmmod nrs
 }
 
-# A CPU goes: its queue's requests are not waited for at 5 per second.
+# A CPU goes: its queue's requests are not waited for at 2 per second.
 offline() {
 	local cpu=/sys/devices/system/cpu/cpu1/online alone
 	[ -e $cpu ] || fail "no second CPU that can go"
@@ -133,13 +133,13 @@ offline() {
 	took switch_cpu 0
 	alone=$took
 	switch_cpu 1
-	throttled 32 5 --cpus_allowed=1
+	throttled 32 2 --cpus_allowed=1
 	took switch_cpu 0
 	[ "$took" -le $((alone + bound)) ] || fail "took $took ms, $alone without requests"
 	all_read 32
 	load a --io_size=16k >/dev/null
 	switch_cpu 1
-	throttled 32 5 --cpus_allowed=1
+	throttled 32 2 --cpus_allowed=1
 	policy svc fifo
 	scheduler none
 	all_read 32
@@ -531,7 +531,7 @@ hibernated() {
 	wait_for 5 "[ \$(counter a ended) -gt $seen ]" || fail "$(status)"
 	written
 	balanced a
-	throttled 32 5 --cpus_allowed=1
+	throttled 32 2 --cpus_allowed=1
 	took hibernate
 	all_read 32
 	swapoff /dev/nb1
@@ -583,7 +583,7 @@ debug_long try 30 "64 requests at 2 per second: mq-deadline" freezing scheduler 
 debug_long try 30 "64 requests at 2 per second: nr_requests" freezing resize nr_requests
 try 30 "64 requests at 2 per second: two hardware queues" freezing regroup queues
 debug_long try 30 "64 requests at 2 per second: another service" freezing move service
-try 30 "32 requests at 5 per second: their CPU goes" offline
+try 30 "32 requests at 2 per second: their CPU goes" offline
 try 20 "requests and bytes are those of the disk" counted
 try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
 long try 40 "data: completion in a soft interrupt" data 1

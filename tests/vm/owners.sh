@@ -14,7 +14,7 @@ setup() {
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
 	policy svc 'fairshare uid_fair'
-	mkfs.ext4 -q /dev/mapper/a
+	mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
 	dd if=/dev/zero of=/mnt/a/file bs=64k count=16 conv=fsync 2>/dev/null

@@ -62,8 +62,13 @@ fn discards_first() {
         let mut search = Knee::new();
         work.tune(&mut search, 600 * NSEC_PER_MSEC);
         work.device = reads;
-        work.now += pause * NSEC_PER_SEC;
         if pause > 0 {
+            work = Work {
+                now: work.now + pause * NSEC_PER_SEC,
+                ended: work.ended,
+                bytes: work.bytes,
+                ..Work::new(reads, 2_000, 7)
+            };
             search.look(Totals::at(work.now).plus(work.ended, work.bytes), Load::Light);
         }
         let end = work.now + 6 * NSEC_PER_SEC;

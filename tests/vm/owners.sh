@@ -183,9 +183,10 @@ exported() {
 withdrawn() {
 	killall -q -KILL fio || true
 	policy svc fifo
-	umount -f -l /mnt/nfs || true
-	echo 0 >/proc/fs/nfsd/threads
 	wait_for 30 '! pidof fio >/dev/null' || true
+	# What is dirty is written while there is a server: sync would wait for it.
+	umount /mnt/nfs || umount -f -l /mnt/nfs || true
+	echo 0 >/proc/fs/nfsd/threads
 }
 
 # By the server of the kernel, for users of its clients.

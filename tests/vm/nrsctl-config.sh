@@ -258,6 +258,8 @@ mapped() {
 	# What a command saves is what a file says.
 	mkdir -p /tmp/kept
 	ctl 0 device add two /dev/disk svc --sectors 8 --save=/tmp/kept
+	ctl 4 device add three /dev/disk svc --offset 7
+	complains 'the device two has these sectors'
 	ctl 0 apply --dry-run /tmp/kept
 	says 'nothing to change'
 	ctl 0 device remove two --save=/tmp/kept

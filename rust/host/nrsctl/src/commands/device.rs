@@ -10,7 +10,7 @@ use clap::Subcommand;
 use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
-use crate::configuration::devices::{plain, refused, SECTOR_MAX, STREAMS};
+use crate::configuration::devices::{alone, plain, refused, SECTOR_MAX, STREAMS};
 use crate::configuration::edit::{Files, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, Kind, Result};
@@ -214,7 +214,7 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
 /// # Errors
 ///
 /// - [`Kind::NotFound`]: there is no such service, client or device.
-/// - [`Kind::Refused`]: a name or value is wrong.
+/// - [`Kind::Refused`]: a name or value is wrong, or another device has the same sectors.
 /// - [`Kind::Busy`]: the client exists already, or is in use.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
@@ -235,7 +235,9 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
         }
         Action::Add(new) => {
             let (device, files) = (device(new)?, new.kept.files(kernel)?);
-            kernel.add_device(&kernel.locate(&device)?)?;
+            let located = kernel.locate(&device)?;
+            alone(&located, &kernel.devices()?)?;
+            kernel.add_device(&located)?;
             let write = |files: Files<'_>| files.write(&plain(device), |key| key == new.name);
             files.map_or(Ok(()), write).map_err(unsaved)
         }

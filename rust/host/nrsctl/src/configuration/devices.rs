@@ -7,7 +7,7 @@ use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
 
 use super::read::is_service;
-use crate::failure::Result;
+use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::NAME;
 
@@ -119,6 +119,37 @@ pub fn in_words(running: &Device, wanted: &Device, place: &Device) -> Device {
         shown.sectors = 0;
     }
     shown
+}
+
+/// Whether two devices have sectors in common, as far as both call the device below by the same name. Device-mapper itself
+/// lets both write to it.
+pub fn overlap(one: &Device, other: &Device) -> bool {
+    // Without a length, it is the rest.
+    let end = |device: &Device| match device.sectors {
+        0 => u64::MAX,
+        sectors => device.offset.saturating_add(sectors),
+    };
+    let mapped = !one.scheduled && !other.scheduled;
+    let same = mapped && one.target == other.target;
+    same && one.offset < end(other) && other.offset < end(one)
+}
+
+/// Checks that no device of `others` has sectors of `device`, but the device itself; all are located.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: another device has.
+pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) -> Result {
+    let double = |other: &&Device| other.name != device.name && overlap(device, other);
+    let Some(other) = others.into_iter().find(double) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the device {} has these sectors of {} already",
+        other.name, device.target
+    );
+    let hint = "remove one of them, or give each its own offset and sectors";
+    Err(Failure::new(Kind::Refused, message).hint(hint))
 }
 
 /// Returns `running` as a file defines it: by a path that stays, and without the length that needs none.

@@ -264,12 +264,12 @@ mod tests {
     #[test]
     fn comments_stay() {
         let mine = "# mine\n[service.san]\nslots = 5 # few\n\n# the files\n[device.files]\nservice = 'san' # ours\n\
-                    device = \"/dev/sda\"\nsize = 2\n\n[device.z]\ndevice = '/dev/sda'\nservice = 'z'\n";
+                    device = \"/dev/sda\"\nsize = 2\n\n[device.z]\ndevice = '/dev/sdc'\nservice = 'z'\n";
         let room = Room::new(&[
             ("mine.toml", mine),
             (
                 "other.toml",
-                "device.x = { device = '/dev/sda', service = 'x' }\n",
+                "device.x = { device = '/dev/sdd', service = 'x' }\n",
             ),
         ]);
         let module = Mock::of(&[]);
@@ -279,10 +279,10 @@ mod tests {
             .replacen("/dev/sda", "/dev/sdb", 1)
             .replace("size = 2\n", "");
         assert_eq!(room.text("mine.toml"), want);
-        room.run(&module, "device add x /dev/sdb y").unwrap();
+        room.run(&module, "device add x /dev/sda y").unwrap();
         assert_eq!(
             room.text("other.toml"),
-            "device.x = { device = \"/dev/sdb\", service = \"y\" }\n"
+            "device.x = { device = \"/dev/sda\", service = \"y\" }\n"
         );
         // One that does not run any more loses its section all the same; without one it is an error.
         room.run(&module, "device remove z").unwrap();

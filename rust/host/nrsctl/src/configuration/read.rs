@@ -333,6 +333,12 @@ impl Reader<'_> {
             if !scheduled {
                 device = devices::plain(device);
             }
+            let mut others = wanted.iter().filter(|_| !device.target.is_empty());
+            let double = others.find(|(_, (_, other))| devices::overlap(&device, other));
+            if let Some((name, (other, _))) = double {
+                let reason = format!("has the same sectors as {}.{name} in {other}", table.key());
+                self.add(&entry.place, &path, reason);
+            }
             let found = (entry.place.clone(), device);
             wanted.insert(entry.key.clone(), found);
         }
@@ -391,7 +397,9 @@ impl Reader<'_> {
                 Value::Text(text, _) if text == default && default.parse::<u64>().is_err() => {
                     Some(text.clone())
                 }
-                _ => self.number(&path, &entry.node, low, high).map(|number| number.to_string()),
+                _ => self
+                    .number(&path, &entry.node, low, high)
+                    .map(|number| number.to_string()),
             };
             if let Some(value) = value {
                 module.insert(name, (entry.place.clone(), value));

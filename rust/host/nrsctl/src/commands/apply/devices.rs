@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Output;
 use crate::configuration::carry_out::PAUSE;
-use crate::configuration::devices::{defined, in_words, plain};
+use crate::configuration::devices::{alone, defined, in_words, plain};
 use crate::configuration::fault::Place;
 use crate::configuration::keys::Table;
 use crate::configuration::read::Wanted;
@@ -127,7 +127,8 @@ impl<'a> Devices<'a> {
     /// # Errors
     ///
     /// [`Kind::NotFound`]: it, or the device below, is missing; [`Kind::Refused`]: another section
-    /// defines it, or a file cannot; [`Kind::Busy`]: it is in use, or its name is.
+    /// defines it, another device has its sectors, or a file cannot define it; [`Kind::Busy`]: it is in
+    /// use, or its name is.
     fn look(
         &mut self,
         kernel: &dyn Kernel,
@@ -159,10 +160,11 @@ impl<'a> Devices<'a> {
                 to,
             }));
         }
-        let located = kernel.locate(wanted).map_err(|failure| Failure {
+        let placed = |failure: Failure| Failure {
             message: format!("{section}: {}", failure.message),
             ..failure
-        })?;
+        };
+        let located = kernel.locate(wanted).map_err(placed)?;
         let from = match named(&wanted.name) {
             None => {
                 kernel.vacant(&wanted.name)?;
@@ -189,6 +191,8 @@ impl<'a> Devices<'a> {
                 Some(from)
             }
         };
+        let changed = self.changes.iter().map(|change| &change.located);
+        alone(&located, running.iter().chain(changed)).map_err(placed)?;
         Ok(Some(Change {
             from,
             to: wanted.clone(),

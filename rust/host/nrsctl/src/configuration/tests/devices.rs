@@ -64,22 +64,73 @@ fn devices_of_the_files() {
     );
 }
 
+/// What two devices would both write to is given to one of them.
+#[test]
+fn sectors_of_one_device_only() {
+    let module = Mock::of(&[]);
+    let first = format!("{FILES}offset = 8\nsectors = 100\n");
+    let with = |target: &str, place: &str| {
+        format!("{first}[device.z]\ndevice = '{target}'\nservice = 'y'\n{place}")
+    };
+    // The same text is a fault of the files.
+    for (place, ok) in [
+        ("", false),
+        ("offset = 107", false),
+        ("sectors = 9", false),
+        ("offset = 108", true),
+        ("sectors = 8", true),
+    ] {
+        let file = Named::new(&with("/dev/sdb", place));
+        let name = file.0.display();
+        let checked = said(&module, &format!("check {name}")).map_err(|failure| failure.kind);
+        assert_eq!(checked.is_ok(), ok, "{place}");
+        let done = ran(&module, "--dry-run", &file).1.unwrap_err();
+        assert_eq!(done.kind, if ok { Kind::Differs } else { Kind::Refused });
+        let fault = format!("device.z: has the same sectors as device.files in {name}:1:9");
+        assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
+    }
+    // By another name it is known once both are found, running or not.
+    let (_, done) = apply(&module, &with("8:16", ""));
+    let failure = done.unwrap_err();
+    let why = "device.z: the device files has these sectors of 8:16 already";
+    assert!(failure.message.ends_with(why), "{failure}");
+    assert_eq!(failure.kind, Kind::Refused);
+    let names = |module: &Mock| {
+        let devices = module.devices().unwrap().into_iter();
+        devices.map(|device| device.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&module), ["files"]);
+    for line in [
+        "device add z 8:16 y",
+        "device add z /dev/sdb y --offset 107",
+    ] {
+        let failure = said(&module, line).unwrap_err();
+        assert_eq!(failure.kind, Kind::Refused, "{failure}");
+    }
+    assert_eq!(names(&module), ["files"]);
+    said(&module, "device add z /dev/sdb y --offset 108").unwrap();
+    // Neither does one grow into another.
+    let failure = apply(&module, &first.replace("100", "101")).1.unwrap_err();
+    assert!(failure.message.contains("the device z has"), "{failure}");
+    // A disk and a device on it are two clients of one path.
+    said(&module, "device schedule sdb other").unwrap();
+    apply(&module, &first.replace("100", "99")).1.unwrap();
+}
+
 /// A section that `--save` keeps beside the file is not written once more.
 #[test]
 fn saved_beside_kept_devices() {
     let module = Mock::of(&[]);
     let room = tempfile::tempdir().unwrap();
     let directory = room.path().display();
-    for name in ["a", "b"] {
-        let save = match name {
-            "a" => format!("--save={directory}"),
-            _ => String::new(),
-        };
-        said(&module, &format!("device add {name} /dev/sda x {save}")).unwrap();
-    }
+    said(&module, &format!("device add a 8:0 x --save={directory}")).unwrap();
+    said(&module, "device add b /dev/sdb x").unwrap();
     said(&module, &format!("save {directory}/nrs.toml")).unwrap();
     let text = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
-    assert!(text.contains("[device.b]") && !text.contains("[device.a]"), "{text}");
+    assert!(
+        text.contains("[device.b]") && !text.contains("[device.a]"),
+        "{text}"
+    );
     said(&module, &format!("check {directory}")).unwrap();
     let all = said(&module, "save").unwrap();
     assert!(all.contains("[device.a]") && all.contains("[device.b]"), "{all}");

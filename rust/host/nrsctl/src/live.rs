@@ -317,7 +317,9 @@ impl Kernel for Live {
         };
         let names = links
             .filter(same)
-            .filter_map(|link| link.file_name().into_string().ok());
+            .filter_map(|link| link.file_name().into_string().ok())
+            // A label in the content, which a device of type nrs above has as well.
+            .filter(|id| !id.starts_with("lvm-pv-uuid-"));
         // A name of the hardware rather than one of a bus.
         let id = names.min_by_key(|id| (!id.starts_with("wwn-"), id.clone()));
         Ok(match id {

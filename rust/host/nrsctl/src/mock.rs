@@ -545,8 +545,11 @@ impl Kernel for Mock {
     }
 
     fn path(&self, target: &str) -> Result<String> {
-        Ok(match target {
-            "8:0" => "/dev/sda".into(),
+        let devices = self.devices.borrow();
+        let mapped = devices.values().find(|device| !device.scheduled);
+        Ok(match (target, mapped) {
+            ("8:0", _) => "/dev/sda".into(),
+            ("253:0", Some(device)) => format!("/dev/mapper/{}", device.name),
             _ => "/dev/sdb".into(),
         })
     }

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
-use crate::configuration::devices::{alone, plain, refused, SECTOR_MAX, STREAMS};
+use crate::configuration::devices::{alone, lasting, refused, SECTOR_MAX, STREAMS};
 use crate::configuration::edit::{Files, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, Kind, Result};
@@ -237,8 +237,9 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let (device, files) = (device(new)?, new.kept.files(kernel)?);
             let located = kernel.locate(&device)?;
             alone(&located, &kernel.devices()?)?;
+            let kept = lasting(kernel, &device, &located)?;
             kernel.add_device(&located)?;
-            let write = |files: Files<'_>| files.write(&plain(device), |key| key == new.name);
+            let write = |files: Files<'_>| files.write(&kept, |key| key == new.name);
             files.map_or(Ok(()), write).map_err(unsaved)
         }
         Action::Remove { name, kept } => {

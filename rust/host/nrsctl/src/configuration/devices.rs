@@ -152,6 +152,24 @@ pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) 
     Err(Failure::new(Kind::Refused, message).hint(hint))
 }
 
+/// Returns `device`, which is `located`, as a file defines it: with the path that was given if that stays, else with the one
+/// that `save` writes.
+///
+/// # Errors
+///
+/// What [`Kernel::path`] returns.
+pub fn lasting(kernel: &dyn Kernel, device: &Device, located: &Device) -> Result<Device> {
+    let path = kernel.path(&located.target)?;
+    let given = &device.target;
+    let mapped = path.starts_with("/dev/mapper/");
+    let numbered = is_number(given) || given.starts_with("/dev/dm-");
+    let mut kept = plain(device.clone());
+    if !given.starts_with("/dev/disk/") && (!mapped || numbered) {
+        kept.target = path;
+    }
+    Ok(kept)
+}
+
 /// Returns `running` as a file defines it: by a path that stays, and without the length that needs none.
 ///
 /// # Errors

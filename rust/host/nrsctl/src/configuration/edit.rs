@@ -247,6 +247,14 @@ mod tests {
         let name = room.0.path().display();
         let out = said(&module, &format!("apply --dry-run --wait 0 {name}")).unwrap();
         assert_eq!(out, "nothing to change\n");
+        // A number or a name that another disk may have after a reboot is not kept.
+        room.run(&module, "device add n 8:0 san").unwrap();
+        let kept = room.text("devices.toml");
+        assert!(
+            kept.contains("[device.n]\ndevice = \"/dev/sda\"\n"),
+            "{kept}"
+        );
+        room.run(&module, "device remove n").unwrap();
         // The same disk by another name is the same section.
         room.run(&module, "client schedule sda other --jobid-name %j")
             .unwrap();

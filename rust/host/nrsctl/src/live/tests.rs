@@ -488,7 +488,8 @@ fn paths_that_stay() {
     for (id, name) in [
         ("ata-x", "sdb"),
         ("wwn-0x5", "sdb"),
-        ("ata-x-part1", "sdb1"),
+        ("lvm-pv-uuid-1", "sdb1"),
+        ("nvme-x-part1", "sdb1"),
         ("a", "gone"),
     ] {
         let link = root.0.join("dev/disk/by-id").join(id);
@@ -496,12 +497,29 @@ fn paths_that_stay() {
     }
     for (number, want) in [
         ("8:16", "/dev/disk/by-id/wwn-0x5"),
-        ("8:17", "/dev/disk/by-id/ata-x-part1"),
+        ("8:17", "/dev/disk/by-id/nvme-x-part1"),
         ("253:0", "/dev/mapper/vg-lv"),
     ] {
         assert_eq!(live.path(number).unwrap(), want);
     }
     assert_eq!(said(live.path("9:0")).0, Kind::NotFound);
+    // The path that a command was given stays where it is as good.
+    for (given, number, want) in [
+        ("/dev/sdb", "8:16", "/dev/disk/by-id/wwn-0x5"),
+        ("8:16", "8:16", "/dev/disk/by-id/wwn-0x5"),
+        ("/dev/disk/by-path/x", "8:16", "/dev/disk/by-path/x"),
+        ("/dev/vg/lv", "253:0", "/dev/vg/lv"),
+        ("/dev/mapper/vg-lv", "253:0", "/dev/mapper/vg-lv"),
+        ("/dev/dm-0", "253:0", "/dev/mapper/vg-lv"),
+        ("253:0", "253:0", "/dev/mapper/vg-lv"),
+    ] {
+        let on = |target: &str| Device {
+            target: target.into(),
+            ..Device::default()
+        };
+        let kept = devices::lasting(&live, &on(given), &on(number)).unwrap();
+        assert_eq!(kept.target, want, "{given}");
+    }
 }
 
 #[test]

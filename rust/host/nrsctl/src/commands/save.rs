@@ -3,13 +3,15 @@
 //! `nrsctl save`
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::configuration::devices::defined;
+use crate::configuration::devices::{defined, in_words};
+use crate::configuration::files::File;
 use crate::configuration::plan::steps;
-use crate::configuration::state::State;
 use crate::configuration::read::Wanted;
+use crate::configuration::state::State;
 use crate::configuration::{edit, files, module, read, render, running, wanted};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
@@ -30,7 +32,8 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`]: no such service; what reading the running state and writing the file return.
+/// [`Kind::NotFound`]: no such service; [`Kind::Refused`]: the file would make its directory wrong;
+/// what reading the running state and writing the file return.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let values = module(kernel)?;
     let slots = values.get("default_slots").map_or("", String::as_str);
@@ -61,15 +64,16 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             .iter()
             .map(|(name, state)| render::service(name, state, implied)),
     );
-    let kept = args.file.as_deref().map(|file| kept(file, kernel));
-    let kept = kept.transpose()?.unwrap_or_default();
+    let beside = args.file.as_deref().map(beside);
+    let mut beside = beside.transpose()?.unwrap_or_default();
+    let kept = wanted(&beside, kernel.accounts())?;
     let mut devices = Vec::new();
     for device in kernel.devices()? {
         // No section can say what these are.
         if device.partial || !states.contains_key(&device.service) {
             continue;
         }
-        if is_kept(&kept, &device, kernel) {
+        if is_kept(&kept, &device, kernel)? {
             continue;
         }
         devices.push(match device.scheduled {
@@ -82,36 +86,71 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     parts.retain(|part| !part.is_empty());
     let text = format!("# Written by nrsctl save.\n\n{}", parts.join("\n"));
     prove(kernel, &text, &states, &devices, slots)?;
-    match &args.file {
-        None => out.write_all(text.as_bytes())?,
-        Some(path) => replace(path, text.as_bytes())?,
-    }
-    Ok(())
+    let Some(path) = &args.file else {
+        return Ok(out.write_all(text.as_bytes())?);
+    };
+    beside.push(File {
+        name: path.display().to_string(),
+        text: text.clone(),
+    });
+    let hint =
+        "nothing was saved: save to the file that has the section, or remove the section there";
+    wanted(&beside, kernel.accounts()).map_err(|failure| failure.hint(hint))?;
+    replace(path, text.as_bytes())
 }
 
-/// Returns what the file has that `--save` of commands writes beside `file`: a section is in one file only.
+/// Returns the files that are read with `file`: the other `*.toml` of its directory, if `nrs.service`
+/// or `--save` of commands reads that directory.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: it is wrong as it is; what reading it returns.
-fn kept(file: &Path, kernel: &dyn Kernel) -> Result<Wanted> {
-    let beside = file.with_file_name(edit::FILE);
-    if beside == file || !beside.exists() {
-        return Ok(Wanted::default());
+/// What reading returns.
+fn beside(file: &Path) -> Result<Vec<File>> {
+    let directory = file.parent().filter(|path| *path != Path::new(""));
+    let directory = directory.unwrap_or(Path::new("."));
+    let boot = fs::canonicalize(directory).is_ok_and(|path| path.starts_with(files::DIRECTORY));
+    let read = boot || directory.join(edit::FILE).exists();
+    if !read || !files::is_one(file) {
+        return Ok(Vec::new());
     }
-    wanted(&files::read(&[beside])?, kernel.accounts())
+    let mut files = files::all(directory)?;
+    files.retain(|other| Path::new(&other.name).file_name() != file.file_name());
+    Ok(files)
 }
 
-/// Returns whether `kept` has a section of `device`.
-fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> bool {
+/// Returns whether `kept` has the section that `device` would have.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: it has another one.
+fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
     let name = &device.name;
-    match device.scheduled {
-        true => {
-            let mut keys = kept.disks.keys();
-            keys.any(|key| kernel.disk(key).is_ok_and(|disk| disk == *name))
+    let is_disk = |key: &str| kernel.disk(key).is_ok_and(|disk| disk == *name);
+    let found = match device.scheduled {
+        true => kept
+            .disks
+            .iter()
+            .find(|(key, _)| is_disk(key))
+            .map(|(_, found)| found),
+        false => kept.devices.get(name),
+    };
+    let Some((place, section)) = found else {
+        return Ok(false);
+    };
+    let same = match device.scheduled {
+        true => section.is_set_as(device),
+        false => {
+            let located = kernel.locate(section);
+            located.is_ok_and(|located| in_words(device, section, &located) == *section)
         }
-        false => kept.devices.contains_key(name),
+    };
+    if same {
+        return Ok(true);
     }
+    let message = format!("{place}: the section of {name} is not what runs");
+    let hint =
+        "nothing was saved: nrsctl apply makes it run; without the section, what runs is saved";
+    Err(Failure::new(Kind::Refused, message).hint(hint))
 }
 
 /// Reads `text` again: it has to ask for what runs.

@@ -36,11 +36,7 @@ impl Kept {
         let Some(directory) = &self.save else {
             return Ok(None);
         };
-        let files = match files::read(std::slice::from_ref(directory)) {
-            // A directory without a file.
-            Err(failure) if failure.kind == Kind::NotFound && directory.is_dir() => Vec::new(),
-            files => files?,
-        };
+        let files = files::all(directory)?;
         super::wanted(&files, kernel.accounts())?;
         Ok(Some(Files {
             directory: directory.clone(),

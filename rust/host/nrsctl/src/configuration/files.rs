@@ -57,16 +57,31 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
     names.iter().map(file).collect()
 }
 
+/// The files of `directory`, which may have none.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn all(directory: &Path) -> Result<Vec<File>> {
+    match read(&[directory.to_path_buf()]) {
+        Err(failure) if failure.kind == Kind::NotFound && directory.is_dir() => Ok(Vec::new()),
+        files => files,
+    }
+}
+
+/// Whether `path` has the name of a file that is read with its directory.
+pub fn is_one(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let shown = name.is_some_and(|name| !name.starts_with('.'));
+    shown && path.extension().is_some_and(|end| end == "toml")
+}
+
 /// The files of a directory.
 fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| failure(path, &error))? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        let hidden = name.is_none_or(|name| name.starts_with('.'));
-        if !hidden && path.extension().is_some_and(|end| end == "toml") && path.is_file() {
+        if is_one(&path) && path.is_file() {
             names.push(path);
         }
     }

@@ -133,7 +133,48 @@ fn saved_beside_kept_devices() {
     );
     said(&module, &format!("check {directory}")).unwrap();
     let all = said(&module, "save").unwrap();
-    assert!(all.contains("[device.a]") && all.contains("[device.b]"), "{all}");
+    assert!(
+        all.contains("[device.a]") && all.contains("[device.b]"),
+        "{all}"
+    );
+    // One that runs in another way would be lost.
+    let mut device = module.devices().unwrap()[0].clone();
+    device.options.insert("size".into(), "4".into());
+    module.change_device(&device).unwrap();
+    let failure = said(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    let why = "devices.toml:1:9: the section of a is not what runs";
+    assert!(failure.message.ends_with(why), "{failure}");
+    let kept = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
+    assert_eq!(kept, text);
+}
+
+/// A file that would make the files of its directory wrong is not written; files that nrs does not read do not matter.
+#[test]
+fn saved_beside_other_files() {
+    let module = Mock::of(&["a"]);
+    let room = tempfile::tempdir().unwrap();
+    let path = |name: &str| room.path().join(name);
+    let save = |name: &str| said(&module, &format!("save {}", path(name).display()));
+    std::fs::write(path("10-a.toml"), "[service.a]\n").unwrap();
+    save("nrs.toml").unwrap();
+    std::fs::remove_file(path("nrs.toml")).unwrap();
+    std::fs::write(path("devices.toml"), "").unwrap();
+    let failure = save("nrs.toml").unwrap_err();
+    assert_eq!(failure.kind, Kind::Refused);
+    let why = format!(
+        "service.a: is defined in {}:1:10 already",
+        path("10-a.toml").display()
+    );
+    assert!(failure.message.ends_with(&why), "{failure}");
+    assert!(!path("nrs.toml").exists());
+    for name in ["10-a.toml", "nrs.txt", ".nrs.toml"] {
+        save(name).unwrap();
+        assert!(path(name).exists());
+    }
+    // Wrong already.
+    std::fs::write(path("wrong.toml"), "[service]\nx = 1\n").unwrap();
+    assert_eq!(save("10-a.toml").unwrap_err().kind, Kind::Refused);
 }
 
 /// A device that is open stays where it is, and as long as it is.

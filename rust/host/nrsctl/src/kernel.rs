@@ -82,6 +82,9 @@ pub trait Kernel {
     /// A path of the target `MAJOR:MINOR` that names the same one after a reboot, as far as there is one.
     fn path(&self, target: &str) -> Result<String>;
 
+    /// The disk `MAJOR:MINOR` that the partition `number` is on; `number` itself if it is no partition.
+    fn whole(&self, number: &str) -> String;
+
     /// `Busy`: a device-mapper device of another type has this name.
     fn vacant(&self, name: &str) -> Result;
 

@@ -328,6 +328,16 @@ impl Kernel for Live {
         })
     }
 
+    fn whole(&self, number: &str) -> String {
+        let device = self.block(number);
+        let disk = match device.join("partition").exists() {
+            // The directory of a partition is in that of its disk.
+            true => fs::read_to_string(device.join("../dev")).ok(),
+            false => None,
+        };
+        disk.map_or(number.into(), |disk| disk.trim_end().into())
+    }
+
     fn vacant(&self, name: &str) -> Result {
         let entries = fs::read_dir(self.root.join("sys/block"));
         let mut entries = entries.into_iter().flatten().flatten();

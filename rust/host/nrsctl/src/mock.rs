@@ -554,6 +554,14 @@ impl Kernel for Mock {
         })
     }
 
+    /// The first disk has partitions.
+    fn whole(&self, number: &str) -> String {
+        match number {
+            "8:1" => "8:0".into(),
+            _ => number.into(),
+        }
+    }
+
     fn vacant(&self, name: &str) -> Result {
         match *self.foreign.borrow() == name || self.devices.borrow().contains_key(name) {
             true => busy("a device-mapper device of this name exists"),

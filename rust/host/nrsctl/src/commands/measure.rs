@@ -177,15 +177,46 @@ fn group(args: &Args) -> Result<String> {
     }
 }
 
+/// Checks that reads of the device `number`, which is `path`, do not go through a policy.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: it is a device of type nrs, or a disk that nrs schedules, or a partition of one; what listing devices
+/// returns.
+fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
+    let devices = match kernel.devices() {
+        Err(failure) if failure.kind == Kind::NotLoaded => return Ok(()),
+        devices => devices?,
+    };
+    let (name, disk) = (kernel.path(number)?, kernel.whole(number));
+    for device in devices {
+        let hint = match device.scheduled {
+            true if device.target == disk => format!("nrsctl device unschedule {}", device.name),
+            false if name == format!("/dev/mapper/{}", device.name) => {
+                let below = kernel.path(&device.target)?;
+                format!("measure the device below: {below}")
+            }
+            _ => continue,
+        };
+        let (path, service) = (path.display(), device.service);
+        let message = format!("{path}: the service {service} schedules its requests");
+        return Err(Failure::new(Kind::Refused, message).hint(hint));
+    }
+    Ok(())
+}
+
 /// Measures a device with random reads past the page cache, and prints its rate by depth, slots, and a group for qbm. All but
 /// the group are comments of a plan.
 ///
 /// # Errors
 ///
-/// As of opening and reading; [`Kind::Other`]: nothing could be read in the time.
-pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+/// As of opening and reading; [`Kind::Refused`]: nrs schedules the device; [`Kind::Other`]: nothing could be read in the time.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let name = group(args)?;
     let device = Device::open(&args.device)?;
+    if let Some(number) = &device.number {
+        direct(kernel, &args.device, number)?;
+    }
     let depths = depths(args.max_depth);
     // One step more for the capacity.
     let steps = u32::try_from(depths.len() + 1).unwrap_or(u32::MAX);
@@ -266,6 +297,26 @@ mod tests {
             "{text}"
         );
         assert_eq!(std::fs::read(path).unwrap(), vec![1; 2 << 20]);
+    }
+
+    /// Figures of a device through nrs would be those of its slots and policy.
+    #[test]
+    fn what_nrs_schedules() {
+        let kernel = Mock::of(&[]);
+        let hint = |number: &str| {
+            let done = direct(&kernel, Path::new("/dev/x"), number).err();
+            done.map(|failure| (failure.kind, failure.hint.unwrap()))
+        };
+        for number in ["8:0", "8:1", "8:16", "253:0"] {
+            assert_eq!(hint(number), None);
+        }
+        said(&kernel, "device schedule sda").unwrap();
+        said(&kernel, "device add files /dev/sdb san").unwrap();
+        let refused = |hint: &str| Some((Kind::Refused, hint.to_owned()));
+        let disk = refused("nrsctl device unschedule sda");
+        assert_eq!((hint("8:0"), hint("8:1")), (disk.clone(), disk));
+        let below = refused("measure the device below: /dev/sdb");
+        assert_eq!((hint("253:0"), hint("8:16")), (below, None));
     }
 
     #[test]

@@ -520,6 +520,12 @@ fn paths_that_stay() {
         let kept = devices::lasting(&live, &on(given), &on(number)).unwrap();
         assert_eq!(kept.target, want, "{given}");
     }
+    // A partition and its disk.
+    root.file("sys/devices/sdb/sdb1/partition", "1\n");
+    root.file("sys/devices/sdb/dev", "8:16\n");
+    for (number, want) in [("8:17", "8:16"), ("8:16", "8:16"), ("9:0", "9:0")] {
+        assert_eq!(live.whole(number), want);
+    }
 }
 
 #[test]

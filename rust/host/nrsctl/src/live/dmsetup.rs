@@ -159,13 +159,13 @@ impl Dmsetup {
         Ok(self.run(&columns)?.trim() != "0")
     }
 
-    /// Removes the device `name`.
+    /// Removes the device `name`; tries again for some seconds while it is open, as a program of udev may have it.
     ///
     /// # Errors
     ///
     /// As of [`Dmsetup::run`].
     pub fn remove(&self, name: &str) -> Result {
-        self.change(&["remove", name])
+        self.change(&["remove", "--retry", name])
     }
 }
 

@@ -421,6 +421,8 @@ fn devices() {
     assert_eq!(said(live.locate(&device)).0, Kind::NotFound);
     assert_eq!(live.in_use("files"), Ok(true));
     live.remove_device("files").unwrap();
+    let removed = "remove --retry files --noudevsync --noudevrules\nmknodes\n";
+    assert!(root.read("log").ends_with(removed));
     assert_eq!(said(live.remove_device("other")).0, Kind::NotFound);
     assert_eq!(live.devices().unwrap()[0].name, "files");
     // One of another type has the name, or a part of the device is.

@@ -51,15 +51,18 @@ struct Event {
 fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
     let all = kernel::each(kernel, |name| {
-        let read = || stats::summary(kernel, name);
+        let read = || {
+            let seen = seen(&stats::summary(kernel, name)?, &kernel.get(name, "slots")?);
+            Ok((name.to_owned(), seen))
+        };
         wanted(name).then(read).transpose()
     })?;
-    let all = all.into_iter().flatten();
-    Ok(all.map(|one| (one.service.clone(), seen(&one))).collect())
+    Ok(all.into_iter().flatten().collect())
 }
 
-/// Returns what is seen of a service.
-fn seen(snapshot: &Snapshot) -> Seen {
+/// Returns what is seen of a service whose parameter `slots` is this: statistics have the number in effect, which changes with
+/// each step of the search of `auto`.
+fn seen(snapshot: &Snapshot, slots: &str) -> Seen {
     let mut seen = Seen::from([("service".into(), "exists".into())]);
     let health = match &snapshot.unhealthy {
         // Numbers in the reason grow with each look.
@@ -67,7 +70,7 @@ fn seen(snapshot: &Snapshot) -> Seen {
         None => "healthy",
     };
     seen.insert("health".into(), health.into());
-    seen.insert("slots".into(), snapshot.counter("slots").to_string());
+    seen.insert("slots".into(), slots.trim_end().into());
     for head in &snapshot.heads {
         let policy = head.serving().map(Policy::full).unwrap_or_default();
         seen.insert(format!("policy {}", head.name), policy);
@@ -222,6 +225,27 @@ mod tests {
         ];
         assert_eq!(found, want);
         assert_eq!(changes(&now, &now), []);
+    }
+
+    /// The search of slots=auto is no change.
+    #[test]
+    fn slots_that_are_set() {
+        let texts = [
+            ("slots", "auto\n"),
+            ("clients", "service: { slots: 17 }\nclients:\ntargets:\n"),
+            ("nrs_policies", "\nregular_requests:\n"),
+        ];
+        let kernel = Mock::with(&[("a", &texts)]);
+        let args = Args {
+            services: Vec::new(),
+            interval: Duration::ZERO,
+            count: None,
+            json: false,
+        };
+        for slots in ["auto", "8"] {
+            kernel.set("a", "slots", slots).unwrap();
+            assert_eq!(look(&args, &kernel).unwrap()["a"]["slots"], slots);
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! it knows LDAP and SSSD. Where it is missing, `/etc/passwd` and `/etc/group` are read.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,12 @@ use crate::stats::Snapshot;
 
 /// Keys that one run of `getent` is given, at most.
 const KEYS_MAX: usize = 1000;
+
+/// What asks the databases, and ends when a directory server does not answer for 2 s.
+const GETENT: &[&str] = &["timeout", "2", "getent"];
+
+/// The exit status of `timeout` when it has ended the program.
+const TIMED_OUT: i32 = 124;
 
 /// A database of names with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +56,8 @@ impl Database {
 /// Where lines of the databases come from.
 #[derive(Debug)]
 enum Origin {
-    /// This program, which is `getent`, else the files in `/etc`.
-    Getent(&'static str),
+    /// This program and its arguments, [`GETENT`], else the files in `/etc`.
+    Getent(&'static [&'static str]),
     /// The files in this directory.
     Files(PathBuf),
 }
@@ -63,6 +69,8 @@ type Entry = (String, u32);
 #[derive(Debug)]
 pub struct Accounts {
     origin: Origin,
+    /// Whether the program did not answer in time: it is not asked again.
+    timed_out: Cell<bool>,
     /// Name and number by key, which is either of them.
     known: RefCell<BTreeMap<(Database, String), Option<Entry>>>,
 }
@@ -71,11 +79,12 @@ impl Accounts {
     /// Returns those of the system at `root`.
     pub fn at(root: &Path) -> Self {
         let origin = match root == Path::new("/") {
-            true => Origin::Getent("getent"),
+            true => Origin::Getent(GETENT),
             false => Origin::Files(root.join("etc")),
         };
         Self {
             origin,
+            timed_out: Cell::default(),
             known: RefCell::default(),
         }
     }
@@ -127,16 +136,20 @@ impl Accounts {
         };
         match &self.origin {
             Origin::Files(directory) => file(directory),
-            Origin::Getent(program) => {
-                let done = Command::new(program).args(["--", name]).args(keys).output();
-                match done {
+            Origin::Getent([program, arguments @ ..]) if !self.timed_out.get() => {
+                let mut command = Command::new(program);
+                let command = command.args(arguments).args(["--", name]).args(keys);
+                match command.output() {
                     // 2: a key was not found.
                     Ok(done) if matches!(done.status.code(), Some(0 | 2)) => {
-                        (String::from_utf8_lossy(&done.stdout).into_owned(), false)
+                        return (String::from_utf8_lossy(&done.stdout).into_owned(), false);
                     }
-                    _ => file(Path::new("/etc")),
+                    Ok(done) => self.timed_out.set(done.status.code() == Some(TIMED_OUT)),
+                    Err(_) => {}
                 }
+                file(Path::new("/etc"))
             }
+            Origin::Getent(_) => file(Path::new("/etc")),
         }
     }
 
@@ -149,14 +162,20 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: it does not exist.
+    /// [`Kind::NotFound`]: it does not exist; [`Kind::Busy`]: a directory server did not answer.
     fn id(&self, database: Database, name: &str) -> Result<u32> {
         self.look_up(database, [name.to_owned()].into_iter());
         let found = self.get(database, name).filter(|(_, id)| *id != u32::MAX);
         let (table, what) = database.words();
         found.map(|(_, id)| id).ok_or_else(|| {
-            let message = format!("there is no {what} '{name}'");
-            Failure::new(Kind::NotFound, message).hint(format!("see: getent {table}"))
+            let (kind, message) = match self.timed_out.get() {
+                true => (
+                    Kind::Busy,
+                    format!("{what} '{name}': getent did not answer in time"),
+                ),
+                false => (Kind::NotFound, format!("there is no {what} '{name}'")),
+            };
+            Failure::new(kind, message).hint(format!("see: getent {table}"))
         })
     }
 
@@ -177,29 +196,20 @@ impl Accounts {
 
     /// Returns `text` in the form of a value of `parameter` with names in place of numbers of users and groups that exist.
     pub fn names<'a>(&self, parameter: &str, text: &'a str) -> Cow<'a, str> {
-        let spans = spans(parameter, text);
-        self.prepare(text, &spans);
-        let named = spans.into_iter().filter_map(|(span, database)| {
-            let (name, _) = self.get(database, &text[span.clone()])?;
-            Some((span, name))
-        });
+        self.prepare(parameter, [text].into_iter());
+        let named = spans(parameter, text)
+            .into_iter()
+            .filter_map(|(span, database)| {
+                let (name, _) = self.get(database, &text[span.clone()])?;
+                Some((span, name))
+            });
         replaced(text, named.collect())
     }
 
     /// Puts names in place of the numbers of users and groups in the names of all entities of `snapshot`.
     pub fn name(&self, snapshot: &mut Snapshot) {
-        for database in [Database::Passwd, Database::Group] {
-            let entities = snapshot.entities.iter();
-            let ids = entities.flat_map(|entity| {
-                let spans = spans(ENTITY, &entity.name).into_iter();
-                let own = spans.filter(move |(_, other)| *other == database);
-                own.map(|(span, _)| entity.name[span].to_owned())
-            });
-            self.look_up(
-                database,
-                ids.collect::<std::collections::BTreeSet<_>>().into_iter(),
-            );
-        }
+        let entities = snapshot.entities.iter();
+        self.prepare(ENTITY, entities.map(|entity| &entity.name[..]));
         for entity in &mut snapshot.entities {
             if let Cow::Owned(name) = self.names(ENTITY, &entity.name) {
                 entity.name = name;
@@ -207,9 +217,17 @@ impl Accounts {
         }
     }
 
-    fn prepare(&self, text: &str, spans: &[Span]) {
-        for (span, database) in spans {
-            self.look_up(*database, [text[span.clone()].to_owned()].into_iter());
+    /// Looks up the users and groups in values of `parameter`, all of a database at once.
+    fn prepare<'a>(&self, parameter: &str, texts: impl Iterator<Item = &'a str>) {
+        let mut keys: BTreeMap<Database, BTreeSet<String>> = BTreeMap::new();
+        for text in texts {
+            for (span, database) in spans(parameter, text) {
+                let keys = keys.entry(database).or_default();
+                keys.insert(text[span].to_owned());
+            }
+        }
+        for (database, keys) in keys {
+            self.look_up(database, keys.into_iter());
         }
     }
 }
@@ -435,11 +453,35 @@ mod tests {
     #[test]
     fn without_getent() {
         let mut accounts = Accounts::at(Path::new("/"));
-        accounts.origin = Origin::Getent("no-such-program");
+        accounts.origin = Origin::Getent(&["no-such-program"]);
         let named = accounts.names("nrs_fairshare_weights", "uid:0:2,uid:4000000001:2");
         assert_eq!(named, "uid:root:2,uid:4000000001:2");
         let named = accounts.names("nrs_fairshare_weights", "uid:4000000002:2");
         assert_eq!(named, "uid:4000000002:2");
+    }
+
+    /// All numbers of a text are asked for at once; what does not answer is ended, and not asked again.
+    #[test]
+    fn a_server_that_does_not_answer() {
+        let mut accounts = Accounts::at(Path::new("/"));
+        // Knows a user for each number, in one call.
+        accounts.origin = Origin::Getent(&["sh", "-c", "[ $# = 3 ] && echo a:x:71; echo b:x:72"]);
+        let named = accounts.names("nrs_fairshare_weights", "uid:71:2,uid:72:2");
+        assert_eq!(named, "uid:a:2,uid:b:2");
+        let script = &["timeout", "0.1", "sh", "-c", "exec sleep 3600"];
+        accounts.origin = Origin::Getent(script);
+        let named = accounts.names("nrs_fairshare_weights", "uid:0:2,uid:73:2");
+        assert_eq!(named, "uid:root:2,uid:73:2");
+        let failure = accounts.numbers("nrs_fairshare_weights", "uid:zoe:2");
+        let want = "user 'zoe': getent did not answer in time";
+        let failure = failure.unwrap_err();
+        assert_eq!((failure.kind, &*failure.message), (Kind::Busy, want));
+        // Not even one that would answer by now.
+        accounts.origin = Origin::Getent(&["echo", "c:x:74"]);
+        assert_eq!(
+            accounts.names("nrs_fairshare_weights", "uid:74:2"),
+            "uid:74:2"
+        );
     }
 
     /// The files of a system, and the databases of this one, which have root.

@@ -7,7 +7,7 @@ mod table;
 
 use device::{Device, Pair, Service, Work};
 use nrs_sched::{
-    knee::{Knee, Load, Totals},
+    knee::Knee,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
@@ -53,7 +53,10 @@ fn discards_first() {
         sizes: &[128 << 10],
         ..Device::new(32, Service::Fixed(NSEC_PER_MSEC))
     };
-    for (per_second, pause) in [10, 40, 100, 400].into_iter().flat_map(|n| [(n, 0), (n, 3600)]) {
+    for (per_second, pause) in [10, 40, 100, 400]
+        .into_iter()
+        .flat_map(|n| [(n, 0), (n, 3600)])
+    {
         let discards = Device {
             sizes: &[0],
             ..Device::new(1, Service::Fixed(NSEC_PER_SEC / per_second))
@@ -63,19 +66,16 @@ fn discards_first() {
         work.tune(&mut search, 600 * NSEC_PER_MSEC);
         work.device = reads;
         if pause > 0 {
-            work = Work {
-                now: work.now + pause * NSEC_PER_SEC,
-                ended: work.ended,
-                bytes: work.bytes,
-                ..Work::new(reads, 2_000, 7)
-            };
-            search.look(Totals::at(work.now).plus(work.ended, work.bytes), Load::Light);
+            work.pause(&mut search, pause * NSEC_PER_SEC);
         }
         let end = work.now + 6 * NSEC_PER_SEC;
         work.tune(&mut search, end);
         let slots = search.found(true).slots;
         println!("{per_second} discards/s, {pause} s: {slots} slots");
-        assert!((32..=48).contains(&slots), "{per_second} discards/s, {pause} s: {slots} slots");
+        assert!(
+            (32..=48).contains(&slots),
+            "{per_second} discards/s, {pause} s: {slots} slots"
+        );
     }
 }
 

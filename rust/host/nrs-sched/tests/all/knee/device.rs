@@ -198,6 +198,15 @@ impl Work {
         knee.look(Totals::at(self.now).plus(self.ended, self.bytes), load);
     }
 
+    /// Ends what is in flight, has nothing to do for `ns`, and has `knee` look.
+    pub fn pause(&mut self, knee: &mut Knee, ns: u64) {
+        self.events.clear();
+        (self.in_flight, self.waiting, self.busy) = (0, 0, 0);
+        self.now += ns;
+        let slots = knee.slots();
+        self.tell(knee, slots);
+    }
+
     /// Has `knee` look until `end`.
     pub fn tune(&mut self, knee: &mut Knee, end: u64) {
         while self.now < end {

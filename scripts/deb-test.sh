@@ -247,14 +247,8 @@ fi
 # The minimal root, and over it a layer with what the packages depend on, each made when it is missing or another one.
 key=$(hash_of <<<"$(trixie_sources)")
 if ! stamp_is "$cache/base.stamp" "$key"; then
-	rm -rf --one-file-system "$cache/base" "$cache/base.tmp" "$cache/depends"
-	trixie_sources >"$cache/sources.list"
-	run_logged "deb-test: minimal root" "$logs/base.log" unshare --mount --pid --fork --kill-child \
-		mmdebstrap --mode=root --variant=apt --architectures=amd64 --include=ca-certificates,debian-archive-keyring \
-		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io trixie "$cache/base.tmp" "$cache/sources.list"
-	printf '#!/bin/sh\nexit 101\n' >"$cache/base.tmp/usr/sbin/policy-rc.d"
-	chmod +x "$cache/base.tmp/usr/sbin/policy-rc.d"
-	publish "$cache/base.tmp" "$cache/base"
+	rm -rf --one-file-system "$cache/base" "$cache/depends"
+	debian_root deb-test "$logs/base.log" "$cache/base" ca-certificates,debian-archive-keyring
 	stamp "$cache/base.stamp" "$key"
 fi
 depends=$(for deb in "$nrs" "$dkms"; do dpkg-deb -f "$deb" Depends; done | grep . | paste -sd,)

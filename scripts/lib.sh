@@ -172,6 +172,25 @@ trixie_sources() {
 	done
 }
 
+# debian_root LABEL LOG DIR PACKAGES [OPTION...]: makes DIR a minimal Debian 13 with PACKAGES, joined by commas, in which no service
+# is started. OPTIONs are for mmdebstrap.
+debian_root() {
+	local label=$1 log=$2 dir=$3 packages=$4
+	shift 4
+	command -v mmdebstrap >/dev/null ||
+		run_logged "$label: install mmdebstrap" "$NRS_CACHE/log/mmdebstrap-install.log" \
+			sh -c 'apt-get update && apt-get install -y --no-install-recommends mmdebstrap'
+	rm -rf --one-file-system "$dir.tmp"
+	trixie_sources >"$dir.list"
+	run_logged "$label: base system" "$log" unshare --mount --pid --fork --kill-child \
+		mmdebstrap --mode=root --variant=apt --architectures=amd64 --include="$packages" \
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$@" trixie "$dir.tmp" "$dir.list"
+	rm -f "$dir.list"
+	printf '#!/bin/sh\nexit 101\n' >"$dir.tmp/usr/sbin/policy-rc.d"
+	chmod +x "$dir.tmp/usr/sbin/policy-rc.d"
+	publish "$dir.tmp" "$dir"
+}
+
 # archive_sources: write the list of sources that archive_apt reads, outside of the root.
 archive_sources() {
 	mkdir -p "$NRS_CACHE/apt"

@@ -43,29 +43,13 @@ lock root
 stamp_is "$stampfile" "$key" && exit
 
 # The base system: made aside, renamed when complete.
-if [ ! -d "$root" ]; then
-	rm -rf --one-file-system "$root.tmp"
-	command -v mmdebstrap >/dev/null ||
-		run_logged "root: install mmdebstrap" "$NRS_CACHE/log/mmdebstrap-install.log" \
-			sh -c 'apt-get update && apt-get install -y --no-install-recommends mmdebstrap'
-	sources=$NRS_CACHE/root-sources.list
-	trixie_sources >"$sources"
-	run_logged "root: base system" "$NRS_CACHE/log/root-base.log" \
-		unshare --mount --pid --fork --kill-child \
-		mmdebstrap --mode=root --variant=apt --architectures=amd64 \
-		--include=ca-certificates,debian-archive-keyring \
-		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io \
-		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-		trixie "$root.tmp" "$sources"
-	rm -f "$sources"
-	publish "$root.tmp" "$root"
-fi
+[ -d "$root" ] || debian_root root "$NRS_CACHE/log/root-base.log" "$root" ca-certificates,debian-archive-keyring \
+	--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*'
 
 # The packages: dpkg finishes here what an interrupted run left half installed.
 cat >"$NRS_CACHE/root-install.tmp" <<'END'
 set -e
 export DEBIAN_FRONTEND=noninteractive
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
 apt-get update
 dpkg --configure -a
 apt-get -y -f install

@@ -19,13 +19,15 @@
 #   --icount-or-kvm  KVM where it works, otherwise as --icount
 #   --append ARGS  more kernel command line        --file HOST:GUEST  put a file or directory into the guest
 #   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
+#   --disk IMAGE   a disk, /dev/disk/by-id/virtio-NAME for IMAGE NAME.img; the first one, in ext4, has the system that is
+#                  booted in place of the guest above, and runs "/run/nrs/init answer" when it has come up
 #   --more         git, sqlite3, dbench, fs_mark, stress-ng, and XFS in the guest, too
 #   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
 # NRS_QEMU: another program in place of qemu-system-x86_64.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() more=''
+kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() disks=() more=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -40,6 +42,7 @@ while [ $# -gt 0 ]; do
 	--file) files+=("$2") && shift ;;
 	--module) module=$2 && shift ;;
 	--name) name=$2 && shift ;;
+	--disk) disks+=("$2") && shift ;;
 	--more) more=1 ;;
 	--interactive) interactive=1 ;;
 	--) shift && break ;;
@@ -144,7 +147,14 @@ else
 	machine_type=pc disk=virtio-blk-pci
 	guest_line=(-serial "file:$out/guest.log")
 fi
-cmdline+=" nrs.mode=${interactive:+shell} $append"
+mode=${disks:+disk}
+[ -z "$interactive" ] || mode=shell
+cmdline+=" nrs.mode=$mode $append"
+drives=()
+for image_file in "${disks[@]}"; do
+	id=$(basename "$image_file" .img)
+	drives+=(-drive "file=$image_file,format=raw,if=none,id=$id,cache=unsafe" -device "$disk,drive=$id,serial=$id")
+done
 qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline")
 if [ -n "$interactive" ]; then
@@ -206,7 +216,7 @@ boot() {
 	: >"$out/console.log"
 	status=0
 	timeout -k 5 "$limit" "${qemu[@]}" -serial "file:$out/console.log" "${guest_line[@]}" \
-		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" -device "$disk,drive=result" \
+		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" -device "$disk,drive=result" "${drives[@]}" \
 		</dev/null >"$out/qemu.log" 2>&1 &
 	machine=$!
 	tail -n +1 -s 0.2 --pid "$machine" -f "$out/guest.log" | stamped "$machine" &

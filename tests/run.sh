@@ -356,6 +356,7 @@ main() {
 		if [ -n "${NRS_LONG:-}" ]; then
 			check "scripts: a machine that lost a timer" tests/machine.sh
 			check "scripts: compare.sh --check" scripts/compare.sh --check
+			check "packages: a system with systemd, booted three times" tests/boot.sh
 		fi
 		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick
 	fi

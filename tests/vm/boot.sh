@@ -1,0 +1,184 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: boot.sh first|second|third
+#
+# Checks a system with systemd once it has come up: that which tests/boot.sh boots.
+. /tests/lib.sh
+# It has udev.
+unset DM_DISABLE_UDEV
+
+# try NAME FUNCTION [ARG...]: a check whose commands end it when they fail.
+try() {
+	local name=$1 rc=0
+	shift
+	(
+		set -euo pipefail
+		trap 'echo "(line $LINENO: $BASH_COMMAND)"' ERR
+		set -E
+		"$@"
+	) >/run/nrs/try.log 2>&1 &
+	wait $! || rc=$?
+	if [ "$rc" = 0 ]; then ok "$name"; else not_ok "$name" "$(tail -n 6 /run/nrs/try.log | tr '\n' ' ')"; fi
+}
+
+# nothing CMD...: it prints nothing.
+nothing() {
+	local found
+	found=$("$@")
+	[ -z "$found" ] || { echo "$found" && return 1; }
+}
+
+# complaints: prints what the journal of this boot has of units that were late, or in a circle.
+complaints() {
+	journalctl -b -o cat | grep -iE 'timed out|ordering cycle|dependency failed' || true
+}
+
+# came_up: all units are started, and none failed.
+came_up() {
+	systemctl is-system-running --wait || true
+	nothing systemctl --failed --plain --no-legend
+	nothing complaints
+	[ "$(systemctl is-system-running)" = running ]
+}
+
+without_configuration() {
+	[ "$(systemctl is-enabled nrs)" = enabled ]
+	[ "$(systemctl show -P ConditionResult nrs)" = no ]
+	[ ! -e /sys/module/nrs ]
+}
+
+# What Documentation/operations.md says of a disk that is put under nrs.
+put_under_nrs() {
+	local name
+	modprobe nrs
+	for name in files mail; do
+		nrsctl device add "$name" "/dev/disk/by-id/virtio-$name" ost_io --save
+		mkfs.ext4 -q "/dev/mapper/$name"
+		mkdir "/srv/$name"
+		echo "/dev/mapper/$name /srv/$name ext4 x-systemd.requires=nrs.service,nofail 0 2" >>/etc/fstab
+	done
+	cat >/etc/nrs/ost_io.toml <<-'TOML'
+		[service.ost_io]
+		policy = "tbf uid"
+		[[service.ost_io.rule]]
+		name = "nobody"
+		match = "uid={65534}"
+		rate = 20
+	TOML
+	nrsctl check
+	systemctl daemon-reload
+	systemctl start nrs
+	for name in files mail; do
+		mount "/srv/$name"
+		seq 100000 >"/srv/$name/data"
+	done
+}
+
+# as_saved NAME...: these devices are mounted, and what was written there is there.
+as_saved() {
+	local name
+	for name; do
+		[ "$(findmnt -n -o SOURCE "/srv/$name")" = "/dev/mapper/$name" ]
+		seq 100000 | cmp - "/srv/$name/data"
+	done
+}
+
+# read_as UID: prints the milliseconds that 41 reads past the page cache take.
+read_as() {
+	local started=${EPOCHREALTIME/./}
+	setpriv --clear-groups --reuid "$1" dd if=/srv/files/data of=/dev/null bs=4k count=41 iflag=direct status=none
+	echo $(((${EPOCHREALTIME/./} - started) / 1000))
+}
+
+# A bucket has three requests, so 38 of the 41 come at 20 per second.
+in_force() {
+	local limited others
+	[ "$(nrsctl apply --dry-run --wait 0)" = 'nothing to change' ]
+	limited=$(read_as 65534) others=$(read_as 65533)
+	echo "limited: $limited ms, others: $others ms"
+	[ "$limited" -ge 1850 ]
+	[ "$others" -lt 900 ]
+}
+
+# version N: that build of the module is loaded.
+version() {
+	[ "$(</sys/module/nrs/version)" = "$1" ]
+}
+
+# As an upgrade of the package does.
+upgraded() {
+	version 1
+	cp /guest/nrs.ko "/lib/modules/$(uname -r)/updates/dkms/nrs.ko"
+	depmod
+	version 1
+}
+
+# when UNIT PROPERTY: prints the microseconds since the start of the kernel.
+when() {
+	systemctl show -P "$2TimestampMonotonic" "$1"
+}
+
+# What uses the devices begins after nrs.service has ended.
+in_order() {
+	local ended unit
+	ended=$(when nrs.service ActiveEnter)
+	[ "$ended" -gt 0 ]
+	for unit in local-fs-pre.target systemd-fsck@dev-mapper-{files,mail}.service srv-{files,mail}.mount; do
+		echo "$unit: $(when "$unit" InactiveExit), nrs.service: $ended"
+		[ "$(when "$unit" InactiveExit)" -ge "$ended" ]
+	done
+}
+
+# A disk is missing: the rest comes up, and only nrs.service has failed, after half a minute.
+came_up_without() {
+	local waited
+	systemctl is-system-running --wait || true
+	[ "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" = nrs.service ]
+	waited=$(($(when nrs.service InactiveEnter) - $(when nrs.service InactiveExit)))
+	echo "waited for $waited us"
+	[ "$waited" -ge 30000000 ]
+	[ "$waited" -lt 45000000 ]
+}
+says_which() {
+	journalctl -b -o cat -u nrs
+	journalctl -b -o cat -u nrs | grep -F 'device.mail: /dev/disk/by-id/virtio-mail: '
+}
+
+# The option of fstab mounts neither, but the other device exists.
+the_other_exists() {
+	[ -b /dev/mapper/files ]
+	[ ! -e /dev/mapper/mail ]
+	nothing sed -n '/ \/srv\//p' /proc/mounts
+}
+given_up() {
+	nrsctl device remove mail --save
+	systemctl restart nrs
+	mount /srv/files
+	as_saved files
+	[ "$(systemctl is-system-running)" = running ]
+}
+
+case $1 in
+first)
+	try "first: the system comes up" came_up
+	try "first: without a configuration the unit does nothing" without_configuration
+	try "first: two disks are put under nrs" put_under_nrs
+	try "first: the policy is in force" in_force
+	try "first: another build of the module is installed" upgraded
+	;;
+second)
+	try "second: the system comes up" came_up
+	try "second: the module is the new one" version 2
+	try "second: file systems are mounted from their devices, with their data" as_saved files mail
+	try "second: they are checked and mounted after the unit" in_order
+	try "second: the policy is in force" in_force
+	;;
+third)
+	try "third: the system comes up without a disk" came_up_without
+	try "third: the unit says which one is missing" says_which
+	try "third: the other device exists, nothing is mounted" the_other_exists
+	try "third: once it is given up, the other one is mounted" given_up
+	try "third: the policy is in force" in_force
+	;;
+esac
+summary

@@ -212,7 +212,7 @@ try 20 "without the module" not_loaded
 load_nrs
 try 60 "parameters" parameters
 try 30 "services" services
-try 30 "clients" clients
+try 60 "clients" clients
 try 30 "rules and policies" rules
 try 20 "without the node" no_node
 try 20 "without the rights" not_root

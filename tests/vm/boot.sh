@@ -152,7 +152,7 @@ the_other_exists() {
 }
 given_up() {
 	nrsctl device remove mail --save
-	systemctl restart nrs
+	systemctl start nrs
 	mount /srv/files
 	as_saved files
 	[ "$(systemctl is-system-running)" = running ]

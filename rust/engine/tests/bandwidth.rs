@@ -62,6 +62,7 @@ impl Yard {
             ended: Cell::new(0),
             brought: Cell::new(0),
         };
+        yard.set("slots", "64")?;
         yard.set("nrs_qbm_config", plan)?;
         yard.set("nrs_policies", "qbm")?;
         Ok(yard)

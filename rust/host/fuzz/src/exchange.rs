@@ -63,9 +63,7 @@ impl Model {
         exchange.step(self.now);
         let list = exchange.factors();
         assert!(list.windows(2).all(|two| two[0].0 < two[1].0));
-        assert!(list
-            .iter()
-            .all(|(_, factor)| (ONE >> 10..=ONE).contains(factor)));
+        assert!(list.iter().all(|(_, factor)| (1..=ONE).contains(factor)));
         assert!(list.len() <= 16);
         assert!(exchange.servers() <= 3 && exchange.entities() <= ENTITIES as usize);
         let said = exchange.say(self.now);
@@ -77,7 +75,7 @@ impl Model {
         self.said[server] = said;
         self.relay.step(self.now);
         for to in self.relay.servers(self.now).collect::<Vec<_>>() {
-            let said = self.relay.say(to, self.now);
+            let said = self.relay.say(to);
             assert!(said.iter().all(|datagram| parse(datagram).is_ok()));
         }
     }
@@ -85,28 +83,33 @@ impl Model {
     /// What `server` said arrives, each datagram once more than it should.
     fn carry(&mut self, server: usize) {
         let other = &mut self.servers[1 - server];
+        let from = server as u64 + 1;
         for datagram in &self.said[server] {
             // What is no news may have arrived before, or after what is newer.
-            let first = other.hear(datagram, self.now);
+            let first = other.hear(from, datagram, self.now);
             assert!(
                 !matches!(
                     first,
-                    Err(Refusal::Malformed | Refusal::Version | Refusal::Foreign | Refusal::Own)
+                    Err(Refusal::Malformed
+                        | Refusal::Version
+                        | Refusal::Foreign
+                        | Refusal::Own
+                        | Refusal::Forged)
                 ),
                 "{first:?}"
             );
-            let again = other.hear(datagram, self.now);
+            let again = other.hear(from, datagram, self.now);
             assert!(again.is_err(), "{again:?}");
             for end in 0..datagram.len() {
                 assert_eq!(
-                    other.hear(&datagram[..end], self.now),
+                    other.hear(from, &datagram[..end], self.now),
                     Err(Refusal::Malformed)
                 );
             }
         }
         for datagram in &self.said[server] {
             assert_eq!(
-                self.servers[server].hear(datagram, self.now),
+                self.servers[server].hear(from, datagram, self.now),
                 Err(Refusal::Own)
             );
         }
@@ -137,9 +140,11 @@ impl Model {
             counts.heard + counts.malformed + counts.foreign + counts.stale + counts.crowded
         };
         let before = sum(exchange);
-        let _ = exchange.hear(datagram, self.now);
+        // The sender that it names, if it names one.
+        let from = parse(datagram).map_or(1, |(header, _)| header.server);
+        let _ = exchange.hear(from, datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
-        let _ = self.relay.hear(datagram, self.now);
+        let _ = self.relay.hear(from, datagram, self.now);
     }
 }
 

@@ -30,7 +30,7 @@ struct Cluster {
     others: Vec<Exchange>,
     entities: u64,
     delta: u64,
-    said: Vec<Vec<u8>>,
+    said: Vec<(u64, Vec<u8>)>,
 }
 
 impl Cluster {
@@ -62,18 +62,21 @@ impl Cluster {
         self.delta += 1;
         let now = self.delta * DELTA;
         self.said.clear();
-        for other in &mut self.others {
+        for (number, other) in (2..).zip(&mut self.others) {
             for id in 0..self.entities {
                 other.note(&account(id, self.delta));
             }
             other.step(now);
-            self.said.extend(other.say(now));
+            let said = other.say(now).into_iter();
+            self.said.extend(said.map(|bytes| (number, bytes)));
         }
     }
 
     fn hear(&mut self) {
-        for bytes in &self.said {
-            self.one.hear(bytes, self.delta * DELTA).expect("news");
+        for (from, bytes) in &self.said {
+            self.one
+                .hear(*from, bytes, self.delta * DELTA)
+                .expect("news");
         }
     }
 

@@ -31,15 +31,13 @@
 //!                                                                                          or the relay
 //! ```
 //!
-//! Nothing is acknowledged and nothing is sent again: counters only grow, so that the next message repairs what
-//! a lost one left out.
+//! Nothing is acknowledged and nothing is sent again: a message tells rates, and the next one tells them anew.
 //!
 //! # Trust
 //!
-//! Whoever can send datagrams with the realm's number is believed like a server: a transport has to keep others
-//! out. What one such sender can do is bounded: it can make entities appear to be served elsewhere, which pushes
-//! their factors on other servers down, not below 2^-10 and by no more than three octaves per delta; only who is
-//! new on a server may begin there. It cannot starve anybody, cannot use more memory than the terms allow, and
+//! The transport says who sent a datagram, and a datagram of any other server is refused: a server speaks only for
+//! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, which pushes
+//! their factors on other servers down, by no more than four octaves per delta and not below the floor. It cannot starve anybody, cannot use more memory than the terms allow, and
 //! nothing that it sends stops a server.
 //!
 //! # Hierarchies
@@ -49,6 +47,7 @@
 mod log2;
 pub mod message;
 mod peers;
+mod plan;
 mod relay;
 mod rule;
 mod table;
@@ -62,6 +61,9 @@ pub use nrs_sched::policy::fairshare::factors::Account;
 pub use relay::Relay;
 pub use rule::Gains;
 
+/// Age above which saved corrections are not used, ns.
+pub const SAVED_NS: u64 = 60_000_000_000;
+
 /// What a server is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -69,7 +71,7 @@ pub struct Terms {
     pub realm: u64,
     /// Time between two steps, ns.
     pub delta_ns: u64,
-    /// Deltas for which what a silent server said still counts.
+    /// Deltas after which the rates of a silent server start to fade; they halve every so many deltas.
     pub hold: u32,
     /// Other servers, at most; the memory for each is below 200 bytes, and records.
     pub servers_max: u32,
@@ -79,7 +81,7 @@ pub struct Terms {
     pub records_max: u32,
     /// Bytes of a datagram, at most; at least one record is sent.
     pub datagram_max: u32,
-    /// Units of cost of a large request: with less than [`table::GRAINS`] of them a rate is not trusted yet.
+    /// Units of cost of a large request.
     pub grain: u32,
     /// How strongly weights are corrected.
     pub gains: Gains,
@@ -91,7 +93,7 @@ impl Default for Terms {
         Self {
             realm: 0,
             delta_ns: 100_000_000,
-            hold: 64,
+            hold: 16,
             servers_max: 256,
             entities_max: 16_384,
             records_max: 1 << 20,
@@ -103,9 +105,14 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// For how long what a silent server said still counts, ns.
+    /// Returns the time after which the rates of a silent server start to fade, ns.
     fn hold_ns(&self) -> u64 {
         self.delta_ns.saturating_mul(u64::from(self.hold))
+    }
+
+    /// Returns the time after which nothing of a silent server counts, ns.
+    fn gone_ns(&self) -> u64 {
+        self.hold_ns().saturating_mul(8)
     }
 
     /// Records that fit into a datagram.
@@ -128,7 +135,7 @@ pub struct Counts {
     pub heard_bytes: u64,
     /// Datagrams that are no messages, or of another version.
     pub malformed: u64,
-    /// Datagrams of another realm, or of this server.
+    /// Datagrams of another realm, of this server, or of another one than their sender.
     pub foreign: u64,
     /// Datagrams that are no news.
     pub stale: u64,
@@ -147,7 +154,7 @@ impl Counts {
                 &mut self.heard
             }
             Err(Refusal::Malformed | Refusal::Version) => &mut self.malformed,
-            Err(Refusal::Foreign | Refusal::Own) => &mut self.foreign,
+            Err(Refusal::Foreign | Refusal::Own | Refusal::Forged) => &mut self.foreign,
             Err(Refusal::Old | Refusal::Duplicate) => &mut self.stale,
             Err(Refusal::Crowded) => &mut self.crowded,
         };
@@ -161,6 +168,8 @@ struct Voice {
     epoch: u64,
     terms: Terms,
     seq: u32,
+    /// What the clock that all servers share is ahead of ours, ns, wrapping.
+    ahead: u64,
     peers: Peers,
     counts: Counts,
 }
@@ -172,19 +181,25 @@ impl Voice {
             epoch,
             terms,
             seq: 0,
+            ahead: 0,
             peers: Peers::default(),
             counts: Counts::default(),
         }
     }
 
-    /// Takes in `bytes` that came at `now`, ns.
-    fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
-        let result = self.admit(bytes, now);
+    /// Notes that the shared clock says `shared` at `now`.
+    fn sync(&mut self, now: u64, shared: u64) {
+        self.ahead = shared.wrapping_sub(now);
+    }
+
+    /// Takes in `bytes` of the server `from` that came at `now`, ns.
+    fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+        let result = self.admit(from, bytes, now);
         self.counts.hear(result, bytes.len());
         result
     }
 
-    fn admit(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+    fn admit(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
         let (header, records) = message::parse(bytes)?;
         if header.realm != self.terms.realm {
             return Err(Refusal::Foreign);
@@ -192,7 +207,14 @@ impl Voice {
         if header.server == self.server {
             return Err(Refusal::Own);
         }
-        self.peers.hear(&header, &records, &self.terms, now)
+        if header.server != from {
+            return Err(Refusal::Forged);
+        }
+        let sent = header.time_us.wrapping_mul(1000);
+        let age = now.wrapping_add(self.ahead).wrapping_sub(sent) as i64;
+        // What comes from the future is new.
+        let age = age.max(0) as u64;
+        self.peers.hear(&header, &records, &self.terms, age, now)
     }
 
     /// Begins the next message, at `now`, ns.
@@ -201,32 +223,59 @@ impl Voice {
         self.peers.forget(&self.terms, now);
     }
 
-    /// Returns the datagrams of a message at `now`, ns, with the `capacity` and with `records`, which are in the order
+    /// Returns the datagrams of a message with rates of `time`, ns, the `capacity` and `records`, which are in the order
     /// of their ids.
-    fn say(&mut self, now: u64, capacity: u64, records: &[Record]) -> Vec<Vec<u8>> {
+    fn say(&mut self, time: u64, capacity: u64, records: &[Record]) -> Vec<Vec<u8>> {
         let each = self.terms.records_per_datagram();
         let parts = records.len().div_ceil(each);
-        let parts = parts.clamp(1, usize::from(message::DATAGRAMS_MAX));
+        let parts = parts.clamp(1, usize::from(message::DATAGRAMS_MAX)) as u16;
         let mut chunks = records.chunks(each);
-        let datagrams: Vec<Vec<u8>> = (0..parts as u16)
-            .map(|part| {
-                let header = Header {
-                    realm: self.terms.realm,
-                    server: self.server,
-                    epoch: self.epoch,
-                    seq: self.seq,
-                    part,
-                    parts: parts as u16,
-                    time_us: now / 1000,
-                    capacity,
-                };
-                message::write(&header, chunks.next().unwrap_or_default())
-            })
-            .collect();
+        let mut datagram = |part| {
+            let header = Header {
+                part,
+                parts,
+                capacity,
+                ..self.header(time)
+            };
+            message::write(&header, chunks.next().unwrap_or_default())
+        };
+        let datagrams: Vec<Vec<u8>> = (0..parts).map(&mut datagram).collect();
+        self.count(&datagrams);
+        datagrams
+    }
+
+    /// Returns the datagram that says that the sender leaves.
+    fn bye(&mut self, now: u64) -> Vec<u8> {
+        self.seq = self.seq.wrapping_add(1);
+        let header = Header {
+            bye: true,
+            ..self.header(now)
+        };
+        let datagram = message::write(&header, &[]);
+        self.count(std::slice::from_ref(&datagram));
+        datagram
+    }
+
+    /// Returns the header of the only datagram of a message with rates of `time`, ns.
+    fn header(&self, time: u64) -> Header {
+        Header {
+            realm: self.terms.realm,
+            server: self.server,
+            epoch: self.epoch,
+            seq: self.seq,
+            part: 0,
+            parts: 1,
+            time_us: time.wrapping_add(self.ahead) / 1000,
+            capacity: 0,
+            bye: false,
+        }
+    }
+
+    /// Counts datagrams as sent.
+    fn count(&mut self, datagrams: &[Vec<u8>]) {
         self.counts.said += datagrams.len() as u64;
         let bytes = datagrams.iter().map(|bytes| bytes.len() as u64);
         self.counts.said_bytes += bytes.sum::<u64>();
-        datagrams
     }
 }
 
@@ -237,7 +286,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The server with number `server`, not 0, which started as its `epoch`.
+    /// Creates the server with number `server`, not 0, which started as its `epoch`.
     pub fn new(server: u64, epoch: u64, terms: Terms) -> Self {
         Self {
             voice: Voice::new(server, epoch, terms),
@@ -245,22 +294,31 @@ impl Exchange {
         }
     }
 
-    /// What a part tells of one node, since the last step; each node of each part once, in any order. Nodes with
-    /// the same path are one.
+    /// Notes that the clock that all servers share says `shared`, ns, at `now`.
+    ///
+    /// All other times are of a clock of the caller that never jumps; without a call it is the shared one. The age of
+    /// messages is found with the shared clock. If that is wrong, corrections are slower or rougher; shares
+    /// become the same.
+    pub fn sync(&mut self, now: u64, shared: u64) {
+        self.voice.sync(now, shared);
+    }
+
+    /// Notes what a part tells of one node, since the last step; each node of each part once, in any order. Nodes
+    /// with the same path are one.
     pub fn note(&mut self, account: &Account) {
         self.table.note(account);
     }
 
-    /// Takes in a datagram that came at `now`, ns.
+    /// Takes in a datagram of the server `from`, as the transport knows it, that came at `now`, ns.
     ///
     /// # Errors
     ///
     /// The reason for which it is refused; it is counted.
-    pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
-        self.voice.hear(bytes, now)
+    pub fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+        self.voice.hear(from, bytes, now)
     }
 
-    /// A step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
+    /// Makes a step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
     ///
     /// O((n + r) log n) for n entities and r records of all peers.
     pub fn step(&mut self, now: u64) {
@@ -274,10 +332,30 @@ impl Exchange {
         self.table.factors()
     }
 
-    /// Returns the datagrams of the message of the last step, at `now`, ns.
+    /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are known.
     pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
-        self.voice
-            .say(now, self.table.capacity(), &self.table.records())
+        match self.table.has_rates() {
+            true => self
+                .voice
+                .say(now, self.table.capacity(), &self.table.records()),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns the last datagram of a server that leaves at `now`, ns: the others stop to count what it said.
+    pub fn bye(&mut self, now: u64) -> Vec<u8> {
+        self.voice.bye(now)
+    }
+
+    /// Returns the corrections of all entities as bytes, for [`Self::restore`] after a restart.
+    pub fn save(&self) -> Vec<u8> {
+        self.table.save()
+    }
+
+    /// Takes over corrections that were saved `age` ns ago; entities begin with them. Returns whether they are used:
+    /// not if they are older than [`SAVED_NS`] or no corrections at all.
+    pub fn restore(&mut self, bytes: &[u8], age: u64) -> bool {
+        age <= SAVED_NS && self.table.restore(bytes)
     }
 
     /// What happened.
@@ -285,7 +363,7 @@ impl Exchange {
         self.voice.counts
     }
 
-    /// Other servers that are known, also those that are gone.
+    /// Returns the number of other servers that are known.
     pub fn servers(&self) -> usize {
         self.voice.peers.len()
     }
@@ -295,7 +373,7 @@ impl Exchange {
         self.table.len()
     }
 
-    /// The service of the entity `id` that others are known to give, sixteenths of a unit of cost per second.
+    /// Returns the service of the entity `id` by others, 1/4096 units of cost per second.
     pub fn elsewhere(&self, id: u64) -> Option<u64> {
         self.table.elsewhere(id)
     }

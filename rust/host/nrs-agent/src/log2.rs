@@ -122,6 +122,13 @@ pub fn power(x: i32) -> u32 {
     (power as u32).max(1)
 }
 
+/// Returns `x` times `2^by`, for `by` in Q16, which is at least -4 and at most 4.
+pub fn scale(x: u64, by: i32) -> u64 {
+    let by = by.clamp(-4 * Q16, 4 * Q16);
+    let product = u128::from(x) * u128::from(power(by - 4 * Q16));
+    (product >> 27).min(u64::MAX.into()) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +150,20 @@ mod tests {
         assert_eq!(log2(1), 0);
         assert_eq!(log2(2), Q16);
         assert_eq!(log2(1 << 63), 63 * Q16);
+    }
+
+    #[test]
+    fn scaling_is_a_power_within_four_octaves() {
+        for (x, by, expected) in [
+            (1000, 0, 1000),
+            (1000, Q16, 2000),
+            (1000, -2 * Q16, 250),
+            (1000, 9 * Q16, 16_000),
+            (1600, i32::MIN / 2, 100),
+            (u64::MAX, Q16, u64::MAX),
+        ] {
+            assert_eq!(scale(x, by), expected, "{x} {by}");
+        }
     }
 
     #[test]

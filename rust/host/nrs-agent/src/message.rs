@@ -7,19 +7,20 @@
 //! - *Message*: what a server says once per delta: a number, and a record per entity.
 //! - *Datagram*: a piece of a message that travels by itself: a header and some of the records, in the order of
 //!   their ids. Each can be used without the others.
-//! - *Record*: service to one entity since the sender's epoch began, and where it is present ([`Record`]).
-//! - *Presence*: how much of the sender's capacity is where the entity has requests, in parts of 65,535:
-//!   all or nothing for a server, anything for a relay.
+//! - *Record*: the service rate, weight and presence of one entity ([`Record`]).
+//! - *Presence*: the part of the sender's capacity where the entity has requests, of 255: all or nothing for a
+//!   server, anything for a relay.
+//! - *Farewell*: the last message of a sender, without records.
 //!
 //! # Format
 //!
-//! All numbers are little endian.
+//! All numbers are little endian. A *short* number of n bits is `m * 2^s`: m in the lower n bits, s above them.
 //!
 //! | Offset | Bytes | Header |
 //! |---|---|---|
 //! | 0 | 4 | `4e 52 53 58`, "NRSX" |
-//! | 4 | 1 | version, 1 |
-//! | 5 | 1 | zero |
+//! | 4 | 1 | version, 2 |
+//! | 5 | 1 | 1 for a farewell, else 0 |
 //! | 6 | 2 | records that follow |
 //! | 8 | 8 | realm: who understands each other |
 //! | 16 | 8 | server, not 0 |
@@ -27,14 +28,15 @@
 //! | 32 | 4 | number of the message, wrapping |
 //! | 36 | 2 | place of this datagram among those of the message |
 //! | 38 | 2 | how many those are, 1 to 256 |
-//! | 40 | 8 | the sender's clock, us |
+//! | 40 | 8 | time of the rates by the clock that all servers share, us |
 //! | 48 | 8 | capacity of the sender, units of cost per second |
 //!
 //! | Offset | Bytes | Record |
 //! |---|---|---|
 //! | 0 | 8 | id: path of the entity, hashed; neither 0 nor 2^64 - 1 |
-//! | 8 | 6 | counter of service, units of cost, wrapping |
-//! | 14 | 2 | presence |
+//! | 8 | 4 | service rate, 1/4096 units of cost per second, short of 26 bits |
+//! | 12 | 3 | weight, short of 19 bits |
+//! | 15 | 1 | presence |
 
 /// Bytes of a header.
 pub const HEADER: usize = 56;
@@ -46,19 +48,19 @@ pub const RECORD: usize = 16;
 pub const DATAGRAMS_MAX: u16 = 256;
 
 /// Presence everywhere.
-pub const PRESENT: u16 = u16::MAX;
+pub const PRESENT: u8 = u8::MAX;
 
-/// Bits of a counter.
-pub(crate) const COUNTER_BITS: u32 = 48;
+/// Bits of the first part of a short rate.
+const RATE_BITS: u32 = 26;
 
-/// All bits of a counter.
-pub(crate) const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
+/// Bits of the first part of a short weight: those of any weight of the module.
+const WEIGHT_BITS: u32 = 19;
 
 /// First bytes.
 const MAGIC: [u8; 4] = *b"NRSX";
 
 /// The version that is written and understood.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Why a datagram is refused; nothing of it is stored then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub enum Refusal {
     Foreign,
     /// The receiver sent it.
     Own,
+    /// It names another sender than the one that the transport knows.
+    Forged,
     /// It was heard before.
     Duplicate,
     /// Something newer of its sender was heard before.
@@ -94,10 +98,12 @@ pub struct Header {
     pub part: u16,
     /// How many those are.
     pub parts: u16,
-    /// The sender's clock, us.
+    /// Time of the rates, us.
     pub time_us: u64,
     /// The sender's capacity, units of cost per second.
     pub capacity: u64,
+    /// Whether the sender leaves.
+    pub bye: bool,
 }
 
 /// What a datagram says of one entity.
@@ -105,10 +111,30 @@ pub struct Header {
 pub struct Record {
     /// Its path, hashed.
     pub id: u64,
-    /// Service since the epoch began, units of cost, modulo 2^48.
-    pub counter: u64,
-    /// How much of the capacity is where it has requests.
-    pub presence: u16,
+    /// Service rate, 1/4096 units of cost per second; the lower bits of more than 26 are not sent.
+    pub rate: u64,
+    /// Weight without factor; see [`round`].
+    pub weight: u32,
+    /// The part of the capacity where the entity has requests, of 255.
+    pub presence: u8,
+}
+
+/// Returns `value` as a short number of `bits`.
+fn shorten(value: u64, bits: u32) -> u32 {
+    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(bits);
+    (shift << bits) | (value >> shift) as u32
+}
+
+/// Returns the value of a short number of `bits`.
+fn lengthen(short: u32, bits: u32) -> u64 {
+    let value = u64::from(short) & ((1 << bits) - 1);
+    // The shift has at most 6 bits.
+    value << (short >> bits)
+}
+
+/// Returns `weight` as others are told it: 19 bits of it, and zeros.
+pub fn round(weight: u32) -> u32 {
+    lengthen(shorten(weight.into(), WEIGHT_BITS), WEIGHT_BITS) as u32
 }
 
 /// Takes `N` bytes from the front of `bytes`.
@@ -130,7 +156,7 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     if take::<4>(from)? != MAGIC {
         return Err(Refusal::Malformed);
     }
-    let [version, zero] = take(from)?;
+    let [version, bye] = take(from)?;
     if version != VERSION {
         return Err(Refusal::Version);
     }
@@ -144,8 +170,9 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
         parts: u16::from_le_bytes(take(from)?),
         time_us: u64::from_le_bytes(take(from)?),
         capacity: u64::from_le_bytes(take(from)?),
+        bye: bye == 1,
     };
-    let fits = zero == 0
+    let fits = bye <= 1
         && from.len() == count * RECORD
         && header.server != 0
         && header.part < header.parts
@@ -157,15 +184,18 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     let mut before = 0;
     for _ in 0..count {
         let id = u64::from_le_bytes(take(from)?);
-        let word = u64::from_le_bytes(take(from)?);
+        let rate = u32::from_le_bytes(take(from)?);
+        let word = u32::from_le_bytes(take(from)?);
         if id <= before || id == u64::MAX {
             return Err(Refusal::Malformed);
         }
         before = id;
         records.push(Record {
             id,
-            counter: word & COUNTER_MASK,
-            presence: (word >> COUNTER_BITS) as u16,
+            rate: lengthen(rate, RATE_BITS),
+            // A weight that is none has too large a shift.
+            weight: lengthen(word & 0xff_ffff, WEIGHT_BITS).min(u32::MAX.into()) as u32,
+            presence: (word >> 24) as u8,
         });
     }
     Ok((header, records))
@@ -180,7 +210,7 @@ pub fn write(header: &Header, records: &[Record]) -> Vec<u8> {
     let count = u16::try_from(records.len()).expect("records of one datagram");
     let mut out = Vec::with_capacity(HEADER + records.len() * RECORD);
     out.extend(MAGIC);
-    out.extend([VERSION, 0]);
+    out.extend([VERSION, header.bye.into()]);
     out.extend(count.to_le_bytes());
     for word in [header.realm, header.server, header.epoch] {
         out.extend(word.to_le_bytes());
@@ -191,8 +221,10 @@ pub fn write(header: &Header, records: &[Record]) -> Vec<u8> {
     out.extend(header.time_us.to_le_bytes());
     out.extend(header.capacity.to_le_bytes());
     for record in records {
-        let word = (record.counter & COUNTER_MASK) | (u64::from(record.presence) << COUNTER_BITS);
+        let weight = shorten(record.weight.into(), WEIGHT_BITS);
+        let word = weight | (u32::from(record.presence) << 24);
         out.extend(record.id.to_le_bytes());
+        out.extend(shorten(record.rate, RATE_BITS).to_le_bytes());
         out.extend(word.to_le_bytes());
     }
     out

@@ -6,27 +6,25 @@
 //!
 //! - *Noted*: what all parts told of one node since the last step.
 //! - *Entry*: what is kept of a node ([`Entry`]).
-//! - *Grain*: a large request; a rate is new when [`GRAINS`] of them were served, or after a second.
 //!
 //! ```text
 //!  note ──► noted ──merge──► entry: service ──climb──► of its ancestors too ──gather──► and elsewhere
 //!                                                                                          │
-//!              factors ◄── theta ◄── rule, group by group ◄── rates and presence ◄─────────┘
+//!              factors ◄── theta ◄── rule, group by group ◄── rates, by the plan ◄─────────┘
+//!                                        │
+//!              records ◄── rates of the next delta ◄── plan
 //! ```
 
-use nrs_sched::units::USEC_PER_SEC;
 use std::collections::BTreeMap;
 
 use super::{
-    log2::power,
-    message::{Record, PRESENT},
+    log2::{power, scale},
+    message::{round, Record, PRESENT},
     peers::{rate, Peers, RATE_BITS, RATE_MAX},
-    rule::{self, Member},
+    plan,
+    rule::{self, Member, DEEPEST, DELTAS},
     Account, Terms,
 };
-
-/// Grains of service after which a rate is new.
-pub const GRAINS: u64 = 8;
 
 /// Levels of a tree, at most; what is deeper is not summed up.
 const DEPTH: usize = 16;
@@ -34,110 +32,62 @@ const DEPTH: usize = 16;
 /// Steps for which an entity that went idle is still told, so that others hear of it if messages are lost.
 const TOLD_IDLE: u32 = 32;
 
-/// Steps within which an entity that is new here may start from its home, once others are heard of.
-const STARTS: u32 = 4;
+/// Largest service between two steps that counts, units.
+const SERVICE_MAX: u64 = 1 << 36;
+
+/// Longest time between two steps that counts, us.
+const STEP_US_MAX: u64 = 1 << 32;
+
+/// First bytes of saved corrections.
+const SAVED: &[u8] = b"NRST";
+
+/// Bytes of a saved correction: id and theta, little endian.
+const SAVED_EACH: usize = 12;
 
 /// What is kept of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     parent: u64,
-    weight: u32,
     leaf: bool,
     active: bool,
-    waiting: bool,
-    /// Whether its rates are of this step.
-    fresh: bool,
-    /// Whether it started from its home, or may not any more.
-    started: bool,
-    /// Steps since it was made.
-    age: u32,
     /// Steps since it was noted.
     unseen: u32,
     /// Steps since it was active.
     idle: u32,
     /// What its parts told last.
     told: u64,
-    /// Service here in all, units of cost, wrapping.
-    counter: u64,
-    /// Service here since the last step, units.
-    step: u64,
-    /// Service elsewhere now, sixteenths of a unit per second.
-    elsewhere: u64,
     /// Capacity of the others where it is, units per second.
     capacity: u64,
-    /// Service here and elsewhere since the rates were new, sixteenths, and for how long, us.
-    sums: [u64; 2],
-    sums_us: u64,
-    /// Rates here and everywhere, sixteenths of a unit per second.
-    own: u64,
-    service: u64,
-    theta: i32,
-    /// Steps in which it was corrected the same way.
-    run: i8,
+    member: Member,
 }
 
 impl Entry {
-    /// The entry of a node that is new; [`Entry::note`] says the rest.
-    fn new(account: &Account) -> Self {
-        Self {
-            told: account.service,
-            ..Self::default()
-        }
-    }
-
-    /// Takes over what was noted.
-    fn note(&mut self, account: &Account) {
+    /// Takes over what was noted; more than `most` units are no service of this step.
+    fn note(&mut self, account: &Account, most: u64) {
         let since = account.service.wrapping_sub(self.told);
         self.told = account.service;
         self.parent = account.parent;
-        self.weight = account.weight.max(1);
         self.leaf = account.leaf;
         self.unseen = 0;
+        let member = &mut self.member;
+        member.here = account.weight.max(1);
+        member.weight = round(member.here);
         if self.leaf {
             self.active = account.active;
-            self.waiting = account.waiting;
+            member.waiting = account.waiting;
             // What was taken back is no service, and a part that forgot a node starts it again.
-            self.step = if since >> 36 == 0 { since } else { 0 };
+            member.counted = if since <= most { since } else { 0 };
         }
     }
 
-    /// Adds what was served in the last `us`, and makes rates of it if it is enough.
-    fn measure(&mut self, us: u64, terms: &Terms) {
-        self.counter = self.counter.wrapping_add(self.step);
-        self.age = self.age.saturating_add(1);
+    /// Prepares the member for the rule of a server with `capacity`.
+    fn prepare(&mut self, capacity: u64) {
         // Who was served is there, even if it had nothing when it was asked.
-        self.active |= self.step > 0;
-        self.idle = if self.active {
-            0
-        } else {
-            self.idle.saturating_add(1)
-        };
-        self.fresh = false;
-        if self.age <= 1 {
-            return;
-        }
-        let [own, elsewhere] = &mut self.sums;
-        *own += self.step << RATE_BITS;
-        // A rate is at most 2^40 and a step is below 2^22 us.
-        *elsewhere += self.elsewhere * us.min(1 << 22) / USEC_PER_SEC;
-        self.sums_us += us;
-        let enough = u64::from(terms.grain) * (GRAINS << RATE_BITS);
-        if *own + *elsewhere >= enough || self.sums_us >= USEC_PER_SEC {
-            let us = self.sums_us;
-            self.own = rate(*own >> RATE_BITS, us);
-            self.service = self.own + rate(*elsewhere >> RATE_BITS, us);
-            self.sums = [0; 2];
-            self.sums_us = 0;
-            self.fresh = us > 0;
-        }
-    }
-
-    /// Home, Q16, of a server with `capacity`.
-    fn home(&self, capacity: u64) -> u32 {
-        let all = capacity + self.capacity;
-        // A capacity is at most 2^40.
-        let home = (capacity << 16).checked_div(all).unwrap_or(1 << 16);
-        home.clamp(1, 1 << 16) as u32
+        self.active |= self.member.counted > 0;
+        self.idle = if self.active { 0 } else { self.idle + 1 };
+        // A capacity is at most 2^36, of as many servers as the terms say.
+        let home = (capacity << 16).checked_div(capacity.saturating_add(self.capacity));
+        self.member.home = home.map_or(1 << 16, |home| home.clamp(1, 1 << 16) as u32);
     }
 }
 
@@ -147,21 +97,30 @@ pub struct Table {
     /// By id, as are the entries.
     noted: BTreeMap<u64, Account>,
     entries: BTreeMap<u64, Entry>,
+    /// Saved thetas of entities that were not noted yet.
+    saved: BTreeMap<u64, i32>,
     /// When the last step was, ns.
     stepped: Option<u64>,
+    /// Steps that there were.
+    steps: u32,
     /// Service to all of late, units per second.
     capacity: u64,
 }
 
 impl Table {
-    /// Number of entities.
+    /// Returns the number of entities.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Service to all of late, units per second.
+    /// Returns the service to all of late, units per second.
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// Returns whether rates are known: there were two steps.
+    pub fn has_rates(&self) -> bool {
+        self.steps >= 2
     }
 
     /// Notes an account.
@@ -180,48 +139,59 @@ impl Table {
             .or_insert(*account);
     }
 
-    /// A step at `now`, ns, from what was noted and what `peers` said. How many accounts found no room.
+    /// Makes a step at `now`, ns, from what was noted and what `peers` said; returns how many accounts found no room.
     pub fn step(&mut self, peers: &Peers, terms: &Terms, now: u64) -> u64 {
         let us = match self.stepped {
-            Some(before) => now.saturating_sub(before) / 1000,
+            Some(before) => (now.saturating_sub(before) / 1000).min(STEP_US_MAX),
             None => 0,
         };
         self.stepped = Some(now);
-        let left_out = self.settle(terms);
+        self.steps = self.steps.saturating_add(1);
+        let gone = terms.hold.saturating_mul(8);
+        if self.steps > gone {
+            self.saved.clear();
+        }
+        let left_out = self.settle(terms, us);
         self.climb();
         self.gather(peers, terms, now);
-        self.measure(us, terms);
-        self.correct(terms);
-        self.entries.retain(|_, entry| entry.unseen <= terms.hold);
+        self.correct(terms, us);
+        self.entries.retain(|_, entry| entry.unseen <= gone);
         left_out
     }
 
-    /// Takes over what was noted.
-    fn settle(&mut self, terms: &Terms) -> u64 {
+    /// Takes over what was noted, after `us`.
+    fn settle(&mut self, terms: &Terms, us: u64) -> u64 {
         for entry in self.entries.values_mut() {
             entry.unseen += 1;
             entry.active = false;
-            entry.waiting = false;
-            entry.step = 0;
-            entry.elsewhere = 0;
             entry.capacity = 0;
+            let member = &mut entry.member;
+            member.waiting = false;
+            member.counted = 0;
+            member.elsewhere = 0;
+            member.lag = 0;
         }
+        // A node that was not there at the last step was served since, unless there is too much of it.
+        let most = (self.capacity * 2).saturating_mul(us) / 1_000_000;
         let mut left_out = 0;
         for (id, account) in std::mem::take(&mut self.noted) {
-            let is_full = self.entries.len() >= terms.entities_max as usize;
-            if is_full && !self.entries.contains_key(&id) {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.note(&account, SERVICE_MAX);
+            } else if self.entries.len() < terms.entities_max as usize {
+                let mut entry = Entry::default();
+                entry.member.theta = self.saved.remove(&id).unwrap_or(0);
+                entry.note(&account, most);
+                self.entries.insert(id, entry);
+            } else {
                 left_out += 1;
-                continue;
             }
-            let entry = self.entries.entry(id);
-            entry.or_insert_with(|| Entry::new(&account)).note(&account);
         }
         left_out
     }
 
     /// Adds what leaves are and got to all nodes above them.
     fn climb(&mut self) {
-        let served = |entry: &&Entry| entry.leaf && (entry.active || entry.step > 0);
+        let served = |entry: &&Entry| entry.leaf && (entry.active || entry.member.counted > 0);
         let leaves: Vec<Entry> = self.entries.values().filter(served).copied().collect();
         for leaf in leaves {
             let mut up = leaf.parent;
@@ -229,72 +199,73 @@ impl Table {
                 let Some(node) = self.entries.get_mut(&up).filter(|node| !node.leaf) else {
                     break;
                 };
-                node.step += leaf.step;
                 node.active |= leaf.active;
-                node.waiting |= leaf.waiting;
+                node.member.counted += leaf.member.counted;
+                node.member.waiting |= leaf.member.waiting;
                 up = node.parent;
             }
         }
     }
 
-    /// Adds what peers said.
+    /// Adds what peers said. Where an entity was corrected since a peer's rate, the peer has corrected it alike.
     fn gather(&mut self, peers: &Peers, terms: &Terms, now: u64) {
-        for (_, peer) in peers.live(terms, now) {
+        let delta = terms.delta_ns.max(1);
+        for (_, peer) in peers.iter() {
             for (id, known) in &peer.records {
-                if !known.counts(terms, now) {
+                let Some(entry) = self.entries.get_mut(id) else {
                     continue;
-                }
-                if let Some(entry) = self.entries.get_mut(id) {
-                    let there = known.part_of(peer.capacity);
-                    entry.elsewhere = (entry.elsewhere + known.rate).min(RATE_MAX);
-                    entry.capacity = (entry.capacity + there).min(RATE_MAX);
+                };
+                let member = &mut entry.member;
+                // The rate is that of the delta that begins when it is sent; of the last delta here it is 0.
+                let age = now.saturating_sub(known.sent).saturating_add(delta / 2) / delta;
+                let deltas = (age.saturating_sub(1) as usize).min(DELTAS - 1);
+                member.lag = member.lag.max(deltas as u8);
+                let by = member.moved[0].wrapping_sub(member.moved[deltas]);
+                let rate = scale(known.rate(terms, now), by);
+                member.elsewhere = (member.elsewhere + rate).min(RATE_MAX);
+                let there = known.part_of(peer.capacity);
+                entry.capacity = entry.capacity.saturating_add(there);
+                if there > 0 {
+                    member.weight = member.weight.max(known.weight);
                 }
             }
         }
     }
 
-    /// Makes rates.
-    fn measure(&mut self, us: u64, terms: &Terms) {
-        let mut all = 0;
-        for entry in self.entries.values_mut() {
-            entry.measure(us, terms);
-            if entry.leaf {
-                all += entry.step;
-            }
-        }
+    /// Makes rates and corrects them, group by group.
+    fn correct(&mut self, terms: &Terms, us: u64) {
+        let leaves = self.entries.values().filter(|entry| entry.leaf);
+        let all: u64 = leaves.map(|leaf| leaf.member.counted).sum();
         let fade = self.capacity - (self.capacity >> 6);
-        self.capacity = (rate(all, us) >> RATE_BITS).max(fade);
-    }
-
-    /// The rule, group by group.
-    fn correct(&mut self, terms: &Terms) {
-        let mut groups = BTreeMap::<u64, Vec<Member>>::new();
-        for (&id, entry) in &mut self.entries {
-            let member = entry.member(id, self.capacity);
-            groups.entry(entry.parent).or_default().push(member);
+        let served = all.min(SERVICE_MAX) << RATE_BITS;
+        self.capacity = (rate(served, us) >> RATE_BITS).max(fade);
+        let mut groups = BTreeMap::<u64, Vec<&mut Member>>::new();
+        for entry in self.entries.values_mut() {
+            entry.prepare(self.capacity);
+            let group = groups.entry(entry.parent).or_default();
+            group.push(&mut entry.member);
         }
-        for mut members in groups.into_values() {
-            rule::step(&mut members, &terms.gains);
-            for member in members {
-                if let Some(entry) = self.entries.get_mut(&member.id) {
-                    entry.theta = member.theta;
-                    entry.run = member.run;
-                }
+        for members in groups.values_mut() {
+            plan::measure(members, us, terms.grain);
+            if us > 0 {
+                rule::step(members, &terms.gains);
             }
+            plan::foresee(members);
         }
     }
 
-    /// The ids and factors of all entities, in the order of the ids.
+    /// Returns the ids and factors of all entities, in the order of the ids.
     pub fn factors(&self) -> Vec<(u64, u32)> {
-        let factor = |(id, entry): (&u64, &Entry)| (*id, power(entry.theta));
+        let factor = |(id, entry): (&u64, &Entry)| (*id, power(entry.member.theta));
         self.entries.iter().map(factor).collect()
     }
 
-    /// What others are to be told, in the order of the ids: entities that are active, or were of late.
+    /// Returns what others are to be told, in the order of the ids: entities that are active, or were of late.
     pub fn records(&self) -> Vec<Record> {
         let record = |(id, entry): (&u64, &Entry)| Record {
             id: *id,
-            counter: entry.counter,
+            rate: entry.member.next,
+            weight: entry.member.here,
             presence: if entry.active { PRESENT } else { 0 },
         };
         let told = self.entries.iter();
@@ -302,31 +273,36 @@ impl Table {
         told.map(record).collect()
     }
 
-    /// Service of `id` elsewhere, sixteenths of a unit per second.
+    /// Returns the service of `id` elsewhere, 1/4096 units per second.
     pub fn elsewhere(&self, id: u64) -> Option<u64> {
-        Some(self.entries.get(&id)?.elsewhere)
+        Some(self.entries.get(&id)?.member.elsewhere)
     }
-}
 
-impl Entry {
-    /// The entry, with its `id`, for the rule of a server with `capacity`.
-    fn member(&mut self, id: u64, capacity: u64) -> Member {
-        let starts = !self.started && self.active && self.capacity > 0;
-        if starts || self.age > STARTS {
-            self.started = true;
+    /// Returns the thetas of all entities as bytes.
+    pub fn save(&self) -> Vec<u8> {
+        let mut out = SAVED.to_vec();
+        for (id, entry) in &self.entries {
+            out.extend(id.to_le_bytes());
+            out.extend(entry.member.theta.to_le_bytes());
         }
-        Member {
-            id,
-            weight: self.weight,
-            own: self.own,
-            service: self.service,
-            home: self.home(capacity),
-            waiting: self.waiting,
-            fresh: self.fresh,
-            starts,
-            theta: self.theta,
-            run: self.run,
-        }
+        out
+    }
+
+    /// Takes over thetas of entities that are not there yet; returns whether `bytes` are saved thetas.
+    pub fn restore(&mut self, bytes: &[u8]) -> bool {
+        let parse = |each: &[u8]| {
+            let (id, theta) = each.split_first_chunk()?;
+            let theta = i32::from_le_bytes(theta.try_into().ok()?);
+            let valid = (DEEPEST..=0).contains(&theta);
+            valid.then_some((u64::from_le_bytes(*id), theta))
+        };
+        let each = bytes
+            .strip_prefix(SAVED)
+            .map(|rest| rest.chunks(SAVED_EACH));
+        let parsed = each.and_then(|each| each.map(parse).collect());
+        let is_saved = parsed.is_some();
+        self.saved = parsed.unwrap_or_default();
+        is_saved
     }
 }
 

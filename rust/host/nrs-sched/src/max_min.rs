@@ -57,7 +57,7 @@ pub type Job<'a> = (f64, &'a [usize], f64);
 pub fn max_min(capacities: &[f64], jobs: &[Job<'_>]) -> Vec<f64> {
     let mut got = vec![vec![0f64; capacities.len()]; jobs.len()];
     let mut sums = vec![0f64; jobs.len()];
-    let enough = capacities.iter().copied().fold(0.0, f64::max) * 1e-7;
+    let enough = capacities.iter().copied().fold(0.0, f64::max) * 1e-10;
     for _ in 0..SWEEPS {
         let mut moved = 0f64;
         for (server, capacity) in capacities.iter().enumerate() {

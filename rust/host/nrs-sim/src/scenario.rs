@@ -176,7 +176,7 @@ pub struct Exchange {
     pub loss: f64,
     /// Who sends to whom.
     pub topology: Topology,
-    /// For how many deltas a silent server still counts.
+    /// Deltas after which the rates of a silent server start to fade.
     pub hold: u32,
     /// Servers that are cut off from the others for a while.
     pub cut: Vec<Cut>,
@@ -190,7 +190,7 @@ impl Default for Exchange {
             jitter: Time(0),
             loss: 0.0,
             topology: Topology::All,
-            hold: 64,
+            hold: 16,
             cut: Vec::new(),
         }
     }

@@ -14,8 +14,10 @@ pub mod cluster;
 pub mod cut;
 pub mod delta;
 pub mod disk;
+pub mod fluid;
 pub mod interference;
 pub mod qbm;
+pub mod rule;
 pub mod scale;
 pub mod select;
 pub mod solo;
@@ -27,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use indicatif::ProgressBar;
 use nrs_report::chart::Lines;
 use nrs_report::table::Table;
 use serde::Serialize;
@@ -60,6 +63,7 @@ const STUDIES: &[(&str, Study)] = &[
     ("themis", themis::run),
     ("solo", solo::run),
     ("interference", interference::run),
+    ("rule", rule::run),
     ("scale", scale::run),
     ("delta", delta::run),
     ("cut", cut::run),
@@ -155,28 +159,49 @@ pub fn shorten(scenario: &mut Scenario) {
     }
 }
 
-/// Runs all of them, side by side on the processors that are there; outcomes in the same order.
+/// Runs all of them, side by side; outcomes in the same order.
 ///
 /// # Errors
 ///
 /// What the first one says that fails.
 pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Failure> {
+    let done = side_by_side(scenarios, options, |scenario, bar| {
+        bar.set_message(scenario.name.clone());
+        engine::run_with(scenario, Settings::default(), |_, _| ())
+    })?;
+    let named = scenarios.iter().zip(done);
+    named
+        .map(|(scenario, outcome)| {
+            outcome.map_err(|reason| format!("{}: {reason}", scenario.name).into())
+        })
+        .collect()
+}
+
+/// Runs `run` on all of `items`, side by side on the processors that are there; results in the same order.
+///
+/// # Errors
+///
+/// A run panicked.
+pub fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    options: &Options,
+    run: impl Fn(&T, &ProgressBar) -> R + Sync,
+) -> Result<Vec<R>, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let bar = show::progress(options.quiet, scenarios.len() as u64);
+    let bar = show::progress(options.quiet, items.len() as u64);
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(scenarios.len()) {
+        for _ in 0..threads.min(items.len()) {
             scope.spawn(|| loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(scenario) = scenarios.get(index) else {
+                let Some(item) = items.get(index) else {
                     break;
                 };
-                bar.set_message(scenario.name.clone());
-                let outcome = engine::run_with(scenario, Settings::default(), |_, _| ());
+                let result = run(item, &bar);
                 bar.inc(1);
                 if let Ok(mut done) = done.lock() {
-                    done.push((index, outcome));
+                    done.push((index, result));
                 }
             });
         }
@@ -184,11 +209,7 @@ pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Fa
     bar.finish_and_clear();
     let mut done = done.into_inner().map_err(|_| "a run panicked")?;
     done.sort_by_key(|(index, _)| *index);
-    done.into_iter()
-        .map(|(index, outcome)| {
-            outcome.map_err(|reason| format!("{}: {reason}", scenarios[index].name).into())
-        })
-        .collect()
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 /// Writes NAME.md, NAME.json and NAME.svg, if files are wanted; the table in Markdown.

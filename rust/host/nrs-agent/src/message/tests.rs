@@ -11,24 +11,28 @@ const HEAD: Header = Header {
     parts: 3,
     time_us: 0x0a0b_0c0d_0e0f,
     capacity: 25_000,
+    bye: false,
 };
 
 const RECORDS: [Record; 2] = [
     Record {
         id: 0x0807_0605_0403_0201,
-        counter: 0x0000_6655_4433_2211,
+        // Twenty-six bits, shifted by five.
+        rate: 0x03a5_c7e8 << 5,
+        weight: 10_000 * 4096,
         presence: PRESENT,
     },
     Record {
         id: u64::MAX - 1,
-        counter: 0,
+        rate: 0,
+        weight: 1,
         presence: 0,
     },
 ];
 
 /// The bytes of both, as other versions have to understand them.
 const GOLDEN: &[u8] = &[
-    0x4e, 0x52, 0x53, 0x58, 1, 0, 2, 0, // NRSX, version, zero, records
+    0x4e, 0x52, 0x53, 0x58, 2, 0, 2, 0, // NRSX, version, zero, records
     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // realm
     7, 0, 0, 0, 0, 0, 0, 0, // server
     9, 0, 0, 0, 0, 0, 0, 0, // epoch
@@ -36,9 +40,10 @@ const GOLDEN: &[u8] = &[
     0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0, // clock
     0xa8, 0x61, 0, 0, 0, 0, 0, 0, // capacity
     1, 2, 3, 4, 5, 6, 7, 8, // id
-    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0xff, 0xff, // counter, presence
+    0xe8, 0xc7, 0xa5, 0x17, // rate
+    0x00, 0xe2, 0x3c, 0xff, // weight, presence
     0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // id
-    0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 1, 0, 0, 0, // rate, weight, presence
 ];
 
 fn golden() -> Vec<u8> {
@@ -74,8 +79,8 @@ fn what_is_wrong_is_refused() {
     };
     for (what, at, byte, refusal) in [
         ("magic", 0, 0, Refusal::Malformed),
-        ("version", 4, 2, Refusal::Version),
-        ("zero", 5, 1, Refusal::Malformed),
+        ("version", 4, 1, Refusal::Version),
+        ("farewell", 5, 2, Refusal::Malformed),
         ("count", 6, 3, Refusal::Malformed),
         ("server 0", 16, 0, Refusal::Malformed),
         ("place", 36, 3, Refusal::Malformed),
@@ -96,4 +101,19 @@ fn what_is_wrong_is_refused() {
             assert_eq!(wrong(at, byte), refusal, "{what}");
         }
     }
+}
+
+#[test]
+fn short_numbers_keep_their_first_bits() {
+    for (value, bits, expected) in [
+        (0, 26, 0),
+        ((1 << 26) - 1, 26, (1 << 26) - 1),
+        ((1 << 26) + 1, 26, 1 << 26),
+        (u64::MAX, 26, u64::MAX << 38),
+        (10_000 * 4096, 19, 10_000 * 4096),
+        (524_287 * 4096, 19, 524_287 * 4096),
+    ] {
+        assert_eq!(lengthen(shorten(value, bits), bits), expected, "{value}");
+    }
+    assert_eq!(round(u32::MAX), 0xffff_e000);
 }

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use nrs_sched::{policy::fairshare::factors::ONE, rng::Rng};
+use nrs_sched::rng::Rng;
 
+/// Somebody who waits, with `own` service here of `service` everywhere.
 fn member(weight: u32, own: u64, service: u64) -> Member {
     Member {
-        id: 0,
         weight,
+        here: weight,
         own,
-        service,
+        elsewhere: service - own,
         home: 1 << 16,
         waiting: true,
-        fresh: true,
-        starts: false,
-        theta: 0,
-        run: 0,
+        ..Member::default()
+    }
+}
+
+/// Makes `count` steps for `group`.
+fn steps(group: &mut [Member], gains: &Gains, count: u32) {
+    for _ in 0..count {
+        step(&mut group.iter_mut().collect::<Vec<_>>(), gains);
     }
 }
 
@@ -29,9 +34,7 @@ fn equal_levels_are_a_fixed_point() {
                 member(weight * 4096, service, service)
             })
             .collect();
-        for _ in 0..20 {
-            step(&mut group, &Gains::default());
-        }
+        steps(&mut group, &Gains::default(), 20);
         // Less than what a logarithm may be off, each time.
         for member in &group {
             assert!(member.theta > -20 * 32, "{scale} {}", member.theta);
@@ -41,18 +44,28 @@ fn equal_levels_are_a_fixed_point() {
 
 #[test]
 fn who_got_more_goes_down_and_not_below_the_floor() {
-    let mut group = [member(4096, 1000, 64_000), member(4096, 1000, 1000)];
-    step(&mut group, &Gains::default());
-    assert_eq!(group[1].theta, 0);
-    assert!(group[0].theta < -Q16);
-    for _ in 0..100 {
-        step(&mut group, &Gains::default());
-        assert!(group
-            .iter()
-            .all(|member| (FLOOR..=0).contains(&member.theta)));
+    // Twelve octaves below the lightest that waits, whatever the own weight is.
+    for (weight, floor) in [
+        (4096, FLOOR),
+        (4096 << 5, FLOOR - 5 * Q16),
+        (1 << 29, FLOOR - 17 * Q16),
+    ] {
+        let mut group = [member(weight, 1000, 64_000 << 22), member(4096, 1000, 1000)];
+        steps(&mut group, &Gains::default(), 1);
+        assert_eq!(group[1].theta, 0);
+        assert!(group[0].theta < -Q16 / 2);
+        for _ in 0..100 {
+            steps(&mut group, &Gains::default(), 1);
+            assert!(group
+                .iter()
+                .all(|member| (floor..=0).contains(&member.theta)));
+        }
+        assert_eq!(group[0].theta, floor, "{weight}");
+        // Without the light one it is the lightest itself.
+        group[1].waiting = false;
+        steps(&mut group, &Gains::default(), 1);
+        assert_eq!(group[0].theta, 0);
     }
-    assert_eq!(group[0].theta, FLOOR);
-    assert!(power(group[0].theta) >= ONE >> 10);
 }
 
 #[test]
@@ -61,31 +74,25 @@ fn who_is_idle_keeps_its_distance() {
     idle.waiting = false;
     idle.theta = -Q16;
     let mut group = [idle, member(4096, 500, 500), member(4096, 500, 500)];
-    for _ in 0..50 {
-        step(&mut group, &Gains::default());
-    }
+    steps(&mut group, &Gains::default(), 50);
     assert_eq!(group[0].theta, -Q16);
 }
 
 #[test]
 fn who_wants_little_is_not_raised() {
-    // Served all it asks for, far less than what its weight stands for, and yet something waits.
-    let theta = |content| {
+    // Served all it asks for, far less than the others, and yet something waits.
+    let theta = |behind| {
         let mut group = [
             member(4096, 100, 100),
             member(4096, 1000, 4000),
             member(4096, 1000, 4000),
         ];
         group[0].theta = -Q16;
-        let gains = Gains {
-            content,
-            ..Gains::default()
-        };
-        step(&mut group, &gains);
+        group[0].behind = behind;
+        steps(&mut group, &Gains::default(), 1);
         group[0].theta
     };
-    assert!(theta(true) < -Q16 / 2, "{}", theta(true));
-    assert!(theta(false) > theta(true) + Q16 / 4, "{}", theta(false));
+    assert!(theta(false) > theta(true) + Q16 / 4, "{}", theta(true));
 }
 
 #[test]
@@ -95,9 +102,9 @@ fn a_group_without_anybody_who_waits_stays() {
         member.waiting = false;
         member.theta = -3 * Q16;
     }
-    step(&mut group, &Gains::default());
+    steps(&mut group, &Gains::default(), 1);
     assert!(group.iter().all(|member| member.theta == -3 * Q16));
-    step(&mut [], &Gains::default());
+    steps(&mut [], &Gains::default(), 1);
 }
 
 #[test]
@@ -112,27 +119,32 @@ fn nothing_overflows_and_somebody_has_the_whole_weight() {
         let gains = Gains {
             integral: any(u64::from(u32::MAX)) as u32,
             boost: any(u64::from(u32::MAX)) as u32,
-            patience: any(u64::from(u32::MAX)) as u32,
-            content: round % 2 == 0,
+            momentum: any(u64::from(u32::MAX)) as u32,
         };
         let mut group: Vec<Member> = (0..1 + round % 40)
             .map(|_| Member {
-                weight: any((1 << 31) - 1).max(1) as u32,
-                own: any(1 << 40),
-                service: any(1 << 41),
+                weight: any((1 << 32) - 1).max(1) as u32,
+                here: any((1 << 32) - 1).max(1) as u32,
+                counted: any(1 << 36),
+                own: any(1 << 48),
+                elsewhere: any(1 << 48),
                 home: any(1 << 16) as u32,
                 waiting: any(2) > 0,
-                fresh: any(2) > 0,
-                starts: any(8) == 1,
-                theta: -(any(10 << 16) as i32),
-                run: any(255) as u8 as i8,
-                id: 0,
+                behind: any(2) > 0,
+                theta: -(any(30 << 16) as i32),
+                lag: any(255) as u8,
+                speed: any(1 << 19) as i32 - (1 << 18),
+                lead: any(1 << 40) as i64 - (1 << 39),
+                ..Member::default()
             })
             .collect();
-        step(&mut group, &gains);
+        let mut members: Vec<&mut Member> = group.iter_mut().collect();
+        crate::plan::measure(&mut members, any(1 << 32), any(1 << 32) as u32);
+        step(&mut members, &gains);
+        crate::plan::foresee(&mut members);
         let waiting = group.iter().any(|member| member.waiting);
         for member in &group {
-            assert!((FLOOR..=0).contains(&member.theta));
+            assert!((DEEPEST..=0).contains(&member.theta));
         }
         let top = group.iter().filter(|member| member.waiting);
         if waiting {
@@ -144,24 +156,22 @@ fn nothing_overflows_and_somebody_has_the_whole_weight() {
 #[test]
 fn gains_are_bounded() {
     let gains = Gains::default();
-    for (own, service, home, run, times) in [
+    for (own, service, home, lag, times, of) in [
         // All of its service is here.
-        (1000, 1000, 1 << 16, 0, 1),
+        (1000, 1000, 1 << 16, 0, 1, 1),
         // Half of what it would get at home.
-        (250, 1000, 1 << 15, 0, 1),
-        (125, 1000, 1 << 15, 0, 2),
+        (250, 1000, 1 << 15, 0, 1, 1),
+        (125, 1000, 1 << 15, 0, 2, 1),
         // Nothing here, and yet not more than so much.
-        (0, 1000, 1 << 15, 0, gains.boost),
-        (1000, 1000, 1 << 16, 8, 1),
-        (1000, 1000, 1 << 16, -12, 2),
-        (1000, 1000, 1 << 16, -128, gains.patience),
+        (0, 1000, 1 << 15, 0, gains.boost, 1),
+        (0, 1000, 1 << 15, 8, gains.boost, 2),
     ] {
         let member = Member {
             home,
-            run,
+            lag,
             ..member(1, own, service)
         };
-        let gain = gains.integral * times;
-        assert_eq!(member.gain(&gains), gain, "{own} {service} {home} {run}");
+        let gain = gains.integral * times / of;
+        assert_eq!(member.gain(&gains), gain, "{own} {service} {home} {lag}");
     }
 }

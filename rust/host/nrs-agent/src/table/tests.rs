@@ -42,9 +42,12 @@ fn step(table: &mut Table, delta: u64, accounts: &[Account]) -> u64 {
     table.step(&Peers::default(), &terms(), delta * DELTA)
 }
 
-fn counters(table: &Table) -> Vec<(u64, u64)> {
-    let records = table.records().into_iter();
-    records.map(|record| (record.id, record.counter)).collect()
+/// What is counted of each entity in the last step.
+fn counted(table: &Table) -> Vec<(u64, u64)> {
+    let entries = table.entries.iter();
+    entries
+        .map(|(id, entry)| (*id, entry.member.counted))
+        .collect()
 }
 
 #[test]
@@ -61,27 +64,44 @@ fn service_of_all_parts_is_added_and_climbs() {
         ]
     };
     step(&mut table, 1, &at(1000));
-    assert_eq!(counters(&table), [(3, 0), (4, 0), (5, 0), (9, 0)]);
+    assert_eq!(counted(&table), [(3, 0), (4, 0), (5, 0), (9, 0)]);
     step(&mut table, 2, &at(1001));
-    assert_eq!(counters(&table), [(3, 101), (4, 0), (5, 10), (9, 111)]);
+    assert_eq!(counted(&table), [(3, 101), (4, 0), (5, 10), (9, 111)]);
     assert_eq!(table.capacity(), 1110);
 }
 
 #[test]
 fn a_part_that_starts_a_node_again_takes_nothing_back() {
     let mut table = Table::default();
-    for (delta, service) in [(1, 500), (2, 600), (3, 20), (4, 30), (5, 29), (6, 40)] {
+    let mut all = 0;
+    // Counters of parts wrap.
+    for (delta, service) in [
+        (1, 500),
+        (2, 600),
+        (3, 20),
+        (4, 30),
+        (5, u64::MAX - 4),
+        (6, 5),
+    ] {
         step(&mut table, delta, &[leaf(3, 0, service)]);
+        all += counted(&table)[0].1;
     }
-    assert_eq!(counters(&table), [(3, 100 + 10 + 11)]);
+    assert_eq!(all, 100 + 10 + 10);
 }
 
 #[test]
-fn counters_of_parts_wrap() {
+fn a_node_that_appears_was_served_since_the_last_step() {
     let mut table = Table::default();
-    step(&mut table, 1, &[leaf(3, 0, u64::MAX - 4)]);
-    step(&mut table, 2, &[leaf(3, 0, 5)]);
-    assert_eq!(counters(&table), [(3, 10)]);
+    for delta in 1..4 {
+        step(&mut table, delta, &[leaf(3, 0, delta * 100)]);
+    }
+    // A node of an age, which was not told before, was not.
+    step(
+        &mut table,
+        4,
+        &[leaf(3, 0, 350), leaf(4, 0, 50), leaf(5, 0, 9000)],
+    );
+    assert_eq!(counted(&table), [(3, 50), (4, 50), (5, 0)]);
 }
 
 #[test]
@@ -111,11 +131,11 @@ fn there_is_room_for_so_many_and_the_idle_make_some() {
     let all: Vec<Account> = (1..=8).map(|id| leaf(id, 0, 0)).collect();
     assert_eq!(step(&mut table, 1, &all), 2);
     assert_eq!(table.len(), 6);
-    for delta in 2..12 {
+    for delta in 2..70 {
         step(&mut table, delta, &all[..2]);
     }
     assert_eq!(table.len(), 2);
-    assert_eq!(step(&mut table, 12, &all[4..8]), 0);
+    assert_eq!(step(&mut table, 70, &all[4..8]), 0);
     assert_eq!(table.len(), 6);
 }
 

@@ -61,8 +61,8 @@ pub struct Talk {
     speakers: Vec<Speaker>,
     /// Index of the relay.
     relay: Option<u32>,
-    /// Datagrams on their way, and to whom.
-    mails: Slab<(u32, Rc<[u8]>)>,
+    /// Datagrams on their way: from, to, and the bytes.
+    mails: Slab<(u32, u32, Rc<[u8]>)>,
     accounts: AccountBuf,
     rng: Rng,
     counts: outcome::Exchange,
@@ -179,7 +179,7 @@ impl Talk {
             (Speaker::Relay(relay), _) => {
                 relay.step(now);
                 let known: Vec<u64> = relay.servers(now).collect();
-                let say = |server| (server as u32 - 1, relay.say(server, now));
+                let say = |server| (server as u32 - 1, relay.say(server));
                 let said: Vec<_> = known.into_iter().map(say).collect();
                 for (to, datagrams) in said {
                     for bytes in datagrams {
@@ -208,21 +208,22 @@ impl Talk {
                 continue;
             }
             let delay = delay(self.latency, self.jitter, &mut self.rng);
-            let mail = self.mails.insert((to, Rc::clone(&bytes)));
+            let mail = self.mails.insert((from, to, Rc::clone(&bytes)));
             scene.queue.push(now + delay, Event::Hear(mail));
         }
     }
 
     /// Mail comes to where it goes.
     pub fn hear(&mut self, slot: u32, now: u64) {
-        let (to, bytes) = self.mails.remove(slot);
+        let (from, to, bytes) = self.mails.remove(slot);
+        let from = u64::from(from) + 1;
         if self.is_cut(to, now) {
             self.counts.lost += 1;
             return;
         }
         let heard = match &mut self.speakers[to as usize] {
-            Speaker::Server(exchange) => exchange.hear(&bytes, now),
-            Speaker::Relay(relay) => relay.hear(&bytes, now),
+            Speaker::Server(exchange) => exchange.hear(from, &bytes, now),
+            Speaker::Relay(relay) => relay.hear(from, &bytes, now),
             Speaker::Silent => return,
         };
         match heard {

@@ -5,6 +5,7 @@
 //! One program, which is built and linked once.
 
 mod engine;
+mod fluid;
 mod scenarios;
 mod studies;
 mod timeouts;

@@ -7,13 +7,16 @@
 //! - *Fluid*: service is divided at will, so that only the rule and the messages make errors.
 //! - *Reference*: what weighted [`max_min`] fairness gives each job.
 //! - *Error*: how far a job's rate is from the reference, as a part of it.
+//! - *Phase*: deltas between two changes of who is there.
+//!
+//! Counters are whole units, and weights whole numbers, as those of the module.
 
-use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use nrs_agent::{Account, Exchange, Terms};
 use nrs_sched::{
     max_min::{level, max_min, Member},
-    policy::fairshare::factors::ONE,
+    policy::fairshare::factors::Factors,
     rng::Rng,
 };
 
@@ -106,8 +109,10 @@ pub struct Path {
     pub loss: u64,
     /// Deltas that a datagram travels, of a thousand.
     pub delay: u64,
-    /// The delta at which the second server starts again.
+    /// The delta at which the second server starts again; 0: never.
     pub restart: u64,
+    /// Whether it begins with what it saved.
+    pub saved: bool,
     /// Deltas after which jobs go or come; 0: never.
     pub toggle: u64,
     /// Largest part of a delta's service of a job by which it varies, of a thousand.
@@ -120,6 +125,7 @@ impl Path {
         loss: 0,
         delay: 500,
         restart: 0,
+        saved: false,
         toggle: 0,
         noise: 0,
     };
@@ -132,34 +138,73 @@ pub struct Run {
     pub worst: Vec<f64>,
     /// Mean error of all jobs in each delta.
     pub mean: Vec<f64>,
+    /// The deltas at which phases begin.
+    pub phases: Vec<usize>,
 }
 
 impl Run {
-    /// The delta after which no job was off by more than `limit`.
+    /// The deltas of each phase.
+    fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let ends = self.phases.iter().skip(1).copied();
+        let ends = ends.chain([self.worst.len()]);
+        self.phases.iter().zip(ends).map(|(&from, to)| from..to)
+    }
+
+    /// Deltas after which no job is off by more than `limit`, in the slowest phase.
     pub fn settled(&self, limit: f64) -> Option<usize> {
-        let last = self.worst.iter().rposition(|worst| *worst > limit);
-        let settled = last.map_or(0, |last| last + 1);
-        (settled < self.worst.len()).then_some(settled)
+        let each = self.ranges().map(|phase| {
+            let mut last = self.worst[phase.clone()].iter();
+            let last = last.rposition(|worst| *worst > limit);
+            let after = last.map_or(0, |last| last + 1);
+            (after < phase.len()).then_some(after)
+        });
+        each.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Mean of the mean errors of the last `count` deltas.
+    /// The last `count` of each phase of a series.
+    fn ends<'a>(&'a self, series: &'a [f64], count: usize) -> impl Iterator<Item = f64> + 'a {
+        self.ranges()
+            .flat_map(move |phase| {
+                &series[phase.start.max(phase.end.saturating_sub(count))..phase.end]
+            })
+            .copied()
+    }
+
+    /// Mean of the mean errors of the last `count` deltas of all phases.
     pub fn late(&self, count: usize) -> f64 {
-        let late = &self.mean[self.mean.len() - count..];
-        late.iter().sum::<f64>() / count as f64
+        let late: Vec<f64> = self.ends(&self.mean, count).collect();
+        late.iter().sum::<f64>() / late.len().max(1) as f64
     }
 
-    /// Largest error of the last `count` deltas.
+    /// Largest error in the last `count` deltas of all phases.
     pub fn late_worst(&self, count: usize) -> f64 {
-        let late = &self.worst[self.worst.len() - count..];
-        late.iter().copied().fold(0.0, f64::max)
+        self.ends(&self.worst, count).fold(0.0, f64::max)
     }
 }
 
 struct Server {
     exchange: Exchange,
-    factors: Vec<f64>,
-    total: Vec<u64>,
+    factors: Factors,
+    /// Service of each job in all, units.
+    total: Vec<f64>,
     epoch: u64,
+}
+
+impl Server {
+    /// The server with index `index`, at the start of `epoch`.
+    fn new(index: usize, epoch: u64, terms: Terms, jobs: usize) -> Self {
+        Self {
+            exchange: Exchange::new(index as u64 + 1, epoch, terms),
+            factors: factors(Vec::new()),
+            total: vec![0.0; jobs],
+            epoch,
+        }
+    }
+}
+
+/// The factors as the module keeps them.
+fn factors(list: Vec<(u64, u32)>) -> Factors {
+    Factors::new(list).expect("memory")
 }
 
 /// Id of `job`.
@@ -168,102 +213,93 @@ fn id(job: usize) -> u64 {
 }
 
 /// Runs `layout` for `deltas`.
+///
+/// # Panics
+///
+/// There is no memory.
 pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) -> Run {
     let mut layout = layout.clone();
     let mut rng = Rng::new(seed);
     let count = layout.capacity.len();
     let jobs = layout.jobs.len();
-    let mut servers: Vec<Server> = (0..count)
-        .map(|server| Server {
-            exchange: Exchange::new(server as u64 + 1, 1, terms),
-            factors: vec![1.0; jobs],
-            total: vec![0; jobs],
-            epoch: 1,
-        })
-        .collect();
-    // Arrival (thousandths of a delta), to, datagram.
-    let mut flying: Vec<(u64, usize, Vec<u8>)> = Vec::new();
-    let mut out = Run::default();
+    let new = |server| Server::new(server, 1, terms, jobs);
+    let mut servers: Vec<Server> = (0..count).map(new).collect();
+    // Arrival (thousandths of a delta), from, to, datagram.
+    let mut flying: Vec<(u64, usize, usize, Rc<[u8]>)> = Vec::new();
+    let mut out = Run {
+        phases: vec![0],
+        ..Run::default()
+    };
     let mut reference = layout.reference();
     let mut all: Vec<Vec<usize>> = (0..count).map(|server| layout.at(server)).collect();
     for delta in 1..=deltas {
         let now = delta * DELTA;
         if path.toggle > 0 && delta % path.toggle == 0 {
             for job in &mut layout.jobs {
-                if rng.below(8) == 0 {
-                    job.on = !job.on;
-                }
+                job.on ^= rng.below(8) == 0;
             }
             reference = layout.reference();
             all = (0..count).map(|server| layout.at(server)).collect();
+            out.phases.push(delta as usize - 1);
         }
         // What arrives within the delta.
-        let (arrived, later): (Vec<_>, Vec<_>) = flying
-            .into_iter()
-            .partition(|(at, _, _)| *at < delta * 1000);
+        let (arrived, later): (Vec<_>, Vec<_>) =
+            flying.into_iter().partition(|mail| mail.0 < delta * 1000);
         flying = later;
-        for (at, to, bytes) in arrived {
-            let _ = servers[to].exchange.hear(&bytes, at * (DELTA / 1000));
+        for (at, from, to, bytes) in arrived {
+            let from = from as u64 + 1;
+            let _ = servers[to].exchange.hear(from, &bytes, at * (DELTA / 1000));
         }
         // Service of the delta.
         let mut rates = vec![0f64; jobs];
         for (index, server) in servers.iter_mut().enumerate() {
-            let here = all[index].clone();
-            let mut got = vec![0f64; jobs];
+            if path.restart > 0 && delta == path.restart && index == 1 {
+                let saved = server.exchange.save();
+                *server = Server::new(index, server.epoch + 1, terms, jobs);
+                if path.saved {
+                    assert!(server.exchange.restore(&saved, DELTA));
+                }
+            }
+            let here = &all[index];
             // Who wants less than its share gets what it wants.
-            let member = |&job: &usize| Member {
-                weight: f64::from(layout.jobs[job].weight) * server.factors[job],
-                floor: 0.0,
-                limit: layout.jobs[job].demand,
+            let member = |&job: &usize| {
+                let weight = layout.jobs[job].weight * 4096;
+                Member {
+                    weight: server.factors.scale(id(job), weight).into(),
+                    floor: 0.0,
+                    limit: layout.jobs[job].demand,
+                }
             };
             let members: Vec<Member> = here.iter().map(member).collect();
             let level = level(&members, layout.capacity[index]);
             for (&job, member) in here.iter().zip(members) {
-                got[job] = member.at(level);
-            }
-            for job in 0..jobs {
-                rates[job] += got[job];
-                let noise = if path.noise > 0 {
-                    1.0 + (rng.below(2 * path.noise + 1) as f64 - path.noise as f64) / 1000.0
-                } else {
-                    1.0
+                let got = member.at(level);
+                rates[job] += got;
+                let noise = match path.noise {
+                    0 => 1.0,
+                    noise => 1.0 + (rng.below(2 * noise + 1) as f64 - noise as f64) / 1000.0,
                 };
-                // Sixteenths of units, rounded at random.
-                let units = got[job] * noise * DELTA as f64 / 1e9;
-                let dice = rng.below(1000) as f64 / 1000.0;
-                server.total[job] += (units + dice) as u64;
-            }
-            if path.restart > 0 && delta == path.restart && index == 1 {
-                server.epoch += 1;
-                server.exchange = Exchange::new(index as u64 + 1, server.epoch, terms);
-                server.factors = vec![1.0; jobs];
-                server.total = vec![0; jobs];
-            }
-            let exchange = &mut server.exchange;
-            for &job in &here {
-                let limited = got[job] >= layout.jobs[job].demand;
+                server.total[job] += got * noise * DELTA as f64 / 1e9;
+                let limited = got >= layout.jobs[job].demand;
                 let account = Account {
                     id: id(job),
                     parent: 0,
                     weight: layout.jobs[job].weight * 4096,
                     leaf: true,
-                    service: server.total[job],
+                    service: server.total[job] as u64,
                     active: true,
                     // Who gets what it wants has something queued now and then.
                     waiting: !limited || rng.below(10) == 0,
                 };
-                exchange.note(&account);
+                server.exchange.note(&account);
             }
-            exchange.step(now);
-            let factors: BTreeMap<u64, u32> = exchange.factors().into_iter().collect();
-            for job in 0..jobs {
-                let factor = factors.get(&id(job)).copied().unwrap_or(ONE);
-                server.factors[job] = f64::from(factor) / f64::from(ONE);
-            }
-            for bytes in exchange.say(now) {
+            server.exchange.step(now);
+            server.factors = factors(server.exchange.factors());
+            for bytes in server.exchange.say(now) {
+                let bytes: Rc<[u8]> = bytes.into();
                 for to in (0..count).filter(|&other| other != index) {
                     if rng.below(1000) >= path.loss {
-                        flying.push((delta * 1000 + path.delay, to, bytes.clone()));
+                        flying.push((delta * 1000 + path.delay, index, to, Rc::clone(&bytes)));
                     }
                 }
             }
@@ -273,8 +309,8 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             .map(|job| (rates[job] / reference[job].max(1e-9) - 1.0).abs())
             .collect();
         out.worst.push(errors.iter().copied().fold(0.0, f64::max));
-        out.mean
-            .push(errors.iter().sum::<f64>() / errors.len().max(1) as f64);
+        let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+        out.mean.push(mean);
     }
     out
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shares over several servers: what the rule and the messages make of them, on ideal servers. `study rule` does so for
+//! more servers and seeds.
+
+use nrs_agent::Terms;
+use nrs_sim::study::fluid::{run, Job, Layout, Path, Run};
+
+/// Every request is one unit.
+fn terms() -> Terms {
+    Terms {
+        grain: 1,
+        ..Terms::default()
+    }
+}
+
+/// Not settled in all deltas.
+const NEVER: usize = usize::MAX;
+
+fn settled(run: &Run) -> usize {
+    run.settled(0.05).unwrap_or(NEVER)
+}
+
+#[test]
+fn shares_become_max_min_whatever_is_lost() {
+    for (loss, limit) in [(0, 10), (100, 12), (300, 15)] {
+        for seed in 0..3 {
+            let layout = Layout::random(8, 24, &[1], seed);
+            let path = Path {
+                loss,
+                ..Path::QUIET
+            };
+            let run = run(&layout, terms(), path, 60, seed);
+            assert!(settled(&run) <= limit, "{loss} {seed}: {}", settled(&run));
+            assert!(run.late(20) < 0.001, "{loss} {seed}: {}", run.late(20));
+        }
+    }
+}
+
+#[test]
+fn weights_count_over_servers() {
+    for weights in [&[1, 2, 8][..], &[1, 10, 100, 1000, 10_000]] {
+        let layout = Layout::striped(4, 12, 4, weights, 5);
+        let run = run(&layout, terms(), Path::QUIET, 80, 5);
+        assert!(settled(&run) <= 10, "{weights:?}: {}", settled(&run));
+        assert!(run.late_worst(10) < 0.01, "{}", run.late_worst(10));
+    }
+}
+
+/// Heavy jobs that have enough elsewhere leave a server to the light ones, however heavy they are.
+#[test]
+fn the_heavy_make_room_for_the_light() {
+    for weight in [1, 100, 10_000] {
+        let job = |weight, servers: &[usize]| Job {
+            weight,
+            servers: servers.to_vec(),
+            demand: f64::INFINITY,
+            on: true,
+        };
+        let mut jobs = vec![job(1, &[0]); 5];
+        jobs.extend(vec![job(weight, &[0, 1]); 10]);
+        let layout = Layout {
+            capacity: vec![1000.0, 250_000.0 * f64::from(weight)],
+            jobs,
+        };
+        let run = run(&layout, terms(), Path::QUIET, 80, 1);
+        assert!(
+            run.late_worst(10) < 0.01,
+            "{weight}: {}",
+            run.late_worst(10)
+        );
+    }
+}
+
+#[test]
+fn nothing_rings_when_messages_take_long() {
+    for (delay, limit) in [(500, 10), (1500, 12), (2500, 16), (3500, 20)] {
+        let layout = Layout::random(16, 24, &[1], 2);
+        let path = Path {
+            delay,
+            ..Path::QUIET
+        };
+        let run = run(&layout, terms(), path, 120, 2);
+        assert!(run.late_worst(20) < 0.01, "{delay}: {}", run.late_worst(20));
+        assert!(settled(&run) <= limit, "{delay}: {}", settled(&run));
+        assert!(run.late(20) < 0.001, "{delay}: {}", run.late(20));
+    }
+}
+
+#[test]
+fn a_server_that_starts_again_catches_up() {
+    let layout = Layout::random(8, 24, &[1], 3);
+    for (saved, limit) in [(false, 52), (true, 41)] {
+        let path = Path {
+            restart: 40,
+            saved,
+            ..Path::QUIET
+        };
+        let run = run(&layout, terms(), path, 90, 3);
+        assert!(run.worst[38] < 0.05, "{}", run.worst[38]);
+        assert!(run.worst[39] > 0.05, "{}", run.worst[39]);
+        assert!(settled(&run) < limit, "{}", settled(&run));
+    }
+}
+
+#[test]
+fn jobs_come_and_go() {
+    let layout = Layout::random(8, 24, &[1], 4);
+    let path = Path {
+        toggle: 20,
+        loss: 100,
+        ..Path::QUIET
+    };
+    let run = run(&layout, terms(), path, 200, 4);
+    assert!(run.late(1) < 0.01, "{}", run.late(1));
+    assert!(run.late_worst(1) < 0.1, "{}", run.late_worst(1));
+}
+
+#[test]
+fn who_wants_little_does_not_spoil_it_for_others() {
+    for seed in 0..3 {
+        let mut layout = Layout::random(8, 24, &[1], seed);
+        for job in layout.jobs.iter_mut().step_by(4) {
+            job.demand = 50.0;
+        }
+        let run = run(&layout, terms(), Path::QUIET, 150, seed);
+        assert!(run.late(50) < 0.002, "{seed}: {}", run.late(50));
+    }
+}
+
+#[test]
+fn noise_is_not_amplified() {
+    let layout = Layout::random(8, 24, &[1], 6);
+    let path = Path {
+        noise: 200,
+        ..Path::QUIET
+    };
+    let run = run(&layout, terms(), path, 100, 6);
+    assert!(run.late_worst(40) < 0.2, "{}", run.late_worst(40));
+    assert!(run.late(40) < 0.05, "{}", run.late(40));
+}

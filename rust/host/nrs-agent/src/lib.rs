@@ -37,8 +37,8 @@
 //!
 //! The transport says who sent a datagram, and a datagram of any other server is refused: a server speaks only for
 //! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, which pushes
-//! their factors on other servers down, by no more than four octaves per delta and not below the floor. It cannot starve anybody, cannot use more memory than the terms allow, and
-//! nothing that it sends stops a server.
+//! their factors on other servers down, by no more than four octaves per delta and not below the floor. It cannot
+//! starve anybody, cannot use more memory than the terms allow, and nothing that it sends stops a server.
 //!
 //! # Hierarchies
 //!
@@ -110,9 +110,14 @@ impl Terms {
         self.delta_ns.saturating_mul(u64::from(self.hold))
     }
 
-    /// Returns the time after which nothing of a silent server counts, ns.
+    /// Returns the deltas after which a silent server, or an entity that is not noted, is forgotten.
+    fn gone(&self) -> u64 {
+        u64::from(self.hold) * 8
+    }
+
+    /// Returns the time of those, ns.
     fn gone_ns(&self) -> u64 {
-        self.hold_ns().saturating_mul(8)
+        self.delta_ns.saturating_mul(self.gone())
     }
 
     /// Records that fit into a datagram.

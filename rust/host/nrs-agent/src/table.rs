@@ -147,15 +147,16 @@ impl Table {
         };
         self.stepped = Some(now);
         self.steps = self.steps.saturating_add(1);
-        let gone = terms.hold.saturating_mul(8);
-        if self.steps > gone {
+        let gone = terms.gone();
+        if u64::from(self.steps) > gone {
             self.saved.clear();
         }
         let left_out = self.settle(terms, us);
         self.climb();
         self.gather(peers, terms, now);
         self.correct(terms, us);
-        self.entries.retain(|_, entry| entry.unseen <= gone);
+        self.entries
+            .retain(|_, entry| u64::from(entry.unseen) <= gone);
         left_out
     }
 

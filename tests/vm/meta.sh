@@ -18,10 +18,11 @@ journal() {
 		--create_only=1 >/dev/null
 	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
 		--time_based --runtime=60 >/dev/null 2>&1 &
-	wait_for 20 '[ $(counter a held) -ge 200 ]' || fail "$(status a)"
+	# The I/O scheduler lets one user have half of 256 tags.
+	wait_for 20 '[ $(counter a held) -ge 120 ]' || fail "the queue is not full: $(status a)"
 	local before started=$SECONDS
 	before=$(counter a forced)
-	# Metadata only; in the queue it would take its turn behind some 200 requests of 10 ms, for each of its steps.
+	# Metadata only; in the queue it would take its turn behind more than 100 requests of 10 ms, for each of its steps.
 	mkdir /mnt/a/d{1..20}
 	sync -f /mnt/a 2>/dev/null || sync
 	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(status a)"

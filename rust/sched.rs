@@ -72,6 +72,7 @@ pub fn impossible() {
     panic!("something has happened which cannot");
 }
 
+pub mod agent;
 pub mod atomic;
 pub mod attr;
 pub(crate) mod bucket;

@@ -11,7 +11,10 @@ use kernel::{alloc::AllocError, prelude::*};
 
 use crate::{
     sched::error::{self, Code},
-    sys::{misc, series::ENAMETOOLONG},
+    sys::{
+        misc,
+        series::{ENAMETOOLONG, ESTALE},
+    },
 };
 
 /// A refusal.
@@ -121,5 +124,7 @@ pub(crate) const fn errno_of(code: Code) -> Error {
         Code::Exists => EEXIST,
         Code::NameTooLong => ENAMETOOLONG,
         Code::NoSpace => ENOSPC,
+        Code::TooLong => E2BIG,
+        Code::Stale => ESTALE,
     }
 }

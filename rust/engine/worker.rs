@@ -280,7 +280,7 @@ impl Worker {
                 let wants = partition.with(|inner| {
                     inner.refresh_cache(priority, now);
                     let primary = inner.head(priority).primary_mut()?;
-                    Some(primary.wants_refresh())
+                    Some(primary.wants_refresh(now))
                 });
                 if wants != Some(true) {
                     continue;

@@ -27,6 +27,10 @@ pub enum Code {
     NameTooLong,
     /// `ENOSPC`: as many as there may be.
     NoSpace,
+    /// `E2BIG`: longer than it may be.
+    TooLong,
+    /// `ESTALE`: about something that is gone.
+    Stale,
 }
 
 /// Where in a text something is wrong.

@@ -23,10 +23,12 @@
 //! `lottery`, which only tests have, is an example.
 
 use crate::sched::{
+    agent::{Lease, Pairs, ReportBuf},
     attr::{Attrs, Priority},
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
+    key::Key,
     mem::{Need, NoMemory, Owned, Shared},
     parameters::Parameter,
     ranges::{BriefBuf, Table},
@@ -299,9 +301,9 @@ pub trait Part<I: Item> {
     /// Adds the counters of the policy as a whole to `sums`, in the order of their rows.
     fn add_counts(&self, _sums: &mut [u64]) {}
 
-    /// Whether classes follow something that is counted meanwhile, so that [`Part::refresh`] is wanted at each
-    /// upkeep.
-    fn wants_refresh(&self) -> bool {
+    /// Whether classes follow something that is counted or goes by meanwhile, so that [`Part::refresh`] is wanted at the
+    /// upkeep of `now`, ns.
+    fn wants_refresh(&self, _now: u64) -> bool {
         false
     }
 
@@ -316,6 +318,23 @@ pub trait Part<I: Item> {
     /// Asked once at each upkeep, so that samples can be taken, too; `now` in ns.
     fn briefs(&mut self, _from: u32, _now: u64, _out: &mut BriefBuf) -> Option<u32> {
         None
+    }
+
+    /// Copies what an agent is told of the classes from slot `from` on into `out` until it is full; returns like
+    /// [`Part::briefs`]. See [`crate::sched::agent`].
+    fn reports(&self, _from: u32, _out: &mut ReportBuf) -> Option<u32> {
+        None
+    }
+
+    /// Returns the name of the level and the key of the class that [`Part::reports`] calls `id`.
+    fn name_of(&self, _id: u64) -> Option<(&'static str, Key)> {
+        None
+    }
+
+    /// Returns a hash of what parts of several servers have to have alike so that an agent may compare their reports; 0
+    /// without reports.
+    fn terms(&self) -> u64 {
+        0
     }
 }
 

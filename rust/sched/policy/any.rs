@@ -320,9 +320,12 @@ macro_rules! policies {
                     fn passes_freely() -> bool;
                     fn len() -> u32;
                     fn overflow() -> u64;
-                    fn wants_refresh() -> bool;
+                    fn wants_refresh(now: u64) -> bool;
                     fn wants_table() -> bool;
                     fn add_counts(sums: &mut [u64]);
+                    fn reports(from: u32, out: &mut ReportBuf) -> Option<u32>;
+                    fn name_of(id: u64) -> Option<(&'static str, Key)>;
+                    fn terms() -> u64;
                 }
             }
 

@@ -16,10 +16,11 @@
 
 use super::{AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing};
 use crate::sched::{
+    agent::{Lease, Pairs},
     attr::Priority,
     error::{Code, Error, Result},
     item::Item,
-    mem::NoMemory,
+    mem::{NoMemory, Shared},
     parameters::Values,
     text::Heads,
 };
@@ -112,6 +113,26 @@ pub trait Keep<C: Configuration>: Clone {
     /// The parameters that the policy shows and carries out itself.
     fn texts<H: Host + 'static>() -> &'static [Text<H>] {
         &[]
+    }
+
+    /// Returns how often the parts on the regular head were started, from 1, if they run and take factors
+    /// ([`crate::sched::agent`]).
+    fn starts(&self) -> Option<u64> {
+        None
+    }
+
+    /// Replaces the factors of classes by `pairs`, in force while `lease` lasts; called only if parts take factors.
+    fn set_factors(
+        &mut self,
+        _pairs: Pairs,
+        _lease: &Shared<Lease>,
+    ) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+
+    /// Returns the lease of the factors, if there are some.
+    fn lease(&self) -> Option<&Shared<Lease>> {
+        None
     }
 }
 
@@ -434,6 +455,33 @@ macro_rules! controls {
                         priority,
                     ),)+
                 }
+            }
+
+            /// See [`Keep::starts`], of the policy that takes factors.
+            pub fn starts(&self) -> Option<u64> {
+                let all = [$($(#[$only])? Keep::<$module::Config>::starts(&self.$module)),+];
+                all.into_iter().flatten().next()
+            }
+
+            /// See [`Keep::set_factors`], of the policy that takes factors.
+            pub fn set_factors(
+                &mut self,
+                pairs: Pairs,
+                lease: &Shared<Lease>,
+            ) -> core::result::Result<(), NoMemory> {
+                $($(#[$only])? {
+                    let kept = &mut self.$module;
+                    if Keep::<$module::Config>::starts(kept).is_some() {
+                        return Keep::<$module::Config>::set_factors(kept, pairs, lease);
+                    }
+                })+
+                Ok(())
+            }
+
+            /// See [`Keep::lease`], of the policy that has factors.
+            pub fn lease(&self) -> Option<&Shared<Lease>> {
+                let all = [$($(#[$only])? Keep::<$module::Config>::lease(&self.$module)),+];
+                all.into_iter().flatten().next()
             }
 
             /// The parameters that policies show and carry out themselves.

@@ -25,9 +25,11 @@
 //! that of places within bounded batches ([`locality`]).
 
 use crate::sched::{
+    agent::{digest, Report, ReportBuf},
     attr::Attrs,
     class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
+    key::Key,
     mem::{self, Grow, Need as _, NoMemory},
     policy::{
         classes::{each, fill},
@@ -60,7 +62,7 @@ pub(crate) mod tree;
 pub mod weights;
 
 use deadline::Step;
-use factors::{Account, AccountBuf};
+use factors::{Account, AccountBuf, ONE};
 use ledger::{Ledger, Windows};
 use locality::Slice;
 use members::{Details, Members};
@@ -160,20 +162,29 @@ impl<I: Item> State<I> {
     /// differ from server to server.
     pub fn accounts(&self, from: u32, out: &mut AccountBuf) -> Option<u32> {
         fill(out, self.members.table.slots(), from, |slot| {
-            let node = self.members.table.at(slot).filter(|_| slot != DEFAULT)?;
-            let leaf = node.leaf();
-            Some(Account {
-                id: node.id.0,
-                parent: self.parent_id(node),
-                weight: self.members.weight_everywhere(node, self.time),
-                leaf: leaf.is_some(),
-                service: leaf
-                    .and(self.members.ledger(slot))
-                    .map_or(0, Ledger::service),
-                active: leaf.is_some_and(|leaf| leaf.is_active()),
-                waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
-            })
+            Some(self.account(slot, self.told_node(slot)?))
         })
+    }
+
+    /// The node in `slot`, if others are told of it.
+    fn told_node(&self, slot: u32) -> Option<&Node<I>> {
+        self.members.table.at(slot).filter(|_| slot != DEFAULT)
+    }
+
+    /// What servers tell each other of `node`, which is in `slot`.
+    fn account(&self, slot: u32, node: &Node<I>) -> Account {
+        let leaf = node.leaf();
+        Account {
+            id: node.id.0,
+            parent: self.parent_id(node),
+            weight: self.members.weight_everywhere(node, self.time),
+            leaf: leaf.is_some(),
+            service: leaf
+                .and(self.members.ledger(slot))
+                .map_or(0, Ledger::service),
+            active: leaf.is_some_and(|leaf| leaf.is_active()),
+            waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
+        }
     }
 
     /// Takes the samples of the leaf in `slot`.
@@ -220,10 +231,15 @@ impl<I: Item> State<I> {
         let (id, parent, weight) = (node.id.0, self.parent_id(node), node.entity.weight());
         let lag_decipages = self.selector.lag(&self.members, slot);
         let size = self.members.job_size(slot, self.time);
+        let factor = match slot {
+            DEFAULT => ONE,
+            _ => self.members.factor_of(node.id),
+        };
         Some(match node.leaf() {
             Some(leaf) => Row {
                 active: leaf.is_active(),
                 size,
+                factor,
                 ledger: *self.members.ledger(slot)?,
                 lag_decipages,
                 queue_depth: leaf.queue.len(),
@@ -232,6 +248,7 @@ impl<I: Item> State<I> {
             },
             None => Row {
                 size,
+                factor,
                 lag_decipages,
                 ..Row::inner(id, parent, level, node.key, weight)
             },
@@ -514,15 +531,18 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     /// Takes over what changed; [`Part::refresh`] has the nodes follow new weights.
-    fn update(&mut self, update: Update, _now: u64) -> Update {
+    fn update(&mut self, update: Update, now: u64) -> Update {
         // Whether there is a threshold does not change.
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
         }
-        self.members.tell(update)
+        self.members.tell(update, now)
     }
 
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
+        if from == 0 {
+            self.members.follow_factors(now);
+        }
         each(self.members.table.slots(), from, max, |slot| {
             if slot != DEFAULT {
                 self.members.reweigh(slot, &mut self.selector, now);
@@ -546,9 +566,9 @@ impl<I: Item> Part<I> for State<I> {
         self.members.counts.add_to(sums);
     }
 
-    /// Sizes of jobs and what other servers tell change meanwhile.
-    fn wants_refresh(&self) -> bool {
-        self.members.mode.has_size() || self.members.has_factors()
+    /// Sizes of jobs change meanwhile, and factors return to one.
+    fn wants_refresh(&self, now: u64) -> bool {
+        self.members.mode.has_size() || self.members.are_factors_stale(now)
     }
 
     fn wants_table(&self) -> bool {
@@ -568,5 +588,30 @@ impl<I: Item> Part<I> for State<I> {
                 part: 0,
             })
         })
+    }
+
+    fn reports(&self, from: u32, out: &mut ReportBuf) -> Option<u32> {
+        fill(out, self.members.table.slots(), from, |slot| {
+            let node = self.told_node(slot)?;
+            Some(Report {
+                account: self.account(slot, node),
+                level: node.level,
+                factor: self.members.factor_of(node.id),
+            })
+        })
+    }
+
+    fn name_of(&self, id: u64) -> Option<(&'static str, Key)> {
+        let node = self.told_node(self.members.find(id)?)?;
+        let level = self.members.mode.levels().get(usize::from(node.level))?;
+        Some((level.name(), node.key))
+    }
+
+    /// The mode and the cost model: without them alike, neither paths nor service can be compared.
+    fn terms(&self) -> u64 {
+        let Members {
+            mode, cost_model, ..
+        } = &self.members;
+        digest(format_args!("{mode} {cost_model}"))
     }
 }

@@ -39,7 +39,7 @@ macro_rules! errors {
     };
 }
 
-errors! { EALREADY ELOOP ENAMETOOLONG ENOTCONN EPROTONOSUPPORT }
+errors! { EALREADY ELOOP ENAMETOOLONG ENOTCONN EPROTONOSUPPORT ESTALE }
 
 /// Returns the error of a positive errno. The kernel crate has no constructor that constants may use.
 const fn error(errno: u32) -> Error {

@@ -5,16 +5,23 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
+    agent::{Lease, Pairs, Reading, Told, ONE},
+    arena::{attrs, feed, lone_part, Request},
+    attr::Priority,
     crowd::{Case, Crowd},
+    desk::Desk,
     jobid::JobId,
     key::Key,
+    mem::Shared,
+    parameters::Values,
     policy::{
+        control::Parameters,
         fairshare::{
             ledger::Ledger,
             params::Select,
             stats::{write_yaml, Row, Rows},
         },
-        Kind,
+        Config, Kept, Kind, Part, Tunables, ROWS,
     },
     ranges::{Brief, Outline},
     rng::avalanche,
@@ -181,5 +188,66 @@ fn statistics(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decisions, classes, solo, statistics);
+/// An agent reads the accounts of 10,000 entities, all of which changed, and sets a factor of each.
+fn agent(c: &mut Criterion) {
+    const COUNT: u32 = 10_000;
+    let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default());
+    let config = config.expect("a mode");
+    let mut part = lone_part::<Request>(&config, 1).expect("memory");
+    for uid in 0..COUNT {
+        part.classify(&attrs(uid), 0);
+        feed(&mut part);
+    }
+    let mut desk = Desk::default();
+    desk.add(Priority::Regular, part);
+    let mut parameters = Parameters {
+        values: Values::default(),
+        kept: Kept::empty().expect("memory"),
+    };
+    let started = parameters.kept.follow(&[None; 2], &[Some(config), None]);
+    started.expect("memory");
+    let mut group = c.benchmark_group("agent");
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(1));
+    let mut told = Told::new();
+    group.bench_function("accounts/10000", |b| {
+        b.iter(|| {
+            let reading = Reading::of(&desk).expect("memory");
+            let changes = told.changes(1, &reading, true);
+            let service = changes.fold(0, |sum, (report, _)| sum ^ report.account.service);
+            told.note(1, reading);
+            service
+        });
+    });
+    let reading = Reading::of(&desk).expect("memory");
+    let changes = told.changes(1, &reading, true);
+    let ids: Vec<u64> = changes.map(|(report, _)| report.account.id).collect();
+    assert_eq!(ids.len(), COUNT as usize);
+    let mut divisor = 1;
+    group.bench_function("factors/10000", |b| {
+        b.iter(|| {
+            // Others each time.
+            divisor = divisor % 1000 + 1;
+            let mut pairs = Pairs::new(ids.len()).expect("memory");
+            for id in &ids {
+                pairs.push(*id, ONE / divisor).expect("valid");
+            }
+            let lease = Shared::new(Lease::new(0, 60_000)).expect("memory");
+            let kept = &mut parameters.kept;
+            kept.set_factors(pairs, &lease).expect("memory");
+            let update = parameters.update(&config, Priority::Regular);
+            let update = update.expect("memory").expect("an update");
+            let mut part = desk.part(0);
+            drop(part.update(update, 0));
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                from = part.refresh(slot, ROWS as u32, 0);
+            }
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, decisions, classes, solo, statistics, agent);
 criterion_main!(benches);

@@ -33,6 +33,7 @@ mod layout {
 
 pub mod arena;
 pub mod crowd;
+pub mod desk;
 pub mod max_min;
 pub mod scale;
 pub mod server;

@@ -185,6 +185,13 @@ impl Update {
     pub fn with_factors(self, factors: Option<mem::Shared<Factors>>) -> Self {
         Self { factors, ..self }
     }
+
+    /// Steps of the return of the factors to one that are due at `now`, ns.
+    pub(super) fn steps(&self, now: u64) -> u32 {
+        self.factors
+            .as_ref()
+            .map_or(0, |factors| factors.steps(now))
+    }
 }
 
 /// The place of [`Level::Size`] among the levels of `mode`.

@@ -4,17 +4,19 @@
 
 use super::{
     config::Live,
+    factors::Factors,
     params::Tunables,
     stats::{write_yaml, Rows},
     weights::{self, Weights},
     Config, RowBuf, Update,
 };
 use crate::sched::{
+    agent::{Lease, Pairs},
     attr::Priority,
     error::{Error, Result},
     mem::{NoMemory, Shared},
     policy::{
-        control::{Host, Keep, Running, Text},
+        control::{ByHead, Host, Keep, Running, Text},
         Kind,
     },
 };
@@ -25,6 +27,12 @@ use core::fmt::Write;
 pub struct Kept {
     /// Of entities.
     pub weights: Shared<Weights>,
+    /// By which weights are multiplied, of the parts that run.
+    factors: Option<Shared<Factors>>,
+    /// How often parts on the regular head were started or stopped.
+    starts: u64,
+    /// Whether parts run on the regular head.
+    runs: bool,
 }
 
 impl Kept {
@@ -39,7 +47,24 @@ impl Keep<Config> for Kept {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             weights: Shared::new(Weights::new())?,
+            factors: None,
+            starts: 0,
+            runs: false,
         })
+    }
+
+    /// Factors are of parts that were started together: those after them have none.
+    fn follow(
+        &mut self,
+        [old, _]: &ByHead<Option<Config>>,
+        [new, _]: &ByHead<Option<Config>>,
+    ) -> core::result::Result<(), NoMemory> {
+        if old != new {
+            self.starts = self.starts.saturating_add(1);
+            self.factors = None;
+        }
+        self.runs = new.is_some();
+        Ok(())
     }
 
     fn update(
@@ -48,7 +73,8 @@ impl Keep<Config> for Kept {
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
-        Ok(Some(Update::new(self.weights.clone(), tunables)))
+        let update = Update::new(self.weights.clone(), tunables);
+        Ok(Some(update.with_factors(self.factors.clone())))
     }
 
     fn is_news(
@@ -58,7 +84,30 @@ impl Keep<Config> for Kept {
         old_tunables: &Tunables,
         _priority: Priority,
     ) -> bool {
-        !self.weights.ptr_eq(&old.weights) || Live::of(tunables) != Live::of(old_tunables)
+        let same_factors = match (&self.factors, &old.factors) {
+            (Some(factors), Some(old)) => factors.ptr_eq(old),
+            (factors, old) => factors.is_none() && old.is_none(),
+        };
+        !self.weights.ptr_eq(&old.weights)
+            || !same_factors
+            || Live::of(tunables) != Live::of(old_tunables)
+    }
+
+    fn starts(&self) -> Option<u64> {
+        self.runs.then_some(self.starts)
+    }
+
+    fn set_factors(
+        &mut self,
+        pairs: Pairs,
+        lease: &Shared<Lease>,
+    ) -> core::result::Result<(), NoMemory> {
+        self.factors = Some(Shared::new(Factors::leased(pairs, lease))?);
+        Ok(())
+    }
+
+    fn lease(&self) -> Option<&Shared<Lease>> {
+        self.factors.as_ref()?.lease()
     }
 
     fn texts<H: Host + 'static>() -> &'static [Text<H>] {

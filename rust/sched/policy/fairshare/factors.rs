@@ -2,37 +2,19 @@
 
 //! Shares over several servers: what a part tells of its nodes, and what it is told to multiply their weights by.
 //!
-//! See `Documentation/global-fairness.md` for how factors are made from the accounts of all servers.
+//! See `Documentation/global-fairness.md` for how factors are made from the accounts of all servers, and
+//! [`crate::sched::agent`] for how an agent reads and sets them.
 
 use crate::sched::{
-    mem::{Block, List, NoMemory},
+    agent::{faded, scaled, Lease, Pairs},
+    mem::{Block, List, NoMemory, Shared},
     policy::ROWS,
 };
 
-/// A factor of one, in Q31.
-pub const ONE: u32 = 1 << 31;
+pub use crate::sched::agent::{Account, ONE};
 
 /// A buffer for [`super::State::accounts`].
 pub type AccountBuf = Block<Account, ROWS>;
-
-/// What one part tells about one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// The node's path, hashed; neither 0 nor 2^64 - 1.
-    pub id: u64,
-    /// The path of the node above it; 0 for the root.
-    pub parent: u64,
-    /// Its weight among its siblings without any factor; 0 counts as 1.
-    pub weight: u32,
-    /// Whether it is a leaf; what follows is not looked at for others.
-    pub leaf: bool,
-    /// Service since the part made the node, units of cost, wrapping.
-    pub service: u64,
-    /// Whether it has requests, queued or in service.
-    pub active: bool,
-    /// Whether it has requests that wait: it would take more service.
-    pub waiting: bool,
-}
 
 /// The factors of one server; never changed, but replaced as a whole.
 ///
@@ -41,6 +23,8 @@ pub struct Account {
 /// `list` is sorted by id, without an id twice; no factor is 0 or above [`ONE`].
 pub struct Factors {
     list: List<(u64, u32)>,
+    /// How long they are in force; `None`: until they are replaced.
+    lease: Option<Shared<Lease>>,
 }
 
 impl Factors {
@@ -54,25 +38,47 @@ impl Factors {
             }
         }
         // INVARIANT: each id is above the one before it; the factors are within their limits.
-        Ok(Self { list })
+        Ok(Self { list, lease: None })
     }
 
-    /// `weight`, below 2^31, of the entity `id` times its factor, which is [`ONE`] for an entity that has none; not below
-    /// 1. O(log n); does not sleep.
-    pub fn scale(&self, id: u64, weight: u32) -> u32 {
+    /// The factors that an agent set, in force while `lease` lasts.
+    pub(super) fn leased(pairs: Pairs, lease: &Shared<Lease>) -> Self {
+        // INVARIANT: that of the pairs is the same.
+        Self {
+            list: pairs.into_list(),
+            lease: Some(lease.clone()),
+        }
+    }
+
+    /// The lease, if they have one.
+    pub(super) fn lease(&self) -> Option<&Shared<Lease>> {
+        self.lease.as_ref()
+    }
+
+    /// Steps of their return to one that are due at `now`, ns.
+    pub(super) fn steps(&self, now: u64) -> u32 {
+        self.lease.as_ref().map_or(0, |lease| lease.steps(now))
+    }
+
+    /// The factor of the entity `id` after `steps` steps of its return to one; [`ONE`] for an entity that has none.
+    /// O(log n); does not sleep.
+    pub(super) fn of(&self, id: u64, steps: u32) -> u32 {
         let list = self.list.as_slice();
         let found = list.binary_search_by(|(other, _)| other.cmp(&id)).ok();
-        let factor = found
-            .and_then(|at| list.get(at))
-            .map_or(ONE, |(_, factor)| *factor);
-        let product = u64::from(weight).wrapping_mul(u64::from(factor));
-        ((product >> 31) as u32).max(1)
+        let found = found.and_then(|at| list.get(at));
+        found.map_or(ONE, |(_, factor)| faded(*factor, steps))
+    }
+
+    /// `weight`, below 2^31, of the entity `id` times its factor; not below 1.
+    pub fn scale(&self, id: u64, weight: u32) -> u32 {
+        scaled(weight, self.of(id, 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::units::NSEC_PER_MSEC as MS;
 
     #[test]
     fn scales_those_it_knows_and_never_to_nothing() {
@@ -89,5 +95,25 @@ mod tests {
         ] {
             assert_eq!(factors.scale(id, weight), scaled, "{id}");
         }
+    }
+
+    #[test]
+    fn those_of_an_agent_go_by_the_lease() {
+        let mut pairs = Pairs::new(1).unwrap();
+        pairs.push(3, ONE / 4).unwrap();
+        let lease = Shared::new(Lease::new(0, 2000)).unwrap();
+        let factors = Factors::leased(pairs, &lease);
+        for (now, steps, factor) in [
+            (1999, 0, ONE / 4),
+            (2000, 1, ONE / 2),
+            (3799, 9, faded(ONE / 4, 9)),
+            (3800, 10, ONE),
+        ] {
+            assert_eq!(factors.steps(now * MS), steps, "{now}");
+            assert_eq!(factors.of(3, steps), factor, "{now}");
+            assert_eq!(factors.of(4, steps), ONE, "{now}");
+        }
+        lease.end(MS);
+        assert_eq!(factors.steps(MS), 1);
     }
 }

@@ -6,6 +6,7 @@ use super::{
     config::{size_level, Config, Shared, Update},
     deadline::Sched,
     entity::{Entity, COST_MAX, WEIGHT_ONE},
+    factors::ONE,
     ledger::Ledger,
     mode::Mode,
     node::{Body, Inner, Leaf, Node, PathId},
@@ -17,6 +18,7 @@ use super::{
     weights::Weights,
 };
 use crate::sched::{
+    agent::scaled,
     attr::Attrs,
     class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
@@ -126,6 +128,8 @@ pub struct Members<I: Item> {
     /// What found a table full that the parts share.
     pub(super) counts: Counts,
     told: Update,
+    /// Steps of the return of the factors to one that nodes are to follow.
+    steps: u32,
     size_level: Option<u8>,
     size_source: SizeSource,
 }
@@ -157,6 +161,7 @@ impl<I: Item> Members<I> {
             busy: Busy::default(),
             counts: Counts::ZERO,
             told: Update::new(mem::Shared::new(Weights::new())?, tunables),
+            steps: 0,
             size_level: size_level(&mode),
             size_source: tunables.size_source,
         })
@@ -390,12 +395,23 @@ impl<I: Item> Members<I> {
         true
     }
 
-    /// Takes over what changed; [`Members::reweigh`] applies new weights. Hands back what was before.
-    pub fn tell(&mut self, told: Update) -> Update {
+    /// Takes over what changed at `now`, ns; [`Members::reweigh`] applies new weights. Hands back what was before.
+    pub fn tell(&mut self, told: Update, now: u64) -> Update {
         if let Some(sizes) = &self.shared.sizes {
             sizes.set_window(told.live.size_window);
         }
+        self.steps = told.steps(now);
         core::mem::replace(&mut self.told, told)
+    }
+
+    /// Has the factors be those of `now`, ns, for [`Members::reweigh`].
+    pub fn follow_factors(&mut self, now: u64) {
+        self.steps = self.told.steps(now);
+    }
+
+    /// Whether the factors of `now`, ns, are other ones.
+    pub fn are_factors_stale(&self, now: u64) -> bool {
+        self.told.steps(now) != self.steps
     }
 
     /// For how long a client of a job counts, ns; none if sizes of jobs do not count.
@@ -427,19 +443,20 @@ impl<I: Item> Members<I> {
     /// `weight` of the node `id` on this server: less if it is served more elsewhere.
     fn weight_here(&self, id: PathId, weight: u32) -> u32 {
         match &self.told.factors {
-            Some(factors) => factors.scale(id.0, weight),
+            Some(_) => scaled(weight, self.factor_of(id)),
             None => weight,
         }
+    }
+
+    /// The factor of the node `id`, [`ONE`] without any.
+    pub fn factor_of(&self, id: PathId) -> u32 {
+        let factors = self.told.factors.as_ref();
+        factors.map_or(ONE, |factors| factors.of(id.0, self.steps))
     }
 
     /// The weight that the node in `slot` has on all servers together.
     pub fn weight_everywhere(&self, node: &Node<I>, now: u64) -> u32 {
         self.weight_of(&node.key, node.level, node.size, now)
-    }
-
-    /// Whether there are factors, which change without anything else that does.
-    pub fn has_factors(&self) -> bool {
-        self.told.factors.is_some()
     }
 
     /// The size of the job `key`: what its requests say, else what was counted, else 1.

@@ -12,7 +12,10 @@
 //! regular head first. All strings are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
 //! Shares are fractions of the service of one head, so those of its entities sum to 1.
 
-use super::ledger::{Ledger, Waits, Windows, DEBTS};
+use super::{
+    factors::ONE,
+    ledger::{Ledger, Waits, Windows, DEBTS},
+};
 use crate::sched::{
     key::Key,
     mem::{List, NoMemory},
@@ -45,8 +48,10 @@ pub struct Row {
     pub level: &'static str,
     /// Its key within that level.
     pub key: Key,
-    /// Its weight, 4096 for a weight of one.
+    /// Its weight in force, 4096 for a weight of one.
     pub weight: u32,
+    /// The factor in that, Q31.
+    pub factor: u32,
     /// Size of the job; 0 if sizes do not count.
     pub size: u32,
     /// Whether requests are queued or in service.
@@ -74,6 +79,7 @@ impl Row {
             level,
             key,
             weight,
+            factor: ONE,
             size: 0,
             active: false,
             leaf: true,
@@ -96,6 +102,7 @@ impl Row {
     /// Adds what another part tells about the same node.
     fn add(&mut self, other: &Self) {
         self.weight = self.weight.max(other.weight);
+        self.factor = self.factor.max(other.factor);
         self.size = self.size.max(other.size);
         self.active |= other.active;
         self.leaf &= other.leaf;
@@ -307,6 +314,7 @@ impl Sheet {
         writeln!(out, "  queue_depth: {}", row.queue_depth)?;
         writeln!(out, "  queue: \"{queue}\"")?;
         writeln!(out, "  weight: {}", Fraction(u64::from(row.weight) << 20))?;
+        writeln!(out, "  factor: {}", Fraction(u64::from(row.factor) << 1))?;
         if row.size > 0 {
             writeln!(out, "  size: {}", row.size)?;
         }

@@ -4,6 +4,7 @@
 //!
 //! One program, which is built and linked once.
 
+mod agent;
 mod arrival;
 mod bench;
 mod churn;

@@ -137,13 +137,14 @@ fn factors_come_and_go() {
         accounts.iter().copied().collect::<Vec<Account>>()
     };
     assert_eq!(serve(&mut sim, None), [1500, 1500]);
-    assert!(!sim.part(0).wants_refresh());
     let ids = accounts(&mut sim);
     assert_eq!(ids.len(), 2);
     let low = ids.iter().map(|account| account.id).min().unwrap();
     let factors = Factors::new([(low, ONE / 4)]).unwrap();
     assert_eq!(serve(&mut sim, Some(factors)), [600, 2400]);
-    assert!(sim.part(0).wants_refresh());
+    // They are in force until they are replaced, and not looked at again.
+    let now = sim.now;
+    assert!(!sim.part(0).wants_refresh(now));
     assert!(accounts(&mut sim)
         .iter()
         .all(|account| account.weight == 4096));

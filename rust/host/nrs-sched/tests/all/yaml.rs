@@ -80,6 +80,7 @@ fn the_fields_are_those_of_the_design() {
     for (field, want) in [
         ("fairness_debt", -12.4),
         ("weight", 1.0),
+        ("factor", 1.0),
         ("opportunity_ratio", 1.0),
         ("share_wanted", 1.0),
         ("share_1s", 1.0),
@@ -120,7 +121,7 @@ fn the_fields_are_those_of_the_design() {
         "queue_depth",
     ];
     assert_eq!(&fields[..first.len()], first);
-    assert_eq!(fields.len(), 21);
+    assert_eq!(fields.len(), 22);
 }
 
 /// How a path is read back, if all of it is ASCII.

@@ -99,7 +99,7 @@ impl Lane {
 
     /// Has clients classified again from time to time, and classes follow what was counted, if the part wants that.
     pub fn refresh_cache(&mut self, now: u64) {
-        if self.part().wants_refresh() {
+        if self.part().wants_refresh(now) {
             self.machine.refresh_cache(Priority::Regular, now);
             self.refresh(now);
         }

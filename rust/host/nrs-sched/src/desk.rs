@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The parts of a service as policies and agents see them.
+
+use crate::{
+    arena::Request,
+    attr::Priority,
+    policy::{
+        control::{Parts, Running},
+        AnyPart,
+    },
+};
+use std::cell::{RefCell, RefMut};
+
+/// Parts with their heads.
+#[derive(Default)]
+pub struct Desk {
+    parts: Vec<(Priority, RefCell<AnyPart<Request>>)>,
+}
+
+/// One of them.
+struct Seat<'a> {
+    priority: Priority,
+    part: &'a RefCell<AnyPart<Request>>,
+}
+
+impl Running for Seat<'_> {
+    type Item = Request;
+
+    fn cpt(&self) -> u16 {
+        0
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Request>) -> Option<R>) -> Option<R> {
+        f(&mut self.part.borrow_mut())
+    }
+}
+
+impl Parts for Desk {
+    type Item = Request;
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Request>> {
+        self.parts.iter().map(|(priority, part)| Seat {
+            priority: *priority,
+            part,
+        })
+    }
+}
+
+impl Desk {
+    /// Adds a part on the head of `priority`.
+    pub fn add(&mut self, priority: Priority, part: AnyPart<Request>) {
+        self.parts.push((priority, RefCell::new(part)));
+    }
+
+    /// Returns the part at `index`, in the order in which parts were added.
+    pub fn part(&self, index: usize) -> RefMut<'_, AnyPart<Request>> {
+        self.parts[index].1.borrow_mut()
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! An agent is told what parts do, and parts follow what it sets.
+
+use nrs_sched::{
+    agent::{self, faded, Lease, Pairs, Reading, Report, Told, ONE},
+    arena::{self, attrs, feed, view, Request},
+    attr::Priority,
+    desk::Desk,
+    mem::Shared,
+    parameters::Values,
+    policy::{
+        control::Parameters, AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables,
+    },
+    units::{NSEC_PER_MSEC, NSEC_PER_SEC},
+};
+
+const SEED: u64 = 77;
+
+fn config(kind: Kind, argument: Option<&str>) -> Config {
+    Config::parse(kind, argument, &Tunables::default()).expect("valid")
+}
+
+/// Parts of `configs`, two of each, which share as those of a service do.
+fn desk(configs: &[(Priority, Config)]) -> Desk {
+    arena::reserve(64).expect("memory");
+    let mut desk = Desk::default();
+    let shared: Vec<AnyShared> = configs
+        .iter()
+        .map(|(_, config)| AnyShared::new(config, SEED, 2).expect("memory"))
+        .collect();
+    for seed in 1..3 {
+        for ((priority, config), shared) in configs.iter().zip(&shared) {
+            let mut part = AnyPart::new(config, seed, shared).expect("memory");
+            feed(&mut part);
+            desk.add(*priority, part);
+        }
+    }
+    desk
+}
+
+/// User `uid` brings a request of `pages` and is served.
+fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
+    let class = part.classify(&attrs(uid), now);
+    feed(part);
+    let request = Request::new(uid, 1, pages, now);
+    assert!(part.enqueue(request, class, now).is_ok());
+    let Get::Item((request, grant)) = part.get(&view(now, false)) else {
+        panic!("nothing to serve");
+    };
+    let cost = nrs_sched::item::Item::cost(&request);
+    part.stop(&grant, cost, now);
+}
+
+/// What a new agent is told.
+fn all(desk: &Desk) -> Vec<Report> {
+    let reading = Reading::of(desk).expect("memory");
+    let told = Told::new();
+    let changes = told.changes(1, &reading, true);
+    changes.map(|(report, _)| report).collect()
+}
+
+fn names(desk: &Desk, ids: &[u64]) -> String {
+    let mut text = String::new();
+    agent::write_names(desk, ids.iter().copied(), &mut text).expect("memory");
+    text
+}
+
+#[test]
+fn reports_of_all_parts_add_up() {
+    let fair = config(Kind::Fairshare, Some("gid_then_uid_fair"));
+    let desk = desk(&[(Priority::Regular, fair), (Priority::High, fair)]);
+    assert!(all(&desk).is_empty());
+    // Regular and high of the first partition, then of the second one.
+    for (part, uid, pages) in [(0, 5, 10), (1, 5, 20), (2, 5, 30), (3, 7, 40)] {
+        serve(&mut desk.part(part), uid, pages, 0);
+    }
+    let reports = all(&desk);
+    assert_eq!(reports.len(), 3, "{reports:?}");
+    let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
+    assert!(ids.is_sorted());
+    let leaves: Vec<_> = reports
+        .iter()
+        .filter(|report| report.account.leaf)
+        .collect();
+    let mut service: Vec<u64> = leaves.iter().map(|leaf| leaf.account.service).collect();
+    service.sort_unstable();
+    assert_eq!(service, [40, 60]);
+    let group = reports.iter().find(|report| !report.account.leaf).unwrap();
+    assert_eq!((group.level, group.account.parent), (0, 0));
+    for leaf in &leaves {
+        assert_eq!((leaf.level, leaf.account.parent), (1, group.account.id));
+        assert_eq!((leaf.account.weight, leaf.factor), (4096, ONE));
+        assert!(!leaf.account.active && !leaf.account.waiting);
+    }
+    let names = names(&desk, &[1, ids[0], ids[1], ids[2], u64::MAX, 0]);
+    let mut kinds: Vec<&str> = names.lines().map(|line| &line[17..]).collect();
+    assert_eq!(kinds.len(), 3, "{names}");
+    for (line, id) in names.lines().zip(&ids) {
+        assert_eq!(line[..16], format!("{id:016x}"));
+    }
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["gid gid:absent", "uid uid:5", "uid uid:7"]);
+}
+
+/// More classes than one hold of the lock has, and more ids.
+#[test]
+fn long_lists_are_whole() {
+    let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
+    for uid in 0..500 {
+        serve(&mut desk.part(uid as usize % 2), uid, 1, 0);
+    }
+    let reports = all(&desk);
+    assert_eq!(reports.len(), 500);
+    let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
+    assert_eq!(names(&desk, &ids).lines().count(), 500);
+}
+
+/// Only parts that share with the regular ones of the first partition, by the same terms.
+#[test]
+fn others_are_not_told() {
+    let fair = |mode| config(Kind::Fairshare, Some(mode));
+    let fifo = config(Kind::Fifo, None);
+    for (regular, high, told) in [
+        (fair("uid_fair"), fair("uid_fair"), 2),
+        (fair("uid_fair"), fair("jobid_fair"), 1),
+        (fair("uid_fair"), fifo, 1),
+        (fifo, fair("uid_fair"), 0),
+    ] {
+        let desk = desk(&[(Priority::Regular, regular), (Priority::High, high)]);
+        serve(&mut desk.part(0), 1, 1, 0);
+        serve(&mut desk.part(1), 2, 1, 0);
+        let reading = Reading::of(&desk).expect("memory");
+        assert_eq!(all(&desk).len(), told);
+        assert_eq!(reading.terms() == 0, told == 0);
+    }
+    let terms = |mode| {
+        let desk = desk(&[(Priority::Regular, fair(mode))]);
+        Reading::of(&desk).expect("memory").terms()
+    };
+    assert_eq!(
+        terms("uid_fair"),
+        agent::digest(format_args!("uid_fair pages"))
+    );
+    assert_ne!(terms("uid_fair"), terms("gid_fair"));
+}
+
+/// A class that was idle for long is told of once more.
+#[test]
+fn the_last_report_says_so() {
+    let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
+    let mut told = Told::new();
+    let mut step = || {
+        let reading = Reading::of(&desk).expect("memory");
+        let said: Vec<_> = told.changes(1, &reading, false).collect();
+        told.note(1, reading);
+        said
+    };
+    serve(&mut desk.part(0), 1, 3, 0);
+    serve(&mut desk.part(1), 1, 4, 0);
+    serve(&mut desk.part(1), 2, 4, 0);
+    assert_eq!(step().len(), 2);
+    assert!(step().is_empty());
+    serve(&mut desk.part(1), 1, 1, 0);
+    let said = step();
+    assert_eq!((said.len(), said[0].0.account.service), (1, 8));
+    for part in 0..2 {
+        while desk.part(part).age(11 * NSEC_PER_SEC, 64) {}
+    }
+    let said = step();
+    assert!(
+        said.len() == 2 && said.iter().all(|(_, gone)| *gone),
+        "{said:?}"
+    );
+    assert!(step().is_empty());
+}
+
+/// Hands what a service keeps to the parts, as the engine does.
+fn retell(desk: &Desk, parameters: &mut Parameters, config: &Config, now: u64) {
+    let update = parameters
+        .update(config, Priority::Regular)
+        .expect("memory");
+    let update: AnyUpdate = update.expect("an update");
+    for part in 0..2 {
+        desk.part(part).update(update.clone(), now);
+        refresh(desk, now);
+    }
+}
+
+fn refresh(desk: &Desk, now: u64) {
+    for part in 0..2 {
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = desk.part(part).refresh(slot, 64, now);
+        }
+    }
+}
+
+#[test]
+fn factors_are_in_force_while_the_lease_lasts() {
+    const MS: u64 = NSEC_PER_MSEC;
+    let fair = config(Kind::Fairshare, Some("uid_fair"));
+    let desk = desk(&[(Priority::Regular, fair)]);
+    serve(&mut desk.part(0), 1, 1, 0);
+    serve(&mut desk.part(1), 2, 1, 0);
+    let ids: Vec<u64> = all(&desk).iter().map(|report| report.account.id).collect();
+    let mut parameters = Parameters {
+        values: Values::default(),
+        kept: Kept::empty().expect("memory"),
+    };
+    let kept = &mut parameters.kept;
+    assert_eq!(kept.starts(), None);
+    let set = |kept: &mut Kept, factor, lease: &Shared<Lease>| {
+        let mut pairs = Pairs::new(1).expect("memory");
+        pairs.push(ids[0], factor).expect("valid");
+        kept.set_factors(pairs, lease).expect("memory");
+    };
+    kept.follow(&[None, None], &[Some(fair), None])
+        .expect("memory");
+    assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), false));
+    let lease = Shared::new(Lease::new(0, 1000)).expect("memory");
+    set(kept, ONE / 4, &lease);
+    assert!(kept.lease().is_some_and(|own| own.ptr_eq(&lease)));
+    retell(&desk, &mut parameters, &fair, 0);
+    let factors = || -> Vec<u32> { all(&desk).iter().map(|report| report.factor).collect() };
+    let weights = || -> Vec<u32> {
+        let rows = arena::rows(&desk.part(0));
+        let more = arena::rows(&desk.part(1));
+        let mut rows: Vec<_> = rows.iter().chain(&more).collect();
+        rows.sort_unstable_by_key(|row| row.id);
+        rows.iter().map(|row| row.weight).collect()
+    };
+    assert_eq!(factors(), [ONE / 4, ONE]);
+    assert_eq!(weights(), [1024, 4096]);
+    assert!(all(&desk)
+        .iter()
+        .all(|report| report.account.weight == 4096));
+    // Other weights, and the same factors.
+    let old = parameters.clone();
+    assert!(!parameters.is_news(&old, &fair, Priority::Regular));
+    retell(&desk, &mut parameters, &fair, 999 * MS);
+    assert_eq!(factors(), [ONE / 4, ONE]);
+    // A start on the other head changes nothing.
+    let kept = &mut parameters.kept;
+    kept.follow(&[Some(fair), None], &[Some(fair), Some(fair)])
+        .expect("memory");
+    assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), true));
+    // The lease ends.
+    for (now, steps) in [(999, 0), (1000, 1), (1099, 1), (1100, 2), (5000, 10)] {
+        let stale = factors()[0] != faded(ONE / 4, steps);
+        assert_eq!(desk.part(0).wants_refresh(now * MS), stale, "{now}");
+        refresh(&desk, now * MS);
+        assert_eq!(factors(), [faded(ONE / 4, steps), ONE], "{now}");
+        assert!(!desk.part(0).wants_refresh(now * MS));
+    }
+    assert_eq!(weights(), [4096, 4096]);
+    // Others are news, and so are none.
+    let lease = Shared::new(Lease::new(5000 * MS, 1000)).expect("memory");
+    set(&mut parameters.kept, ONE / 2, &lease);
+    assert!(parameters.is_news(&old, &fair, Priority::Regular));
+    retell(&desk, &mut parameters, &fair, 5000 * MS);
+    assert_eq!(factors(), [ONE / 2, ONE]);
+    let before = parameters.clone();
+    let other = config(Kind::Fairshare, Some("gid_fair"));
+    let kept = &mut parameters.kept;
+    kept.follow(&[Some(fair), None], &[Some(other), None])
+        .expect("memory");
+    assert_eq!((kept.starts(), kept.lease().is_some()), (Some(2), false));
+    assert!(parameters.is_news(&before, &other, Priority::Regular));
+    let kept = &mut parameters.kept;
+    kept.follow(&[Some(other), None], &[None, None])
+        .expect("memory");
+    assert_eq!(kept.starts(), None);
+    // Parts that stay have none, either.
+    lease.void();
+    refresh(&desk, 5000 * MS);
+    assert_eq!(factors(), [ONE, ONE]);
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! An agent in user space: reads what a service does for whom, and sets factors of weights for a time.
+//!
+//! The agents of several servers agree on factors between themselves; the module knows nothing of that. See
+//! `Documentation/control.md` for the commands, `Documentation/global-fairness.md` for the use of factors.
+//!
+//! # Vocabulary
+//!
+//! - *Account*: weight and service of one class in one part ([`Account`]).
+//! - *Report*: an account with the level and the factor of the class ([`Report`]).
+//! - *Reading*: the reports of all parts at one time, one for each class ([`Reading`]).
+//! - *Told*: the reading that the agent has ([`Told`]).
+//! - *Factor*: number above 0, at most 1, by which the weight of a class is multiplied; Q31.
+//! - *Instance*: number of the start of the policy whose classes ids name ([`instance`]).
+//! - *Lease*: time for which factors are in force ([`Lease`]).
+//!
+//! ```text
+//!   parts ──reports──▶ reading ──differs from what was told──▶ agent ──pairs──▶ Keep ──update──▶ parts
+//!                                                                                      × lease
+//! ```
+//!
+//! A policy whose classes have weights takes part by hooks of its parts ([`super::policy::Part::reports`],
+//! [`super::policy::Part::name_of`], [`super::policy::Part::terms`]) and of what it keeps
+//! ([`super::policy::control::Keep::starts`] and those after it).
+
+use crate::sched::{
+    atomic::Word,
+    attr::Priority,
+    error::{Code, Error, Result},
+    key::{Hasher, Key},
+    mem::{Block, List, NoMemory},
+    policy::{
+        control::{Parts, Running},
+        Part, ROWS,
+    },
+    sort::radix,
+    units::NSEC_PER_MSEC,
+};
+use core::fmt::{self, Write};
+
+/// A factor of one, in Q31.
+pub const ONE: u32 = 1 << 31;
+
+/// Factors that one command sets, at most.
+pub const FACTORS_MAX: usize = 16_384;
+
+/// What is said of more.
+const TOO_MANY: Error = Error::new(Code::TooLong, "too many factors (limit: 16384)");
+
+/// Longest lease, ms.
+pub const LEASE_MAX_MS: u32 = 60_000;
+
+/// Steps in which factors return to one.
+pub const STEPS: u32 = 10;
+
+/// Shortest time between two of them, ns.
+const STEP_MIN: u64 = 100 * NSEC_PER_MSEC;
+
+/// What one part tells about one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The path of the class, hashed; neither 0 nor 2^64 - 1.
+    pub id: u64,
+    /// The path of the class above; 0 for the root.
+    pub parent: u64,
+    /// Weight among siblings without any factor; 0 counts as 1.
+    pub weight: u32,
+    /// Whether the class is a leaf; what follows is not looked at for others.
+    pub leaf: bool,
+    /// Service since the part made the class, units of cost, wrapping.
+    pub service: u64,
+    /// Whether the class has requests, queued or in service.
+    pub active: bool,
+    /// Whether the class has queued requests: it would take more service.
+    pub waiting: bool,
+}
+
+/// What an agent is told of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Weight and service.
+    pub account: Account,
+    /// Level of the class, 0: outermost.
+    pub level: u8,
+    /// Factor in force, Q31.
+    pub factor: u32,
+}
+
+/// A buffer for [`super::policy::Part::reports`].
+pub type ReportBuf = Block<Report, ROWS>;
+
+impl Report {
+    /// Adds what another part tells about the same class.
+    fn add(&mut self, other: &Self) {
+        let (sum, more) = (&mut self.account, &other.account);
+        sum.service = sum.service.wrapping_add(more.service);
+        sum.weight = sum.weight.max(more.weight);
+        sum.active |= more.active;
+        sum.waiting |= more.waiting;
+        self.factor = self.factor.max(other.factor);
+    }
+
+    /// Returns the last report of a class that is gone.
+    const fn ended(self) -> Self {
+        let account = Account {
+            active: false,
+            waiting: false,
+            ..self.account
+        };
+        Self { account, ..self }
+    }
+}
+
+/// The reports of all parts at one time.
+///
+/// # Invariants
+///
+/// `list` is sorted by id, without an id twice.
+pub struct Reading {
+    terms: u64,
+    list: List<Report>,
+}
+
+impl Reading {
+    /// Creates a reading without reports.
+    pub const fn new() -> Self {
+        Self {
+            terms: 0,
+            list: List::new(),
+        }
+    }
+
+    /// Reads `parts`, those with the terms of the first part on a regular head, [`ROWS`] classes for each hold of a lock;
+    /// sleeps. O(n log n) at most.
+    pub fn of(parts: &impl Parts) -> core::result::Result<Self, NoMemory> {
+        let mut list = List::new();
+        let mut buf = ReportBuf::new()?;
+        let mut terms = None;
+        for running in parts.running() {
+            let regular = running.priority() == Priority::Regular;
+            let (mut own, mut from) = (0, Some(0));
+            while let Some(slot) = from {
+                buf.clear();
+                from = running.with(|part| {
+                    if slot == 0 {
+                        own = part.terms();
+                    }
+                    if regular && terms.is_none() {
+                        terms = Some(own);
+                    }
+                    (terms == Some(own)).then(|| part.reports(slot, &mut buf))?
+                });
+                buf.iter().try_for_each(|report| list.push(*report))?;
+            }
+        }
+        Ok(Self {
+            terms: terms.unwrap_or(0),
+            list: merged(&list)?,
+        })
+    }
+
+    /// Returns the hash of what all servers that share have to have alike; 0 without a policy that an agent may ask.
+    pub const fn terms(&self) -> u64 {
+        self.terms
+    }
+}
+
+/// Returns `list` in the order of ids, with one report for each.
+fn merged(list: &List<Report>) -> core::result::Result<List<Report>, NoMemory> {
+    let mut order = List::with_capacity(list.as_slice().len())?;
+    for (index, report) in (0u32..).zip(list.as_slice()) {
+        order.push((report.account.id, index))?;
+    }
+    radix(&mut order, &mut List::new(), |(id, _)| *id)?;
+    let mut merged: List<Report> = List::with_capacity(order.as_slice().len())?;
+    for &(id, index) in order.as_slice() {
+        let Some(report) = list.as_slice().get(index as usize) else {
+            bug!();
+            continue;
+        };
+        match merged.as_mut_slice().last_mut() {
+            Some(last) if last.account.id == id => last.add(report),
+            _ => merged.push(*report)?,
+        }
+    }
+    Ok(merged)
+}
+
+/// What an agent was told last; as large as the reading.
+pub struct Told {
+    /// The instance; 0: nothing was told.
+    instance: u64,
+    list: List<Report>,
+}
+
+impl Told {
+    /// Creates the state of an agent that was told nothing.
+    pub const fn new() -> Self {
+        Self {
+            instance: 0,
+            list: List::new(),
+        }
+    }
+
+    /// Returns what the agent has to be told of `reading`, of `instance`: with `all` all of it, else what differs and the
+    /// last reports of what is gone.
+    pub fn changes<'a>(&'a self, instance: u64, reading: &'a Reading, all: bool) -> Changes<'a> {
+        Changes {
+            old: match self.instance == instance && !all {
+                true => self.list.as_slice(),
+                false => &[],
+            },
+            new: reading.list.as_slice(),
+        }
+    }
+
+    /// Notes that the agent was told `reading`, of `instance`.
+    pub fn note(&mut self, instance: u64, reading: Reading) {
+        self.instance = instance;
+        self.list = reading.list;
+    }
+}
+
+/// What differs between two readings, in the order of ids; with each report whether the class is gone.
+#[derive(Clone)]
+pub struct Changes<'a> {
+    old: &'a [Report],
+    new: &'a [Report],
+}
+
+impl Iterator for Changes<'_> {
+    type Item = (Report, bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (old, new) = (self.old.split_first(), self.new.split_first());
+            let next = new.map(|(new, _)| new.account.id);
+            if let Some((old, rest)) = old {
+                if next.is_none_or(|id| old.account.id < id) {
+                    self.old = rest;
+                    return Some((old.ended(), true));
+                }
+            }
+            let (new, rest) = new?;
+            self.new = rest;
+            if let Some((old, rest)) = old {
+                if old.account.id == new.account.id {
+                    self.old = rest;
+                    if old == new {
+                        continue;
+                    }
+                }
+            }
+            return Some((*new, false));
+        }
+    }
+}
+
+/// Writes a line `ID LEVEL KEY` for each of `ids` that a class of `parts` has, [`ROWS`] ids for each hold of a lock; sleeps.
+pub fn write_names(
+    parts: &impl Parts,
+    ids: impl Iterator<Item = u64>,
+    out: &mut dyn Write,
+) -> Result {
+    let mut names: List<(u64, Option<(&str, Key)>)> = List::new();
+    for id in ids {
+        names.push((id, None))?;
+    }
+    for running in parts.running() {
+        for some in names.as_mut_slice().chunks_mut(ROWS) {
+            let named = running.with(|part| {
+                for (id, name) in some {
+                    *name = name.or_else(|| part.name_of(*id));
+                }
+                Some(())
+            });
+            if named.is_none() {
+                break;
+            }
+        }
+    }
+    for (id, name) in names.as_slice() {
+        if let Some((level, key)) = name {
+            writeln!(out, "{id:016x} {level} {key}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the instance of a service with the secret `seed`, whose policy was started `starts` times; never 0.
+pub fn instance(seed: u64, starts: u64) -> u64 {
+    Hasher::new(seed).word(starts).max(1)
+}
+
+/// Returns a hash of what `text` shows, the same on all servers, never 0: 64 bits of FNV-1a.
+pub fn digest(text: fmt::Arguments<'_>) -> u64 {
+    struct Sum(u64);
+
+    impl Write for Sum {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for byte in text.bytes() {
+                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+            Ok(())
+        }
+    }
+
+    let mut sum = Sum(0xcbf2_9ce4_8422_2325);
+    // The sum takes everything.
+    let _ = sum.write_fmt(text);
+    sum.0.max(1)
+}
+
+/// Factors as an agent sets them.
+///
+/// # Invariants
+///
+/// The ids ascend; no factor is 0 or above [`ONE`]; there are at most [`FACTORS_MAX`].
+pub struct Pairs {
+    list: List<(u64, u32)>,
+}
+
+impl Pairs {
+    /// Creates an empty list with room for `count` factors; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `E2BIG`: more than [`FACTORS_MAX`]. `ENOMEM`.
+    pub fn new(count: usize) -> Result<Self> {
+        if count > FACTORS_MAX {
+            return Err(TOO_MANY);
+        }
+        Ok(Self {
+            list: List::with_capacity(count)?,
+        })
+    }
+
+    /// Appends the `factor` of the class `id`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the id is not above the last one, or the factor is 0 or above [`ONE`]. `E2BIG`: more than [`FACTORS_MAX`].
+    /// `ENOMEM`.
+    pub fn push(&mut self, id: u64, factor: u32) -> Result {
+        let last = self.list.as_slice().last().map_or(0, |(id, _)| *id);
+        if id <= last {
+            return Err(Error::invalid("the ids do not ascend from 1"));
+        }
+        if factor == 0 || factor > ONE {
+            return Err(Error::invalid("a factor is not from 1 to 2147483648"));
+        }
+        if self.len() >= FACTORS_MAX {
+            return Err(TOO_MANY);
+        }
+        // INVARIANT: all of it was checked.
+        Ok(self.list.push((id, factor))?)
+    }
+
+    /// Returns the number of factors.
+    pub fn len(&self) -> usize {
+        self.list.as_slice().len()
+    }
+
+    /// Returns the ids and factors.
+    pub fn into_list(self) -> List<(u64, u32)> {
+        self.list
+    }
+}
+
+/// Time for which factors are in force; after that they return to one, step by step.
+pub struct Lease {
+    /// End, monotonic ns.
+    until: Word,
+    /// Time between two steps, ns.
+    step: u64,
+}
+
+impl Lease {
+    /// Creates a lease of `ms` from `now` on, ns.
+    pub fn new(now: u64, ms: u32) -> Self {
+        let length = u64::from(ms).saturating_mul(NSEC_PER_MSEC);
+        Self {
+            until: Word::new(now.saturating_add(length)),
+            step: length.checked_div(STEPS.into()).unwrap_or(0).max(STEP_MIN),
+        }
+    }
+
+    /// Ends the lease at `now`, ns, unless it ended before: the first step is due.
+    pub fn end(&self, now: u64) {
+        self.until.change(|until| (now < until).then_some(now));
+    }
+
+    /// Ends the lease with all steps.
+    pub fn void(&self) {
+        self.until.set(0);
+    }
+
+    /// Returns the number of steps that are due at `now`, ns: 0 while the lease lasts, at most [`STEPS`].
+    pub fn steps(&self, now: u64) -> u32 {
+        let until = self.until.get();
+        match now.checked_sub(until) {
+            None => 0,
+            Some(_) if until == 0 => STEPS,
+            Some(since) => {
+                let past = since.checked_div(self.step).unwrap_or(0);
+                past.saturating_add(1).min(u64::from(STEPS)) as u32
+            }
+        }
+    }
+}
+
+/// Returns `factor` after `steps` steps of its return to one: each halves the distance of the logarithm, the last one
+/// ends it.
+pub fn faded(factor: u32, steps: u32) -> u32 {
+    if steps >= STEPS {
+        return ONE;
+    }
+    // Half of a logarithm is that of a root: sqrt(f / 2^31) = sqrt(f * 2^31) / 2^31.
+    (0..steps).fold(factor.min(ONE), |factor, _| {
+        (u64::from(factor) << 31).isqrt() as u32
+    })
+}
+
+/// Returns `weight`, below 2^31, times `factor`; not below 1.
+pub fn scaled(weight: u32, factor: u32) -> u32 {
+    let product = u64::from(weight).wrapping_mul(u64::from(factor));
+    ((product >> 31) as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@
 //! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
 //! - *Timeouts*: how long requests take, and how long they may ([`timeouts`], [`client::deadlines`]).
 //! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
+//! - *Agent*: an open file of `/dev/nrs-control` that sets factors of weights ([`agent`]).
 //! - *Overseer*: what looks at all parts of a service for a policy that needs it ([`overseer`]).
 //!
 //! ```text
@@ -26,7 +27,7 @@
 //! # Lock order
 //!
 //! 1. the registry's mutex ([`registry`])
-//! 2. a service's configuration mutex, then that of its overseer, then its clients' mutex
+//! 2. a service's configuration mutex, then that of its overseer, then its clients' mutex, then that of its agent
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
@@ -51,6 +52,7 @@
     )
 )]
 
+pub(crate) mod agent;
 pub(crate) mod arrival;
 pub(crate) mod client;
 pub(crate) mod concurrency;

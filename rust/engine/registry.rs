@@ -102,6 +102,15 @@ pub(crate) fn named(name: &str) -> Result<Arc<Service>> {
     registry()?.find(name).ok_or(ENODEV)
 }
 
+/// Whether `service` is one that can be found by its name still.
+pub(crate) fn has(service: &Arc<Service>) -> bool {
+    registry().is_ok_and(|registry| {
+        let entries = registry.entries.lock();
+        let mut all = entries.iter();
+        all.any(|entry| Arc::ptr_eq(&entry.service, service))
+    })
+}
+
 /// Sets who learns of services; once.
 ///
 /// # Errors

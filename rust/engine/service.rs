@@ -4,11 +4,12 @@
 //!
 //! A service has a partition for each target and CPT; each CPU uses those of its CPT. What arrives goes through
 //! [`Service::arrive`], what ends through [`Service::complete`]; [`config`] changes policies and
-//! parameters, [`show`] tells of them.
+//! parameters, [`agent`] sets factors, [`show`] tells of them.
 
 use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
 use super::{
+    agent::Agent,
     arrival::{Arrival, Arrived, Record},
     client::Client,
     concurrency::Concurrency,
@@ -46,6 +47,7 @@ use crate::{
     },
 };
 
+pub(crate) mod agent;
 mod config;
 mod host;
 mod order;
@@ -114,6 +116,7 @@ pub(crate) struct Service {
     /// Names paths of classes, on all heads and at each start.
     seed: u64,
     oversight: Arc<Oversight>,
+    agent: Arc<Agent>,
     roster: Arc<Roster>,
     #[pin]
     settings: NoIoMutex<Settings>,
@@ -144,11 +147,13 @@ impl Service {
         let seed = misc::random();
         let roster = Roster::new()?;
         let oversight = Oversight::new(partitions.clone(), roster.clone(), seed)?;
+        let agent = Agent::new(CString::try_from(name)?)?;
         let worker = Worker::new(
             CString::try_from(name)?,
             partitions.clone(),
             dispatch.clone(),
             oversight.clone(),
+            agent.clone(),
         )?;
         let tuner = Tuner::new(dispatch.clone(), partitions.clone(), roster.clone())?;
         let timeouts = Timeouts::new(count)?;
@@ -167,6 +172,7 @@ impl Service {
                 users: Word::new(0),
                 seed,
                 oversight,
+                agent,
                 roster,
                 settings <- NoIoMutex::new(new_mutex!(settings, "nrs_settings")),
             }? Error),
@@ -340,6 +346,12 @@ impl Service {
     /// How many requests its clients may have.
     pub(crate) fn concurrency(&self) -> &Arc<Concurrency> {
         &self.concurrency
+    }
+
+    /// What is counted of its agent.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.agent
     }
 
     /// Parameters that requests read.

@@ -45,6 +45,7 @@ use crate::{
     },
 };
 
+mod agent;
 mod bandwidth;
 mod order;
 mod settings;

@@ -24,6 +24,7 @@ use kernel::{
 };
 
 use super::{
+    agent::Agent,
     dispatch::Dispatch,
     keeper::Keeper,
     overseer::Oversight,
@@ -68,6 +69,7 @@ pub(crate) struct Worker {
     keeper: Arc<Keeper>,
     partitions: Arc<Partitions>,
     oversight: Arc<Oversight>,
+    agent: Arc<Agent>,
     generation: Atomic<u64>,
     /// When shares were computed last, ns.
     computed: Atomic<u64>,
@@ -94,6 +96,7 @@ impl Worker {
         partitions: Arc<Partitions>,
         dispatch: Arc<Dispatch>,
         oversight: Arc<Oversight>,
+        agent: Arc<Agent>,
     ) -> Result<Arc<Self>> {
         let keeper = Keeper::new(partitions.clone(), dispatch)?;
         Arc::pin_init(
@@ -102,6 +105,7 @@ impl Worker {
                 keeper,
                 partitions,
                 oversight,
+                agent,
                 generation: Atomic::new(0),
                 computed: Atomic::new(0),
                 by_shares: Atomic::new(true),
@@ -328,6 +332,7 @@ impl WorkItem for Worker {
         // First, because requests wait for it.
         let seated = this.oversight.look(due >= OVERSIGHT);
         if due == ALL {
+            this.agent.look(misc::now());
             this.refresh();
         }
         let done = misc::without_io(|| {

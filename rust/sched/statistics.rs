@@ -167,6 +167,9 @@ stats! {
         overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests that shared a class, as there was no place or no memory for their own";
         no_memory: Counter Plain "nrs_service_allocation_failures_total" "Failed allocations for new classes";
         stalls: Counter Plain "nrs_service_stalls_total" "Dispatches without slots after stall_ms";
+        factors_written: Counter Plain "nrs_service_factors_total"{result="written"} "Writes of factors by an agent";
+        factors_stale: Counter Plain "nrs_service_factors_total"{result="stale"} "Refused writes of factors for another instance";
+        factors_lapsed: Counter Plain "nrs_service_factor_leases_lapsed_total" "Leases of factors that ended without renewal";
     }
 }
 

@@ -75,4 +75,12 @@ struct nrs_event_shares {
 	u8 high;
 };
 
+struct nrs_event_factors {
+	struct nrs_text service;
+	u64 instance;
+	u64 factors;
+	u64 lease_ms;
+	u32 step;
+};
+
 #endif

@@ -196,6 +196,27 @@ TRACE_EVENT(nrs_shares,
 		__entry->delta_ms, __entry->took_ns)
 );
 
+TRACE_EVENT(nrs_factors,
+	TP_PROTO(const struct nrs_event_factors *event),
+	TP_ARGS(event),
+	TP_STRUCT__entry(
+		__field(u64, instance)
+		__field(u64, factors)
+		__field(u64, lease_ms)
+		__array(char, service, 32)
+		__field(u32, step)
+	),
+	TP_fast_assign(
+		__entry->instance = event->instance;
+		__entry->factors = event->factors;
+		__entry->lease_ms = event->lease_ms;
+		nrs_copy(__entry->service, sizeof(__entry->service), &event->service);
+		__entry->step = event->step;
+	),
+	TP_printk("service=%s instance=%016llx factors=%llu lease_ms=%llu step=%u",
+		__entry->service, __entry->instance, __entry->factors, __entry->lease_ms, __entry->step)
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

@@ -331,6 +331,22 @@ event! {
 }
 
 event! {
+    /// Factors of an agent are in force, or a step nearer to one.
+    Factors: __tracepoint_nrs_factors, rust_do_trace_nrs_factors, nrs_event_factors {
+        /// Name of the service.
+        service: &'a str,
+        /// Of which instance their ids are.
+        instance: u64,
+        /// How many there are.
+        factors: u64,
+        /// Their lease, ms.
+        lease_ms: u64,
+        /// 0: they were set; else steps of their return to one.
+        step: u32,
+    }
+}
+
+event! {
     /// Shares were computed, and are in effect.
     Shares: __tracepoint_nrs_shares, rust_do_trace_nrs_shares, nrs_event_shares {
         /// Name of the service.

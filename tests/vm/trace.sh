@@ -58,9 +58,9 @@ fields() {
 # What is there stays: programs are written for it.
 stable() {
 	setup
-	[ "$(cd $tracing/events/nrs; echo nrs_*)" = 'nrs_complete nrs_dispatch nrs_enqueue nrs_policy nrs_shares nrs_throttle' ]
+	[ "$(cd $tracing/events/nrs; echo nrs_*)" = 'nrs_complete nrs_dispatch nrs_enqueue nrs_factors nrs_policy nrs_shares nrs_throttle' ]
 	local name want got
-	for name in enqueue dispatch complete throttle policy shares; do
+	for name in enqueue dispatch complete throttle policy shares factors; do
 		case $name in
 		enqueue) want='u64 id;u64 bytes;u64 offset;char service[32];char policy[16];char jobid[32];char nid[64];u32 uid;u32 gid;u32 opcode;u16 cpt;u8 high;u8 queued;' ;;
 		dispatch) want='u64 id;u64 bytes;u64 waited_ns;char service[32];char policy[16];u32 slots;u32 limit;u16 cpt;u8 high;u8 queued;u8 slot;' ;;
@@ -68,6 +68,7 @@ stable() {
 		throttle) want='u64 until_ns;u64 delay_ns;char service[32];char policy[16];u32 queued;u16 cpt;u8 high;' ;;
 		policy) want='char service[32];char old[16];char new[16];char argument[64];u8 high;' ;;
 		shares) want='u64 entities;u64 generation;u64 delta_ms;u64 took_ns;char service[32];u8 high;' ;;
+		factors) want='u64 instance;u64 factors;u64 lease_ms;char service[32];u32 step;' ;;
 		esac
 		got=$(fields $name)
 		[ "$got" = "$want" ] || fail "nrs_$name has '$got', not '$want'"

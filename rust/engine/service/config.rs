@@ -136,13 +136,29 @@ impl Service {
         Ok(())
     }
 
-    /// Has `f` change a copy of the parameters; policies follow what it made of them, all of it or nothing.
+    /// Has `f` change a copy of the parameters; policies follow what it made of them, all of it or nothing. Then looks at
+    /// everything again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::retell`].
+    pub(super) fn change_settings(
+        &self,
+        settings: &mut Settings,
+        f: impl FnOnce(&mut Parameters) -> error::Result,
+    ) -> refused::Result {
+        self.retell(settings, f)?;
+        self.look_again();
+        Ok(())
+    }
+
+    /// The same where nothing that was throttled may be eligible afterwards.
     ///
     /// # Errors
     ///
     /// - What `f` refuses, or [`Parameters::check`] of what it made.
     /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
-    pub(super) fn change_settings(
+    pub(super) fn retell(
         &self,
         settings: &mut Settings,
         f: impl FnOnce(&mut Parameters) -> error::Result,
@@ -185,7 +201,6 @@ impl Service {
             self.partitions
                 .each_part(|part, from| part.refresh(from, ROWS as u32, misc::now()));
         }
-        self.look_again();
         Ok(())
     }
 
@@ -425,6 +440,8 @@ impl Service {
         }
         settings.primaries = *new;
         settings.shared = shared;
+        // Parts that are gone have no factors; what stays of their policy on the other head has none either.
+        self.agent.follow(settings.parameters.kept.lease());
         if trace::Policy::is_on() {
             self.watch_change(&old, new);
         }

@@ -134,6 +134,7 @@ impl Service {
             0 => self.dispatch.slots().count(),
             limit => limit,
         };
+        let factors = self.agent.counted(misc::now());
         let counts = ServiceCounts {
             slots: match self.dispatch.slots() {
                 Slots::Auto => limit.into(),
@@ -144,6 +145,9 @@ impl Service {
             overflow: self.overflow(),
             no_memory: self.ticker.worker().failures(),
             stalls: self.ticker.worker().keeper().stalls(),
+            factors_written: factors.written,
+            factors_stale: factors.stale,
+            factors_lapsed: factors.lapsed,
         };
         out.write_str("service: { ")?;
         counts.write_pairs(out)?;

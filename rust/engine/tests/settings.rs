@@ -13,7 +13,8 @@ use crate::{
 
 /// What `clients` shows of a service with 7 slots that nobody uses.
 const CLIENTS: &str =
-    "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
+    "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0, \
+    factors_written: 0, factors_stale: 0, factors_lapsed: 0 }\n\
     clients:\ntargets:\n";
 
 /// A mode with weights, and what is shown of each of them afterwards.

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What an agent reads of a service, and sets of it ([`crate::sched::agent`]).
+
+use core::fmt;
+
+use kernel::{prelude::*, sync::Arc};
+
+use super::Service;
+use crate::{
+    engine::{
+        agent::Grant,
+        refused::{self, errno_of, Refused},
+    },
+    sched::{
+        agent::{self, Changes, Lease, Pairs, Reading, Told},
+        error::{self, Code},
+        mem::Shared,
+    },
+    sys::misc,
+};
+
+/// What is said to an agent that writes factors for parts which have gone.
+const STALE: error::Error = error::Error::new(Code::Stale, "the factors are for another instance");
+
+/// What an agent is told of all accounts.
+pub(crate) struct Head {
+    /// What their ids name.
+    pub(crate) instance: u64,
+    /// When they were read, monotonic ns.
+    pub(crate) time_ns: u64,
+    /// Hash of what all servers have to have alike.
+    pub(crate) terms: u64,
+}
+
+/// An open file as the agent of a service. It is the only one until this is dropped; its factors return to one then.
+pub(crate) struct Binding {
+    service: Arc<Service>,
+    told: Told,
+}
+
+impl Binding {
+    /// Binds to `service`.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: another file is bound.
+    pub(crate) fn new(service: Arc<Service>) -> refused::Result<Self> {
+        if !service.agent.bind() {
+            return Err(Refused::because(
+                EBUSY,
+                "another file is bound to the service",
+            ));
+        }
+        Ok(Self {
+            service,
+            told: Told::new(),
+        })
+    }
+
+    /// The service.
+    pub(crate) fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Forgets what the agent was told, as if it had bound only now.
+    pub(crate) fn restart(&mut self) {
+        self.told = Told::new();
+    }
+
+    /// Has `write` write the accounts that changed since the last time, or `all`; they are told if that works.
+    pub(crate) fn accounts<R>(
+        &mut self,
+        all: bool,
+        write: impl FnOnce(&Head, Changes<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (before, runs) = self.service.instance();
+        let mut reading = Reading::new();
+        if runs {
+            reading = Reading::of(&*self.service).map_err(|_| ENOMEM)?;
+        }
+        let time_ns = misc::now();
+        let (instance, _) = self.service.instance();
+        if instance != before {
+            // Some are of parts that have gone; the next time has those of the new ones.
+            reading = Reading::new();
+        }
+        let head = Head {
+            instance,
+            time_ns,
+            terms: reading.terms(),
+        };
+        let written = write(&head, self.told.changes(instance, &reading, all))?;
+        self.told.note(instance, reading);
+        Ok(written)
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        self.service.agent.unbind(misc::now());
+    }
+}
+
+impl Service {
+    /// The instance that ids name now, and whether parts run whose factors can be set.
+    fn instance(&self) -> (u64, bool) {
+        let starts = self.settings.lock().parameters.kept.starts();
+        let instance = agent::instance(self.seed, starts.unwrap_or(0));
+        (instance, starts.is_some())
+    }
+
+    /// Writes level and key of each of `ids` that is known.
+    pub(crate) fn write_names(
+        &self,
+        ids: impl Iterator<Item = u64>,
+        out: &mut dyn fmt::Write,
+    ) -> Result {
+        agent::write_names(self, ids, out).map_err(|error| errno_of(error.code))
+    }
+
+    /// Replaces the factors of `instance` by `pairs`, in force for `lease_ms` unless they are replaced before.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE`: the instance is another one, or no part takes factors. `ENOMEM`. Nothing is changed then.
+    pub(crate) fn set_factors(
+        &self,
+        instance: u64,
+        lease_ms: u32,
+        pairs: Pairs,
+    ) -> refused::Result {
+        self.agent.look(misc::now());
+        let mut settings = self.settings.lock();
+        let starts = settings.parameters.kept.starts();
+        let now = starts.map(|starts| agent::instance(self.seed, starts));
+        if now != Some(instance) {
+            self.agent.refused();
+            return Err(STALE.into());
+        }
+        let lease = Shared::new(Lease::new(misc::now(), lease_ms)).map_err(|_| ENOMEM)?;
+        let count = pairs.len();
+        self.retell(&mut settings, |parameters| {
+            Ok(parameters.kept.set_factors(pairs, &lease)?)
+        })?;
+        self.agent.wrote(Grant {
+            lease,
+            lease_ms,
+            instance,
+            count,
+        });
+        Ok(())
+    }
+}

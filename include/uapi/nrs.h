@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
  * /dev/nrs: a server in user space has its requests scheduled. Documentation/dev-nrs.md tells how.
+ * /dev/nrs-control: an agent reads accounts and sets factors, at the end. Documentation/control.md tells how.
  *
  * All numbers are little-endian; there is no padding.
  *
@@ -210,6 +211,53 @@ struct nrs_reconnect {
 	__le16 net_number;
 	__u8 address[16];
 	__le32 timeout_ms;	/* how long it waits for a request; 0: it does not say */
+};
+
+/*
+ * The rest is what passes through /dev/nrs-control in bytes. Its extension: the head of the accounts
+ * states the size of a record, so that fields can be appended. Programs ignore flags that they do not know.
+ */
+
+/* A factor of one. */
+#define NRS_FACTOR_ONE		(1U << 31)
+
+/* Factors that one command sets, at most. */
+#define NRS_FACTORS_MAX		16384
+
+/* Longest lease of factors, ms. */
+#define NRS_FACTORS_LEASE_MAX	60000
+
+/* How the answer to "accounts" starts; records follow, struct nrs_account. */
+struct nrs_accounts {
+	__le32 record_size;	/* bytes of one record */
+	__le32 count;		/* records */
+	__le64 instance;	/* names what ids are of; changes with each start of the policy; never 0 */
+	__le64 time_ns;		/* when the accounts were read, CLOCK_MONOTONIC */
+	__le64 terms;		/* hash of the mode and the cost model, the same on all servers; 0: no accounts */
+};
+
+/* struct nrs_account.flags */
+#define NRS_ACCOUNT_LEAF	(1U << 0)	/* has requests itself, and none below */
+#define NRS_ACCOUNT_ACTIVE	(1U << 1)	/* has requests, queued or in service */
+#define NRS_ACCOUNT_WAITING	(1U << 2)	/* has queued requests */
+#define NRS_ACCOUNT_GONE	(1U << 3)	/* the last record of an entity that is removed */
+
+/* What was done for one entity, or group of entities. */
+struct nrs_account {
+	__le64 id;
+	__le64 parent;		/* the group that it is in; 0: none */
+	__le64 service;		/* service so far, units of cost, wrapping; 0 for a group */
+	__le32 weight;		/* among siblings, without the factor; 4096 for a weight of one */
+	__le32 flags;		/* NRS_ACCOUNT_* */
+	__le32 factor;		/* in force, in units of 2^-31 */
+	__le32 level;		/* 0: outermost */
+};
+
+/* A factor, behind the first line of "factors". */
+struct nrs_factor {
+	__le64 id;
+	__le32 factor;		/* what the weight is multiplied by, in units of 2^-31: 1 to NRS_FACTOR_ONE */
+	__le32 reserved;	/* 0 */
 };
 
 #endif /* _UAPI_NRS_H */

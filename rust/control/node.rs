@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/dev/nrs-control`: the parameters of all services in one place, with the reason of a refusal.
+//! `/dev/nrs-control`: the parameters of all services in one place, with the reason of a refusal; and for agents
+//! ([`crate::sched::agent`]) the accounts of a service and the factors of weights.
 //!
 //! # Vocabulary
 //!
 //! - *Command*: what one write says, whole ([`Command`]).
 //! - *Answer*: what the last command of an open file came to; reading from offset 0 gives it.
+//! - *Bound*: an open file is bound that is the agent of a service ([`Binding`]).
 //!
 //! ```text
 //!   write ──▶ carried out ──▶ answer: what was asked for, or nothing ──▶ read
@@ -25,7 +27,7 @@
 //! or shown once more, and then gone.
 
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
+    alloc::{flags::__GFP_NOWARN, Flags},
     new_mutex,
     prelude::*,
     sync::{Arc, Mutex},
@@ -37,42 +39,65 @@ use crate::{
         parameters,
         refused::{self, Refused},
         registry,
-        service::Service,
+        service::{
+            agent::{Binding, Head},
+            Service,
+        },
     },
+    frontend::chardev::wire,
     sched::{
+        agent::{self, Changes, Pairs, Report},
         control::{Command, WORDS_MAX},
         policy::control::TEXT_MAX,
     },
     sys::{
         chardev::{File, Offset},
         task,
-        text::Text,
+        text::{self, Text},
     },
 };
 
 /// Bytes that one command may have, at most; a parameter may have a lower limit for its value.
 const COMMAND_MAX: usize = TEXT_MAX + WORDS_MAX;
 
+// Programs are told the same limits, and all factors fit into a command.
+const _: () = assert!(wire::FACTOR_ONE == agent::ONE);
+const _: () = assert!(wire::FACTORS_MAX == agent::FACTORS_MAX);
+const _: () = assert!(wire::FACTORS_LEASE_MAX == agent::LEASE_MAX_MS);
+const _: () = assert!(wire::FACTORS_MAX * wire::Factor::SIZE <= TEXT_MAX);
+
+/// How commands and answers are allocated.
+fn flags() -> Flags {
+    GFP_KERNEL_ACCOUNT | __GFP_NOWARN
+}
+
+/// What an open file has.
+struct Open {
+    /// The answer to the last command.
+    answer: KVVec<u8>,
+    /// The service that it is the agent of.
+    binding: Option<Binding>,
+}
+
 /// An open file.
 #[pin_data]
 pub(crate) struct Node {
-    /// The answer to the last command.
     #[pin]
-    answer: Mutex<KVVec<u8>>,
+    open: Mutex<Open>,
 }
 
-/// Carries out the command `text`; returns its answer.
+/// Carries out the command `bytes` of a file with `binding`; returns the answer.
 ///
 /// # Errors
 ///
-/// - `EINVAL`: no command, or not UTF-8.
+/// - `EINVAL`: no command, or not UTF-8; the file is not bound.
 /// - `ENODEV`: no such service. `ENOENT`: no such parameter. `EACCES`: it cannot be read, or written.
-/// - `E2BIG`: a value that is longer than the parameter takes.
+/// - `E2BIG`: a value that is longer than the parameter takes, too many factors or ids.
+/// - `EBUSY`: another file is bound to the service. `ESTALE`: factors for another instance.
 /// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
 /// - What the parameter says.
-fn obey(text: &[u8]) -> refused::Result<KVVec<u8>> {
-    let text = core::str::from_utf8(text).map_err(|_| Refused::because(EINVAL, "not UTF-8"))?;
-    Ok(match Command::parse(text)? {
+fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8>> {
+    Ok(match Command::parse(bytes)? {
         Command::Services => {
             let services = registry::services()?;
             Text::of(|out| {
@@ -94,6 +119,28 @@ fn obey(text: &[u8]) -> refused::Result<KVVec<u8>> {
             parameters::set(&*named(service)?, name, value)?;
             KVVec::new()
         }
+        Command::Bind { service } => {
+            let service = named(service)?;
+            match binding {
+                Some(own) if Arc::ptr_eq(own.service(), &service) => own.restart(),
+                _ => *binding = Some(Binding::new(service)?),
+            }
+            KVVec::new()
+        }
+        Command::Accounts { all } => bound(binding)?.accounts(all, accounts)?,
+        Command::Names { ids } => {
+            let service = bound(binding)?.service();
+            Text::of(|out| service.write_names(ids.iter(), out))?
+        }
+        Command::Factors {
+            instance,
+            lease_ms,
+            pairs,
+        } => {
+            let service = bound(binding)?.service();
+            service.set_factors(instance, lease_ms, decoded(pairs)?)?;
+            KVVec::new()
+        }
     })
 }
 
@@ -105,6 +152,94 @@ fn obey(text: &[u8]) -> refused::Result<KVVec<u8>> {
 fn named(name: &str) -> refused::Result<Arc<Service>> {
     let service = registry::named(name);
     service.map_err(|error| Refused::from(error).or_because(Some("no such service")))
+}
+
+/// The binding of an open file.
+///
+/// # Errors
+///
+/// `EINVAL`: it has none. `ENODEV`: the service is removed; the file is bound no longer.
+fn bound(binding: &mut Option<Binding>) -> refused::Result<&mut Binding> {
+    let is_gone = |binding: &Binding| !registry::has(binding.service());
+    if binding.as_ref().is_some_and(is_gone) {
+        *binding = None;
+        return Err(Refused::because(ENODEV, "the service is removed"));
+    }
+    binding.as_mut().ok_or(Refused::because(
+        EINVAL,
+        "the file is not bound to a service",
+    ))
+}
+
+/// The answer that has `head` and `changes`.
+///
+/// # Errors
+///
+/// `EFBIG`, `ENOMEM`.
+fn accounts(head: &Head, changes: Changes<'_>) -> Result<KVVec<u8>> {
+    let count = changes.clone().count();
+    let bytes = count
+        .saturating_mul(wire::Account::SIZE)
+        .saturating_add(wire::Accounts::SIZE);
+    if bytes > text::TEXT_MAX {
+        return Err(EFBIG);
+    }
+    let mut answer = KVVec::with_capacity(bytes, flags())?;
+    let head = wire::Accounts {
+        record_size: wire::Account::SIZE as u32,
+        count: count as u32,
+        instance: head.instance,
+        time_ns: head.time_ns,
+        terms: head.terms,
+    };
+    answer.extend_from_slice(&head.encode(), flags())?;
+    for (report, gone) in changes {
+        answer.extend_from_slice(&record(&report, gone).encode(), flags())?;
+    }
+    Ok(answer)
+}
+
+/// The record of `report`, of a class that may be `gone`.
+fn record(report: &Report, gone: bool) -> wire::Account {
+    let Report {
+        account,
+        level,
+        factor,
+    } = report;
+    let flag = |is, flag| if is { flag } else { 0 };
+    wire::Account {
+        id: account.id,
+        parent: account.parent,
+        service: account.service,
+        weight: account.weight,
+        flags: flag(account.leaf, wire::ACCOUNT_LEAF)
+            | flag(account.active, wire::ACCOUNT_ACTIVE)
+            | flag(account.waiting, wire::ACCOUNT_WAITING)
+            | flag(gone, wire::ACCOUNT_GONE),
+        factor: *factor,
+        level: (*level).into(),
+    }
+}
+
+/// The factors in `bytes`.
+///
+/// # Errors
+///
+/// `EINVAL`: malformed. `E2BIG`: too many. `ENOMEM`.
+fn decoded(bytes: &[u8]) -> refused::Result<Pairs> {
+    let pairs = bytes.chunks_exact(wire::Factor::SIZE);
+    if !pairs.remainder().is_empty() {
+        let reason = "the bytes behind the line are no whole number of pairs";
+        return Err(Refused::because(EINVAL, reason));
+    }
+    let mut decoded = Pairs::new(pairs.len())?;
+    for pair in pairs {
+        match wire::Factor::decode(pair) {
+            Ok(pair) if pair.reserved == 0 => decoded.push(pair.id, pair.factor)?,
+            _ => return Err(Refused::because(EINVAL, "a reserved field is not 0")),
+        }
+    }
+    Ok(decoded)
 }
 
 /// What is to be said of `error` where nobody gave a reason.
@@ -142,7 +277,10 @@ impl File for Node {
         }
         KBox::pin_init(
             pin_init!(Self {
-                answer <- new_mutex!(KVVec::new(), "nrs_control"),
+                open <- new_mutex!(Open {
+                    answer: KVVec::new(),
+                    binding: None,
+                }, "nrs_control"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -157,7 +295,7 @@ impl File for Node {
         offset: &mut Offset,
         _nonblocking: bool,
     ) -> Result<usize> {
-        out.write_slice_file(&self.answer.lock(), offset)
+        out.write_slice_file(&self.open.lock().answer, offset)
     }
 
     /// # Errors
@@ -165,7 +303,8 @@ impl File for Node {
     /// `E2BIG`: longer than [`COMMAND_MAX`]. `EFAULT`, `ENOMEM`. As for [`obey`].
     fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
         let len = from.len();
-        let mut answer = self.answer.lock();
+        let mut open = self.open.lock();
+        let Open { answer, binding } = &mut *open;
         if len > COMMAND_MAX {
             let reason = "a command has at most 256 KiB and a line";
             *answer = line(Refused::because(E2BIG, reason));
@@ -173,11 +312,11 @@ impl File for Node {
         }
         // What was there is freed first, so there is never more than one.
         *answer = KVVec::new();
-        let mut text = KVVec::new();
-        from.read_all(&mut text, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
+        let mut command = KVVec::new();
+        from.read_all(&mut command, flags())
             .inspect_err(|error| *answer = line((*error).into()))?;
-        match obey(&text) {
-            Ok(text) => *answer = text,
+        match obey(&command, binding) {
+            Ok(bytes) => *answer = bytes,
             Err(refused) => {
                 *answer = line(refused);
                 return Err(refused.errno());

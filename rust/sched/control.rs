@@ -7,13 +7,22 @@
 //! | `services` | the names of the services |
 //! | `get SERVICE NAME` | the value of a parameter |
 //! | `set SERVICE NAME VALUE` | that the parameter has this value from now on |
+//! | `bind SERVICE` | that the open file is the agent of the service from now on |
+//! | `accounts`, `accounts all` | accounts of the service: those that changed, or all |
+//! | `names ID...` | level and key of each id |
+//! | `factors INSTANCE LEASE_MS`, then bytes | that weights have these factors from now on |
 //!
 //! Words have one blank between them. The value is all that is behind the blank after `NAME`, whatever that
-//! is; it may have lines, and it may be empty. One line end at the end of a command is not part of it.
+//! is; it may have lines, and it may be empty. One line end at the end of a command is not part of it. The bytes of
+//! `factors` are all that is behind the first line end. Ids and instances are hexadecimal.
 
-use crate::sched::error::{Error, Result};
+use crate::sched::{
+    agent::LEASE_MAX_MS,
+    error::{Code, Error, Result},
+};
+use core::str;
 
-/// Bytes that the words before a value may have with their blanks, at most.
+/// Bytes that the words before a value may have with their blanks, at most; and those of a command without one.
 pub const WORDS_MAX: usize = 4096;
 
 /// What was written to the node.
@@ -37,6 +46,41 @@ pub enum Command<'a> {
         /// The value, as it was written.
         value: &'a str,
     },
+    /// The file as the agent of a service.
+    Bind {
+        /// As above.
+        service: &'a str,
+    },
+    /// Accounts.
+    Accounts {
+        /// Not only those that changed.
+        all: bool,
+    },
+    /// Levels and keys.
+    Names {
+        /// Of whom.
+        ids: Ids<'a>,
+    },
+    /// Factors of weights.
+    Factors {
+        /// The instance whose ids they have.
+        instance: u64,
+        /// How long they are in force, 1 to [`LEASE_MAX_MS`].
+        lease_ms: u32,
+        /// Ids and factors, as they were written.
+        pairs: &'a [u8],
+    },
+}
+
+/// Ids with one blank between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids<'a>(&'a str);
+
+impl<'a> Ids<'a> {
+    /// Returns the ids in the order in which they were written.
+    pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
+        self.0.split(' ').filter_map(hexadecimal)
+    }
 }
 
 impl<'a> Command<'a> {
@@ -44,8 +88,12 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no command, or not the words that it takes.
-    pub fn parse(text: &'a str) -> Result<Self> {
+    /// `EINVAL`: no command, or not the words that it takes. `E2BIG`: more than [`WORDS_MAX`] bytes of ids.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        if let Some(rest) = bytes.strip_prefix(b"factors ") {
+            return factors(rest);
+        }
+        let text = str::from_utf8(bytes).map_err(|_| Error::invalid("not UTF-8"))?;
         let text = text.strip_suffix('\n').unwrap_or(text);
         let (verb, rest) = match text.split_once(' ') {
             Some((verb, rest)) => (verb, Some(rest)),
@@ -70,9 +118,61 @@ impl<'a> Command<'a> {
                     value,
                 })
             }
-            _ => Err(Error::invalid("expected 'services', 'get' or 'set'")),
+            ("bind", Some(service)) => Ok(Self::Bind {
+                service: word(service)?,
+            }),
+            ("bind", None) => Err(Error::invalid("expected 'bind SERVICE'")),
+            ("accounts", None) => Ok(Self::Accounts { all: false }),
+            ("accounts", Some("all")) => Ok(Self::Accounts { all: true }),
+            ("accounts", Some(_)) => Err(Error::invalid("expected 'accounts' or 'accounts all'")),
+            ("names", Some(_)) if text.len() > WORDS_MAX => Err(Error::new(
+                Code::TooLong,
+                "the command is longer than 4096 bytes",
+            )),
+            ("names", Some(ids)) if ids.split(' ').all(|id| hexadecimal(id).is_some()) => {
+                Ok(Self::Names { ids: Ids(ids) })
+            }
+            ("names", _) => Err(Error::invalid(
+                "expected 'names ID...' with ids of up to 16 hexadecimal digits",
+            )),
+            ("factors", _) => Err(FACTORS),
+            _ => Err(Error::invalid(
+                "expected 'services', 'get', 'set', 'bind', 'accounts', 'names' or 'factors'",
+            )),
         }
     }
+}
+
+/// What is said of another line before factors.
+const FACTORS: Error = Error::invalid("expected 'factors INSTANCE LEASE_MS', a line end and pairs");
+
+/// Parses what is behind the verb of a command that sets factors.
+fn factors(rest: &[u8]) -> Result<Command<'_>> {
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    let (line, pairs) = end
+        .and_then(|end| rest.split_at_checked(end))
+        .ok_or(FACTORS)?;
+    let line = str::from_utf8(line).map_err(|_| FACTORS)?;
+    let (instance, lease) = line.split_once(' ').ok_or(FACTORS)?;
+    let instance = hexadecimal(instance).ok_or(FACTORS)?;
+    let digits = !lease.is_empty() && lease.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits {
+        return Err(FACTORS);
+    }
+    let lease_ms = lease.parse::<u32>().ok();
+    let lease_ms = lease_ms.filter(|ms| (1..=LEASE_MAX_MS).contains(ms));
+    Ok(Command::Factors {
+        instance,
+        lease_ms: lease_ms.ok_or(Error::invalid("the lease is not from 1 to 60000 ms"))?,
+        pairs: pairs.get(1..).unwrap_or_default(),
+    })
+}
+
+/// A number of one to 16 hexadecimal digits.
+fn hexadecimal(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let fits = digits && (1..=16).contains(&text.len());
+    u64::from_str_radix(text, 16).ok().filter(|_| fits)
 }
 
 /// The service that `rest` begins with, and what comes behind the blank after it.
@@ -106,17 +206,104 @@ mod tests {
         })
     }
 
+    fn parse(text: &str) -> Result<Command<'_>> {
+        Command::parse(text.as_bytes())
+    }
+
     #[test]
     fn commands() {
-        assert_eq!(Command::parse("services"), Ok(Command::Services));
-        assert_eq!(Command::parse("services\n"), Ok(Command::Services));
+        assert_eq!(parse("services"), Ok(Command::Services));
+        assert_eq!(parse("services\n"), Ok(Command::Services));
         let get = Ok(Command::Get {
             service: "ost.io",
             name: "slots",
         });
-        assert_eq!(Command::parse("get ost.io slots"), get);
-        assert_eq!(Command::parse("get ost.io slots\n"), get);
-        assert_eq!(Command::parse("set a slots 8\n"), set("a", "slots", "8"));
+        assert_eq!(parse("get ost.io slots"), get);
+        assert_eq!(parse("get ost.io slots\n"), get);
+        assert_eq!(parse("set a slots 8\n"), set("a", "slots", "8"));
+        assert_eq!(parse("bind a\n"), Ok(Command::Bind { service: "a" }));
+        for (text, all) in [("accounts", false), ("accounts all\n", true)] {
+            assert_eq!(parse(text), Ok(Command::Accounts { all }));
+        }
+    }
+
+    #[test]
+    fn ids() {
+        let ids = |text: &str| match parse(text) {
+            Ok(Command::Names { ids }) => ids.iter().collect::<Vec<_>>(),
+            other => panic!("{text:?}: {other:?}"),
+        };
+        assert_eq!(ids("names 1\n"), [1]);
+        assert_eq!(ids("names 00000000000000ff FF 0"), [255, 255, 0]);
+        assert_eq!(ids("names ffffffffffffffff"), [u64::MAX]);
+        let many = |count| format!("names{}\n", " 0123456789abcdef".repeat(count));
+        assert_eq!(ids(&many(240)).len(), 240);
+        let refused = |text: &str| parse(text).unwrap_err().code;
+        assert_eq!(refused(&many(241)), Code::TooLong);
+        for text in [
+            "names",
+            "names ",
+            "names 1 ",
+            "names  1",
+            "names 1  2",
+            "names g",
+            "names +1",
+            "names 0x1",
+            "names 1\n\n",
+            "names 11111111111111111",
+        ] {
+            assert_eq!(refused(text), Code::Invalid, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn factors() {
+        let parsed = |instance, lease_ms, pairs| {
+            Ok(Command::Factors {
+                instance,
+                lease_ms,
+                pairs,
+            })
+        };
+        for (bytes, want) in [
+            (&b"factors 1 1\n"[..], parsed(1, 1, &b""[..])),
+            (
+                b"factors 00Ff 60000\n\n\xff\0",
+                parsed(255, 60_000, b"\n\xff\0"),
+            ),
+            (
+                b"factors ffffffffffffffff 7\n1\n",
+                parsed(u64::MAX, 7, b"1\n"),
+            ),
+        ] {
+            assert_eq!(Command::parse(bytes), want);
+        }
+        for text in [
+            "factors",
+            "factors\n",
+            "factors ",
+            "factors \n",
+            "factors 1\n",
+            "factors 1 \n",
+            "factors 1 1",
+            "factors 1 1 1\n",
+            "factors  1 1\n",
+            "factors 1  1\n",
+            "factors g 1\n",
+            "factors 1 +1\n",
+            "factors 1 a\n",
+            "factors 1 0\n",
+            "factors 1 60001\n",
+            "factors 1 99999999999\n",
+            "factors 11111111111111111 1\n",
+            "factors 1 1\r\n",
+        ] {
+            let refused = parse(text).expect_err(text);
+            assert_eq!(refused.code, Code::Invalid, "{text:?}");
+            assert!(!refused.reason.is_empty() && !refused.reason.contains('\n'));
+        }
+        assert!(Command::parse(b"factors \xff 1\n").is_err());
+        assert!(Command::parse(b"get \xff a").is_err());
     }
 
     #[test]
@@ -134,11 +321,11 @@ mod tests {
             "set a b c",
         ] {
             let text = format!("set a b {value}\n");
-            assert_eq!(Command::parse(&text), set("a", "b", value), "{text:?}");
+            assert_eq!(parse(&text), set("a", "b", value), "{text:?}");
         }
         // Without the blank there is no value.
-        assert_eq!(Command::parse("set a b"), set("a", "b", ""));
-        assert_eq!(Command::parse("set a b\n"), set("a", "b", ""));
+        assert_eq!(parse("set a b"), set("a", "b", ""));
+        assert_eq!(parse("set a b\n"), set("a", "b", ""));
     }
 
     #[test]
@@ -173,8 +360,17 @@ mod tests {
             "set a\nb c d",
             "set a b\nc d",
             "\u{feff}services",
+            "bind",
+            "bind ",
+            "bind a b",
+            "bind a\n\n",
+            "accounts ",
+            "accounts al",
+            "accounts all ",
+            "accounts all all",
+            "accounts\n\n",
         ] {
-            let refused = Command::parse(text).expect_err(text);
+            let refused = parse(text).expect_err(text);
             assert!(!refused.reason.is_empty() && !refused.reason.contains('\n'));
         }
     }

@@ -7,7 +7,7 @@ use core::{fmt, ptr};
 use kernel::{alloc::flags::__GFP_NOWARN, ffi::c_char, prelude::*};
 
 /// Bytes that one text may have.
-const TEXT_MAX: usize = 64 << 20;
+pub(crate) const TEXT_MAX: usize = 64 << 20;
 
 /// A text that grows up to [`TEXT_MAX`] bytes.
 pub(crate) struct Text {

@@ -75,8 +75,8 @@ refusals() {
 	local before seen
 	before=$(settings svc)
 	seen=$(dmesg | grep -c 'nrs: ' || true)
-	says EINVAL '\n' "expected 'services', 'get' or 'set'"
-	says EINVAL 'reboot' "expected 'services', 'get' or 'set'"
+	says EINVAL '\n' "expected 'services', 'get', .* or 'factors'"
+	says EINVAL 'reboot' "expected 'services', 'get', .* or 'factors'"
 	says EINVAL 'get svc' "expected 'get SERVICE NAME'"
 	says EINVAL 'set  svc slots 3' 'expected words of .*'
 	says ENODEV 'get nobody slots' 'no such service'
@@ -125,7 +125,7 @@ reads() {
 	[ "$(cat /tmp/part)" = "${whole:10:20}" ] || fail "'$(cat /tmp/part)' is not '${whole:10:20}'"
 	# A refusal puts its reason there, and the next command its answer.
 	if echo nonsense >&3; then fail "taken"; fi 2>/dev/null
-	[ "$(cat <&3)" = "expected 'services', 'get' or 'set'" ]
+	[[ $(cat <&3) = "expected 'services', "* ]]
 	echo 'set svc slots 6' >&3
 	[ -z "$(cat <&3)" ]
 	# Another open file has its own.

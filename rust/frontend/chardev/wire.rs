@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What passes through `/dev/nrs`, byte by byte; the same file serves the module and its clients.
+//! What passes through `/dev/nrs`, and in bytes through `/dev/nrs-control`; the same file serves the module and its clients.
 //!
 //! C counterpart: `include/uapi/nrs.h`. All numbers are little-endian; there is no padding.
 //!
@@ -88,6 +88,24 @@ pub const RELEASED_EXPIRED: u32 = 4;
 pub const EARLY_AT_ONCE: u32 = 1;
 /// [`Early::flags`]: the server said itself that it is busy.
 pub const EARLY_BUSY: u32 = 2;
+
+/// [`Account::flags`]: the class has requests itself, and none below.
+pub const ACCOUNT_LEAF: u32 = 1;
+/// [`Account::flags`]: the class has requests, queued or in service.
+pub const ACCOUNT_ACTIVE: u32 = 2;
+/// [`Account::flags`]: the class has queued requests.
+pub const ACCOUNT_WAITING: u32 = 4;
+/// [`Account::flags`]: the last record of a class that is removed.
+pub const ACCOUNT_GONE: u32 = 8;
+
+/// A factor of one.
+pub const FACTOR_ONE: u32 = 1 << 31;
+
+/// Factors that one command sets, at most.
+pub const FACTORS_MAX: usize = 16_384;
+
+/// Longest lease of factors, ms.
+pub const FACTORS_LEASE_MAX: u32 = 60_000;
 
 /// An identity that is not known.
 pub const ID_ABSENT: u32 = u32::MAX;
@@ -477,6 +495,48 @@ structures! {
         expired: u64,
         /// Reports of clients that came back.
         reconnected: u64,
+    }
+
+    /// How the answer to `accounts` starts; records follow ([`Account`]).
+    Accounts, 32 {
+        /// Bytes of one record.
+        record_size: u32,
+        /// Records.
+        count: u32,
+        /// Names what ids are of; changes with the mode, the cost model and each start of the policy; never 0.
+        instance: u64,
+        /// When the accounts were read, monotonic ns.
+        time_ns: u64,
+        /// Hash of the mode and the cost model, the same on all servers; 0 without accounts.
+        terms: u64,
+    }
+
+    /// What was done for one class.
+    Account, 40 {
+        /// The class.
+        id: u64,
+        /// The class above; 0: none.
+        parent: u64,
+        /// Service so far, units of cost, wrapping; 0 for a class that has others below.
+        service: u64,
+        /// Weight among siblings without the factor; 4096 for a weight of one.
+        weight: u32,
+        /// `ACCOUNT_*`.
+        flags: u32,
+        /// Factor in force, in units of 2^-31.
+        factor: u32,
+        /// Level, 0: outermost.
+        level: u32,
+    }
+
+    /// A factor, behind the first line of `factors`.
+    Factor, 16 {
+        /// The class.
+        id: u64,
+        /// By what its weight is multiplied, in units of 2^-31: 1 to `FACTOR_ONE`.
+        factor: u32,
+        /// Must be 0.
+        reserved: u32,
     }
 }
 

@@ -2,17 +2,34 @@
 
 //! Commands of the control node.
 
-use nrs_sched::control::Command;
+use nrs_sched::{agent::LEASE_MAX_MS, control::Command};
 
 /// Whether `text` is one word that prints.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte))
 }
 
+/// Whether `text` is an id.
+fn is_id(text: &str) -> bool {
+    (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether `line` may stand in front of factors.
+fn is_grant(line: &str) -> bool {
+    let lease = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let ms = text.parse().ok().filter(|_| digits);
+        ms.is_some_and(|ms: u32| (1..=LEASE_MAX_MS).contains(&ms))
+    };
+    line.split_once(' ')
+        .is_some_and(|(instance, rest)| is_id(instance) && lease(rest))
+}
+
 /// Takes a command.
 pub fn run(text: &str) {
-    match Command::parse(text) {
+    match Command::parse(text.as_bytes()) {
         Ok(command) => {
+            let said = text.strip_suffix('\n').unwrap_or(text);
             let written = match command {
                 Command::Services => "services".to_owned(),
                 Command::Get { service, name } => {
@@ -27,20 +44,55 @@ pub fn run(text: &str) {
                     assert!(is_word(service) && is_word(name));
                     format!("set {service} {name} {value}")
                 }
+                Command::Bind { service } => {
+                    assert!(is_word(service));
+                    format!("bind {service}")
+                }
+                Command::Accounts { all: false } => "accounts".to_owned(),
+                Command::Accounts { all: true } => "accounts all".to_owned(),
+                Command::Names { ids } => {
+                    let words: Vec<&str> = said.split(' ').skip(1).collect();
+                    let parsed = words.iter().map(|id| u64::from_str_radix(id, 16).unwrap());
+                    assert!(parsed.eq(ids.iter()));
+                    format!("names {}", words.join(" "))
+                }
+                Command::Factors {
+                    instance,
+                    lease_ms,
+                    pairs,
+                } => {
+                    let (line, rest) = text["factors ".len()..].split_once('\n').unwrap();
+                    assert!(is_grant(line) && rest.as_bytes() == pairs);
+                    let again = format!("factors {instance:x} {lease_ms}\n{rest}");
+                    assert_eq!(Command::parse(again.as_bytes()), Ok(command));
+                    return;
+                }
             };
             // It is what was written; a line end more or less, and the blank before no value, make no difference.
             let end = written.trim_end_matches(' ');
-            let said = text.strip_suffix('\n').unwrap_or(text);
             assert!(said == written || said == end, "{text:?}");
-            assert_eq!(Command::parse(&format!("{written}\n")), Ok(command));
+            let again = format!("{written}\n");
+            assert_eq!(Command::parse(again.as_bytes()), Ok(command));
         }
         Err(error) => {
             crate::check_reason(&error);
-            let mut words = text.strip_suffix('\n').unwrap_or(text).split(' ');
-            let valid = match words.next() {
-                Some("services") => words.next().is_none(),
-                Some("get") => words.all(is_word) && text.split(' ').count() == 3,
-                Some("set") => words.take(2).filter(|word| is_word(word)).count() == 2,
+            let said = text.strip_suffix('\n').unwrap_or(text);
+            let (verb, rest) = match said.split_once(' ') {
+                Some((verb, rest)) => (verb, Some(rest)),
+                None => (said, None),
+            };
+            let mut words = rest.unwrap_or_default().split(' ');
+            let valid = match verb {
+                "services" => rest.is_none(),
+                "get" => words.all(is_word) && text.split(' ').count() == 3,
+                "set" => words.take(2).filter(|word| is_word(word)).count() == 2,
+                "bind" => rest.is_some_and(is_word),
+                "accounts" => matches!(rest, None | Some("all")),
+                "names" => said.len() <= 4096 && words.all(is_id),
+                "factors" => text["factors".len()..]
+                    .strip_prefix(' ')
+                    .and_then(|rest| rest.split_once('\n'))
+                    .is_some_and(|(line, _)| is_grant(line)),
                 _ => false,
             };
             assert!(!valid, "{text:?}");

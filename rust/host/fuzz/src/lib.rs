@@ -77,7 +77,7 @@ macro_rules! targets {
 
 // scripts/fuzz.sh reads the names here.
 targets! {
-    control(text) 20_000 256 "services get set";
+    control(text) 20_000 256 "services get set bind accounts all names factors";
     exchange(bytes) 1_000 600 "";
     jobid(bytes) 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";
     nid(text) 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::

@@ -48,6 +48,9 @@ structures! {
     Reconnect,
     Attach,
     Stats,
+    Accounts,
+    Account,
+    Factor,
 }
 
 /// What is to become of `bytes` where a structure of `size` bytes is known.

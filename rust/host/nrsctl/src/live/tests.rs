@@ -43,7 +43,7 @@ impl Files {
 impl Channel for Files {
     fn write(&self, command: &[u8]) -> io::Result<usize> {
         let text = std::str::from_utf8(command).unwrap();
-        let answer = match Command::parse(text).unwrap() {
+        let answer = match Command::parse(command).unwrap() {
             Command::Services => {
                 let entries = fs::read_dir(&self.path)?.map(|entry| entry.unwrap());
                 let services = entries.filter(|entry| entry.path().is_dir());
@@ -60,6 +60,7 @@ impl Channel for Files {
                 fs::write(self.file(service, name)?, value)?;
                 String::new()
             }
+            other => panic!("{other:?}"),
         };
         *self.answer.borrow_mut() = answer;
         // A write that was cut says so.

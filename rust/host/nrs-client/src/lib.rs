@@ -64,7 +64,8 @@
 //! # }
 //! ```
 //!
-//! What each errno means is in `Documentation/dev-nrs.md`.
+//! What each errno means is in `Documentation/dev-nrs.md`. Agents of several servers, which read accounts and set factors
+//! through `/dev/nrs-control`, use [`agent`].
 
 use std::{
     fs::{File, OpenOptions},
@@ -75,6 +76,7 @@ use std::{
     time::Duration,
 };
 
+pub mod agent;
 mod event;
 pub mod nid;
 pub mod opcode;

@@ -150,8 +150,10 @@ pub struct Entity {
     pub name: String,
     /// The rule of tbf or the group of qbm that it is in.
     pub within: Option<String>,
-    /// Its weight, of fairshare.
+    /// Its weight in force, of fairshare.
     pub weight: Option<f64>,
+    /// What an agent multiplies its weight by, of fairshare.
+    pub factor: Option<f64>,
     /// What part it is to have, 0 to 1, of fairshare.
     pub share_wanted: Option<f64>,
     /// What part it had of the last second, 0 to 1, of fairshare.

@@ -263,7 +263,7 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
 
 /// The families that are more than rows.
 #[rustfmt::skip]
-fn declared() -> [Family; 29] {
+fn declared() -> [Family; 30] {
     [
         family(Gauge, "nrs_up", "1 if everything requested was read", Of::Exporter(|page, samples| {
             samples.one(page.failure.is_none());
@@ -327,6 +327,7 @@ fn declared() -> [Family; 29] {
         family(Gauge, "nrs_client_lost", "1 if the client is lost", field!(Client, lost)),
         // Entities.
         family(Gauge, "nrs_entity_weight_ratio", "Weight (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.weight))),
+        family(Gauge, "nrs_entity_factor_ratio", "Factor in the weight, set by an agent (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.factor))),
         family(Gauge, "nrs_entity_share_wanted_ratio", "Target share of the head (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.share_wanted))),
         labelled(Gauge, "nrs_entity_share_ratio", &["window"], "Share of the head in the last second or minute (fairshare)", Of::Entity(|entity, samples| {
             for (window, share) in [("1s", entity.share_1s), ("60s", entity.share_60s)] {

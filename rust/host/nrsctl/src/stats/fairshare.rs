@@ -43,6 +43,7 @@ fn field(entity: &mut Entity, line: &Line<'_>) -> Result {
             _ => return Err(line.unexpected("regular or high_priority")),
         },
         "weight" => entity.weight = Some(line.fraction()?),
+        "factor" => entity.factor = Some(line.fraction()?),
         "share_wanted" => entity.share_wanted = Some(line.fraction()?),
         "share_1s" => entity.share_1s = Some(line.fraction()?),
         "share_60s" => entity.share_60s = Some(line.fraction()?),

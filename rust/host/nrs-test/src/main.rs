@@ -8,6 +8,7 @@
 //! | [`storm`] | makes random calls on every interface; each answer must be one that is documented |
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
 //! | [`load`] | plays a server with many clients on `/dev/nrs` |
+//! | [`factors`] | plays the agent of a service on `/dev/nrs-control` |
 //! | [`disk`] | plays a disk with one arm, behind a device of nbd |
 //!
 //! Exit statuses: [`STATUS`].
@@ -18,6 +19,7 @@ use clap::Parser;
 
 mod check;
 mod disk;
+mod factors;
 mod latency;
 mod load;
 mod nowhere;
@@ -41,6 +43,7 @@ enum Command {
     Overlap(overlap::Args),
     Load(load::Args),
     Disk(disk::Args),
+    Factors(factors::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Overlap(args) => overlap::run(&args),
         Command::Load(args) => load::run(args),
         Command::Disk(args) => disk::run(&args),
+        Command::Factors(args) => factors::run(args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("nrs-test: {error}");

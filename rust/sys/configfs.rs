@@ -14,8 +14,9 @@
 //!
 //! # Context
 //!
-//! [`depend`] takes the subsystem's mutex and configfs's own inode lock. Those are held around the
-//! callbacks of a subsystem, so it must not be called from one, nor under a lock that one takes.
+//! [`depend`] takes the subsystem's mutex, which is held around the callbacks of a subsystem, so it must not be called from
+//! one, nor under a lock that one takes. It takes no inode lock of configfs: drivers of disks take locks of the block layer
+//! under those, and schedulers are set under the same.
 
 use core::{ops::Deref, ptr::NonNull};
 
@@ -60,20 +61,20 @@ pub(crate) fn depend<D>(subsystem: &Arc<Subsystem<D>>, name: &CStr) -> Result<De
     // SAFETY: A `Subsystem` that can be seen is registered, which sets `cg_subsys` to the subsystem that
     // the group is part of.
     let raw = unsafe { (*group).cg_subsys };
-    let item = {
-        // SAFETY: `Subsystem::new` initialised the mutex, and it lives as long as `subsystem`.
-        let mutex = unsafe { Lock::<(), MutexBackend>::from_raw(&raw mut (*raw).su_mutex) };
-        let _guard = mutex.lock();
-        // SAFETY: The group is live, its subsystem's mutex is held, `name` is a C string.
-        unsafe { bindings::config_group_find_item(group, name.as_char_ptr()) }
-    };
+    // SAFETY: `Subsystem::new` initialised the mutex, and it lives as long as `subsystem`.
+    let mutex = unsafe { Lock::<(), MutexBackend>::from_raw(&raw mut (*raw).su_mutex) };
+    let guard = mutex.lock();
+    // SAFETY: The group is live, its subsystem's mutex is held, `name` is a C string.
+    let item = unsafe { bindings::config_group_find_item(group, name.as_char_ptr()) };
     let item = NonNull::new(item).ok_or(ENOENT)?;
-    // SAFETY: `raw` is a registered subsystem; the reference that was just taken keeps `item`.
-    let result = to_result(unsafe { bindings::configfs_depend_item(raw, item.as_ptr()) });
+    // SAFETY: `raw` is a registered subsystem, and stays one while `subsystem` lives; so its root need not be locked, which
+    // callers from the subsystem itself are spared. With the mutex held, `item` stays in its group.
+    let result = to_result(unsafe { bindings::configfs_depend_item_unlocked(raw, item.as_ptr()) });
+    drop(guard);
     // SAFETY: Taken by `config_group_find_item`. A directory that is depended upon keeps its item.
     unsafe { bindings::config_item_put(item.as_ptr()) };
     result?;
-    // INVARIANT: `configfs_depend_item` counted this dependent; the directory, and with it the item,
+    // INVARIANT: `configfs_depend_item_unlocked` counted this dependent; the directory, and with it the item,
     // stays until it is taken back.
     Ok(Dependency {
         item,

@@ -438,6 +438,23 @@ late() {
 	[ "$(<$iosched/stream)" = none ]
 }
 
+# The disk joins a service that an administrator made, whose directory stays meanwhile. Directories of null_blk have been used and
+# removed by then: lockdep tells of locks of configfs that are taken under those of the block layer.
+made_before() {
+	module
+	lower nb1
+	null_blk_remove nb1
+	mkdir /sys/kernel/config/nrs/nb0 /sys/kernel/config/nrs/other
+	lower nb0
+	client a /dev/nb0 nb0
+	refused EBUSY rmdir /sys/kernel/config/nrs/nb0
+	adjust $iosched/service other
+	rmdir /sys/kernel/config/nrs/nb0
+	refused EBUSY rmdir /sys/kernel/config/nrs/other
+	remove_client a
+	rmdir /sys/kernel/config/nrs/other
+}
+
 # exact N: so many writes, some to another instance than the one that shows the files later, as hardware queues come and go. A write
 # that is accepted has changed the file, and no other one has.
 exact() {
@@ -453,8 +470,8 @@ exact() {
 		if error=$( (echo "$value" >$iosched/stream) 2>&1); then
 			last=$value accepted=$((accepted + 1))
 		else
-			# Without a scheduler there is no file for a moment.
-			[[ $error =~ "Resource temporarily unavailable"|"No such" ]] || fail "$error"
+			# Without a scheduler there is no file for a moment, and none can be made.
+			[[ $error =~ "Resource temporarily unavailable"|"No such"|"Permission denied" ]] || fail "$error"
 			refused=$((refused + 1))
 		fi
 		until value=$(cat $iosched/stream 2>/dev/null); do :; done
@@ -594,6 +611,7 @@ try 30 "bad blocks" failing
 debug_long try 20 "what is refused changes nothing" wrong
 debug_long try 20 "a disk whose name no service can have" named
 try 20 "slots follow the number of hardware queues" depth
+try 20 "a service that was made before; its directory stays" made_before
 try 30 "what is set while hardware queues come and go" exact "$(slow "$(brief 40 200)" 20)"
 debug_long try 30 "a service is set while the disk is slow" late service other
 try 20 "a device of type nrs in the same service" loop

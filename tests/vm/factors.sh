@@ -25,7 +25,7 @@ setup() {
 shares() {
 	window 1 ended a b >/dev/null
 	local got a b
-	got=$(window "$(brief 3 8)" ended a b)
+	got=$(window "$(brief 2 8)" ended a b)
 	read -r a b <<<"$got"
 	say "requests: a $a, b $b, wanted 1:$1"
 	within 5 $((a * $1)) "$b" || fail "1:$1: $a and $b: $(cat "$(at svc nrs_fairshare_stats)")"
@@ -96,7 +96,7 @@ refusals() {
 # A quarter of the weight is a quarter of the share, whatever else changes, until the instance is another one.
 quarter() {
 	setup
-	shares 1
+	long shares 1
 	hold uid:1001=0.25
 	shares 4
 	echo uid:1003:2 >"$(at svc nrs_fairshare_weights)"

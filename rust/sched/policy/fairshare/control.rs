@@ -102,7 +102,7 @@ impl Keep<Config> for Kept {
         pairs: Pairs,
         lease: &Shared<Lease>,
     ) -> core::result::Result<(), NoMemory> {
-        self.factors = Some(Shared::new(Factors::leased(pairs, lease))?);
+        self.factors = Some(Shared::new(Factors::leased(pairs, lease)?)?);
         Ok(())
     }
 

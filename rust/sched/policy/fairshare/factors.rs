@@ -20,9 +20,13 @@ pub type AccountBuf = Block<Account, ROWS>;
 ///
 /// # Invariants
 ///
-/// `list` is sorted by id, without an id twice; no factor is 0 or above [`ONE`].
+/// - `list` is sorted by id, without an id twice; no factor is 0 or above [`ONE`].
+/// - `starts` has the index of the first id of each bucket, which is named by the first `bits` bits of ids, and the length.
 pub struct Factors {
     list: List<(u64, u32)>,
+    /// Ids are hashes: a bucket has one or two.
+    starts: List<u32>,
+    bits: u32,
     /// How long they are in force; `None`: until they are replaced.
     lease: Option<Shared<Lease>>,
 }
@@ -38,16 +42,36 @@ impl Factors {
             }
         }
         // INVARIANT: each id is above the one before it; the factors are within their limits.
-        Ok(Self { list, lease: None })
+        Self::of_list(list, None)
+    }
+
+    /// Factors of `list`, which is as the invariant says.
+    fn of_list(list: List<(u64, u32)>, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
+        let ids = list.as_slice();
+        let bits = ids.len().checked_ilog2().unwrap_or(0);
+        let buckets = 1usize << bits;
+        let mut starts = List::with_capacity(buckets.saturating_add(1))?;
+        for (index, (id, _)) in (0u32..).zip(ids) {
+            // INVARIANT: buckets up to that of this id begin here, unless they began before.
+            while starts.as_slice().len() <= bucket(*id, bits) {
+                starts.push(index)?;
+            }
+        }
+        while starts.as_slice().len() <= buckets {
+            starts.push(ids.len() as u32)?;
+        }
+        Ok(Self {
+            list,
+            starts,
+            bits,
+            lease,
+        })
     }
 
     /// The factors that an agent set, in force while `lease` lasts.
-    pub(super) fn leased(pairs: Pairs, lease: &Shared<Lease>) -> Self {
+    pub(super) fn leased(pairs: Pairs, lease: &Shared<Lease>) -> Result<Self, NoMemory> {
         // INVARIANT: that of the pairs is the same.
-        Self {
-            list: pairs.into_list(),
-            lease: Some(lease.clone()),
-        }
+        Self::of_list(pairs.into_list(), Some(lease.clone()))
     }
 
     /// The lease, if they have one.
@@ -63,16 +87,28 @@ impl Factors {
     /// The factor of the entity `id` after `steps` steps of its return to one; [`ONE`] for an entity that has none.
     /// O(log n); does not sleep.
     pub(super) fn of(&self, id: u64, steps: u32) -> u32 {
-        let list = self.list.as_slice();
-        let found = list.binary_search_by(|(other, _)| other.cmp(&id)).ok();
-        let found = found.and_then(|at| list.get(at));
-        found.map_or(ONE, |(_, factor)| faded(*factor, steps))
+        let found = self.find(id);
+        found.map_or(ONE, |factor| faded(factor, steps))
+    }
+
+    /// The factor of `id`, if it has one.
+    fn find(&self, id: u64) -> Option<u32> {
+        let mut starts = self.starts.as_slice().iter().skip(bucket(id, self.bits));
+        let (from, to) = (*starts.next()? as usize, *starts.next()? as usize);
+        let some = self.list.as_slice().get(from..to)?;
+        let found = some.binary_search_by(|(other, _)| other.cmp(&id)).ok()?;
+        some.get(found).map(|(_, factor)| *factor)
     }
 
     /// `weight`, below 2^31, of the entity `id` times its factor; not below 1.
     pub fn scale(&self, id: u64, weight: u32) -> u32 {
         scaled(weight, self.of(id, 0))
     }
+}
+
+/// The bucket of `id` where `bits` bits name buckets.
+fn bucket(id: u64, bits: u32) -> usize {
+    id.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0) as usize
 }
 
 #[cfg(test)]
@@ -97,12 +133,39 @@ mod tests {
         }
     }
 
+    /// However many there are, and wherever ids are.
+    #[test]
+    fn each_is_found() {
+        let mut rng = crate::sched::rng::Rng::new(1);
+        for count in [0, 1, 2, 3, 64, 1000] {
+            for mask in [u64::MAX, u64::MAX >> 40, u64::MAX << 40] {
+                let mut pairs: Vec<(u64, u32)> = (0..count)
+                    .map(|_| (rng.next_u64() & mask, 1 + rng.next_u32() / 2))
+                    .collect();
+                pairs.sort_unstable();
+                pairs.dedup_by_key(|pair| pair.0);
+                let factors = Factors::new(pairs.iter().copied()).unwrap();
+                for (id, factor) in &pairs {
+                    assert_eq!(factors.find(*id), Some(*factor));
+                    for other in [id.wrapping_add(1), id.wrapping_sub(1)] {
+                        let known = pairs.iter().find(|pair| pair.0 == other);
+                        assert_eq!(factors.find(other), known.map(|pair| pair.1));
+                    }
+                }
+                assert_eq!(
+                    factors.find(0).is_some(),
+                    pairs.iter().any(|pair| pair.0 == 0)
+                );
+            }
+        }
+    }
+
     #[test]
     fn those_of_an_agent_go_by_the_lease() {
         let mut pairs = Pairs::new(1).unwrap();
         pairs.push(3, ONE / 4).unwrap();
         let lease = Shared::new(Lease::new(0, 2000)).unwrap();
-        let factors = Factors::leased(pairs, &lease);
+        let factors = Factors::leased(pairs, &lease).unwrap();
         for (now, steps, factor) in [
             (1999, 0, ONE / 4),
             (2000, 1, ONE / 2),

@@ -6,7 +6,7 @@
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
     agent::{Lease, Pairs, Reading, Told, ONE},
-    arena::{attrs, feed, lone_part, Request},
+    arena::{attrs, feed, lone_part, reserve, Request},
     attr::Priority,
     crowd::{Case, Crowd},
     desk::Desk,
@@ -188,15 +188,18 @@ fn statistics(c: &mut Criterion) {
     group.finish();
 }
 
-/// An agent reads the accounts of 10,000 entities, all of which changed, and sets a factor of each.
+/// An agent reads the accounts of 10,000 entities, all of which changed and have requests, and sets a factor of each.
 fn agent(c: &mut Criterion) {
     const COUNT: u32 = 10_000;
     let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default());
     let config = config.expect("a mode");
     let mut part = lone_part::<Request>(&config, 1).expect("memory");
+    reserve(COUNT as usize).expect("memory");
     for uid in 0..COUNT {
-        part.classify(&attrs(uid), 0);
+        let class = part.classify(&attrs(uid), 0);
         feed(&mut part);
+        let request = Request::new(uid, uid.into(), 1, 0);
+        assert!(part.enqueue(request, class, 0).is_ok());
     }
     let mut desk = Desk::default();
     desk.add(Priority::Regular, part);

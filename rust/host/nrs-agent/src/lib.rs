@@ -167,6 +167,44 @@ impl Counts {
     }
 }
 
+/// State of another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerState {
+    /// Its number.
+    pub server: u64,
+    /// Time since it was heard, ns.
+    pub age_ns: u64,
+    /// Whether it said that it leaves.
+    pub left: bool,
+    /// Its capacity, units of cost per second.
+    pub capacity: u64,
+    /// Entities that it told.
+    pub records: usize,
+    /// Datagrams heard.
+    pub datagrams: u64,
+    /// Datagrams lost.
+    pub lost: u64,
+}
+
+/// State of an entity after the last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntityState {
+    /// Its id.
+    pub id: u64,
+    /// Whether it is a leaf.
+    pub leaf: bool,
+    /// Whether it has requests that wait here.
+    pub waiting: bool,
+    /// The weight that counts on all servers.
+    pub weight: u32,
+    /// Its factor, Q31.
+    pub factor: u32,
+    /// Service here, units of cost per second.
+    pub here: u64,
+    /// Service by others, units of cost per second.
+    pub elsewhere: u64,
+}
+
 /// What every speaker of the protocol has: who it is, its peers, and the number of its message.
 struct Voice {
     server: u64,
@@ -371,6 +409,27 @@ impl Exchange {
     /// Returns the number of other servers that are known.
     pub fn servers(&self) -> usize {
         self.voice.peers.len()
+    }
+
+    /// Returns the state of each other server at `now`, ns, in the order of their numbers.
+    pub fn peers(&self, now: u64) -> impl Iterator<Item = PeerState> + '_ {
+        self.voice
+            .peers
+            .iter()
+            .map(move |(server, peer)| PeerState {
+                server,
+                age_ns: now.saturating_sub(peer.heard),
+                left: peer.left,
+                capacity: peer.capacity,
+                records: peer.records.len(),
+                datagrams: peer.datagrams,
+                lost: peer.lost,
+            })
+    }
+
+    /// Returns the state of all entities, in the order of their ids.
+    pub fn states(&self) -> impl Iterator<Item = EntityState> + '_ {
+        self.table.states()
     }
 
     /// Entities of this server.

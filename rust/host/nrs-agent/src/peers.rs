@@ -77,8 +77,16 @@ pub struct Peer {
     pub records: BTreeMap<u64, Known>,
     /// When it was heard last, our ns.
     pub heard: u64,
+    /// Whether its last message was a farewell.
+    pub left: bool,
+    /// Datagrams heard.
+    pub datagrams: u64,
+    /// Datagrams lost: those missing between the datagrams heard.
+    pub lost: u64,
     epoch: u64,
     seq: u32,
+    /// Number of datagrams of the message `seq`.
+    parts_all: u16,
     /// Datagrams of the message `seq` that were heard.
     parts: BTreeSet<u16>,
     /// When its records were looked through for old ones, our ns.
@@ -93,8 +101,12 @@ impl Peer {
             records: BTreeMap::new(),
             epoch: header.epoch,
             seq: header.seq,
+            parts_all: header.parts,
             parts: BTreeSet::new(),
             heard: now,
+            left: false,
+            datagrams: 0,
+            lost: 0,
             swept: now,
         }
     }
@@ -106,8 +118,15 @@ impl Peer {
         }
         let ahead = header.seq.wrapping_sub(self.seq) as i32;
         if header.epoch > self.epoch || ahead > 0 {
+            if header.epoch == self.epoch {
+                let all = u64::from(self.parts_all);
+                let missing = all.saturating_sub(self.parts.len() as u64);
+                let skipped = u64::from(ahead.unsigned_abs() - 1) * all;
+                self.lost = self.lost.saturating_add(missing + skipped);
+            }
             self.epoch = header.epoch;
             self.seq = header.seq;
+            self.parts_all = header.parts;
             self.parts.clear();
         } else if ahead < 0 {
             return Err(Refusal::Old);
@@ -115,6 +134,7 @@ impl Peer {
         if !self.parts.insert(header.part) {
             return Err(Refusal::Duplicate);
         }
+        self.datagrams += 1;
         Ok(())
     }
 
@@ -216,6 +236,7 @@ impl Peers {
         };
         peer.admit(header)?;
         peer.heard = now;
+        peer.left = header.bye;
         if header.bye {
             peer.capacity = 0;
             peer.records.clear();

@@ -23,7 +23,7 @@ use super::{
     peers::{rate, Peers, RATE_BITS, RATE_MAX},
     plan,
     rule::{self, Member, DEEPEST, DELTAS},
-    Account, Terms,
+    Account, EntityState, Terms,
 };
 
 /// Levels of a tree, at most; what is deeper is not summed up.
@@ -259,6 +259,19 @@ impl Table {
     pub fn factors(&self) -> Vec<(u64, u32)> {
         let factor = |(id, entry): (&u64, &Entry)| (*id, power(entry.member.theta));
         self.entries.iter().map(factor).collect()
+    }
+
+    /// Returns the state of all entities, in the order of the ids.
+    pub fn states(&self) -> impl Iterator<Item = EntityState> + '_ {
+        self.entries.iter().map(|(id, entry)| EntityState {
+            id: *id,
+            leaf: entry.leaf,
+            waiting: entry.member.waiting,
+            weight: entry.member.weight,
+            factor: power(entry.member.theta),
+            here: entry.member.own >> RATE_BITS,
+            elsewhere: entry.member.elsewhere >> RATE_BITS,
+        })
     }
 
     /// Returns what others are to be told, in the order of the ids: entities that are active, or were of late.

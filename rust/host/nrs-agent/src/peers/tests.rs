@@ -159,3 +159,30 @@ fn rates_do_not_overflow() {
         assert_eq!(rate(service, us), expected, "{service} {us}");
     }
 }
+
+#[test]
+fn gaps_are_counted() {
+    let mut peers = Peers::default();
+    let half = |epoch, seq, part| {
+        let header = Header {
+            part,
+            parts: 2,
+            ..header(5, epoch, seq)
+        };
+        write(&header, &[])
+    };
+    // A half of the first message is missing, and all of the next one.
+    for (epoch, seq, part, lost) in [
+        (1, 7, 1, 0),
+        (1, 9, 1, 3),
+        (1, 9, 0, 3),
+        (1, 10, 0, 3),
+        // A restart tells nothing of losses.
+        (2, 5, 0, 3),
+        (2, 6, 0, 4),
+    ] {
+        hear(&mut peers, &half(epoch, seq, part), 0).unwrap();
+        assert_eq!(peers.get(5).unwrap().lost, lost, "{epoch} {seq} {part}");
+    }
+    assert_eq!(peers.get(5).unwrap().datagrams, 6);
+}

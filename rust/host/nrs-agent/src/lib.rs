@@ -2,8 +2,10 @@
 
 //! Fair shares over several servers: each tells the others what it served, and corrects its own weights.
 //!
-//! The protocol only: accounts of the local nodes go in, datagrams come and go, factors for the local weights come out.
-//! Sockets and clocks belong to the caller.
+//! The crate has two halves. The protocol ([`Exchange`], [`Relay`]) has neither sockets nor clocks: accounts of the local
+//! nodes go in, datagrams come and go, factors for the local weights come out. The [`daemon`] runs it between the module
+//! ([`kernel`]) and other servers ([`transport`]) as `agent.toml` says ([`config`]). With the feature `zenoh` there is a
+//! transport, with the feature `daemon` the program `nrs-agent`.
 //!
 //! # Vocabulary
 //!
@@ -44,13 +46,25 @@
 //!
 //! The rule is used for each group of siblings by itself, at every level of the mode: see [`rule`].
 
+pub mod config;
+pub mod daemon;
+pub mod kernel;
 mod log2;
 pub mod message;
+pub mod nodes;
+pub mod pace;
 mod peers;
 mod plan;
 mod relay;
 mod rule;
+pub mod secret;
+pub mod socket;
+pub mod status;
+pub mod store;
 mod table;
+pub mod transport;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 use message::{Header, Record};
 use peers::Peers;

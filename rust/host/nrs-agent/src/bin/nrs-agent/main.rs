@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrs-agent`: shares the service of this server fairly with other servers, as `/etc/nrs/agent.toml` says.
+
+mod device;
+
+use std::{
+    env, fs, io,
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::{ffi::OsStrExt as _, net::SocketAddr, net::UnixDatagram},
+    },
+    path::PathBuf,
+    process::ExitCode,
+    sync::{atomic::AtomicBool, Arc},
+};
+
+use clap::Parser;
+use nrs_agent::{
+    config,
+    daemon::{self, Daemon},
+    secret::Secret,
+    socket::{self, Socket},
+    store::Store,
+    transport::{Clock, Transport as _},
+    zenoh::Zenoh,
+};
+use rustix::time::{clock_gettime, ClockId};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
+
+/// Time between two signs of life for the service manager, ns.
+const WATCHDOG_NS: u64 = 1_000_000_000;
+
+/// Shares the service of this server fairly with other servers.
+#[derive(Parser, Debug)]
+#[command(name = "nrs-agent", version, about)]
+struct Args {
+    /// The configuration; see nrsctl check.
+    #[arg(long, value_name = "FILE", default_value = config::PATH)]
+    config: PathBuf,
+    /// The socket that tells the status.
+    #[arg(long, value_name = "PATH", default_value = socket::PATH)]
+    socket: PathBuf,
+    /// The directory for what is kept over restarts.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/nrs-agent")]
+    state: PathBuf,
+}
+
+/// The clocks of the kernel.
+struct System;
+
+impl System {
+    fn read(id: ClockId) -> u64 {
+        let time = clock_gettime(id);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+impl Clock for System {
+    fn now(&self) -> u64 {
+        Self::read(ClockId::Monotonic)
+    }
+
+    fn shared(&self) -> u64 {
+        Self::read(ClockId::Realtime)
+    }
+}
+
+/// Tells the service manager `state`, if there is one; see sd_notify(3).
+fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    // A manager that does not hear it ends the agent by itself.
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    drop(sent);
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reasons) => {
+            for reason in reasons.lines() {
+                eprintln!("nrs-agent: {reason}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the agent until a signal ends it.
+///
+/// # Errors
+///
+/// The reasons for which it cannot run, a line each.
+fn run(args: &Args) -> Result<(), String> {
+    let path = args.config.display();
+    let at = |path: &PathBuf, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(&args.config).map_err(|error| at(&args.config, &error))?;
+    let mistakes = |all: Vec<config::Mistake>| {
+        let all = all.iter().map(|mistake| format!("{path}:{mistake}"));
+        all.collect::<Vec<_>>().join("\n")
+    };
+    let config = config::parse(&text, &config::host()).map_err(mistakes)?;
+    let wrong = config::check_files(&config);
+    if !wrong.is_empty() {
+        return Err(mistakes(wrong));
+    }
+    let secret = Secret::read(&config.secret).map_err(|reason| at(&config.secret, &reason))?;
+    if !config.servers.is_empty() && !config.servers.contains_key(&config.server) {
+        let server = &config.server;
+        eprintln!("nrs-agent: warning: {path}: this server, {server}, is not one of [servers]");
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let registered = flag::register(signal, Arc::clone(&ended));
+        registered.map_err(|error: io::Error| error.to_string())?;
+    }
+    zenoh::init_log_from_env_or("warn");
+    let socket = Socket::bind(&args.socket).map_err(|error| at(&args.socket, &error))?;
+    let mut transport = Zenoh::open(&config).map_err(|error| format!("zenoh: {error}"))?;
+    let store = Store::new(&args.state);
+    let mut daemon = Daemon::new(config, secret, store, device::bind);
+    notify("READY=1");
+    let mut told = System.now();
+    daemon::run(
+        &mut daemon,
+        &mut transport,
+        &System,
+        &ended,
+        |daemon, transport| {
+            let now = System.now();
+            socket.answer(|| daemon.status(now, transport.dropped()));
+            if now - told >= WATCHDOG_NS {
+                told = now;
+                notify("WATCHDOG=1");
+            }
+        },
+    );
+    notify("STOPPING=1");
+    transport.close();
+    // Whoever looks for it finds none.
+    let _ = fs::remove_file(&args.socket);
+    Ok(())
+}

@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `agent.toml`: what an agent is to do.
+//!
+//! One row of [`KEYS`] is all that is known of a key: what it takes, what counts without it, its meaning, and what it sets.
+//! The agent and `nrsctl check` read files with this table, and the reference in `Documentation/agent.md` is printed from it.
+
+use std::{
+    collections::BTreeMap, fmt, fs, ops::RangeInclusive, os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+};
+
+use toml_edit::{ImDocument, Item, TableLike};
+
+use crate::{secret::check_mode, Terms};
+
+/// Path of the configuration.
+pub const PATH: &str = "/etc/nrs/agent.toml";
+
+/// Bytes of a datagram, at most: transports carry them in streams, and lose them whole.
+const DATAGRAM_MAX: u32 = 16_384;
+
+/// Encryption and authentication of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// TLS with a certificate of each server.
+    #[default]
+    Tls,
+    /// TCP without authentication.
+    Tcp,
+}
+
+impl Protocol {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Name of the realm.
+    pub realm: String,
+    /// Name of this server.
+    pub server: String,
+    /// File with the secret of the realm.
+    pub secret: PathBuf,
+    /// Time between two steps, ms.
+    pub delta_ms: u32,
+    /// Deltas after which the rates of a silent server fade.
+    pub hold: u32,
+    /// Deltas after which the module drops factors that are not renewed.
+    pub lease: u32,
+    /// Entities of this server, and of each other one, at most.
+    pub entities_max: u32,
+    /// Other servers, at most.
+    pub servers_max: u32,
+    /// Units of cost of a large request.
+    pub grain: u32,
+    /// Protocol of connections.
+    pub transport: Protocol,
+    /// Address to listen at.
+    pub listen: String,
+    /// File with the certificate of the authority that signs those of servers.
+    pub ca: PathBuf,
+    /// File with the certificate of this server.
+    pub certificate: PathBuf,
+    /// File with the private key of this server.
+    pub key: PathBuf,
+    /// Whether certificates have to be for the address that is connected to.
+    pub verify_names: bool,
+    /// Addresses of the servers, by name.
+    pub servers: BTreeMap<String, String>,
+    /// Addresses of routers, by name.
+    pub routers: BTreeMap<String, String>,
+    /// Groups of the services, by the names of the services.
+    pub services: BTreeMap<String, String>,
+    /// Lines and columns of keys, for what is wrong with files that they name.
+    places: BTreeMap<String, (usize, usize)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let terms = Terms::default();
+        Self {
+            realm: String::new(),
+            server: String::new(),
+            secret: PathBuf::new(),
+            delta_ms: 100,
+            hold: terms.hold,
+            lease: 32,
+            entities_max: terms.entities_max,
+            servers_max: terms.servers_max,
+            grain: terms.grain,
+            transport: Protocol::default(),
+            listen: "[::]:7447".into(),
+            ca: PathBuf::new(),
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+            verify_names: true,
+            servers: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            services: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Returns the terms of the protocol in the realm with the number `realm`.
+    pub fn terms(&self, realm: u64) -> Terms {
+        Terms {
+            realm,
+            delta_ns: u64::from(self.delta_ms) * 1_000_000,
+            hold: self.hold,
+            servers_max: self.servers_max,
+            entities_max: self.entities_max,
+            datagram_max: DATAGRAM_MAX,
+            grain: self.grain,
+            ..Terms::default()
+        }
+    }
+
+    /// Returns the mistake `reason` in what `key` says.
+    fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
+        let (line, column) = self.places.get(key).copied().unwrap_or((1, 1));
+        Mistake {
+            line,
+            column,
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Something wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Path of the key, such as `service.ost_io.group`; empty for a text that is no TOML.
+    pub key: String,
+    /// Reason, one line.
+    pub reason: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.line, self.column)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+/// Tables of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Table {
+    /// The file itself.
+    Top,
+    /// `[servers]`
+    Servers,
+    /// `[routers]`
+    Routers,
+    /// `[service.NAME]`
+    Service,
+}
+
+impl Table {
+    /// All, each with its heading in the reference.
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Top, "the file"),
+        (Self::Servers, "[servers]"),
+        (Self::Routers, "[routers]"),
+        (Self::Service, "[service.NAME]"),
+    ];
+}
+
+/// Sets a value: the configuration, the name that the table or the key has, and the value.
+type Set = fn(&mut Config, &str, &Item) -> Result<(), String>;
+
+/// A key.
+struct Key {
+    table: Table,
+    /// Its name; `NAME` for any name.
+    name: &'static str,
+    /// Values.
+    takes: &'static str,
+    /// Value without the key.
+    default: &'static str,
+    /// Meaning.
+    about: &'static str,
+    set: Set,
+}
+
+/// A row of the table.
+const fn key(
+    table: Table,
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+    about: &'static str,
+    set: Set,
+) -> Key {
+    Key {
+        table,
+        name,
+        takes,
+        default,
+        about,
+        set,
+    }
+}
+
+/// A field that is assigned what the function `$parse` reads.
+macro_rules! set {
+    ($field:ident, $parse:ident $(, $range:expr)?) => {
+        |config, _, item| {
+            config.$field = $parse(item $(, $range)?)?;
+            Ok(())
+        }
+    };
+}
+
+/// An address that is inserted by its name.
+macro_rules! insert {
+    ($field:ident) => {
+        |config, name, item| {
+            check_name(name)?;
+            config.$field.insert(name.into(), address(item)?);
+            Ok(())
+        }
+    };
+}
+
+use Table::{Routers, Servers, Service, Top};
+
+/// All keys.
+#[rustfmt::skip]
+static KEYS: [Key; 18] = [
+    key(Top, "realm", "1 to 63 letters, digits and `_ - .`", "required", "name of the realm: servers with the same name and secret share", set!(realm, name)),
+    key(Top, "server", "1 to 63 letters, digits and `_ - .`", "the host name", "name of this server, unique in the realm; with `tls` the common name of its certificate", set!(server, name)),
+    key(Top, "secret", "a path", "required", "file with the secret of the realm, 32 hexadecimal digits; mode 0600", set!(secret, path)),
+    key(Top, "delta_ms", "50 to 500", "100", "time between two steps, in milliseconds; the same on all servers", set!(delta_ms, number, 50..=500)),
+    key(Top, "hold", "2 to 1000", "16", "deltas after which the rates of a silent server halve; the same on all servers", set!(hold, number, 2..=1000)),
+    key(Top, "lease", "8 to 120", "32", "deltas after which the module lets factors go back to 1, if the agent does not renew them", set!(lease, number, 8..=120)),
+    key(Top, "entities_max", "1 to 16384", "16384", "entities of this server, and of each other server", set!(entities_max, number, 1..=16_384)),
+    key(Top, "servers_max", "1 to 1024", "256", "other servers", set!(servers_max, number, 1..=1024)),
+    key(Top, "grain", "1 to 65536", "256", "cost of a large request, in units of the cost model: 1 MiB in pages of 4 KiB", set!(grain, number, 1..=65_536)),
+    key(Top, "transport", "`tls`, `tcp`", "`tls`", "`tcp`: neither encryption nor authentication, any host may speak for any server", set!(transport, protocol)),
+    key(Top, "listen", "`ADDRESS:PORT`", "`[::]:7447`", "address to listen at", set!(listen, address)),
+    key(Top, "ca", "a path", "required with `tls`", "certificate of the authority that signs those of servers and routers, PEM", set!(ca, path)),
+    key(Top, "certificate", "a path", "required with `tls`", "certificate of this server, PEM", set!(certificate, path)),
+    key(Top, "key", "a path", "required with `tls`", "private key of this server, PEM; mode 0600", set!(key, path)),
+    key(Top, "verify_names", "`true`, `false`", "`true`", "whether the certificate of a server or router has to name the address that is connected to", set!(verify_names, truth)),
+    key(Servers, "NAME", "`HOST:PORT`", "none", "address of the server; its own entry is left out, so that all servers can have the same file", insert!(servers)),
+    key(Routers, "NAME", "`HOST:PORT`", "none", "address of a zenoh router; it is believed who sent what it passes on", insert!(routers)),
+    key(Service, "group", "as the name of a service", "the name of the service", "services of one group share; of each server one", |config, service, item| {
+        config.services.insert(service.into(), service_name(text(item)?)?);
+        Ok(())
+    }),
+];
+
+/// Returns the string that `item` is.
+fn text(item: &Item) -> Result<&str, String> {
+    item.as_str().ok_or_else(|| kind(item, "a string"))
+}
+
+/// Says that `item` is something else than `wanted`.
+fn kind(item: &Item, wanted: &str) -> String {
+    format!("not {wanted}, but {}", item.type_name())
+}
+
+/// Returns the number that `item` is, if it is in `range`.
+fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let found = item.as_integer().ok_or_else(|| kind(item, "a number"))?;
+    let found = u32::try_from(found).ok();
+    let found = found.filter(|number| range.contains(number));
+    found.ok_or_else(|| format!("not a number from {} to {}", range.start(), range.end()))
+}
+
+/// Returns the truth value that `item` is.
+fn truth(item: &Item) -> Result<bool, String> {
+    item.as_bool().ok_or_else(|| kind(item, "true or false"))
+}
+
+/// Returns the absolute path that `item` is.
+fn path(item: &Item) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text(item)?);
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err("not an absolute path".into()),
+    }
+}
+
+/// Returns the name of a realm or server that `item` is.
+fn name(item: &Item) -> Result<String, String> {
+    let name = text(item)?;
+    check_name(name)?;
+    Ok(name.into())
+}
+
+/// Checks the name of a realm, server or router.
+fn check_name(name: &str) -> Result<(), String> {
+    match is_word(name, 63, "_-.") {
+        true => Ok(()),
+        false => Err("not a name: 1 to 63 letters, digits and _ - .".into()),
+    }
+}
+
+/// Returns `name`, if services may be called so.
+fn service_name(name: &str) -> Result<String, String> {
+    match is_word(name, 31, "_-.:") && !name.starts_with('.') {
+        true => Ok(name.into()),
+        false => {
+            Err("not a name: 1 to 31 letters, digits and _ - . :, not starting with a dot".into())
+        }
+    }
+}
+
+/// Whether `word` has 1 to `most` letters, digits and characters of `more`.
+fn is_word(word: &str, most: usize, more: &str) -> bool {
+    let fits = |char: char| char.is_ascii_alphanumeric() || more.contains(char);
+    (1..=most).contains(&word.len()) && word.chars().all(fits)
+}
+
+/// Returns the address with a port that `item` is.
+fn address(item: &Item) -> Result<String, String> {
+    let address = text(item)?;
+    let (host, port) = address.rsplit_once(':').unwrap_or_default();
+    let plain = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_host = match plain {
+        Some(number) => is_word(number, 63, ":.%"),
+        None => is_word(host, 253, "-._"),
+    };
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    match is_host && is_port {
+        true => Ok(address.into()),
+        false => Err("not HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447".into()),
+    }
+}
+
+/// Returns the protocol that `item` names.
+fn protocol(item: &Item) -> Result<Protocol, String> {
+    let all = [Protocol::Tls, Protocol::Tcp].into_iter();
+    let name = text(item)?;
+    let found = all.clone().find(|one| one.name() == name);
+    found.ok_or_else(|| "neither tls nor tcp".into())
+}
+
+/// A file that is read.
+struct Reader<'a> {
+    text: &'a str,
+    config: Config,
+    mistakes: Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    /// Returns line and column of the byte at offset `at`.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = before.matches('\n').count() + 1;
+        (line, before[start..].chars().count() + 1)
+    }
+
+    /// Notes where the key `path`, `name` in `table`, stands.
+    fn note(&mut self, path: &str, table: &dyn TableLike, name: &str, item: &Item) {
+        let key = table.key(name).and_then(|key| key.span());
+        let start = item.span().or(key).map_or(0, |span| span.start);
+        let place = self.place(start);
+        self.config.places.insert(path.into(), place);
+    }
+
+    /// Adds the mistake `reason` in what `key` says.
+    fn refuse(&mut self, key: &str, reason: impl Into<String>) {
+        let mistake = self.config.mistake(key, reason);
+        self.mistakes.push(mistake);
+    }
+
+    /// Reads all keys of a table of kind `table`; `prefix` stands before their names, and the table itself is called `own`.
+    fn table(&mut self, kind: Table, prefix: &str, own: &str, table: &dyn TableLike) {
+        for (name, item) in table.iter() {
+            let path = format!("{prefix}{name}");
+            self.note(&path, table, name, item);
+            let mut keys = KEYS.iter().filter(|key| key.table == kind);
+            let found = keys.find(|key| key.name == name || key.name == "NAME");
+            let below = match (kind, name) {
+                (Top, "servers") => Some(Servers),
+                (Top, "routers") => Some(Routers),
+                _ => None,
+            };
+            let result = match (found, below, item.as_table_like()) {
+                (Some(key), ..) => {
+                    let name = if key.name == "NAME" { name } else { own };
+                    (key.set)(&mut self.config, name, item)
+                }
+                (None, Some(below), Some(table)) => {
+                    self.table(below, &format!("{path}."), "", table);
+                    Ok(())
+                }
+                (None, None, Some(table)) if kind == Top && name == "service" => {
+                    self.services(table);
+                    Ok(())
+                }
+                (None, Some(_), None) => Err(self::kind(item, "a table")),
+                (None, None, None) if kind == Top && name == "service" => {
+                    Err(self::kind(item, "a table"))
+                }
+                _ => Err("no such key".into()),
+            };
+            if let Err(reason) = result {
+                self.refuse(&path, reason);
+            }
+        }
+    }
+
+    /// Reads the tables of services.
+    fn services(&mut self, services: &dyn TableLike) {
+        for (name, item) in services.iter() {
+            let path = format!("service.{name}");
+            self.note(&path, services, name, item);
+            match (service_name(name), item.as_table_like()) {
+                (Ok(name), Some(table)) => {
+                    self.config.services.insert(name.clone(), name.clone());
+                    self.table(Service, &format!("{path}."), &name, table);
+                }
+                (Ok(_), None) => self.refuse(&path, kind(item, "a table")),
+                (Err(reason), _) => self.refuse(&path, reason),
+            }
+        }
+    }
+
+    /// Checks what only all keys together tell.
+    fn finish(&mut self) {
+        let config = &self.config;
+        let missing = |key: &str| !config.places.contains_key(key);
+        let mut wanted = vec![
+            ("realm", "missing"),
+            ("secret", "missing"),
+            (
+                "service",
+                "missing: a table [service.NAME] for each service",
+            ),
+        ];
+        let refused = |mistake: &Mistake| mistake.key == "transport";
+        if config.transport == Protocol::Tls && !self.mistakes.iter().any(refused) {
+            let needed = ["ca", "certificate", "key"];
+            wanted.extend(needed.map(|key| (key, "missing: transport tls needs it")));
+            let listed = "missing: with transport tls only servers that are listed are heard";
+            wanted.push(("servers", listed));
+        }
+        wanted.retain(|(key, _)| missing(key));
+        let names = config.routers.keys();
+        let names = names.filter(|name| config.servers.contains_key(*name));
+        let twice = |name| {
+            (
+                format!("routers.{name}"),
+                "a server has this name".to_owned(),
+            )
+        };
+        let mut twice: Vec<(String, String)> = names.map(twice).collect();
+        let mut groups = BTreeMap::new();
+        for (service, group) in &config.services {
+            if let Some(other) = groups.insert(group, service) {
+                let reason = format!("service {other} is of group {group}, too");
+                twice.push((format!("service.{service}"), reason));
+            }
+        }
+        for (key, reason) in wanted {
+            self.refuse(key, reason);
+        }
+        for (key, reason) in twice {
+            self.refuse(&key, reason);
+        }
+    }
+}
+
+/// Parses `text`, for a server that is called `host` if it does not say otherwise.
+///
+/// # Errors
+///
+/// All mistakes, in the order of their places.
+pub fn parse(text: &str, host: &str) -> Result<Config, Vec<Mistake>> {
+    let mut reader = Reader {
+        text,
+        config: Config {
+            server: host.into(),
+            ..Config::default()
+        },
+        mistakes: Vec::new(),
+    };
+    match ImDocument::parse(text) {
+        Ok(document) => {
+            reader.table(Top, "", "", document.as_table());
+            reader.finish();
+        }
+        Err(error) => {
+            let (line, column) = reader.place(error.span().map_or(0, |span| span.start));
+            reader.mistakes.push(Mistake {
+                line,
+                column,
+                key: String::new(),
+                reason: error.message().trim().replace('\n', "; "),
+            });
+        }
+    }
+    let Reader {
+        config,
+        mut mistakes,
+        ..
+    } = reader;
+    if mistakes.is_empty() && check_name(&config.server).is_err() {
+        let reason = format!("missing, and the host name '{host}' is not a name of a server");
+        mistakes.push(config.mistake("server", reason));
+    }
+    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    match mistakes.is_empty() {
+        true => Ok(config),
+        false => Err(mistakes),
+    }
+}
+
+/// Returns what is wrong with the files that `config` names.
+pub fn check_files(config: &Config) -> Vec<Mistake> {
+    let mut files = vec![("secret", &config.secret, true)];
+    if config.transport == Protocol::Tls {
+        files.extend([
+            ("ca", &config.ca, false),
+            ("certificate", &config.certificate, false),
+            ("key", &config.key, true),
+        ]);
+    }
+    let mistake = |(key, path, private): (&str, &PathBuf, bool)| {
+        let reason = match fs::metadata(path) {
+            Err(error) => Some(error.to_string()),
+            Ok(metadata) if !metadata.is_file() => Some("not a file".into()),
+            Ok(metadata) if private => check_mode(metadata.mode()).err(),
+            Ok(_) => None,
+        };
+        let reason = format!("{}: {}", path.display(), reason?);
+        Some(config.mistake(key, reason))
+    };
+    files.into_iter().filter_map(mistake).collect()
+}
+
+/// Returns the name of this host.
+pub fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().into()
+}
+
+/// Returns the reference of all keys, Markdown.
+pub fn reference() -> String {
+    let mut out = String::new();
+    for (table, title) in Table::ALL {
+        out += &format!("\n### `{title}`\n\n");
+        out += "| key | takes | without it | meaning |\n|---|---|---|---|\n";
+        for key in KEYS.iter().filter(|key| key.table == table) {
+            let Key {
+                name,
+                takes,
+                default,
+                about,
+                ..
+            } = key;
+            out += &format!("| `{name}` | {takes} | {default} | {about} |\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The agent: each delta it reads accounts, makes a step, writes factors, and tells the others.
+//!
+//! # Vocabulary
+//!
+//! - *Bound*: the agent holds a file of `/dev/nrs-control` for the service. The module lets factors go back to 1 when
+//!   the file is closed, or when they were not renewed for a lease.
+//! - *Instance*: the module's policy from its start to its end. With another instance all nodes are read again.
+//! - *Group*: services that share, on whichever servers. Each group is a realm of the protocol of its own, as is each mode
+//!   and cost model: servers of different terms do not understand each other.
+//!
+//! ```text
+//!            ┌──────────── each delta, for each service ────────────┐
+//!  module ──read──► Nodes ──accounts──► Exchange ──factors──► Nodes ──write──► module
+//!                               hear ──────┤
+//!  others ──receive─────────────────────────┴──say──► send ──► others
+//! ```
+//!
+//! One thread does all of it. Whatever fails is tried again at the next step, a failed file after a second.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io, mem,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use crate::{
+    config::Config,
+    kernel::{Kernel, Reading, STALE},
+    nodes::Nodes,
+    pace::Pace,
+    secret::Secret,
+    status::{EntityStatus, PeerNumbers, PeerStatus, ServiceNumbers, ServiceStatus, Status},
+    store::Store,
+    transport::{Clock, Event, Transport},
+    Exchange,
+};
+
+/// Time between two attempts to bind a service, ns.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// Time between two savings of corrections, ns.
+const SAVE_NS: u64 = 10_000_000_000;
+
+/// Names asked of the module in one step.
+const NAMES_MAX: usize = 2048;
+
+/// Largest distance of the module's clock from the agent's, ns; beyond, the agent's counts.
+const CLOCK_NS: u64 = 1_000_000_000;
+
+/// Weight of an entity without a weight of its own, as the module tells it.
+const WEIGHT_ONE: u32 = 4096;
+
+/// Entities in a status.
+const SHOWN: usize = 100;
+
+/// A service that the agent takes care of.
+struct Served<K> {
+    service: String,
+    group: String,
+    kernel: Option<K>,
+    /// Time of the next attempt to bind, ns.
+    retry: u64,
+    /// Instance that `nodes` and `written` are of; 0: none.
+    instance: u64,
+    /// Terms of the module that `exchange` was made for.
+    terms: u64,
+    nodes: Nodes,
+    exchange: Option<Exchange>,
+    /// Factors that the module has.
+    written: Vec<(u64, u32)>,
+    /// Time of the last renewal of the lease, ns.
+    renewed: u64,
+    /// Time of the last saving of corrections, ns.
+    saved: u64,
+    /// Names of the servers that were heard, by their numbers.
+    names: BTreeMap<u64, String>,
+    /// Names of the servers that the transport sees.
+    connected: BTreeSet<String>,
+    failure: Option<String>,
+    numbers: ServiceNumbers,
+}
+
+/// An agent; `F` binds a service.
+pub struct Daemon<K, F> {
+    config: Config,
+    secret: Secret,
+    store: Store,
+    bind: F,
+    served: Vec<Served<K>>,
+    /// Datagrams of groups that no service is in.
+    strangers: u64,
+}
+
+impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
+    /// Creates the agent of `config` in the realm with `secret`; `bind` binds a service of the module.
+    pub fn new(config: Config, secret: Secret, store: Store, bind: F) -> Self {
+        let served = |(service, group): (&String, &String)| Served {
+            service: service.clone(),
+            group: group.clone(),
+            kernel: None,
+            retry: 0,
+            instance: 0,
+            terms: 0,
+            nodes: Nodes::new(secret.clone(), config.entities_max),
+            exchange: None,
+            written: Vec::new(),
+            renewed: 0,
+            saved: 0,
+            names: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            failure: None,
+            numbers: ServiceNumbers::default(),
+        };
+        Self {
+            served: config.services.iter().map(served).collect(),
+            config,
+            secret,
+            store,
+            bind,
+            strangers: 0,
+        }
+    }
+
+    /// Takes in `event`, which came at `now`, ns.
+    pub fn hear(&mut self, event: Event, now: u64) {
+        let (server, group) = match &event {
+            Event::Datagram { server, group, .. } => (server, group),
+            Event::Joined { server, group } | Event::Parted { server, group } => (server, group),
+        };
+        if *server == self.config.server {
+            return;
+        }
+        let all = self.served.iter_mut();
+        let mut all = all.filter(|served| served.group == *group).peekable();
+        if all.peek().is_none() {
+            self.strangers += 1;
+        }
+        let most = self.config.servers_max as usize;
+        for served in all {
+            match &event {
+                Event::Datagram { bytes, .. } => {
+                    let number = self.secret.server(server);
+                    served.hear(number, server, bytes, now);
+                }
+                Event::Joined { .. } if served.connected.len() < most => {
+                    served.connected.insert(server.clone());
+                }
+                Event::Joined { .. } => {}
+                Event::Parted { .. } => {
+                    served.connected.remove(server);
+                }
+            }
+        }
+    }
+
+    /// Makes a step of each service; `missed` steps before it were left out.
+    pub fn step(&mut self, transport: &mut impl Transport, clock: &impl Clock, missed: u64) {
+        for served in &mut self.served {
+            served.numbers.missed += missed;
+            if served.kernel.is_none() {
+                let now = clock.now();
+                if now < served.retry {
+                    continue;
+                }
+                served.retry = now + RETRY_NS;
+                match (self.bind)(&served.service) {
+                    Ok(kernel) => {
+                        served.kernel = Some(kernel);
+                        served.instance = 0;
+                    }
+                    Err(error) => {
+                        served.fail(&error);
+                        continue;
+                    }
+                }
+            }
+            served.step(&mut Context {
+                config: &self.config,
+                secret: &self.secret,
+                store: &self.store,
+                transport: &mut *transport,
+                clock,
+            });
+        }
+    }
+
+    /// Tells the others that this server leaves, and keeps its corrections.
+    pub fn leave(&mut self, transport: &mut impl Transport, clock: &impl Clock) {
+        for served in &mut self.served {
+            served.save(&self.store, clock);
+            served.part(transport, clock);
+            served.kernel = None;
+        }
+    }
+
+    /// Returns the status at `now`, ns; the transport has `dropped` so many datagrams.
+    pub fn status(&self, now: u64, dropped: u64) -> Status {
+        Status {
+            realm: self.config.realm.clone(),
+            server: self.config.server.clone(),
+            transport: self.config.transport.name().into(),
+            delta_ms: self.config.delta_ms,
+            dropped,
+            strangers: self.strangers,
+            services: self.served.iter().map(|one| one.status(now)).collect(),
+        }
+    }
+}
+
+/// What a step needs beside its service.
+struct Context<'a, T, C> {
+    config: &'a Config,
+    secret: &'a Secret,
+    store: &'a Store,
+    transport: &'a mut T,
+    clock: &'a C,
+}
+
+impl<K: Kernel> Served<K> {
+    /// Takes in a datagram of the server `name` with the number `number`.
+    fn hear(&mut self, number: u64, name: &str, bytes: &[u8], now: u64) {
+        let Some(exchange) = &mut self.exchange else {
+            return;
+        };
+        if exchange.hear(number, bytes, now).is_ok() && !self.names.contains_key(&number) {
+            // INVARIANT: no more names than servers that the protocol keeps.
+            let known: BTreeSet<u64> = exchange.peers(now).map(|peer| peer.server).collect();
+            self.names.retain(|number, _| known.contains(number));
+            self.names.insert(number, name.into());
+        }
+    }
+
+    /// Makes a step. A file that failed is closed, and bound again after a second.
+    fn step<T: Transport, C: Clock>(&mut self, context: &mut Context<'_, T, C>) {
+        let Some(mut kernel) = self.kernel.take() else {
+            return;
+        };
+        match self.round(&mut kernel, context) {
+            Ok(()) => {
+                self.failure = None;
+                self.kernel = Some(kernel);
+            }
+            Err(error) if error.raw_os_error() == Some(STALE) => {
+                self.instance = 0;
+                self.kernel = Some(kernel);
+            }
+            Err(error) => {
+                self.fail(&error);
+                self.retry = context.clock.now() + RETRY_NS;
+            }
+        }
+    }
+
+    /// Reads accounts, makes a step of the rule, writes factors, and tells the others.
+    fn round<T: Transport, C: Clock>(
+        &mut self,
+        kernel: &mut K,
+        context: &mut Context<'_, T, C>,
+    ) -> io::Result<()> {
+        let mut reading = kernel.read(self.instance == 0)?;
+        if reading.instance != self.instance {
+            if mem::take(&mut self.instance) != 0 {
+                reading = kernel.read(true)?;
+            }
+            if reading.terms == 0 {
+                // Another policy than fairshare runs.
+                self.part(context.transport, context.clock);
+                return Ok(());
+            }
+            self.begin(&reading, context)?;
+        }
+        let Some(exchange) = &mut self.exchange else {
+            return Ok(());
+        };
+        self.numbers.left_out += self.nodes.take(reading.nodes);
+        let unnamed = self.nodes.unnamed(NAMES_MAX);
+        if !unnamed.is_empty() {
+            self.nodes.name(kernel.names(&unnamed)?);
+        }
+        for account in self.nodes.accounts() {
+            exchange.note(&account);
+        }
+        let (now, shared) = (context.clock.now(), context.clock.shared());
+        let time = match reading.time_ns.abs_diff(now) < CLOCK_NS {
+            true => reading.time_ns,
+            false => now,
+        };
+        exchange.sync(now, shared);
+        exchange.step(time);
+        self.numbers.steps += 1;
+        let factors = self.nodes.factors(&exchange.factors());
+        let lease_ms = context.config.lease * context.config.delta_ms;
+        let lease = Duration::from_millis(lease_ms.into());
+        let old = Duration::from_nanos(now.saturating_sub(self.renewed)) >= lease / 4;
+        if old || factors != self.written {
+            kernel.write(self.instance, lease, &factors)?;
+            self.written = factors;
+            self.renewed = now;
+        }
+        for bytes in exchange.say(time) {
+            context.transport.send(&self.group, &bytes);
+        }
+        if now.saturating_sub(self.saved) >= SAVE_NS {
+            self.saved = now;
+            self.save(context.store, context.clock);
+        }
+        Ok(())
+    }
+
+    /// Begins with the instance of `reading`, which has all nodes. Corrections stay if the terms do.
+    fn begin<T: Transport, C: Clock>(
+        &mut self,
+        reading: &Reading,
+        context: &mut Context<'_, T, C>,
+    ) -> io::Result<()> {
+        let (config, secret) = (context.config, context.secret);
+        let (now, shared) = (context.clock.now(), context.clock.shared());
+        let epoch = context.store.epoch(shared)?;
+        let realm = secret.realm(&config.realm, &self.group, reading.terms);
+        let server = secret.server(&config.server);
+        let mut exchange = Exchange::new(server, epoch, config.terms(realm));
+        match self.exchange.take() {
+            Some(before) if self.terms == reading.terms => {
+                exchange.restore(&before.save(), 0);
+            }
+            Some(mut before) => context.transport.send(&self.group, &before.bye(now)),
+            None => {
+                if let Some((saved, age)) = context.store.load(&self.service, shared) {
+                    exchange.restore(&saved, age);
+                }
+            }
+        }
+        self.exchange = Some(exchange);
+        self.instance = reading.instance;
+        self.terms = reading.terms;
+        self.nodes.clear();
+        self.names.clear();
+        self.written.clear();
+        self.renewed = 0;
+        self.saved = now;
+        self.numbers.instances += 1;
+        Ok(())
+    }
+
+    /// Tells the others that this server leaves the group.
+    fn part(&mut self, transport: &mut impl Transport, clock: &impl Clock) {
+        if let Some(mut exchange) = self.exchange.take() {
+            transport.send(&self.group, &exchange.bye(clock.now()));
+        }
+    }
+
+    /// Keeps the corrections.
+    fn save(&mut self, store: &Store, clock: &impl Clock) {
+        if let Some(exchange) = &self.exchange {
+            let saved = store.save(&self.service, &exchange.save(), clock.shared());
+            if let Err(error) = saved {
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Notes a failure, and says so if it is another one than before.
+    fn fail(&mut self, error: &io::Error) {
+        self.numbers.failures += 1;
+        let failure = error.to_string();
+        if self.failure.as_ref() != Some(&failure) {
+            eprintln!("nrs-agent: {}: {failure}", self.service);
+        }
+        self.failure = Some(failure);
+    }
+
+    /// Returns the status at `now`, ns.
+    fn status(&self, now: u64) -> ServiceStatus {
+        let mut status = ServiceStatus {
+            service: self.service.clone(),
+            group: self.group.clone(),
+            failure: self.failure.clone(),
+            numbers: ServiceNumbers {
+                bound: self.kernel.is_some().into(),
+                lowered: self.written.len() as u64,
+                ..self.numbers
+            },
+            peers: self.peers(now),
+            entities: Vec::new(),
+        };
+        let Some(exchange) = &self.exchange else {
+            return status;
+        };
+        let counts = exchange.counts();
+        status.numbers = ServiceNumbers {
+            known: exchange.entities() as u64,
+            servers: exchange.servers() as u64,
+            left_out: status.numbers.left_out + counts.left_out,
+            sent: counts.said,
+            sent_bytes: counts.said_bytes,
+            heard: counts.heard,
+            stale: counts.stale,
+            foreign: counts.foreign,
+            malformed: counts.malformed,
+            crowded: counts.crowded,
+            heard_bytes: counts.heard_bytes,
+            ..status.numbers
+        };
+        let mut leaves: Vec<_> = exchange.states().filter(|state| state.leaf).collect();
+        leaves.sort_by_key(|state| (state.factor, state.id));
+        let paths = self.nodes.paths();
+        let shown = leaves.iter().filter_map(|state| {
+            let all = state.here as f64 + state.elsewhere as f64;
+            Some(EntityStatus {
+                entity: paths.get(&state.id)?.clone(),
+                factor: f64::from(state.factor) / f64::from(1u32 << 31),
+                level: all * f64::from(WEIGHT_ONE) / f64::from(state.weight.max(1)),
+                here: state.here,
+                elsewhere: state.elsewhere,
+                waiting: state.waiting,
+            })
+        });
+        status.entities = shown.take(SHOWN).collect();
+        status
+    }
+
+    /// Returns the status of the other servers at `now`, ns, by name.
+    fn peers(&self, now: u64) -> Vec<PeerStatus> {
+        let silent = |name: &String| PeerStatus {
+            server: name.clone(),
+            left: false,
+            numbers: PeerNumbers {
+                connected: 1,
+                ..PeerNumbers::default()
+            },
+        };
+        let mut all: BTreeMap<String, PeerStatus> = BTreeMap::new();
+        all.extend(
+            self.connected
+                .iter()
+                .map(|name| (name.clone(), silent(name))),
+        );
+        for peer in self
+            .exchange
+            .iter()
+            .flat_map(|exchange| exchange.peers(now))
+        {
+            let Some(name) = self.names.get(&peer.server) else {
+                continue;
+            };
+            let heard = PeerStatus {
+                server: name.clone(),
+                left: peer.left,
+                numbers: PeerNumbers {
+                    connected: self.connected.contains(name).into(),
+                    age_us: peer.age_ns / 1000,
+                    records: peer.records as u64,
+                    capacity: peer.capacity,
+                    datagrams: peer.datagrams,
+                    lost: peer.lost,
+                },
+            };
+            all.insert(name.clone(), heard);
+        }
+        all.into_values().collect()
+    }
+}
+
+/// Runs `daemon` until it has `ended`; calls `after` after each step.
+pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
+    daemon: &mut Daemon<K, F>,
+    transport: &mut T,
+    clock: &impl Clock,
+    ended: &AtomicBool,
+    mut after: impl FnMut(&Daemon<K, F>, &T),
+) {
+    let delta = u64::from(daemon.config.delta_ms) * 1_000_000;
+    let mut pace = Pace::new(clock.now(), delta);
+    while !ended.load(Ordering::Relaxed) {
+        let now = clock.now();
+        // A step that is due comes before datagrams, however many there are.
+        match pace.left(now) {
+            None => {
+                let missed = pace.take(now);
+                daemon.step(transport, clock, missed);
+                after(daemon, transport);
+            }
+            Some(left) => {
+                if let Some(event) = transport.receive(left) {
+                    daemon.hear(event, clock.now());
+                }
+            }
+        }
+    }
+    daemon.leave(transport, clock);
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Nodes of a service, between the ids of the module and those of the realm.
+//!
+//! # Vocabulary
+//!
+//! - *Local id*: what the module calls a node, by a seed of its own.
+//! - *Realm id*: what all servers call a node: its path of names, hashed under the realm's secret ([`Secret::node`]).
+//!
+//! ```text
+//!   readings ──take──► nodes ──unnamed──► names of the module ──name──► realm ids
+//!                        ├──accounts──► the protocol, by realm ids
+//!   the module ◄─factors─┴────────────◄ the protocol
+//! ```
+
+use std::collections::{btree_map::Entry, BTreeMap};
+
+use crate::{
+    kernel::{Node, NodeName},
+    secret::Secret,
+    Account,
+};
+
+/// Levels of a path, at most.
+const DEPTH: usize = 16;
+
+/// What is known of a node.
+#[derive(Clone, Debug)]
+struct Known {
+    /// The sum of its records.
+    node: Node,
+    /// Its level and key, if the module told them.
+    name: Option<(String, String)>,
+    /// Its realm id, if its name and those above it are known.
+    realm: Option<u64>,
+}
+
+/// The nodes of a service, by their local ids.
+///
+/// # Invariants
+///
+/// There are at most `max`.
+pub struct Nodes {
+    secret: Secret,
+    max: usize,
+    known: BTreeMap<u64, Known>,
+}
+
+impl Nodes {
+    /// Creates an empty list of at most `max` nodes.
+    pub fn new(secret: Secret, max: u32) -> Self {
+        Self {
+            secret,
+            max: max as usize,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets all nodes.
+    pub fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    /// Returns the number of nodes.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Takes over a reading; returns how many nodes found no room.
+    pub fn take(&mut self, mut nodes: Vec<Node>) -> u64 {
+        nodes.sort_by_key(|node| node.id);
+        let mut left_out = 0;
+        for records in nodes.chunk_by(|one, other| one.id == other.id) {
+            let node = sum(records);
+            if node.id == 0 || node.id == u64::MAX {
+                continue;
+            }
+            let room = self.known.len() < self.max;
+            match self.known.entry(node.id) {
+                Entry::Occupied(mut place) => place.get_mut().node = node,
+                Entry::Vacant(place) if room => {
+                    place.insert(Known {
+                        node,
+                        name: None,
+                        realm: None,
+                    });
+                }
+                Entry::Vacant(_) => left_out += 1,
+            }
+        }
+        left_out
+    }
+
+    /// Returns the local ids of at most `most` nodes whose names are not known.
+    pub fn unnamed(&self, most: usize) -> Vec<u64> {
+        let unnamed = self.known.iter().filter(|(_, known)| known.name.is_none());
+        unnamed.map(|(id, _)| *id).take(most).collect()
+    }
+
+    /// Takes over names of nodes, and makes realm ids of them. Names of other nodes are left out.
+    pub fn name(&mut self, names: Vec<NodeName>) {
+        for name in names {
+            if let Some(known) = self.known.get_mut(&name.id) {
+                known.name = Some((name.level, name.key));
+            }
+        }
+        let pending = self.known.iter().filter(|(_, known)| known.realm.is_none());
+        let mut pending: Vec<(u32, u64)> =
+            pending.map(|(id, known)| (known.node.level, *id)).collect();
+        // The outermost levels first.
+        pending.sort_unstable();
+        for (_, id) in pending {
+            let realm = self.realm_of(id);
+            if let Some(known) = self.known.get_mut(&id) {
+                known.realm = realm;
+            }
+        }
+    }
+
+    /// Returns the realm id of the node `id`, if it can be made.
+    fn realm_of(&self, id: u64) -> Option<u64> {
+        let known = self.known.get(&id)?;
+        let (level, key) = known.name.as_ref()?;
+        let above = self.above(&known.node)?;
+        Some(self.secret.node(above, level, key))
+    }
+
+    /// Returns the realm id of the node above `node`, if it is known; 0 for the root.
+    fn above(&self, node: &Node) -> Option<u64> {
+        match node.parent {
+            0 => Some(0),
+            parent => self.known.get(&parent)?.realm,
+        }
+    }
+
+    /// Returns the accounts of all nodes that have realm ids, and forgets the nodes that are gone.
+    pub fn accounts(&mut self) -> Vec<Account> {
+        let account = |known: &Known| {
+            let node = &known.node;
+            Some(Account {
+                id: known.realm?,
+                parent: self.above(node)?,
+                weight: node.weight,
+                leaf: node.leaf,
+                service: node.service,
+                active: node.active,
+                waiting: node.waiting,
+            })
+        };
+        let accounts = self.known.values().filter_map(account).collect();
+        self.known.retain(|_, known| !known.node.gone);
+        accounts
+    }
+
+    /// Returns the factors (Q31) below 1 of `factors`, which are in the order of realm ids, by local ids in their order.
+    pub fn factors(&self, factors: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        let factor = |(id, known): (&u64, &Known)| {
+            let realm = known.realm?;
+            let found = factors.binary_search_by_key(&realm, |(id, _)| *id).ok()?;
+            let factor = factors[found].1.max(1);
+            (factor < 1 << 31).then_some((*id, factor))
+        };
+        self.known.iter().filter_map(factor).collect()
+    }
+
+    /// Returns the paths of all nodes that have realm ids, such as `gid:5/uid:1000`, by realm ids.
+    pub fn paths(&self) -> BTreeMap<u64, String> {
+        let path = |known: &Known| {
+            let mut path = known.name.as_ref()?.1.clone();
+            let mut up = known.node.parent;
+            for _ in 0..DEPTH {
+                if up == 0 {
+                    break;
+                }
+                let above = self.known.get(&up)?;
+                path = format!("{}/{path}", above.name.as_ref()?.1);
+                up = above.node.parent;
+            }
+            Some((known.realm?, path))
+        };
+        self.known.values().filter_map(path).collect()
+    }
+}
+
+/// Returns the sum of the records of one node.
+fn sum(records: &[Node]) -> Node {
+    let mut records = records.iter();
+    let first = records.next().copied().unwrap_or_default();
+    records.fold(first, |sum, more| Node {
+        service: sum.service.wrapping_add(more.service),
+        weight: sum.weight.max(more.weight),
+        active: sum.active || more.active,
+        waiting: sum.waiting || more.waiting,
+        gone: sum.gone && more.gone,
+        ..sum
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> Secret {
+        Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap()
+    }
+
+    fn node(id: u64, parent: u64, level: u32) -> Node {
+        Node {
+            id,
+            parent,
+            level,
+            service: id.wrapping_mul(10),
+            weight: 4096,
+            leaf: level == 1,
+            ..Node::default()
+        }
+    }
+
+    fn name(id: u64, level: &str, key: &str) -> NodeName {
+        NodeName {
+            id,
+            level: level.into(),
+            key: key.into(),
+        }
+    }
+
+    #[test]
+    fn ids_are_those_of_paths() {
+        let mut nodes = Nodes::new(secret(), 9);
+        // A leaf before the node above it, and a node of two partitions.
+        let active = Node {
+            active: true,
+            ..node(3, 7, 1)
+        };
+        assert_eq!(nodes.take(vec![node(3, 7, 1), node(7, 0, 0), active]), 0);
+        assert_eq!(nodes.unnamed(9), [3, 7]);
+        assert_eq!(nodes.unnamed(1), [3]);
+        nodes.name(vec![name(3, "uid", "uid:1"), name(8, "uid", "uid:8")]);
+        // Without the name of its parent nobody knows which one it is.
+        assert_eq!((nodes.accounts().len(), nodes.unnamed(9)), (0, vec![7]));
+        nodes.name(vec![name(7, "gid", "gid:5")]);
+        let group = secret().node(0, "gid", "gid:5");
+        let user = secret().node(group, "uid", "uid:1");
+        let accounts = nodes.accounts();
+        let ids: Vec<_> = accounts.iter().map(|one| (one.id, one.parent)).collect();
+        assert_eq!(ids, [(user, group), (group, 0)]);
+        assert_eq!((accounts[0].service, accounts[0].active), (60, true));
+        assert_eq!(nodes.paths()[&user], "gid:5/uid:1");
+        let mut factors = [(user, 5), (group, 1 << 31), (1, 7)];
+        factors.sort_unstable();
+        assert_eq!(nodes.factors(&factors), [(3, 5)]);
+        // What does not change is told again.
+        nodes.take(Vec::new());
+        assert_eq!(nodes.accounts().len(), 2);
+    }
+
+    #[test]
+    fn nodes_are_bounded_and_go() {
+        let mut nodes = Nodes::new(secret(), 2);
+        let all = (1..=4).map(|id| node(id, 0, 0)).collect();
+        assert_eq!((nodes.take(all), nodes.len()), (2, 2));
+        nodes.name(vec![name(1, "uid", "uid:1"), name(2, "uid", "uid:2")]);
+        let gone = Node {
+            gone: true,
+            service: 99,
+            ..node(1, 0, 0)
+        };
+        nodes.take(vec![gone, node(0, 0, 0), node(u64::MAX, 0, 0)]);
+        // Its last service counts.
+        let service = nodes.accounts().iter().map(|one| one.service).max();
+        assert_eq!((service, nodes.len()), (Some(99), 1));
+        assert_eq!(nodes.take(vec![node(4, 0, 0)]), 0);
+        nodes.clear();
+        assert_eq!(nodes.len(), 0);
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What an agent tells of itself, as JSON through its [`crate::socket`].
+//!
+//! A row of [`numbers!`] declares a number once: its key in JSON, its metric, and its help.
+
+use nrs_sched::statistics::{Stat, StatKind, StatUnit};
+use serde::{Deserialize, Serialize};
+
+/// Declares a table: a struct with a field for each row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
+macro_rules! numbers {
+    ($(#[$doc:meta])* $table:ident { $(
+        $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
+    )+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $table {
+            $(#[doc = concat!($help, ".")] pub $field: u64,)+
+        }
+
+        impl $table {
+            /// The rows.
+            pub const ROWS: &'static [Stat] = &[$(Stat {
+                name: stringify!($field),
+                kind: StatKind::$kind,
+                unit: StatUnit::$unit,
+                metric: $metric,
+                labels: &[$((stringify!($label), $value))?],
+                help: $help,
+            },)+];
+
+            /// Returns the number of the row `name`.
+            pub fn get(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($field) => Some(self.$field),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    /// Numbers of a service.
+    ServiceNumbers {
+        bound: Gauge Plain "nrs_agent_bound" "1 if the agent is bound to the service";
+        known: Gauge Plain "nrs_agent_entities" "Entities of the service on this server";
+        lowered: Gauge Plain "nrs_agent_entities_lowered" "Entities with a factor below 1";
+        servers: Gauge Plain "nrs_agent_peers" "Other servers that were heard";
+        steps: Counter Plain "nrs_agent_steps_total" "Steps of the rule";
+        missed: Counter Plain "nrs_agent_missed_steps_total" "Steps left out because the agent did not run";
+        instances: Counter Plain "nrs_agent_instances_total" "Starts of the policy that the agent has noticed";
+        failures: Counter Plain "nrs_agent_failures_total" "Failed commands of /dev/nrs-control";
+        left_out: Counter Plain "nrs_agent_left_out_total" "Accounts without room (entities_max)";
+        sent: Counter Plain "nrs_agent_sent_datagrams_total" "Sent datagrams";
+        sent_bytes: Counter Plain "nrs_agent_sent_bytes_total" "Bytes of sent datagrams";
+        heard: Counter Plain "nrs_agent_received_datagrams_total"{result = "accepted"} "Datagrams that count";
+        stale: Counter Plain "nrs_agent_received_datagrams_total"{result = "stale"} "Datagrams that are old or doubled";
+        foreign: Counter Plain "nrs_agent_received_datagrams_total"{result = "foreign"} "Datagrams of another realm or mode, or in the name of another server";
+        malformed: Counter Plain "nrs_agent_received_datagrams_total"{result = "malformed"} "Datagrams that are malformed or of another version";
+        crowded: Counter Plain "nrs_agent_received_datagrams_total"{result = "crowded"} "Datagrams without room (servers_max, entities_max)";
+        heard_bytes: Counter Plain "nrs_agent_received_bytes_total" "Bytes of datagrams that count";
+    }
+}
+
+numbers! {
+    /// Numbers of another server.
+    PeerNumbers {
+        connected: Gauge Plain "nrs_agent_peer_connected" "1 if the transport sees the agent of the server";
+        age_us: Gauge Us "nrs_agent_peer_age_seconds" "Time since the last datagram";
+        records: Gauge Plain "nrs_agent_peer_entities" "Entities that the server tells";
+        capacity: Gauge Plain "nrs_agent_peer_capacity_units_per_second" "Service of the server, in units of cost";
+        datagrams: Counter Plain "nrs_agent_peer_datagrams_total" "Datagrams that count";
+        lost: Counter Plain "nrs_agent_peer_lost_datagrams_total" "Lost datagrams, by gaps in their numbers";
+    }
+}
+
+/// Status of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the realm.
+    pub realm: String,
+    /// Name of this server.
+    pub server: String,
+    /// Protocol of the transport.
+    pub transport: String,
+    /// Time between two steps, ms.
+    pub delta_ms: u32,
+    /// Datagrams dropped between the transport and the agent.
+    pub dropped: u64,
+    /// Datagrams of groups that this server does not have.
+    pub strangers: u64,
+    /// Services, by name.
+    pub services: Vec<ServiceStatus>,
+}
+
+/// Status of a service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Name of the service.
+    pub service: String,
+    /// Group of services that share.
+    pub group: String,
+    /// Reason of the last failure, while there is one.
+    pub failure: Option<String>,
+    /// Numbers.
+    #[serde(flatten)]
+    pub numbers: ServiceNumbers,
+    /// Other servers, by name.
+    pub peers: Vec<PeerStatus>,
+    /// Leaves with the lowest factors, the lowest first.
+    pub entities: Vec<EntityStatus>,
+}
+
+/// Status of another server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Name of the server.
+    pub server: String,
+    /// Whether the server said that it leaves.
+    pub left: bool,
+    /// Numbers.
+    #[serde(flatten)]
+    pub numbers: PeerNumbers,
+}
+
+/// Status of an entity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EntityStatus {
+    /// Path of the entity, such as `gid:5/uid:1000`.
+    pub entity: String,
+    /// What the weight is multiplied by.
+    pub factor: f64,
+    /// Service on all servers, units of cost per second, by the weight.
+    pub level: f64,
+    /// Service here, units of cost per second.
+    pub here: u64,
+    /// Service on other servers, units of cost per second.
+    pub elsewhere: u64,
+    /// Whether the entity has queued requests here.
+    pub waiting: bool,
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Zenoh as a transport: each server is a peer that the others connect to, or has routers between itself and them.
+//!
+//! A datagram of a server goes to the key `nrs/1/REALM/SERVER/GROUP`, with congestion control `Drop`. A liveliness token of
+//! the same key tells that the server takes part.
+//!
+//! # Who may say what
+//!
+//! With TLS both sides of a connection have certificates of the realm's authority. Zenoh's access control denies
+//! everything, but that a peer whose certificate has the common name SERVER puts keys `nrs/1/REALM/SERVER/**`, and that
+//! listed servers and routers subscribe. Each agent checks what comes in by itself. A router may pass on keys of any server,
+//! so its own access control has to keep servers apart. With TCP nobody checks anything.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{sync_channel, Receiver, SyncSender, TrySendError},
+        Arc,
+    },
+    time::Duration,
+};
+
+use ::zenoh::{
+    bytes::ZBytes,
+    liveliness::LivelinessToken,
+    pubsub::{Publisher, Subscriber},
+    qos::CongestionControl,
+    sample::{Locality, Sample, SampleKind},
+    Session, Wait as _,
+};
+use serde_json::{json, Value};
+
+use crate::{
+    config::{Config, Protocol},
+    transport::{Event, Transport},
+};
+
+/// Events between zenoh's threads and the agent; more are dropped.
+const EVENTS_MAX: usize = 16_384;
+
+/// Batches of 64 KiB between the agent and a connection; more are dropped.
+const BATCHES: usize = 16;
+
+/// Time for the last datagrams to leave.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// Messages of those who hear.
+const HEARS: [&str; 3] = [
+    "declare_subscriber",
+    "declare_liveliness_subscriber",
+    "liveliness_query",
+];
+
+/// Messages of those who speak.
+const SPEAKS: [&str; 2] = ["put", "liveliness_token"];
+
+/// An open session.
+pub struct Zenoh {
+    session: Session,
+    /// By group.
+    publishers: BTreeMap<String, Publisher<'static>>,
+    /// Undeclared when they are dropped.
+    _declared: Vec<(Subscriber<()>, Subscriber<()>, LivelinessToken)>,
+    events: Receiver<Event>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// Returns the configuration of zenoh for `config`.
+pub fn settings(config: &Config) -> Value {
+    let protocol = config.transport.name();
+    let endpoint = |address: &String| format!("{protocol}/{address}");
+    // Of two servers one connects.
+    let servers = config
+        .servers
+        .iter()
+        .filter(|(name, _)| **name > config.server);
+    let connect: Vec<String> = servers
+        .chain(&config.routers)
+        .map(|(_, address)| endpoint(address))
+        .collect();
+    let mut link = json!({
+        "protocols": [protocol],
+        "tx": { "queue": { "size": sizes() } },
+    });
+    // Servers advertise numeric addresses, which certificates need not name.
+    let gossip = config.transport == Protocol::Tcp || !config.verify_names;
+    let mut settings = json!({
+        "mode": "peer",
+        "listen": { "endpoints": [endpoint(&config.listen)] },
+        "connect": { "endpoints": connect },
+        "scouting": {
+            "multicast": { "enabled": false },
+            "gossip": { "enabled": gossip },
+        },
+    });
+    if config.transport == Protocol::Tls {
+        link["tls"] = json!({
+            "root_ca_certificate": config.ca,
+            "listen_certificate": config.certificate,
+            "listen_private_key": config.key,
+            "connect_certificate": config.certificate,
+            "connect_private_key": config.key,
+            "enable_mtls": true,
+            "verify_name_on_connect": config.verify_names,
+            "close_link_on_expiration": true,
+        });
+        settings["access_control"] = access(config);
+    }
+    settings["transport"] = json!({ "link": link });
+    settings
+}
+
+/// Returns the sizes of the queues of a connection, by priority.
+fn sizes() -> Value {
+    let data = ("data", BATCHES);
+    let others = [
+        "control",
+        "real_time",
+        "interactive_high",
+        "interactive_low",
+        "data_high",
+        "data_low",
+        "background",
+    ];
+    let others = others.map(|name| (name, 2));
+    let all = others.into_iter().chain([data]);
+    all.map(|(name, size)| (name.to_owned(), json!(size)))
+        .collect()
+}
+
+/// Returns the rules of who may say what.
+fn access(config: &Config) -> Value {
+    let all = format!("nrs/1/{}/**", config.realm);
+    let rule = |id: &str, flow: &str, messages: &[&str], key: &str| {
+        json!({
+            "id": id,
+            "permission": "allow",
+            "flows": [flow],
+            "messages": messages,
+            "key_exprs": [key],
+        })
+    };
+    let mut rules = vec![
+        rule("all may subscribe", "ingress", &HEARS, &all),
+        rule(
+            "all are told",
+            "egress",
+            &[&HEARS[..], &SPEAKS].concat(),
+            &all,
+        ),
+        rule("routers pass on", "ingress", &SPEAKS, &all),
+    ];
+    let (mut subjects, mut policies) = (Vec::new(), Vec::new());
+    let servers = config.servers.keys().filter(|name| **name != config.server);
+    for name in servers {
+        let own = format!("{name} speaks");
+        let keys = format!("nrs/1/{}/{name}/**", config.realm);
+        rules.push(rule(&own, "ingress", &SPEAKS, &keys));
+        subjects.push(json!({ "id": name, "cert_common_names": [name] }));
+        let rules = ["all may subscribe", "all are told", own.as_str()];
+        policies.push(json!({ "rules": rules, "subjects": [name] }));
+    }
+    for name in config.routers.keys() {
+        subjects.push(json!({ "id": name, "cert_common_names": [name] }));
+        let rules = ["all may subscribe", "all are told", "routers pass on"];
+        policies.push(json!({ "rules": rules, "subjects": [name] }));
+    }
+    json!({
+        "enabled": true,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    })
+}
+
+/// Returns server and group of a key of the realm.
+fn parse_key(key: &str) -> Option<(String, String)> {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts[..] {
+        ["nrs", "1", _, server, group] => Some((server.into(), group.into())),
+        _ => None,
+    }
+}
+
+/// Where events go to.
+#[derive(Clone)]
+struct Inlet {
+    events: SyncSender<Event>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Inlet {
+    fn put(&self, event: Event) {
+        if let Err(TrySendError::Full(_)) = self.events.try_send(event) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a datagram.
+    fn datagram(&self, sample: &Sample) {
+        let key = parse_key(sample.key_expr().as_str());
+        if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
+            let bytes = sample.payload().to_bytes().into_owned();
+            self.put(Event::Datagram {
+                server,
+                group,
+                bytes,
+            });
+        }
+    }
+
+    /// Takes a change of who takes part.
+    fn presence(&self, sample: &Sample) {
+        if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
+            self.put(match sample.kind() {
+                SampleKind::Put => Event::Joined { server, group },
+                SampleKind::Delete => Event::Parted { server, group },
+            });
+        }
+    }
+}
+
+impl Zenoh {
+    /// Opens a session for the groups of `config`.
+    ///
+    /// # Errors
+    ///
+    /// What zenoh says: the address is in use, or a certificate cannot be used.
+    pub fn open(config: &Config) -> ::zenoh::Result<Self> {
+        let settings = ::zenoh::Config::from_json5(&settings(config).to_string())?;
+        let session = ::zenoh::open(settings).wait()?;
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let inlet = Inlet {
+            events: sender,
+            dropped: Arc::clone(&dropped),
+        };
+        let mut publishers = BTreeMap::new();
+        let mut declared = Vec::new();
+        for group in config.services.values() {
+            if publishers.contains_key(group) {
+                continue;
+            }
+            let key = |server: &str| format!("nrs/1/{}/{server}/{group}", config.realm);
+            let heard = inlet.clone();
+            let datagrams = session.declare_subscriber(key("*"));
+            let datagrams = datagrams.allowed_origin(Locality::Remote);
+            let datagrams = datagrams.callback(move |sample| heard.datagram(&sample));
+            let seen = inlet.clone();
+            let presence = session.liveliness().declare_subscriber(key("*"));
+            let presence = presence.history(true);
+            let presence = presence.callback(move |sample| seen.presence(&sample));
+            let token = session.liveliness().declare_token(key(&config.server));
+            declared.push((datagrams.wait()?, presence.wait()?, token.wait()?));
+            let publisher = session.declare_publisher(key(&config.server));
+            let publisher = publisher.congestion_control(CongestionControl::Drop);
+            let publisher = publisher.allowed_destination(Locality::Remote).wait()?;
+            publishers.insert(group.clone(), publisher);
+        }
+        Ok(Self {
+            session,
+            publishers,
+            _declared: declared,
+            events,
+            dropped,
+        })
+    }
+
+    /// Closes the session after what was sent last.
+    pub fn close(self) {
+        std::thread::sleep(DRAIN);
+        // There is nothing to be done about it.
+        let _ = self.session.close().wait();
+    }
+}
+
+impl Transport for Zenoh {
+    fn send(&mut self, group: &str, bytes: &[u8]) {
+        if let Some(publisher) = self.publishers.get(group) {
+            // What cannot be sent is lost.
+            let _ = publisher.put(ZBytes::from(bytes)).wait();
+        }
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Option<Event> {
+        self.events.recv_timeout(timeout).ok()
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_servers_and_groups() {
+        let key = parse_key("nrs/1/r/oss1/ost_io");
+        assert_eq!(key, Some(("oss1".into(), "ost_io".into())));
+        for other in ["nrs/1/r/oss1", "nrs/2/r/a/b", "nrs/1/r/a/b/c", ""] {
+            assert_eq!(parse_key(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn zenoh_takes_the_settings() {
+        let text = "realm = \"r\"\nserver = \"b\"\nsecret = \"/s\"\nca = \"/c\"\ncertificate = \"/d\"\n\
+            key = \"/e\"\n[servers]\na = \"a:1\"\nb = \"b:2\"\nc = \"c:3\"\n[routers]\nx = \"x:4\"\n\
+            [service.s]\n";
+        let config = crate::config::parse(text, "").unwrap();
+        let all = settings(&config);
+        ::zenoh::Config::from_json5(&all.to_string()).unwrap();
+        assert_eq!(all["connect"]["endpoints"], json!(["tls/c:3", "tls/x:4"]));
+        let access = &all["access_control"];
+        assert_eq!(access["default_permission"], "deny");
+        // One may put keys in the name of no other, but routers.
+        for rule in access["rules"].as_array().unwrap() {
+            let puts = rule["messages"].as_array().unwrap().contains(&json!("put"));
+            if puts && rule["flows"] == json!(["ingress"]) && rule["id"] != "routers pass on" {
+                let name = rule["id"].as_str().unwrap().split(' ').next().unwrap();
+                assert_eq!(rule["key_exprs"], json!([format!("nrs/1/r/{name}/**")]));
+            }
+        }
+        let policy = json!({ "rules": ["all may subscribe", "all are told", "a speaks"], "subjects": ["a"] });
+        assert_eq!(access["policies"][0], policy);
+        assert_eq!(access["policies"].as_array().unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Agents with a module, a transport and clocks that are made up.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    io,
+    rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use nrs_agent::{
+    config,
+    daemon::{run, Daemon},
+    kernel::{Kernel, Node, NodeName, Reading, STALE},
+    secret::Secret,
+    status::ServiceStatus,
+    store::Store,
+    transport::{Clock, Event, Transport},
+};
+use nrs_sched::rng::Rng;
+use tempfile::TempDir;
+
+const SECOND: u64 = 1_000_000_000;
+
+const DELTA: u64 = SECOND / 10;
+
+/// No such service.
+const ENODEV: i32 = 19;
+
+/// A service of the module.
+#[derive(Default)]
+struct Module {
+    instance: u64,
+    terms: u64,
+    /// By local ids, with their keys.
+    nodes: BTreeMap<u64, (Node, String)>,
+    changed: BTreeSet<u64>,
+    now: u64,
+    /// Nodes whose names are not told.
+    nameless: BTreeSet<u64>,
+    /// Error of the next command.
+    error: Option<i32>,
+    factors: Vec<(u64, u32)>,
+    /// Each reading: whether it was of all nodes.
+    reads: Vec<bool>,
+    asked: Vec<Vec<u64>>,
+    leases: Vec<Duration>,
+    open: bool,
+}
+
+impl Module {
+    /// One whose leaves are the users `uids`; local ids begin behind `first`.
+    fn new(first: u64, uids: &[u64]) -> Self {
+        let mut module = Self {
+            instance: 1,
+            terms: 7,
+            ..Self::default()
+        };
+        for uid in uids {
+            let node = Node {
+                id: first + uid,
+                weight: 4096,
+                leaf: true,
+                active: true,
+                waiting: true,
+                ..Node::default()
+            };
+            module.nodes.insert(node.id, (node, format!("uid:{uid}")));
+            module.changed.insert(node.id);
+        }
+        module
+    }
+
+    /// Divides `units` by weights and factors, and returns what each leaf got.
+    fn serve(&mut self, units: u64) -> Vec<(u64, u64)> {
+        let factor = |id: &u64| {
+            let found = self.factors.iter().find(|(one, _)| one == id);
+            u64::from(found.map_or(1 << 31, |(_, factor)| *factor))
+        };
+        let weight = |(id, (node, _)): (&u64, &(Node, String))| {
+            (*id, ((u64::from(node.weight) * factor(id)) >> 31).max(1))
+        };
+        let weights: Vec<(u64, u64)> = self.nodes.iter().map(weight).collect();
+        let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
+        let got = |(id, weight): (u64, u64)| (id, units * weight / all);
+        let got: Vec<(u64, u64)> = weights.into_iter().map(got).collect();
+        for (id, units) in &got {
+            if let Some((node, _)) = self.nodes.get_mut(id) {
+                node.service += units;
+                self.changed.insert(*id);
+            }
+        }
+        got
+    }
+
+    fn fail(&mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(io::Error::from_raw_os_error(error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An open file.
+struct File(Rc<RefCell<Module>>);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.0.borrow_mut().open = false;
+    }
+}
+
+impl Kernel for File {
+    fn read(&mut self, all: bool) -> io::Result<Reading> {
+        let mut module = self.0.borrow_mut();
+        module.fail()?;
+        module.reads.push(all);
+        let changed = std::mem::take(&mut module.changed);
+        let nodes = module.nodes.iter();
+        let nodes = nodes.filter(|(id, _)| all || changed.contains(id));
+        Ok(Reading {
+            instance: module.instance,
+            time_ns: module.now,
+            terms: module.terms,
+            nodes: nodes.map(|(_, (node, _))| *node).collect(),
+        })
+    }
+
+    fn names(&mut self, ids: &[u64]) -> io::Result<Vec<NodeName>> {
+        let mut module = self.0.borrow_mut();
+        module.asked.push(ids.into());
+        let name = |id: &u64| {
+            let (node, key) = module.nodes.get(id)?;
+            let level = if node.parent == 0 { "gid" } else { "uid" };
+            Some(NodeName {
+                id: *id,
+                level: level.into(),
+                key: key.clone(),
+            })
+        };
+        let told = ids.iter().filter(|id| !module.nameless.contains(id));
+        Ok(told.filter_map(name).collect())
+    }
+
+    fn write(&mut self, instance: u64, lease: Duration, factors: &[(u64, u32)]) -> io::Result<()> {
+        let mut module = self.0.borrow_mut();
+        if instance != module.instance {
+            return Err(io::Error::from_raw_os_error(STALE));
+        }
+        assert!(factors.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        module.leases.push(lease);
+        module.factors = factors.into();
+        Ok(())
+    }
+}
+
+/// What an agent sent; nothing comes.
+#[derive(Default)]
+struct Outbox(Vec<(String, Vec<u8>)>);
+
+impl Transport for Outbox {
+    fn send(&mut self, group: &str, bytes: &[u8]) {
+        self.0.push((group.into(), bytes.into()));
+    }
+
+    fn receive(&mut self, _: Duration) -> Option<Event> {
+        None
+    }
+
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+/// A clock that is set; the shared one is an hour ahead.
+#[derive(Clone, Default)]
+struct Fake(Rc<Cell<u64>>);
+
+impl Clock for Fake {
+    fn now(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn shared(&self) -> u64 {
+        self.0.get() + 3600 * SECOND
+    }
+}
+
+type Bind = Box<dyn FnMut(&str) -> io::Result<File>>;
+
+/// An agent with its module.
+struct Site {
+    name: String,
+    module: Rc<RefCell<Module>>,
+    daemon: Daemon<File, Bind>,
+    outbox: Outbox,
+    clock: Fake,
+    room: Rc<TempDir>,
+}
+
+impl Site {
+    fn new(name: &str, module: Module) -> Self {
+        let clock = Fake(Rc::new(Cell::new(5 * SECOND)));
+        let room = Rc::new(tempfile::tempdir().unwrap());
+        Self::again(name, Rc::new(RefCell::new(module)), clock, room)
+    }
+
+    /// An agent that starts in a directory of an earlier one.
+    fn again(name: &str, module: Rc<RefCell<Module>>, clock: Fake, room: Rc<TempDir>) -> Self {
+        let text = format!(
+            "realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\ntransport = \"tcp\"\n\
+             entities_max = 8\nservers_max = 4\n[service.svc]\ngroup = \"all\"\n"
+        );
+        let config = config::parse(&text, "").unwrap();
+        let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
+        let file = Rc::clone(&module);
+        let bind: Bind = Box::new(move |service| {
+            assert_eq!(service, "svc");
+            file.borrow_mut().fail()?;
+            file.borrow_mut().open = true;
+            Ok(File(Rc::clone(&file)))
+        });
+        Self {
+            name: name.into(),
+            module,
+            daemon: Daemon::new(config, secret, Store::new(room.path()), bind),
+            outbox: Outbox::default(),
+            clock,
+            room,
+        }
+    }
+
+    /// Makes a step a delta later; returns what was sent.
+    fn step(&mut self) -> Vec<(String, Vec<u8>)> {
+        let now = self.clock.0.get() + DELTA;
+        self.clock.0.set(now);
+        self.module.borrow_mut().now = now;
+        self.daemon.step(&mut self.outbox, &self.clock, 0);
+        std::mem::take(&mut self.outbox.0)
+    }
+
+    /// Hands over datagrams that `server` is held to have sent.
+    fn hear(&mut self, server: &str, sent: &[(String, Vec<u8>)]) {
+        for (group, bytes) in sent {
+            let event = Event::Datagram {
+                server: server.into(),
+                group: group.clone(),
+                bytes: bytes.clone(),
+            };
+            self.daemon.hear(event, self.clock.0.get());
+        }
+    }
+
+    fn status(&self) -> ServiceStatus {
+        let mut status = self.daemon.status(self.clock.0.get(), 0);
+        assert_eq!((&*status.realm, &status.server), ("r", &self.name));
+        status.services.remove(0)
+    }
+}
+
+#[test]
+fn a_steady_state_asks_for_no_more_than_changes() {
+    let mut site = Site::new("a", Module::new(100, &[1, 2, 3]));
+    for _ in 0..20 {
+        site.step();
+    }
+    {
+        let module = site.module.borrow();
+        assert_eq!(module.reads[..3], [true, false, false]);
+        assert_eq!(module.asked, [[101, 102, 103]]);
+        // Nothing changes, so the lease of 3.2 s is renewed each quarter: every eight deltas.
+        assert_eq!(module.leases, [Duration::from_millis(3200); 3]);
+        assert!(module.open && module.factors.is_empty());
+    }
+    // What changes is read, and new nodes are asked for.
+    site.module.borrow_mut().serve(3000);
+    let node = Node {
+        id: 7,
+        ..site.module.borrow().nodes[&101].0
+    };
+    let new = (node, "uid:9".into());
+    site.module.borrow_mut().nodes.insert(7, new);
+    site.module.borrow_mut().changed.insert(7);
+    site.step();
+    assert_eq!(site.module.borrow().asked.last(), Some(&vec![7]));
+    let status = site.status();
+    let numbers = status.numbers;
+    assert_eq!((numbers.bound, numbers.known, numbers.steps), (1, 4, 21));
+    assert_eq!((numbers.instances, numbers.failures), (1, 0));
+    let names: BTreeSet<&str> = status.entities.iter().map(|one| &*one.entity).collect();
+    assert_eq!(names, ["uid:1", "uid:2", "uid:3", "uid:9"].into());
+}
+
+#[test]
+fn another_instance_is_read_anew() {
+    let mut site = Site::new("a", Module::new(100, &[1, 2]));
+    let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+    for _ in 0..3 {
+        // One gets more.
+        site.module
+            .borrow_mut()
+            .nodes
+            .get_mut(&101)
+            .unwrap()
+            .0
+            .service += 9000;
+        site.module
+            .borrow_mut()
+            .nodes
+            .get_mut(&102)
+            .unwrap()
+            .0
+            .service += 1000;
+        site.module.borrow_mut().changed.extend([101, 102]);
+        let sent = site.step();
+        peer.step();
+        peer.hear("a", &sent);
+    }
+    let before = site.module.borrow().factors.clone();
+    assert_eq!(before.len(), 1, "{before:?}");
+    assert_eq!(before[0].0, 101);
+    // The policy started again: other local ids, no factors.
+    *site.module.borrow_mut() = Module {
+        instance: 2,
+        open: true,
+        ..Module::new(300, &[1, 2])
+    };
+    let sent = site.step();
+    assert_eq!(site.module.borrow().reads, [false, true]);
+    let factors = site.module.borrow().factors.clone();
+    assert_eq!(factors, [(301, before[0].1)]);
+    assert_eq!(site.status().numbers.instances, 2);
+    // The others take it for the same server, started again.
+    assert!(sent.is_empty());
+    let sent = site.step();
+    peer.hear("a", &sent);
+    let counts = peer.status().numbers;
+    assert_eq!((counts.foreign, counts.stale, counts.servers), (0, 0, 1));
+    // It ends between the reading and the writing, too: the next step begins anew.
+    site.module.borrow_mut().instance = 3;
+    let stale = Rc::clone(&site.module);
+    let before = stale.borrow().reads.len();
+    site.step();
+    assert_eq!(stale.borrow().reads[before..], [false, true]);
+    // With another mode the others hear that it leaves, and no more of it.
+    stale.borrow_mut().instance = 4;
+    stale.borrow_mut().terms = 8;
+    let sent = site.step();
+    assert_eq!(sent.len(), 1);
+    peer.hear("a", &sent);
+    assert!(peer.status().peers[0].left);
+    let sent = site.step();
+    peer.hear("a", &sent);
+    assert_eq!(peer.status().numbers.foreign, 1);
+    // Under another policy there is nothing to share, until fairshare runs again.
+    stale.borrow_mut().instance = 5;
+    stale.borrow_mut().terms = 0;
+    assert_eq!((site.step().len(), site.step().len()), (1, 0));
+    assert_eq!(
+        (site.status().failure, site.status().numbers.known),
+        (None, 0)
+    );
+    stale.borrow_mut().terms = 7;
+    assert_eq!((site.step().len(), site.step().len()), (0, 1));
+}
+
+#[test]
+fn an_instance_that_ends_meanwhile_is_no_failure() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    site.step();
+    // The file answers with the old instance, and refuses factors for it.
+    struct Late(File);
+    impl Kernel for Late {
+        fn read(&mut self, all: bool) -> io::Result<Reading> {
+            self.0.read(all)
+        }
+        fn names(&mut self, ids: &[u64]) -> io::Result<Vec<NodeName>> {
+            self.0.names(ids)
+        }
+        fn write(&mut self, _: u64, _: Duration, _: &[(u64, u32)]) -> io::Result<()> {
+            Err(io::Error::from_raw_os_error(STALE))
+        }
+    }
+    let text = "realm = \"r\"\nsecret = \"/s\"\ntransport = \"tcp\"\n[service.svc]\n";
+    let config = config::parse(text, "late").unwrap();
+    let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
+    let module = Rc::clone(&site.module);
+    let bind = |_: &str| Ok(Late(File(Rc::clone(&module))));
+    let mut daemon = Daemon::new(config, secret, Store::new(site.room.path()), bind);
+    for _ in 0..3 {
+        daemon.step(&mut site.outbox, &site.clock, 0);
+    }
+    let numbers = daemon.status(0, 0).services[0].numbers;
+    assert_eq!(
+        (numbers.bound, numbers.failures, numbers.instances),
+        (1, 0, 3)
+    );
+    assert_eq!(module.borrow().reads[1..], [true, true, true]);
+}
+
+#[test]
+fn a_node_without_a_name_is_asked_for_until_it_has_one() {
+    let mut module = Module::new(100, &[1, 2]);
+    module.nameless.insert(102);
+    let mut site = Site::new("a", module);
+    for _ in 0..3 {
+        site.step();
+    }
+    assert_eq!(
+        site.module.borrow().asked,
+        [vec![101, 102], vec![102], vec![102]]
+    );
+    assert_eq!(site.status().numbers.known, 1);
+    site.module.borrow_mut().nameless.clear();
+    site.step();
+    site.step();
+    assert_eq!(site.module.borrow().asked.len(), 4);
+    assert_eq!(site.status().numbers.known, 2);
+    // One that goes is asked for no more.
+    {
+        let module = &mut *site.module.borrow_mut();
+        let node = Node {
+            id: 103,
+            gone: true,
+            ..module.nodes[&101].0
+        };
+        module.nodes.insert(103, (node, "uid:3".into()));
+        module.nameless.insert(103);
+        module.changed.insert(103);
+    }
+    site.step();
+    site.module.borrow_mut().nodes.remove(&103);
+    site.step();
+    assert_eq!(site.module.borrow().asked.len(), 5);
+}
+
+#[test]
+fn no_more_nodes_than_entities_max() {
+    let uids: Vec<u64> = (1..=10).collect();
+    let mut site = Site::new("a", Module::new(100, &uids));
+    site.step();
+    let numbers = site.status().numbers;
+    assert_eq!((numbers.known, numbers.left_out), (8, 2));
+}
+
+#[test]
+fn an_agent_that_leaves_says_so() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    let mut peer = Site::new("b", Module::new(200, &[1]));
+    for _ in 0..3 {
+        site.module.borrow_mut().serve(1000);
+        let sent = site.step();
+        peer.step();
+        peer.hear("a", &sent);
+    }
+    let status = peer.status();
+    assert_eq!(status.peers.len(), 1);
+    let seen = &status.peers[0];
+    assert_eq!(
+        (&*seen.server, seen.left, seen.numbers.records),
+        ("a", false, 1)
+    );
+    assert_eq!((seen.numbers.datagrams, seen.numbers.lost), (2, 0));
+    site.daemon.leave(&mut site.outbox, &site.clock);
+    let sent = std::mem::take(&mut site.outbox.0);
+    assert_eq!(sent.len(), 1);
+    assert!(!site.module.borrow().open);
+    peer.hear("a", &sent);
+    let seen = peer.status().peers.remove(0);
+    assert_eq!((seen.left, seen.numbers.records), (true, 0));
+}
+
+#[test]
+fn whoever_the_transport_sees_is_shown() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    site.step();
+    let (server, group) = (String::from("b"), String::from("all"));
+    let joined = |server: &str| Event::Joined {
+        server: server.into(),
+        group: group.clone(),
+    };
+    site.daemon.hear(joined("b"), 0);
+    // As many as there may be, and not itself.
+    for other in ["a", "c", "d", "e", "f"] {
+        site.daemon.hear(joined(other), 0);
+    }
+    let peers = site.status().peers;
+    let names: Vec<&str> = peers.iter().map(|peer| &*peer.server).collect();
+    assert_eq!(names, ["b", "c", "d", "e"]);
+    assert_eq!(
+        (peers[0].numbers.connected, peers[0].numbers.datagrams),
+        (1, 0)
+    );
+    site.daemon.hear(Event::Parted { server, group }, 0);
+    assert_eq!(site.status().peers.len(), 3);
+}
+
+#[test]
+fn what_is_no_message_of_its_sender_is_refused() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    let mut peer = Site::new("b", Module::new(200, &[1]));
+    site.step();
+    site.step();
+    peer.step();
+    let sent = peer.step();
+    assert_eq!(sent.len(), 1);
+    site.hear("c", &sent);
+    site.hear("b", &[("all".into(), b"nonsense".into())]);
+    site.hear("b", &[("all".into(), Vec::new())]);
+    site.hear("b", &[("other".into(), sent[0].1.clone())]);
+    // Its own come back.
+    site.hear("a", &sent);
+    let numbers = site.status().numbers;
+    assert_eq!((numbers.foreign, numbers.malformed), (1, 2));
+    assert_eq!((numbers.heard, numbers.servers), (0, 0));
+    assert_eq!(site.daemon.status(0, 0).strangers, 1);
+    site.hear("b", &sent);
+    site.hear("b", &sent);
+    let numbers = site.status().numbers;
+    assert_eq!((numbers.heard, numbers.stale), (1, 1));
+}
+
+#[test]
+fn a_file_that_fails_is_opened_again_after_a_second() {
+    let mut module = Module::new(100, &[1]);
+    module.error = Some(ENODEV);
+    let mut site = Site::new("a", module);
+    for step in 1..=10 {
+        site.step();
+        assert_eq!(site.status().numbers.bound, 0, "{step}");
+        assert!(site.status().failure.is_some(), "{step}");
+    }
+    site.step();
+    let status = site.status();
+    assert_eq!((status.numbers.bound, status.numbers.failures), (1, 1));
+    assert_eq!(status.failure, None);
+    site.module.borrow_mut().error = Some(ENODEV);
+    site.step();
+    assert!(!site.module.borrow().open);
+    assert_eq!(site.status().numbers.failures, 2);
+    for _ in 0..10 {
+        site.step();
+    }
+    assert_eq!(site.module.borrow().reads.last(), Some(&true));
+    assert!(site.module.borrow().open);
+}
+
+#[test]
+fn corrections_and_epochs_outlive_the_agent() {
+    let mut site = Site::new("a", Module::new(100, &[1, 2]));
+    let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+    for _ in 0..3 {
+        site.module
+            .borrow_mut()
+            .nodes
+            .get_mut(&101)
+            .unwrap()
+            .0
+            .service += 9000;
+        site.module
+            .borrow_mut()
+            .nodes
+            .get_mut(&102)
+            .unwrap()
+            .0
+            .service += 1000;
+        site.module.borrow_mut().changed.extend([101, 102]);
+        let sent = site.step();
+        peer.step();
+        peer.hear("a", &sent);
+    }
+    let factors = site.module.borrow().factors.clone();
+    assert_eq!(factors.len(), 1);
+    site.daemon.leave(&mut site.outbox, &site.clock);
+    site.module.borrow_mut().factors.clear();
+    let (module, clock, room) = (site.module, site.clock, site.room);
+    let mut site = Site::again("a", module, clock, room);
+    site.step();
+    assert_eq!(site.module.borrow().factors, factors);
+    let sent = site.step();
+    peer.hear("a", &sent);
+    let seen = peer.status().peers.remove(0);
+    assert!(!seen.left && seen.numbers.records == 2, "{seen:?}");
+    assert_eq!(peer.status().numbers.stale, 0);
+}
+
+/// A transport where time passes while the agent waits, and once much more: the agent was stopped.
+struct Stopped {
+    clock: Fake,
+    at: u64,
+    by: u64,
+    waits: u32,
+}
+
+impl Transport for Stopped {
+    fn send(&mut self, _: &str, _: &[u8]) {}
+
+    fn receive(&mut self, timeout: Duration) -> Option<Event> {
+        let mut now = self.clock.0.get() + timeout.as_nanos() as u64;
+        if now >= self.at && self.by > 0 {
+            now += std::mem::take(&mut self.by);
+        }
+        self.clock.0.set(now);
+        self.waits += 1;
+        None
+    }
+
+    fn dropped(&self) -> u64 {
+        3
+    }
+}
+
+#[test]
+fn steps_that_were_missed_are_left_out() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    let mut transport = Stopped {
+        clock: site.clock.clone(),
+        at: 6 * SECOND,
+        by: 2 * SECOND + DELTA / 2,
+        waits: 0,
+    };
+    let ended = AtomicBool::new(false);
+    let mut times = Vec::new();
+    let clock = site.clock.clone();
+    let module = Rc::clone(&site.module);
+    let after = |daemon: &Daemon<File, Bind>, transport: &Stopped| {
+        times.push(clock.now());
+        module.borrow_mut().now = clock.now();
+        let status = daemon.status(clock.now(), transport.dropped());
+        assert_eq!(status.dropped, 3);
+        ended.store(times.len() == 21, Ordering::Relaxed);
+    };
+    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    // One step at once, and the next one at its time.
+    let mut want: Vec<u64> = (50..60).map(|tenth| tenth * DELTA).collect();
+    want.push(80 * DELTA + DELTA / 2);
+    want.extend((81..91).map(|tenth| tenth * DELTA));
+    assert_eq!(times, want);
+    assert_eq!(site.status().numbers.missed, 20);
+    assert!(transport.waits <= 22 && !site.module.borrow().open);
+}
+
+/// Three servers, of which each job has some.
+#[test]
+fn agents_make_striped_jobs_equal() {
+    let users: [&[u64]; 3] = [&[1, 2], &[1, 2, 3], &[1, 3, 4]];
+    let names = ["a", "b", "c"];
+    let mut sites: Vec<Site> = names
+        .iter()
+        .zip(users)
+        .zip(1..)
+        .map(|((name, uids), at)| Site::new(name, Module::new(at * 1000, uids)))
+        .collect();
+    // They do not step at once.
+    for (site, at) in sites.iter().zip(0..) {
+        site.clock.0.set(5 * SECOND + at * DELTA / 3);
+    }
+    let mut rng = Rng::new(1);
+    let mut got: BTreeMap<u64, u64> = BTreeMap::new();
+    for delta in 0..160 {
+        for at in 0..sites.len() {
+            let served = sites[at].module.borrow_mut().serve(3000);
+            for (id, units) in served.into_iter().filter(|_| delta >= 100) {
+                *got.entry(id % 1000).or_default() += units;
+            }
+            let sent = sites[at].step();
+            for to in (0..sites.len()).filter(|to| *to != at) {
+                // One of ten is lost.
+                if rng.below(10) > 0 {
+                    sites[to].hear(names[at], &sent);
+                }
+            }
+        }
+    }
+    // 9,000 units per delta for four.
+    for (user, units) in &got {
+        let off = units.abs_diff(60 * 2250);
+        assert!(
+            off < 60 * 2250 / 20,
+            "{user}: {units} of {}: {got:?}",
+            60 * 2250
+        );
+    }
+    assert_eq!(got.len(), 4);
+    let status = sites[0].status();
+    assert_eq!((status.numbers.servers, status.numbers.malformed), (2, 0));
+    let lost: u64 = status.peers.iter().map(|peer| peer.numbers.lost).sum();
+    assert!((10..60).contains(&lost), "{lost}");
+}

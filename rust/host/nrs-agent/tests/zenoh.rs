@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Sessions of zenoh on the loopback interface, without scouting.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use nrs_agent::{
+    config::{self, Config},
+    transport::{Event, Transport as _},
+    zenoh::Zenoh,
+};
+
+/// Time for connections.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Returns a port that nobody listens at.
+fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The configuration of the server `name` among `servers`, with certificates in `room` if it has any.
+fn config(name: &str, servers: &[(&str, u16)], room: Option<&Path>) -> Config {
+    let listen = servers
+        .iter()
+        .find(|(server, _)| *server == name)
+        .unwrap()
+        .1;
+    let mut text = format!(
+        "realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\nlisten = \"127.0.0.1:{listen}\"\n"
+    );
+    text += &match room {
+        None => "transport = \"tcp\"\n".into(),
+        Some(room) => {
+            let room = room.display();
+            format!(
+                "ca = \"{room}/ca.pem\"\ncertificate = \"{room}/{name}.pem\"\nkey = \"{room}/{name}.key\"\n"
+            )
+        }
+    };
+    text += "[servers]\n";
+    for (server, port) in servers {
+        text += &format!("{server} = \"127.0.0.1:{port}\"\n");
+    }
+    text += "[service.svc]\ngroup = \"all\"\n[service.other]\n";
+    config::parse(&text, "").unwrap()
+}
+
+/// Sends `bytes` from `from` until one of `to` gets a datagram with them; returns its sender.
+fn carried(from: &mut Zenoh, to: &mut Zenoh, bytes: &[u8], patience: Duration) -> Option<String> {
+    let since = Instant::now();
+    while since.elapsed() < patience {
+        from.send("all", bytes);
+        let wait = Instant::now();
+        while wait.elapsed() < Duration::from_millis(50) {
+            match to.receive(Duration::from_millis(50)) {
+                Some(Event::Datagram {
+                    server,
+                    group,
+                    bytes: got,
+                }) if got == bytes => {
+                    assert_eq!(group, "all");
+                    return Some(server);
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// Waits for an event.
+fn wait(zenoh: &mut Zenoh, wanted: &Event) -> bool {
+    let since = Instant::now();
+    while since.elapsed() < PATIENCE {
+        if zenoh.receive(Duration::from_millis(100)).as_ref() == Some(wanted) {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn servers_hear_each_other_over_tcp() {
+    let servers = [("a", port()), ("b", port())];
+    let mut a = Zenoh::open(&config("a", &servers, None)).unwrap();
+    let mut b = Zenoh::open(&config("b", &servers, None)).unwrap();
+    let joined = Event::Joined {
+        server: "b".into(),
+        group: "all".into(),
+    };
+    assert!(wait(&mut a, &joined));
+    assert_eq!(
+        carried(&mut a, &mut b, b"one", PATIENCE).as_deref(),
+        Some("a")
+    );
+    assert_eq!(
+        carried(&mut b, &mut a, b"two", PATIENCE).as_deref(),
+        Some("b")
+    );
+    // A message of many datagrams comes whole, where nothing is in its way.
+    let large: Vec<Vec<u8>> = (0..17u8).map(|number| vec![number; 16_384]).collect();
+    for bytes in &large {
+        a.send("all", bytes);
+    }
+    let mut got = Vec::new();
+    while let Some(event) = b.receive(Duration::from_secs(1)) {
+        if let Event::Datagram { bytes, .. } = event {
+            got.extend((bytes.len() > 1000).then_some(bytes));
+        }
+    }
+    assert_eq!(got.len(), large.len());
+    assert_eq!((a.dropped(), b.dropped()), (0, 0));
+    // An address in use is refused.
+    assert!(Zenoh::open(&config("a", &servers, None)).is_err());
+    b.close();
+    let parted = Event::Parted {
+        server: "b".into(),
+        group: "all".into(),
+    };
+    assert!(wait(&mut a, &parted));
+    a.close();
+}
+
+/// Makes the authority `ca`, and certificates of `names`, in `room`, with openssl(1).
+fn certify(room: &Path, names: &[&str]) {
+    let openssl = |args: &str| {
+        let run = Command::new("openssl")
+            .args(args.split(' '))
+            .current_dir(room)
+            .output();
+        let output = run.expect("openssl runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args}: {said}");
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc";
+    fs::write(
+        room.join("ext"),
+        "basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1\n",
+    )
+    .unwrap();
+    openssl(&format!(
+        "req -x509 {key} -days 2 -keyout ca.key -out ca.pem -subj /CN=realm"
+    ));
+    for name in names {
+        openssl(&format!(
+            "req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"
+        ));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -days 2 -extfile ext -out {name}.pem"
+        ));
+    }
+}
+
+#[test]
+fn with_tls_a_server_speaks_only_for_itself() {
+    let room = tempfile::tempdir().unwrap();
+    certify(room.path(), &["a", "b", "liar", "0stranger"]);
+    let servers = [("a", port()), ("b", port()), ("liar", port())];
+    let mut a = Zenoh::open(&config("a", &servers, Some(room.path()))).unwrap();
+    let mut b = Zenoh::open(&config("b", &servers, Some(room.path()))).unwrap();
+    assert_eq!(
+        carried(&mut a, &mut b, b"one", PATIENCE).as_deref(),
+        Some("a")
+    );
+    assert_eq!(
+        carried(&mut b, &mut a, b"two", PATIENCE).as_deref(),
+        Some("b")
+    );
+    b.close();
+    // One that has a certificate of its own, and says that it is b.
+    let mut lies = config("b", &servers, Some(room.path()));
+    lies.certificate = room.path().join("liar.pem");
+    lies.key = room.path().join("liar.key");
+    let mut liar = Zenoh::open(&lies).unwrap();
+    // It hears, as the others may, but nobody hears it.
+    assert_eq!(
+        carried(&mut a, &mut liar, b"six", PATIENCE).as_deref(),
+        Some("a")
+    );
+    assert_eq!(
+        carried(&mut liar, &mut a, b"lie", Duration::from_secs(2)),
+        None
+    );
+    liar.close();
+    // One with a certificate of the authority that is not one of the servers hears nothing. It connects to a.
+    let more = [("a", servers[0].1), ("0stranger", port())];
+    let mut stranger = Zenoh::open(&config("0stranger", &more, Some(room.path()))).unwrap();
+    assert_eq!(
+        carried(&mut a, &mut stranger, b"ten", Duration::from_secs(2)),
+        None
+    );
+    assert_eq!(
+        carried(&mut stranger, &mut a, b"hey", Duration::from_secs(2)),
+        None
+    );
+    stranger.close();
+    a.close();
+}

@@ -18,6 +18,7 @@
 //!                            └──render──▶ text (save, and the two sides of a diff)
 //! ```
 
+pub mod agent;
 pub mod bandwidth;
 pub mod carry_out;
 pub mod devices;

@@ -132,6 +132,13 @@ fn apply(
     told: &AtomicBool,
 ) -> Result {
     let files = files::read(&args.paths)?;
+    if files.is_empty() && args.service.is_none() {
+        // There is only the file for the agent, which says nothing of services.
+        if outcome.is_none() {
+            writeln!(out, "nothing to change")?;
+        }
+        return Ok(());
+    }
     let mut wanted = wanted(&files, kernel.accounts())?;
     if let Some(only) = &args.service {
         wanted.services.retain(|name, _| name == only);

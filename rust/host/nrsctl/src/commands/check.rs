@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::configuration::{files, parse};
+use crate::configuration::{agent, files, parse};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::show;
@@ -27,8 +27,17 @@ pub struct Args {
 ///
 /// [`Kind::Refused`] if anything is wrong; what reading the files returns.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let files = files::read(&args.paths)?;
-    let (_, faults) = parse(&files, kernel.accounts());
+    let paths = args.paths.iter().cloned();
+    let (agents, others): (Vec<_>, Vec<_>) = paths.partition(|path| files::is_agent(path));
+    let mut files = match others.is_empty() && !agents.is_empty() {
+        true => Vec::new(),
+        false => files::read(&others)?,
+    };
+    let (_, mut faults) = parse(&files, kernel.accounts());
+    for file in files::agents(&args.paths)? {
+        faults.extend(agent::faults(&file));
+        files.push(file);
+    }
     if args.json {
         show::json(out, &faults)?;
     }

@@ -11,6 +11,9 @@ use crate::failure::{Failure, Kind, Result};
 /// Where configurations are if nobody says where.
 pub const DIRECTORY: &str = "/etc/nrs";
 
+/// The name of the file for the agent, which is none of services.
+pub const AGENT: &str = "agent.toml";
+
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
@@ -47,14 +50,40 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
             }
         }
     }
-    let file = |path: &PathBuf| {
-        let text = fs::read_to_string(path).map_err(|error| failure(path, &error))?;
-        Ok(File {
-            name: path.display().to_string(),
-            text,
-        })
+    names.iter().map(|path| file(path)).collect()
+}
+
+/// The files for the agent that `paths` name, or have in their directories; that of [`DIRECTORY`] if they name none.
+///
+/// # Errors
+///
+/// What reading returns.
+pub fn agents(paths: &[PathBuf]) -> Result<Vec<File>> {
+    let default = [PathBuf::from(DIRECTORY)];
+    let paths = match paths {
+        [] => &default,
+        paths => paths,
     };
-    names.iter().map(file).collect()
+    let within = |path: &PathBuf| match is_agent(path) {
+        true => path.clone(),
+        false => path.join(AGENT),
+    };
+    let found = paths.iter().map(within).filter(|path| path.is_file());
+    found.map(|path| file(&path)).collect()
+}
+
+/// Reads the file `path`.
+fn file(path: &Path) -> Result<File> {
+    let text = fs::read_to_string(path).map_err(|error| failure(path, &error))?;
+    Ok(File {
+        name: path.display().to_string(),
+        text,
+    })
+}
+
+/// Whether `path` has the name of a file for the agent.
+pub fn is_agent(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == AGENT)
 }
 
 /// The files of `directory`, which may have none.
@@ -72,7 +101,7 @@ pub fn all(directory: &Path) -> Result<Vec<File>> {
 /// Whether `path` has the name of a file that is read with its directory.
 pub fn is_one(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
-    let shown = name.is_some_and(|name| !name.starts_with('.'));
+    let shown = name.is_some_and(|name| !name.starts_with('.') && name != AGENT);
     shown && path.extension().is_some_and(|end| end == "toml")
 }
 
@@ -86,7 +115,7 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     names.sort();
-    if names.is_empty() {
+    if names.is_empty() && !path.join(AGENT).is_file() {
         let message = format!("{}: no *.toml in this directory", path.display());
         let hint = format!(
             "write one, or start with what runs: nrsctl save {}",

@@ -8,6 +8,7 @@ mod random;
 
 use clap::Parser as _;
 
+use super::files;
 use super::read::{parse_one, read_for_mock};
 use super::running;
 use super::state::State;
@@ -447,7 +448,10 @@ fn examples() {
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|end| end == "toml") {
+        if files::is_agent(&path) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            nrs_agent::config::parse(&text, "oss1").unwrap();
+        } else if path.extension().is_some_and(|end| end == "toml") {
             let text = std::fs::read_to_string(&path).unwrap();
             let (wanted, faults) = read_for_mock([(path.to_str().unwrap(), text.as_str())]);
             assert!(faults.is_empty(), "{}", faults[0]);
@@ -460,6 +464,46 @@ fn examples() {
         }
     }
     assert_eq!(count, 4);
+}
+
+/// The file for the agent is checked with the others, and no file of services.
+#[test]
+fn the_file_for_the_agent() {
+    let room = tempfile::tempdir().unwrap();
+    let path = |name: &str| room.path().join(name);
+    let module = Mock::of(&["a"]);
+    let run = |verb: &[&str], path: &std::path::Path| {
+        let words = [&["nrsctl"], verb, &[path.to_str().unwrap()]].concat();
+        let cli = Cli::parse_from(words);
+        let mut out = Vec::new();
+        let done = cli.command.run(&module, &mut out);
+        let text = String::from_utf8(out)
+            .unwrap()
+            .replace(room.path().to_str().unwrap(), "");
+        (text, done.err().map(|failure| failure.kind))
+    };
+    let small = "realm = \"r\"\nsecret = \"/none\"\ntransport = \"tcp\"\n[service.a]\n";
+    std::fs::write(path("agent.toml"), small).unwrap();
+    // Alone it is no reason for nrs.service to fail.
+    let (check, apply) = (["check"], ["apply", "--dry-run", "--prune"]);
+    let nothing = (String::from("nothing to change\n"), None);
+    assert_eq!(run(&apply, room.path()), nothing);
+    let fine = (String::from("/agent.toml: ok\n"), None);
+    assert_eq!(run(&check, room.path()), fine);
+    std::fs::write(path("nrs.toml"), "[service.a]\nslots = 3\n").unwrap();
+    assert_eq!(
+        run(&check, room.path()).0,
+        "/nrs.toml: ok\n/agent.toml: ok\n"
+    );
+    std::fs::write(path("agent.toml"), small.replace("tcp", "udp")).unwrap();
+    let wrong = "/agent.toml:3:13: transport: neither tls nor tcp\n";
+    for (at, want) in [
+        ("", format!("/nrs.toml: ok\n{wrong}")),
+        ("agent.toml", wrong.into()),
+    ] {
+        assert_eq!(run(&check, &path(at)), (want, Some(Kind::Refused)), "{at}");
+    }
+    assert_eq!(run(&apply, room.path()).1, Some(Kind::Differs));
 }
 
 /// What the page says is printed is what is printed.

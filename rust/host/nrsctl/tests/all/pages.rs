@@ -53,6 +53,11 @@ fn generated() {
     for (page, mark, text) in [
         ("Documentation/metrics.md", "metrics", reference::list()),
         ("Documentation/configuration.md", "keys", keys::reference()),
+        (
+            "Documentation/agent.md",
+            "keys",
+            nrs_agent::config::reference(),
+        ),
     ] {
         let (begin, end) = (
             format!("<!-- {mark} -->"),

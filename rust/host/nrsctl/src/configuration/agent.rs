@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The file for the agent, which its own parser reads.
+
+use std::path::Path;
+
+use nrs_agent::config::{self, Mistake};
+
+use super::fault::{Fault, Place};
+use super::files::{File, DIRECTORY};
+
+/// Returns what is wrong with `file`, and in [`DIRECTORY`] also with the files that it names.
+pub fn faults(file: &File) -> Vec<Fault> {
+    let mistakes = match config::parse(&file.text, &config::host()) {
+        Ok(config) if Path::new(&file.name).starts_with(DIRECTORY) => config::check_files(&config),
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes,
+    };
+    let fault = |mistake: Mistake| {
+        let place = Place {
+            file: file.name.as_str().into(),
+            line: mistake.line,
+            column: mistake.column,
+        };
+        Fault::new(place, mistake.key, mistake.reason)
+    };
+    mistakes.into_iter().map(fault).collect()
+}

@@ -66,6 +66,9 @@ pub enum Command {
     Apply(apply::Args),
     /// Writes the running state as a configuration.
     Save(save::Args),
+    /// The agent that shares with other servers: status.
+    #[command(subcommand)]
+    Agent(agent::Action),
     /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
     /// Prints words that may follow on a command line.
@@ -102,6 +105,7 @@ impl Command {
             Command::Check(args) => check::run(args, kernel, out),
             Command::Apply(args) => apply::run(args, kernel, out),
             Command::Save(args) => save::run(args, kernel, out),
+            Command::Agent(action) => agent::run(action, kernel, out),
             Command::Exporter(args) => exporter::run(args, kernel, out),
             Command::Complete(args) => complete::run(args, kernel, out),
             Command::Generate(args) => generate::run(args, kernel, out),

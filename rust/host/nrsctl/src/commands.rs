@@ -2,6 +2,7 @@
 
 //! The verbs, a file each: its arguments and what it does.
 
+pub mod agent;
 pub mod apply;
 pub mod check;
 pub mod complete;

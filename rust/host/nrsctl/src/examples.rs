@@ -57,6 +57,8 @@ pub const EXAMPLES: &[&str] = &[
     "apply --dry-run",
     "apply --service ost_io --verbose /etc/nrs/nrs.toml",
     "save /etc/nrs/nrs.toml",
+    "agent status",
+    "agent status --json",
     "exporter --listen 127.0.0.1:9719",
     "exporter --textfile /var/lib/prometheus/nrs.prom --every 15",
 ];

@@ -3,6 +3,9 @@
 //! The running module as the tool sees it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+
+use nrs_agent::status::Status;
 
 use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
@@ -114,6 +117,9 @@ pub trait Kernel {
 
     /// The users and groups of the machine.
     fn accounts(&self) -> &Accounts;
+
+    /// The status of the agent that answers at `socket`; none if no agent runs there.
+    fn agent(&self, socket: &Path) -> Result<Option<Status>>;
 }
 
 /// Sets a parameter to `value`, which may have names of users and groups.

@@ -24,6 +24,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use nrs_agent::{socket, status::Status};
 use nrs_sched::parameters;
 
 use crate::accounts::Accounts;
@@ -419,5 +420,19 @@ impl Kernel for Live {
 
     fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    fn agent(&self, socket: &Path) -> Result<Option<Status>> {
+        let path = match socket.strip_prefix("/") {
+            Ok(below) => self.root.join(below),
+            Err(_) => socket.into(),
+        };
+        socket::read(&path).map_err(|error| {
+            let failure = Failure::of_file(&path, &error);
+            match failure.kind {
+                Kind::Permission => failure.hint("run it as root"),
+                _ => failure,
+            }
+        })
     }
 }

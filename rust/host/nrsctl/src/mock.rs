@@ -9,8 +9,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nrs_agent::status::Status;
 use nrs_sched::head::State as Run;
 use nrs_sched::parameters::{self, Values};
 use nrs_sched::policy::fairshare::weights::Weights;
@@ -78,6 +80,8 @@ pub struct Mock {
     /// How often a disk is missing before it is there.
     pub late: Cell<usize>,
     accounts: Accounts,
+    /// The status of the agent, if one runs.
+    pub agent: RefCell<Option<Status>>,
     /// The device that is open.
     pub open: RefCell<&'static str>,
     /// The name of a device-mapper device of another type.
@@ -335,6 +339,7 @@ impl Mock {
             told: AtomicBool::new(false),
             late: Cell::new(0),
             accounts: Accounts::of(USERS, GROUPS),
+            agent: RefCell::default(),
             open: RefCell::new(""),
             foreign: RefCell::new(""),
         }
@@ -643,5 +648,9 @@ impl Kernel for Mock {
 
     fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    fn agent(&self, _socket: &Path) -> Result<Option<Status>> {
+        Ok(self.agent.borrow().clone())
     }
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nrs_agent::{socket, status::Status};
+
 use crate::exporter::encode::CONTENT_TYPE;
 use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
@@ -113,6 +115,19 @@ fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
     serde_json::from_str(&text).map_err(|error| failure(&error))
 }
 
+/// The status of the agent, if one runs, with the services that are asked for.
+fn agent(args: &Args, kernel: &dyn Kernel) -> Result<Option<Status>> {
+    if args.from.is_some() {
+        return Ok(None);
+    }
+    let mut agent = kernel.agent(Path::new(socket::PATH))?;
+    if let Some(status) = agent.as_mut().filter(|_| !args.services.is_empty()) {
+        let asked = |name: &String| args.services.contains(name);
+        status.services.retain(|one| asked(&one.service));
+    }
+    Ok(agent)
+}
+
 /// What is there now, and why there is not more.
 fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
     let start = Instant::now();
@@ -121,8 +136,13 @@ fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
         failures.push(failure);
         Vec::new()
     });
+    let agent = agent(args, kernel).unwrap_or_else(|failure| {
+        failures.push(failure);
+        None
+    });
     Gathered {
         snapshots,
+        agent,
         failure: Failure::of(failures).err(),
         seconds: start.elapsed().as_secs_f64(),
     }

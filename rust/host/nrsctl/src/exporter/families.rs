@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers, ServiceStatus};
 use nrs_sched::policy::tbf::stats::RuleCounts;
 use nrs_sched::policy::{self, tbf::record::ClassCounts};
 use nrs_sched::qbm::manager::GroupCounts;
@@ -41,6 +42,10 @@ pub enum Of {
     Target(fn(&Target, &mut Samples<'_>)),
     /// An entity.
     Entity(fn(&Entity, &mut Samples<'_>)),
+    /// A service of the agent.
+    Agent(fn(&ServiceStatus, &mut Samples<'_>)),
+    /// Another server that the agent hears.
+    Peer(fn(&PeerStatus, &mut Samples<'_>)),
 }
 
 impl Of {
@@ -59,6 +64,8 @@ impl Of {
                 let labels = &["service", "head", "policy", "rule", "group", "entity"];
                 (8, "Entities", labels)
             }
+            Self::Agent(_) => (9, "The agent", &["service"]),
+            Self::Peer(_) => (10, "Other servers", &["service", "peer"]),
         }
     }
 
@@ -255,6 +262,18 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
             false => None,
         });
     });
+    let of_peer = Of::Peer(|peer, samples| {
+        let heard = peer.numbers.datagrams > 0;
+        let numbers = &peer.numbers;
+        samples.rows(|row| {
+            numbers
+                .get(row.stat.name)
+                .filter(|_| heard || row.stat.name != "age_us")
+        });
+    });
+    let of_agent = Of::Agent(|agent, samples| samples.rows(|row| agent.numbers.get(row.stat.name)));
+    all.push(("", "", ServiceNumbers::ROWS, of_agent));
+    all.push(("", "", PeerNumbers::ROWS, of_peer));
     let kinds = policy::Kind::ALL.iter();
     all.extend(kinds.map(|kind| ("", kind.name(), kind.counts(), of_policy)));
     all.extend(POLICIES.map(|(policy, stats)| ("entity", policy, stats, of_entity)));
@@ -263,7 +282,7 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
 
 /// The families that are more than rows.
 #[rustfmt::skip]
-fn declared() -> [Family; 30] {
+fn declared() -> [Family; 31] {
     [
         family(Gauge, "nrs_up", "1 if everything requested was read", Of::Exporter(|page, samples| {
             samples.one(page.failure.is_none());
@@ -364,6 +383,10 @@ fn declared() -> [Family; 30] {
         })),
         family(Gauge, "nrs_entity_used_bytes_per_second", "Recent use (qbm)", Of::Entity(|entity, samples| {
             samples.maybe(entity.bandwidth.as_ref().map(|given| given.used_fast));
+        })),
+        // The agent.
+        labelled(Gauge, "nrs_agent_info", &["group"], "Service of the agent, with the group that it shares in; always 1", Of::Agent(|agent, samples| {
+            samples.more(&[("group", &agent.group)], true);
         })),
     ]
 }

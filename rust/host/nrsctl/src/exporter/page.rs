@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use nrs_agent::status::{PeerStatus, ServiceStatus, Status};
+
 use super::encode::{label, Kind, Number};
 use super::families::{Family, FamilyRow, Of, FAMILIES};
 use super::others::{self, unite, Memory, Shown};
@@ -16,6 +18,8 @@ use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, T
 pub struct Gathered {
     /// The services.
     pub snapshots: Vec<Snapshot>,
+    /// The status of the agent, if one runs.
+    pub agent: Option<Status>,
     /// Why not all of them could be read, if they could not.
     pub failure: Option<Failure>,
     /// How long that took, s.
@@ -137,6 +141,28 @@ impl<'a> Labelled<'a> {
     }
 }
 
+/// What the agent tells, with labels.
+struct Agent<'a> {
+    services: Vec<Named<'a, ServiceStatus>>,
+    peers: Vec<Named<'a, PeerStatus>>,
+}
+
+impl<'a> Agent<'a> {
+    fn new(status: Option<&'a Status>) -> Self {
+        let all = || status.iter().flat_map(|status| &status.services);
+        let peers = all().flat_map(|one| one.peers.iter().map(move |peer| (one, peer)));
+        let peer = |(one, peer): (&'a ServiceStatus, &'a PeerStatus)| {
+            name(peer, &[("service", &one.service), ("peer", &peer.server)])
+        };
+        Self {
+            services: all()
+                .map(|one| name(one, &[("service", &one.service)]))
+                .collect(),
+            peers: peers.map(peer).collect(),
+        }
+    }
+}
+
 /// Takes the samples of a family.
 pub struct Samples<'a> {
     out: &'a mut String,
@@ -213,6 +239,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
         .zip(&shown)
         .map(|(snapshot, shown)| Labelled::new(snapshot, shown, top))
         .collect();
+    let agent = Agent::new(gathered.agent.as_ref());
     let mut out = String::with_capacity(1 << 16);
     for family in FAMILIES.iter() {
         let mut samples = Samples {
@@ -221,7 +248,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
             begun: false,
             labels: "",
         };
-        write(family, gathered, &services, &mut samples);
+        write(family, gathered, &services, &agent, &mut samples);
     }
     out
 }
@@ -243,6 +270,7 @@ fn write<'a>(
     family: &Family,
     gathered: &Gathered,
     services: &'a [Labelled<'a>],
+    agent: &'a Agent<'a>,
     samples: &mut Samples<'a>,
 ) {
     let all = services.iter();
@@ -255,6 +283,8 @@ fn write<'a>(
         Of::Group(tell) => each(all.flat_map(|of| &of.groups), tell, samples),
         Of::Client(tell) => each(all.flat_map(|of| &of.clients), tell, samples),
         Of::Target(tell) => each(all.flat_map(|of| &of.targets), tell, samples),
+        Of::Agent(tell) => each(&agent.services, tell, samples),
+        Of::Peer(tell) => each(&agent.peers, tell, samples),
         Of::Entity(tell) => {
             let counter = family.kind == Kind::Counter;
             for service in services {

@@ -29,6 +29,9 @@ pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
         view::policies(&snapshot.heads),
         view::usage(snapshot)
     )?;
+    if let Some(agent) = &state.agent {
+        writeln!(out, "{}", view::shared(agent))?;
+    }
     let columns = Column::all();
     let mut table: Vec<Vec<String>> = Vec::new();
     table.push(columns.iter().map(|one| one.heading().into()).collect());

@@ -3,6 +3,9 @@
 //! Where snapshots come from.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+
+use nrs_agent::{socket, status::ServiceStatus};
 
 use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
@@ -26,6 +29,11 @@ pub trait Source {
     /// [`Kind::NotFound`] without such a service; what the module says.
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>>;
 
+    /// What the agent tells of a service, if one runs and takes care of it.
+    fn agent(&mut self, _service: &str) -> Option<ServiceStatus> {
+        None
+    }
+
     /// Whether time must pass between snapshots.
     fn is_live(&self) -> bool;
 }
@@ -40,6 +48,13 @@ impl Source for Live<'_> {
 
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
         stats::read(self.0, service).map(Some)
+    }
+
+    fn agent(&mut self, service: &str) -> Option<ServiceStatus> {
+        // One that cannot be asked is no reason to show nothing.
+        let status = self.0.agent(Path::new(socket::PATH)).ok()??;
+        let mut services = status.services.into_iter();
+        services.find(|one| one.service == service)
     }
 
     fn is_live(&self) -> bool {
@@ -66,6 +81,10 @@ impl Source for Named<'_> {
             self.accounts.name(snapshot);
         }
         Ok(snapshot)
+    }
+
+    fn agent(&mut self, service: &str) -> Option<ServiceStatus> {
+        self.source.agent(service)
     }
 
     fn is_live(&self) -> bool {

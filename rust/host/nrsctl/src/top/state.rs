@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use nrs_agent::status::ServiceStatus;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::rates::{rates, Rates};
@@ -34,6 +35,8 @@ pub struct State {
     service: Option<String>,
     /// The last snapshot of the service.
     now: Option<Snapshot>,
+    /// What the agent tells of the service.
+    pub agent: Option<ServiceStatus>,
     /// Of `now`'s entities.
     rates: Vec<Rates>,
     /// The entities that are shown, in the order of the rows.
@@ -90,7 +93,10 @@ impl State {
             snapshot
         });
         match services {
-            Ok(Some(snapshot)) => self.take(snapshot),
+            Ok(Some(snapshot)) => {
+                self.agent = source.agent(&snapshot.service);
+                self.take(snapshot);
+            }
             Ok(None) => self.ended = true,
             Err(failure) => self.fail(failure),
         }
@@ -243,6 +249,7 @@ impl State {
         if name != self.service {
             self.service = name;
             self.now = None;
+            self.agent = None;
             self.failure = None;
             self.first = 0;
             self.arrange();

@@ -75,7 +75,8 @@ fn show(
     let mut first = true;
     while !ended.load(Ordering::Relaxed) {
         terminal.draw(|frame| {
-            state.set_page(view::rows(frame.area().height));
+            let rows = view::rows(state, frame.area().height);
+            state.set_page(rows);
             view::draw(state, frame.buffer_mut());
         })?;
         let interval = if first {

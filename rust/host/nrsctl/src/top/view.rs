@@ -2,12 +2,13 @@
 
 //! A state on the cells of a terminal.
 //!
-//! Three lines about the service, the headings, a row for each entity, one line of what keys did. A terminal of few lines has fewer
+//! Three lines about the service, one about its agent if it has one, the headings, a row for each entity, one line of what keys did. A terminal of few lines has fewer
 //! of the first; a narrow one has fewer columns. Colours only repeat what is written.
 
 mod help;
 mod layout;
 
+use nrs_agent::status::ServiceStatus;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -15,16 +16,17 @@ use ratatui::style::{Color, Modifier, Style};
 use super::numbers;
 use super::row::Column;
 use super::state::State;
+use crate::commands::agent::lost;
 use crate::stats::{self, Head, Snapshot};
 
 pub use layout::{columns, Place};
 
 /// Lines above the headings.
-const fn above(height: u16) -> u16 {
+fn above(state: &State, height: u16) -> u16 {
     match height {
         0..=3 => 0,
         4..=9 => 1,
-        _ => 3,
+        _ => 3 + u16::from(state.agent.is_some()),
     }
 }
 
@@ -34,8 +36,8 @@ const fn below(height: u16) -> u16 {
 }
 
 /// How many rows a terminal of that height shows.
-pub fn rows(height: u16) -> usize {
-    let others = above(height) + below(height) + (height >= 2) as u16;
+pub fn rows(state: &State, height: u16) -> usize {
+    let others = above(state, height) + below(height) + (height >= 2) as u16;
     height.saturating_sub(others).into()
 }
 
@@ -47,7 +49,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
         at: all,
         colours: state.colours,
     };
-    let above = above(all.height);
+    let above = above(state, all.height);
     if above > 0 {
         page.title(state);
     }
@@ -66,6 +68,13 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
                 Style::new()
             },
         );
+    }
+    if let Some(agent) = state.agent.as_ref().filter(|_| above > 3) {
+        let style = match agent.failure {
+            Some(_) => page.alarm(),
+            None => Style::new(),
+        };
+        page.line(&shared(agent), style);
     }
     let bottom = all.bottom() - below(all.height);
     let formatted = if state.help {
@@ -309,6 +318,28 @@ pub fn usage(snapshot: &Snapshot) -> String {
         Some(why) => format!("NOT HEALTHY: {}", numbers::printable(why)),
     };
     text
+}
+
+/// What the agent does.
+pub fn shared(agent: &ServiceStatus) -> String {
+    let numbers = &agent.numbers;
+    let text = match &agent.failure {
+        Some(failure) => failure.clone(),
+        None => {
+            let heard = agent.peers.iter().filter(|peer| peer.numbers.datagrams > 0);
+            let age = heard.clone().map(|peer| peer.numbers.age_us).max();
+            let lost = heard.map(lost).fold(0.0, f64::max);
+            format!(
+                "servers {}  oldest {}  lost {}  lowered {} of {}",
+                numbers.servers,
+                age.map_or(numbers::UNKNOWN.into(), numbers::time),
+                numbers::percent(lost, true),
+                numbers.lowered,
+                numbers.known,
+            )
+        }
+    };
+    format!("agent: {}", numbers::printable(&text))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use nrsctl::stats::{self, Client, Entity, Snapshot};
 fn gathered(snapshots: Vec<Snapshot>) -> Gathered {
     Gathered {
         snapshots,
+        agent: Some(texts::agent()),
         ..Gathered::default()
     }
 }
@@ -139,8 +140,17 @@ fn values() {
         ("state", "started"),
         ("fallback", "no"),
     ];
+    let peer = [("service", "svc"), ("peer", "oss2")];
+    let silent = [("service", "svc"), ("peer", "oss4")];
+    assert_eq!(page.value("nrs_agent_peer_age_seconds", &silent), None);
+    let accepted = [("service", "svc"), ("result", "accepted")];
     for (name, labels, want) in [
         ("nrs_up", &[][..], 1.0),
+        ("nrs_agent_bound", &[("service", "ost_io")], 0.0),
+        ("nrs_agent_received_datagrams_total", &accepted, 18_000.0),
+        ("nrs_agent_peer_age_seconds", &peer, 0.042),
+        ("nrs_agent_peer_lost_datagrams_total", &peer, 1.0),
+        ("nrs_agent_peer_connected", &silent, 1.0),
         ("nrs_service_healthy", &[("service", "qbm")], 1.0),
         ("nrs_rule_limit_bytes_per_second", &rule, 1e7),
         ("nrs_client_lost", &client, 0.0),

@@ -16,7 +16,7 @@ use nrsctl::failure::{Kind, Result};
 use nrsctl::kernel::{Device, Kernel as _};
 use nrsctl::mock::Mock;
 
-use crate::pages;
+use crate::{pages, texts};
 
 const POLICIES: &str = "
 regular_requests:
@@ -62,6 +62,7 @@ fn mock() -> Mock {
         ("health", "healthy\n\n"),
     ];
     let mock = Mock::with(&[("ost_io", &ost_io), ("san", &san)]);
+    *mock.agent.borrow_mut() = Some(texts::agent());
     mock.add_device(&Device {
         name: "files".into(),
         service: "san".into(),
@@ -167,6 +168,23 @@ fn transcripts() {
         }
     }
     pages::compare("rust/host/nrsctl/tests/all/verbs.txt", &text);
+}
+
+/// Without an agent, a line that says what to do; with one, what it tells of the services that are asked for.
+#[test]
+fn the_agent() {
+    let mock = mock();
+    for (service, count) in [("", 2), (" --service ost_io", 1)] {
+        let (page, _) = output(&format!("exporter --once{service}"), &mock);
+        assert_eq!(page.matches("nrs_agent_bound{").count(), count, "{service}");
+    }
+    *mock.agent.borrow_mut() = None;
+    let cli = Cli::parse_from(words("agent status --socket /nowhere"));
+    let failure = cli.command.run(&mock, &mut Vec::new()).unwrap_err();
+    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.message, "no agent answers at /nowhere");
+    let (page, _) = output("exporter --once", &mock);
+    assert!(!page.contains("nrs_agent"), "{page}");
 }
 
 /// Settings go on when nobody reads what was set; shows end.

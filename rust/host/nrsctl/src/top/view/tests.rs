@@ -8,6 +8,8 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::Terminal;
 
+use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers};
+
 use super::*;
 use crate::failure::{Failure, Kind};
 use crate::top::samples;
@@ -23,7 +25,8 @@ fn terminal(state: &mut State, width: u16, height: u16) -> (Terminal<TestBackend
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut formatted = 0;
     let draw = |frame: &mut ratatui::Frame<'_>| {
-        state.set_page(rows(frame.area().height));
+        let seen = rows(state, frame.area().height);
+        state.set_page(seen);
         formatted = draw(state, frame.buffer_mut());
     };
     terminal.draw(draw).unwrap();
@@ -92,6 +95,41 @@ fn all_columns_fit_80_cells() {
         "1-5 of 5  sort got reversed  h help  q quit",
     ];
     assert_eq!(lines(&screen), want);
+}
+
+#[test]
+fn a_line_of_the_agent() {
+    let mut state = showing(samples::fairshare, Column::Got);
+    let peer = |datagrams, age_us, lost| PeerStatus {
+        numbers: PeerNumbers {
+            datagrams,
+            age_us,
+            lost,
+            ..PeerNumbers::default()
+        },
+        ..PeerStatus::default()
+    };
+    state.agent = Some(ServiceStatus {
+        numbers: ServiceNumbers {
+            servers: 2,
+            known: 12,
+            lowered: 3,
+            ..ServiceNumbers::default()
+        },
+        peers: vec![peer(99, 42_000, 1), peer(100, 7_000, 0), peer(0, 0, 0)],
+        ..ServiceStatus::default()
+    });
+    let all = screen(&mut state, 80, 24);
+    let all = lines(&all);
+    let line = "agent: servers 2  oldest 42ms  lost 1.0%  lowered 3 of 12";
+    assert_eq!(
+        (all[3], &all[4][..4], &all[7][..8]),
+        (line, "NAME", "uid:1002")
+    );
+    assert!(!screen(&mut state, 80, 9).contains("agent"));
+    state.agent.as_mut().unwrap().failure = Some("no\nservice".into());
+    let all = screen(&mut state, 80, 24);
+    assert_eq!(lines(&all)[3], "agent: no\\nservice");
 }
 
 #[test]

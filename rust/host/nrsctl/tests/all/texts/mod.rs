@@ -6,6 +6,9 @@
 // Not every test takes all of it.
 #![allow(dead_code)]
 
+use nrs_agent::status::{
+    EntityStatus, PeerNumbers, PeerStatus, ServiceNumbers, ServiceStatus, Status,
+};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
@@ -67,6 +70,66 @@ pub fn snapshot(policy: &str) -> Snapshot {
     Snapshot {
         at_ns: 0,
         ..snapshot
+    }
+}
+
+/// What the agent of the service `svc` tells.
+pub fn agent() -> Status {
+    let peer = |server: &str, connected, datagrams| PeerStatus {
+        server: server.into(),
+        left: server == "oss3",
+        numbers: PeerNumbers {
+            connected,
+            age_us: 42_000,
+            records: 3,
+            capacity: 250_000,
+            datagrams,
+            lost: datagrams / 999,
+        },
+    };
+    let entity = |entity: &str, factor| EntityStatus {
+        entity: entity.into(),
+        factor,
+        level: 1000.0,
+        here: 250,
+        elsewhere: 750,
+        waiting: factor == 1.0,
+    };
+    let shared = ServiceStatus {
+        service: "svc".into(),
+        group: "all".into(),
+        failure: None,
+        numbers: ServiceNumbers {
+            bound: 1,
+            known: 12,
+            lowered: 2,
+            servers: 2,
+            steps: 9000,
+            missed: 3,
+            heard: 18_000,
+            ..ServiceNumbers::default()
+        },
+        peers: vec![
+            peer("oss2", 1, 999),
+            peer("oss3", 0, 99_900),
+            peer("oss4", 1, 0),
+        ],
+        entities: vec![entity("gid:5/uid:1000", 0.25), entity("gid:6/uid:1", 1.0)],
+    };
+    let failed = ServiceStatus {
+        service: "ost_io".into(),
+        group: "ost_io".into(),
+        failure: Some("No such device: no service ost_io".into()),
+        ..ServiceStatus::default()
+    };
+    Status {
+        realm: "scratch".into(),
+        server: "oss1".into(),
+        transport: "tls".into(),
+        delta_ms: 100,
+        dropped: 7,
+        strangers: 0,
+        services: vec![failed, shared],
     }
 }
 

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl agent`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use nrs_agent::socket;
+use nrs_agent::status::{EntityStatus, PeerStatus, ServiceStatus, Status};
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::show;
+use crate::stats::words::{duration, safe, safe_text};
+
+/// What can be done.
+#[derive(clap::Subcommand, Debug)]
+pub enum Action {
+    /// Shows other servers, their age and losses, levels and factors.
+    Status(Args),
+}
+
+/// Arguments of `status`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Prints the whole status as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The socket of the agent.
+    #[arg(long, value_name = "PATH", default_value = socket::PATH)]
+    pub socket: PathBuf,
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`]: no agent runs; [`Kind::Unhealthy`]: a service is not bound, or failed; what [`Kernel::agent`]
+/// returns.
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let Action::Status(args) = action;
+    let Some(status) = kernel.agent(&args.socket)? else {
+        let message = format!("no agent answers at {}", args.socket.display());
+        let hint = "start it: systemctl start nrs-agent; see: journalctl -u nrs-agent";
+        return Err(Failure::new(Kind::NotFound, message).hint(hint));
+    };
+    match args.json {
+        true => show::json(out, &status)?,
+        false => describe(&status, out)?,
+    }
+    let sick = |one: &&ServiceStatus| one.failure.is_some() || one.numbers.bound == 0;
+    let sick = status.services.iter().filter(sick);
+    let sick: Vec<String> = sick.map(|one| safe(&one.service)).collect();
+    match sick.is_empty() {
+        true => Ok(()),
+        false => {
+            let message = format!("not shared with other servers: {}", sick.join(", "));
+            Err(Failure::new(Kind::Unhealthy, message))
+        }
+    }
+}
+
+/// Shows `status` as text.
+fn describe(status: &Status, out: &mut dyn Write) -> Result {
+    let Status {
+        realm,
+        server,
+        transport,
+        delta_ms,
+        ..
+    } = status;
+    writeln!(
+        out,
+        "server {server}, realm {realm}, {transport}, {delta_ms} ms"
+    )?;
+    for (count, what) in [
+        (
+            status.dropped,
+            "received datagrams dropped for lack of room",
+        ),
+        (
+            status.strangers,
+            "datagrams of groups that no service is in",
+        ),
+    ] {
+        if count > 0 {
+            writeln!(out, "warning: {count} {what}")?;
+        }
+    }
+    for one in &status.services {
+        writeln!(out, "\n{}", headline(one))?;
+        if !one.peers.is_empty() {
+            let head = ["SERVER", "STATE", "AGE", "LOST", "ENTITIES", "UNITS/S"];
+            show::list(out, false, &one.peers, head, peer)?;
+        }
+        if !one.entities.is_empty() {
+            let head = [
+                "ENTITY",
+                "FACTOR",
+                "LEVEL",
+                "HERE/S",
+                "ELSEWHERE/S",
+                "QUEUED",
+            ];
+            show::list(out, false, &one.entities, head, entity)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a line about a service of the agent.
+pub fn headline(one: &ServiceStatus) -> String {
+    let numbers = &one.numbers;
+    let group = match one.group == one.service {
+        true => String::new(),
+        false => format!(" (group {})", safe(&one.group)),
+    };
+    let state = match &one.failure {
+        Some(failure) => safe_text(failure),
+        None if numbers.bound == 0 => "not bound".into(),
+        None => format!(
+            "{} other servers, {} of {} entities lowered, {} steps missed",
+            numbers.servers, numbers.lowered, numbers.known, numbers.missed
+        ),
+    };
+    format!("{}{group}: {state}", safe(&one.service))
+}
+
+/// Returns the part of the datagrams of `peer` that was lost.
+pub fn lost(peer: &PeerStatus) -> f64 {
+    let all = peer.numbers.datagrams + peer.numbers.lost;
+    peer.numbers.lost as f64 / all.max(1) as f64
+}
+
+fn peer(peer: &PeerStatus) -> [String; 6] {
+    let numbers = &peer.numbers;
+    let (state, heard) = match (numbers.datagrams, peer.left, numbers.connected) {
+        // Another mode, cost model or secret, or it does not share.
+        (0, ..) => ("not understood", false),
+        (_, true, _) => ("left", true),
+        (_, _, 0) => ("not connected", true),
+        _ => ("connected", true),
+    };
+    let age = duration(numbers.age_us.saturating_mul(1000));
+    let known = |text: String| if heard { text } else { "-".into() };
+    [
+        safe(&peer.server),
+        state.into(),
+        known(age),
+        known(format!("{:.1}%", lost(peer) * 100.0)),
+        known(numbers.records.to_string()),
+        known(numbers.capacity.to_string()),
+    ]
+}
+
+fn entity(entity: &EntityStatus) -> [String; 6] {
+    [
+        safe(&entity.entity),
+        format!("{:.4}", entity.factor),
+        format!("{:.0}", entity.level),
+        entity.here.to_string(),
+        entity.elsewhere.to_string(),
+        if entity.waiting { "yes" } else { "no" }.into(),
+    ]
+}

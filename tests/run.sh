@@ -346,6 +346,8 @@ main() {
 		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs rust/sched/policy/*.rs
 		check "host: clippy" scripts/in-root.sh --shared "${cargo_test[@]}" --all-targets --no-run
 		cargo_tests
+		[ -z "${NRS_LONG:-}" ] || check "host: nrs-agent, over zenoh" scripts/in-root.sh --shared \
+			"${cargo_test[@]/--workspace/--package=nrs-agent}" --features daemon
 	fi
 	if wanted scripts; then
 		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test

@@ -25,7 +25,7 @@
 //! that of places within bounded batches ([`locality`]).
 
 use crate::sched::{
-    agent::{digest, Report, ReportBuf},
+    agent::{digest, Account, Report, ReportBuf},
     attr::Attrs,
     class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
@@ -62,7 +62,7 @@ pub(crate) mod tree;
 pub mod weights;
 
 use deadline::Step;
-use factors::{Account, AccountBuf, ONE};
+use factors::ONE;
 use ledger::{Ledger, Windows};
 use locality::Slice;
 use members::{Details, Members};
@@ -158,15 +158,7 @@ impl<I: Item> State<I> {
         fill(out, slots, from, |slot| self.row(slot))
     }
 
-    /// Copies what servers tell each other, like [`State::rows`]; without the default class, whose members
-    /// differ from server to server.
-    pub fn accounts(&self, from: u32, out: &mut AccountBuf) -> Option<u32> {
-        fill(out, self.members.table.slots(), from, |slot| {
-            Some(self.account(slot, self.told_node(slot)?))
-        })
-    }
-
-    /// The node in `slot`, if others are told of it.
+    /// The node in `slot`, if others are told of it: not the default class, whose members differ from server to server.
     fn told_node(&self, slot: u32) -> Option<&Node<I>> {
         self.members.table.at(slot).filter(|_| slot != DEFAULT)
     }

@@ -71,7 +71,7 @@ use peers::Peers;
 use table::Table;
 
 pub use message::Refusal;
-pub use nrs_sched::policy::fairshare::factors::Account;
+pub use nrs_sched::agent::Account;
 pub use relay::Relay;
 pub use rule::Gains;
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares over several servers: what a part tells of its nodes, and what it is told to multiply their weights by.
+//! Shares over several servers: what a part is told to multiply the weights of its nodes by.
 //!
 //! See `Documentation/global-fairness.md` for how factors are made from the accounts of all servers, and
-//! [`crate::sched::agent`] for how an agent reads and sets them.
+//! [`crate::sched::agent`] for how an agent reads accounts and sets factors.
 
 use crate::sched::{
     agent::{faded, scaled, Lease, Pairs},
-    mem::{Block, List, NoMemory, Shared},
-    policy::ROWS,
+    mem::{List, NoMemory, Shared},
 };
 
-pub use crate::sched::agent::{Account, ONE};
-
-/// A buffer for [`super::State::accounts`].
-pub type AccountBuf = Block<Account, ROWS>;
+pub use crate::sched::agent::ONE;
 
 /// The factors of one server; never changed, but replaced as a whole.
 ///

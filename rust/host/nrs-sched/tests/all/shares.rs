@@ -3,6 +3,7 @@
 //! What fairshare promises on one level: equal shares of cost, soon, whatever chooses.
 
 use nrs_sched::{
+    agent::{Account, ReportBuf},
     arena::attrs,
     attr::Attrs,
     item::Spot,
@@ -10,7 +11,7 @@ use nrs_sched::{
     mem::Shared,
     policy::{
         fairshare::{
-            factors::{Account, AccountBuf, Factors, ONE},
+            factors::{Factors, ONE},
             params::{CostModel, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeWindowS},
             weights::Weights,
             Tunables, Update,
@@ -131,10 +132,10 @@ fn factors_come_and_go() {
         served
     };
     let accounts = |sim: &mut Sim| {
-        let mut accounts = AccountBuf::new().unwrap();
-        let state = sim.part(0).fairshare().unwrap();
-        assert_eq!(state.accounts(0, &mut accounts), None);
-        accounts.iter().copied().collect::<Vec<Account>>()
+        let mut reports = ReportBuf::new().unwrap();
+        assert_eq!(sim.part(0).reports(0, &mut reports), None);
+        let accounts = reports.iter().map(|report| report.account);
+        accounts.collect::<Vec<Account>>()
     };
     assert_eq!(serve(&mut sim, None), [1500, 1500]);
     let ids = accounts(&mut sim);

@@ -27,13 +27,11 @@ use crate::{
 };
 use nrs_agent::{Exchange, Relay, Terms};
 use nrs_sched::{
+    agent::ReportBuf,
     mem::Shared,
     policy::{
-        fairshare::{
-            factors::{AccountBuf, Factors},
-            Update,
-        },
-        AnyUpdate,
+        fairshare::{factors::Factors, Update},
+        AnyUpdate, Part as _,
     },
     rng::{avalanche, Rng},
 };
@@ -63,7 +61,7 @@ pub struct Talk {
     relay: Option<u32>,
     /// Datagrams on their way: from, to, and the bytes.
     mails: Slab<(u32, u32, Rc<[u8]>)>,
-    accounts: AccountBuf,
+    reports: ReportBuf,
     rng: Rng,
     counts: outcome::Exchange,
 }
@@ -128,7 +126,7 @@ impl Talk {
             speakers,
             relay,
             mails: Slab::default(),
-            accounts: AccountBuf::new().expect("memory"),
+            reports: ReportBuf::new().expect("memory"),
             rng: Rng::new(seed),
             counts: outcome::Exchange::default(),
         })
@@ -167,7 +165,7 @@ impl Talk {
         let servers = self.speakers.len() as u32 - u32::from(self.relay.is_some());
         match (&mut self.speakers[speaker as usize], server) {
             (Speaker::Server(exchange), Some(server)) => {
-                let said = share(exchange, &mut self.accounts, server, scene);
+                let said = share(exchange, &mut self.reports, server, scene);
                 let to = match self.relay {
                     Some(relay) => relay..relay + 1,
                     None => 0..servers,
@@ -236,7 +234,7 @@ impl Talk {
 /// A step of the rule of `server`: its parts are told factors. The datagrams for the others.
 fn share(
     exchange: &mut Exchange,
-    accounts: &mut AccountBuf,
+    reports: &mut ReportBuf,
     server: &mut Server,
     scene: &mut Scene,
 ) -> Vec<Vec<u8>> {
@@ -246,10 +244,10 @@ fn share(
         };
         let mut from = Some(0);
         while let Some(slot) = from {
-            accounts.clear();
-            from = state.accounts(slot, accounts);
-            for account in accounts.iter() {
-                exchange.note(account);
+            reports.clear();
+            from = state.reports(slot, reports);
+            for report in reports.iter() {
+                exchange.note(&report.account);
             }
         }
     }

@@ -2,9 +2,10 @@
 
 //! The program, without a module: how it starts, tells its status, and ends.
 
+mod loopback;
+
 use std::{
     fs,
-    net::TcpListener,
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
     path::Path,
     process::{Child, Command, Stdio},
@@ -56,12 +57,29 @@ fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Tells `child` to end; returns whether it did so by itself.
-fn end(child: &mut Child) -> bool {
-    let id = child.id().to_string();
-    let told = Command::new("kill").arg(&id).status().unwrap();
-    assert!(told.success());
-    wait(|| child.try_wait().unwrap()).success()
+/// An agent that runs, and is killed when the test fails.
+struct Agent(Child);
+
+impl Agent {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// Tells the agent to end; returns whether it did so by itself.
+    fn end(&mut self) -> bool {
+        let id = self.0.id().to_string();
+        let told = Command::new("kill").arg(&id).status().unwrap();
+        assert!(told.success());
+        wait(|| self.0.try_wait().unwrap()).success()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // One that has ended is left alone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
@@ -97,8 +115,7 @@ fn agents_find_each_other_and_end() {
     let room = tempfile::tempdir().unwrap();
     let secret = room.path().join("secret");
     write(&secret, "000102030405060708090a0b0c0d0e0f\n", 0o600);
-    let listeners = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [a, b] = listeners.map(|listener| listener.local_addr().unwrap());
+    let (a, b) = (loopback::address(), loopback::address());
     for (name, address) in [("a", a), ("b", b)] {
         let text = format!(
             "realm = \"r\"\nserver = \"{name}\"\nsecret = \"{}\"\ntransport = \"tcp\"\n\
@@ -112,11 +129,11 @@ fn agents_find_each_other_and_end() {
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut first = command(room.path(), "a");
     first.env("NOTIFY_SOCKET", room.path().join("manager"));
-    let mut first = first.spawn().unwrap();
+    let mut first = Agent::start(&mut first);
     let mut heard = [0; 64];
     let len = manager.recv(&mut heard).unwrap();
     assert_eq!(&heard[..len], b"READY=1");
-    let mut second = command(room.path(), "b").spawn().unwrap();
+    let mut second = Agent::start(&mut command(room.path(), "b"));
     let status = || socket::read(&room.path().join("a.socket")).ok()?;
     let service = |status: &Status| -> ServiceStatus { status.services[0].clone() };
     let seen = wait(|| {
@@ -132,8 +149,8 @@ fn agents_find_each_other_and_end() {
         seen.failure.is_some() && seen.numbers.bound == 0,
         "{seen:?}"
     );
-    assert!(end(&mut second));
+    assert!(second.end());
     wait(|| service(&status()?).peers.is_empty().then_some(()));
-    assert!(end(&mut first));
+    assert!(first.end());
     assert!(!room.path().join("a.socket").exists());
 }

@@ -2,9 +2,11 @@
 
 //! Sessions of zenoh on the loopback interface, without scouting.
 
+mod loopback;
+
 use std::{
     fs,
-    net::TcpListener,
+    net::SocketAddr,
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -16,25 +18,20 @@ use nrs_agent::{
     zenoh::Zenoh,
 };
 
+use loopback::address;
+
 /// Time for connections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns a port that nobody listens at.
-fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// The configuration of the server `name` among `servers`, with certificates in `room` if it has any.
-fn config(name: &str, servers: &[(&str, u16)], room: Option<&Path>) -> Config {
+fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Config {
     let listen = servers
         .iter()
         .find(|(server, _)| *server == name)
         .unwrap()
         .1;
-    let mut text = format!(
-        "realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\nlisten = \"127.0.0.1:{listen}\"\n"
-    );
+    let mut text =
+        format!("realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\nlisten = \"{listen}\"\n");
     text += &match room {
         None => "transport = \"tcp\"\n".into(),
         Some(room) => {
@@ -45,8 +42,8 @@ fn config(name: &str, servers: &[(&str, u16)], room: Option<&Path>) -> Config {
         }
     };
     text += "[servers]\n";
-    for (server, port) in servers {
-        text += &format!("{server} = \"127.0.0.1:{port}\"\n");
+    for (server, address) in servers {
+        text += &format!("{server} = \"{address}\"\n");
     }
     text += "[service.svc]\ngroup = \"all\"\n[service.other]\n";
     config::parse(&text, "").unwrap()
@@ -88,7 +85,7 @@ fn wait(zenoh: &mut Zenoh, wanted: &Event) -> bool {
 
 #[test]
 fn servers_hear_each_other_over_tcp() {
-    let servers = [("a", port()), ("b", port())];
+    let servers = [("a", address()), ("b", address())];
     let mut a = Zenoh::open(&config("a", &servers, None)).unwrap();
     let mut b = Zenoh::open(&config("b", &servers, None)).unwrap();
     let joined = Event::Joined {
@@ -128,8 +125,8 @@ fn servers_hear_each_other_over_tcp() {
     a.close();
 }
 
-/// Makes the authority `ca`, and certificates of `names`, in `room`, with openssl(1).
-fn certify(room: &Path, names: &[&str]) {
+/// Makes the authority `ca`, and certificates of `servers` for all their addresses, in `room`, with openssl(1).
+fn certify(room: &Path, servers: &[(&str, SocketAddr)]) {
     let openssl = |args: &str| {
         let run = Command::new("openssl")
             .args(args.split(' '))
@@ -140,15 +137,14 @@ fn certify(room: &Path, names: &[&str]) {
         assert!(output.status.success(), "{args}: {said}");
     };
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc";
-    fs::write(
-        room.join("ext"),
-        "basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1\n",
-    )
-    .unwrap();
     openssl(&format!(
         "req -x509 {key} -days 2 -keyout ca.key -out ca.pem -subj /CN=realm"
     ));
-    for name in names {
+    let names = servers.iter().map(|(_, at)| format!("IP:{}", at.ip()));
+    let names = names.collect::<Vec<_>>().join(",");
+    let ext = format!("basicConstraints=CA:FALSE\nsubjectAltName={names}\n");
+    fs::write(room.join("ext"), ext).unwrap();
+    for (name, _) in servers {
         openssl(&format!(
             "req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"
         ));
@@ -161,8 +157,9 @@ fn certify(room: &Path, names: &[&str]) {
 #[test]
 fn with_tls_a_server_speaks_only_for_itself() {
     let room = tempfile::tempdir().unwrap();
-    certify(room.path(), &["a", "b", "liar", "0stranger"]);
-    let servers = [("a", port()), ("b", port()), ("liar", port())];
+    let all = ["a", "b", "liar", "0stranger"].map(|name| (name, address()));
+    certify(room.path(), &all);
+    let [servers @ .., stranger] = all;
     let mut a = Zenoh::open(&config("a", &servers, Some(room.path()))).unwrap();
     let mut b = Zenoh::open(&config("b", &servers, Some(room.path()))).unwrap();
     assert_eq!(
@@ -190,7 +187,7 @@ fn with_tls_a_server_speaks_only_for_itself() {
     );
     liar.close();
     // One with a certificate of the authority that is not one of the servers hears nothing. It connects to a.
-    let more = [("a", servers[0].1), ("0stranger", port())];
+    let more = [servers[0], stranger];
     let mut stranger = Zenoh::open(&config("0stranger", &more, Some(room.path()))).unwrap();
     assert_eq!(
         carried(&mut a, &mut stranger, b"ten", Duration::from_secs(2)),

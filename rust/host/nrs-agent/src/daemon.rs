@@ -275,7 +275,7 @@ impl<K: Kernel> Served<K> {
         let Some(exchange) = &mut self.exchange else {
             return Ok(());
         };
-        self.numbers.left_out += self.nodes.take(reading.nodes);
+        self.numbers.left_out += self.nodes.take(reading.list);
         let unnamed = self.nodes.unnamed(NAMES_MAX);
         if !unnamed.is_empty() {
             self.nodes.name(kernel.names(&unnamed)?);

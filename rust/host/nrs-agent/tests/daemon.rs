@@ -125,7 +125,7 @@ impl Kernel for File {
             instance: module.instance,
             time_ns: module.now,
             terms: module.terms,
-            nodes: nodes.map(|(_, (node, _))| *node).collect(),
+            list: nodes.map(|(_, (node, _))| *node).collect(),
         })
     }
 
@@ -294,31 +294,25 @@ fn a_steady_state_asks_for_no_more_than_changes() {
     assert_eq!(names, ["uid:1", "uid:2", "uid:3", "uid:9"].into());
 }
 
-#[test]
-fn another_instance_is_read_anew() {
-    let mut site = Site::new("a", Module::new(100, &[1, 2]));
-    let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+/// Makes steps of "a" and of `peer`, until a factor of user 1, who gets more than user 2, is below one.
+fn correct(site: &mut Site, peer: &mut Site) {
     for _ in 0..3 {
-        // One gets more.
-        site.module
-            .borrow_mut()
-            .nodes
-            .get_mut(&101)
-            .unwrap()
-            .0
-            .service += 9000;
-        site.module
-            .borrow_mut()
-            .nodes
-            .get_mut(&102)
-            .unwrap()
-            .0
-            .service += 1000;
-        site.module.borrow_mut().changed.extend([101, 102]);
+        for (id, units) in [(101, 9000), (102, 1000)] {
+            let mut module = site.module.borrow_mut();
+            module.nodes.get_mut(&id).unwrap().0.service += units;
+            module.changed.insert(id);
+        }
         let sent = site.step();
         peer.step();
         peer.hear("a", &sent);
     }
+}
+
+#[test]
+fn another_instance_is_read_anew() {
+    let mut site = Site::new("a", Module::new(100, &[1, 2]));
+    let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+    correct(&mut site, &mut peer);
     let before = site.module.borrow().factors.clone();
     assert_eq!(before.len(), 1, "{before:?}");
     assert_eq!(before[0].0, 101);
@@ -552,26 +546,7 @@ fn a_file_that_fails_is_opened_again_after_a_second() {
 fn corrections_and_epochs_outlive_the_agent() {
     let mut site = Site::new("a", Module::new(100, &[1, 2]));
     let mut peer = Site::new("b", Module::new(200, &[1, 2]));
-    for _ in 0..3 {
-        site.module
-            .borrow_mut()
-            .nodes
-            .get_mut(&101)
-            .unwrap()
-            .0
-            .service += 9000;
-        site.module
-            .borrow_mut()
-            .nodes
-            .get_mut(&102)
-            .unwrap()
-            .0
-            .service += 1000;
-        site.module.borrow_mut().changed.extend([101, 102]);
-        let sent = site.step();
-        peer.step();
-        peer.hear("a", &sent);
-    }
+    correct(&mut site, &mut peer);
     let factors = site.module.borrow().factors.clone();
     assert_eq!(factors.len(), 1);
     site.daemon.leave(&mut site.outbox, &site.clock);

@@ -2,8 +2,6 @@
 
 //! `nrs-agent`: shares the service of this server fairly with other servers, as `/etc/nrs/agent.toml` says.
 
-mod device;
-
 use std::{
     env, fs, io,
     os::{
@@ -25,6 +23,7 @@ use nrs_agent::{
     transport::{Clock, Transport as _},
     zenoh::Zenoh,
 };
+use nrs_client::agent::Agent;
 use rustix::time::{clock_gettime, ClockId};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -132,7 +131,7 @@ fn run(args: &Args) -> Result<(), String> {
     let socket = Socket::bind(&args.socket).map_err(|error| at(&args.socket, &error))?;
     let mut transport = Zenoh::open(&config).map_err(|error| format!("zenoh: {error}"))?;
     let store = Store::new(&args.state);
-    let mut daemon = Daemon::new(config, secret, store, device::bind);
+    let mut daemon = Daemon::new(config, secret, store, Agent::bind);
     notify("READY=1");
     let mut told = System.now();
     daemon::run(

@@ -4,7 +4,7 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
+.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo cluster vm bench bench-vm compare sim clean distclean
 
 help:      ## list these verbs (the default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -45,6 +45,9 @@ fuzz:      ## each parser and wire format fuzzed for a minute, or SECONDS=N
 demo:      ## two users on one device: fifo against fairshare, as a table and as demo.svg
 	scripts/demo.sh
 
+cluster:   ## two servers with agents, in two virtual machines: shares as a table and as cluster.svg
+	scripts/cluster.sh
+
 vm:        ## a shell in a virtual machine with nrs.ko loaded
 	scripts/vm-shell.sh
 
@@ -61,7 +64,7 @@ sim:       ## servers and clients in simulated time: ThemisIO's experiments, int
 	scripts/sim.sh --all
 
 clean:     ## remove what was built in this tree
-	rm -rf build rust/host/target demo.svg
+	rm -rf build rust/host/target demo.svg cluster.svg
 
 distclean: clean ## clean, and remove the downloaded toolchain and kernels
 	@[ ! -e "$(NRS_CACHE)" ] || [ -d "$(NRS_CACHE)/log" ] || { echo "$(NRS_CACHE) does not look like ours; not removed"; exit 1; }

@@ -17,7 +17,7 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 # Programs that use file systems, another file system, and a server: many megabytes, for few tests.
 more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
 more_modules=(xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop)
-wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
+wanted=(virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
 key=$({
@@ -83,6 +83,14 @@ install_modules() {
 	done
 }
 
+# library TREE NAME: copies one that programs need which are put in later.
+library() {
+	local file
+	file=$(ldconfig -p | awk -v name="$2" '$1 == name { print $NF; exit }')
+	mkdir -p "$1${file%/*}"
+	cp -L "$file" "$1$file"
+}
+
 # archive TREE NAME
 archive() {
 	(cd "$1" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$dir/tmp/$2.cpio"
@@ -94,6 +102,8 @@ archive() {
 mkdir -p "$dir/tmp/lean"
 python3 "$NRS_SCRIPTS/lean.py" "$(command -v kmod)" "$dir/tmp/lean/kmod" libc.so.6 >/dev/null
 add "$tree" "$fio" "$dir/tmp/lean/kmod" "${tools[@]}"
+# Of nrs-agent.
+library "$tree" libgcc_s.so.1
 add "$dir/tmp/more" "${more[@]}"
 # A run reads all of it, and the rest is the same again.
 mkdir -p "$dir/tmp/more/usr/share/dbench"

@@ -112,7 +112,7 @@ run_logged() {
 
 # copy_tree DIR: makes DIR a copy of the checkout, without what was built. A file whose content is the same keeps its time.
 copy_tree() {
-	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$1/"
+	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=/cluster.svg --exclude=target "$NRS_TOP/" "$1/"
 }
 
 # shared_tree: makes $tree a copy of the checkout, where all checkouts build with cargo: one at a time, until its process

@@ -21,13 +21,14 @@
 #   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
 #   --disk IMAGE   a disk, /dev/disk/by-id/virtio-NAME for IMAGE NAME.img; the first one, in ext4, has the system that is
 #                  booted in place of the guest above, and runs "/run/nrs/init answer" when it has come up
+#   --net OWN:PEER a network card whose only neighbour is that of the machine with --net PEER:OWN, started from the same checkout
 #   --more         git, sqlite3, dbench, fs_mark, stress-ng, and XFS in the guest, too
 #   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
 # NRS_QEMU: another program in place of qemu-system-x86_64.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() disks=() more=''
+kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() disks=() net='' more=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -43,6 +44,7 @@ while [ $# -gt 0 ]; do
 	--module) module=$2 && shift ;;
 	--name) name=$2 && shift ;;
 	--disk) disks+=("$2") && shift ;;
+	--net) net=$2 && shift ;;
 	--more) more=1 ;;
 	--interactive) interactive=1 ;;
 	--) shift && break ;;
@@ -155,8 +157,14 @@ for image_file in "${disks[@]}"; do
 	id=$(basename "$image_file" .img)
 	drives+=(-drive "file=$image_file,format=raw,if=none,id=$id,cache=unsafe" -device "$disk,drive=$id,serial=$id")
 done
+card=()
+if [ -n "$net" ]; then
+	wire=$NRS_TOP/build/vm/net mac=$(md5sum <<<"${net%:*}" | sed -E 's/^(..)(..)(..).*/52:54:00:\1:\2:\3/')
+	card=(-netdev "dgram,id=net,local.type=unix,local.path=$wire-${net%:*},remote.type=unix,remote.path=$wire-${net#*:}"
+		-device "virtio-net-pci,netdev=net,mac=$mac,romfile=")
+fi
 qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
-	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline")
+	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline" "${card[@]}")
 if [ -n "$interactive" ]; then
 	exec "${qemu[@]}" -serial mon:stdio
 fi

@@ -44,12 +44,12 @@ changed() {
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
-	"stock:figures:1200:icount:fair fair-tree factors devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
+	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
-	"stock:shares:1800:icount:fair factors locality devices hp tbf-user fair-tree"
+	"stock:shares:1800:icount:fair factors cluster locality devices hp tbf-user fair-tree"
 	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"
@@ -194,6 +194,7 @@ boot() {
 		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
 		;;
 	esac
+	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac
 	case " $* " in *" nbdkit "*)
 		files+=(--file build/tools/nbdkit-nrs-filter.so:/usr/lib/x86_64-linux-gnu/nbdkit/filters/nbdkit-nrs-filter.so)
 		;;
@@ -359,6 +360,7 @@ main() {
 			check "scripts: a machine that lost a timer" tests/machine.sh
 			check "scripts: compare.sh --check" scripts/compare.sh --check
 			check "packages: a system with systemd, booted three times" tests/boot.sh
+			check "cluster: two servers in two machines" scripts/cluster.sh --check
 		fi
 		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick
 	fi

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report`: what `make compare`, `bench`, `bench-vm` and `demo` measured, as tables and pictures.
+//! `nrs-report`: what `make compare`, `bench`, `bench-vm`, `demo` and `cluster` measured, as tables and pictures.
 
 mod bench;
+mod cluster;
 mod compare;
 mod demo;
 mod fio;
@@ -33,6 +34,8 @@ enum Command {
     Profile(profile::Args),
     /// Two users on one device, from what `make demo` measured.
     Demo(demo::Args),
+    /// Shares over two servers, from what `make cluster` measured.
+    Cluster(cluster::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Cluster(args) => cluster::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Servers with agents, for cluster.sh and cluster/server.sh: . /tests/cluster/lib.sh after nrs.sh.
+
+# server NAME DISK USER: a service of that name on a disk that completes each request after 8 ms, with two sharers: NAME-wide
+# of user 1001, who uses all servers, and NAME-own of USER, who uses this one only.
+server() {
+	slow_lower "$2" 8000000 size=1024
+	sharer "$1-wide" "/dev/$2" "$1"
+	sharer "$1-own" "/dev/$2" "$1"
+	set_to "$1" slots 4
+	policy "$1" 'fairshare uid_fair'
+	begin "$1-wide" as=1001
+	begin "$1-own" as="$3"
+	saturated "$1-wide" "$1-own"
+}
+
+# configure NAME ADDRESS_ONE ADDRESS_TWO: the agent of the server NAME, one or two, has its files in /tmp/NAME.
+configure() {
+	local name=$1 own=$2
+	[ "$name" = one ] || own=$3
+	mkdir -p "/tmp/$name/state"
+	echo 000102030405060708090a0b0c0d0e0f >"/tmp/$name/secret"
+	chmod 600 "/tmp/$name/secret"
+	cat >"/tmp/$name/agent.toml" <<-END
+		realm = "test"
+		server = "$name"
+		secret = "/tmp/$name/secret"
+		transport = "tcp"
+		listen = "$own"
+		grain = 1
+		[servers]
+		one = "$2"
+		two = "$3"
+		[service.$name]
+		group = "ost"
+	END
+	nrsctl check "/tmp/$name/agent.toml"
+}
+
+# agent NAME: starts it; its process is in ${agents[NAME]}.
+declare -A agents
+agent() {
+	nrs-agent --config "/tmp/$1/agent.toml" --socket "/tmp/$1/status" --state "/tmp/$1/state" >>"/tmp/$1/log" 2>&1 &
+	agents[$1]=$!
+}
+
+# agent_says NAME: its status, JSON.
+agent_says() {
+	nrsctl agent status --json --socket "/tmp/$1/status"
+}
+
+# meets NAME: whether its agent is bound, and hears the other server.
+meets() {
+	local said
+	said=$(agent_says "$1" 2>&1) || return
+	[[ $said == *'"bound": 1,'* && $said == *'"connected": 1,'* && $said == *'"entity": "uid:1001"'* ]]
+}

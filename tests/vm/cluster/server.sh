@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: cluster/server.sh one|two
+#
+# One of two servers, each a machine; started by scripts/cluster.sh. Prints twice a second what the server's users have got:
+# "sample SERVER TIME WIDE OWN", TIME in ms by the clock as it was at the start, then requests of user 1001 and of the user of this
+# server. Server one also lets things happen, and says so: "phase TIME RATIO NAME", with what users 1001, 1002 and 1003 should get by
+# then. The other one goes on until its machine is ended.
+. /tests/nrs.sh
+. /tests/cluster/lib.sh
+set -euo pipefail
+me=$1
+declare -A address=([one]=10.0.0.1 [two]=10.0.0.2) user=([one]=1002 [two]=1003)
+
+# What the clock said when the machine started, ms.
+read -r up _ </proc/uptime
+start=$((${EPOCHREALTIME/./} / 1000 - 10#${up/./} * 10))
+
+# stamp: the time, in $now.
+stamp() {
+	local up
+	read -r up _ </proc/uptime
+	now=$((start + 10#${up/./} * 10))
+}
+
+samples() {
+	local wide counters sum now
+	while :; do
+		stamp
+		counters "$me-wide"
+		sum ended "$counters"
+		wide=$sum
+		counters "$me-own"
+		sum ended "$counters"
+		echo "sample $me $now $wide $sum"
+		pause 0.5
+	done
+}
+
+# phase SECONDS RATIO NAME...
+phase() {
+	local now
+	stamp
+	echo "phase $now ${*:2}"
+	pause "$1"
+}
+
+# again RATIO NAME...: what is fair again, from now on; the agents have to find each other.
+again() {
+	phase 0 "$@"
+	wait_for 30 'meets one' || fail "$(cat /tmp/one/log)"
+	pause 15
+}
+
+modprobe virtio_net
+wait_for 10 '[ -e /sys/class/net/eth0 ]'
+ip link set lo up
+ip addr add "${address[$me]}/24" dev eth0
+ip link set eth0 up
+module
+server "$me" nb0 "${user[$me]}"
+configure "$me" 10.0.0.1:7447 10.0.0.2:7447
+samples &
+sampler=$!
+if [ "$me" = two ]; then
+	agent two
+	wait
+	exit
+fi
+wait_for 120 '(: </dev/tcp/10.0.0.2/7447)' 2>/dev/null
+phase 12 2:1:1 without agents
+agent one
+again 1:1:1 agents
+for seconds in 3600 -3600; do
+	date -s "@$(($(date +%s) + seconds))"
+	phase 12 1:1:1 "clock set by $seconds s"
+done
+ip link set eth0 down
+pause 2
+ip link set eth0 up
+again 1:1:1 "after a cut of 2 s"
+ip link set eth0 down
+phase 60 2:1:1 network cut
+ip link set eth0 up
+again 1:1:1 "after a cut of 60 s"
+kill -KILL "${agents[one]}"
+phase 20 2:1:1 agent killed
+agent one
+again 1:1:1 agent back
+kill -STOP "${agents[one]}"
+phase 20 2:1:1 agent stopped
+kill -CONT "${agents[one]}"
+again 1:1:1 agent continued
+# Whoever reads this ends the machine of the other server.
+phase 20 1:1:0 server two killed
+echo "boot two"
+wait_for 120 'meets one'
+phase 20 1:1:1 server two back
+phase 0 0:0:0 end
+kill $sampler
+wait $sampler || true
+agent_says one >/out/status.json
+kill -TERM "${agents[one]}"
+wait "${agents[one]}"
+cp /tmp/one/log /out/
+clean_up

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""usage: crates.py MANIFEST PACKAGE TARGET
+"""usage: crates.py MANIFEST PACKAGE TARGET [FEATURE]
 
-Lists the crates that are linked into PACKAGE, with their licences, and the licences' texts, each once.
+Lists the crates that are linked into PACKAGE, as built with FEATURE, with their licences, and the licences' texts, each once.
 """
 import json
 import pathlib
@@ -12,29 +12,26 @@ import sys
 TEXTS = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE")
 
 
-def linked(metadata, package):
-    """The packages that the package needs at run time, itself left out."""
-    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    packages = {found["id"]: found for found in metadata["packages"]}
-    start = next(found["id"] for found in packages.values() if found["name"] == package)
-    seen, todo = set(), [start]
-    while todo:
-        here = todo.pop()
-        if here in seen:
-            continue
-        seen.add(here)
-        for dep in nodes[here]["deps"]:
-            if any(kind["kind"] is None for kind in dep["dep_kinds"]):
-                todo.append(dep["pkg"])
+def cargo(command, *arguments):
+    """The output of the command, for exactly the versions of the lock file."""
+    return subprocess.check_output(["cargo", command, "--locked", *arguments], text=True)
+
+
+def linked(manifest, package, target, *features):
+    """The crates of other projects that are linked into the package, as cargo metadata tells them."""
+    options = ["--manifest-path", manifest] + ["--features=%s/%s" % (package, feature) for feature in features]
+    # Metadata has the features of all packages together; what one of them needs, and what only runs in the compiler, tells the tree.
+    tree = cargo("tree", *options, "--package", package, "--target", target, "--edges", "normal,no-proc-macro", "--prefix", "none")
+    names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+    metadata = json.loads(cargo("metadata", *options, "--format-version", "1", "--filter-platform", target))
     # Those of this project have no registry.
-    return sorted((packages[i] for i in seen if packages[i]["source"]), key=lambda p: (p["name"], p["version"]))
+    found = [one for one in metadata["packages"] if one["source"] and (one["name"], "v" + one["version"]) in names]
+    return sorted(found, key=lambda one: (one["name"], one["version"]))
 
 
 def main():
-    manifest, package, target = sys.argv[1:]
-    metadata = json.loads(subprocess.check_output(
-        ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", manifest, "--filter-platform", target]))
-    crates = linked(metadata, package)
+    package = sys.argv[2]
+    crates = linked(*sys.argv[1:])
     texts = {}
     print("Crates that are linked into %s, which is itself under GPL-2.0-only:\n" % package)
     for crate in crates:

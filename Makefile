@@ -21,7 +21,7 @@ setup:     ## get the toolchain and the stock kernel, build its Rust metadata (e
 build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
 	scripts/build-module.sh stock
 
-deb:       ## build the Debian packages nrs and nrs-dkms: build/deb/*.deb
+deb:       ## build the Debian packages nrs, nrs-agent and nrs-dkms: build/deb/*.deb
 	scripts/deb.sh
 
 deb-source: ## build the source package, with all crates: build/deb/nrs_VERSION.dsc

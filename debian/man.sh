@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: man.sh DIR
+# usage: man.sh DIR AGENT
 #
-# Writes the manual pages nrs(4), nrs.toml(5) and dm-nrs(8) into DIR, converted from pages and sections of Documentation.
+# Writes the manual pages nrs(4), nrs.toml(5), dm-nrs(8) and nrs-agent(8) into DIR, converted from pages and sections of
+# Documentation. The last one also has what the program AGENT says of its options.
 set -eu
 case ${1:---help} in --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;; esac
-dir=$1
+dir=$1 agent=$(realpath "$2")
 cd "$(dirname "$0")/.."
 version=$(dpkg-parsechangelog -S Version)
 date=$(date -u -d "@$(dpkg-parsechangelog -S Timestamp)" +%F)
@@ -27,7 +28,7 @@ page() {
 	{
 		printf '# NAME\n\n%s - %s\n\n' "$1" "$3"
 		sed -E '/^```/,/^```/!s/\[([^]]*)\]\([^)]*\)/\1/g'
-		printf '\n# SEE ALSO\n\n**nrs**(4), **nrs.toml**(5), **dm-nrs**(8), **nrsctl**(1), `/usr/share/doc/nrs/Documentation`\n'
+		printf '\n# SEE ALSO\n\n**nrs**(4), **nrs.toml**(5), **dm-nrs**(8), **nrs-agent**(8), **nrsctl**(1), `/usr/share/doc/nrs/Documentation`\n'
 	} >"$dir/$1.md"
 	printf "'\\\\\" t\n" >"$dir/$1.$2"
 	lowdown -s -t man --nroff-no-numbered -M "title=$1" -M "section=$2" -M "date=$date" -M "source=nrs $version" \
@@ -42,4 +43,8 @@ text configuration.md >"$dir/text"
 page nrs.toml 5 "configuration files of the network request scheduler" <"$dir/text"
 text user-guide.md "The table line" "Status and messages" "Suspend, reload, remove" >"$dir/text"
 page dm-nrs 8 "device-mapper target of the network request scheduler" <"$dir/text"
+text agent.md >"$dir/text"
+"$agent" --help | sed '1i# OPTIONS\n\n```' >>"$dir/text"
+echo '```' >>"$dir/text"
+page nrs-agent 8 "fair shares over several servers of the network request scheduler" <"$dir/text"
 rm "$dir/text"

@@ -3,8 +3,8 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too, and the filter of
-# nbdkit. Result: in build/tools.
+# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too, nrs-agent and the
+# filter of nbdkit. Result: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
@@ -13,13 +13,21 @@ case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1
 dir=$NRS_TOP/build/tools
 mkdir -p "$dir"
 release_build
+# tool PROGRAM: puts it there, stripped.
+tool() {
+	local to=$dir/${1##*/}
+	[ "$1" -nt "$to" ] || return 0
+	strip "$1" -o "$to.tmp"
+	mv "$to.tmp" "$to"
+}
 for name in nrsctl nrs-test; do
 	# One by one, as the packages do it, or crates that both need would have other features.
 	cargo build "${release[@]}" --package "$name" --bins
-	[ "$programs/$name" -nt "$dir/$name" ] || continue
-	strip "$programs/$name" -o "$dir/$name.tmp"
-	mv "$dir/$name.tmp" "$dir/$name"
+	tool "$programs/$name"
 done
+rules=(make -s -f "$tree/debian/rules" -C "$tree")
+"${rules[@]}" build-agent
+tool "$("${rules[@]}" print-agent)"
 cargo build "${release[@]}" --package nrs-client --features tokio --examples
 for name in server tokio fallback; do cp "$programs/examples/$name" "$dir/example-$name"; done
 c=(gcc -std=gnu11 -O2 -Wall -Wextra -Werror -I "$tree/include/uapi")

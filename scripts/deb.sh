@@ -3,10 +3,10 @@
 #
 # usage: scripts/deb.sh [--source]
 #
-# Builds the Debian packages nrs and nrs-dkms from the checkout, with the tools of the toolchain root. The checkout stays
+# Builds the Debian packages nrs, nrs-agent and nrs-dkms from the checkout, with the tools of the toolchain root. The checkout stays
 # clean: they are built in $NRS_CACHE/tree. What is packed depends on the sources only, not on time or place.
 # The crates come from cargo's registry, as for every other build here. Unchanged sources do nothing.
-# Result: build/deb/nrs_VERSION_amd64.deb and build/deb/nrs-dkms_VERSION_all.deb.
+# Result: build/deb/nrs_VERSION_amd64.deb, build/deb/nrs-agent_VERSION_amd64.deb and build/deb/nrs-dkms_VERSION_all.deb.
 #
 #   --source  the source package instead: build/deb/nrs_VERSION.dsc and nrs_VERSION.tar.xz. It has the crates, so the
 #             packages can be built from it without network.

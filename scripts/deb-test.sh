@@ -24,7 +24,7 @@ case ${1:-} in
 esac
 [ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
 
-# inputs: what --quick depends on. Sources of the module, and of what nrsctl shares with it, are packed as they are, and
+# inputs: what --quick depends on. Sources of the module, and of what programs share with it, are packed as they are, and
 # pages too, but those that become manual pages: of these the names count.
 inputs() {
 	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
@@ -32,7 +32,7 @@ inputs() {
 		cd "$NRS_TOP"
 		# shellcheck disable=SC2046 # names without blanks
 		find $(sed -n 's,^text \([a-z-]*\.md\).*,Documentation/\1,p' debian/man.sh) Documentation/examples examples \
-			debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrsctl rust/host/nrs-report \
+			debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrs{ctl,-agent,-client,-report} \
 			scripts/deb.sh scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt scripts/root.sh \
 			scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' -o -path 'rust/host/*/benches' \) \
 			-prune -o -type f -print0 |
@@ -108,7 +108,8 @@ install() {
 # In braces, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
 {
 # --- What is in the packages -----------------------------------------------------------------------------------------
-nrs=$(echo "$debs"/nrs_*_amd64.deb) dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
+nrs=$(echo "$debs"/nrs_*_amd64.deb) agent=$(echo "$debs"/nrs-agent_*_amd64.deb) dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
+all=("$nrs" "$agent" "$dkms")
 version=$(dpkg-deb -f "$nrs" Version)
 
 # has DEB PATH: that file is in the package.
@@ -122,6 +123,10 @@ for file in usr/bin/nrsctl usr/share/man/man{1/nrsctl.1,4/nrs.4,4/nrs-control.4,
 	usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} usr/lib/systemd/system/nrs-exporter.service \
 	usr/lib/sysusers.d/nrs.conf usr/lib/udev/rules.d/60-nrs.rules; do
 	check "nrs has /$file" has "$nrs" "/$file"
+done
+for file in usr/bin/nrs-agent usr/share/man/man8/nrs-agent.8.gz usr/lib/systemd/system/nrs-agent.service etc/nrs/agent/ \
+	usr/share/doc/nrs-agent/CRATES.gz usr/share/doc/nrs-agent/examples/agent.toml; do
+	check "nrs-agent has /$file" has "$agent" "/$file"
 done
 for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
 	check "nrs-dkms has $file" has "$dkms" "/usr/src/nrs-$version/$file"
@@ -138,21 +143,23 @@ no_host() {
 check "nrs-dkms has no host crates and nothing built" nothing no_host
 
 unpacked=$logs/unpacked
-dpkg-deb -x "$nrs" "$unpacked"
+for deb in "$nrs" "$agent"; do dpkg-deb -x "$deb" "$unpacked"; done
 paths() {
 	find "$unpacked" -type f -exec awk -v a="$NRS_TOP" -v b="$NRS_CACHE" -v c="$HOME/" \
 		'index($0, a) || index($0, b) || index($0, c) { print FILENAME; nextfile }' {} +
 }
-check "nothing in nrs names a place on the machine that built it" nothing paths
+check "nothing in nrs and nrs-agent names a place on the machine that built it" nothing paths
+# libraries PROGRAM
 libraries() {
-	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/nrsctl" | awk '/NEEDED/'
+	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/$1" | sed -n '/NEEDED/s/.*\[\(.*\)\]/\1/p'
 }
-check "nrsctl is linked statically" nothing libraries
+check "nrsctl is linked statically" nothing libraries nrsctl
 check "nrsctl runs" "$unpacked/usr/bin/nrsctl" --version
+check_eq "nrs-agent is linked to the C library" "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 libm.so.6" "$(libraries nrs-agent | sort | xargs)"
 
 lintian() {
 	local all
-	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides "$nrs" "$dkms" >"$logs/lintian.log" 2>&1 || all=1
+	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides "${all[@]}" >"$logs/lintian.log" 2>&1 || all=1
 	grep -E '^[EW]:' "$logs/lintian.log" || true
 	[ -z "${all:-}" ]
 }
@@ -169,23 +176,23 @@ files() {
 
 # gone: after a purge nothing is there that was not there before, but the administrator's files.
 gone() {
-	logged purge inside "${apt[@]}" purge nrs nrs-dkms || return
+	logged purge inside "${apt[@]}" purge nrs nrs-agent nrs-dkms || return
 	keep_configuration || return
-	files | grep -vxF -e ./etc/nrs -e ./etc/nrs/mine.toml >"$logs/files-after"
+	files | grep -vxF -e ./etc/nrs -e ./etc/nrs/mine.toml -e ./etc/nrs/agent -e ./etc/nrs/agent/secret >"$logs/files-after"
 	nothing comm -13 "$logs/files-before" "$logs/files-after"
 }
 
 # removed: nothing but the configuration is left.
 removed() {
-	logged remove inside "${apt[@]}" remove nrs nrs-dkms || return
-	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
+	logged remove inside "${apt[@]}" remove nrs nrs-agent nrs-dkms || return
+	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/bin/nrs-agent" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
 	[ ! -d "$merged/usr/lib/modules" ] || nothing find "$merged/usr/lib/modules" -name 'nrs.ko*'
 }
 
 # later: the packages again, of a later version, in $logs/later.
 later() {
 	local deb dir
-	for deb in "$nrs" "$dkms"; do
+	for deb in "${all[@]}"; do
 		dir=$logs/later/$(basename "$deb" .deb)
 		mkdir -p "$logs/later"
 		dpkg-deb -R "$deb" "$dir"
@@ -207,11 +214,19 @@ upgraded() {
 	grep -F "nrs/$version+1" "$logs/status" || return
 	if grep -E "nrs/$version[^+]" "$logs/status"; then return 1; fi
 	[ ! -e "$merged/usr/src/nrs-$version" ] || return
-	grep -q mine "$merged/etc/nrs/mine.toml"
+	keep_configuration
+}
+
+# configure: what administrators put there, and the state of an agent.
+configure() {
+	echo '# mine' >"$merged/etc/nrs/mine.toml"
+	echo mine >"$merged/etc/nrs/agent/secret"
+	mkdir "$merged/var/lib/nrs-agent"
+	echo 1 >"$merged/var/lib/nrs-agent/epoch"
 }
 
 keep_configuration() {
-	grep -q mine "$merged/etc/nrs/mine.toml"
+	grep -q mine "$merged/etc/nrs/mine.toml" && grep -q mine "$merged/etc/nrs/agent/secret"
 }
 
 # Where the toolchain root is a directory of its own it has what the packages depend on, and is there already.
@@ -224,10 +239,11 @@ fi
 if [ -n "$quick" ]; then
 	over "$root"
 	files >"$logs/files-before"
-	check "installation over the toolchain root" install install "$nrs" "$dkms"
+	check "installation over the toolchain root" install install "${all[@]}"
 	check "the unit is enabled" sh -c "readlink $merged/etc/systemd/system/*.wants/nrs.service"
+	check "the agent is not" nothing find "$merged/etc/systemd/system" -name nrs-agent.service
 	check "what the packages themselves test of their installation" inside "$NRS_TOP/debian/tests/installed"
-	echo '# mine' >"$merged/etc/nrs/mine.toml"
+	configure
 	check "an upgrade" upgraded
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
@@ -251,7 +267,7 @@ if ! stamp_is "$cache/base.stamp" "$key"; then
 	debian_root deb-test "$logs/base.log" "$cache/base" ca-certificates,debian-archive-keyring
 	stamp "$cache/base.stamp" "$key"
 fi
-depends=$(for deb in "$nrs" "$dkms"; do dpkg-deb -f "$deb" Depends; done | grep . | paste -sd,)
+depends=$(for deb in "${all[@]}"; do dpkg-deb -f "$deb" Depends; done | grep . | paste -sd,)
 key=$(hash_of <<<"$key $depends")
 if ! stamp_is "$cache/depends.stamp" "$key"; then
 	over "$cache/base"
@@ -304,7 +320,7 @@ seconds() {
 files >"$logs/files-before"
 since=$SECONDS
 check "headers of $new, without its source, and of $old" install headers "linux-headers-$new=$new_version" "linux-headers-$old"
-check "installation in a minimal system" install install "$nrs" "$dkms"
+check "installation in a minimal system" install install "${all[@]}"
 check "a kernel without its source is passed over with one line that says what to install" \
 	grep -F "nrs: error: no module for kernel $new: its source is missing: apt install linux-source-$series=$new_version" "$logs/install.log"
 check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series ${supported// / and }" "$logs/install.log"
@@ -349,7 +365,7 @@ load() {
 check "the packaged module works in the virtual machine" load
 seconds "virtual machine"
 
-echo '# mine' >"$merged/etc/nrs/mine.toml"
+configure
 check "removal" removed
 check "removal leaves the configuration" keep_configuration
 logged headers-gone inside "${apt[@]}" purge --autoremove 'linux-headers-*' 'linux-source-*'
@@ -369,7 +385,7 @@ offline() {
 		cd nrs
 		dpkg-buildpackage --build=binary --no-sign" || return
 	dpkg-deb -x "$merged/srv/nrs_${version}_amd64.deb" "$logs/offline"
-	"$logs/offline/usr/bin/nrsctl" --version
+	"$logs/offline/usr/bin/nrsctl" --version && [ -e "$merged/srv/nrs-agent_${version}_amd64.deb" ]
 }
 check "the packages are built from it without network" offline
 check "lintian finds no error in it" logged lintian-source "$NRS_SCRIPTS/in-root.sh" lintian --fail-on error "$debs/nrs_$version.dsc"

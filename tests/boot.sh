@@ -5,7 +5,7 @@
 #
 # Boots a system from a disk image three times, with systemd, and two disks under nrs: as they are put there, with another build of
 # the module, and without one of the disks. tests/vm/boot.sh checks each boot from inside. The system is a minimal Debian 13
-# with the package nrs and the modules of the stock kernel; nrs.ko is that of build/stock, in the place where DKMS, which
+# with the packages nrs and nrs-agent and the modules of the stock kernel; nrs.ko is that of build/stock, in the place where DKMS, which
 # takes minutes, installs it. Ends with the line "N passed, N failed"; results in build/boot and build/vm/boot-*. The system without
 # nrs is kept in $NRS_CACHE/boot-test.
 set -euo pipefail
@@ -44,7 +44,7 @@ build 2
 
 # The image of the system: one of its units runs the checks when it has come up.
 cp -a "$base" "$root"
-NRS_ROOT=$root "$in_root" --rw dpkg --install "$NRS_TOP"/build/deb/nrs_*_amd64.deb >"$work/install.log" 2>&1
+NRS_ROOT=$root "$in_root" --rw dpkg --install "$NRS_TOP"/build/deb/nrs{,-agent}_*_amd64.deb >"$work/install.log" 2>&1
 mkdir -p "$root/usr/lib/modules"
 cp -a "$NRS_MODULES" "$root/usr/lib/modules/"
 # The emulator would decompress them slowly.

@@ -45,6 +45,9 @@ without_configuration() {
 	[ "$(systemctl is-enabled nrs)" = enabled ]
 	[ "$(systemctl show -P ConditionResult nrs)" = no ]
 	[ ! -e /sys/module/nrs ]
+	[ "$(systemctl is-enabled nrs-agent)" = disabled ]
+	systemctl start nrs-agent
+	[ "$(systemctl show -P ConditionResult nrs-agent)" = no ]
 }
 
 # What Documentation/operations.md says of a disk that is put under nrs.
@@ -129,6 +132,39 @@ in_order() {
 	done
 }
 
+# page: prints the page of the exporter.
+page() {
+	local to
+	exec {to}<>/dev/tcp/127.0.0.1/9719
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$to"
+	cat <&"$to"
+}
+
+# The agent as the unit runs it: with few rights. So is the exporter, which asks the agent.
+agent_serves() {
+	local file
+	nrsctl policy set ost_io fairshare uid_fair
+	printf '%032x\n' 7 >/etc/nrs/agent/secret
+	chmod 600 /etc/nrs/agent/secret
+	cat >/etc/nrs/agent.toml <<-'TOML'
+		realm = "boot"
+		server = "one"
+		secret = "/etc/nrs/agent/secret"
+		transport = "tcp"
+		[service.ost_io]
+	TOML
+	nrsctl check /etc/nrs/agent.toml
+	systemctl start nrs-agent nrs-exporter
+	wait_for 10 'nrsctl agent status'
+	wait_for 10 'page >/run/page'
+	grep '^nrs_agent_info{.*ost_io' /run/page
+	systemctl stop nrs-agent nrs-exporter
+	journalctl -b -o cat -u nrs-agent
+	[ "$(systemctl show -P Result nrs-agent)" = success ]
+	for file in epoch ost_io.thetas; do [ -s "/var/lib/nrs-agent/$file" ]; done
+	[ ! -e /run/nrs-agent ]
+}
+
 # A disk is missing: the rest comes up, and only nrs.service has failed, after half a minute.
 came_up_without() {
 	local waited
@@ -172,6 +208,7 @@ second)
 	try "second: file systems are mounted from their devices, with their data" as_saved files mail
 	try "second: they are checked and mounted after the unit" in_order
 	try "second: the policy is in force" in_force
+	try "second: an agent shares the service, and tells the exporter" agent_serves
 	;;
 third)
 	try "third: the system comes up without a disk" came_up_without

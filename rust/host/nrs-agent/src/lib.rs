@@ -38,9 +38,9 @@
 //! # Trust
 //!
 //! The transport says who sent a datagram, and a datagram of any other server is refused: a server speaks only for
-//! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, which pushes
-//! their factors on other servers down, by no more than four octaves per delta and not below the floor. It cannot
-//! starve anybody, cannot use more memory than the terms allow, and nothing that it sends stops a server.
+//! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, or to be
+//! heavier, which pushes factors on other servers down, not below the floor. A correction is at most four octaves per
+//! delta. A liar cannot starve an entity, cannot use more memory than the terms allow, and cannot stop a server.
 //!
 //! # Hierarchies
 //!

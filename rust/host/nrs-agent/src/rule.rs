@@ -19,7 +19,7 @@
 //! level_i  = log(service_i everywhere / weight_i)
 //! local    = sum(level_j * own_j) / sum(own_j)                over those that wait
 //! gain_i   = Ki * 8 / (8 + lag_i) * clamp(home_i / (2 * own_i / service_i), 1, boost)
-//! speed_i  = gain_i * clamp(local - level_i, -2, 2) + speed_i * momentum
+//! speed_i  = clamp(gain_i * clamp(local - level_i, -2, 2) + speed_i * momentum, -4, 4)
 //! theta_i += speed_i                                          those that wait, not up if behind their plan
 //! theta_i  = clamp(theta_i - max(theta_j), log(min(weight_j) / weight_i) - 12, 0)        j: those that wait
 //! factor_i = 2^theta_i

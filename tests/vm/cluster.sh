@@ -13,8 +13,8 @@ setup() {
 	[ -x /bin/nrs-agent ] || fail "no nrs-agent: build-tools.sh"
 	ip link set lo up
 	module
-	server one nb0 1002
-	server two nb1 1003
+	server one nb0 8000000 1002
+	server two nb1 8000000 1003
 	for name in one two; do configure $name 127.0.0.1:7447 127.0.0.1:7448; done
 }
 

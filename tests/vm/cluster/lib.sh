@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Servers with agents, for cluster.sh and cluster/server.sh: . /tests/cluster/lib.sh after nrs.sh.
 
-# server NAME DISK USER: a service of that name on a disk that completes each request after 8 ms, with two sharers: NAME-wide
-# of user 1001, who uses all servers, and NAME-own of USER, who uses this one only.
+# server NAME DISK NANOSECONDS USER: a service of that name on a disk that completes each request after that time, with two
+# sharers: NAME-wide of user 1001, who uses all servers, and NAME-own of USER, who uses this one only.
 server() {
-	slow_lower "$2" 8000000 size=1024
+	slow_lower "$2" "$3" size=1024
 	sharer "$1-wide" "/dev/$2" "$1"
 	sharer "$1-own" "/dev/$2" "$1"
 	set_to "$1" slots 4
 	policy "$1" 'fairshare uid_fair'
-	begin "$1-wide" as=1001
-	begin "$1-own" as="$3"
+	load "$1-wide" as=1001 --time_based --runtime=900 >/dev/null 2>&1 &
+	load "$1-own" as="$4" --time_based --runtime=900 >/dev/null 2>&1 &
 	saturated "$1-wide" "$1-own"
 }
 

@@ -58,7 +58,8 @@ ip link set lo up
 ip addr add "${address[$me]}/24" dev eth0
 ip link set eth0 up
 module
-server "$me" nb0 "${user[$me]}"
+# 200 requests per second: the emulator has to have time left.
+server "$me" nb0 20000000 "${user[$me]}"
 configure "$me" 10.0.0.1:7447 10.0.0.2:7447
 samples &
 sampler=$!

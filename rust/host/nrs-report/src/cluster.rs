@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 0.05;
 const SHORT_TOLERANCE: f64 = 0.1;
 
 /// Length of a short time, ms.
-const SHORT_MS: f64 = 2000.0;
+const SHORT_MS: f64 = 3000.0;
 
 /// Time after which shares are steady, ms; what comes later in a phase is its result.
 const SETTLING_MS: f64 = 10_000.0;

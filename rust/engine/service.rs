@@ -31,7 +31,11 @@ use crate::{
         item::Cost,
         parameters::Values,
         partition::{arrive::Went, line::Found},
-        policy::{params::ClassesMax, Config, Kind, Tuning},
+        policy::{
+            control::{refresh_stale, Parts},
+            params::ClassesMax,
+            Config, Kind, Tuning,
+        },
         slots::Slots,
         timeouts::terms::Terms,
     },
@@ -250,6 +254,10 @@ impl Service {
         // others take before those.
         let mut settings = self.settings.lock();
         let target = self.target_for(&mut settings, lower.number)?;
+        // The worker may not have run for long.
+        for running in self.partitions.running() {
+            refresh_stale(&running, misc::now());
+        }
         self.roster.with(|clients| {
             // A device that pulls is its own client, and another one for a moment while its queues change.
             let loops = match &lower.runner {

@@ -37,7 +37,10 @@ use crate::{
         attr::Priority,
         head::InstanceId,
         knee::LOOK_MIN,
-        policy::{Part, ROWS},
+        policy::{
+            control::{refresh_stale, Parts},
+            Part, ROWS,
+        },
         ranges::{Brief, BriefBuf, Outline, PARTS},
         units::NSEC_PER_MSEC,
     },
@@ -276,24 +279,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Has parts look at all their classes where those follow something that is counted.
+    /// Has parts look at all their classes where those follow something that is counted or goes by meanwhile. A target
+    /// without users may get one at any time, so its parts look, too.
     fn refresh(&self) {
-        for partition in self.partitions.used().flat_map(|lanes| lanes.iter()) {
+        for partition in self.partitions.iter() {
             for priority in Priority::ALL {
-                let now = misc::now();
-                let wants = partition.with(|inner| {
-                    inner.refresh_cache(priority, now);
-                    let primary = inner.head(priority).primary_mut()?;
-                    Some(primary.wants_refresh(now))
-                });
-                if wants != Some(true) {
-                    continue;
-                }
-                partition.sweep(|inner, from| {
-                    let primary = inner.head(priority).primary_mut()?;
-                    primary.refresh(from, ROWS as u32, misc::now())
-                });
+                partition.with(|inner| inner.refresh_cache(priority, misc::now()));
             }
+        }
+        for running in self.partitions.running() {
+            refresh_stale(&running, misc::now());
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::sched::{
     key::{Hasher, Key},
     mem::{Block, List, NoMemory},
     policy::{
-        control::{Parts, Running},
+        control::{refresh_stale, Parts, Running},
         Part, ROWS,
     },
     sort::radix,
@@ -132,12 +132,13 @@ impl Reading {
     }
 
     /// Reads `parts`, those with the terms of the first part on a regular head, [`ROWS`] classes for each hold of a lock;
-    /// sleeps. O(n log n) at most.
+    /// sleeps. O(n log n) at most. Has parts follow a lease that has ended first, as the worker of an idle service does not.
     pub fn of(parts: &impl Parts) -> core::result::Result<Self, NoMemory> {
         let mut list = List::new();
         let mut buf = ReportBuf::new()?;
         let mut terms = None;
         for running in parts.running() {
+            refresh_stale(&running, parts.now());
             let regular = running.priority() == Priority::Regular;
             let (mut own, mut from) = (0, Some(0));
             while let Some(slot) = from {

@@ -144,6 +144,26 @@ lapse() {
 	[ "$(of_service factors_lapsed)" = 3 ] || fail "$(head -n 1 "$(at svc clients)")"
 }
 
+# Factors also return to one where no device uses the target any more.
+unused() {
+	module
+	slow_lower nb0 8000000 size=1024
+	slow_lower nb1 8000000 size=1024
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb1 svc
+	policy svc 'fairshare uid_fair'
+	begin a as=1001
+	begin b as=1002
+	wait_for 20 '[ -n "$(factor 1001)" ] && [ -n "$(factor 1002)" ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	hold --once --lease 1000 uid:1001=0.01
+	# shellcheck disable=SC2046
+	kill -KILL $(pidof fio)
+	wait_for 10 '! pidof fio >/dev/null' || fail "$(pidof fio)"
+	remove_client a
+	# The entity is evicted later, after ten seconds.
+	wait_for 8 '[ "$(factor 1001)" = 1.000 ]' || fail "$(factor 1001)"
+}
+
 # Who was idle for ten seconds is told of a last time.
 told() {
 	setup
@@ -158,6 +178,7 @@ try 30 "accounts and names agree with statistics; one agent" agree
 try 30 "refusals change nothing" refusals
 try 60 "a factor of 1/4 is 1:4 within 5 %, and stays" quarter
 try 60 "factors return to one without an agent" lapse
+try 30 "factors return to one where no device is left" unused
 long try 60 "accounts that changed, and the last ones" told
 remarks '^requests:'
 summary

@@ -14,7 +14,9 @@
 //!
 //! All of this may sleep.
 
-use super::{AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing};
+use super::{
+    AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing, Part, ROWS,
+};
 use crate::sched::{
     agent::{Lease, Pairs},
     attr::Priority,
@@ -168,6 +170,21 @@ pub trait Parts {
 
     /// Those that run, without those that are being drained.
     fn running(&self) -> impl Iterator<Item = impl Running<Item = Self::Item>>;
+}
+
+/// Has all classes of the part in `running` follow what it was told last, at `now`, ns.
+pub fn refresh(running: &impl Running, now: u64) {
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        from = running.with(|part| part.refresh(slot, ROWS as u32, now));
+    }
+}
+
+/// Refreshes the part in `running` if the part wants that at `now`, ns ([`Part::wants_refresh`]).
+pub fn refresh_stale(running: &impl Running, now: u64) {
+    if running.with(|part| Some(part.wants_refresh(now))) == Some(true) {
+        refresh(running, now);
+    }
 }
 
 /// What clients of a service are called.

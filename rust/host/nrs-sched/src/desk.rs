@@ -10,12 +10,13 @@ use crate::{
         AnyPart,
     },
 };
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 
 /// Parts with their heads.
 #[derive(Default)]
 pub struct Desk {
     parts: Vec<(Priority, RefCell<AnyPart<Request>>)>,
+    time: Cell<u64>,
 }
 
 /// One of them.
@@ -44,7 +45,7 @@ impl Parts for Desk {
     type Item = Request;
 
     fn now(&self) -> u64 {
-        0
+        self.time.get()
     }
 
     fn running(&self) -> impl Iterator<Item = impl Running<Item = Request>> {
@@ -59,6 +60,11 @@ impl Desk {
     /// Adds a part on the head of `priority`.
     pub fn add(&mut self, priority: Priority, part: AnyPart<Request>) {
         self.parts.push((priority, RefCell::new(part)));
+    }
+
+    /// Sets the time, ns.
+    pub fn set_time(&self, now: u64) {
+        self.time.set(now);
     }
 
     /// Returns the part at `index`, in the order in which parts were added.

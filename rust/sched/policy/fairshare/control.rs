@@ -16,7 +16,7 @@ use crate::sched::{
     error::{Error, Result},
     mem::{NoMemory, Shared},
     policy::{
-        control::{ByHead, Host, Keep, Running, Text},
+        control::{refresh_stale, ByHead, Host, Keep, Running, Text},
         Kind,
     },
 };
@@ -154,6 +154,8 @@ fn set_weights<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
     let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
     for part in host.running() {
+        // The worker of an idle service does not.
+        refresh_stale(&part, host.now());
         let high = part.priority() == Priority::High;
         let mut from = Some(0);
         while let Some(slot) = from {

@@ -101,9 +101,11 @@ pub trait Keep<C: Configuration>: Clone {
         Ok(None)
     }
 
-    /// Whether parts on the head of `priority` are to be told of this, who were told of `old`.
+    /// Whether parts that were started with `config` on the head of `priority` are to be told of this, who were told of
+    /// `old`.
     fn is_news(
         &self,
+        _config: &C,
         _tunables: &C::Tunables,
         _old: &Self,
         _old_tunables: &C::Tunables,
@@ -464,8 +466,9 @@ macro_rules! controls {
                 priority: Priority,
             ) -> bool {
                 match config {
-                    $($(#[$only])? Config::$name(_) => Keep::<$module::Config>::is_news(
+                    $($(#[$only])? Config::$name(config) => Keep::<$module::Config>::is_news(
                         &self.$module,
+                        config,
                         &tunables.$module,
                         &old.$module,
                         &old_tunables.$module,

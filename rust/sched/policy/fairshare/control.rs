@@ -5,6 +5,7 @@
 use super::{
     config::Live,
     factors::Factors,
+    mode::Mode,
     params::Tunables,
     stats::{write_yaml, Rows},
     weights::{self, Weights},
@@ -31,8 +32,8 @@ pub struct Kept {
     factors: Option<Shared<Factors>>,
     /// How often parts on the regular head were started or stopped.
     starts: u64,
-    /// Whether parts run on the regular head.
-    runs: bool,
+    /// The mode of the parts on the regular head, if they run.
+    mode: Option<Mode>,
 }
 
 impl Kept {
@@ -40,6 +41,14 @@ impl Kept {
     fn reweigh(&mut self, text: &str) -> Result {
         self.weights = Shared::new(self.weights.apply(text)?)?;
         Ok(())
+    }
+
+    /// Returns the factors for parts that were started with `config`: ids are of the regular head's mode, and name other
+    /// classes in another mode.
+    fn factors_for(&self, config: &Config) -> Option<&Shared<Factors>> {
+        self.factors
+            .as_ref()
+            .filter(|_| self.mode == Some(config.mode()))
     }
 }
 
@@ -49,7 +58,7 @@ impl Keep<Config> for Kept {
             weights: Shared::new(Weights::new())?,
             factors: None,
             starts: 0,
-            runs: false,
+            mode: None,
         })
     }
 
@@ -63,28 +72,30 @@ impl Keep<Config> for Kept {
             self.starts = self.starts.saturating_add(1);
             self.factors = None;
         }
-        self.runs = new.is_some();
+        self.mode = new.as_ref().map(Config::mode);
         Ok(())
     }
 
     fn update(
         &mut self,
-        _config: &Config,
+        config: &Config,
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
         let update = Update::new(self.weights.clone(), tunables);
-        Ok(Some(update.with_factors(self.factors.clone())))
+        let factors = self.factors_for(config).cloned();
+        Ok(Some(update.with_factors(factors)))
     }
 
     fn is_news(
         &self,
+        config: &Config,
         tunables: &Tunables,
         old: &Self,
         old_tunables: &Tunables,
         _priority: Priority,
     ) -> bool {
-        let same_factors = match (&self.factors, &old.factors) {
+        let same_factors = match (self.factors_for(config), old.factors_for(config)) {
             (Some(factors), Some(old)) => factors.ptr_eq(old),
             (factors, old) => factors.is_none() && old.is_none(),
         };
@@ -94,7 +105,7 @@ impl Keep<Config> for Kept {
     }
 
     fn starts(&self) -> Option<u64> {
-        self.runs.then_some(self.starts)
+        self.mode.map(|_| self.starts)
     }
 
     fn set_factors(

@@ -146,6 +146,7 @@ impl Keep<Config> for Kept {
 
     fn is_news(
         &self,
+        _config: &Config,
         _tunables: &Tunables,
         old: &Self,
         _old_tunables: &Tunables,

@@ -175,6 +175,21 @@ fn the_last_report_says_so() {
     assert!(step().is_empty());
 }
 
+/// What is set of a service before anything is.
+fn parameters() -> Parameters {
+    Parameters {
+        values: Values::default(),
+        kept: Kept::empty().expect("memory"),
+    }
+}
+
+/// Sets the factor of the class `id`.
+fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
+    let mut pairs = Pairs::new(1).expect("memory");
+    pairs.push(id, factor).expect("valid");
+    kept.set_factors(pairs, lease).expect("memory");
+}
+
 /// Hands what a service keeps to the parts, as the engine does.
 fn retell(desk: &Desk, parameters: &mut Parameters, config: &Config, now: u64) {
     let update = parameters
@@ -205,17 +220,11 @@ fn factors_are_in_force_while_the_lease_lasts() {
     serve(&mut desk.part(0), 1, 1, 0);
     serve(&mut desk.part(1), 2, 1, 0);
     let ids: Vec<u64> = all(&desk).iter().map(|report| report.account.id).collect();
-    let mut parameters = Parameters {
-        values: Values::default(),
-        kept: Kept::empty().expect("memory"),
-    };
+    let mut parameters = parameters();
     let kept = &mut parameters.kept;
     assert_eq!(kept.starts(), None);
-    let set = |kept: &mut Kept, factor, lease: &Shared<Lease>| {
-        let mut pairs = Pairs::new(1).expect("memory");
-        pairs.push(ids[0], factor).expect("valid");
-        kept.set_factors(pairs, lease).expect("memory");
-    };
+    let set =
+        |kept: &mut Kept, factor, lease: &Shared<Lease>| set_factor(kept, ids[0], factor, lease);
     kept.follow(&[None, None], &[Some(fair), None])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), false));
@@ -267,7 +276,7 @@ fn factors_are_in_force_while_the_lease_lasts() {
     kept.follow(&[Some(fair), None], &[Some(other), None])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(2), false));
-    assert!(parameters.is_news(&before, &other, Priority::Regular));
+    assert!(parameters.is_news(&before, &fair, Priority::Regular));
     let kept = &mut parameters.kept;
     kept.follow(&[Some(other), None], &[None, None])
         .expect("memory");
@@ -276,4 +285,37 @@ fn factors_are_in_force_while_the_lease_lasts() {
     lease.void();
     refresh(&desk, 5000 * MS);
     assert_eq!(factors(), [ONE, ONE]);
+}
+
+/// Ids are paths in the mode of the regular head: what is an entity there may be a group of another mode.
+#[test]
+fn factors_are_for_one_mode() {
+    let fair = |mode| config(Kind::Fairshare, Some(mode));
+    let regular = fair("uid_fair");
+    for (high, takes) in [(regular, true), (fair("uid_then_jobid_fair"), false)] {
+        let desk = desk(&[(Priority::Regular, regular), (Priority::High, high)]);
+        serve(&mut desk.part(0), 1, 1, 0);
+        serve(&mut desk.part(1), 1, 1, 0);
+        let id = all(&desk)[0].account.id;
+        let mut parameters = parameters();
+        parameters
+            .kept
+            .follow(&[None, None], &[Some(regular), Some(high)])
+            .expect("memory");
+        let old = parameters.clone();
+        let lease = Shared::new(Lease::new(0, 1000)).expect("memory");
+        set_factor(&mut parameters.kept, id, ONE / 4, &lease);
+        for (part, config, priority, takes) in [
+            (0, regular, Priority::Regular, true),
+            (1, high, Priority::High, takes),
+        ] {
+            assert_eq!(parameters.is_news(&old, &config, priority), takes);
+            let update = parameters.update(&config, priority).expect("memory");
+            desk.part(part).update(update.expect("an update"), 0);
+            assert_eq!(desk.part(part).refresh(0, 64, 0), None);
+            let rows = arena::rows(&desk.part(part));
+            let row = rows.iter().find(|row| row.id == id).expect("a row");
+            assert_eq!(row.weight, if takes { 1024 } else { 4096 });
+        }
+    }
 }

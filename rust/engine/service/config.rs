@@ -20,8 +20,8 @@ use crate::{
         error,
         parameters::{service::EnforceCredits, Stored, Values},
         policy::{
-            control::{addresses, ByHead, Parameters},
-            AnyShared, AnyUpdate, Config, Kept, Kind, Part, ROWS,
+            control::{addresses, refresh, ByHead, Parameters, Parts, Running},
+            AnyShared, AnyUpdate, Config, Kept, Kind, Part,
         },
         text::Command,
     },
@@ -191,17 +191,23 @@ impl Service {
         }
         // What the overseer goes by, parts go by, too.
         let followed = self.oversight.update();
-        for (priority, update) in Priority::ALL.into_iter().zip(&told) {
-            if let Some(update) = update.as_ref().or(followed.as_ref()) {
+        for (priority, told) in Priority::ALL.into_iter().zip(&told) {
+            if let Some(update) = told.as_ref().or(followed.as_ref()) {
                 self.hand_over(priority, update);
             }
-        }
-        if told.iter().any(Option::is_some) {
-            // All classes follow what was handed over.
-            self.partitions
-                .each_part(|part, from| part.refresh(from, ROWS as u32, misc::now()));
+            if told.is_some() {
+                self.refresh(priority);
+            }
         }
         Ok(())
+    }
+
+    /// Has all classes of the primaries of `priority` follow what was handed over.
+    fn refresh(&self, priority: Priority) {
+        let running = self.partitions.running();
+        for running in running.filter(|running| running.priority() == priority) {
+            refresh(&running, misc::now());
+        }
     }
 
     /// Looks at everything again: policies, or what they go by, are others now.

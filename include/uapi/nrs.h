@@ -233,7 +233,7 @@ struct nrs_accounts {
 	__le32 count;		/* records */
 	__le64 instance;	/* names what ids are of; changes with each start of the policy; never 0 */
 	__le64 time_ns;		/* when the accounts were read, CLOCK_MONOTONIC */
-	__le64 terms;		/* hash of the mode and the cost model, the same on all servers; 0: no accounts */
+	__le64 terms;		/* hash of the mode and the cost model; per service if the mode has cgroup; 0: no accounts */
 };
 
 /* struct nrs_account.flags */

@@ -507,7 +507,7 @@ structures! {
         instance: u64,
         /// When the accounts were read, monotonic ns.
         time_ns: u64,
-        /// Hash of the mode and the cost model, the same on all servers; 0 without accounts.
+        /// Hash of the mode and the cost model, per service if the mode has cgroup; 0 without accounts.
         terms: u64,
     }
 

@@ -25,7 +25,7 @@
 //! that of places within bounded batches ([`locality`]).
 
 use crate::sched::{
-    agent::{digest, Account, Report, ReportBuf},
+    agent::{Account, Report, ReportBuf},
     attr::Attrs,
     class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
@@ -110,6 +110,8 @@ pub struct State<I: Item> {
     time: u64,
     /// Service to everybody.
     total: Windows,
+    /// See [`Part::terms`].
+    terms: u64,
 }
 
 impl<I: Item> State<I> {
@@ -143,6 +145,7 @@ impl<I: Item> State<I> {
             sweep: 0,
             time: 0,
             total: Windows::default(),
+            terms: config.terms(&shared.hasher),
         })
     }
 
@@ -599,11 +602,7 @@ impl<I: Item> Part<I> for State<I> {
         Some((level.name(), node.key))
     }
 
-    /// The mode and the cost model: without them alike, neither paths nor service can be compared.
     fn terms(&self) -> u64 {
-        let Members {
-            mode, cost_model, ..
-        } = &self.members;
-        digest(format_args!("{mode} {cost_model}"))
+        self.terms
     }
 }

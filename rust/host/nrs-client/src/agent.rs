@@ -53,7 +53,8 @@ pub struct Accounts {
     pub instance: u64,
     /// When the accounts were read, monotonic ns.
     pub time_ns: u64,
-    /// Hash of the mode and the cost model, the same on all servers; 0: there are no accounts.
+    /// Hash of the mode and the cost model, the same on all servers, but with `cgroup` in the mode another one for each
+    /// service; 0: there are no accounts.
     pub terms: u64,
     /// Records in the order of ids. Several may have the same id: their service adds up.
     pub list: Vec<Account>,

@@ -13,6 +13,7 @@ use super::{
     weights::Weights,
 };
 use crate::sched::{
+    agent::digest,
     error::Result,
     key::Hasher,
     mem::{self, NoMemory},
@@ -74,6 +75,18 @@ impl Config {
         match self.argument {
             Some(mode) => mode,
             None => self.tunables.mode,
+        }
+    }
+
+    /// Returns a hash of the mode and the cost model: without them alike, neither paths nor service can be compared. Ids of
+    /// cgroups are those of one server, so with them in the mode no other service has the same hash; `hasher` is the
+    /// service's.
+    pub(super) fn terms(&self, hasher: &Hasher) -> u64 {
+        let alike = digest(format_args!("{} {}", self.mode(), self.tunables.cost_model));
+        if self.wants_cgroup() {
+            hasher.word(alike).max(1)
+        } else {
+            alike
         }
     }
 

@@ -134,15 +134,39 @@ fn others_are_not_told() {
         assert_eq!(all(&desk).len(), told);
         assert_eq!(reading.terms() == 0, told == 0);
     }
-    let terms = |mode| {
-        let desk = desk(&[(Priority::Regular, fair(mode))]);
-        Reading::of(&desk).expect("memory").terms()
-    };
+    let terms = |mode| terms(mode, SEED);
     assert_eq!(
         terms("uid_fair"),
         agent::digest(format_args!("uid_fair pages"))
     );
     assert_ne!(terms("uid_fair"), terms("gid_fair"));
+}
+
+/// The terms of a service with `seed` and `mode`.
+fn terms(mode: &str, seed: u64) -> u64 {
+    let config = config(Kind::Fairshare, Some(mode));
+    let shared = AnyShared::new(&config, seed, 1).expect("memory");
+    let part: AnyPart<Request> = AnyPart::new(&config, 1, &shared).expect("memory");
+    part.terms()
+}
+
+/// Servers share if their terms are the same; ids of cgroups are those of one server.
+#[test]
+fn cgroups_are_not_shared() {
+    for (mode, shared) in [
+        ("uid_fair", true),
+        ("gid_then_jobid_fair", true),
+        ("cgroup_fair", false),
+        ("cgroup_then_uid_fair", false),
+        ("uid_then_cgroup_fair", false),
+    ] {
+        assert_eq!(terms(mode, SEED), terms(mode, SEED));
+        assert_eq!(terms(mode, SEED) == terms(mode, SEED + 1), shared, "{mode}");
+    }
+    assert_ne!(
+        terms("cgroup_fair", SEED),
+        terms("cgroup_then_uid_fair", SEED)
+    );
 }
 
 /// A class that was idle for long is told of once more.

@@ -140,13 +140,12 @@ impl Reading {
         for running in parts.running() {
             refresh_stale(&running, parts.now());
             let regular = running.priority() == Priority::Regular;
-            let (mut own, mut from) = (0, Some(0));
+            let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();
                 from = running.with(|part| {
-                    if slot == 0 {
-                        own = part.terms();
-                    }
+                    // Since the last hold another part may have been started.
+                    let own = part.terms();
                     if regular && terms.is_none() {
                         terms = Some(own);
                     }

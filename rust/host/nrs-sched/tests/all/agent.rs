@@ -10,10 +10,12 @@ use nrs_sched::{
     mem::Shared,
     parameters::Values,
     policy::{
-        control::Parameters, AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables,
+        control::{Parameters, Parts, Running},
+        AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables,
     },
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
+use std::cell::{Cell, RefCell};
 
 const SEED: u64 = 77;
 
@@ -140,6 +142,81 @@ fn others_are_not_told() {
         agent::digest(format_args!("uid_fair pages"))
     );
     assert_ne!(terms("uid_fair"), terms("gid_fair"));
+}
+
+/// Two heads; another part runs on the high one after its first reports.
+struct Restarted {
+    regular: RefCell<AnyPart<Request>>,
+    high: [RefCell<AnyPart<Request>>; 2],
+    holds: Cell<usize>,
+}
+
+struct Place<'a>(&'a Restarted, Priority);
+
+impl Running for Place<'_> {
+    type Item = Request;
+
+    fn cpt(&self) -> u16 {
+        0
+    }
+
+    fn priority(&self) -> Priority {
+        self.1
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Request>) -> Option<R>) -> Option<R> {
+        let Restarted {
+            regular,
+            high,
+            holds,
+        } = self.0;
+        if self.1 == Priority::Regular {
+            return f(&mut regular.borrow_mut());
+        }
+        // The first hold is whether the part wants to be refreshed, the second one the first reports.
+        let hold = holds.replace(holds.get() + 1);
+        f(&mut high[usize::from(hold >= 2)].borrow_mut())
+    }
+}
+
+impl Parts for Restarted {
+    type Item = Request;
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Request>> {
+        [Priority::Regular, Priority::High]
+            .into_iter()
+            .map(|priority| Place(self, priority))
+    }
+}
+
+/// A part that is started while another one is read has its own terms.
+#[test]
+fn parts_of_two_starts_do_not_mix() {
+    arena::reserve(64).expect("memory");
+    let part = |mode| {
+        let config = config(Kind::Fairshare, Some(mode));
+        let shared = AnyShared::new(&config, SEED, 1).expect("memory");
+        let mut part = AnyPart::new(&config, 1, &shared).expect("memory");
+        feed(&mut part);
+        for uid in 0..200 {
+            serve(&mut part, uid, 1, 0);
+        }
+        RefCell::new(part)
+    };
+    let parts = Restarted {
+        regular: part("uid_fair"),
+        high: [part("uid_fair"), part("gid_then_uid_fair")],
+        holds: Cell::new(0),
+    };
+    let reading = Reading::of(&parts).expect("memory");
+    let told = Told::new();
+    let mut reports = told.changes(1, &reading, true).map(|(report, _)| report);
+    assert!(reports.all(|report| report.account.leaf && report.account.parent == 0));
+    assert!(parts.holds.get() > 2);
 }
 
 /// The terms of a service with `seed` and `mode`.

@@ -246,7 +246,7 @@ struct nrs_accounts {
 struct nrs_account {
 	__le64 id;
 	__le64 parent;		/* the group that it is in; 0: none */
-	__le64 service;		/* service so far, units of cost, wrapping; 0 for a group */
+	__le64 service;		/* service so far, units of cost; of a group: what no other record has */
 	__le32 weight;		/* among siblings, without the factor; 4096 for a weight of one */
 	__le32 flags;		/* NRS_ACCOUNT_* */
 	__le32 factor;		/* in force, in units of 2^-31 */

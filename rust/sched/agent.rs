@@ -66,7 +66,8 @@ pub struct Account {
     pub parent: u64,
     /// Weight among siblings without any factor; 0 counts as 1.
     pub weight: u32,
-    /// Whether the class is a leaf; what follows is not looked at for others.
+    /// Whether the class is a leaf. For others, what follows is of those below without a class of their own, who are in no
+    /// other account.
     pub leaf: bool,
     /// Service since the part made the class, units of cost, wrapping.
     pub service: u64,

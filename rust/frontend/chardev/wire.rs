@@ -517,7 +517,7 @@ structures! {
         id: u64,
         /// The class above; 0: none.
         parent: u64,
-        /// Service so far, units of cost, wrapping; 0 for a class that has others below.
+        /// Service so far, units of cost; of a class that has others below: what no other record has.
         service: u64,
         /// Weight among siblings without the factor; 4096 for a weight of one.
         weight: u32,

@@ -161,23 +161,29 @@ impl<I: Item> State<I> {
         fill(out, slots, from, |slot| self.row(slot))
     }
 
-    /// The node in `slot`, if others are told of it: not the default class, whose members differ from server to server.
+    /// The node in `slot`, if others are told of it: not the default class and shared leaves, whose members differ from
+    /// server to server.
     fn told_node(&self, slot: u32) -> Option<&Node<I>> {
-        self.members.table.at(slot).filter(|_| slot != DEFAULT)
+        let node = self.members.table.at(slot)?;
+        (node.key != Key::Default).then_some(node)
     }
 
-    /// What servers tell each other of `node`, which is in `slot`.
+    /// What servers tell each other of `node`, which is in `slot`; of a group, what its shared leaf has.
     fn account(&self, slot: u32, node: &Node<I>) -> Account {
-        let leaf = node.leaf();
+        let is_leaf = node.leaf().is_some();
+        let served = match is_leaf {
+            true => Some(slot),
+            false => self.members.find_shared(node.id),
+        };
+        let leaf = served.and_then(|slot| self.members.leaf(slot));
+        let ledger = served.and_then(|slot| self.members.ledger(slot));
         Account {
             id: node.id.0,
             parent: self.parent_id(node),
             weight: self.members.weight_everywhere(node, self.time),
-            leaf: leaf.is_some(),
-            service: leaf
-                .and(self.members.ledger(slot))
-                .map_or(0, Ledger::service),
-            active: leaf.is_some_and(|leaf| leaf.is_active()),
+            leaf: is_leaf,
+            service: ledger.map_or(0, Ledger::service),
+            active: leaf.is_some_and(Leaf::is_active),
             waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
         }
     }

@@ -72,12 +72,10 @@ impl Entry {
         let member = &mut self.member;
         member.here = account.weight.max(1);
         member.weight = round(member.here);
-        if self.leaf {
-            self.active = account.active;
-            member.waiting = account.waiting;
-            // What was taken back is no service, and a part that forgot a node starts it again.
-            member.counted = if since <= most { since } else { 0 };
-        }
+        self.active = account.active;
+        member.waiting = account.waiting;
+        // What was taken back is no service, and a part that forgot a node starts it again.
+        member.counted = if since <= most { since } else { 0 };
     }
 
     /// Prepares the member for the rule of a server with `capacity`.
@@ -152,6 +150,7 @@ impl Table {
             self.saved.clear();
         }
         let left_out = self.settle(terms, us);
+        self.measure(us);
         self.climb();
         self.gather(peers, terms, now);
         self.correct(terms, us);
@@ -190,19 +189,28 @@ impl Table {
         left_out
     }
 
-    /// Adds what leaves are and got to all nodes above them.
+    /// Notes what all nodes got in `us`.
+    fn measure(&mut self, us: u64) {
+        let counted = self.entries.values().map(|entry| entry.member.counted);
+        let all: u64 = counted.sum();
+        let fade = self.capacity - (self.capacity >> 6);
+        let served = all.min(SERVICE_MAX) << RATE_BITS;
+        self.capacity = (rate(served, us) >> RATE_BITS).max(fade);
+    }
+
+    /// Adds what nodes are and got to all nodes above them.
     fn climb(&mut self) {
-        let served = |entry: &&Entry| entry.leaf && (entry.active || entry.member.counted > 0);
-        let leaves: Vec<Entry> = self.entries.values().filter(served).copied().collect();
-        for leaf in leaves {
-            let mut up = leaf.parent;
+        let served = |entry: &&Entry| entry.active || entry.member.counted > 0;
+        let own: Vec<Entry> = self.entries.values().filter(served).copied().collect();
+        for one in own {
+            let mut up = one.parent;
             for _ in 0..DEPTH {
                 let Some(node) = self.entries.get_mut(&up).filter(|node| !node.leaf) else {
                     break;
                 };
-                node.active |= leaf.active;
-                node.member.counted += leaf.member.counted;
-                node.member.waiting |= leaf.member.waiting;
+                node.active |= one.active;
+                node.member.counted += one.member.counted;
+                node.member.waiting |= one.member.waiting;
                 up = node.parent;
             }
         }
@@ -235,11 +243,6 @@ impl Table {
 
     /// Makes rates and corrects them, group by group.
     fn correct(&mut self, terms: &Terms, us: u64) {
-        let leaves = self.entries.values().filter(|entry| entry.leaf);
-        let all: u64 = leaves.map(|leaf| leaf.member.counted).sum();
-        let fade = self.capacity - (self.capacity >> 6);
-        let served = all.min(SERVICE_MAX) << RATE_BITS;
-        self.capacity = (rate(served, us) >> RATE_BITS).max(fade);
         let mut groups = BTreeMap::<u64, Vec<&mut Member>>::new();
         for entry in self.entries.values_mut() {
             entry.prepare(self.capacity);

@@ -67,7 +67,7 @@ pub struct Account {
     pub id: u64,
     /// The group that it is in; 0: none.
     pub parent: u64,
-    /// Service so far, units of cost, wrapping; 0 for a group.
+    /// Service so far, units of cost; of a group: what no other record has.
     pub service: u64,
     /// Weight among siblings without the factor; 4096 for a weight of one.
     pub weight: u32,

@@ -124,7 +124,7 @@ fn paths(agent: &mut Agent, accounts: &Accounts) -> Done<BTreeMap<String, (Strin
     Ok(paths)
 }
 
-/// The fields of each entity on the regular head in nrs_fairshare_stats, but the default class.
+/// The fields of each entity on the regular head in nrs_fairshare_stats, but the default class and shared leaves.
 fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>> {
     let file = format!("/sys/kernel/debug/nrs/{service}/nrs_fairshare_stats");
     let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
@@ -138,7 +138,9 @@ fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>>
             continue;
         }
         let fields = std::mem::take(&mut fields);
-        if value != "default" && fields.get("queue").is_some_and(|queue| queue == "regular") {
+        if value.rsplit('/').next() != Some("default")
+            && fields.get("queue").is_some_and(|queue| queue == "regular")
+        {
             all.insert(value, fields);
         }
     }

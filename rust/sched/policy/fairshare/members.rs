@@ -565,6 +565,12 @@ impl<I: Item> Members<I> {
         }
     }
 
+    /// Slot of the shared leaf below the node `above`.
+    pub(super) fn find_shared(&self, above: PathId) -> Option<u32> {
+        let id = self.shared.hasher.path(above.0, &Key::Default);
+        self.table.find(&PathId(id))
+    }
+
     /// Whether all nodes are leaves.
     #[inline]
     pub(super) fn are_flat(&self) -> bool {

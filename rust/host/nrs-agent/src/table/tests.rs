@@ -71,6 +71,26 @@ fn service_of_all_parts_is_added_and_climbs() {
 }
 
 #[test]
+fn what_a_group_got_itself_is_its_own() {
+    let mut table = Table::default();
+    let at = |service| {
+        let group = |id, parent, service| Account {
+            service,
+            ..inner(id, parent)
+        };
+        [
+            leaf(3, 9, service),
+            group(8, 0, 0),
+            group(9, 8, 10 * service),
+        ]
+    };
+    step(&mut table, 1, &at(1000));
+    step(&mut table, 2, &at(1001));
+    assert_eq!(counted(&table), [(3, 1), (8, 11), (9, 11)]);
+    assert_eq!(table.capacity(), 110);
+}
+
+#[test]
 fn a_part_that_starts_a_node_again_takes_nothing_back() {
     let mut table = Table::default();
     let mut all = 0;

@@ -7,11 +7,13 @@ use nrs_sched::{
     arena::{self, attrs, feed, view, Request},
     attr::Priority,
     desk::Desk,
+    key::{Hasher, Key},
     mem::Shared,
     parameters::Values,
     policy::{
         control::{Parameters, Parts, Running},
-        AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables,
+        params::ClassesMax,
+        AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables, Tuning as _,
     },
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -142,6 +144,51 @@ fn others_are_not_told() {
         agent::digest(format_args!("uid_fair pages"))
     );
     assert_ne!(terms("uid_fair"), terms("gid_fair"));
+}
+
+/// Who found no place of its own is another one on each server: no account is of them, but their group has what they got.
+#[test]
+fn shared_leaves_are_of_their_group() {
+    for (mode, levels) in [("gid_then_uid_fair", 2), ("uid_fair", 1)] {
+        let mut tunables = Tunables::default();
+        tunables.set_classes_max(ClassesMax::new(64).expect("valid"));
+        let config = Config::parse(Kind::Fairshare, Some(mode), &tunables).expect("valid");
+        let desk = desk(&[(Priority::Regular, config)]);
+        let users = 100;
+        for uid in 0..users {
+            let mut part = desk.part(0);
+            let class = part.classify(&attrs(uid), 0);
+            feed(&mut *part);
+            let request = Request::new(uid, 1, 1, 0);
+            assert!(part.enqueue(request, class, 0).is_ok());
+        }
+        let waits = |report: &Report| report.account.waiting && report.account.active;
+        assert!(all(&desk).iter().all(waits), "{mode}");
+        let mut part = desk.part(0);
+        while let Get::Item((request, grant)) = part.get(&view(0, false)) {
+            let cost = nrs_sched::item::Item::cost(&request);
+            part.stop(&grant, cost, 0);
+        }
+        drop(part);
+        let reports = all(&desk);
+        let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
+        let said = names(&desk, &ids);
+        assert_eq!(said.lines().count(), ids.len());
+        assert!(!said.contains("default"), "{said}");
+        let sum = |leaf| -> u64 {
+            let of = reports.iter().filter(|report| report.account.leaf == leaf);
+            of.map(|report| report.account.service).sum()
+        };
+        let users = u64::from(users);
+        assert!(sum(true) > 0 && sum(true) < users, "{mode}");
+        // The group above those of one level is the root, of which there is no account.
+        let rest = if levels > 1 { users - sum(true) } else { 0 };
+        assert_eq!(sum(false), rest, "{mode}");
+        for report in reports.iter().filter(|report| !report.account.leaf) {
+            let shared = Hasher::new(SEED).path(report.account.id, &Key::Default);
+            assert_eq!(names(&desk, &[shared]), "");
+        }
+    }
 }
 
 /// Two heads; another part runs on the high one after its first reports.

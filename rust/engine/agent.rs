@@ -28,7 +28,7 @@ use crate::{
     },
     sys::{
         atomic::{Counter, Word},
-        trace,
+        misc, trace,
     },
 };
 
@@ -110,14 +110,39 @@ impl Agent {
         self.stale.count(1);
     }
 
-    /// Counts a write, after which the factors of `grant` are in force in place of those before.
-    pub(crate) fn wrote(&self, grant: Grant) {
+    /// Has `write` put the factors of the grant that it returns in force in place of those before. Whether these had lapsed
+    /// is decided first: a lease that lasts then does not end meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// That of `write`; the lease before goes on.
+    pub(crate) fn renew<E>(
+        &self,
+        write: impl FnOnce() -> core::result::Result<Grant, E>,
+    ) -> core::result::Result<(), E> {
+        let held = {
+            let mut place = self.watched.lock();
+            let now = misc::now();
+            self.look_at(&mut place, now);
+            place.as_ref().and_then(|watched| {
+                let lease = &watched.grant.lease;
+                Some((lease.clone(), lease.hold(now)?))
+            })
+        };
+        let grant = write().inspect_err(|_| {
+            if let Some((lease, until)) = &held {
+                lease.resume(*until);
+            }
+        })?;
         self.written.count(1);
-        self.tell(&grant, 0);
-        let watched = Watched { grant, step: 0 };
-        let old = self.watched.lock().replace(watched);
+        let old = {
+            let mut place = self.watched.lock();
+            self.tell(&grant, 0);
+            place.replace(Watched { grant, step: 0 })
+        };
         // Dropped without the lock.
         drop(old);
+        Ok(())
     }
 
     /// Drops factors that have no longer the lease `lease`: the parts that they were of have gone.
@@ -139,12 +164,16 @@ impl Agent {
 
     /// Looks at how far factors have returned to one by `now`, ns.
     pub(crate) fn look(&self, now: u64) {
-        let mut place = self.watched.lock();
-        let Some(watched) = &mut *place else {
+        self.look_at(&mut self.watched.lock(), now);
+    }
+
+    fn look_at(&self, place: &mut Option<Watched>, now: u64) {
+        let Some(watched) = place else {
             return;
         };
         let step = watched.grant.lease.steps(now);
-        if step == watched.step {
+        // Who read the clock first may come last.
+        if step <= watched.step {
             return;
         }
         if watched.step == 0 {

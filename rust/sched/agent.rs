@@ -392,6 +392,18 @@ impl Lease {
         self.until.change(|until| (now < until).then_some(now));
     }
 
+    /// Has the lease last until it is replaced or [`Self::resume`] is called, unless it has ended at `now`, ns; returns its
+    /// end in that case.
+    pub fn hold(&self, now: u64) -> Option<u64> {
+        let until = self.until.get();
+        (now < until && self.until.replace(until, u64::MAX)).then_some(until)
+    }
+
+    /// Has a lease that was held end at `until`, ns.
+    pub fn resume(&self, until: u64) {
+        self.until.set(until);
+    }
+
     /// Ends the lease with all steps.
     pub fn void(&self) {
         self.until.set(0);

@@ -130,7 +130,6 @@ impl Service {
         lease_ms: u32,
         pairs: Pairs,
     ) -> refused::Result {
-        self.agent.look(misc::now());
         let mut settings = self.settings.lock();
         let starts = settings.parameters.kept.starts();
         let now = starts.map(|starts| agent::instance(self.seed, starts));
@@ -140,15 +139,16 @@ impl Service {
         }
         let lease = Shared::new(Lease::new(misc::now(), lease_ms)).map_err(|_| ENOMEM)?;
         let count = pairs.len();
-        self.retell(&mut settings, |parameters| {
-            Ok(parameters.kept.set_factors(pairs, &lease)?)
-        })?;
-        self.agent.wrote(Grant {
-            lease,
-            lease_ms,
-            instance,
-            count,
-        });
-        Ok(())
+        self.agent.renew(|| {
+            self.retell(&mut settings, |parameters| {
+                Ok(parameters.kept.set_factors(pairs, &lease)?)
+            })?;
+            Ok(Grant {
+                lease,
+                lease_ms,
+                instance,
+                count,
+            })
+        })
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         parameters,
         service::{agent::Binding, Service},
     },
-    sched::agent::Pairs,
+    sched::{agent::Pairs, units::NSEC_PER_SEC},
     sys::{misc, series::ESTALE},
 };
 
@@ -75,6 +75,30 @@ mod life {
         drop(binding);
         let counted = service.agent().counted(misc::now());
         assert!((counted.written, counted.stale, counted.lapsed) == (3, 3, 1));
+        Ok(())
+    }
+
+    /// The lease is of a minute.
+    #[test]
+    fn a_lapse_counts_once() -> Result {
+        let service = Service::new(c"kunit", Some(2))?;
+        let mut binding = Binding::new(service.clone())?;
+        parameters::set(&service, "nrs_policies", "fairshare uid_fair")?;
+        let (_, started) = told(&mut binding)?;
+        set(&service, started, 1)?;
+        let agent = service.agent();
+        let now = misc::now();
+        let later = now.saturating_add(61 * NSEC_PER_SEC);
+        // It ends while a renewal in time is carried out, which fails.
+        let failed = agent.renew(|| {
+            agent.look(later);
+            Err(ENOMEM)
+        });
+        assert!(failed == Err(ENOMEM) && agent.counted(now).lapsed == 0);
+        // Two look at the same time; who read the clock first comes last.
+        for at in [later, now, later] {
+            assert!(agent.counted(at).lapsed == 1);
+        }
         Ok(())
     }
 }

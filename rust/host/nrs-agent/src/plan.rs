@@ -26,6 +26,11 @@ use super::{
 /// Large requests that planned and counted service may differ by.
 const SLACK: i64 = 4;
 
+/// Returns the units that planned and counted service may differ by, with large requests of `grain` units.
+pub fn slack(grain: u32) -> i64 {
+    i64::from(grain) * SLACK
+}
+
 /// The members that wait: what was counted of them, units, and the sum of their weights.
 fn waiting(members: &[&mut Member]) -> (u64, u64) {
     let waiting = members.iter().filter(|member| member.waiting);
@@ -38,7 +43,7 @@ fn waiting(members: &[&mut Member]) -> (u64, u64) {
 pub fn measure(members: &mut [&mut Member], us: u64, grain: u32) {
     let (all, weights) = waiting(members);
     // A counted step is at most 2^36 units of each member.
-    let slack = (i64::from(grain) * SLACK) << RATE_BITS;
+    let slack = slack(grain) << RATE_BITS;
     for member in members.iter_mut() {
         member.share = log2(member.scaled()) - log2(weights);
         let counted = i128::from(member.counted) << RATE_BITS;

@@ -54,7 +54,7 @@ struct Entry {
     unseen: u32,
     /// Steps since it was active.
     idle: u32,
-    /// What its parts told last.
+    /// What its parts told last, or before service was taken back.
     told: u64,
     /// Capacity of the others where it is, units per second.
     capacity: u64,
@@ -62,10 +62,14 @@ struct Entry {
 }
 
 impl Entry {
-    /// Takes over what was noted; more than `most` units are no service of this step.
-    fn note(&mut self, account: &Account, most: u64) {
+    /// Takes over what was noted; more than `most` units are no service of this step. Up to `slack` units less than before
+    /// were taken back, as the cost model `time` does, and are not counted again; with more a part forgot the node.
+    fn note(&mut self, account: &Account, most: u64, slack: u64) {
         let since = account.service.wrapping_sub(self.told);
-        self.told = account.service;
+        let counted = if since <= most { since } else { 0 };
+        if since.wrapping_neg() > slack {
+            self.told = account.service;
+        }
         self.parent = account.parent;
         self.leaf = account.leaf;
         self.unseen = 0;
@@ -74,8 +78,7 @@ impl Entry {
         member.weight = round(member.here);
         self.active = account.active;
         member.waiting = account.waiting;
-        // What was taken back is no service, and a part that forgot a node starts it again.
-        member.counted = if since <= most { since } else { 0 };
+        member.counted = counted;
     }
 
     /// Prepares the member for the rule of a server with `capacity`.
@@ -172,15 +175,16 @@ impl Table {
             member.lag = 0;
         }
         // A node that was not there at the last step was served since, unless there is too much of it.
+        let slack = plan::slack(terms.grain).unsigned_abs();
         let most = (self.capacity * 2).saturating_mul(us) / 1_000_000;
         let mut left_out = 0;
         for (id, account) in std::mem::take(&mut self.noted) {
             if let Some(entry) = self.entries.get_mut(&id) {
-                entry.note(&account, SERVICE_MAX);
+                entry.note(&account, SERVICE_MAX, slack);
             } else if self.entries.len() < terms.entities_max as usize {
                 let mut entry = Entry::default();
                 entry.member.theta = self.saved.remove(&id).unwrap_or(0);
-                entry.note(&account, most);
+                entry.note(&account, most, slack);
                 self.entries.insert(id, entry);
             } else {
                 left_out += 1;

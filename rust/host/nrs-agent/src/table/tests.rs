@@ -110,6 +110,26 @@ fn a_part_that_starts_a_node_again_takes_nothing_back() {
 }
 
 #[test]
+fn what_is_taken_back_counts_once() {
+    let mut table = Table::default();
+    // Four requests of one unit at most; a part that forgot the node takes back more.
+    for (delta, service, counts) in [
+        (1, 500, 0),
+        (2, 510, 10),
+        (3, 507, 0),
+        (4, 507, 0),
+        (5, 506, 0),
+        (6, 512, 2),
+        (7, 100, 0),
+        (8, 103, 3),
+        (9, 103, 0),
+    ] {
+        step(&mut table, delta, &[leaf(3, 0, service)]);
+        assert_eq!(counted(&table)[0].1, counts, "{delta}");
+    }
+}
+
+#[test]
 fn a_node_that_appears_was_served_since_the_last_step() {
     let mut table = Table::default();
     for delta in 1..4 {

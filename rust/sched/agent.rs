@@ -337,6 +337,19 @@ impl Pairs {
         })
     }
 
+    /// Returns the ids and factors of `list`; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::push`].
+    pub fn of(list: impl IntoIterator<Item = (u64, u32)>) -> Result<Self> {
+        let mut pairs = Self::new(0)?;
+        for (id, factor) in list {
+            pairs.push(id, factor)?;
+        }
+        Ok(pairs)
+    }
+
     /// Appends the `factor` of the class `id`.
     ///
     /// # Errors

@@ -104,10 +104,7 @@ fn what_differs_is_told() {
 #[test]
 fn pairs_are_checked() {
     let take = |pairs: &[(u64, u32)]| -> Result<usize> {
-        let mut taken = Pairs::new(pairs.len())?;
-        for &(id, factor) in pairs {
-            taken.push(id, factor)?;
-        }
+        let taken = Pairs::of(pairs.iter().copied())?;
         assert_eq!(taken.len(), pairs.len());
         Ok(taken.into_list().as_slice().len())
     };

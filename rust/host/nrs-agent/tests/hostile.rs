@@ -6,7 +6,10 @@ use nrs_agent::{
     message::{parse, write, Header, Record},
     Account, Exchange, Terms,
 };
-use nrs_sched::policy::fairshare::factors::{Factors, ONE};
+use nrs_sched::{
+    agent::Pairs,
+    policy::fairshare::factors::{Factors, ONE},
+};
 use proptest::prelude::*;
 
 const DELTA: u64 = 100_000_000;
@@ -95,7 +98,8 @@ proptest! {
             exchange.step(delta * DELTA);
             let factors = exchange.factors();
             prop_assert!(factors.iter().any(|(_, factor)| *factor == ONE));
-            let factors = Factors::new(factors).unwrap();
+            let pairs = Pairs::of(factors).unwrap();
+            let factors = Factors::new(pairs, None).unwrap();
             let lightest = jobs.iter().map(|(weight, _)| *weight).min().unwrap_or(1);
             for (id, (weight, _)) in (1u64..).zip(&jobs) {
                 let scaled = factors.scale(id, weight * 4096);

@@ -113,7 +113,7 @@ impl Keep<Config> for Kept {
         pairs: Pairs,
         lease: &Shared<Lease>,
     ) -> core::result::Result<(), NoMemory> {
-        self.factors = Some(Shared::new(Factors::leased(pairs, lease)?)?);
+        self.factors = Some(Shared::new(Factors::new(pairs, Some(lease.clone()))?)?);
         Ok(())
     }
 

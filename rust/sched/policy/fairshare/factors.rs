@@ -28,21 +28,10 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// The factors `pairs` of ids and factors, in the order of the ids; an id that is not above the one before it is left
-    /// out, and a factor of 0 counts as the smallest. Sleeps.
-    pub fn new(pairs: impl IntoIterator<Item = (u64, u32)>) -> Result<Self, NoMemory> {
-        let mut list = List::<(u64, u32)>::new();
-        for (id, factor) in pairs {
-            if list.as_slice().last().is_none_or(|last| last.0 < id) {
-                list.push((id, factor.clamp(1, ONE)))?;
-            }
-        }
-        // INVARIANT: each id is above the one before it; the factors are within their limits.
-        Self::of_list(list, None)
-    }
-
-    /// Factors of `list`, which is as the invariant says.
-    fn of_list(list: List<(u64, u32)>, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
+    /// The factors `pairs`, in force while `lease` lasts; without a lease until they are replaced. Sleeps.
+    pub fn new(pairs: Pairs, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
+        // INVARIANT: that of the pairs is the same.
+        let list = pairs.into_list();
         let ids = list.as_slice();
         let bits = ids.len().checked_ilog2().unwrap_or(0);
         let buckets = 1usize << bits;
@@ -62,12 +51,6 @@ impl Factors {
             bits,
             lease,
         })
-    }
-
-    /// The factors that an agent set, in force while `lease` lasts.
-    pub(super) fn leased(pairs: Pairs, lease: &Shared<Lease>) -> Result<Self, NoMemory> {
-        // INVARIANT: that of the pairs is the same.
-        Self::of_list(pairs.into_list(), Some(lease.clone()))
     }
 
     /// The lease, if they have one.
@@ -114,9 +97,8 @@ mod tests {
 
     #[test]
     fn scales_those_it_knows_and_never_to_nothing() {
-        let pairs = [(3, ONE / 2), (7, 0), (5, 9), (9, u32::MAX)];
-        let factors = Factors::new(pairs).unwrap();
-        assert_eq!(factors.list.as_slice(), [(3, ONE / 2), (7, 1), (9, ONE)]);
+        let pairs = Pairs::of([(3, ONE / 2), (7, 1), (9, ONE)]).unwrap();
+        let factors = Factors::new(pairs, None).unwrap();
         for (id, weight, scaled) in [
             (1, 4096, 4096),
             (3, 4096, 2048),
@@ -136,11 +118,12 @@ mod tests {
         for count in [0, 1, 2, 3, 64, 1000] {
             for mask in [u64::MAX, u64::MAX >> 40, u64::MAX << 40] {
                 let mut pairs: Vec<(u64, u32)> = (0..count)
-                    .map(|_| (rng.next_u64() & mask, 1 + rng.next_u32() / 2))
+                    .map(|_| ((rng.next_u64() & mask).max(1), 1 + rng.next_u32() / 2))
                     .collect();
                 pairs.sort_unstable();
                 pairs.dedup_by_key(|pair| pair.0);
-                let factors = Factors::new(pairs.iter().copied()).unwrap();
+                let list = Pairs::of(pairs.iter().copied()).unwrap();
+                let factors = Factors::new(list, None).unwrap();
                 for (id, factor) in &pairs {
                     assert_eq!(factors.find(*id), Some(*factor));
                     for other in [id.wrapping_add(1), id.wrapping_sub(1)] {
@@ -148,20 +131,16 @@ mod tests {
                         assert_eq!(factors.find(other), known.map(|pair| pair.1));
                     }
                 }
-                assert_eq!(
-                    factors.find(0).is_some(),
-                    pairs.iter().any(|pair| pair.0 == 0)
-                );
+                assert_eq!(factors.find(0), None);
             }
         }
     }
 
     #[test]
     fn those_of_an_agent_go_by_the_lease() {
-        let mut pairs = Pairs::new(1).unwrap();
-        pairs.push(3, ONE / 4).unwrap();
+        let pairs = Pairs::of([(3, ONE / 4)]).unwrap();
         let lease = Shared::new(Lease::new(0, 2000)).unwrap();
-        let factors = Factors::leased(pairs, &lease).unwrap();
+        let factors = Factors::new(pairs, Some(lease.clone())).unwrap();
         for (now, steps, factor) in [
             (1999, 0, ONE / 4),
             (2000, 1, ONE / 2),

@@ -333,8 +333,7 @@ fn parameters() -> Parameters {
 
 /// Sets the factor of the class `id`.
 fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
-    let mut pairs = Pairs::new(1).expect("memory");
-    pairs.push(id, factor).expect("valid");
+    let pairs = Pairs::of([(id, factor)]).expect("valid");
     kept.set_factors(pairs, lease).expect("memory");
 }
 

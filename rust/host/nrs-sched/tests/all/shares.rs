@@ -3,7 +3,7 @@
 //! What fairshare promises on one level: equal shares of cost, soon, whatever chooses.
 
 use nrs_sched::{
-    agent::{Account, ReportBuf},
+    agent::{Account, Pairs, ReportBuf},
     arena::attrs,
     attr::Attrs,
     item::Spot,
@@ -141,7 +141,8 @@ fn factors_come_and_go() {
     let ids = accounts(&mut sim);
     assert_eq!(ids.len(), 2);
     let low = ids.iter().map(|account| account.id).min().unwrap();
-    let factors = Factors::new([(low, ONE / 4)]).unwrap();
+    let pairs = Pairs::of([(low, ONE / 4)]).unwrap();
+    let factors = Factors::new(pairs, None).unwrap();
     assert_eq!(serve(&mut sim, Some(factors)), [600, 2400]);
     // They are in force until they are replaced, and not looked at again.
     let now = sim.now;

@@ -27,7 +27,7 @@ use crate::{
 };
 use nrs_agent::{Exchange, Relay, Terms};
 use nrs_sched::{
-    agent::ReportBuf,
+    agent::{Pairs, ReportBuf},
     mem::Shared,
     policy::{
         fairshare::{factors::Factors, Update},
@@ -252,7 +252,8 @@ fn share(
         }
     }
     exchange.step(scene.now);
-    let factors = Factors::new(exchange.factors()).expect("memory");
+    let pairs = Pairs::of(exchange.factors()).expect("valid factors");
+    let factors = Factors::new(pairs, None).expect("memory");
     let factors = Shared::new(factors).expect("memory");
     let parameters = server.parameters.as_ref().expect("a policy shares fairly");
     let tunables = &parameters.values.policies.fairshare;

@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use nrs_agent::{Account, Exchange, Terms};
 use nrs_sched::{
+    agent::Pairs,
     max_min::{level, max_min, Member},
     policy::fairshare::factors::Factors,
     rng::Rng,
@@ -204,7 +205,8 @@ impl Server {
 
 /// The factors as the module keeps them.
 fn factors(list: Vec<(u64, u32)>) -> Factors {
-    Factors::new(list).expect("memory")
+    let pairs = Pairs::of(list).expect("valid factors");
+    Factors::new(pairs, None).expect("memory")
 }
 
 /// Id of `job`.

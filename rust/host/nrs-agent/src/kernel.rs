@@ -18,7 +18,7 @@ pub const STALE: i32 = 116;
 ///
 /// All methods: what the module answers. The service may have been removed (ENODEV).
 pub trait Kernel {
-    /// Returns the nodes that changed since the last reading, or all; of a node that changed, the records of all partitions.
+    /// Returns the nodes that changed since the last reading, or all; one record for each.
     fn read(&mut self, all: bool) -> io::Result<Reading>;
 
     /// Returns the names of those of `ids` that exist.

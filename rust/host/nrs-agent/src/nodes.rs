@@ -27,7 +27,7 @@ const DEPTH: usize = 16;
 /// What is known of a node.
 #[derive(Clone, Debug)]
 struct Known {
-    /// The sum of its records.
+    /// Its last record.
     node: Node,
     /// Its level and key, if the module told them.
     name: Option<(String, String)>,
@@ -66,12 +66,10 @@ impl Nodes {
         self.known.len()
     }
 
-    /// Takes over a reading; returns how many nodes found no room.
-    pub fn take(&mut self, mut nodes: Vec<Node>) -> u64 {
-        nodes.sort_by_key(|node| node.id);
+    /// Takes over a reading; returns how many nodes found no room. Of several records of one node the last one counts.
+    pub fn take(&mut self, nodes: Vec<Node>) -> u64 {
         let mut left_out = 0;
-        for records in nodes.chunk_by(|one, other| one.id == other.id) {
-            let node = sum(records);
+        for node in nodes {
             if node.id == 0 || node.id == u64::MAX {
                 continue;
             }
@@ -182,20 +180,6 @@ impl Nodes {
     }
 }
 
-/// Returns the sum of the records of one node.
-fn sum(records: &[Node]) -> Node {
-    let mut records = records.iter();
-    let first = records.next().copied().unwrap_or_default();
-    records.fold(first, |sum, more| Node {
-        service: sum.service.wrapping_add(more.service),
-        weight: sum.weight.max(more.weight),
-        active: sum.active || more.active,
-        waiting: sum.waiting || more.waiting,
-        gone: sum.gone && more.gone,
-        ..sum
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +211,7 @@ mod tests {
     #[test]
     fn ids_are_those_of_paths() {
         let mut nodes = Nodes::new(secret(), 9);
-        // A leaf before the node above it, and a node of two partitions.
+        // A leaf before the node above it, and another record of the leaf.
         let active = Node {
             active: true,
             ..node(3, 7, 1)
@@ -244,7 +228,7 @@ mod tests {
         let accounts = nodes.accounts();
         let ids: Vec<_> = accounts.iter().map(|one| (one.id, one.parent)).collect();
         assert_eq!(ids, [(user, group), (group, 0)]);
-        assert_eq!((accounts[0].service, accounts[0].active), (60, true));
+        assert_eq!((accounts[0].service, accounts[0].active), (30, true));
         assert_eq!(nodes.paths()[&user], "gid:5/uid:1");
         let mut factors = [(user, 5), (group, 1 << 31), (1, 7)];
         factors.sort_unstable();

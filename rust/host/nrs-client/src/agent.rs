@@ -56,7 +56,7 @@ pub struct Accounts {
     /// Hash of the mode and the cost model, the same on all servers, but with `cgroup` in the mode another one for each
     /// service; 0: there are no accounts.
     pub terms: u64,
-    /// Records in the order of ids. Several may have the same id: their service adds up.
+    /// Records in the order of ids, one for each id.
     pub list: Vec<Account>,
 }
 

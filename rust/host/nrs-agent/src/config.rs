@@ -18,7 +18,7 @@ use crate::{secret::check_mode, Terms};
 pub const PATH: &str = "/etc/nrs/agent.toml";
 
 /// Bytes of a datagram, at most: transports carry them in streams, and lose them whole.
-const DATAGRAM_MAX: u32 = 16_384;
+pub const DATAGRAM_MAX: u32 = 16_384;
 
 /// Encryption and authentication of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,7 +308,11 @@ fn name(item: &Item) -> Result<String, String> {
 }
 
 /// Checks the name of a realm, server or router.
-fn check_name(name: &str) -> Result<(), String> {
+///
+/// # Errors
+///
+/// The reason.
+pub fn check_name(name: &str) -> Result<(), String> {
     match is_word(name, 63, "_-.") {
         true => Ok(()),
         false => Err("not a name: 1 to 63 letters, digits and _ - .".into()),

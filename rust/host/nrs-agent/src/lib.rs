@@ -48,6 +48,7 @@
 
 pub mod config;
 pub mod daemon;
+pub mod inbox;
 pub mod kernel;
 mod log2;
 pub mod message;

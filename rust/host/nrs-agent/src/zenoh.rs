@@ -12,15 +12,7 @@
 //! listed servers and routers subscribe. Each agent checks what comes in by itself. A router may pass on keys of any server,
 //! so its own access control has to keep servers apart. With TCP nobody checks anything.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        atomic::{AtomicU64, Ordering},
-        mpsc::{sync_channel, Receiver, SyncSender, TrySendError},
-        Arc,
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ::zenoh::{
     bytes::ZBytes,
@@ -33,12 +25,27 @@ use ::zenoh::{
 use serde_json::{json, Value};
 
 use crate::{
-    config::{Config, Protocol},
+    config::{check_name, Config, Protocol, DATAGRAM_MAX},
+    inbox::Inbox,
     transport::{Event, Transport},
 };
 
-/// Events between zenoh's threads and the agent; more are dropped.
-const EVENTS_MAX: usize = 16_384;
+/// What zenoh logs unless `RUST_LOG` says otherwise: nothing that a peer can repeat at will.
+pub const LOG: &str = "warn,zenoh_link_tls=error,zenoh_transport::unicast=off,\
+    zenoh::net::routing=off,zenoh::net::protocol=off";
+
+/// Bytes of a message of zenoh, put together of fragments; larger ones are dropped.
+const MESSAGE_MAX: usize = 65_536;
+
+/// Sessions beside those of listed servers and routers.
+const SESSIONS: usize = 8;
+
+/// Time for the TLS handshake of a connection that comes in, ms.
+const HANDSHAKE_MS: u64 = 2000;
+
+/// Time for a declaration to find room in the queue of a connection, µs; then the connection is
+/// closed.
+const BLOCK_US: u64 = 200_000;
 
 /// Batches of 64 KiB between the agent and a connection; more are dropped.
 const BATCHES: usize = 16;
@@ -63,8 +70,7 @@ pub struct Zenoh {
     publishers: BTreeMap<String, Publisher<'static>>,
     /// Undeclared when they are dropped.
     _declared: Vec<(Subscriber<()>, Subscriber<()>, LivelinessToken)>,
-    events: Receiver<Event>,
-    dropped: Arc<AtomicU64>,
+    inbox: Arc<Inbox>,
 }
 
 /// Returns the configuration of zenoh for `config`.
@@ -80,15 +86,21 @@ pub fn settings(config: &Config) -> Value {
         .chain(&config.routers)
         .map(|(_, address)| endpoint(address))
         .collect();
+    let block = json!({ "wait_before_close": BLOCK_US });
     let mut link = json!({
         "protocols": [protocol],
-        "tx": { "queue": { "size": sizes() } },
+        "tx": { "queue": { "size": sizes(), "congestion_control": { "block": block } } },
+        "rx": { "max_message_size": MESSAGE_MAX },
     });
+    let mut listen = endpoint(&config.listen);
+    if config.transport == Protocol::Tls {
+        listen += &format!("#tls_handshake_timeout_ms={HANDSHAKE_MS}");
+    }
     // Servers advertise numeric addresses, which certificates need not name.
     let gossip = config.transport == Protocol::Tcp || !config.verify_names;
     let mut settings = json!({
         "mode": "peer",
-        "listen": { "endpoints": [endpoint(&config.listen)] },
+        "listen": { "endpoints": [listen] },
         "connect": { "endpoints": connect },
         "scouting": {
             "multicast": { "enabled": false },
@@ -108,8 +120,23 @@ pub fn settings(config: &Config) -> Value {
         });
         settings["access_control"] = access(config);
     }
-    settings["transport"] = json!({ "link": link });
+    settings["transport"] = json!({
+        "unicast": { "max_sessions": sessions(config) },
+        "link": link,
+    });
     settings
+}
+
+/// Returns the number of sessions, at most. A server that was started again can have two for some
+/// seconds.
+fn sessions(config: &Config) -> usize {
+    let listed = config.servers.len() + config.routers.len();
+    let servers = match config.transport {
+        Protocol::Tls => listed,
+        // Also servers that are not listed connect.
+        Protocol::Tcp => listed.max(config.servers_max as usize),
+    };
+    2 * servers + SESSIONS
 }
 
 /// Returns the sizes of the queues of a connection, by priority.
@@ -180,46 +207,29 @@ fn access(config: &Config) -> Value {
 fn parse_key(key: &str) -> Option<(String, String)> {
     let parts: Vec<&str> = key.split('/').collect();
     match parts[..] {
-        ["nrs", "1", _, server, group] => Some((server.into(), group.into())),
+        ["nrs", "1", _, server, group] if check_name(server).is_ok() => {
+            Some((server.into(), group.into()))
+        }
         _ => None,
     }
 }
 
-/// Where events go to.
-#[derive(Clone)]
-struct Inlet {
-    events: SyncSender<Event>,
-    dropped: Arc<AtomicU64>,
+/// Takes a datagram. One that is too large is not copied.
+fn hear_datagram(inbox: &Inbox, sample: &Sample) {
+    let key = parse_key(sample.key_expr().as_str());
+    if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
+        let payload = sample.payload();
+        match payload.len() <= DATAGRAM_MAX as usize {
+            true => inbox.datagram(server, group, payload.to_bytes().into_owned()),
+            false => inbox.refuse(),
+        }
+    }
 }
 
-impl Inlet {
-    fn put(&self, event: Event) {
-        if let Err(TrySendError::Full(_)) = self.events.try_send(event) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes a datagram.
-    fn datagram(&self, sample: &Sample) {
-        let key = parse_key(sample.key_expr().as_str());
-        if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
-            let bytes = sample.payload().to_bytes().into_owned();
-            self.put(Event::Datagram {
-                server,
-                group,
-                bytes,
-            });
-        }
-    }
-
-    /// Takes a change of who takes part.
-    fn presence(&self, sample: &Sample) {
-        if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
-            self.put(match sample.kind() {
-                SampleKind::Put => Event::Joined { server, group },
-                SampleKind::Delete => Event::Parted { server, group },
-            });
-        }
+/// Takes a change of who takes part.
+fn hear_presence(inbox: &Inbox, sample: &Sample) {
+    if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
+        inbox.presence(server, group, sample.kind() == SampleKind::Put);
     }
 }
 
@@ -232,12 +242,8 @@ impl Zenoh {
     pub fn open(config: &Config) -> ::zenoh::Result<Self> {
         let settings = ::zenoh::Config::from_json5(&settings(config).to_string())?;
         let session = ::zenoh::open(settings).wait()?;
-        let (sender, events) = sync_channel(EVENTS_MAX);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let inlet = Inlet {
-            events: sender,
-            dropped: Arc::clone(&dropped),
-        };
+        let servers = config.servers.len().max(config.servers_max as usize);
+        let inbox = Arc::new(Inbox::new(servers * config.services.len()));
         let mut publishers = BTreeMap::new();
         let mut declared = Vec::new();
         for group in config.services.values() {
@@ -245,14 +251,14 @@ impl Zenoh {
                 continue;
             }
             let key = |server: &str| format!("nrs/1/{}/{server}/{group}", config.realm);
-            let heard = inlet.clone();
+            let heard = Arc::clone(&inbox);
             let datagrams = session.declare_subscriber(key("*"));
             let datagrams = datagrams.allowed_origin(Locality::Remote);
-            let datagrams = datagrams.callback(move |sample| heard.datagram(&sample));
-            let seen = inlet.clone();
+            let datagrams = datagrams.callback(move |sample| hear_datagram(&heard, &sample));
+            let seen = Arc::clone(&inbox);
             let presence = session.liveliness().declare_subscriber(key("*"));
             let presence = presence.history(true);
-            let presence = presence.callback(move |sample| seen.presence(&sample));
+            let presence = presence.callback(move |sample| hear_presence(&seen, &sample));
             let token = session.liveliness().declare_token(key(&config.server));
             declared.push((datagrams.wait()?, presence.wait()?, token.wait()?));
             let publisher = session.declare_publisher(key(&config.server));
@@ -264,8 +270,7 @@ impl Zenoh {
             session,
             publishers,
             _declared: declared,
-            events,
-            dropped,
+            inbox,
         })
     }
 
@@ -286,11 +291,11 @@ impl Transport for Zenoh {
     }
 
     fn receive(&mut self, timeout: Duration) -> Option<Event> {
-        self.events.recv_timeout(timeout).ok()
+        self.inbox.receive(timeout)
     }
 
     fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.inbox.dropped()
     }
 }
 
@@ -302,7 +307,13 @@ mod tests {
     fn keys_name_servers_and_groups() {
         let key = parse_key("nrs/1/r/oss1/ost_io");
         assert_eq!(key, Some(("oss1".into(), "ost_io".into())));
-        for other in ["nrs/1/r/oss1", "nrs/2/r/a/b", "nrs/1/r/a/b/c", ""] {
+        for other in [
+            "nrs/1/r/oss1",
+            "nrs/2/r/a/b",
+            "nrs/1/r/a/b/c",
+            "nrs/1/r/a\nb/c",
+            "",
+        ] {
             assert_eq!(parse_key(other), None, "{other}");
         }
     }
@@ -316,6 +327,14 @@ mod tests {
         let all = settings(&config);
         ::zenoh::Config::from_json5(&all.to_string()).unwrap();
         assert_eq!(all["connect"]["endpoints"], json!(["tls/c:3", "tls/x:4"]));
+        let listen = json!(["tls/[::]:7447#tls_handshake_timeout_ms=2000"]);
+        assert_eq!(all["listen"]["endpoints"], listen);
+        let transport = &all["transport"];
+        assert_eq!(transport["unicast"]["max_sessions"], 2 * 4 + 8);
+        let link = &transport["link"];
+        assert_eq!(link["rx"]["max_message_size"], 65_536);
+        let congestion = &link["tx"]["queue"]["congestion_control"];
+        assert_eq!(congestion["block"]["wait_before_close"], 200_000);
         let access = &all["access_control"];
         assert_eq!(access["default_permission"], "deny");
         // One may put keys in the name of no other, but routers.

@@ -2,13 +2,12 @@
 
 //! Sessions of zenoh on the loopback interface, without scouting.
 
+mod authority;
 mod loopback;
 
 use std::{
-    fs,
     net::SocketAddr,
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -18,10 +17,14 @@ use nrs_agent::{
     zenoh::Zenoh,
 };
 
+use authority::certify;
 use loopback::address;
 
 /// Time for connections.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for datagrams that do not come.
+const LITTLE: Duration = Duration::from_secs(1);
 
 /// The configuration of the server `name` among `servers`, with certificates in `room` if it has any.
 fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Config {
@@ -114,6 +117,16 @@ fn servers_hear_each_other_over_tcp() {
     }
     assert_eq!(got.len(), large.len());
     assert_eq!((a.dropped(), b.dropped()), (0, 0));
+    // Larger ones are not, and the connection stays.
+    let huge = vec![1; 1 << 20];
+    assert_eq!(carried(&mut a, &mut b, &huge, LITTLE), None);
+    assert_eq!(b.dropped(), 0);
+    assert_eq!(carried(&mut a, &mut b, &huge[..16_385], LITTLE), None);
+    assert!(b.dropped() > 0);
+    assert_eq!(
+        carried(&mut a, &mut b, b"six", PATIENCE).as_deref(),
+        Some("a")
+    );
     // An address in use is refused.
     assert!(Zenoh::open(&config("a", &servers, None)).is_err());
     b.close();
@@ -123,35 +136,6 @@ fn servers_hear_each_other_over_tcp() {
     };
     assert!(wait(&mut a, &parted));
     a.close();
-}
-
-/// Makes the authority `ca`, and certificates of `servers` for all their addresses, in `room`, with openssl(1).
-fn certify(room: &Path, servers: &[(&str, SocketAddr)]) {
-    let openssl = |args: &str| {
-        let run = Command::new("openssl")
-            .args(args.split(' '))
-            .current_dir(room)
-            .output();
-        let output = run.expect("openssl runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args}: {said}");
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc";
-    openssl(&format!(
-        "req -x509 {key} -days 2 -keyout ca.key -out ca.pem -subj /CN=realm"
-    ));
-    let names = servers.iter().map(|(_, at)| format!("IP:{}", at.ip()));
-    let names = names.collect::<Vec<_>>().join(",");
-    let ext = format!("basicConstraints=CA:FALSE\nsubjectAltName={names}\n");
-    fs::write(room.join("ext"), ext).unwrap();
-    for (name, _) in servers {
-        openssl(&format!(
-            "req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"
-        ));
-        openssl(&format!(
-            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -days 2 -extfile ext -out {name}.pem"
-        ));
-    }
 }
 
 #[test]

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Events between the threads of a transport and the agent.
+//!
+//! # Vocabulary
+//!
+//! - *Sender*: a server in one group. Each sender has a queue of its own, and senders take turns: a
+//! sender that sends too
+//!   much loses the oldest of its own datagrams, and delays no other sender.
+//!
+//! ```text
+//!  transport ──datagram, presence──► queue of each sender ──receive, in turns──► agent
+//! ```
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::transport::Event;
+
+/// Queued datagrams of a sender.
+const DATAGRAMS_MAX: usize = 64;
+
+/// Bytes of the queued datagrams of a sender: two messages with as many entities as there may be.
+const BYTES_MAX: usize = 576 << 10;
+
+/// Server and group.
+type Name = (String, String);
+
+/// What a sender has queued.
+#[derive(Default)]
+struct Sender {
+    /// Whether the server takes part now; `None`: no change.
+    joined: Option<bool>,
+    datagrams: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+/// All queues.
+///
+/// # Invariants
+///
+/// `turns` has each of `senders` once, and each of `senders` has an event.
+#[derive(Default)]
+struct Queues {
+    senders: BTreeMap<Name, Sender>,
+    /// Senders in the order of their turns.
+    turns: VecDeque<Name>,
+    dropped: u64,
+}
+
+impl Queues {
+    /// Returns the queue of `name`; `None` if there are too many senders.
+    fn sender(&mut self, name: Name, senders_max: usize) -> Option<&mut Sender> {
+        if !self.senders.contains_key(&name) {
+            if self.senders.len() >= senders_max {
+                self.dropped += 1;
+                return None;
+            }
+            self.turns.push_back(name.clone());
+        }
+        Some(self.senders.entry(name).or_default())
+    }
+
+    /// Takes the next event, of the sender whose turn it is.
+    fn take(&mut self) -> Option<Event> {
+        let name = self.turns.pop_front()?;
+        let sender = self.senders.get_mut(&name)?;
+        let (server, group) = name.clone();
+        let event = match sender.joined.take() {
+            Some(true) => Event::Joined { server, group },
+            Some(false) => Event::Parted { server, group },
+            None => {
+                let bytes = sender.datagrams.pop_front()?;
+                sender.bytes -= bytes.len();
+                Event::Datagram {
+                    server,
+                    group,
+                    bytes,
+                }
+            }
+        };
+        match sender.datagrams.is_empty() {
+            true => drop(self.senders.remove(&name)),
+            false => self.turns.push_back(name),
+        }
+        Some(event)
+    }
+}
+
+/// Events that the agent has not taken yet.
+pub struct Inbox {
+    queues: Mutex<Queues>,
+    arrived: Condvar,
+    senders_max: usize,
+}
+
+impl Inbox {
+    /// Creates an empty inbox for up to `senders_max` senders.
+    pub fn new(senders_max: usize) -> Self {
+        Self {
+            queues: Mutex::default(),
+            arrived: Condvar::new(),
+            senders_max,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a datagram that was dropped before.
+    pub fn refuse(&self) {
+        self.lock().dropped += 1;
+    }
+
+    /// Queues a datagram. If the sender has too many, the oldest ones are dropped.
+    pub fn datagram(&self, server: String, group: String, bytes: Vec<u8>) {
+        let mut queues = self.lock();
+        let Some(sender) = queues.sender((server, group), self.senders_max) else {
+            return;
+        };
+        sender.bytes += bytes.len();
+        sender.datagrams.push_back(bytes);
+        let mut dropped = 0;
+        while sender.datagrams.len() > DATAGRAMS_MAX || sender.bytes > BYTES_MAX {
+            let oldest = sender.datagrams.pop_front();
+            sender.bytes -= oldest.map_or(0, |oldest| oldest.len());
+            dropped += 1;
+        }
+        queues.dropped += dropped;
+        self.arrived.notify_one();
+    }
+
+    /// Notes whether `server` takes part in `group` now. The last state counts.
+    pub fn presence(&self, server: String, group: String, joined: bool) {
+        let mut queues = self.lock();
+        if let Some(sender) = queues.sender((server, group), self.senders_max) {
+            sender.joined = Some(joined);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Takes the next event; waits for an event up to `timeout`.
+    pub fn receive(&self, timeout: Duration) -> Option<Event> {
+        let until = Instant::now() + timeout;
+        let mut queues = self.lock();
+        loop {
+            if let Some(event) = queues.take() {
+                return Some(event);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.arrived.wait_timeout(queues, left);
+            queues = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Returns how many datagrams were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(inbox: &Inbox, server: &str, bytes: &[u8]) {
+        inbox.datagram(server.into(), "g".into(), bytes.into());
+    }
+
+    /// Takes all events: the sender, and the first byte of the datagram or whether the sender takes
+    /// part.
+    fn all(inbox: &Inbox) -> Vec<(String, Result<u8, bool>)> {
+        let event = |event| match event {
+            Event::Datagram { server, bytes, .. } => (server, Ok(bytes[0])),
+            Event::Joined { server, .. } => (server, Err(true)),
+            Event::Parted { server, .. } => (server, Err(false)),
+        };
+        let next = || inbox.receive(Duration::ZERO);
+        std::iter::from_fn(next).map(event).collect()
+    }
+
+    #[test]
+    fn a_sender_that_floods_silences_no_other() {
+        let inbox = Inbox::new(2);
+        for number in 0..=255 {
+            put(&inbox, "a", &[number]);
+        }
+        inbox.presence("b".into(), "g".into(), false);
+        put(&inbox, "b", b"1");
+        inbox.presence("b".into(), "g".into(), true);
+        // There are two senders already.
+        inbox.presence("c".into(), "g".into(), true);
+        put(&inbox, "c", b"2");
+        assert_eq!(inbox.dropped(), 256 - 64 + 2);
+        let events = all(&inbox);
+        let name = |name: &str| name.to_owned();
+        let first = [
+            (name("a"), Ok(192)),
+            (name("b"), Err(true)),
+            (name("a"), Ok(193)),
+            (name("b"), Ok(b'1')),
+        ];
+        assert_eq!(events[..4], first);
+        assert_eq!(events.len(), 64 + 2);
+        // Taken senders leave room for other ones.
+        put(&inbox, "c", b"2");
+        assert_eq!(all(&inbox), [(name("c"), Ok(b'2'))]);
+    }
+
+    #[test]
+    fn bytes_are_bounded() {
+        let inbox = Inbox::new(2);
+        for number in 0..40 {
+            put(&inbox, "a", &[number; 16_384]);
+        }
+        let events = all(&inbox);
+        assert_eq!((events.len(), inbox.dropped()), (36, 4));
+        assert_eq!(events[0].1, Ok(4));
+    }
+
+    #[test]
+    fn an_event_wakes_the_receiver() {
+        let inbox = Inbox::new(1);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| inbox.receive(Duration::from_secs(60)));
+            inbox.presence("a".into(), "g".into(), true);
+            assert!(waiting.join().unwrap().is_some());
+        });
+    }
+}

@@ -3,11 +3,25 @@
 //! The socket of an agent: whoever connects gets its status, one JSON document, and the end of the stream.
 
 use std::{
-    fs,
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::net::{UnixListener, UnixStream},
-    path::Path,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{DirBuilderExt as _, OpenOptionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
     time::Duration,
+};
+
+use rustix::{
+    fs::{fchmod, flock, FlockOperation, Mode},
+    io::Errno,
+    net::{
+        bind, connect, listen, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType,
+    },
 };
 
 use crate::status::Status;
@@ -18,6 +32,9 @@ pub const PATH: &str = "/run/nrs-agent/status";
 /// Connections that are answered at a time.
 const BATCH: usize = 4;
 
+/// Connections that can be queued.
+const BACKLOG: i32 = 64;
+
 /// Time that a client gets to take the answer.
 const TAKEN: Duration = Duration::from_millis(10);
 
@@ -27,30 +44,83 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a status, at most, as a client takes them.
 const STATUS_MAX: u64 = 16 << 20;
 
-/// The socket that an agent answers at.
-pub struct Socket {
-    listener: UnixListener,
+/// The right to answer at a path, which one agent at a time has.
+pub struct Lock {
+    path: PathBuf,
+    /// Locked until it is closed. The file stays: a new one would be another lock.
+    _file: File,
 }
 
-impl Socket {
-    /// Creates the socket `path`, in the place of one that an earlier agent left.
+impl Lock {
+    /// Takes the lock of the socket `path`, a file beside it. A directory that is missing is
+    /// created, for its owner alone.
     ///
     /// # Errors
     ///
-    /// AddrInUse: an agent answers there. Others of the file system.
-    pub fn bind(path: &Path) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        match fs::remove_file(path) {
+    /// AddrInUse: another agent has the lock. Others of the file system.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        create_directory(path.parent().unwrap_or(Path::new("")))?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".lock");
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true).mode(0o600);
+        let file = options.open(&beside)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => {
+                io::Error::new(io::ErrorKind::AddrInUse, "another agent runs already")
+            }
+            error => error.into(),
+        })?;
+        Ok(Self {
+            path: path.into(),
+            _file: file,
+        })
+    }
+
+    /// Creates the socket, in the place of one that an earlier agent left. Only its owner can
+    /// connect.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn bind(self) -> io::Result<Socket> {
+        match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener })
+        let address = SocketAddrUnix::new(&self.path)?;
+        let stream = stream()?;
+        // The file gets the mode of the socket.
+        fchmod(&stream, Mode::RUSR | Mode::WUSR)?;
+        bind(&stream, &address)?;
+        let socket = Socket {
+            listener: stream.into(),
+            lock: self,
+        };
+        listen(&socket.listener, BACKLOG)?;
+        Ok(socket)
     }
+}
 
+/// Creates `path` for its owner alone, if it is missing.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Returns a stream that does not block.
+fn stream() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    Ok(stream?)
+}
+
+/// The socket that an agent answers at; the file is removed with it.
+pub struct Socket {
+    listener: UnixListener,
+    lock: Lock,
+}
+
+impl Socket {
     /// Answers up to four clients that have connected, with what `status` returns. A client that does not take the
     /// answer within 10 ms gets a part.
     pub fn answer(&self, status: impl Fn() -> Status) {
@@ -70,32 +140,50 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The lock is held until then.
+        let _ = fs::remove_file(&self.lock.path);
+    }
+}
+
 /// Returns the status of the agent at `path`; none if no agent runs there.
 ///
 /// # Errors
 ///
-/// Those of the socket; `InvalidData`: the answer is no status.
+/// `TimedOut`: the agent hangs. `InvalidData`: the answer is no status. Others of the socket.
 pub fn read(path: &Path) -> io::Result<Option<Status>> {
-    let stream = match UnixStream::connect(path) {
-        Ok(stream) => stream,
-        Err(error) => {
-            return match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
-                _ => Err(error),
+    match ask(path) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+            io::ErrorKind::WouldBlock => {
+                let hangs = "the agent runs, but does not answer";
+                Err(io::Error::new(io::ErrorKind::TimedOut, hangs))
             }
-        }
-    };
+            _ => Err(error),
+        },
+    }
+}
+
+/// Returns the answer at `path`. `WouldBlock`: too many clients wait, or there is no answer in
+/// time.
+fn ask(path: &Path) -> io::Result<Vec<u8>> {
+    let stream = stream()?;
+    connect(&stream, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
     stream.take(STATUS_MAX).read_to_end(&mut text)?;
-    Ok(Some(serde_json::from_slice(&text)?))
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::status::{EntityStatus, PeerStatus, ServiceStatus};
-    use std::thread;
+    use std::{os::unix::fs::PermissionsExt as _, thread};
 
     #[test]
     fn whoever_connects_gets_the_status() {
@@ -114,7 +202,7 @@ mod tests {
             services: vec![service()],
             ..Status::default()
         };
-        let socket = Socket::bind(&path).unwrap();
+        let socket = Lock::take(&path).unwrap().bind().unwrap();
         let ask = || {
             let path = path.clone();
             thread::spawn(move || read(&path).unwrap())
@@ -126,11 +214,67 @@ mod tests {
         }
         assert_eq!(one.join().unwrap(), Some(status()));
         assert_eq!(other.join().unwrap(), Some(status()));
-        // Another agent does not take its place, unless it has ended.
-        let error = Socket::bind(&path).err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         drop(socket);
+        assert!(!path.exists());
         assert_eq!(read(&path).unwrap(), None);
-        Socket::bind(&path).unwrap();
+    }
+
+    #[test]
+    fn of_agents_that_start_at_once_one_runs() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("status");
+        // One that was killed left its socket.
+        drop(UnixListener::bind(&path).unwrap());
+        let starts = || {
+            let lock = Lock::take(&path);
+            lock.map(|lock| lock.bind().unwrap())
+                .map_err(|error| error.kind())
+        };
+        let mut all: Vec<_> = thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(starts)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        all.retain(|one| match one {
+            Ok(_) => true,
+            Err(kind) => {
+                assert_eq!(*kind, io::ErrorKind::AddrInUse);
+                false
+            }
+        });
+        assert_eq!(all.len(), 1);
+        assert!(path.exists());
+        drop(all);
+        assert!(starts().is_ok());
+    }
+
+    #[test]
+    fn files_are_for_the_owner_alone() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("run/status");
+        let socket = Lock::take(&path).unwrap().bind().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(&room.path().join("run/status.lock")), 0o600);
+        drop(socket);
+    }
+
+    #[test]
+    fn nobody_waits_for_an_agent_that_hangs() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("status");
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let hangs = stream().unwrap();
+        bind(&hangs, &address).unwrap();
+        listen(&hangs, 1).unwrap();
+        let connected = || {
+            let client = stream().unwrap();
+            connect(&client, &address).map(|()| client)
+        };
+        let clients: Vec<_> = std::iter::from_fn(|| connected().ok()).collect();
+        assert!(!clients.is_empty());
+        let error = read(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("does not answer"), "{error}");
     }
 }

@@ -10,7 +10,10 @@ use std::{
     },
     path::PathBuf,
     process::ExitCode,
-    sync::{atomic::AtomicBool, Arc},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc,
+    },
 };
 
 use clap::Parser;
@@ -18,10 +21,10 @@ use nrs_agent::{
     config,
     daemon::{self, Daemon},
     secret::Secret,
-    socket::{self, Socket},
+    socket::{self, Lock},
     store::Store,
     transport::{Clock, Transport as _},
-    zenoh::Zenoh,
+    zenoh::{Zenoh, LOG},
 };
 use nrs_client::agent::Agent;
 use rustix::time::{clock_gettime, ClockId};
@@ -122,14 +125,19 @@ fn run(args: &Args) -> Result<(), String> {
         let server = &config.server;
         eprintln!("nrs-agent: warning: {path}: this server, {server}, is not one of [servers]");
     }
+    let starting = Arc::new(AtomicBool::new(true));
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        let registered = flag::register(signal, Arc::clone(&ended));
+        // Ends the process at once during the start, which has nothing to clean up.
+        let registered = flag::register_conditional_default(signal, Arc::clone(&starting))
+            .and_then(|_| flag::register(signal, Arc::clone(&ended)));
         registered.map_err(|error: io::Error| error.to_string())?;
     }
-    zenoh::init_log_from_env_or("warn");
-    let socket = Socket::bind(&args.socket).map_err(|error| at(&args.socket, &error))?;
+    zenoh::init_log_from_env_or(LOG);
+    let lock = Lock::take(&args.socket).map_err(|error| at(&args.socket, &error))?;
     let mut transport = Zenoh::open(&config).map_err(|error| format!("zenoh: {error}"))?;
+    starting.store(false, Ordering::Relaxed);
+    let socket = lock.bind().map_err(|error| at(&args.socket, &error))?;
     let store = Store::new(&args.state);
     let mut daemon = Daemon::new(config, secret, store, Agent::bind);
     notify("READY=1");
@@ -150,7 +158,6 @@ fn run(args: &Args) -> Result<(), String> {
     );
     notify("STOPPING=1");
     transport.close();
-    // Whoever looks for it finds none.
-    let _ = fs::remove_file(&args.socket);
+    drop(socket);
     Ok(())
 }

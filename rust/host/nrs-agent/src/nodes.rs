@@ -13,7 +13,7 @@
 //!   the module ◄─factors─┴────────────◄ the protocol
 //! ```
 
-use std::collections::{btree_map::Entry, BTreeMap};
+use std::collections::{btree_map::Entry, BTreeMap, BTreeSet};
 
 use crate::{
     kernel::{Node, NodeName},
@@ -44,6 +44,8 @@ pub struct Nodes {
     secret: Secret,
     max: usize,
     known: BTreeMap<u64, Known>,
+    /// Whether a node found no room since the last reading of all nodes.
+    left_out: bool,
 }
 
 impl Nodes {
@@ -53,12 +55,14 @@ impl Nodes {
             secret,
             max: max as usize,
             known: BTreeMap::new(),
+            left_out: false,
         }
     }
 
     /// Forgets all nodes.
     pub fn clear(&mut self) {
         self.known.clear();
+        self.left_out = false;
     }
 
     /// Returns the number of nodes.
@@ -66,14 +70,31 @@ impl Nodes {
         self.known.len()
     }
 
-    /// Takes over a reading; returns how many nodes found no room. Of several records of one node the last one counts.
-    pub fn take(&mut self, nodes: Vec<Node>) -> u64 {
+    /// Whether all nodes should be read: nodes were left out, and there is room for nodes now. What
+    /// does not change is not told otherwise.
+    pub fn wants_all(&self) -> bool {
+        self.left_out && self.known.len() < self.max
+    }
+
+    /// Forgets nodes that are not in `nodes`, a reading of all nodes that is taken next.
+    pub fn retain(&mut self, nodes: &[Node]) {
+        let all: BTreeSet<u64> = nodes.iter().map(|node| node.id).collect();
+        self.known.retain(|id, _| all.contains(id));
+        self.left_out = false;
+    }
+
+    /// Takes over a reading; returns how many nodes found no room. Groups come before the nodes in
+    /// them, and a node whose group found no room is left out, too. Of several records of one node the
+    /// last one counts.
+    pub fn take(&mut self, mut nodes: Vec<Node>) -> u64 {
+        nodes.sort_by_key(|node| (node.level, node.id));
         let mut left_out = 0;
         for node in nodes {
             if node.id == 0 || node.id == u64::MAX {
                 continue;
             }
-            let room = self.known.len() < self.max;
+            let grouped = node.parent == 0 || self.known.contains_key(&node.parent);
+            let room = grouped && self.known.len() < self.max;
             match self.known.entry(node.id) {
                 Entry::Occupied(mut place) => place.get_mut().node = node,
                 Entry::Vacant(place) if room => {
@@ -86,6 +107,7 @@ impl Nodes {
                 Entry::Vacant(_) => left_out += 1,
             }
         }
+        self.left_out |= left_out > 0;
         left_out
     }
 
@@ -256,5 +278,36 @@ mod tests {
         assert_eq!(nodes.take(vec![node(4, 0, 0)]), 0);
         nodes.clear();
         assert_eq!(nodes.len(), 0);
+    }
+
+    #[test]
+    fn a_group_that_was_left_out_comes_when_there_is_room() {
+        let mut nodes = Nodes::new(secret(), 3);
+        let user = |id, parent| node(id, parent, 1);
+        // Ids of users are lower than those of their groups.
+        let all = vec![user(1, 8), user(2, 9), node(8, 0, 0), node(9, 0, 0)];
+        assert_eq!((nodes.take(all.clone()), nodes.wants_all()), (1, false));
+        assert!(nodes.known.contains_key(&8) && nodes.known.contains_key(&9));
+        nodes.clear();
+        let all = [all, vec![node(7, 0, 0), user(3, 9)]].concat();
+        assert_eq!(nodes.take(all.clone()), 3);
+        assert!(!nodes.wants_all());
+        let gone = Node {
+            gone: true,
+            ..node(7, 0, 0)
+        };
+        nodes.take(vec![gone]);
+        nodes.accounts();
+        assert!(nodes.wants_all());
+        // Node 8 was removed, too, which was not told.
+        let rest: Vec<Node> = all
+            .into_iter()
+            .filter(|node| node.id < 4 || node.id == 9)
+            .collect();
+        nodes.retain(&rest);
+        assert_eq!(nodes.len(), 1);
+        // Without its group user 1 has no place.
+        assert_eq!(nodes.take(rest), 1);
+        assert_eq!(nodes.unnamed(9), [2, 3, 9]);
     }
 }

@@ -105,6 +105,8 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             instance: 0,
             terms: 0,
             nodes: Nodes::new(secret.clone(), config.entities_max),
+    /// Datagrams of other servers in the name of this one.
+    own: u64,
             exchange: None,
             written: Vec::new(),
             renewed: 0,
@@ -137,6 +139,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         let mut all = all.filter(|served| served.group == *group).peekable();
         if all.peek().is_none() {
             self.strangers += 1;
+            own: 0,
         }
         let most = self.config.servers_max as usize;
         for served in all {
@@ -147,6 +150,12 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
                 }
                 Event::Joined { .. } if served.connected.len() < most => {
                     served.connected.insert(server.clone());
+            if matches!(event, Event::Datagram { .. }) {
+                if self.own == 0 {
+                    eprintln!("nrs-agent: warning: another server has the name {server}, too");
+                }
+                self.own += 1;
+            }
                 }
                 Event::Joined { .. } => {}
                 Event::Parted { .. } => {
@@ -205,7 +214,12 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             delta_ms: self.config.delta_ms,
             dropped,
             strangers: self.strangers,
-            services: self.served.iter().map(|one| one.status(now)).collect(),
+            own: self.own,
+            services: self
+                .served
+                .iter()
+                .map(|one| one.status(&self.config, now))
+                .collect(),
         }
     }
 }
@@ -373,7 +387,7 @@ impl<K: Kernel> Served<K> {
     }
 
     /// Returns the status at `now`, ns.
-    fn status(&self, now: u64) -> ServiceStatus {
+    fn status(&self, config: &Config, now: u64) -> ServiceStatus {
         let mut status = ServiceStatus {
             service: self.service.clone(),
             group: self.group.clone(),
@@ -383,7 +397,7 @@ impl<K: Kernel> Served<K> {
                 lowered: self.written.len() as u64,
                 ..self.numbers
             },
-            peers: self.peers(now),
+            peers: self.peers(config, now),
             entities: Vec::new(),
         };
         let Some(exchange) = &self.exchange else {
@@ -422,22 +436,22 @@ impl<K: Kernel> Served<K> {
         status
     }
 
-    /// Returns the status of the other servers at `now`, ns, by name.
-    fn peers(&self, now: u64) -> Vec<PeerStatus> {
+    /// Returns the status of the other servers at `now`, ns, by name: of those that `config` lists,
+    /// that the transport sees, and that were heard.
+    fn peers(&self, config: &Config, now: u64) -> Vec<PeerStatus> {
         let silent = |name: &String| PeerStatus {
             server: name.clone(),
             left: false,
             numbers: PeerNumbers {
-                connected: 1,
+                connected: self.connected.contains(name).into(),
                 ..PeerNumbers::default()
             },
         };
-        let mut all: BTreeMap<String, PeerStatus> = BTreeMap::new();
-        all.extend(
-            self.connected
-                .iter()
-                .map(|name| (name.clone(), silent(name))),
-        );
+        let listed = config.servers.keys().filter(|name| **name != config.server);
+        let silent = listed
+            .chain(&self.connected)
+            .map(|name| (name.clone(), silent(name)));
+        let mut all: BTreeMap<String, PeerStatus> = silent.collect();
         for peer in self
             .exchange
             .iter()

@@ -91,6 +91,8 @@ pub struct Status {
     pub dropped: u64,
     /// Datagrams of groups that this server does not have.
     pub strangers: u64,
+    /// Datagrams in the name of this server, which another server sent.
+    pub own: u64,
     /// Services, by name.
     pub services: Vec<ServiceStatus>,
 }

@@ -82,6 +82,10 @@ fn describe(status: &Status, out: &mut dyn Write) -> Result {
             status.strangers,
             "datagrams of groups that no service is in",
         ),
+        (
+            status.own,
+            "datagrams of another server with the name of this server",
+        ),
     ] {
         if count > 0 {
             writeln!(out, "warning: {count} {what}")?;
@@ -135,6 +139,7 @@ pub fn lost(peer: &PeerStatus) -> f64 {
 fn peer(peer: &PeerStatus) -> [String; 6] {
     let numbers = &peer.numbers;
     let (state, heard) = match (numbers.datagrams, peer.left, numbers.connected) {
+        (0, _, 0) => ("not connected", false),
         // Another mode, cost model or secret, or it does not share.
         (0, ..) => ("not understood", false),
         (_, true, _) => ("left", true),

@@ -113,6 +113,7 @@ pub fn agent() -> Status {
             peer("oss2", 1, 999),
             peer("oss3", 0, 99_900),
             peer("oss4", 1, 0),
+            peer("oss5", 0, 0),
         ],
         entities: vec![entity("gid:5/uid:1000", 0.25), entity("gid:6/uid:1", 1.0)],
     };
@@ -129,6 +130,7 @@ pub fn agent() -> Status {
         delta_ms: 100,
         dropped: 7,
         strangers: 0,
+        own: 0,
         services: vec![failed, shared],
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{
     collections::BTreeMap, fmt, fs, ops::RangeInclusive, os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    path::PathBuf, time::Duration,
 };
 
 use toml_edit::{ImDocument, Item, TableLike};
@@ -123,6 +123,11 @@ impl Config {
             grain: self.grain,
             ..Terms::default()
         }
+    }
+
+    /// Returns the time for which the module keeps factors that are not renewed.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(u64::from(self.lease) * u64::from(self.delta_ms))
     }
 
     /// Returns the mistake `reason` in what `key` says.

@@ -17,7 +17,8 @@
 //!  others ──receive─────────────────────────┴──say──► send ──► others
 //! ```
 //!
-//! One thread does all of it. Whatever fails is tried again at the next step, a failed file after a second.
+//! One thread does all of it. Whatever fails is tried again at the next step, a failed file after a
+//! second. A thread of its own saves corrections ([`Store`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ use std::{
 
 use crate::{
     config::Config,
-    kernel::{Kernel, Reading, STALE},
+    kernel::{errno, is_transient, Kernel, Reading, REMOVED, STALE},
     nodes::Nodes,
     pace::Pace,
     secret::Secret,
@@ -43,6 +44,12 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// Time between two savings of corrections, ns.
 const SAVE_NS: u64 = 10_000_000_000;
+
+/// Time between two readings of all nodes, ns.
+const ALL_NS: u64 = 1_000_000_000;
+
+/// Time to save corrections when the agent ends.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// Names asked of the module in one step.
 const NAMES_MAX: usize = 2048;
@@ -71,6 +78,12 @@ struct Served<K> {
     exchange: Option<Exchange>,
     /// Factors that the module has.
     written: Vec<(u64, u32)>,
+    /// Time of the last reading of all nodes, ns.
+    read_all: u64,
+    /// Time of the last step of `exchange`, ns.
+    stepped: u64,
+    /// Time of the first of the failures since the last step that worked, ns.
+    failing: Option<u64>,
     /// Time of the last renewal of the lease, ns.
     renewed: u64,
     /// Time of the last saving of corrections, ns.
@@ -92,6 +105,8 @@ pub struct Daemon<K, F> {
     served: Vec<Served<K>>,
     /// Datagrams of groups that no service is in.
     strangers: u64,
+    /// Datagrams of other servers in the name of this one.
+    own: u64,
 }
 
 impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
@@ -105,10 +120,11 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             instance: 0,
             terms: 0,
             nodes: Nodes::new(secret.clone(), config.entities_max),
-    /// Datagrams of other servers in the name of this one.
-    own: u64,
             exchange: None,
             written: Vec::new(),
+            read_all: 0,
+            stepped: 0,
+            failing: None,
             renewed: 0,
             saved: 0,
             names: BTreeMap::new(),
@@ -123,6 +139,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             store,
             bind,
             strangers: 0,
+            own: 0,
         }
     }
 
@@ -133,13 +150,18 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             Event::Joined { server, group } | Event::Parted { server, group } => (server, group),
         };
         if *server == self.config.server {
+            if matches!(event, Event::Datagram { .. }) {
+                if self.own == 0 {
+                    eprintln!("nrs-agent: warning: another server has the name {server}, too");
+                }
+                self.own += 1;
+            }
             return;
         }
         let all = self.served.iter_mut();
         let mut all = all.filter(|served| served.group == *group).peekable();
         if all.peek().is_none() {
             self.strangers += 1;
-            own: 0,
         }
         let most = self.config.servers_max as usize;
         for served in all {
@@ -150,12 +172,6 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
                 }
                 Event::Joined { .. } if served.connected.len() < most => {
                     served.connected.insert(server.clone());
-            if matches!(event, Event::Datagram { .. }) {
-                if self.own == 0 {
-                    eprintln!("nrs-agent: warning: another server has the name {server}, too");
-                }
-                self.own += 1;
-            }
                 }
                 Event::Joined { .. } => {}
                 Event::Parted { .. } => {
@@ -169,6 +185,13 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
     pub fn step(&mut self, transport: &mut impl Transport, clock: &impl Clock, missed: u64) {
         for served in &mut self.served {
             served.numbers.missed += missed;
+            let mut context = Context {
+                config: &self.config,
+                secret: &self.secret,
+                store: &self.store,
+                transport: &mut *transport,
+                clock,
+            };
             if served.kernel.is_none() {
                 let now = clock.now();
                 if now < served.retry {
@@ -181,18 +204,12 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
                         served.instance = 0;
                     }
                     Err(error) => {
-                        served.fail(&error);
+                        served.fail(&error, &mut context);
                         continue;
                     }
                 }
             }
-            served.step(&mut Context {
-                config: &self.config,
-                secret: &self.secret,
-                store: &self.store,
-                transport: &mut *transport,
-                clock,
-            });
+            served.step(&mut context);
         }
     }
 
@@ -203,6 +220,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
             served.part(transport, clock);
             served.kernel = None;
         }
+        self.store.flush(LEAVE);
     }
 
     /// Returns the status at `now`, ns; the transport has `dropped` so many datagrams.
@@ -247,7 +265,8 @@ impl<K: Kernel> Served<K> {
         }
     }
 
-    /// Makes a step. A file that failed is closed, and bound again after a second.
+    /// Makes a step. A file that failed is closed, and bound again after a second. A file whose
+    /// failure is transient stays open for the time of a lease.
     fn step<T: Transport, C: Clock>(&mut self, context: &mut Context<'_, T, C>) {
         let Some(mut kernel) = self.kernel.take() else {
             return;
@@ -255,15 +274,24 @@ impl<K: Kernel> Served<K> {
         match self.round(&mut kernel, context) {
             Ok(()) => {
                 self.failure = None;
+                self.failing = None;
                 self.kernel = Some(kernel);
             }
-            Err(error) if error.raw_os_error() == Some(STALE) => {
+            Err(error) if errno(&error) == Some(STALE) => {
                 self.instance = 0;
                 self.kernel = Some(kernel);
             }
             Err(error) => {
-                self.fail(&error);
-                self.retry = context.clock.now() + RETRY_NS;
+                self.fail(&error, context);
+                let now = context.clock.now();
+                let since = *self.failing.get_or_insert(now);
+                let lease = context.config.lease().as_nanos() as u64;
+                if is_transient(&error) && now.saturating_sub(since) < lease {
+                    self.kernel = Some(kernel);
+                } else {
+                    self.failing = None;
+                    self.retry = now + RETRY_NS;
+                }
             }
         }
     }
@@ -274,9 +302,12 @@ impl<K: Kernel> Served<K> {
         kernel: &mut K,
         context: &mut Context<'_, T, C>,
     ) -> io::Result<()> {
-        let mut reading = kernel.read(self.instance == 0)?;
+        let now = context.clock.now();
+        let more = self.nodes.wants_all() && now.saturating_sub(self.read_all) >= ALL_NS;
+        let all = self.instance == 0 || more;
+        let mut reading = kernel.read(all)?;
         if reading.instance != self.instance {
-            if mem::take(&mut self.instance) != 0 {
+            if mem::take(&mut self.instance) != 0 && !all {
                 reading = kernel.read(true)?;
             }
             if reading.terms == 0 {
@@ -284,7 +315,10 @@ impl<K: Kernel> Served<K> {
                 self.part(context.transport, context.clock);
                 return Ok(());
             }
-            self.begin(&reading, context)?;
+            self.begin(&reading, context);
+        } else if all {
+            self.nodes.retain(&reading.list);
+            self.read_all = now;
         }
         let Some(exchange) = &mut self.exchange else {
             return Ok(());
@@ -304,10 +338,10 @@ impl<K: Kernel> Served<K> {
         };
         exchange.sync(now, shared);
         exchange.step(time);
+        self.stepped = now;
         self.numbers.steps += 1;
         let factors = self.nodes.factors(&exchange.factors());
-        let lease_ms = context.config.lease * context.config.delta_ms;
-        let lease = Duration::from_millis(lease_ms.into());
+        let lease = context.config.lease();
         let old = Duration::from_nanos(now.saturating_sub(self.renewed)) >= lease / 4;
         if old || factors != self.written {
             kernel.write(self.instance, lease, &factors)?;
@@ -329,16 +363,16 @@ impl<K: Kernel> Served<K> {
         &mut self,
         reading: &Reading,
         context: &mut Context<'_, T, C>,
-    ) -> io::Result<()> {
+    ) {
         let (config, secret) = (context.config, context.secret);
         let (now, shared) = (context.clock.now(), context.clock.shared());
-        let epoch = context.store.epoch(shared)?;
+        let epoch = context.store.epoch(shared);
         let realm = secret.realm(&config.realm, &self.group, reading.terms);
         let server = secret.server(&config.server);
         let mut exchange = Exchange::new(server, epoch, config.terms(realm));
         match self.exchange.take() {
             Some(before) if self.terms == reading.terms => {
-                exchange.restore(&before.save(), 0);
+                exchange.restore(&before.save(), now.saturating_sub(self.stepped));
             }
             Some(mut before) => context.transport.send(&self.group, &before.bye(now)),
             None => {
@@ -353,10 +387,10 @@ impl<K: Kernel> Served<K> {
         self.nodes.clear();
         self.names.clear();
         self.written.clear();
+        self.read_all = now;
         self.renewed = 0;
         self.saved = now;
         self.numbers.instances += 1;
-        Ok(())
     }
 
     /// Tells the others that this server leaves the group.
@@ -366,18 +400,22 @@ impl<K: Kernel> Served<K> {
         }
     }
 
-    /// Keeps the corrections.
-    fn save(&mut self, store: &Store, clock: &impl Clock) {
+    /// Keeps the corrections of the last step.
+    fn save(&self, store: &Store, clock: &impl Clock) {
         if let Some(exchange) = &self.exchange {
-            let saved = store.save(&self.service, &exchange.save(), clock.shared());
-            if let Err(error) = saved {
-                self.fail(&error);
-            }
+            let age = clock.now().saturating_sub(self.stepped);
+            let time = clock.shared().saturating_sub(age);
+            store.save(&self.service, &exchange.save(), time);
         }
     }
 
-    /// Notes a failure, and says so if it is another one than before.
-    fn fail(&mut self, error: &io::Error) {
+    /// Notes a failure, and says so if it is another one than before. The others are told if the
+    /// service was removed.
+    fn fail<T: Transport, C: Clock>(&mut self, error: &io::Error, context: &mut Context<'_, T, C>) {
+        if errno(error) == Some(REMOVED) {
+            self.save(context.store, context.clock);
+            self.part(context.transport, context.clock);
+        }
         self.numbers.failures += 1;
         let failure = error.to_string();
         if self.failure.as_ref() != Some(&failure) {
@@ -489,6 +527,8 @@ pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
 ) {
     let delta = u64::from(daemon.config.delta_ms) * 1_000_000;
     let mut pace = Pace::new(clock.now(), delta);
+    // Time until which events come before a step that is due.
+    let mut until = 0;
     while !ended.load(Ordering::Relaxed) {
         let now = clock.now();
         let left = pace.left(now);
@@ -506,5 +546,3 @@ pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
     }
     daemon.leave(transport, clock);
 }
-    // Time until which events come before a step that is due.
-    let mut until = 0;

@@ -12,11 +12,27 @@ pub use nrs_client::agent::{Account as Node, Accounts as Reading, Name as NodeNa
 /// Error number of [`Kernel::write`] for an instance that has ended (ESTALE).
 pub const STALE: i32 = 116;
 
+/// Error number for a service that was removed (ENODEV).
+pub const REMOVED: i32 = 19;
+
+/// Returns the error number of a command that failed.
+pub fn errno(error: &io::Error) -> Option<i32> {
+    let source = error.get_ref();
+    let refused = source.and_then(|source| source.downcast_ref::<Refused>());
+    refused.map_or(error.raw_os_error(), |refused| Some(refused.errno))
+}
+
+/// Whether a command that failed can work at the next step (ENOMEM, EAGAIN, EINTR).
+pub fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+    matches!(error.kind(), OutOfMemory | WouldBlock | Interrupted)
+}
+
 /// A service of the module to which the agent is bound, until it is dropped.
 ///
 /// # Errors
 ///
-/// All methods: what the module answers. The service may have been removed (ENODEV).
+/// All methods: what the module answers; see [`errno`]. [`REMOVED`]: the service was removed.
 pub trait Kernel {
     /// Returns the nodes that changed since the last reading, or all; one record for each.
     fn read(&mut self, all: bool) -> io::Result<Reading>;
@@ -39,13 +55,30 @@ impl Kernel for Agent {
     }
 
     fn write(&mut self, instance: u64, lease: Duration, factors: &[(u64, u32)]) -> io::Result<()> {
-        self.factors(instance, lease, factors).map_err(|error| {
-            let source = error.get_ref();
-            let refused = source.and_then(|source| source.downcast_ref::<Refused>());
-            match refused {
-                Some(refused) if refused.errno == STALE => io::Error::from_raw_os_error(STALE),
-                _ => error,
-            }
-        })
+        self.factors(instance, lease, factors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_module_have_numbers() {
+        let refused = |errno| {
+            let kind = io::Error::from_raw_os_error(errno).kind();
+            let reason = String::new();
+            io::Error::new(kind, Refused { errno, reason })
+        };
+        for number in [STALE, REMOVED] {
+            assert_eq!(errno(&refused(number)), Some(number));
+            assert_eq!(errno(&io::Error::from_raw_os_error(number)), Some(number));
+            assert!(!is_transient(&refused(number)));
+        }
+        // ENOMEM, EAGAIN, EINTR.
+        for number in [12, 11, 4] {
+            assert!(is_transient(&refused(number)));
+        }
+        assert_eq!(errno(&io::ErrorKind::InvalidData.into()), None);
     }
 }

@@ -1,82 +1,181 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What an agent keeps over restarts: its epoch, and the corrections of each service.
+//!
+//! A thread writes the files, so that a disk that stalls does not stall steps. If files cannot be
+//! written the agent goes on without them.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
+
+use crate::socket::create_directory;
 
 /// Bytes of the time before saved corrections.
 const TIME: usize = 8;
 
-/// A directory with the files of an agent.
-#[derive(Clone, Debug)]
-pub struct Store {
+/// Name of the file with the epoch.
+const EPOCH: &str = "epoch";
+
+/// Time for an epoch to be kept before it is used.
+const EPOCH_KEPT: Duration = Duration::from_millis(50);
+
+/// Files that are not written yet.
+#[derive(Default)]
+struct Pending {
+    /// Bytes of each, by name; the last ones count.
+    files: BTreeMap<String, Vec<u8>>,
+    /// Whether a file is being written.
+    busy: bool,
+    /// Whether the store is dropped.
+    ended: bool,
+}
+
+/// What the store shares with the thread that writes.
+struct Shared {
     directory: PathBuf,
+    pending: Mutex<Pending>,
+    changed: Condvar,
+}
+
+/// A directory with the files of an agent.
+pub struct Store {
+    shared: Arc<Shared>,
+    /// The last epoch.
+    epoch: Mutex<u64>,
 }
 
 impl Store {
-    /// Creates the store in `directory`, which exists.
+    /// Creates the store in `directory`, which is created for its owner alone if it is missing.
     pub fn new(directory: &Path) -> Self {
-        Self {
+        let path = directory.join(EPOCH);
+        let created = create_directory(directory);
+        let epoch = created.and_then(|()| match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            text => Ok(text?.trim().parse().unwrap_or(0)),
+        });
+        let mut failing = false;
+        say(&mut failing, epoch.as_ref().err(), &path);
+        let shared = Arc::new(Shared {
             directory: directory.into(),
+            pending: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let writer = Arc::clone(&shared);
+        thread::spawn(move || writer.run(failing));
+        Self {
+            shared,
+            epoch: Mutex::new(epoch.unwrap_or(0)),
         }
     }
 
     /// Returns an epoch that no earlier call returned, and larger than all of them: the seconds of `shared`, ns, if the
-    /// clock did not fall.
-    ///
-    /// # Errors
-    ///
-    /// The epoch cannot be kept.
-    pub fn epoch(&self, shared: u64) -> io::Result<u64> {
-        let path = self.directory.join("epoch");
-        let last = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().unwrap_or(0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0u64,
-            Err(error) => return Err(error),
-        };
+    /// clock did not fall. An epoch that cannot be kept counts until the agent ends.
+    pub fn epoch(&self, shared: u64) -> u64 {
+        let mut last = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = (shared / 1_000_000_000).max(last.saturating_add(1));
-        self.put("epoch", format!("{epoch}\n").as_bytes(), true)?;
-        Ok(epoch)
+        *last = epoch;
+        self.shared.put(EPOCH.into(), format!("{epoch}\n").into());
+        self.flush(EPOCH_KEPT);
+        epoch
     }
 
-    /// Keeps the corrections `saved` of `service` at the time `shared`, ns.
-    ///
-    /// # Errors
-    ///
-    /// They cannot be kept; those before are.
-    pub fn save(&self, service: &str, saved: &[u8], shared: u64) -> io::Result<()> {
+    /// Keeps the corrections `saved` of `service` at the time `shared`, ns. Does not wait for the
+    /// disk.
+    pub fn save(&self, service: &str, saved: &[u8], shared: u64) {
         let bytes = [&shared.to_le_bytes(), saved].concat();
-        self.put(&file(service), &bytes, false)
+        self.shared.put(file(service), bytes);
     }
 
     /// Returns the corrections of `service` and their age at the time `shared`, ns, if there are any.
     pub fn load(&self, service: &str, shared: u64) -> Option<(Vec<u8>, u64)> {
-        let bytes = fs::read(self.directory.join(file(service))).ok()?;
+        let name = file(service);
+        let pending = self.shared.lock().files.get(&name).cloned();
+        let bytes = pending.or_else(|| fs::read(self.shared.directory.join(name)).ok())?;
         let (time, saved) = bytes.split_first_chunk::<TIME>()?;
         let age = shared.checked_sub(u64::from_le_bytes(*time))?;
         Some((saved.to_vec(), age))
     }
 
-    /// Puts a file with `bytes` in the place of `name`, whole; `synced`: it survives a loss of power.
-    fn put(&self, name: &str, bytes: &[u8], synced: bool) -> io::Result<()> {
-        let (path, beside) = (
-            self.directory.join(name),
-            self.directory.join(format!("{name}.new")),
-        );
-        let written = || {
-            let mut file = File::create(&beside)?;
-            file.write_all(bytes)?;
-            if synced {
-                file.sync_all()?;
-            }
-            fs::rename(&beside, &path)
-        };
-        written()
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    /// Waits until all is written, up to `timeout`.
+    pub fn flush(&self, timeout: Duration) {
+        let busy = |pending: &mut Pending| pending.busy || !pending.files.is_empty();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.lock(), timeout, busy);
+        drop(waited);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a file with `bytes` written in the place of `name`.
+    fn put(&self, name: String, bytes: Vec<u8>) {
+        self.lock().files.insert(name, bytes);
+        self.changed.notify_all();
+    }
+
+    /// Writes files until the store is dropped; `failing`: that they cannot be written was said.
+    fn run(&self, mut failing: bool) {
+        let mut pending = self.lock();
+        while !pending.ended {
+            let Some((name, bytes)) = pending.files.pop_first() else {
+                let waited = self.changed.wait(pending);
+                pending = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            pending.busy = true;
+            drop(pending);
+            let path = self.directory.join(&name);
+            let written = write(&path, &bytes, name == EPOCH);
+            say(&mut failing, written.err().as_ref(), &path);
+            pending = self.lock();
+            pending.busy = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Puts a file with `bytes` in the place of `path`, whole; `synced`: it survives a loss of power.
+fn write(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = File::create(&beside)?;
+    file.write_all(bytes)?;
+    if synced {
+        file.sync_all()?;
+    }
+    fs::rename(&beside, path)
+}
+
+/// Says `error` of the file `path`, unless that was said: once until a file can be written. Returns
+/// whether it did.
+fn say(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
+    let before = std::mem::replace(failing, error.is_some());
+    match error {
+        Some(error) if !before => {
+            let path = path.display();
+            eprintln!("nrs-agent: warning: {path}: {error}: nothing is kept over restarts");
+            true
+        }
+        _ => false,
     }
 }
 
@@ -91,16 +190,24 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     #[test]
     fn an_epoch_never_falls() {
         let room = tempfile::tempdir().unwrap();
-        let store = Store::new(room.path());
-        for (shared, epoch) in [(50, 50), (50, 51), (40, 52), (60, 60)] {
-            assert_eq!(store.epoch(shared * SECOND).unwrap(), epoch);
+        let path = room.path().join("state");
+        let store = Store::new(&path);
+        for (shared, epoch) in [(50, 50), (50, 51), (40, 52)] {
+            assert_eq!(store.epoch(shared * SECOND), epoch);
         }
-        fs::write(room.path().join("epoch"), "none").unwrap();
-        assert_eq!(store.epoch(7 * SECOND).unwrap(), 7);
-        assert!(Store::new(Path::new("/nowhere")).epoch(1).is_err());
+        store.flush(PATIENCE);
+        let store = Store::new(&path);
+        for (shared, epoch) in [(40, 53), (60, 60)] {
+            assert_eq!(store.epoch(shared * SECOND), epoch);
+        }
+        store.flush(PATIENCE);
+        fs::write(path.join(EPOCH), "none").unwrap();
+        assert_eq!(Store::new(&path).epoch(7 * SECOND), 7);
     }
 
     #[test]
@@ -108,14 +215,36 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let store = Store::new(room.path());
         assert_eq!(store.load("a", 0), None);
-        store.save("a", b"thetas", 5 * SECOND).unwrap();
-        store.save("b", b"", 9 * SECOND).unwrap();
+        store.save("a", b"thetas", 5 * SECOND);
+        store.save("b", b"", 9 * SECOND);
         let kept = Some((b"thetas".to_vec(), 2 * SECOND));
+        store.flush(PATIENCE);
         assert_eq!(store.load("a", 7 * SECOND), kept);
         // The clock was set back: nobody knows how old they are.
         assert_eq!(store.load("a", 4 * SECOND), None);
         assert_eq!(store.load("b", 9 * SECOND), Some((Vec::new(), 0)));
         fs::write(room.path().join("a.thetas"), "short").unwrap();
         assert_eq!(store.load("a", 7 * SECOND), None);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_stops_nothing() {
+        let room = tempfile::tempdir().unwrap();
+        fs::write(room.path().join("file"), "").unwrap();
+        let store = Store::new(&room.path().join("file/state"));
+        assert_eq!((store.epoch(SECOND), store.epoch(SECOND)), (1, 2));
+        store.save("a", b"thetas", SECOND);
+        store.flush(PATIENCE);
+        assert_eq!(store.load("a", SECOND), None);
+    }
+
+    #[test]
+    fn a_failure_is_said_once() {
+        let error = io::Error::from(io::ErrorKind::StorageFull);
+        let mut failing = false;
+        let mut said = |error| say(&mut failing, error, Path::new("/state"));
+        assert!(said(Some(&error)));
+        assert!(!said(Some(&error)) && !said(None));
+        assert!(said(Some(&error)));
     }
 }

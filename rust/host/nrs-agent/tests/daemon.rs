@@ -4,8 +4,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet},
-    io,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fs, io,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -27,8 +27,14 @@ const SECOND: u64 = 1_000_000_000;
 
 const DELTA: u64 = SECOND / 10;
 
-/// No such service.
+/// The service was removed.
 const ENODEV: i32 = 19;
+
+/// Failure of a file.
+const EIO: i32 = 5;
+
+/// No memory.
+const ENOMEM: i32 = 12;
 
 /// A service of the module.
 #[derive(Default)]
@@ -49,6 +55,8 @@ struct Module {
     asked: Vec<Vec<u64>>,
     leases: Vec<Duration>,
     open: bool,
+    /// Files that were opened.
+    binds: u32,
 }
 
 impl Module {
@@ -208,11 +216,30 @@ impl Site {
         Self::again(name, Rc::new(RefCell::new(module)), clock, room)
     }
 
+    /// An agent with `more` in its configuration, whose files are in `state`.
+    fn with(name: &str, module: Module, more: &str, state: &str) -> Self {
+        let site = Self::new(name, module);
+        let state = Store::new(&site.room.path().join(state));
+        Self::build(name, site.module, site.clock, site.room, more, state)
+    }
+
     /// An agent that starts in a directory of an earlier one.
     fn again(name: &str, module: Rc<RefCell<Module>>, clock: Fake, room: Rc<TempDir>) -> Self {
+        let store = Store::new(room.path());
+        Self::build(name, module, clock, room, "", store)
+    }
+
+    fn build(
+        name: &str,
+        module: Rc<RefCell<Module>>,
+        clock: Fake,
+        room: Rc<TempDir>,
+        more: &str,
+        store: Store,
+    ) -> Self {
         let text = format!(
             "realm = \"r\"\nserver = \"{name}\"\nsecret = \"/s\"\ntransport = \"tcp\"\n\
-             entities_max = 8\nservers_max = 4\n[service.svc]\ngroup = \"all\"\n"
+             entities_max = 8\nservers_max = 4\n[service.svc]\ngroup = \"all\"\n{more}"
         );
         let config = config::parse(&text, "").unwrap();
         let secret = Secret::parse("000102030405060708090a0b0c0d0e0f").unwrap();
@@ -221,12 +248,13 @@ impl Site {
             assert_eq!(service, "svc");
             file.borrow_mut().fail()?;
             file.borrow_mut().open = true;
+            file.borrow_mut().binds += 1;
             Ok(File(Rc::clone(&file)))
         });
         Self {
             name: name.into(),
             module,
-            daemon: Daemon::new(config, secret, Store::new(room.path()), bind),
+            daemon: Daemon::new(config, secret, store, bind),
             outbox: Outbox::default(),
             clock,
             room,
@@ -438,6 +466,52 @@ fn no_more_nodes_than_entities_max() {
     site.step();
     let numbers = site.status().numbers;
     assert_eq!((numbers.known, numbers.left_out), (8, 2));
+    for _ in 0..20 {
+        site.step();
+    }
+    assert_eq!(site.module.borrow().reads[1..], [false; 20]);
+    // With room for one all are read, once: what was left out did not change.
+    let remove = |site: &Site, id: u64| {
+        let mut module = site.module.borrow_mut();
+        module.nodes.get_mut(&id).unwrap().0.gone = true;
+        module.changed.insert(id);
+    };
+    remove(&site, 101);
+    site.step();
+    site.module.borrow_mut().nodes.remove(&101);
+    for _ in 0..20 {
+        site.step();
+    }
+    let whole = |site: &Site| {
+        site.module
+            .borrow()
+            .reads
+            .iter()
+            .filter(|all| **all)
+            .count()
+    };
+    assert_eq!(whole(&site), 2);
+    // With room for two they are read again, not before a second has passed.
+    for id in [102, 103] {
+        remove(&site, id);
+    }
+    site.step();
+    site.module
+        .borrow_mut()
+        .nodes
+        .retain(|_, (node, _)| !node.gone);
+    for _ in 0..20 {
+        site.step();
+    }
+    assert_eq!(whole(&site), 3);
+    let keys: Vec<u64> = site.module.borrow().nodes.keys().copied().collect();
+    assert_eq!(keys, [104, 105, 106, 107, 108, 109, 110]);
+    // The protocol keeps entities that are gone for 128 deltas.
+    for _ in 0..128 {
+        site.step();
+    }
+    assert_eq!(whole(&site), 3);
+    assert_eq!(site.status().entities.len(), 7);
 }
 
 #[test]
@@ -505,8 +579,9 @@ fn what_is_no_message_of_its_sender_is_refused() {
     site.hear("b", &[("all".into(), b"nonsense".into())]);
     site.hear("b", &[("all".into(), Vec::new())]);
     site.hear("b", &[("other".into(), sent[0].1.clone())]);
-    // Its own come back.
+    // Another server has its name.
     site.hear("a", &sent);
+    assert_eq!(site.daemon.status(0, 0).own, 1);
     let numbers = site.status().numbers;
     assert_eq!((numbers.foreign, numbers.malformed), (1, 2));
     assert_eq!((numbers.heard, numbers.servers), (0, 0));
@@ -540,6 +615,98 @@ fn a_file_that_fails_is_opened_again_after_a_second() {
     }
     assert_eq!(site.module.borrow().reads.last(), Some(&true));
     assert!(site.module.borrow().open);
+}
+
+#[test]
+fn servers_that_are_listed_are_shown() {
+    let listed = "[servers]\na = \"a:1\"\nb = \"b:1\"\nc = \"c:1\"\n";
+    let mut site = Site::with("a", Module::new(100, &[1]), listed, "state");
+    let (server, group) = (String::from("c"), String::from("all"));
+    site.daemon.hear(Event::Joined { server, group }, 0);
+    let seen = || {
+        let peers = site.status().peers.into_iter();
+        peers.map(|peer| (peer.server, peer.numbers.connected))
+    };
+    assert!(seen().eq([("b".into(), 0), ("c".into(), 1)]));
+}
+
+#[test]
+fn a_failure_that_passes_does_not_close_the_file() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    site.step();
+    let fail = |site: &mut Site| {
+        site.module.borrow_mut().error = Some(ENOMEM);
+        site.step();
+    };
+    fail(&mut site);
+    let status = site.status();
+    assert_eq!((status.numbers.bound, status.numbers.failures), (1, 1));
+    assert!(status.failure.is_some());
+    site.step();
+    assert_eq!(site.status().failure, None);
+    assert_eq!(site.module.borrow().binds, 1);
+    // If it lasts longer than the lease of 32 deltas, another file may do.
+    for _ in 0..32 {
+        fail(&mut site);
+    }
+    assert!(site.module.borrow().open);
+    fail(&mut site);
+    assert!(!site.module.borrow().open);
+    for _ in 0..10 {
+        site.step();
+    }
+    assert_eq!(site.module.borrow().binds, 2);
+}
+
+#[test]
+fn a_service_that_is_removed_leaves() {
+    let mut site = Site::new("a", Module::new(100, &[1, 2]));
+    let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+    correct(&mut site, &mut peer);
+    let factors = site.module.borrow().factors.clone();
+    site.module.borrow_mut().error = Some(ENODEV);
+    let sent = site.step();
+    assert_eq!(sent.len(), 1);
+    peer.hear("a", &sent);
+    assert!(peer.status().peers[0].left);
+    // It says so once, and is there again with its corrections.
+    site.module.borrow_mut().factors.clear();
+    for _ in 0..9 {
+        assert!(site.step().is_empty());
+    }
+    site.step();
+    assert_eq!(site.module.borrow().factors, factors);
+}
+
+#[test]
+fn corrections_that_come_back_have_an_age() {
+    for (seconds, back) in [(59, true), (61, false)] {
+        let mut site = Site::new("a", Module::new(100, &[1, 2]));
+        let mut peer = Site::new("b", Module::new(200, &[1, 2]));
+        correct(&mut site, &mut peer);
+        let factors = site.module.borrow().factors.clone();
+        site.module.borrow_mut().error = Some(EIO);
+        site.step();
+        let now = site.clock.0.get();
+        site.clock.0.set(now + seconds * SECOND);
+        site.module.borrow_mut().factors.clear();
+        site.step();
+        let again = site.module.borrow().factors.clone();
+        assert_eq!(again == factors, back, "{seconds}");
+        assert_eq!(site.status().numbers.instances, 2);
+    }
+}
+
+#[test]
+fn an_agent_without_a_directory_shares() {
+    let site = Site::new("a", Module::new(100, &[1]));
+    fs::write(site.room.path().join("file"), "").unwrap();
+    let store = Store::new(&site.room.path().join("file/state"));
+    let mut site = Site::build("a", site.module, site.clock, site.room, "", store);
+    site.step();
+    assert_eq!(site.step().len(), 1);
+    let status = site.status();
+    assert_eq!((status.numbers.steps, status.failure), (2, None));
 }
 
 #[test]
@@ -616,6 +783,80 @@ fn steps_that_were_missed_are_left_out() {
     assert_eq!(times, want);
     assert_eq!(site.status().numbers.missed, 20);
     assert!(transport.waits <= 22 && !site.module.borrow().open);
+}
+
+/// A transport with events that have come.
+struct Crowded(VecDeque<Event>);
+
+impl Transport for Crowded {
+    fn send(&mut self, _: &str, _: &[u8]) {}
+
+    fn receive(&mut self, timeout: Duration) -> Option<Event> {
+        assert_eq!(timeout, Duration::ZERO, "steps are always due");
+        self.0.pop_front()
+    }
+
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn an_agent_that_is_slow_still_hears() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    let clock = site.clock.clone();
+    let event = || Event::Datagram {
+        server: "b".into(),
+        group: "all".into(),
+        bytes: vec![0],
+    };
+    let mut transport = Crowded((0..100).map(|_| event()).collect());
+    let ended = AtomicBool::new(false);
+    let mut heard = Vec::new();
+    let after = |daemon: &Daemon<File, Bind>, _: &Crowded| {
+        // The step took one delta and a half.
+        clock.0.set(clock.0.get() + DELTA * 3 / 2);
+        heard.push(daemon.status(0, 0).services[0].numbers.malformed);
+        ended.store(heard.len() == 4, Ordering::Relaxed);
+    };
+    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    assert_eq!(heard, [0, 100, 100, 100]);
+}
+
+/// Each event takes a hundredth of a delta.
+struct Endless(Fake);
+
+impl Transport for Endless {
+    fn send(&mut self, _: &str, _: &[u8]) {}
+
+    fn receive(&mut self, _: Duration) -> Option<Event> {
+        self.0 .0.set(self.0 .0.get() + DELTA / 100);
+        Some(Event::Datagram {
+            server: "b".into(),
+            group: "all".into(),
+            bytes: vec![0],
+        })
+    }
+
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn an_agent_that_hears_without_end_still_steps() {
+    let mut site = Site::new("a", Module::new(100, &[1]));
+    let clock = site.clock.clone();
+    let mut transport = Endless(clock.clone());
+    let ended = AtomicBool::new(false);
+    let mut heard = Vec::new();
+    let after = |daemon: &Daemon<File, Bind>, _: &Endless| {
+        clock.0.set(clock.0.get() + DELTA * 3 / 2);
+        heard.push(daemon.status(0, 0).services[0].numbers.malformed);
+        ended.store(heard.len() == 4, Ordering::Relaxed);
+    };
+    run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
+    assert_eq!(heard, [0, 25, 50, 75]);
 }
 
 /// Three servers, of which each job has some.

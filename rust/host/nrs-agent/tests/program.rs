@@ -2,12 +2,15 @@
 
 //! The program, without a module: how it starts, tells its status, and ends.
 
+mod authority;
 mod loopback;
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -27,22 +30,41 @@ fn write(path: &Path, text: &str, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// An agent with files in `room`.
+/// An agent with files in `room`, in directories that are missing. Files that it creates are for
+/// anybody, unless it says otherwise.
 fn command(room: &Path, name: &str) -> Command {
-    let path = |end: &str| room.join(format!("{name}.{end}"));
-    fs::create_dir_all(path("state")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nrs-agent"));
+    let mut command = Command::new("sh");
     command
+        .args(["-c", "umask 0; exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_nrs-agent"))
         .arg("--config")
-        .arg(path("toml"))
+        .arg(room.join(format!("{name}.toml")))
         .arg("--socket")
-        .arg(path("socket"))
+        .arg(socket(room, name))
         .arg("--state")
-        .arg(path("state"))
+        .arg(room.join(format!("{name}/lib/state")))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .env("RUST_LOG", "off");
     command
+}
+
+/// The socket of an agent.
+fn socket(room: &Path, name: &str) -> PathBuf {
+    room.join(format!("{name}/run/status"))
+}
+
+/// Writes the secret and the configuration of an agent that listens at `address`, with `more` in
+/// it.
+fn configure(room: &Path, name: &str, address: SocketAddr, more: &str) {
+    let secret = room.join("secret");
+    write(&secret, "000102030405060708090a0b0c0d0e0f\n", 0o600);
+    let text = format!(
+        "realm = \"r\"\nserver = \"{name}\"\nsecret = \"{}\"\nlisten = \"{address}\"\n{more}\
+         [service.svc]\n",
+        secret.display()
+    );
+    write(&room.join(format!("{name}.toml")), &text, 0o644);
 }
 
 /// Waits until `found` finds something.
@@ -71,6 +93,14 @@ impl Agent {
         let told = Command::new("kill").arg(&id).status().unwrap();
         assert!(told.success());
         wait(|| self.0.try_wait().unwrap()).success()
+    }
+
+    /// Returns what the agent, which has ended, said.
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        let mut stderr = self.0.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        said
     }
 }
 
@@ -113,16 +143,10 @@ fn what_is_wrong_is_said_in_lines() {
 #[test]
 fn agents_find_each_other_and_end() {
     let room = tempfile::tempdir().unwrap();
-    let secret = room.path().join("secret");
-    write(&secret, "000102030405060708090a0b0c0d0e0f\n", 0o600);
     let (a, b) = (loopback::address(), loopback::address());
     for (name, address) in [("a", a), ("b", b)] {
-        let text = format!(
-            "realm = \"r\"\nserver = \"{name}\"\nsecret = \"{}\"\ntransport = \"tcp\"\n\
-             listen = \"{address}\"\n[servers]\na = \"{a}\"\nb = \"{b}\"\n[service.svc]\n",
-            secret.display()
-        );
-        write(&room.path().join(format!("{name}.toml")), &text, 0o644);
+        let more = format!("transport = \"tcp\"\n[servers]\na = \"{a}\"\nb = \"{b}\"\n");
+        configure(room.path(), name, address, &more);
     }
     // As the service manager hears it.
     let manager = UnixDatagram::bind(room.path().join("manager")).unwrap();
@@ -134,23 +158,77 @@ fn agents_find_each_other_and_end() {
     let len = manager.recv(&mut heard).unwrap();
     assert_eq!(&heard[..len], b"READY=1");
     let mut second = Agent::start(&mut command(room.path(), "b"));
-    let status = || socket::read(&room.path().join("a.socket")).ok()?;
+    let status = || socket::read(&socket(room.path(), "a")).ok()?;
     let service = |status: &Status| -> ServiceStatus { status.services[0].clone() };
-    let seen = wait(|| {
-        let service = service(&status()?);
-        (!service.peers.is_empty()).then_some(service)
-    });
-    assert_eq!(
-        (&*seen.peers[0].server, seen.peers[0].numbers.connected),
-        ("b", 1)
-    );
+    let connected = |one: &ServiceStatus| one.peers[0].numbers.connected == 1;
+    let seen = wait(|| Some(service(&status()?)).filter(connected));
+    assert_eq!((&*seen.peers[0].server, seen.peers.len()), ("b", 1));
+    // Nobody else can read what the agent tells and keeps.
+    for (path, mode) in [("run", 0o700), ("run/status", 0o600), ("lib/state", 0o700)] {
+        let metadata = fs::metadata(room.path().join("a").join(path)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
+    }
     // There is no module, which is tried again.
     assert!(
         seen.failure.is_some() && seen.numbers.bound == 0,
         "{seen:?}"
     );
     assert!(second.end());
-    wait(|| service(&status()?).peers.is_empty().then_some(()));
+    wait(|| Some(service(&status()?)).filter(|one| !connected(one)));
     assert!(first.end());
-    assert!(!room.path().join("a.socket").exists());
+    assert!(!socket(room.path(), "a").exists());
+}
+
+#[test]
+fn of_agents_that_start_at_once_one_runs() {
+    let room = tempfile::tempdir().unwrap();
+    let address = loopback::address();
+    configure(room.path(), "a", address, "transport = \"tcp\"\n");
+    let mut all = [(); 2].map(|()| Agent::start(&mut command(room.path(), "a")));
+    let ended = wait(|| {
+        all.iter_mut()
+            .position(|one| one.0.try_wait().unwrap().is_some())
+    });
+    let said = all[ended].said();
+    assert!(
+        said.ends_with("/a/run/status: another agent runs already\n"),
+        "{said}"
+    );
+    let path = socket(room.path(), "a");
+    wait(|| socket::read(&path).ok()?);
+    assert!(all[1 - ended].end());
+    // One that cannot listen leaves nothing behind.
+    let _taken = TcpListener::bind(address).unwrap();
+    let output = command(room.path(), "a").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!path.exists());
+}
+
+#[test]
+fn strangers_do_not_fill_the_log() {
+    let room = tempfile::tempdir().unwrap();
+    let address = loopback::address();
+    authority::certify(room.path(), &[("a", address)]);
+    let path = room.path().display();
+    let more = format!(
+        "ca = \"{path}/ca.pem\"\ncertificate = \"{path}/a.pem\"\nkey = \"{path}/a.key\"\n\
+         [servers]\na = \"{address}\"\n"
+    );
+    configure(room.path(), "a", address, &more);
+    let mut command = command(room.path(), "a");
+    command.env_remove("RUST_LOG").stdout(Stdio::piped());
+    let mut agent = Agent::start(&mut command);
+    for _ in 0..2 {
+        let mut stream = wait(|| TcpStream::connect(address).ok());
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        // The agent closes the connection.
+        let _ = stream.read_to_end(&mut answer);
+    }
+    wait(|| socket::read(&socket(room.path(), "a")).ok()?);
+    assert!(agent.end());
+    let mut log = String::new();
+    let mut stdout = agent.0.stdout.take().unwrap();
+    stdout.read_to_string(&mut log).unwrap();
+    assert!(log.is_empty(), "{log}");
 }

@@ -5,8 +5,7 @@
 //! # Vocabulary
 //!
 //! - *Sender*: a server in one group. Each sender has a queue of its own, and senders take turns: a
-//! sender that sends too
-//!   much loses the oldest of its own datagrams, and delays no other sender.
+//!   sender that sends too much loses the oldest of its own datagrams, and delays no other sender.
 //!
 //! ```text
 //!  transport ──datagram, presence──► queue of each sender ──receive, in turns──► agent

@@ -52,7 +52,7 @@ one=$!
 status=0
 if awaited '^phase .* server two killed'; then
 	end "$two"
-	if awaited '^boot two'; then
+	if awaited '^phase .* server two boots'; then
 		server cluster-again two one
 		two=$!
 	fi

@@ -4,8 +4,8 @@
 #
 # One of two servers, each a machine; started by scripts/cluster.sh. Prints twice a second what the server's users have got:
 # "sample SERVER TIME WIDE OWN", TIME in ms by the clock as it was at the start, then requests of user 1001 and of the user of this
-# server. Server one also lets things happen, and says so: "phase TIME RATIO NAME", with what users 1001, 1002 and 1003 should get by
-# then. The other one goes on until its machine is ended.
+# server. Server one also lets things happen, and says so: "phase TIME RATIO NAME", with what users 1001, 1002 and 1003 should get at
+# the end of the phase, "-" if that does not matter. The other one goes on until its machine is ended.
 . /tests/nrs.sh
 . /tests/cluster/lib.sh
 set -euo pipefail
@@ -94,10 +94,10 @@ kill -CONT "${agents[one]}"
 again 1:1:1 agent continued
 # Whoever reads this ends the machine of the other server.
 phase 20 1:1:0 server two killed
-echo "boot two"
+phase 0 - server two boots
 wait_for 120 'meets one'
 phase 20 1:1:1 server two back
-phase 0 0:0:0 end
+phase 0 - end
 kill $sampler
 wait $sampler || true
 agent_says one >/out/status.json

@@ -19,8 +19,8 @@ const SHORT_TOLERANCE: f64 = 0.1;
 /// Length of a short time, ms.
 const SHORT_MS: f64 = 3000.0;
 
-/// Time after which shares are steady, ms; what comes later in a phase is its result.
-const SETTLING_MS: f64 = 10_000.0;
+/// Time at the end of a phase whose shares are its result, ms; of a short phase its second half.
+const RESULT_MS: f64 = 10_000.0;
 
 /// Time between two points of the picture, ms.
 const POINT_MS: f64 = 1000.0;
@@ -49,8 +49,24 @@ type Samples = Vec<(f64, [f64; 2])>;
 struct Phase {
     name: String,
     start: f64,
-    /// What the users should get, as parts of the sum.
+    /// What the users should get, as parts of the sum; `None`: the phase is not looked at.
+    wanted: Option<[f64; 3]>,
+}
+
+/// A phase that is looked at, until the next one.
+struct Span<'a> {
+    name: &'a str,
+    start: f64,
+    end: f64,
     wanted: [f64; 3],
+}
+
+impl Span<'_> {
+    /// Returns the time in which the result is measured.
+    fn result(&self) -> (f64, f64) {
+        let middle = (self.start + self.end) / 2.0;
+        ((self.end - RESULT_MS).max(middle), self.end)
+    }
 }
 
 /// All that was printed.
@@ -79,11 +95,11 @@ impl Cluster {
                 let start = words.next()?.parse().ok()?;
                 let ratio: Vec<f64> = words.next()?.split(':').flat_map(str::parse).collect();
                 let sum: f64 = ratio.iter().sum();
-                let ratio = <[f64; 3]>::try_from(ratio).ok()?;
+                let ratio = <[f64; 3]>::try_from(ratio).ok();
                 self.phases.push(Phase {
                     name: words.next()?.into(),
                     start,
-                    wanted: ratio.map(|part| part / sum),
+                    wanted: ratio.map(|ratio| ratio.map(|part| part / sum)),
                 });
             }
             _ => {}
@@ -117,28 +133,30 @@ impl Cluster {
         off.fold(0.0, f64::max)
     }
 
-    /// Returns the time from the start of a phase until all short times are near to what they should be, s.
-    fn settled(&self, phase: &Phase, end: f64) -> Option<f64> {
-        let steps = ((end - phase.start - SHORT_MS) / 100.0).floor() as i32;
+    /// Returns the time from the start of a span until all short times are near to what they should be, s.
+    fn settled(&self, span: &Span<'_>) -> Option<f64> {
+        let steps = ((span.end - span.start - SHORT_MS) / 100.0).floor() as i32;
         let starts = (0..=steps).map(|step| f64::from(step) * 100.0);
         let near = |after: &f64| {
-            let from = phase.start + after;
-            self.error(&phase.wanted, from, from + SHORT_MS) <= SHORT_TOLERANCE
+            let from = span.start + after;
+            self.error(&span.wanted, from, from + SHORT_MS) <= SHORT_TOLERANCE
         };
         let first = starts.rev().take_while(near).last()?;
         Some(first / 1000.0)
     }
 
-    /// Returns the phases with their ends.
-    fn spans(&self) -> impl Iterator<Item = (&Phase, f64)> {
+    /// Returns the phases that are looked at, with their ends.
+    fn spans(&self) -> impl Iterator<Item = Span<'_>> {
         let next = self.phases.iter().skip(1);
-        self.phases.iter().zip(next.map(|next| next.start))
-    }
-
-    /// Returns the time in which the result of a phase is measured.
-    fn steady(phase: &Phase, end: f64) -> (f64, f64) {
-        let middle = (phase.start + end) / 2.0;
-        ((phase.start + SETTLING_MS).min(middle), end)
+        let spans = self.phases.iter().zip(next.map(|next| next.start));
+        spans.filter_map(|(phase, end)| {
+            Some(Span {
+                name: &phase.name,
+                start: phase.start,
+                end,
+                wanted: phase.wanted?,
+            })
+        })
     }
 
     fn table(&self) -> String {
@@ -152,17 +170,17 @@ impl Cluster {
             "settled after",
         ];
         let mut table = Table::new(&head);
-        for (phase, end) in self.spans() {
-            let (from, to) = Self::steady(phase, end);
-            let least = phase.wanted.iter().copied().filter(|part| *part > 0.0);
+        for span in self.spans() {
+            let (from, to) = span.result();
+            let least = span.wanted.iter().copied().filter(|part| *part > 0.0);
             let least = least.fold(1.0, f64::min);
-            let wanted = phase.wanted.map(|part| format!("{:.0}", part / least));
+            let wanted = span.wanted.map(|part| format!("{:.0}", part / least));
             let [wide, one, two] = self.rates(from, to).map(|rate| format!("{rate:.0}"));
-            let error = 100.0 * self.error(&phase.wanted, from, to);
-            let settled = self.settled(phase, end);
+            let error = 100.0 * self.error(&span.wanted, from, to);
+            let settled = self.settled(&span);
             let settled = settled.map_or("not".into(), |time| format!("{time:.1} s"));
             table.row(&[
-                &phase.name,
+                span.name,
                 &wanted.join(":"),
                 &wide,
                 &one,
@@ -189,7 +207,7 @@ impl Cluster {
             let series = points.iter().map(|(time, rates)| (*time, rates[user]));
             lines = lines.series(name, series.collect());
         }
-        for (phase, _) in self.spans() {
+        for phase in &self.phases {
             lines = lines.rule_at_x((phase.start - start) / 1000.0, &phase.name);
         }
         lines
@@ -198,9 +216,9 @@ impl Cluster {
     /// Prints whether each phase is as it should be; returns how many are not.
     fn check(&self) -> usize {
         let mut bad = 0;
-        for (n, (phase, end)) in self.spans().enumerate() {
-            let (from, to) = Self::steady(phase, end);
-            let error = self.error(&phase.wanted, from, to);
+        for (n, span) in self.spans().enumerate() {
+            let (from, to) = span.result();
+            let error = self.error(&span.wanted, from, to);
             let good = error <= TOLERANCE;
             bad += usize::from(!good);
             let word = if good { "ok" } else { "not ok" };
@@ -209,11 +227,11 @@ impl Cluster {
             let got: Vec<String> = got
                 .map(|(user, rate)| format!("{user} {rate:.0}"))
                 .collect();
-            let got = got.join(", ");
             println!(
-                "{word} {} - {} # {got} requests/s, {:.1} % off",
+                "{word} {} - {} # {} requests/s, {:.1} % off",
                 n + 1,
-                phase.name,
+                span.name,
+                got.join(", "),
                 100.0 * error
             );
         }
@@ -269,7 +287,7 @@ mod tests {
         let mut all = Cluster::default();
         all.line("phase 0 2:1:1 without agents");
         all.line("phase 20000 1:1:1 agents");
-        all.line("phase 40000 0:0:0 end");
+        all.line("phase 40000 - end");
         for server in ["one", "two"] {
             let (mut wide, mut own) = (0.0, 0.0);
             for second in 0..=40 {
@@ -290,9 +308,9 @@ mod tests {
         assert_eq!(all.check(), 0);
         let spans: Vec<_> = all.spans().collect();
         assert_eq!(spans.len(), 2);
-        assert_eq!(all.settled(spans[0].0, spans[0].1), Some(0.0));
+        assert_eq!(all.settled(&spans[0]), Some(0.0));
         // Short times that are nearly all behind the turn count.
-        let settled = all.settled(spans[1].0, spans[1].1).unwrap();
+        let settled = all.settled(&spans[1]).unwrap();
         assert!((2.0..3.0).contains(&settled), "{settled}");
         let table = all.table();
         assert!(table.contains("| without agents | 2:1:1  |"), "{table}");
@@ -304,7 +322,7 @@ mod tests {
         let all = cluster(40, 250.0, 0.0);
         assert_eq!(all.check(), 1);
         let last = all.spans().last().unwrap();
-        assert_eq!(all.settled(last.0, last.1), None);
+        assert_eq!(all.settled(&last), None);
     }
 
     #[test]
@@ -312,7 +330,8 @@ mod tests {
         let mut all = Cluster::default();
         for line in [
             "phase 0 1:1:0 killed",
-            "phase 4000 1:1:1 back",
+            "phase 4000 - boots",
+            "phase 5000 1:1:1 back",
             "sample one 0 0 0",
             "sample one 4000 8 8",
             "sample two 3500 900 900",

@@ -313,7 +313,7 @@ mod tests {
         let settled = all.settled(&spans[1]).unwrap();
         assert!((2.0..3.0).contains(&settled), "{settled}");
         let table = all.table();
-        assert!(table.contains("| without agents | 2:1:1  |"), "{table}");
+        assert!(table.contains("| without agents |  2:1:1 |"), "{table}");
         assert!(all.picture().to_svg().unwrap().contains("agents"));
     }
 

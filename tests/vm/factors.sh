@@ -120,6 +120,8 @@ lapse() {
 	hold --once --lease 1000 uid:1001=0.01
 	[ "$(factor 1001)" = 0.010 ] || fail "$(factor 1001)"
 	wait_for 10 '[ "$(factor 1001)" = 1.000 ]' || fail "$(factor 1001)"
+	# The event comes with the next delta.
+	wait_for 10 'grep -q "step=10" $tracing/trace' || fail "$(cat $tracing/trace)"
 	echo 0 >$tracing/events/nrs/nrs_factors/enable
 	grep -o 'service=svc .*' $tracing/trace | sed 's/instance=[0-9a-f]* //; s/.*factors=1 lease_ms=1000 step=//' >/tmp/steps
 	[ "$(head -n 1 /tmp/steps)" = 0 ] && [ "$(tail -n 1 /tmp/steps)" = 10 ] || fail "$(cat /tmp/steps)"

@@ -163,6 +163,11 @@ agent_serves() {
 	[ "$(systemctl show -P Result nrs-agent)" = success ]
 	for file in epoch ost_io.thetas; do [ -s "/var/lib/nrs-agent/$file" ]; done
 	[ ! -e /run/nrs-agent ]
+	# A removal ends one that runs, and leaves the secret.
+	systemctl start nrs-agent
+	dpkg --remove nrs-agent
+	[ ! -e /run/nrs-agent ]
+	[ -s /etc/nrs/agent/secret ]
 }
 
 # A disk is missing: the rest comes up, and only nrs.service has failed, after half a minute.

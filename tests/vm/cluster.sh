@@ -29,26 +29,33 @@ heard() {
 	wait_for 20 'meets one && meets two' || fail "$(agent_says one) $(agent_says two) $(cat /tmp/*/log)"
 }
 
-# shares RATIO PERCENT: what 1001 gets is RATIO times what 1002 and 1003 get each, within PERCENT; all together in $all.
+# shares RATIO: what 1001 gets is RATIO times what 1002 and 1003 get each, within 5 %; all together in $all.
 shares() {
 	local got a b own other wide
 	got=$(window "$(brief 3 8)" ended one-wide two-wide one-own two-own)
 	read -r a b own other <<<"$got"
 	wide=$((a + b)) all=$((a + b + own + other))
 	say "requests: 1001 $wide ($a, $b), 1002 $own, 1003 $other, wanted $1:1:1; CPUs busy $(</tmp/busy) %"
-	within "$2" $((own * $1)) $wide && within "$2" $((other * $1)) $wide || fail "not $1:1:1 within $2 %: $got $(agent_says one)"
+	within 5 $((own * $1)) $wide && within 5 $((other * $1)) $wide || fail "not $1:1:1 within 5 %: $got $(agent_says one)"
 }
 
 # fair: the three get the same again, after the time to settle.
 fair() {
 	sleep $settling
-	shares 1 5
+	shares 1
+}
+
+# sharing: both servers, with agents that have made them fair.
+sharing() {
+	setup
+	together
+	fair
 }
 
 striped() {
 	setup
 	local before
-	shares 2 5
+	shares 2
 	before=$all
 	together
 	fair
@@ -58,7 +65,7 @@ striped() {
 	wait "${agents[two]}"
 	# The other one stops counting at once, factors go back within ten steps of 0.32 s.
 	sleep 4
-	shares 2 5
+	shares 2
 	kill -TERM "${agents[one]}"
 	wait "${agents[one]}"
 	[ ! -s /tmp/two/log ] || fail "$(cat /tmp/two/log)"
@@ -66,20 +73,18 @@ striped() {
 
 # With an agent that has died or hangs, each service ends up fair by itself, and is fair with the other again when there is an agent.
 gone() {
-	setup
-	together
-	fair
+	sharing
 	kill -KILL "${agents[two]}"
 	wait "${agents[two]}" || true
 	# Its lease of 3.2 s, ten steps of 0.32 s, and 16 deltas until the other one begins to forget it.
 	sleep 10
-	shares 2 5
+	shares 2
 	agent two
 	heard
 	fair
 	kill -STOP "${agents[two]}"
 	sleep 10
-	shares 2 5
+	shares 2
 	kill -CONT "${agents[two]}"
 	heard
 	fair
@@ -97,18 +102,14 @@ cut() {
 }
 
 network() {
-	setup
-	together
-	fair
+	sharing
 	cut 2
 	cut 60
 }
 
 # The clocks that servers share are set while they share.
 clock() {
-	setup
-	together
-	fair
+	sharing
 	local now
 	for now in +3600 -7200 +3600; do
 		date -s "@$(($(date +%s) + now))"
@@ -118,12 +119,10 @@ clock() {
 
 # What is set meanwhile: weights count as they are set, on both servers; another mode or cost model on one server is another realm.
 settings() {
-	setup
-	together
-	fair
+	sharing
 	for name in one two; do echo uid:1001:2 >"$(at $name nrs_fairshare_weights)"; done
 	sleep $settling
-	shares 2 5
+	shares 2
 	for name in one two; do echo uid:1001:1 >"$(at $name nrs_fairshare_weights)"; done
 	fair
 	# The other one leaves with its mode, and factors go back.

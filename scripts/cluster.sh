@@ -37,9 +37,9 @@ awaited() {
 	done
 }
 
-# end PROCESS: kills a machine as a power cut does.
+# end PROCESS: kills a machine as a power cut does, if it has not ended.
 end() {
-	kill -KILL "$1"
+	kill -KILL "$1" 2>/dev/null || true
 	wait "$1" 2>/dev/null || true
 }
 
@@ -58,8 +58,7 @@ if awaited '^phase .* server two killed'; then
 	fi
 fi
 wait "$one" || status=$?
-kill -KILL "$two" 2>/dev/null || true
-wait "$two" || true
+end "$two"
 if [ "$status" != 0 ]; then
 	tail -n 20 build/cluster-*.log >&2
 	die "cluster: server one: status $status, see $vms/cluster-one"

@@ -214,6 +214,7 @@ count_machine() {
 	local name=$1 status=$2 file=$logs/$1.log good bad
 	read -r good bad < <(awk '/; once more$/ { good = bad = 0 } /^ok / { good++ } /^not ok / { bad++ } END { print good + 0, bad + 0 }' "$file")
 	# A kernel log with trouble, or a machine that did not come to its end, is a failure of its own.
+	if [ -s "build/vm/$name/trouble" ]; then status=90; fi
 	case $status in
 	90 | 91 | 92) bad=$((bad + 1)) ;;
 	0) ;;

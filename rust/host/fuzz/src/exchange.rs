@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two servers and a relay that tell each other what they served, over a network that changes, repeats and cuts
-//! datagrams, and brings some that nobody sent. Each byte is an operation, with its operands behind it.
+//! Two servers that tell each other what they served, over a network that changes, repeats and cuts datagrams, and
+//! brings some that nobody sent. Each byte is an operation, with its operands behind it.
 
 use nrs_agent::{
     message::{parse, HEADER, RECORD},
-    Account, Exchange, Refusal, Relay, Terms,
+    Account, Exchange, Refusal, Terms,
 };
 use nrs_sched::policy::fairshare::factors::ONE;
 
@@ -32,10 +32,9 @@ const ENTITIES: u32 = 8;
 /// Bytes of a datagram, at most: three records.
 const LONGEST: usize = HEADER + 3 * RECORD;
 
-/// Both servers, and the relay.
+/// Both servers.
 struct Model {
     servers: [Exchange; 2],
-    relay: Relay,
     /// Said last, by each of them.
     said: [Vec<Vec<u8>>; 2],
     now: u64,
@@ -73,11 +72,6 @@ impl Model {
         }
         assert!(said.len() * 3 <= ENTITIES as usize + 3);
         self.said[server] = said;
-        self.relay.step(self.now);
-        for to in self.relay.servers(self.now).collect::<Vec<_>>() {
-            let said = self.relay.say(to);
-            assert!(said.iter().all(|datagram| parse(datagram).is_ok()));
-        }
     }
 
     /// What `server` said arrives, each datagram once more than it should.
@@ -144,7 +138,6 @@ impl Model {
         let from = parse(datagram).map_or(1, |(header, _)| header.server);
         let _ = exchange.hear(from, datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
-        let _ = self.relay.hear(from, datagram, self.now);
     }
 }
 
@@ -160,7 +153,6 @@ pub fn run(data: &[u8]) {
     let server = |number| Exchange::new(number, 1, terms);
     let mut model = Model {
         servers: [server(1), server(2)],
-        relay: Relay::new(9, 1, terms),
         said: [Vec::new(), Vec::new()],
         now: 1_000_000_000,
     };

@@ -2,8 +2,8 @@
 
 //! Fair shares over several servers: each tells the others what it served, and corrects its own weights.
 //!
-//! The crate has two halves. The protocol ([`Exchange`], [`Relay`]) has neither sockets nor clocks: accounts of the local
-//! nodes go in, datagrams come and go, factors for the local weights come out. The [`daemon`] runs it between the module
+//! The crate has two halves. The protocol ([`Exchange`]) has neither sockets nor clocks: accounts of the local nodes go
+//! in, datagrams come and go, factors for the local weights come out. The [`daemon`] runs it between the module
 //! ([`kernel`]) and other servers ([`transport`]) as `agent.toml` says ([`config`]). With the feature `zenoh` there is a
 //! transport, with the feature `daemon` the program `nrs-agent`.
 //!
@@ -20,17 +20,15 @@
 //!   entities that a server serves have the same level, and nobody waits there with a lower one.
 //! - *Factor*: what a server multiplies the weight of an entity by, so that levels become equal:
 //!   above 0 and at most 1, in Q31 ([`nrs_sched::policy::fairshare::factors::Factors`]).
-//! - *Relay*: somebody who hears all servers, and tells each one the sum of the others ([`Relay`]).
 //!
 //! ```text
 //!   fairshare parts                        once per delta
-//!  ┌───────────────┐ accounts                                                 datagrams
-//!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ───────────► other servers,
-//!  │ service,      │                 ├─► step: rates, levels, rule ──┤                    or the relay
+//!  ┌───────────────┐ accounts
+//!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ──► datagrams to other servers
+//!  │ service,      │                 ├─► step: rates, levels, rule ──┤
 //!  │ requests      │◄─ factors ──────┼───────────────────────────────┘
 //!  └───────────────┘   (Update)      │
-//!                          hear ─────┴───────────────────────────────── datagrams ◄────── other servers,
-//!                                                                                          or the relay
+//!                          hear ─────┴───────────────────────────────────── datagrams of other servers
 //! ```
 //!
 //! Nothing is acknowledged and nothing is sent again: a message tells rates, and the next one tells them anew.
@@ -40,7 +38,8 @@
 //! The transport says who sent a datagram, and a datagram of any other server is refused: a server speaks only for
 //! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, or to be
 //! heavier, which pushes factors on other servers down, not below the floor. A correction is at most four octaves per
-//! delta. A liar cannot starve an entity, cannot use more memory than the terms allow, and cannot stop a server.
+//! delta. A liar cannot starve an entity, cannot stop a server, and cannot make the protocol use more memory than the
+//! terms allow.
 //!
 //! # Hierarchies
 //!
@@ -56,7 +55,6 @@ pub mod nodes;
 pub mod pace;
 mod peers;
 mod plan;
-mod relay;
 mod rule;
 pub mod secret;
 pub mod socket;
@@ -67,13 +65,12 @@ pub mod transport;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
-use message::{Header, Record};
+use message::Header;
 use peers::Peers;
 use table::Table;
 
 pub use message::Refusal;
 pub use nrs_sched::agent::Account;
-pub use relay::Relay;
 pub use rule::Gains;
 
 /// Age above which saved corrections are not used, ns.
@@ -220,20 +217,23 @@ pub struct EntityState {
     pub elsewhere: u64,
 }
 
-/// What every speaker of the protocol has: who it is, its peers, and the number of its message.
-struct Voice {
+/// One server's part in sharing over servers.
+pub struct Exchange {
     server: u64,
     epoch: u64,
     terms: Terms,
+    /// Number of the message of the last step, wrapping.
     seq: u32,
     /// What the clock that all servers share is ahead of ours, ns, wrapping.
     ahead: u64,
     peers: Peers,
+    table: Table,
     counts: Counts,
 }
 
-impl Voice {
-    fn new(server: u64, epoch: u64, terms: Terms) -> Self {
+impl Exchange {
+    /// Creates the server with number `server`, not 0, which started as its `epoch`.
+    pub fn new(server: u64, epoch: u64, terms: Terms) -> Self {
         Self {
             server,
             epoch,
@@ -241,17 +241,32 @@ impl Voice {
             seq: 0,
             ahead: 0,
             peers: Peers::default(),
+            table: Table::default(),
             counts: Counts::default(),
         }
     }
 
-    /// Notes that the shared clock says `shared` at `now`.
-    fn sync(&mut self, now: u64, shared: u64) {
+    /// Notes that the clock that all servers share says `shared`, ns, at `now`.
+    ///
+    /// All other times are of a clock of the caller that never jumps; without a call it is the shared one. The age of
+    /// messages is found with the shared clock. If that is wrong, corrections are slower or rougher; shares
+    /// become the same.
+    pub fn sync(&mut self, now: u64, shared: u64) {
         self.ahead = shared.wrapping_sub(now);
     }
 
-    /// Takes in `bytes` of the server `from` that came at `now`, ns.
-    fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+    /// Notes what a part tells of one node, since the last step; each node of each part once, in any order. Nodes
+    /// with the same path are one.
+    pub fn note(&mut self, account: &Account) {
+        self.table.note(account);
+    }
+
+    /// Takes in a datagram of the server `from`, as the transport knows it, that came at `now`, ns.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it is refused; it is counted.
+    pub fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
         let result = self.admit(from, bytes, now);
         self.counts.hear(result, bytes.len());
         result
@@ -275,15 +290,26 @@ impl Voice {
         self.peers.hear(&header, &records, &self.terms, age, now)
     }
 
-    /// Begins the next message, at `now`, ns.
-    fn step(&mut self, now: u64) {
+    /// Makes a step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
+    ///
+    /// O((n + r) log n) for n entities and r records of all peers.
+    pub fn step(&mut self, now: u64) {
         self.seq = self.seq.wrapping_add(1);
         self.peers.forget(&self.terms, now);
+        self.counts.left_out += self.table.step(&self.peers, &self.terms, now);
     }
 
-    /// Returns the datagrams of a message with rates of `time`, ns, the `capacity` and `records`, which are in the order
-    /// of their ids.
-    fn say(&mut self, time: u64, capacity: u64, records: &[Record]) -> Vec<Vec<u8>> {
+    /// The ids and factors (Q31) after the last step, of all entities that are known here, in the order of the ids.
+    pub fn factors(&self) -> Vec<(u64, u32)> {
+        self.table.factors()
+    }
+
+    /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are known.
+    pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
+        if !self.table.has_rates() {
+            return Vec::new();
+        }
+        let records = self.table.records();
         let each = self.terms.records_per_datagram();
         let parts = records.len().div_ceil(each);
         let parts = parts.clamp(1, usize::from(message::DATAGRAMS_MAX)) as u16;
@@ -292,8 +318,8 @@ impl Voice {
             let header = Header {
                 part,
                 parts,
-                capacity,
-                ..self.header(time)
+                capacity: self.table.capacity(),
+                ..self.header(now)
             };
             message::write(&header, chunks.next().unwrap_or_default())
         };
@@ -302,8 +328,8 @@ impl Voice {
         datagrams
     }
 
-    /// Returns the datagram that says that the sender leaves.
-    fn bye(&mut self, now: u64) -> Vec<u8> {
+    /// Returns the last datagram of a server that leaves at `now`, ns: the others stop to count what it said.
+    pub fn bye(&mut self, now: u64) -> Vec<u8> {
         self.seq = self.seq.wrapping_add(1);
         let header = Header {
             bye: true,
@@ -335,75 +361,6 @@ impl Voice {
         let bytes = datagrams.iter().map(|bytes| bytes.len() as u64);
         self.counts.said_bytes += bytes.sum::<u64>();
     }
-}
-
-/// One server's part in sharing over servers.
-pub struct Exchange {
-    voice: Voice,
-    table: Table,
-}
-
-impl Exchange {
-    /// Creates the server with number `server`, not 0, which started as its `epoch`.
-    pub fn new(server: u64, epoch: u64, terms: Terms) -> Self {
-        Self {
-            voice: Voice::new(server, epoch, terms),
-            table: Table::default(),
-        }
-    }
-
-    /// Notes that the clock that all servers share says `shared`, ns, at `now`.
-    ///
-    /// All other times are of a clock of the caller that never jumps; without a call it is the shared one. The age of
-    /// messages is found with the shared clock. If that is wrong, corrections are slower or rougher; shares
-    /// become the same.
-    pub fn sync(&mut self, now: u64, shared: u64) {
-        self.voice.sync(now, shared);
-    }
-
-    /// Notes what a part tells of one node, since the last step; each node of each part once, in any order. Nodes
-    /// with the same path are one.
-    pub fn note(&mut self, account: &Account) {
-        self.table.note(account);
-    }
-
-    /// Takes in a datagram of the server `from`, as the transport knows it, that came at `now`, ns.
-    ///
-    /// # Errors
-    ///
-    /// The reason for which it is refused; it is counted.
-    pub fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
-        self.voice.hear(from, bytes, now)
-    }
-
-    /// Makes a step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
-    ///
-    /// O((n + r) log n) for n entities and r records of all peers.
-    pub fn step(&mut self, now: u64) {
-        self.voice.step(now);
-        let Voice { terms, peers, .. } = &self.voice;
-        self.voice.counts.left_out += self.table.step(peers, terms, now);
-    }
-
-    /// The ids and factors (Q31) after the last step, of all entities that are known here, in the order of the ids.
-    pub fn factors(&self) -> Vec<(u64, u32)> {
-        self.table.factors()
-    }
-
-    /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are known.
-    pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
-        match self.table.has_rates() {
-            true => self
-                .voice
-                .say(now, self.table.capacity(), &self.table.records()),
-            false => Vec::new(),
-        }
-    }
-
-    /// Returns the last datagram of a server that leaves at `now`, ns: the others stop to count what it said.
-    pub fn bye(&mut self, now: u64) -> Vec<u8> {
-        self.voice.bye(now)
-    }
 
     /// Returns the corrections of all entities as bytes, for [`Self::restore`] after a restart.
     pub fn save(&self) -> Vec<u8> {
@@ -418,31 +375,28 @@ impl Exchange {
 
     /// What happened.
     pub fn counts(&self) -> Counts {
-        self.voice.counts
+        self.counts
     }
 
     /// Returns the number of other servers that are known.
     pub fn servers(&self) -> usize {
-        self.voice.peers.len()
+        self.peers.len()
     }
 
     /// Returns the state of each other server at `now`, ns, in the order of their numbers.
     pub fn peers(&self, now: u64) -> impl Iterator<Item = PeerState> + '_ {
-        self.voice
-            .peers
-            .iter()
-            .map(move |(server, peer)| PeerState {
-                server,
-                age_ns: now.saturating_sub(peer.heard),
-                left: peer.left,
-                capacity: peer.capacity,
-                records: peer.records.len(),
-                datagrams: peer.datagrams,
-                lost: peer.lost,
-            })
+        self.peers.iter().map(move |(server, peer)| PeerState {
+            server,
+            age_ns: now.saturating_sub(peer.heard),
+            left: peer.left,
+            capacity: peer.capacity,
+            records: peer.records.len(),
+            datagrams: peer.datagrams,
+            lost: peer.lost,
+        })
     }
 
-    /// Returns the state of all entities, in the order of their ids.
+    /// Returns the state of all entities, in the order of the ids.
     pub fn states(&self) -> impl Iterator<Item = EntityState> + '_ {
         self.table.states()
     }

@@ -7,9 +7,7 @@
 //! - *Message*: what a server says once per delta: a number, and a record per entity.
 //! - *Datagram*: a piece of a message that travels by itself: a header and some of the records, in the order of
 //!   their ids. Each can be used without the others.
-//! - *Record*: the service rate, weight and presence of one entity ([`Record`]).
-//! - *Presence*: the part of the sender's capacity where the entity has requests, of 255: all or nothing for a
-//!   server, anything for a relay.
+//! - *Record*: the service rate and weight of one entity, and whether it is active ([`Record`]).
 //! - *Farewell*: the last message of a sender, without records.
 //!
 //! # Format
@@ -19,7 +17,7 @@
 //! | Offset | Bytes | Header |
 //! |---|---|---|
 //! | 0 | 4 | `4e 52 53 58`, "NRSX" |
-//! | 4 | 1 | version, 2 |
+//! | 4 | 1 | version, 3 |
 //! | 5 | 1 | 1 for a farewell, else 0 |
 //! | 6 | 2 | records that follow |
 //! | 8 | 8 | realm: who understands each other |
@@ -36,7 +34,7 @@
 //! | 0 | 8 | id: path of the entity, hashed; neither 0 nor 2^64 - 1 |
 //! | 8 | 4 | service rate, 1/4096 units of cost per second, short of 26 bits |
 //! | 12 | 3 | weight, short of 19 bits |
-//! | 15 | 1 | presence |
+//! | 15 | 1 | 1 if the entity is active, else 0 |
 
 /// Bytes of a header.
 pub const HEADER: usize = 56;
@@ -46,9 +44,6 @@ pub const RECORD: usize = 16;
 
 /// Datagrams of a message, at most.
 pub const DATAGRAMS_MAX: u16 = 256;
-
-/// Presence everywhere.
-pub const PRESENT: u8 = u8::MAX;
 
 /// Bits of the first part of a short rate.
 const RATE_BITS: u32 = 26;
@@ -60,7 +55,7 @@ const WEIGHT_BITS: u32 = 19;
 const MAGIC: [u8; 4] = *b"NRSX";
 
 /// The version that is written and understood.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Why a datagram is refused; nothing of it is stored then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +110,8 @@ pub struct Record {
     pub rate: u64,
     /// Weight without factor; see [`round`].
     pub weight: u32,
-    /// The part of the capacity where the entity has requests, of 255.
-    pub presence: u8,
+    /// Whether the entity has requests, or had some in the last delta.
+    pub active: bool,
 }
 
 /// Returns `value` as a short number of `bits`.
@@ -148,8 +143,8 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Refusal> {
 ///
 /// # Errors
 ///
-/// - [`Refusal::Malformed`]: no header, another length than the header says, no place among the datagrams, or
-///   records that are not in the order of their ids.
+/// - [`Refusal::Malformed`]: no header, another length than the header says, no place among the datagrams, a flag
+///   that is neither 0 nor 1, or records that are not in the order of their ids.
 /// - [`Refusal::Version`]: another version.
 pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     let from = &mut bytes;
@@ -186,7 +181,8 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
         let id = u64::from_le_bytes(take(from)?);
         let rate = u32::from_le_bytes(take(from)?);
         let word = u32::from_le_bytes(take(from)?);
-        if id <= before || id == u64::MAX {
+        let active = word >> 24;
+        if id <= before || id == u64::MAX || active > 1 {
             return Err(Refusal::Malformed);
         }
         before = id;
@@ -195,7 +191,7 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
             rate: lengthen(rate, RATE_BITS),
             // A weight that is none has too large a shift.
             weight: lengthen(word & 0xff_ffff, WEIGHT_BITS).min(u32::MAX.into()) as u32,
-            presence: (word >> 24) as u8,
+            active: active == 1,
         });
     }
     Ok((header, records))
@@ -222,7 +218,7 @@ pub fn write(header: &Header, records: &[Record]) -> Vec<u8> {
     out.extend(header.capacity.to_le_bytes());
     for record in records {
         let weight = shorten(record.weight.into(), WEIGHT_BITS);
-        let word = weight | (u32::from(record.presence) << 24);
+        let word = weight | (u32::from(record.active) << 24);
         out.extend(record.id.to_le_bytes());
         out.extend(shorten(record.rate, RATE_BITS).to_le_bytes());
         out.extend(word.to_le_bytes());

@@ -46,8 +46,8 @@ pub struct Known {
     rate: u64,
     /// Its weight there.
     pub weight: u32,
-    /// The part of the peer's capacity where the entity has requests.
-    presence: u8,
+    /// Whether the entity is active there.
+    pub active: bool,
     /// When it was heard, our ns.
     heard: u64,
     /// The time of the rate, our ns.
@@ -61,11 +61,6 @@ impl Known {
         let over = now.saturating_sub(self.heard).saturating_sub(hold);
         let octaves = (u128::from(over) * Q16 as u128 / u128::from(hold)).min(i32::MAX as u128);
         ((u128::from(self.rate) * u128::from(power(-(octaves as i32)))) >> 31) as u64
-    }
-
-    /// Returns the part of the `capacity` of the peer where the entity has requests.
-    pub fn part_of(&self, capacity: u64) -> u64 {
-        capacity * u64::from(self.presence) / 255
     }
 }
 
@@ -151,7 +146,7 @@ impl Peer {
             let known = Known {
                 rate: record.rate.min(RATE_MAX),
                 weight: record.weight,
-                presence: record.presence,
+                active: record.active,
                 heard: now,
                 sent,
             };
@@ -193,11 +188,6 @@ impl Peers {
     /// Returns all peers, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Peer)> {
         self.peers.iter().map(|(&server, peer)| (server, peer))
-    }
-
-    /// Returns the peer with the number `server`.
-    pub fn get(&self, server: u64) -> Option<&Peer> {
-        self.peers.get(&server)
     }
 
     /// Returns the number of peers.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use super::{
     log2::{power, scale},
-    message::{round, Record, PRESENT},
+    message::{round, Record},
     peers::{rate, Peers, RATE_BITS, RATE_MAX},
     plan,
     rule::{self, Member, DEEPEST, DELTAS},
@@ -236,9 +236,8 @@ impl Table {
                 let by = member.moved[0].wrapping_sub(member.moved[deltas]);
                 let rate = scale(known.rate(terms, now), by);
                 member.elsewhere = (member.elsewhere + rate).min(RATE_MAX);
-                let there = known.part_of(peer.capacity);
-                entry.capacity = entry.capacity.saturating_add(there);
-                if there > 0 {
+                if known.active {
+                    entry.capacity = entry.capacity.saturating_add(peer.capacity);
                     member.weight = member.weight.max(known.weight);
                 }
             }
@@ -287,7 +286,7 @@ impl Table {
             id: *id,
             rate: entry.member.next,
             weight: entry.member.here,
-            presence: if entry.active { PRESENT } else { 0 },
+            active: entry.active,
         };
         let told = self.entries.iter();
         let told = told.filter(|(_, entry)| entry.idle <= TOLD_IDLE);

@@ -73,11 +73,11 @@ proptest! {
     #[test]
     fn messages_round_trip(
         header in header(),
-        records in prop::collection::btree_map(1u64..u64::MAX, (0u64..1 << 26, 0u32..1 << 19, any::<u8>()), 0..60),
+        records in prop::collection::btree_map(1u64..u64::MAX, (0u64..1 << 26, 0u32..1 << 19, any::<bool>()), 0..60),
     ) {
         let records: Vec<Record> = records
             .into_iter()
-            .map(|(id, (rate, weight, presence))| Record { id, rate, weight, presence })
+            .map(|(id, (rate, weight, active))| Record { id, rate, weight, active })
             .collect();
         let (again, read) = parse(&write(&header, &records)).unwrap();
         prop_assert_eq!(again, header);
@@ -147,7 +147,7 @@ fn a_liar_is_bounded() {
             id: 2,
             rate: u64::MAX,
             weight: 1,
-            presence: u8::MAX,
+            active: true,
         };
         exchange.hear(2, &write(&header, &[lie]), now).unwrap();
     }

@@ -214,7 +214,7 @@ impl Engine {
             Event::Tick(index) => self.servers[server(index)].tick(scene),
             Event::Tell(speaker) => {
                 if let Some(talk) = &mut self.talk {
-                    talk.tell(speaker, self.servers.get_mut(server(speaker)), scene);
+                    talk.tell(speaker, &mut self.servers[server(speaker)], scene);
                 }
             }
             Event::Hear(mail) => {

@@ -174,8 +174,6 @@ pub struct Exchange {
     pub jitter: Time,
     /// The fraction of summaries that are lost, 0 to 1.
     pub loss: f64,
-    /// Who sends to whom.
-    pub topology: Topology,
     /// Deltas after which the rates of a silent server start to fade.
     pub hold: u32,
     /// Servers that are cut off from the others for a while.
@@ -189,22 +187,10 @@ impl Default for Exchange {
             latency: Time(SECOND / 1000),
             jitter: Time(0),
             loss: 0.0,
-            topology: Topology::All,
             hold: 16,
             cut: Vec::new(),
         }
     }
-}
-
-/// Who sends summaries to whom.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Topology {
-    /// Each to all others.
-    #[default]
-    All,
-    /// Through relays.
-    Relay,
 }
 
 /// A server that neither sends nor hears summaries for a while.

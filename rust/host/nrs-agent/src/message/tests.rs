@@ -20,19 +20,19 @@ const RECORDS: [Record; 2] = [
         // Twenty-six bits, shifted by five.
         rate: 0x03a5_c7e8 << 5,
         weight: 10_000 * 4096,
-        presence: PRESENT,
+        active: true,
     },
     Record {
         id: u64::MAX - 1,
         rate: 0,
         weight: 1,
-        presence: 0,
+        active: false,
     },
 ];
 
 /// The bytes of both, as other versions have to understand them.
 const GOLDEN: &[u8] = &[
-    0x4e, 0x52, 0x53, 0x58, 2, 0, 2, 0, // NRSX, version, zero, records
+    0x4e, 0x52, 0x53, 0x58, 3, 0, 2, 0, // NRSX, version, farewell, records
     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // realm
     7, 0, 0, 0, 0, 0, 0, 0, // server
     9, 0, 0, 0, 0, 0, 0, 0, // epoch
@@ -41,9 +41,9 @@ const GOLDEN: &[u8] = &[
     0xa8, 0x61, 0, 0, 0, 0, 0, 0, // capacity
     1, 2, 3, 4, 5, 6, 7, 8, // id
     0xe8, 0xc7, 0xa5, 0x17, // rate
-    0x00, 0xe2, 0x3c, 0xff, // weight, presence
+    0x00, 0xe2, 0x3c, 1, // weight, active
     0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // id
-    0, 0, 0, 0, 1, 0, 0, 0, // rate, weight, presence
+    0, 0, 0, 0, 1, 0, 0, 0, // rate, weight, active
 ];
 
 fn golden() -> Vec<u8> {
@@ -85,6 +85,7 @@ fn what_is_wrong_is_refused() {
         ("server 0", 16, 0, Refusal::Malformed),
         ("place", 36, 3, Refusal::Malformed),
         ("parts", 39, 2, Refusal::Malformed),
+        ("active", HEADER + RECORD - 1, 2, Refusal::Malformed),
         ("order", HEADER + RECORD + 7, 0, Refusal::Malformed),
         (
             "id of the default class",

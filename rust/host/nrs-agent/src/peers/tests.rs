@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::message::{parse, write, PRESENT};
+use crate::message::{parse, write};
 use nrs_sched::units::NSEC_PER_SEC;
 
 fn terms() -> Terms {
@@ -40,7 +40,7 @@ fn from(server: u64, epoch: u64, seq: u32, records: &[(u64, u64)]) -> Vec<u8> {
             id,
             rate: rate << RATE_BITS,
             weight: 4096,
-            presence: PRESENT,
+            active: true,
         })
         .collect();
     write(&header(server, epoch, seq), &records)
@@ -111,7 +111,7 @@ fn a_farewell_ends_what_was_said() {
     };
     hear(&mut peers, &write(&bye, &[]), 1).unwrap();
     assert_eq!(rates(&peers, 1), []);
-    assert_eq!(peers.get(5).unwrap().capacity, 0);
+    assert_eq!(peers.peers[&5].capacity, 0);
     // What was under way comes too late; a later start does not.
     hear(&mut peers, &said(1, 7, &[(3, 100)]), 2).unwrap_err();
     hear(&mut peers, &said(2, 1, &[(3, 100)]), 3).unwrap();
@@ -182,7 +182,7 @@ fn gaps_are_counted() {
         (2, 6, 0, 4),
     ] {
         hear(&mut peers, &half(epoch, seq, part), 0).unwrap();
-        assert_eq!(peers.get(5).unwrap().lost, lost, "{epoch} {seq} {part}");
+        assert_eq!(peers.peers[&5].lost, lost, "{epoch} {seq} {part}");
     }
-    assert_eq!(peers.get(5).unwrap().datagrams, 6);
+    assert_eq!(peers.peers[&5].datagrams, 6);
 }

@@ -7,7 +7,6 @@
 //! - *Speaker*: a server that takes part: it shares fairly, and has a rule of its own
 //!   ([`nrs_agent::Exchange`]).
 //! - *Datagram*: bytes that one speaker sent; *mail*: a datagram on its way to one of those who hear it.
-//! - *Relay*: hears everybody and tells each server the sum of the others.
 //!
 //! ```text
 //!   every delta, each speaker at its own time
@@ -23,9 +22,9 @@ use super::{
 };
 use crate::{
     outcome,
-    scenario::{Cut, Exchange as Written, Topology},
+    scenario::{Cut, Exchange as Written},
 };
-use nrs_agent::{Exchange, Relay, Terms};
+use nrs_agent::{Exchange, Terms};
 use nrs_sched::{
     agent::{Pairs, ReportBuf},
     mem::Shared,
@@ -35,17 +34,7 @@ use nrs_sched::{
     },
     rng::{avalanche, Rng},
 };
-use std::{ops::Range, rc::Rc};
-
-/// Somebody who hears datagrams.
-enum Speaker {
-    /// A server that takes no part.
-    Silent,
-    /// A server that shares fairly.
-    Server(Exchange),
-    /// The relay; behind all servers.
-    Relay(Relay),
-}
+use std::rc::Rc;
 
 /// Speakers, and what is under way.
 pub struct Talk {
@@ -55,10 +44,8 @@ pub struct Talk {
     /// In parts of 2^32.
     loss: u64,
     cuts: Vec<(u32, u64, u64)>,
-    /// By server, and behind these the relay.
-    speakers: Vec<Speaker>,
-    /// Index of the relay.
-    relay: Option<u32>,
+    /// By server; none for a server that takes no part.
+    speakers: Vec<Option<Exchange>>,
     /// Datagrams on their way: from, to, and the bytes.
     mails: Slab<(u32, u32, Rc<[u8]>)>,
     reports: ReportBuf,
@@ -92,25 +79,12 @@ impl Talk {
             realm: realm(policy),
             delta_ns: written.delta.0.max(1),
             hold: written.hold,
-            servers_max: (names.len() as u32).saturating_add(1),
+            servers_max: names.len() as u32,
             ..Terms::default()
         };
-        let speaker = |(policy, number): (&String, u64)| match policy.split_whitespace().next()
-            == Some("fairshare")
-        {
-            true => Speaker::Server(Exchange::new(number, 1, terms(policy))),
-            false => Speaker::Silent,
-        };
-        let mut speakers: Vec<_> = policies.iter().zip(1u64..).map(speaker).collect();
-        let fair = |speaker: &Speaker| matches!(speaker, Speaker::Server(_));
-        let relay = match (written.topology, speakers.iter().position(fair)) {
-            (Topology::Relay, Some(first)) => {
-                let number = names.len() as u64 + 1;
-                let relay = Relay::new(number, 1, terms(&policies[first]));
-                speakers.push(Speaker::Relay(relay));
-                Some(names.len() as u32)
-            }
-            _ => None,
+        let speaker = |(policy, number): (&String, u64)| {
+            let fair = policy.split_whitespace().next() == Some("fairshare");
+            fair.then(|| Exchange::new(number, 1, terms(policy)))
         };
         let cut = |cut: &Cut| {
             let found = names.iter().position(|name| *name == cut.server);
@@ -123,8 +97,7 @@ impl Talk {
             jitter: written.jitter.0,
             loss: (written.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
             cuts: written.cut.iter().map(cut).collect::<Result<_, String>>()?,
-            speakers,
-            relay,
+            speakers: policies.iter().zip(1u64..).map(speaker).collect(),
             mails: Slab::default(),
             reports: ReportBuf::new().expect("memory"),
             rng: Rng::new(seed),
@@ -135,7 +108,7 @@ impl Talk {
     /// Each speaker's first time is drawn, so that they do not all speak at once.
     pub fn begin(&mut self, queue: &mut Queue) {
         for (number, speaker) in (0..).zip(&self.speakers) {
-            if !matches!(speaker, Speaker::Silent) {
+            if speaker.is_some() {
                 let at = START + self.rng.below(self.delta);
                 queue.push(at, Event::Tell(number));
             }
@@ -153,49 +126,29 @@ impl Talk {
         cuts.any(|(who, from, to)| *who == speaker && (*from..*to).contains(&now))
     }
 
-    /// The time of `speaker` has come; `server` is its server, if it has one.
+    /// The time of `speaker` has come, which is that of `server`.
     ///
     /// # Panics
     ///
     /// There is no memory.
-    pub fn tell(&mut self, speaker: u32, server: Option<&mut Server>, scene: &mut Scene) {
+    pub fn tell(&mut self, speaker: u32, server: &mut Server, scene: &mut Scene) {
         let now = scene.now;
         self.counts.steps += 1;
         scene.queue.push(now + self.delta, Event::Tell(speaker));
-        let servers = self.speakers.len() as u32 - u32::from(self.relay.is_some());
-        match (&mut self.speakers[speaker as usize], server) {
-            (Speaker::Server(exchange), Some(server)) => {
-                let said = share(exchange, &mut self.reports, server, scene);
-                let to = match self.relay {
-                    Some(relay) => relay..relay + 1,
-                    None => 0..servers,
-                };
-                for bytes in said {
-                    self.send(scene, speaker, &bytes, to.clone());
-                }
+        if let Some(exchange) = &mut self.speakers[speaker as usize] {
+            for bytes in share(exchange, &mut self.reports, server, scene) {
+                self.send(scene, speaker, &bytes);
             }
-            (Speaker::Relay(relay), _) => {
-                relay.step(now);
-                let known: Vec<u64> = relay.servers(now).collect();
-                let say = |server| (server as u32 - 1, relay.say(server));
-                let said: Vec<_> = known.into_iter().map(say).collect();
-                for (to, datagrams) in said {
-                    for bytes in datagrams {
-                        self.send(scene, speaker, &bytes, to..to + 1);
-                    }
-                }
-            }
-            _ => {}
         }
     }
 
-    /// Sends a datagram to those of `to` that hear it.
-    fn send(&mut self, scene: &mut Scene, from: u32, bytes: &[u8], to: Range<u32>) {
+    /// Sends a datagram to all other speakers.
+    fn send(&mut self, scene: &mut Scene, from: u32, bytes: &[u8]) {
         let now = scene.now;
         let bytes: Rc<[u8]> = bytes.into();
         let cut = self.is_cut(from, now);
-        for to in to {
-            if to == from || matches!(self.speakers[to as usize], Speaker::Silent) {
+        for to in 0..self.speakers.len() as u32 {
+            if to == from || self.speakers[to as usize].is_none() {
                 continue;
             }
             self.counts.messages += 1;
@@ -219,12 +172,10 @@ impl Talk {
             self.counts.lost += 1;
             return;
         }
-        let heard = match &mut self.speakers[to as usize] {
-            Speaker::Server(exchange) => exchange.hear(from, &bytes, now),
-            Speaker::Relay(relay) => relay.hear(from, &bytes, now),
-            Speaker::Silent => return,
+        let Some(exchange) = &mut self.speakers[to as usize] else {
+            return;
         };
-        match heard {
+        match exchange.hear(from, &bytes, now) {
             Ok(()) => self.counts.heard += 1,
             Err(_) => self.counts.refused += 1,
         }

@@ -32,14 +32,10 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let ways = [
         ("none", ""),
         ("all", "delta = \"100ms\"\nlatency = \"1ms\""),
-        (
-            "relay",
-            "delta = \"100ms\"\nlatency = \"1ms\"\ntopology = \"relay\"",
-        ),
     ];
     let mut table = Table::headed(
         "Servers | Exchange | Mean error, % | Worst job, % | Settled after, s | \
-         Bandwidth used, % | Messages, kB/s and server",
+         Bandwidth used, % | Received, kB/s and server | Sent by a router, kB/s and server",
     );
     let mut curves = ways.map(|(way, _)| (way, Vec::new()));
     for &servers in sizes {
@@ -47,7 +43,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             let name = format!("scale-{servers}");
             let runs = runs(&name, (servers, JOBS), SECONDS, exchange, options)?;
             let (mut means, mut worsts, mut times) = (Vec::new(), Vec::new(), Vec::new());
-            let (mut used, mut bytes) = (Vec::new(), Vec::new());
+            let (mut used, mut bytes, mut once) = (Vec::new(), Vec::new(), Vec::new());
             for (layout, outcome) in &runs {
                 let tail = layout.errors(outcome, 40);
                 let ends: Vec<f64> = tail.iter().map(|job| late(job, 1)).collect();
@@ -59,7 +55,9 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 ));
                 used.push(layout.efficiency(outcome, SECONDS / 2));
                 let said = outcome.exchange.map_or(0, |exchange| exchange.bytes);
-                bytes.push(said as f64 / SECONDS as f64 / servers as f64);
+                let said = said as f64 / SECONDS as f64 / servers as f64;
+                bytes.push(said);
+                once.push(said / servers.saturating_sub(1).max(1) as f64);
             }
             points.push((servers as f64, (median(&worsts) * 100.0).max(0.05)));
             table.row(&[
@@ -70,6 +68,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 seconds(&times),
                 percent(&used),
                 kilobytes(&bytes),
+                kilobytes(&once),
             ]);
         }
     }

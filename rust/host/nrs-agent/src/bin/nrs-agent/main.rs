@@ -38,7 +38,7 @@ const WATCHDOG_NS: u64 = 1_000_000_000;
 
 /// Shares the service of this server fairly with other servers.
 #[derive(Parser, Debug)]
-#[command(name = "nrs-agent", version, about)]
+#[command(name = "nrs-agent", version)]
 struct Args {
     /// The configuration; see nrsctl check.
     #[arg(long, value_name = "FILE", default_value = config::PATH)]

@@ -154,21 +154,19 @@ fn striped() {
     assert!(used.len() == 2 && used[0].abs_diff(used[1]) <= 4, "{two:?}");
 }
 
-/// A wide job has a third of a cluster with the exchange: all with all, for fewer messages through a relay, and when
-/// messages are lost and a server is cut off. Without the exchange the wide job has more.
+/// A wide job has a third of a cluster with the exchange, also when messages are lost and a server is cut off. Without the exchange the wide job has more.
 #[test]
 fn a_wide_job_gets_a_third() {
     let text = include_str!("../../../scenarios/cluster-wide.toml");
     let cut = "[{ server = \"fast0\", from = \"7s\", to = \"9s\" }]";
-    // Four servers say 3 messages each, or one to the relay and get one, 10 times a second for 12 s.
+    // Four servers say 3 messages each, 10 times a second for 12 s.
     type Case<'a> = (
         &'a [(&'a str, &'a str)],
         RangeInclusive<u64>,
         RangeInclusive<u64>,
     );
-    let cases: [Case<'_>; 3] = [
+    let cases: [Case<'_>; 2] = [
         (&[], 4 * 3 * 110..=4 * 3 * 120, 0..=0),
-        (&[("topology", "relay")], 1..=2 * 4 * 120, 0..=0),
         (
             &[("loss", "0.1"), ("cut", cut)],
             1..=4 * 3 * 120,

@@ -58,6 +58,7 @@ pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
+pub(crate) mod driven;
 pub(crate) mod keeper;
 pub(crate) mod overseer;
 pub(crate) mod parameters;

@@ -3,6 +3,7 @@
 //! Front-ends turn what arrives into requests: attributes, cost, range, flags.
 
 pub(crate) mod block;
+pub(crate) mod capi;
 pub(crate) mod chardev;
 pub(crate) mod dm;
 #[cfg(feature = "elevator")]

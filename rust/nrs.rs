@@ -25,6 +25,12 @@ module! {
     alias: ["nrs-iosched"],
 }
 
+/// What a server of another module is.
+type KernelServer = frontend::capi::Server;
+
+/// What a framework of another module is.
+type KernelFramework = frontend::capi::Framework;
+
 /// The loaded module.
 ///
 /// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.

@@ -16,6 +16,7 @@
 //! | [`atomic`] | words of the hot path |
 //! | [`global`] | a value that callbacks from outside have to find |
 //! | [`task`] | who is running |
+//! | [`capi`] | what other modules call |
 //! | [`chardev`] | a character device that can be polled, and requests in boxes of their own |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
 //! | [`configfs`] | directories that are kept while they are in use |
@@ -29,6 +30,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod bio;
+pub(crate) mod capi;
 pub(crate) mod chardev;
 pub(crate) mod configfs;
 pub(crate) mod debugfs;

@@ -45,7 +45,7 @@ changed() {
 short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -59,7 +59,7 @@ long=(
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:owners:1800:any:owners owners+elevator"
-	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit"
+	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi"
 	"stock:order:1500:any:order-user"
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
@@ -67,11 +67,11 @@ long=(
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
-	"debug:user:1800::chardev order-user timeouts-user"
+	"debug:user:1800::chardev order-user timeouts-user capi"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 # The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.
-for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev elevator"); done
+for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev capi elevator"); done
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
 while [ $# -gt 0 ]; do
@@ -192,6 +192,11 @@ boot() {
 	esac
 	case " $* " in *" chardev "*)
 		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
+		;;
+	esac
+	case " $* " in *" capi "*)
+		scripts/build-against.sh "$kernel" tests/capi
+		for tool in nrs_capi_test nrs_example; do files+=(--file "build/$kernel/$tool.ko:/$tool.ko"); done
 		;;
 	esac
 	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac

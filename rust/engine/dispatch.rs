@@ -27,8 +27,10 @@ pub(crate) trait Caretaker: Send + Sync {
 pub(crate) enum Feed {
     /// Device-mapper targets.
     Block,
-    /// Open files of `/dev/nrs`.
+    /// Open files of `/dev/nrs`, and kernel modules that bring requests as those do.
     User,
+    /// A framework that drives the policies itself ([`super::driven`]).
+    Framework,
 }
 
 /// What all targets of a service have in common.

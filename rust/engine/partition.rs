@@ -219,6 +219,18 @@ impl Partition {
         f(&mut self.inner.lock())
     }
 
+    /// Runs `f` with the lock held on the head of `priority`, the time, ns, and the shares that were published last.
+    pub(crate) fn drive<R>(
+        &self,
+        priority: Priority,
+        f: impl FnOnce(&mut KernelHead, u64, Option<&Table>) -> R,
+    ) -> R {
+        let guard = rcu::read_lock();
+        let table = self.published.of(priority).get(&guard);
+        let now = misc::now();
+        f(self.inner.lock().head(priority), now, table)
+    }
+
     /// Goes through something that is too long for one lock hold. `take` has the lock and takes as
     /// much as is allowed from where it is told on, and says where to go on, or `None` at the end;
     /// after each lock hold, `then` has what `take` left in `state`, and may sleep.

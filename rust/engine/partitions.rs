@@ -272,6 +272,7 @@ impl Partitions {
                 partition.reconsider();
             }
             lanes.pass_on(Kick::none());
+            lanes.target().call_framework();
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
     client::Client,
     dispatch::Feed,
     service::{Lower, Service},
-    target::Target,
+    target::{Runner, Target},
 };
 use crate::sys::{
     global::{Global, Installed},
@@ -196,7 +196,7 @@ pub(crate) fn attach(
     device: &CStr,
     lower: Lower<'_>,
 ) -> Result<Attachment> {
-    attach_with(name, Feed::Block, |service| {
+    attach_with(name, Feed::Block, None, |service| {
         let (label, device) = (CString::try_from(label)?, CString::try_from(device)?);
         service.join(label, device, lower)
     })
@@ -211,23 +211,55 @@ pub(crate) fn attach(
 /// - `ENOSPC`: too many services, or clients of the service.
 /// - `EINVAL`: `name` is not one.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
-    attach_with(name, Feed::User, |service| {
+    attach_with(name, Feed::User, None, |service| {
         let device = CString::try_from(&*client)?;
         service.join(client, device, Lower::NONE)
     })
 }
 
-/// Finds or makes the service `name` for a client of kind `feed`, and has the client `join` it.
+/// Makes a framework that drives the policies of the service `name` the only client of that, with `cpts` partitions;
+/// `waker` is told when something that was throttled may be eligible.
+///
+/// # Errors
+///
+/// - `EBUSY`: the service has clients.
+/// - `ENOSPC`: too many services.
+/// - `EINVAL`: `name` is not one, or a number of partitions out of range.
+pub(crate) fn attach_framework(
+    name: &CStr,
+    cpts: u32,
+    waker: Arc<dyn Runner>,
+) -> Result<Attachment> {
+    attach_with(name, Feed::Framework, Some(cpts), |service| {
+        let (label, device) = (CString::try_from(name)?, CString::try_from(name)?);
+        let lower = Lower {
+            runner: Some(waker),
+            ..Lower::NONE
+        };
+        service.join(label, device, lower)
+    })
+}
+
+/// Finds or makes the service `name` for a client of kind `feed` that wants `cpts` partitions (`None`: any number), and
+/// has the client `join` it.
 fn attach_with(
     name: &CStr,
     feed: Feed,
+    cpts: Option<u32>,
     join: impl FnOnce(&Service) -> Result<(Arc<Client>, Arc<Target>)>,
 ) -> Result<Attachment> {
     let registry = registry()?;
     let (service, first) = loop {
         let service = match registry.find(name.to_str().unwrap_or("")) {
-            Some(service) => service,
-            None => match registry.create(name, None, false) {
+            Some(service) => match cpts {
+                Some(count) if count != service.cpts() => match recreate(&service, count) {
+                    // It has gone meanwhile.
+                    Err(ENODEV) => continue,
+                    other => other?,
+                },
+                _ => service,
+            },
+            None => match registry.create(name, cpts, false) {
                 Err(EEXIST) => continue,
                 other => other?,
             },

@@ -211,9 +211,10 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `EBUSY`: there are clients of another kind; they would not share slots that mean the same.
+    /// `EBUSY`: there are clients of another kind, which would not share slots that mean the same; or another framework.
     pub(crate) fn use_begin(&self, feed: Feed) -> Result<bool> {
-        if self.users.get() != 0 && !self.dispatch.is_fed_by(feed) {
+        let alone = feed == Feed::Framework || !self.dispatch.is_fed_by(feed);
+        if self.users.get() != 0 && alone {
             return Err(EBUSY);
         }
         self.dispatch.set_feed(feed);
@@ -360,6 +361,16 @@ impl Service {
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn agent(&self) -> &Agent {
         &self.agent
+    }
+
+    /// The partitions of `target`, by CPT.
+    pub(crate) fn lanes_of(&self, target: &Target) -> Option<&Lanes> {
+        self.partitions.of(target.index())
+    }
+
+    /// Brings policies the memory that they want, soon. Any context.
+    pub(crate) fn feed(&self) {
+        self.ticker.worker().feed();
     }
 
     /// Parameters that requests read.

@@ -43,7 +43,7 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-use super::dispatch::Dispatch;
+use super::dispatch::{Dispatch, Feed};
 use crate::{
     sched::{
         attr::Priority,
@@ -279,6 +279,18 @@ impl Target {
     /// Returns whether the device pulls what is ready.
     pub(crate) fn pulls(&self) -> bool {
         self.pulls.get() != 0
+    }
+
+    /// Returns whether a framework takes requests out itself.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.pulls() && self.dispatch.is_fed_by(Feed::Framework)
+    }
+
+    /// Tells a framework that takes requests out itself that it may find some. To be called without locks.
+    pub(crate) fn call_framework(&self) {
+        if self.is_driven() {
+            Expire::expired(&self.runner);
+        }
     }
 
     /// Has the device keep `depth` requests in flight (0: any number).

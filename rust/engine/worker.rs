@@ -203,13 +203,13 @@ impl Worker {
     }
 
     /// Returns whether the service is idle at `now`, ns, and had a run lately. It is idle if no request is queued or has
-    /// a slot. Any context.
+    /// a slot; of what a framework drives that is not known. Any context.
     fn can_rest(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
         since < REST
             && self.partitions.targets().all(|target| {
                 let line = target.line();
-                line.is_calm() && line.used().active() == 0
+                !target.is_driven() && line.is_calm() && line.used().active() == 0
             })
     }
 

@@ -45,31 +45,35 @@ use crate::{
     },
 };
 
-mod decode;
-mod session;
+pub(crate) mod decode;
+pub(crate) mod session;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod wire;
 
-use session::{Session, Terms, CHUNK};
+use session::{Reader, Session, Terms, CHUNK};
 
-/// A file that is a client of a service.
+/// A file, or a server of a kernel module, that is a client of a service.
 ///
 /// Fields are dropped from top to bottom, after the session was closed: the session, then the client.
-struct Attached {
+pub(crate) struct Attached {
     session: Arc<Session>,
     _attachment: Attachment,
 }
 
 impl Attached {
-    /// Makes a client of the service that `asked` names; also says what it is to know of that.
+    /// Makes a client of the service that `asked` names; also says what it is to know of that. `reader` reads of it, unless
+    /// it is a file.
     ///
     /// # Errors
     ///
     /// - `EPROTONOSUPPORT`: a version other than [`wire::VERSION`].
     /// - `EINVAL`: a flag, a lease or a name that is none, or something reserved that is not 0.
     /// - What [`registry::attach_user`] refuses.
-    fn new(asked: &wire::Attach) -> Result<(Self, wire::Attach)> {
+    pub(crate) fn new(
+        asked: &wire::Attach,
+        reader: Option<Arc<dyn Reader>>,
+    ) -> Result<(Self, wire::Attach)> {
         if asked.version != wire::VERSION {
             return Err(EPROTONOSUPPORT);
         }
@@ -96,7 +100,7 @@ impl Attached {
             limit,
         };
         let attachment = registry::attach_user(&service, client)?;
-        let session = Session::open(&attachment, terms)?;
+        let session = Session::open(&attachment, terms, reader)?;
         let attached = Self {
             session,
             _attachment: attachment,
@@ -106,6 +110,13 @@ impl Attached {
             ..*asked
         };
         Ok((attached, answer))
+    }
+}
+
+impl Attached {
+    /// Its session.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
     }
 }
 
@@ -151,7 +162,7 @@ impl Handle {
         let mut bytes = [0; wire::SIZE_MAX];
         let asked = argument(arg, &mut bytes, wire::Attach::SIZE)?;
         let asked = wire::Attach::decode(asked).map_err(unreadable)?;
-        let (attached, answer) = Attached::new(&asked)?;
+        let (attached, answer) = Attached::new(&asked, None)?;
         // Said before it is done: whoever cannot hear the answer is no client.
         UserSlice::new(arg, wire::Attach::SIZE)
             .writer()
@@ -185,29 +196,15 @@ impl Handle {
             return Err(EINVAL);
         }
         from.read_slice(header)?;
-        let header = valid(wire::Header::decode(header))?;
+        let header = wire::Header::decode(header).map_err(|_| EINVAL)?;
         let record = bytes.get_mut(..header.size.into()).ok_or(EINVAL)?;
         let rest = record
             .get_mut(wire::Header::SIZE..)
             .filter(|rest| rest.len() <= from.len())
             .ok_or(EINVAL)?;
         from.read_slice(rest)?;
-        match header.kind {
-            wire::TYPE_REQUEST => {
-                session.request(&valid(wire::Request::decode(record))?, nonblocking)
-            }
-            wire::TYPE_COMPLETION => session.complete(&valid(wire::Completion::decode(record))?),
-            wire::TYPE_PROMOTE => session.promote(&valid(wire::Promotion::decode(record))?),
-            wire::TYPE_BUSY => session.busy(&valid(wire::Busy::decode(record))?),
-            wire::TYPE_RECONNECT => session.reconnect(&valid(wire::Reconnect::decode(record))?),
-            _ => Err(EINVAL),
-        }
+        session.write(header.kind, record, nonblocking)
     }
-}
-
-/// A record, unless it is malformed.
-fn valid<T>(decoded: Result<T, wire::Malformed>) -> Result<T> {
-    decoded.map_err(|_| EINVAL)
 }
 
 /// The errno for an argument that cannot be read.

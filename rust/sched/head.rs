@@ -56,6 +56,7 @@ use crate::sched::{
 use core::marker::PhantomData;
 
 pub mod decide;
+pub mod drive;
 
 /// Instances on a head, at most, the fallback included.
 pub const MAX_INSTANCES: usize = 4;
@@ -250,7 +251,7 @@ impl<P, T> Instance<P, T> {
 /// - The fallback has place 0 and is never stopping; `others` has places 1 and up, in order.
 /// - `primary` is the place of the one instance in `others` that is not stopping, 0 if there is none.
 /// - `stopping` instances in `others` are stopping.
-/// - `queued` requests are queued on all instances.
+/// - `queued` requests are queued on all instances, but for those that a framework drives ([`drive`]).
 /// - Serials grow in the order of installation, which is the order of stopping, too.
 pub struct Head<I, P, T> {
     fallback: Instance<P, T>,
@@ -490,7 +491,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Requests queued on all instances.
+    /// Requests queued on all instances, but for those that a framework drives ([`drive`]).
     pub const fn queued(&self) -> u32 {
         self.queued
     }
@@ -519,9 +520,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// The parts, the fallback's first, for work on all of them.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = (InstanceId, &mut P)> {
-        core::iter::once(&mut self.fallback)
-            .chain(self.others.iter_mut().flatten())
-            .map(|i| (i.id, &mut i.part))
+        self.iter_mut().map(|i| (i.id, &mut i.part))
     }
 
     /// The part of an instance, if it is still there: for work that lets go of the lock in between.
@@ -536,6 +535,10 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     fn iter(&self) -> impl Iterator<Item = &Instance<P, T>> {
         core::iter::once(&self.fallback).chain(self.others.iter().flatten())
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Instance<P, T>> {
+        core::iter::once(&mut self.fallback).chain(self.others.iter_mut().flatten())
     }
 
     /// The instance that takes new requests.

@@ -33,6 +33,7 @@
 //! Callers turn what was written into text first; what is no UTF-8 is `EINVAL` there.
 
 use crate::sched::{
+    attr::Priority,
     error::{Error, Result},
     head::State,
     statistics::Stat,
@@ -123,6 +124,15 @@ pub enum Heads {
     High,
 }
 
+impl From<Priority> for Heads {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::Regular => Self::Regular,
+            Priority::High => Self::High,
+        }
+    }
+}
+
 /// A change of policy, as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
@@ -142,28 +152,37 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: empty, longer than [`COMMAND_MAX`] bytes, a name longer than [`NAME_MAX`], an argument
-    ///   longer than [`ARGUMENT_MAX`], or a character that is neither printable ASCII nor blank.
+    /// `EINVAL`: longer than [`COMMAND_MAX`] bytes. As [`Self::new`].
     pub fn parse(text: &'a str) -> Result<Self> {
         if text.len() > COMMAND_MAX {
             return Err(Error::invalid("command is longer than 1043 bytes"));
         }
-        let text = trim(text);
-        if !text.bytes().all(|b| b.is_ascii_graphic() || is_blank(b)) {
+        let (policy, rest) = word(trim(text));
+        let (heads, argument) = match word(rest) {
+            ("reg", argument) => (Heads::Regular, argument),
+            ("hp", argument) => (Heads::High, argument),
+            _ => (Heads::All, rest),
+        };
+        Self::new(policy, heads, argument)
+    }
+
+    /// Creates the command that selects `policy`, one word, with `argument`, without blanks around it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: a name that is empty or longer than [`NAME_MAX`], an argument longer than [`ARGUMENT_MAX`], or a
+    /// character that is neither printable ASCII nor blank.
+    pub fn new(policy: &'a str, heads: Heads, argument: &'a str) -> Result<Self> {
+        let mut bytes = policy.bytes().chain(argument.bytes());
+        if !bytes.all(|b| b.is_ascii_graphic() || is_blank(b)) {
             return Err(Error::invalid("command has an unprintable character"));
         }
-        let (policy, rest) = word(text);
         if policy.is_empty() {
             return Err(Error::invalid("command is empty, expected a policy"));
         }
         if policy.len() > NAME_MAX {
             return Err(Error::invalid("policy name is longer than 15 characters"));
         }
-        let (heads, argument) = match word(rest) {
-            ("reg", argument) => (Heads::Regular, argument),
-            ("hp", argument) => (Heads::High, argument),
-            _ => (Heads::All, rest),
-        };
         if argument.len() > ARGUMENT_MAX {
             return Err(Error::invalid("argument is longer than 63 characters"));
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bindgen reads: device-mapper's target interface, the functions of shim.c, what trace.c is told, layout.c. */
+/* What bindgen reads: device-mapper's target interface, shim.c, what trace.c is told, layout.c, what modules call. */
 #ifndef NRS_DM_HELPER_H
 #define NRS_DM_HELPER_H
 
@@ -8,6 +8,7 @@
 
 #include "events.h"
 #include "layout.h"
+#include "nrs.h"
 #include "shim.h"
 
 #endif

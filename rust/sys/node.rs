@@ -251,6 +251,11 @@ impl Held {
         Some(node)
     }
 
+    /// The node, which stays this one's.
+    pub(super) fn as_ptr(&self) -> NonNull<Node> {
+        self.0
+    }
+
     /// The node, for whoever keeps the promises of its owner.
     fn into_node(self) -> NonNull<Node> {
         ManuallyDrop::new(self).0

@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use super::Service;
 use crate::{
     engine::{
+        dispatch::Feed,
         partition::KernelPart,
         partitions::Lanes,
         refused::{self, Refused},
@@ -272,13 +273,30 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed, or an argument that the policy refuses.
-    /// - `ENOENT`: no policy of that name.
-    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `EINVAL`: malformed.
+    /// - `EBUSY`: the framework that drives the policies starts them.
+    /// - As [`Self::start_policy`].
     ///
     /// Nothing is changed then.
     pub(crate) fn set_policy(&self, command: &str) -> refused::Result {
         let command = Command::parse(command)?;
+        if self.users() > 0 && self.dispatch.is_fed_by(Feed::Framework) {
+            let reason = "policies of this service are started by the framework that uses it";
+            return Err(Refused::because(EBUSY, reason));
+        }
+        self.start_policy(&command)
+    }
+
+    /// Starts the policy that `command` names.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: an argument that the policy refuses.
+    /// - `ENOENT`: no policy of that name.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    ///
+    /// Nothing is changed then.
+    pub(crate) fn start_policy(&self, command: &Command<'_>) -> refused::Result {
         let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
         let policies = &settings.parameters.values.policies;
@@ -297,6 +315,14 @@ impl Service {
         self.replace(&mut settings, &primaries)?;
         self.look_again();
         Ok(())
+    }
+
+    /// The policy of the primary of the heads of `priority`.
+    pub(crate) fn primary_kind(&self, priority: Priority) -> Option<Kind> {
+        let mut settings = self.settings.lock();
+        of_head(&mut settings.primaries, priority)
+            .as_ref()
+            .map(Config::kind)
     }
 
     /// Whether heads that `kind` runs on could start it anew now.

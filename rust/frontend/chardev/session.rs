@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An open file of `/dev/nrs` as a client of its service.
+//! An open file of `/dev/nrs`, or a server of another kernel module, as a client of its service.
 //!
 //! # Vocabulary
 //!
@@ -84,6 +84,12 @@ pub(crate) const CHUNK: u32 = 64;
 /// Time between two expiries of the timer, at least, ns.
 const REST: u64 = NSEC_PER_MSEC;
 
+/// Who reads, of a session that is no open file.
+pub(crate) trait Reader: Send + Sync {
+    /// There is something to read. Any context, without locks.
+    fn called(self: Arc<Self>);
+}
+
 /// How a session is to be.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
@@ -141,8 +147,10 @@ pub(crate) struct Open {
     terms: Terms,
     counters: Counters,
     remainder: Arc<Remainder>,
+    /// `None`: whoever waits for `readable` reads.
+    reader: Option<Arc<dyn Reader>>,
     readable: PollCondVarBox,
-    /// Room for a request; while closing: no request left.
+    /// Room for a request; while draining or closing: no request left.
     roomy: PollCondVarBox,
     #[pin]
     order: Mutex<()>,
@@ -152,8 +160,12 @@ pub(crate) struct Open {
 
 impl Session {
     /// A session without requests, of the client that `attachment` made; it must be [`Session::close`]d
-    /// before that goes.
-    pub(crate) fn open(attachment: &Attachment, terms: Terms) -> Result<Arc<Self>> {
+    /// before that goes. `reader` reads, unless it is an open file.
+    pub(crate) fn open(
+        attachment: &Attachment,
+        terms: Terms,
+        reader: Option<Arc<dyn Reader>>,
+    ) -> Result<Arc<Self>> {
         let (service, client, target) = attachment.parts();
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
         let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
@@ -174,6 +186,7 @@ impl Session {
                 terms,
                 counters: Counters::default(),
                 remainder,
+                reader,
                 readable,
                 roomy,
                 order <- new_mutex!((), "nrs_order"),
@@ -183,6 +196,35 @@ impl Session {
         )?;
         session.remainder.open(session.clone());
         Ok(session)
+    }
+
+    /// Has what can be read be read.
+    fn call_reader(&self) {
+        match &self.reader {
+            Some(reader) => reader.clone().called(),
+            None => self.readable.notify_one(),
+        }
+    }
+
+    /// Takes `record`, which is of `kind`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: malformed, or of another kind than those that are written.
+    /// - What the record is refused with.
+    pub(crate) fn write(self: &Arc<Self>, kind: u16, record: &[u8], nonblocking: bool) -> Result {
+        /// A record, unless it is malformed.
+        fn valid<T>(decoded: Result<T, wire::Malformed>) -> Result<T> {
+            decoded.map_err(|_| EINVAL)
+        }
+        match kind {
+            wire::TYPE_REQUEST => self.request(&valid(wire::Request::decode(record))?, nonblocking),
+            wire::TYPE_COMPLETION => self.complete(&valid(wire::Completion::decode(record))?),
+            wire::TYPE_PROMOTE => self.promote(&valid(wire::Promotion::decode(record))?),
+            wire::TYPE_BUSY => self.busy(&valid(wire::Busy::decode(record))?),
+            wire::TYPE_RECONNECT => self.reconnect(&valid(wire::Reconnect::decode(record))?),
+            _ => Err(EINVAL),
+        }
     }
 
     /// Name of its service.
@@ -233,7 +275,7 @@ impl Session {
         self.set_timer(&mut inner);
         drop(inner);
         if first {
-            self.readable.notify_one();
+            self.call_reader();
         }
     }
 
@@ -254,6 +296,7 @@ impl Session {
         let Some(finished) = inner.finish(&record.cookie, remember) else {
             return Err(ENOENT);
         };
+        let drained = inner.draining && inner.live == 0;
         drop(inner);
         let failed = record.status != 0;
         self.counters.completed.count(1);
@@ -270,7 +313,7 @@ impl Session {
             self.measure(&finished);
         }
         self.end_all(finished, record.status as i32);
-        if impatient {
+        if impatient || drained {
             self.roomy.notify_all();
         } else if full {
             self.roomy.notify_one();
@@ -370,7 +413,7 @@ impl Session {
             self.service.timeouts().expect(found.feed);
         }
         if found.readable {
-            self.readable.notify_one();
+            self.call_reader();
         }
         for (owed, peer_idle) in over.into_iter().flatten() {
             self.counters.reclaimed.count(1);

@@ -49,7 +49,7 @@ impl Bench {
             limit,
         };
         Ok(Self {
-            session: Session::open(&attachment, terms)?,
+            session: Session::open(&attachment, terms, None)?,
             attachment,
         })
     }

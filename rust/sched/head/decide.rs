@@ -44,7 +44,7 @@ impl<P, T> Instance<P, T> {
 }
 
 /// The answer if nothing is dispatched before `until`; none: nothing is queued.
-const fn none<T>(until: Option<u64>) -> Get<T> {
+pub(super) const fn none<T>(until: Option<u64>) -> Get<T> {
     match until {
         Some(until) => Get::Throttled { until },
         None => Get::Empty,

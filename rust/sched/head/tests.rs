@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 mod dequeue;
 mod drains;
+mod drive;
 mod random;
 
 /// Creates the request `name`.

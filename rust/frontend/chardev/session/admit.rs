@@ -297,7 +297,7 @@ impl Session {
         };
         self.counters.requests.count(1);
         if entered.told {
-            self.readable.notify_one();
+            self.call_reader();
         }
         self.count_gone(Gone {
             expired: entered.over,

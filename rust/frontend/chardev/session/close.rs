@@ -2,7 +2,11 @@
 
 //! How a session ends.
 //!
+//! A server of a kernel module is drained first: it is told of each request, and ends it.
+//!
 //! ```text
+//!   draining ──▶ what is queued is forced, and released ──▶ no request left
+//!
 //!   closing ──▶ what is released ends, what is queued is forced ──▶ no request left
 //! ```
 //!
@@ -14,6 +18,32 @@ use super::{table::Rest, Session, CANCELED};
 use crate::sys::{chardev::boxed::BoxFifo, misc};
 
 impl Session {
+    /// Releases everything that is queued, whatever the policy says, and waits until each request is completed; nothing
+    /// arrives any more. May sleep.
+    pub(crate) fn drain(&self) {
+        let slots = {
+            let mut inner = self.inner.lock();
+            inner.draining = true;
+            inner.rows.slots()
+        };
+        for slot in 0..slots {
+            let queued = self.inner.lock().queued(slot);
+            if let Some(record) = queued {
+                self.service.force(record);
+            }
+            misc::cond_resched();
+        }
+        self.wait_for_all();
+    }
+
+    /// Waits until there is no request.
+    fn wait_for_all(&self) {
+        let mut inner = self.inner.lock();
+        while inner.live != 0 {
+            self.roomy.wait(&mut inner);
+        }
+    }
+
     /// Ends everything that is queued or running; nothing arrives any more. May sleep.
     pub(crate) fn close(&self) {
         let mut ready = BoxFifo::new();
@@ -36,9 +66,6 @@ impl Session {
             }
             misc::cond_resched();
         }
-        let mut inner = self.inner.lock();
-        while inner.live != 0 {
-            self.roomy.wait(&mut inner);
-        }
+        self.wait_for_all();
     }
 }

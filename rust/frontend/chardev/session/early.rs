@@ -424,7 +424,7 @@ impl Session {
         };
         match moved.ok_or(ENOENT)? {
             Moved::Lease | Moved::Deadline { first: false } => {}
-            Moved::Deadline { first: true } => self.readable.notify_one(),
+            Moved::Deadline { first: true } => self.call_reader(),
             Moved::Refused => self.count_found(&Found {
                 refused: 1,
                 ..Found::default()

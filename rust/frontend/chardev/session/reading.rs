@@ -173,7 +173,7 @@ impl Session {
             self.count_sent(sent.into());
         }
         if more {
-            self.readable.notify_one();
+            self.call_reader();
         }
         Ok(Taken {
             early: early.into_iter().flatten(),
@@ -226,7 +226,7 @@ impl Session {
             self.count_sent(0u64.wrapping_sub(early));
         }
         if some {
-            self.readable.notify_one();
+            self.call_reader();
         }
     }
 }

@@ -110,7 +110,7 @@ impl Session {
         drop(inner);
         self.counters.reconnected.count(1);
         if readable {
-            self.readable.notify_one();
+            self.call_reader();
         }
         Ok(())
     }

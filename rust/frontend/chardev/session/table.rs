@@ -246,6 +246,8 @@ pub(super) struct Inner {
     pub(super) running: u32,
     /// Writers that wait for any completion.
     pub(super) impatient: u32,
+    /// Somebody waits for the end of all requests.
+    pub(super) draining: bool,
     pub(super) closing: bool,
 }
 
@@ -285,6 +287,7 @@ impl Inner {
             live: 0,
             running: 0,
             impatient: 0,
+            draining: false,
             closing: false,
         })
     }
@@ -620,11 +623,19 @@ impl Inner {
         !self.ready.is_empty() || self.told != Root::EMPTY || self.window.is_readable()
     }
 
+    /// The record of the request in `slot`, if it is queued.
+    pub(super) fn queued(&self, slot: u32) -> Option<Record> {
+        let queued = |row: &&Row| matches!(row.state, State::Queued);
+        self.rows.at(slot).filter(queued)?.record
+    }
+
     /// What is to be done with the request in `slot` as the session is closed.
     pub(super) fn close(&mut self, slot: u32) -> Rest {
-        match self.rows.at(slot).map(|row| (&row.state, row.record)) {
-            Some((State::Queued, Some(record))) => Rest::Force(record),
-            Some((State::Released(..) | State::Late(_), _)) => match self.take_out(slot) {
+        if let Some(record) = self.queued(slot) {
+            return Rest::Force(record);
+        }
+        match self.rows.at(slot).map(|row| &row.state) {
+            Some(State::Released(..) | State::Late(_)) => match self.take_out(slot) {
                 Some(finished) => {
                     self.rows.remove(slot);
                     Rest::End(finished)

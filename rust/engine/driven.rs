@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Policies for a framework that has heads of its own.
+//!
+//! # Vocabulary
+//!
+//! - *Framework*: what queues requests of a server by policies, as Lustre's ptlrpc does. It keeps its own heads, starts
+//!   and stops policies, and asks one of them at a time.
+//! - *Engine*: a service whose policies a framework drives ([`Engine`]); it has parameters and statistics as any other.
+//! - *Driver*: one policy of one head of one partition, as the framework has it ([`Driver`]).
+//!
+//! ```text
+//!   Engine::start ──▶ Driver ── enqueue ──▶ queued ── get ──▶ started ── finish ──▶ ended
+//!        │                                    └── dequeue: moved to another head of the framework
+//!        └ the service starts the policy on all its partitions; with the last driver of a head it stops there
+//! ```
+//!
+//! The service dispatches nothing by itself: what is driven, only the framework takes out
+//! ([`crate::sched::head::drive`]).
+//!
+//! # Context
+//!
+//! Requests: any context; the framework calls a driver from one task at a time, which its own lock sees to. Everything
+//! else may sleep.
+
+use kernel::{prelude::*, sync::Arc};
+
+use super::{
+    partition::{KernelHead, Partition},
+    refused,
+    registry::{self, Attachment},
+    service::Service,
+    target::Runner,
+};
+use crate::{
+    sched::{
+        attr::{Attrs, Priority},
+        head::Ticket,
+        item::{Cost, Item as _},
+        policy::{Config, Get, Kind, View},
+        text::Command,
+    },
+    sys::{
+        misc::{self, bug},
+        mutex::NoIoMutex,
+        node::{Held, Place},
+        timer::Timed,
+    },
+};
+
+/// Drivers of a policy on the heads of a priority.
+struct Started {
+    kind: Kind,
+    priority: Priority,
+    drivers: u32,
+}
+
+/// A service whose policies a framework drives.
+#[pin_data]
+pub(crate) struct Engine {
+    attachment: Attachment,
+    #[pin]
+    started: NoIoMutex<KVec<Started>>,
+}
+
+impl Engine {
+    /// Makes the service `name`, with `cpts` partitions, one that a framework drives; `waker` is told when something that
+    /// was throttled may be eligible.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: not a name, or a number of partitions out of range.
+    /// - `EBUSY`: the service has clients.
+    /// - `ENOSPC`: too many services. `ENOMEM`.
+    pub(crate) fn open(name: &CStr, cpts: u32, waker: Arc<dyn Runner>) -> Result<Arc<Self>> {
+        let attachment = registry::attach_framework(name, cpts, waker)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                attachment,
+                started <- NoIoMutex::new(kernel::new_mutex!(KVec::new(), "nrs_started")),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Its service.
+    pub(crate) fn service(&self) -> &Service {
+        self.attachment.service()
+    }
+
+    /// Starts the policy `name` with `argument` on the head of `priority` of the partition `cpt`. The service starts the
+    /// policy on the heads of all its partitions at once; that each of them asks for the same one, the framework sees to.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOENT`: no policy of that name, or no such partition.
+    /// - `EINVAL`: an argument that the policy refuses.
+    /// - `EAGAIN`: earlier policies are still stopping. `ENOMEM`.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        name: &str,
+        argument: &str,
+        priority: Priority,
+        cpt: u16,
+    ) -> refused::Result<Driver> {
+        let kind = Kind::from_name(name)?;
+        let lanes = self.service().lanes_of(self.attachment.target());
+        let partition = lanes.and_then(|lanes| lanes.get(usize::from(cpt)));
+        let partition = partition.ok_or(ENOENT)?.clone();
+        let mut started = self.started.lock();
+        started.reserve(1, GFP_KERNEL)?;
+        self.select(name, argument, priority)?;
+        let same = |one: &&mut Started| one.kind == kind && one.priority == priority;
+        match started.iter_mut().find(same) {
+            Some(one) => one.drivers = one.drivers.saturating_add(1),
+            None => started.push(
+                Started {
+                    kind,
+                    priority,
+                    drivers: 1,
+                },
+                GFP_KERNEL,
+            )?,
+        }
+        Ok(Driver {
+            engine: self.clone(),
+            partition,
+            kind,
+            priority,
+        })
+    }
+
+    /// Has the service run the policy `name` with `argument` on the heads of `priority`.
+    fn select(&self, name: &str, argument: &str, priority: Priority) -> refused::Result {
+        let command = Command::new(name, priority.into(), argument)?;
+        self.service().start_policy(&command)
+    }
+
+    /// Counts the end of a driver; with the last one of a head its policy stops there.
+    fn stop(&self, kind: Kind, priority: Priority) {
+        let mut started = self.started.lock();
+        let same = |one: &Started| one.kind == kind && one.priority == priority;
+        let Some(index) = started.iter().position(same) else {
+            bug!();
+            return;
+        };
+        if let Some(one) = started.get_mut(index) {
+            one.drivers = one.drivers.saturating_sub(1);
+            if one.drivers > 0 {
+                return;
+            }
+        }
+        bug!(started.remove(index).is_err());
+        if kind != Kind::FALLBACK && self.service().primary_kind(priority) == Some(kind) {
+            // Should it fail for lack of memory, the policy stays without requests.
+            let _ = self.select(Kind::FALLBACK.name(), "", priority);
+        }
+    }
+}
+
+/// One policy of one head of one partition, as a framework drives it.
+pub(crate) struct Driver {
+    engine: Arc<Engine>,
+    partition: Arc<Timed<Partition>>,
+    kind: Kind,
+    priority: Priority,
+}
+
+/// What a framework keeps of a request that is queued.
+pub(crate) struct Queued {
+    ticket: Ticket,
+    place: Place,
+}
+
+/// What a framework keeps of a request that is started.
+pub(crate) struct Running {
+    ticket: Ticket,
+    cost: Cost,
+}
+
+impl Driver {
+    /// Runs `f` with the head and what a policy may look at now; `force` has it serve something.
+    fn drive<R>(&self, force: bool, f: impl FnOnce(&mut KernelHead, &View<'_>) -> R) -> R {
+        self.partition.drive(self.priority, |head, now, table| {
+            f(head, &View { now, force, table })
+        })
+    }
+
+    /// Whether an instance that was started with `config` is one of this policy.
+    fn is_own(&self, config: &Config) -> bool {
+        config.kind() == self.kind
+    }
+
+    /// Queues a request with `attrs`.
+    ///
+    /// # Errors
+    ///
+    /// Hands the request back if the policy declines it, or was stopped.
+    pub(crate) fn enqueue(&self, mut held: Held, attrs: &Attrs) -> Result<Queued, Held> {
+        let client = self.engine.attachment.client();
+        let cpu = held.account().cpu;
+        let attrs = Attrs {
+            client: client.serial(),
+            priority: self.priority,
+            ..*attrs
+        };
+        let place = held.register();
+        let queued = self.drive(false, |head, view| {
+            held.hold(view.now);
+            head.drive_enqueue(held, &attrs, |config| self.is_own(config), view.now)
+        });
+        match queued {
+            Ok((ticket, hungry)) => {
+                client.count_arrived(cpu, attrs.opcode);
+                client.count_queued(cpu);
+                if hungry {
+                    self.engine.service().feed();
+                }
+                Ok(Queued { ticket, place })
+            }
+            Err(mut held) => {
+                held.unregister(place);
+                Err(held)
+            }
+        }
+    }
+
+    /// Takes the request out that is served next; with `force` one that the policy would withhold, too. `queued` returns
+    /// what [`Self::enqueue`] returned for it.
+    pub(crate) fn get(
+        &self,
+        force: bool,
+        queued: impl FnOnce(&mut Held) -> Option<Queued>,
+    ) -> Get<(Held, Running)> {
+        let found = self.drive(force, |head, view| {
+            head.drive_get(view, |config| self.is_own(config))
+        });
+        let (mut held, ticket) = match found {
+            Get::Item(found) => found,
+            Get::Throttled { until } => return Get::Throttled { until },
+            Get::Empty => return Get::Empty,
+        };
+        match queued(&mut held) {
+            Some(queued) => held.unregister(queued.place),
+            None => bug!(),
+        }
+        self.engine.attachment.client().count_submitted();
+        let cost = held.cost();
+        Get::Item((held, Running { ticket, cost }))
+    }
+
+    /// Returns what [`Self::get`] would answer, and changes nothing.
+    pub(crate) fn peek(&self, force: bool) -> Get<()> {
+        self.drive(force, |head, view| {
+            head.drive_peek(view, |config| self.is_own(config))
+        })
+    }
+
+    /// Takes a request back that is `queued`.
+    ///
+    /// # Errors
+    ///
+    /// Returns `queued` if the request is not queued here.
+    pub(crate) fn dequeue(&self, queued: Queued) -> Result<Held, Queued> {
+        let Queued { ticket, place } = queued;
+        let found = self.drive(false, |head, view| {
+            head.drive_dequeue(&ticket, &place, view.now)
+        });
+        let Some(mut held) = found else {
+            return Err(Queued { ticket, place });
+        };
+        held.unregister(place);
+        self.engine.attachment.client().count_submitted();
+        Ok(held)
+    }
+
+    /// Counts the end of a request that [`Self::get`] returned.
+    pub(crate) fn finish(&self, running: &Running) {
+        let Running { ticket, cost } = running;
+        self.drive(false, |head, view| head.stop(ticket, *cost, view.now));
+        let client = self.engine.attachment.client();
+        client.count_ended(misc::cpu(), *cost, false);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.engine.stop(self.kind, self.priority);
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Servers and frameworks of other kernel modules: `include/nrs.h`.
+//!
+//! A server ([`Server`]) is a session like an open file of `/dev/nrs`, and says the same records; in place of a reader there
+//! is a work item that calls the server. A framework ([`Framework`]) drives the policies of a service
+//! ([`crate::engine::driven`]).
+
+mod framework;
+mod server;
+
+pub(crate) use framework::Framework;
+pub(crate) use server::Server;

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A framework of another kernel module, which drives the policies of a service.
+
+use core::fmt;
+
+use kernel::{prelude::*, sync::Arc};
+
+use crate::{
+    engine::{
+        driven::{Driver, Engine, Queued, Running},
+        parameters,
+        target::Runner,
+    },
+    frontend::chardev::{decode::Decoded, wire},
+    sched::{attr::Priority, item::Spot, policy::Get},
+    sys::{
+        capi::{self, Owner, Room, Waker},
+        misc::{self, bug},
+        node::Account,
+    },
+};
+
+/// Where a request of a framework is.
+#[derive(Default)]
+pub(crate) enum State {
+    /// With the framework.
+    #[default]
+    Idle,
+    /// In a policy.
+    Queued(Queued),
+    /// The policy has decided.
+    Started(Running),
+}
+
+/// Tells a framework that something may be served.
+struct Alarm(Waker);
+
+impl Runner for Alarm {
+    fn run(&self) {
+        self.0.wake();
+    }
+}
+
+/// A framework of another kernel module.
+pub(crate) struct Framework {
+    engine: Arc<Engine>,
+    owner: Arc<Owner>,
+}
+
+/// A policy that a framework started; its module stays loaded meanwhile.
+pub(crate) struct Policy {
+    driver: Driver,
+    owner: Arc<Owner>,
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        self.owner.put();
+    }
+}
+
+impl capi::Framework for Framework {
+    type Policy = Policy;
+    type State = State;
+
+    /// # Errors
+    ///
+    /// What [`Engine::open`] refuses.
+    fn open(name: &CStr, cpts: u32, waker: Waker, owner: Owner) -> Result<Self> {
+        let waker = Arc::new(Alarm(waker), GFP_KERNEL)?;
+        Ok(Self {
+            engine: Engine::open(name, cpts, waker)?,
+            owner: Arc::new(owner, GFP_KERNEL)?,
+        })
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result {
+        let service = self.engine.service();
+        let set = parameters::set(service, name, value);
+        set.map_err(|refused| refused.report(service.name()))
+    }
+
+    fn show(&self, name: &str, out: &mut dyn fmt::Write) -> Result {
+        parameters::show(self.engine.service(), name, out)
+    }
+
+    /// # Errors
+    ///
+    /// What [`Engine::start`] refuses. `ENODEV`: the module is being removed.
+    fn start(&self, name: &str, argument: &str, priority: Priority, cpt: u32) -> Result<Policy> {
+        let cpt = u16::try_from(cpt).map_err(|_| ENOENT)?;
+        self.owner.get()?;
+        let driver = self.engine.start(name, argument, priority, cpt);
+        match driver {
+            Ok(driver) => Ok(Policy {
+                driver,
+                owner: self.owner.clone(),
+            }),
+            Err(refused) => {
+                self.owner.put();
+                Err(refused.report(self.engine.service().name()))
+            }
+        }
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL`: `request` is malformed. `EAGAIN`: the policy does not take it.
+    fn enqueue(policy: &Policy, mut room: Room<State>, request: &[u8]) -> Result {
+        let record = wire::Request::decode(request).map_err(|_| EINVAL)?;
+        let Decoded { attrs, cost } = Decoded::of(&record).ok_or(EINVAL)?;
+        let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
+        let account = Account::new(attrs.priority, misc::cpu());
+        let held = room.begin(cost, spot, account);
+        match policy.driver.enqueue(held, &attrs) {
+            Ok(queued) => {
+                room.replace(State::Queued(queued));
+                Ok(())
+            }
+            Err(held) => {
+                bug!(Room::<State>::of(held).is_none());
+                Err(EAGAIN)
+            }
+        }
+    }
+
+    fn get(policy: &Policy, force: bool) -> Get<Room<State>> {
+        let found = policy.driver.get(force, |held| {
+            let state = core::mem::take(Room::<State>::state_of(held)?);
+            match state {
+                State::Queued(queued) => Some(queued),
+                _ => None,
+            }
+        });
+        let (held, running) = match found {
+            Get::Item(found) => found,
+            Get::Throttled { until } => return Get::Throttled { until },
+            Get::Empty => return Get::Empty,
+        };
+        match Room::of(held) {
+            Some(mut room) => {
+                room.replace(State::Started(running));
+                Get::Item(room)
+            }
+            None => Get::Empty,
+        }
+    }
+
+    fn peek(policy: &Policy, force: bool) -> Get<()> {
+        policy.driver.peek(force)
+    }
+
+    /// # Errors
+    ///
+    /// `ENOENT`: it is not queued with this policy.
+    fn dequeue(policy: &Policy, mut room: Room<State>) -> Result {
+        let queued = match room.replace(State::Idle) {
+            State::Queued(queued) => queued,
+            other => {
+                room.replace(other);
+                return Err(ENOENT);
+            }
+        };
+        match policy.driver.dequeue(queued) {
+            Ok(held) => {
+                bug!(Room::<State>::of(held).is_none());
+                Ok(())
+            }
+            Err(queued) => {
+                room.replace(State::Queued(queued));
+                Err(ENOENT)
+            }
+        }
+    }
+
+    fn finish(policy: &Policy, mut room: Room<State>) {
+        match room.replace(State::Idle) {
+            State::Started(running) => policy.driver.finish(&running),
+            _ => bug!(),
+        }
+    }
+}

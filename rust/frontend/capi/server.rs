@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A server of another kernel module, as a client of its service.
+//!
+//! # Vocabulary
+//!
+//! - *Pump*: the work item that reads the session and calls the server ([`Pump`]).
+//!
+//! ```text
+//!   write(request) ──▶ session ──▶ policy ──▶ session ──▶ pump ──▶ dispatch ──▶ write(completion)
+//! ```
+//!
+//! # How a server ends
+//!
+//! What is queued is dispatched, and each request completed. A completion may be counted by a task that is still in
+//! [`capi::Server::write`] then: it is a reader of RCU, and is waited for.
+
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{rcu, Arc, Mutex},
+    workqueue::{Work, WorkItem},
+};
+
+use crate::{
+    frontend::chardev::{
+        session::{Reader, Session, CHUNK},
+        wire, Attached,
+    },
+    sys::{
+        capi::{self, Callbacks, Owner},
+        misc, queue,
+        series::synchronize_rcu,
+    },
+};
+
+/// Reads a session, and calls the server.
+#[pin_data]
+struct Pump {
+    callbacks: Callbacks,
+    /// `None`: not open yet, or closed.
+    #[pin]
+    session: Mutex<Option<Arc<Session>>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Pump { self.work }
+}
+
+impl Pump {
+    fn new(callbacks: Callbacks) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                callbacks,
+                session <- new_mutex!(None, "nrs_pump"),
+                work <- new_work!("nrs_pump"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Reads `session` from now on, or nothing any more; waits for what is being told.
+    fn set(&self, session: Option<Arc<Session>>) {
+        let before = core::mem::replace(&mut *self.session.lock(), session);
+        drop(before);
+    }
+}
+
+impl Reader for Pump {
+    fn called(self: Arc<Self>) {
+        // If it is queued already, that run serves.
+        let _ = queue::dispatch().enqueue(self);
+    }
+}
+
+impl WorkItem for Pump {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let session = this.session.lock();
+        let Some(session) = &*session else {
+            return;
+        };
+        while let Ok(mut taken) = session.take(CHUNK, true) {
+            while let Some(item) = taken.next() {
+                let mut room = [0; wire::Released::SIZE];
+                let record = item.encode(&mut room);
+                if let Ok(header) =
+                    wire::Header::decode(record.get(..wire::Header::SIZE).unwrap_or(&[]))
+                {
+                    this.callbacks.tell(header.kind, record);
+                }
+            }
+            misc::cond_resched();
+        }
+    }
+}
+
+/// A server of another kernel module.
+pub(crate) struct Server {
+    attached: Attached,
+    pump: Arc<Pump>,
+    owner: Owner,
+}
+
+impl capi::Server for Server {
+    /// # Errors
+    ///
+    /// What [`Attached::new`] refuses.
+    fn open(attach: &[u8], callbacks: Callbacks, owner: Owner) -> Result<Self> {
+        let asked = wire::Attach::decode(attach).map_err(|_| EINVAL)?;
+        let pump = Pump::new(callbacks)?;
+        let (attached, _) = Attached::new(&asked, Some(pump.clone()))?;
+        pump.set(Some(attached.session().clone()));
+        Ok(Self {
+            attached,
+            pump,
+            owner,
+        })
+    }
+
+    /// # Errors
+    ///
+    /// What [`Session::write`] refuses. `ENODEV`: a request of a module that is being removed.
+    fn write(&self, record: &[u8], wait: bool) -> Result {
+        let header = record.get(..wire::Header::SIZE).ok_or(EINVAL)?;
+        let kind = wire::Header::decode(header).map_err(|_| EINVAL)?.kind;
+        let session = self.attached.session();
+        match kind {
+            wire::TYPE_REQUEST => {
+                self.owner.get()?;
+                session
+                    .write(kind, record, !wait)
+                    .inspect_err(|_| self.owner.put())
+            }
+            wire::TYPE_COMPLETION => {
+                let _guard = rcu::read_lock();
+                session.write(kind, record, true)?;
+                self.owner.put();
+                Ok(())
+            }
+            _ => session.write(kind, record, !wait),
+        }
+        .inspect_err(|error| session.count_refused(*error))
+    }
+
+    fn stats(&self) -> [u8; wire::Stats::SIZE] {
+        self.attached.session().stats().encode()
+    }
+
+    fn close(&self) {
+        self.attached.session().drain();
+        self.pump.set(None);
+        synchronize_rcu();
+    }
+}

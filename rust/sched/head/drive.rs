@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests of a framework that has heads of its own and drives one policy at a time.
+//!
+//! # Vocabulary
+//!
+//! - *Chosen*: instances whose tag the framework names. A policy that was started anew has several: the newest one takes
+//!   requests, and the older ones are drained.
+//!
+//! ```text
+//!               drive_enqueue           drive_get            Head::stop
+//!   (arrived) ────────────────▶ queued ────────────▶ started ───────────▶ ended
+//!                                 │
+//!                                 └ drive_dequeue: the framework takes the request back
+//! ```
+//!
+//! These requests are not counted in [`Head::queued`], so that nothing but the framework dispatches them. Instances count
+//! them, so that none is reaped that has some.
+
+use super::{decide::none, Head, Instance, Ticket};
+use crate::sched::{
+    attr::Attrs,
+    item::Item,
+    mem::Need as _,
+    policy::{Get, Part, View},
+};
+
+impl<I: Item, P: Part<I>, T> Head<I, P, T> {
+    /// Queues a request with `attrs` in the newest instance that is `chosen`; returns its ticket, and whether the part needs
+    /// memory now.
+    ///
+    /// # Errors
+    ///
+    /// Hands the item back if no instance is chosen, or the part declines it.
+    pub fn drive_enqueue(
+        &mut self,
+        item: I,
+        attrs: &Attrs,
+        chosen: impl Fn(&T) -> bool,
+        now: u64,
+    ) -> Result<(Ticket, bool), I> {
+        let newest = self.serial;
+        let instance = self
+            .iter_mut()
+            .filter(|instance| chosen(&instance.tag))
+            .min_by_key(|instance| newest.wrapping_sub(instance.id.serial));
+        let Some(instance) = instance else {
+            return Err(item);
+        };
+        let class = instance.part.classify(attrs, now);
+        instance.part.note(class, attrs, now);
+        let ticket = instance.enqueue(item, class, now)?;
+        Ok((ticket, !instance.part.need().is_empty()))
+    }
+
+    /// Decides which request of the instances that are `chosen` is served next, and takes it out with the ticket for
+    /// [`Head::stop`]. Stopping instances go first and serve by force.
+    pub fn drive_get(&mut self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<(I, Ticket)> {
+        let mut until = None;
+        for stopping in [true, false] {
+            let view = View {
+                force: view.force || stopping,
+                ..*view
+            };
+            for instance in self.iter_mut().filter(|i| i.stopping == stopping) {
+                if !chosen(&instance.tag) {
+                    continue;
+                }
+                if let Some(found) = instance.get(&view, &mut until) {
+                    return Get::Item(found);
+                }
+            }
+        }
+        none(until)
+    }
+
+    /// Returns what [`Head::drive_get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
+    pub fn drive_peek(&self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<()> {
+        let peek = |instance: &Instance<P, T>| {
+            instance.part.peek(&View {
+                force: view.force || instance.stopping,
+                ..*view
+            })
+        };
+        let mut until: Option<u64> = None;
+        for instance in self.iter().filter(|i| i.queued != 0 && chosen(&i.tag)) {
+            match peek(instance) {
+                Get::Item(()) => return Get::Item(()),
+                Get::Throttled { until: at } => {
+                    until = Some(until.map_or(at, |other| other.min(at)));
+                }
+                Get::Empty => {}
+            }
+        }
+        none(until)
+    }
+
+    /// Takes a request back that [`Head::drive_enqueue`] gave `ticket` for; `None` if it is not queued.
+    pub fn drive_dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
+        let instance = self.find_mut(ticket.instance())?;
+        instance.dequeue(ticket.class(), place, now)
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef NRS_CAPI_TEST_H
+#define NRS_CAPI_TEST_H
+
+#include <linux/printk.h>
+#include <linux/types.h>
+
+#include <nrs.h>
+
+/* A check: counts a failure, and says where it is, if @cond does not hold. */
+#define CHECK(cond, fmt, ...)									\
+	({											\
+		bool holds_ = (cond);								\
+												\
+		if (!holds_)									\
+			capi_failed("%s:%d: %s: " fmt, __func__, __LINE__, #cond, ##__VA_ARGS__);	\
+		holds_;										\
+	})
+
+__printf(1, 2) void capi_failed(const char *fmt, ...);
+
+/* A number from 0 to @below - 1. */
+u32 capi_random(u32 below);
+
+/* Fills in a request of one of a few users, jobs and clients. */
+void capi_request(struct nrs_request *request, u64 cookie);
+
+/* Puts @count requests through the policies of @script, in turn; see main.c. */
+int capi_framework(unsigned int count, char *script);
+
+/* Puts @count requests through a service. */
+int capi_server(unsigned int count);
+
+/* What is refused. */
+int capi_refusals(void);
+
+#endif

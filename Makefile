@@ -4,7 +4,7 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo cluster vm bench bench-vm compare sim clean distclean
+.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo cluster lustre vm bench bench-vm compare sim clean distclean
 
 help:      ## list these verbs (the default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -47,6 +47,9 @@ demo:      ## two users on one device: fifo against fairshare, as a table and as
 
 cluster:   ## two servers with agents, in two virtual machines: shares as a table and as cluster.svg
 	scripts/cluster.sh
+
+lustre:    ## policies for a Lustre server, against its configured source: make lustre LUSTRE_SRC=DIR
+	scripts/lustre.sh $(LUSTRE_SRC)
 
 vm:        ## a shell in a virtual machine with nrs.ko loaded
 	scripts/vm-shell.sh

@@ -48,11 +48,12 @@ struct nrs_policy;
 /**
  * struct nrs_server_ops - what nrs tells a server
  * @dispatch: a request that was submitted is to be served now; the server calls nrs_complete() for it, now or later
- * @early: the client of a request is to be told to wait for longer; may be NULL
+ * @early: the client of a request is to be told to wait for longer; may be NULL. The request may have been completed
+ *	meanwhile: its cookie is to be looked up among those of the server, not followed as a pointer.
  * @recovered: no client is expected to come back any more; may be NULL
  *
- * Context: a work item of nrs, one call at a time for a server. A call may sleep, but must not wait for memory that is
- * written back, or for a request of the server. Records are valid during the call.
+ * Context: a work item of nrs, one call at a time for a server. A call may sleep, but must not wait for a request of the
+ * server. Records are valid during the call.
  */
 struct nrs_server_ops {
 	void (*dispatch)(void *context, const struct nrs_released *request);
@@ -65,7 +66,8 @@ struct nrs_server *__nrs_server_open(u32 version, struct module *owner, const st
 
 /**
  * nrs_server_open - make a server the client of a service
- * @attach: names service and client, as NRS_IOC_ATTACH does; @attach->requests_max bounds the requests of the server
+ * @attach: names service and client, as NRS_IOC_ATTACH does; @attach->requests_max bounds the requests of the server, and so
+ *	does the module parameter user_requests_max
  * @ops: what the server is told; stays until nrs_server_close()
  * @context: passed with each call of @ops
  *
@@ -85,7 +87,7 @@ static inline struct nrs_server *nrs_server_open(const struct nrs_attach *attach
  * @server: from nrs_server_open(); gone afterwards
  *
  * Dispatches all that is queued, whatever the policy says, and waits until each request is completed. The caller submits
- * nothing meanwhile. No call of ops is running or to come when this returns.
+ * nothing meanwhile, and completes nothing but what was dispatched. No call of ops is running or to come when this returns.
  *
  * Context: may sleep.
  */
@@ -166,7 +168,7 @@ enum nrs_head {
 /**
  * struct nrs_item - what nrs keeps of a request, in memory of the framework
  *
- * Idle, queued or started. An idle item may be freed, and used again; its memory need not be initialised.
+ * Idle, queued or started. An idle item may be freed, and used again; its memory need not be initialised for nrs_enqueue().
  */
 struct nrs_item {
 	/* private: */
@@ -175,9 +177,12 @@ struct nrs_item {
 
 /**
  * struct nrs_framework_ops - what nrs tells a framework
- * @wake: requests that were withheld may be served now, of any policy: rates or shares have changed
+ * @wake: requests that were withheld may be served now, of any policy: rates or shares have changed, and what nrs_get() said
+ *	of @until does not hold any more
  *
- * Context of @wake: any, also with interrupts disabled; no lock of nrs is held.
+ * Context of @wake: a task, which must not sleep; also within nrs_framework_open(), nrs_framework_set(), nrs_policy_start()
+ * and nrs_policy_stop(). It may take the spinlock that the framework holds over nrs_get(): then no call is lost between
+ * nrs_get() and what the framework notes of its answer.
  */
 struct nrs_framework_ops {
 	void (*wake)(void *context);
@@ -197,8 +202,8 @@ struct nrs_framework *__nrs_framework_open(u32 version, struct module *owner, co
  *
  * Context: may sleep.
  * Return: the framework, to be closed by nrs_framework_close(), or an ERR_PTR:
- * -EINVAL (no name, no wake, or @cpts is 0, more than there are CPUs, or more than 64), -EBUSY (the service has clients),
- * -ENOSPC (too many services), -EPROTONOSUPPORT, -ENOMEM.
+ * -EINVAL (no name, no wake, or @cpts is 0, more than there are CPUs, more than 63, or another number than the service has),
+ * -EBUSY (the service has clients), -ENOSPC (too many services), -EPROTONOSUPPORT, -ENOMEM.
  */
 static inline struct nrs_framework *nrs_framework_open(const char *service, unsigned int cpts,
 						       const struct nrs_framework_ops *ops, void *context)
@@ -246,14 +251,15 @@ ssize_t nrs_framework_show(struct nrs_framework *framework, const char *name, ch
  * @head: the head
  * @cpt: the partition, below @cpts of nrs_framework_open()
  *
- * A policy of a head runs with the same argument in all partitions. To start another policy, or the same one with another
- * argument, leaves those that are started without new requests, but for what nrs_enqueue() is told of them; the framework
- * drains them. The module of @framework stays loaded until the policy is stopped.
+ * nrs runs a policy with the same argument in all partitions, from the first start on; a policy that was started before has
+ * to be drained by the framework, and nrs_enqueue() may refuse what it is told of that one. In a head of a partition each
+ * policy is started once: to start it with another argument, it is stopped first. The module of @framework stays loaded
+ * until the policy is stopped.
  *
  * Context: may sleep.
  * Return: the policy, to be stopped by nrs_policy_stop(), or an ERR_PTR:
- * -ENOENT (no such policy or partition), -EINVAL (the argument is not one), -EAGAIN (earlier policies are still stopping),
- * -ENODEV (the module of the framework is being removed), -ENOMEM.
+ * -ENOENT (no such policy or partition), -EINVAL (the argument is not one), -EBUSY (the head has this policy),
+ * -EAGAIN (earlier policies are still stopping), -ENODEV (the module of the framework is being removed), -ENOMEM.
  */
 struct nrs_policy *nrs_policy_start(struct nrs_framework *framework, const char *name, const char *argument,
 				    enum nrs_head head, unsigned int cpt);
@@ -269,11 +275,12 @@ void nrs_policy_stop(struct nrs_policy *policy);
 /**
  * nrs_enqueue - queue a request
  * @policy: from nrs_policy_start()
- * @item: idle; queued afterwards, and not to be moved or freed
+ * @item: idle; with 0 queued afterwards, and not to be moved or freed
  * @request: what is known of the request, as a server in user space says it; cookie, stream, predecessors, timeout and
  *	NRS_REQUEST_HIGH are not looked at. Not used after the call.
  *
  * Calls for one partition are serialised by the framework: nrs_enqueue(), nrs_get(), nrs_peek(), nrs_dequeue(), nrs_finish().
+ * After nrs_enqueue() and nrs_dequeue() a request may be served though nrs_get() said of an @until that is later.
  *
  * Context: any; never sleeps or allocates.
  * Return: 0, -EINVAL (@request is malformed), -EAGAIN (the policy does not take it: another one is to).
@@ -284,7 +291,7 @@ int nrs_enqueue(struct nrs_policy *policy, struct nrs_item *item, const struct n
  * nrs_get - take the request out that is served next
  * @policy: from nrs_policy_start()
  * @force: serve one that the policy would withhold, too
- * @until: if there is none: 0 if nothing is queued, else when one may be served (CLOCK_MONOTONIC, ns)
+ * @until: filled in: if there is none, 0 if nothing is queued, else when one may be served (CLOCK_MONOTONIC, ns)
  *
  * Context: as nrs_enqueue().
  * Return: the item, which is started now, until nrs_finish(); NULL: none. With @force only if none is queued.
@@ -307,10 +314,12 @@ bool nrs_peek(struct nrs_policy *policy, bool force, u64 *until);
 /**
  * nrs_dequeue - take a request back
  * @policy: the one that has it
- * @item: queued; idle afterwards
+ * @item: was queued; idle afterwards
+ *
+ * To move a request, the framework queues it again, which counts as another arrival.
  *
  * Context: as nrs_enqueue().
- * Return: 0, -ENOENT: it is not queued.
+ * Return: 0, -ENOENT: it is not queued any more.
  */
 int nrs_dequeue(struct nrs_policy *policy, struct nrs_item *item);
 

@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/build-against.sh stock|SERIES|debug DIR [MAKE-ARGUMENT...]
+# usage: scripts/build-against.sh stock|SERIES|debug DIR...
 #
-# Builds the modules of DIR, which use include/nrs.h, against the nrs.ko that scripts/build-module.sh makes for the same kernel.
-# Warnings are errors. Results: build/FLAVOUR/*.ko.
+# Builds the modules of each DIR, which use include/nrs.h, against the nrs.ko that scripts/build-module.sh makes for the same
+# kernel. Modules of a later DIR may use symbols, and headers in include/, of an earlier one. Warnings are errors.
+# Results: build/FLAVOUR/*.ko.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-case ${1:-} in --help | -h) usage && exit ;; stock | debug | [0-9]*) flavour=$1 ;; *) die "say stock, debug or a series, see --help" ;; esac
-[ -f "${2:-}/Kbuild" ] || die "'${2:-}' has no Kbuild"
-dir=$(cd "$2" && pwd -P) name=$(basename "$2")
+case ${1:-} in
+--help | -h) usage && exit ;;
+stock | debug) flavour=$1 series='' ;;
+[0-9]*) flavour=$1 series=$1 ;;
+*) die "say stock, debug or a series, see --help" ;;
+esac
+shift
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/build-module.sh" "$flavour"
-	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$flavour" "$dir" "${@:3}"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$flavour" "$@"
 fi
 
-vars=$("$NRS_SCRIPTS/kernel.sh" $(case $flavour in [0-9]*) echo "$flavour" ;; esac) --print)
+vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
 eval "$vars"
 make=(ARCH=x86_64)
 if [ "$flavour" = debug ]; then
@@ -25,14 +30,21 @@ if [ "$flavour" = debug ]; then
 	NRS_KBUILD=$NRS_DBG_KBUILD
 	make+=(LLVM=1)
 fi
-out=$NRS_TOP/build/$flavour nrs=$NRS_CACHE/module/$flavour/src work=$NRS_CACHE/module/$flavour-$name
+nrs=$NRS_CACHE/module/$flavour/src
+headers="-I$nrs/include" symbols=$nrs/Module.symvers
 lock "module/$flavour"
-mkdir -p "$out" "$work"
-rsync -rl --checksum --delete --filter='P *.o' --filter='P *.cmd' "$dir/" "$work/"
-if ! make -C "$NRS_KBUILD" M="$work" "${make[@]}" KCFLAGS="-Werror -I$nrs/include" KBUILD_EXTRA_SYMBOLS="$nrs/Module.symvers" \
-	"-j$(nproc)" "${@:3}" modules >"$work.log" 2>&1; then
-	grep -E 'error|warning|ERROR' "$work.log" | head -n 100 >&2
-	die "$name ($flavour): build failed, whole output in $work.log"
-fi
-for module in "$work"/*.ko; do strip -g "$module" -o "$out/$(basename "$module")"; done
-log "$name ($flavour): $out"
+for dir; do
+	[ -f "$NRS_TOP/$dir/Kbuild" ] || die "'$dir' has no Kbuild"
+	work=$NRS_CACHE/module/$flavour-${dir//\//-}
+	mkdir -p "$work" "$NRS_TOP/build/$flavour"
+	rsync -rl --checksum --delete --filter='P *.o' --filter='P *.cmd' "$NRS_TOP/$dir/" "$work/"
+	[ ! -d "$work/include" ] || headers+=" -I$work/include"
+	if ! make -C "$NRS_KBUILD" M="$work" "${make[@]}" KCFLAGS="-Werror $headers" KBUILD_EXTRA_SYMBOLS="$symbols" \
+		"-j$(nproc)" modules >"$work.log" 2>&1; then
+		grep -E 'error|warning|ERROR' "$work.log" | head -n 100 >&2
+		die "$dir ($flavour): build failed, whole output in $work.log"
+	fi
+	symbols+=" $work/Module.symvers"
+	for module in "$work"/*.ko; do strip -g "$module" -o "$NRS_TOP/build/$flavour/$(basename "$module")"; done
+done
+log "$* ($flavour): $NRS_TOP/build/$flavour"

@@ -51,6 +51,9 @@ cp -a "$NRS_MODULES" "$root/usr/lib/modules/"
 "$in_root" find "$root/usr/lib/modules" -name '*.ko.xz' -exec xz -d {} +
 install -D -m 644 "$work/1.ko" "$root/usr/lib/modules/$NRS_KREL/updates/dkms/nrs.ko"
 "$in_root" depmod -b "$root" "$NRS_KREL"
+# As a system that was installed, not one that boots for the first time; packages may stop services there.
+printf '%032x\n' 1 >"$root/etc/machine-id"
+rm "$root/usr/sbin/policy-rc.d"
 mkdir "$root/out"
 ln -s run/nrs/tests run/nrs/guest "$root/"
 echo '/dev/disk/by-id/virtio-root / ext4 defaults 0 1' >"$root/etc/fstab"

@@ -45,7 +45,7 @@ changed() {
 short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -59,7 +59,7 @@ long=(
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:owners:1800:any:owners owners+elevator"
-	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi"
+	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi lustre"
 	"stock:order:1500:any:order-user"
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
@@ -67,11 +67,11 @@ long=(
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
-	"debug:user:1800::chardev order-user timeouts-user capi"
+	"debug:user:1800::chardev order-user timeouts-user capi lustre"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 # The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.
-for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev capi elevator"); done
+for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev capi lustre elevator"); done
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
 while [ $# -gt 0 ]; do
@@ -194,9 +194,9 @@ boot() {
 		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
 		;;
 	esac
-	case " $* " in *" capi "*)
-		scripts/build-against.sh "$kernel" tests/capi
-		for tool in nrs_capi_test nrs_example; do files+=(--file "build/$kernel/$tool.ko:/$tool.ko"); done
+	case " $* " in *" capi "* | *" lustre "*)
+		scripts/build-against.sh "$kernel" tests/capi tests/lustre lustre
+		for tool in nrs_capi_test nrs_example ptlrpc nrs_lustre; do files+=(--file "build/$kernel/$tool.ko:/$tool.ko"); done
 		;;
 	esac
 	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac
@@ -319,6 +319,11 @@ syntax() {
 	done
 }
 
+# guide: the example in the guide for kernel servers is the one that the tests build.
+guide() {
+	diff <(sed -n '/^```c$/,/^```$/p' Documentation/kernel-servers.md | sed '1d;$d') <(tail -n +2 tests/capi/example.c)
+}
+
 # asserts: in checks, whose commands end them when they fail, neither "A && B" nor "! A" does where A decides.
 asserts() {
 	local found
@@ -361,6 +366,7 @@ main() {
 		check "scripts: syntax" syntax
 		check "scripts: helpers of the tests" tests/lib.sh
 		check "scripts: checks can fail" asserts
+		check "scripts: the example of the guide for kernel servers" guide
 		check "scripts: pages of the exporter" tests/exporter.sh
 		if [ -n "${NRS_LONG:-}" ]; then
 			check "scripts: a machine that lost a timer" tests/machine.sh

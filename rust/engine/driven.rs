@@ -26,6 +26,7 @@
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
+    cpt::CPTS_MAX,
     partition::{KernelHead, Partition},
     refused,
     registry::{self, Attachment},
@@ -52,8 +53,11 @@ use crate::{
 struct Started {
     kind: Kind,
     priority: Priority,
-    drivers: u32,
+    /// One bit for each partition that has a driver.
+    drivers: u64,
 }
+
+const _: () = assert!(CPTS_MAX <= u64::BITS);
 
 /// A service whose policies a framework drives.
 #[pin_data]
@@ -95,6 +99,7 @@ impl Engine {
     ///
     /// - `ENOENT`: no policy of that name, or no such partition.
     /// - `EINVAL`: an argument that the policy refuses.
+    /// - `EBUSY`: the head has a driver of this policy.
     /// - `EAGAIN`: earlier policies are still stopping. `ENOMEM`.
     pub(crate) fn start(
         self: &Arc<Self>,
@@ -107,17 +112,22 @@ impl Engine {
         let lanes = self.service().lanes_of(self.attachment.target());
         let partition = lanes.and_then(|lanes| lanes.get(usize::from(cpt)));
         let partition = partition.ok_or(ENOENT)?.clone();
+        let driver = 1u64 << cpt;
         let mut started = self.started.lock();
         started.reserve(1, GFP_KERNEL)?;
+        let same = |one: &Started| one.kind == kind && one.priority == priority;
+        let index = started.iter().position(same);
+        if index.is_some_and(|index| started[index].drivers & driver != 0) {
+            return Err(EBUSY.into());
+        }
         self.select(name, argument, priority)?;
-        let same = |one: &&mut Started| one.kind == kind && one.priority == priority;
-        match started.iter_mut().find(same) {
-            Some(one) => one.drivers = one.drivers.saturating_add(1),
+        match index.and_then(|index| started.get_mut(index)) {
+            Some(one) => one.drivers |= driver,
             None => started.push(
                 Started {
                     kind,
                     priority,
-                    drivers: 1,
+                    drivers: driver,
                 },
                 GFP_KERNEL,
             )?,
@@ -133,11 +143,11 @@ impl Engine {
     /// Has the service run the policy `name` with `argument` on the heads of `priority`.
     fn select(&self, name: &str, argument: &str, priority: Priority) -> refused::Result {
         let command = Command::new(name, priority.into(), argument)?;
-        self.service().start_policy(&command)
+        self.service().start_policy(&command, true)
     }
 
-    /// Counts the end of a driver; with the last one of a head its policy stops there.
-    fn stop(&self, kind: Kind, priority: Priority) {
+    /// Ends the driver of the partition `cpt`; with the last one of a head its policy stops there.
+    fn stop(&self, kind: Kind, priority: Priority, cpt: u16) {
         let mut started = self.started.lock();
         let same = |one: &Started| one.kind == kind && one.priority == priority;
         let Some(index) = started.iter().position(same) else {
@@ -145,8 +155,8 @@ impl Engine {
             return;
         };
         if let Some(one) = started.get_mut(index) {
-            one.drivers = one.drivers.saturating_sub(1);
-            if one.drivers > 0 {
+            one.drivers &= !(1 << cpt);
+            if one.drivers != 0 {
                 return;
             }
         }
@@ -202,6 +212,7 @@ impl Driver {
         let attrs = Attrs {
             client: client.serial(),
             priority: self.priority,
+            stream: 0,
             ..*attrs
         };
         let place = held.register();
@@ -285,6 +296,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.engine.stop(self.kind, self.priority);
+        let cpt = self.partition.cpt();
+        self.engine.stop(self.kind, self.priority, cpt);
     }
 }

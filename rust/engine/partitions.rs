@@ -93,6 +93,17 @@ impl Lanes {
         &self.published
     }
 
+    /// Whether no request is in a policy, or was taken out of a policy and has not ended.
+    pub(crate) fn are_idle(&self) -> bool {
+        self.iter().all(|partition| {
+            partition.with(|inner| {
+                Priority::ALL
+                    .iter()
+                    .all(|priority| inner.head(*priority).is_idle())
+            })
+        })
+    }
+
     /// The partition of `cpt`, which exists.
     pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<Timed<Partition>>> {
         let partition = self.get(usize::from(cpt));

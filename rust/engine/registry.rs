@@ -224,7 +224,7 @@ pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
 ///
 /// - `EBUSY`: the service has clients.
 /// - `ENOSPC`: too many services.
-/// - `EINVAL`: `name` is not one, or a number of partitions out of range.
+/// - `EINVAL`: `name` is not one, or the number of partitions is out of range, or not that of the service that there is.
 pub(crate) fn attach_framework(
     name: &CStr,
     cpts: u32,
@@ -251,14 +251,10 @@ fn attach_with(
     let registry = registry()?;
     let (service, first) = loop {
         let service = match registry.find(name.to_str().unwrap_or("")) {
-            Some(service) => match cpts {
-                Some(count) if count != service.cpts() => match recreate(&service, count) {
-                    // It has gone meanwhile.
-                    Err(ENODEV) => continue,
-                    other => other?,
-                },
-                _ => service,
-            },
+            Some(service) if cpts.is_some_and(|count| count != service.cpts()) => {
+                return Err(EINVAL);
+            }
+            Some(service) => service,
             None => match registry.create(name, cpts, false) {
                 Err(EEXIST) => continue,
                 other => other?,

@@ -203,13 +203,14 @@ impl Worker {
     }
 
     /// Returns whether the service is idle at `now`, ns, and had a run lately. It is idle if no request is queued or has
-    /// a slot; of what a framework drives that is not known. Any context.
+    /// a slot. Any context.
     fn can_rest(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
         since < REST
-            && self.partitions.targets().all(|target| {
-                let line = target.line();
-                !target.is_driven() && line.is_calm() && line.used().active() == 0
+            && self.partitions.used().all(|lanes| {
+                let line = lanes.target().line();
+                let is_idle = line.is_calm() && line.used().active() == 0;
+                is_idle && (!lanes.target().is_driven() || lanes.are_idle())
             })
     }
 

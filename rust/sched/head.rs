@@ -501,6 +501,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         self.iter().fold(0, |sum, i| sum.saturating_add(i.active))
     }
 
+    /// Returns whether no instance has requests that are queued or not ended.
+    pub fn is_idle(&self) -> bool {
+        self.iter().all(Instance::is_idle)
+    }
+
     /// The instances, the fallback first.
     pub fn instances(&self) -> impl Iterator<Item = Status<'_, P, T>> {
         self.iter().map(|i| Status {

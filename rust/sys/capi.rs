@@ -26,10 +26,11 @@ use kernel::{
     bindings,
     ffi::{c_char, c_int, c_void},
     prelude::*,
+    str::CString,
 };
 
 use super::{
-    misc::bug,
+    misc::{bug, WithoutIo},
     node::{Account, Held, Node, Ops},
     raw,
     text::Reply,
@@ -324,10 +325,12 @@ unsafe extern "C" fn __nrs_server_open(
 ) -> *mut raw::nrs_server {
     answer((|| {
         check_version(version)?;
-        // SAFETY: The caller promises it.
-        let has_dispatch = unsafe { (*ops).dispatch.is_some() };
         let ops = NonNull::new(ops.cast_mut()).ok_or(EINVAL)?;
-        if !has_dispatch {
+        // SAFETY: The caller promises it.
+        if unsafe { ops.as_ref() }.dispatch.is_none() {
+            return Err(EINVAL);
+        }
+        if attach.is_null() {
             return Err(EINVAL);
         }
         // SAFETY: The caller promises it.
@@ -409,13 +412,15 @@ unsafe extern "C" fn __nrs_framework_open(
     answer((|| {
         check_version(version)?;
         // SAFETY: The caller promises it.
-        let (service, has_wake) = unsafe { (CStr::from_char_ptr(service), (*ops).wake.is_some()) };
+        let service = unsafe { text(service) }?.ok_or(EINVAL)?;
+        let service = CString::try_from_fmt(fmt!("{service}"))?;
         let ops = NonNull::new(ops.cast_mut()).ok_or(EINVAL)?;
-        if !has_wake {
+        // SAFETY: As above.
+        if unsafe { ops.as_ref() }.wake.is_none() {
             return Err(EINVAL);
         }
         // INVARIANT: The caller promises it, and there is `wake`.
-        KernelFramework::open(service, cpts, Waker { ops, context }, Owner(owner))
+        KernelFramework::open(&service, cpts, Waker { ops, context }, Owner(owner))
     })())
 }
 
@@ -503,6 +508,8 @@ unsafe extern "C" fn nrs_policy_start(
             text(argument),
         )
     };
+    // Requests wait while a framework starts a policy.
+    let _scope = WithoutIo::begin();
     answer((|| {
         let priority = match head {
             raw::nrs_head_NRS_HEAD_REGULAR => Priority::Regular,

@@ -5,6 +5,7 @@
 //! - *Dispatch*: sends requests down. Its work neither allocates nor waits for work that does.
 //! - *Progress*: finds requests that may go on. Its work neither allocates nor sends anything down.
 //! - *Upkeep*: everything that allocates.
+//! - *Calls*: tells other modules what they asked for. What they do there, only they know.
 //!
 //! All are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`): with one for all, what is to free memory would
 //! wait for what waits for memory. While no worker thread can be made, one rescuer sends down for all devices, and one that
@@ -30,6 +31,7 @@ type Place = Atomic<*mut bindings::workqueue_struct>;
 static DISPATCH: Place = Atomic::new(ptr::null_mut());
 static PROGRESS: Place = Atomic::new(ptr::null_mut());
 static UPKEEP: Place = Atomic::new(ptr::null_mut());
+static CALLS: Place = Atomic::new(ptr::null_mut());
 
 /// The owner of one queue; dropping it waits for all queued work.
 struct Owner(&'static Place);
@@ -78,6 +80,7 @@ impl Drop for Owner {
 
 /// The owner of the module's workqueues. They end in an order in which none is used by one that is left.
 pub(crate) struct WorkQueues {
+    _calls: Owner,
     _upkeep: Owner,
     _progress: Owner,
     _dispatch: Owner,
@@ -93,7 +96,9 @@ impl WorkQueues {
         let dispatch = Owner::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
         let progress = Owner::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
         let upkeep = Owner::new(&UPKEEP, c"nrs_upkeep", 0)?;
+        let calls = Owner::new(&CALLS, c"nrs_calls", bindings::wq_flags_WQ_HIGHPRI)?;
         Ok(Self {
+            _calls: calls,
             _upkeep: upkeep,
             _progress: progress,
             _dispatch: dispatch,
@@ -128,4 +133,9 @@ pub(crate) fn progress() -> &'static Queue {
 /// For work that allocates.
 pub(crate) fn upkeep() -> &'static Queue {
     at(&UPKEEP)
+}
+
+/// For work that calls other modules.
+pub(crate) fn calls() -> &'static Queue {
+    at(&CALLS)
 }

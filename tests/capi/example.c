@@ -43,6 +43,9 @@ static int receive(const char *text, const struct kernel_param *param)
 	struct nrs_request record = NRS_REQUEST_INIT;
 	int error = request ? kstrtou32(text, 0, &request->uid) : -ENOMEM;
 
+	/* As the module is loaded, parameters are set first. */
+	if (!error && !example)
+		error = -ENODEV;
 	if (!error) {
 		record.cookie = cpu_to_le64((uintptr_t)request);
 		record.opcode = cpu_to_le32(3);

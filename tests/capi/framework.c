@@ -44,7 +44,9 @@ struct running {
 struct head {
 	struct running policies[POLICIES_MAX];
 	struct list_head own;
-	u64 throttled;			/* until then; 0: not */
+	bool throttled;			/* until the timer expires, or something changes */
+	struct hrtimer timer;
+	struct partition *partition;
 };
 
 struct partition {
@@ -53,7 +55,6 @@ struct partition {
 	struct list_head queued;	/* in policies of nrs */
 	unsigned int active;		/* queued or started, of all policies */
 	wait_queue_head_t wait;
-	struct hrtimer timer;
 	struct framework *framework;
 	unsigned int cpt;
 };
@@ -75,9 +76,13 @@ static void wake(void *context)
 
 	atomic_inc(&framework->wakes);
 	for (cpt = 0; cpt < PARTITIONS; cpt++) {
-		WRITE_ONCE(framework->partitions[cpt].heads[0].throttled, 0);
-		WRITE_ONCE(framework->partitions[cpt].heads[1].throttled, 0);
-		wake_up_all(&framework->partitions[cpt].wait);
+		struct partition *partition = &framework->partitions[cpt];
+
+		spin_lock(&partition->lock);
+		partition->heads[0].throttled = false;
+		partition->heads[1].throttled = false;
+		spin_unlock(&partition->lock);
+		wake_up_all(&partition->wait);
 	}
 }
 
@@ -85,11 +90,10 @@ static const struct nrs_framework_ops ops = { .wake = wake };
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
 {
-	struct partition *partition = container_of(timer, struct partition, timer);
+	struct head *head = container_of(timer, struct head, timer);
 
-	WRITE_ONCE(partition->heads[0].throttled, 0);
-	WRITE_ONCE(partition->heads[1].throttled, 0);
-	wake_up_all(&partition->wait);
+	WRITE_ONCE(head->throttled, false);
+	wake_up_all(&head->partition->wait);
 	return HRTIMER_NORESTART;
 }
 
@@ -101,6 +105,7 @@ static void add(struct partition *partition, struct request *request, unsigned i
 	unsigned int index;
 
 	capi_request(&attrs, 0);
+	to->throttled = false;
 	request->head = head;
 	request->policy = NULL;
 	for (index = 0; index < POLICIES_MAX; index++) {
@@ -170,8 +175,8 @@ static struct request *take(struct partition *partition, struct head *head)
 			at = at ? min(at, later) : later;
 	}
 	if (at) {
-		WRITE_ONCE(head->throttled, at);
-		hrtimer_start(&partition->timer, ns_to_ktime(at), HRTIMER_MODE_ABS);
+		WRITE_ONCE(head->throttled, true);
+		hrtimer_start(&head->timer, ns_to_ktime(at), HRTIMER_MODE_ABS);
 	}
 	return NULL;
 }
@@ -460,12 +465,18 @@ static void init_partition(struct framework *framework, unsigned int cpt)
 {
 	struct partition *partition = &framework->partitions[cpt];
 
+	unsigned int at;
+
 	spin_lock_init(&partition->lock);
-	INIT_LIST_HEAD(&partition->heads[0].own);
-	INIT_LIST_HEAD(&partition->heads[1].own);
+	for (at = 0; at < HEADS; at++) {
+		struct head *head = &partition->heads[at];
+
+		INIT_LIST_HEAD(&head->own);
+		hrtimer_setup(&head->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+		head->partition = partition;
+	}
 	INIT_LIST_HEAD(&partition->queued);
 	init_waitqueue_head(&partition->wait);
-	hrtimer_setup(&partition->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	partition->framework = framework;
 	partition->cpt = cpt;
 }
@@ -494,8 +505,10 @@ int capi_framework(unsigned int count, char *script)
 		play(framework, script);
 	stop_all(framework);
 	nrs_framework_close(framework->nrs);
-	for (cpt = 0; cpt < PARTITIONS; cpt++)
-		hrtimer_cancel(&framework->partitions[cpt].timer);
+	for (cpt = 0; cpt < PARTITIONS; cpt++) {
+		hrtimer_cancel(&framework->partitions[cpt].heads[0].timer);
+		hrtimer_cancel(&framework->partitions[cpt].heads[1].timer);
+	}
 	pr_info("nrs_capi_test: %d answered, %d moved, %d forced, %d declined, %d wakes\n",
 		atomic_read(&framework->answered), atomic_read(&framework->moved), atomic_read(&framework->forced),
 		atomic_read(&framework->declined), atomic_read(&framework->wakes));

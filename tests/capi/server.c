@@ -55,7 +55,10 @@ static void early(void *context, const struct nrs_early *reply)
 {
 	struct server *server = context;
 
+	u64 place = le64_to_cpu(reply->cookie) - (uintptr_t)server->requests;
+
 	CHECK(le32_to_cpu(reply->timeout_ms) > 1000, "%u ms", le32_to_cpu(reply->timeout_ms));
+	CHECK(place < server->count * sizeof(struct request), "cookie %llx", le64_to_cpu(reply->cookie));
 	atomic_inc(&server->early);
 }
 
@@ -293,6 +296,8 @@ static void refuse_policies(struct nrs_framework *framework)
 	policy = nrs_policy_start(framework, "tbf", "uid", NRS_HEAD_REGULAR, 0);
 	if (!CHECK(!IS_ERR(policy), "%ld", PTR_ERR(policy)))
 		return;
+	CHECK(module_refcount(THIS_MODULE) == 1, "%d references", module_refcount(THIS_MODULE));
+	refused(nrs_policy_start(framework, "tbf", "nid", NRS_HEAD_REGULAR, 0), -EBUSY);
 	CHECK(module_refcount(THIS_MODULE) == 1, "%d references", module_refcount(THIS_MODULE));
 	capi_request(&attrs, 0);
 	attrs.address_len = 5;

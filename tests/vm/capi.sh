@@ -40,6 +40,15 @@ policies() {
 refusals() {
 	setup
 	play refusals
+	# A service that an administrator made has the partitions that it was made with, and stays his.
+	mkdir /sys/kernel/config/nrs/capi
+	echo 1 >/sys/kernel/config/nrs/capi/cpts
+	if play "framework 100 fifo"; then fail "two partitions of one"; fi
+	rmdir /sys/kernel/config/nrs/capi
+	mkdir /sys/kernel/config/nrs/capi
+	echo 2 >/sys/kernel/config/nrs/capi/cpts
+	play "framework 100 fifo"
+	rmdir /sys/kernel/config/nrs/capi
 	unload
 }
 

@@ -273,32 +273,29 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed.
-    /// - `EBUSY`: the framework that drives the policies starts them.
-    /// - As [`Self::start_policy`].
-    ///
-    /// Nothing is changed then.
+    /// `EINVAL`: malformed. As [`Self::start_policy`].
     pub(crate) fn set_policy(&self, command: &str) -> refused::Result {
-        let command = Command::parse(command)?;
-        if self.users() > 0 && self.dispatch.is_fed_by(Feed::Framework) {
-            let reason = "policies of this service are started by the framework that uses it";
-            return Err(Refused::because(EBUSY, reason));
-        }
-        self.start_policy(&command)
+        self.start_policy(&Command::parse(command)?, false)
     }
 
-    /// Starts the policy that `command` names.
+    /// Starts the policy that `command` names, for an administrator or for the `framework` that drives the policies.
     ///
     /// # Errors
     ///
     /// - `EINVAL`: an argument that the policy refuses.
     /// - `ENOENT`: no policy of that name.
+    /// - `EBUSY`: an administrator asks, and a framework drives the policies.
     /// - `EAGAIN`: earlier policies are still stopping.
     ///
     /// Nothing is changed then.
-    pub(crate) fn start_policy(&self, command: &Command<'_>) -> refused::Result {
+    pub(crate) fn start_policy(&self, command: &Command<'_>, framework: bool) -> refused::Result {
         let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
+        // A framework joins with the lock, after it has begun to use the service.
+        if !framework && self.users() > 0 && self.dispatch.is_fed_by(Feed::Framework) {
+            let reason = "policies of this service are started by the framework that uses it";
+            return Err(Refused::because(EBUSY, reason));
+        }
         let policies = &settings.parameters.values.policies;
         let config = Config::parse(kind, command.argument, policies)?;
         // The fallback always runs: to select it is to do without a primary.

@@ -48,15 +48,18 @@ pub(crate) struct Framework {
     owner: Arc<Owner>,
 }
 
-/// A policy that a framework started; its module stays loaded meanwhile.
+/// A policy that a framework started; its module stays loaded until the driver is gone, which may call it.
 pub(crate) struct Policy {
     driver: Driver,
-    owner: Arc<Owner>,
+    _pin: Pin,
 }
 
-impl Drop for Policy {
+/// Keeps a module loaded.
+struct Pin(Arc<Owner>);
+
+impl Drop for Pin {
     fn drop(&mut self) {
-        self.owner.put();
+        self.0.put();
     }
 }
 
@@ -91,17 +94,10 @@ impl capi::Framework for Framework {
     fn start(&self, name: &str, argument: &str, priority: Priority, cpt: u32) -> Result<Policy> {
         let cpt = u16::try_from(cpt).map_err(|_| ENOENT)?;
         self.owner.get()?;
+        let pin = Pin(self.owner.clone());
         let driver = self.engine.start(name, argument, priority, cpt);
-        match driver {
-            Ok(driver) => Ok(Policy {
-                driver,
-                owner: self.owner.clone(),
-            }),
-            Err(refused) => {
-                self.owner.put();
-                Err(refused.report(self.engine.service().name()))
-            }
-        }
+        let driver = driver.map_err(|refused| refused.report(self.engine.service().name()))?;
+        Ok(Policy { driver, _pin: pin })
     }
 
     /// # Errors
@@ -110,6 +106,9 @@ impl capi::Framework for Framework {
     fn enqueue(policy: &Policy, mut room: Room<State>, request: &[u8]) -> Result {
         let record = wire::Request::decode(request).map_err(|_| EINVAL)?;
         let Decoded { attrs, cost } = Decoded::of(&record).ok_or(EINVAL)?;
+        if record.header.kind != wire::TYPE_REQUEST {
+            return Err(EINVAL);
+        }
         let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
         let account = Account::new(attrs.priority, misc::cpu());
         let held = room.begin(cost, spot, account);

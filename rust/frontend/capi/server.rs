@@ -24,7 +24,7 @@ use kernel::{
 
 use crate::{
     frontend::chardev::{
-        session::{Reader, Session, CHUNK},
+        session::{Reader, Session},
         wire, Attached,
     },
     sys::{
@@ -71,7 +71,7 @@ impl Pump {
 impl Reader for Pump {
     fn called(self: Arc<Self>) {
         // If it is queued already, that run serves.
-        let _ = queue::dispatch().enqueue(self);
+        let _ = queue::calls().enqueue(self);
     }
 }
 
@@ -83,16 +83,14 @@ impl WorkItem for Pump {
         let Some(session) = &*session else {
             return;
         };
-        while let Ok(mut taken) = session.take(CHUNK, true) {
-            while let Some(item) = taken.next() {
-                let mut room = [0; wire::Released::SIZE];
-                let record = item.encode(&mut room);
-                if let Ok(header) =
-                    wire::Header::decode(record.get(..wire::Header::SIZE).unwrap_or(&[]))
-                {
-                    this.callbacks.tell(header.kind, record);
-                }
-            }
+        // One at a time: a request that is taken may be completed, and the server knows of it when it is told.
+        while let Ok(mut taken) = session.take(1, true) {
+            // An early reply that is too late is the timer's.
+            let Some(item) = taken.next() else {
+                break;
+            };
+            let mut room = [0; wire::Released::SIZE];
+            this.callbacks.tell(item.kind(), item.encode(&mut room));
             misc::cond_resched();
         }
     }
@@ -137,9 +135,8 @@ impl capi::Server for Server {
             }
             wire::TYPE_COMPLETION => {
                 let _guard = rcu::read_lock();
-                session.write(kind, record, true)?;
-                self.owner.put();
-                Ok(())
+                let written = session.write(kind, record, true);
+                written.inspect(|()| self.owner.put())
             }
             _ => session.write(kind, record, !wait),
         }
@@ -154,5 +151,12 @@ impl capi::Server for Server {
         self.attached.session().drain();
         self.pump.set(None);
         synchronize_rcu();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The pump has the session, and that its reader.
+        self.pump.set(None);
     }
 }

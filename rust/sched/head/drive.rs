@@ -17,7 +17,7 @@
 //! These requests are not counted in [`Head::queued`], so that nothing but the framework dispatches them. Instances count
 //! them, so that none is reaped that has some.
 
-use super::{decide::none, Head, Instance, Ticket};
+use super::{decide::none, Head, Ticket};
 use crate::sched::{
     attr::Attrs,
     item::Item,
@@ -54,19 +54,15 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Decides which request of the instances that are `chosen` is served next, and takes it out with the ticket for
-    /// [`Head::stop`]. Stopping instances go first and serve by force.
+    /// [`Head::stop`]. Stopping instances go first; they keep their limits, for the framework knows what it drains.
     pub fn drive_get(&mut self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<(I, Ticket)> {
         let mut until = None;
         for stopping in [true, false] {
-            let view = View {
-                force: view.force || stopping,
-                ..*view
-            };
             for instance in self.iter_mut().filter(|i| i.stopping == stopping) {
                 if !chosen(&instance.tag) {
                     continue;
                 }
-                if let Some(found) = instance.get(&view, &mut until) {
+                if let Some(found) = instance.get(view, &mut until) {
                     return Get::Item(found);
                 }
             }
@@ -76,15 +72,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Returns what [`Head::drive_get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
     pub fn drive_peek(&self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<()> {
-        let peek = |instance: &Instance<P, T>| {
-            instance.part.peek(&View {
-                force: view.force || instance.stopping,
-                ..*view
-            })
-        };
         let mut until: Option<u64> = None;
         for instance in self.iter().filter(|i| i.queued != 0 && chosen(&i.tag)) {
-            match peek(instance) {
+            match instance.part.peek(view) {
                 Get::Item(()) => return Get::Item(()),
                 Get::Throttled { until: at } => {
                     until = Some(until.map_or(at, |other| other.min(at)));

@@ -312,11 +312,15 @@ impl<I: Item> State<I> {
                 return Ok(slot);
             }
         }
-        match later {
-            Some((slot, _)) if view.force => {
+        if view.force {
+            // What was ready may wait by now.
+            let waiting = self.queue.waiting().map(|(slot, _)| slot);
+            if let Some(slot) = waiting.or_else(|| self.queue.ready(now)) {
                 self.settle(slot, now);
-                Ok(slot)
+                return Ok(slot);
             }
+        }
+        match later {
             Some((_, until)) if until > now => Err(until),
             _ => Err(now.saturating_add(PAUSE)),
         }

@@ -96,6 +96,15 @@ impl Taken {
 }
 
 impl Item {
+    /// Type of its record.
+    pub(crate) fn kind(&self) -> u16 {
+        match self {
+            Self::Early(told) => told.record.header.kind,
+            Self::Recovered(record) => record.header.kind,
+            Self::Request(_, record) => record.header.kind,
+        }
+    }
+
     /// Its bytes, in `room`; as many as the record says.
     pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
         use wire::Field;

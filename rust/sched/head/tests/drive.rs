@@ -78,9 +78,21 @@ fn a_policy_that_is_started_anew_is_one_policy() {
     assert!(enqueue(&mut head, 2, 1).is_some());
     // It has a request.
     assert!(head.reap().is_none());
-    // The older instance goes first, and by force.
-    assert_eq!(get(&mut head, 1), Some(1));
+    // The older instance keeps its limit, and goes first if it is forced.
     assert_eq!(get(&mut head, 1), Some(2));
+    assert_eq!(get(&mut head, 1), None);
+    let force = View {
+        force: true,
+        ..VIEW
+    };
+    assert!(enqueue(&mut head, 3, 1).is_some());
+    for name in [1, 3] {
+        let Get::Item((item, ticket)) = head.drive_get(&force, |own| *own == 1) else {
+            panic!("{name} is queued");
+        };
+        head.stop(&ticket, Cost::of_bytes(0), 6);
+        assert_eq!(item.id, name);
+    }
     assert!(head.reap().is_some());
 }
 

@@ -118,17 +118,25 @@ impl Mode {
         }
     }
 
-    /// Parses `LEVEL[_then_LEVEL...]_fair`; a newline after it is ignored.
-    /// `EINVAL`: no `_fair` at the end, an empty or unknown level, or two levels of one field.
+    /// Parses `LEVEL[_then_LEVEL...]_fair`, or the short form `LEVEL+LEVEL...`; a newline after it is ignored.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: neither `_fair` at the end nor a `+`, an empty or unknown level, or two levels of one field.
     pub fn parse(text: &str) -> Result<Self> {
-        let Some(names) = line(text).strip_suffix("_fair") else {
-            return Err(Error::invalid(
-                "mode does not end in _fair, expected for example uid_then_jobid_fair",
-            ));
+        let text = line(text);
+        let (names, joint) = match text.strip_suffix("_fair") {
+            Some(names) => (names, "_then_"),
+            None if text.contains('+') => (text, "+"),
+            None => {
+                return Err(Error::invalid(
+                    "mode does not end in _fair, expected for example uid_then_jobid_fair",
+                ));
+            }
         };
         let mut levels = [Level::Jobid; DEPTH_MAX];
         let mut depth = 0u8;
-        for name in names.split("_then_") {
+        for name in names.split(joint) {
             let level = Level::from_name(name).ok_or(Error::invalid(if name.is_empty() {
                 "mode has an empty level"
             } else {
@@ -210,6 +218,10 @@ mod tests {
             assert_eq!(mode.has_size(), levels.contains(&Size));
             assert_eq!(mode.to_string(), text.trim_end());
             assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
+            if levels.len() > 1 {
+                let short = text.trim_end_matches("_fair\n").trim_end_matches("_fair");
+                assert_eq!(Mode::parse(&short.replace("_then_", "+")), Ok(mode));
+            }
         }
     }
 
@@ -218,6 +230,10 @@ mod tests {
         for (text, word) in [
             ("", "_fair"),
             ("uid_then_jobid", "_fair"),
+            ("uid+", "empty"),
+            ("uid+opcode", "unknown"),
+            ("uid+uid", "uid twice"),
+            ("uid+jobid_fair", "unknown"),
             ("uid_fair\n\n", "_fair"),
             ("uid_Fair", "_fair"),
             ("_fair", "empty"),

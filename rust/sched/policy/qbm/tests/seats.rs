@@ -87,6 +87,26 @@ fn a_gate_that_was_freed_is_claimed_again() {
     assert!(bench.gates.owner(place).is_none());
 }
 
+/// A request is handed out by force though its class loses its gate, and the next one was drained by another part.
+#[test]
+fn force_does_not_mind_a_gate_that_is_gone() {
+    let gates = gates(1024);
+    let mut bench = Bench::with(&tunables(), &gates);
+    bench.rate(1, MIB, 1, NOW);
+    bench.queue(1, 16, NOW);
+    gates.revoke(seat(&gates, 1).place());
+    gates.set_start(0, (MIB, 1), NOW);
+    let mut other = Bench::with(&tunables(), &gates);
+    for _ in 0..2 {
+        other.queue(1, 4096, NOW);
+        let forced = other.part.get(&view(NOW, true));
+        assert!(matches!(forced, Get::Item(_)));
+    }
+    assert!(other.gate(1).balance(NOW) < 0);
+    let forced = bench.part.get(&view(NOW, true));
+    assert!(matches!(forced, Get::Item(_)), "{forced:?}");
+}
+
 /// Clients that find no gate share that of the group, and take their own as soon as there is one.
 #[test]
 fn clients_without_a_gate_share_one() {

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The policies as ptlrpc calls them.
+ *
+ *   op_policy_start ──▶ struct head ── op_res_get ──▶ struct request, idle ── op_req_enqueue ──▶ queued
+ *                                                        ▲   ▲                    │        │ op_req_get
+ *                                                        │   └── op_req_dequeue ──┘        ▼
+ *                                                        └──────── op_req_stop ───────── started
+ *
+ * The resource that ptlrpc holds for a request is what nrs has of it, so there is one of each head while it moves.
+ */
+
+#include <linux/hrtimer.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include <lustre_net.h>
+
+#include "nrs_lustre.h"
+
+/* A service of ptlrpc, with a reference of each of its policies on each head; under ptlrpc's mutex but for heads. */
+struct service {
+	struct list_head link;
+	struct ptlrpc_service *ptlrpc;
+	struct nrs_framework *nrs;	/* or why there is none */
+	unsigned int references;
+	spinlock_t lock;
+	struct list_head heads;		/* with policies that are started; under the lock */
+};
+
+/* A policy that is started on a head of a partition. */
+struct head {
+	struct list_head link;
+	struct service *service;
+	struct ptlrpc_nrs *ptlrpc;
+	struct nrs_policy *nrs;
+	struct list_head queued;	/* oldest first; under the partition's lock */
+	struct hrtimer timer;
+	struct work_struct stop;
+};
+
+/* What nrs has of a request. */
+struct request {
+	struct ptlrpc_nrs_resource resource;
+	struct ptlrpc_nrs_request *ptlrpc;
+	struct list_head link;
+	struct nrs_item item;
+	struct nrs_request record;
+};
+
+static const struct ptlrpc_nrs_pol_ops policy_ops;
+static LIST_HEAD(services);
+static struct workqueue_struct *stopping;
+
+/* Has ptlrpc ask a head again. */
+static void unthrottle(struct head *head)
+{
+	if (!head->ptlrpc->nrs_throttling)
+		return;
+	head->ptlrpc->nrs_throttling = 0;
+	wake_up(&head->ptlrpc->nrs_svcpt->scp_waitq);
+}
+
+static void wake_service(void *context)
+{
+	struct service *service = context;
+	struct head *head;
+
+	spin_lock(&service->lock);
+	list_for_each_entry(head, &service->heads, link) {
+		struct ptlrpc_service_part *part = head->ptlrpc->nrs_svcpt;
+
+		/* So that it is not between nrs_get() and what it does with the answer. */
+		spin_lock(&part->scp_req_lock);
+		unthrottle(head);
+		spin_unlock(&part->scp_req_lock);
+	}
+	spin_unlock(&service->lock);
+}
+
+static const struct nrs_framework_ops framework_ops = { .wake = wake_service };
+
+static struct service *find_service(struct ptlrpc_nrs_policy *policy)
+{
+	struct ptlrpc_service *ptlrpc = policy->pol_nrs->nrs_svcpt->scp_service;
+	struct service *service;
+
+	list_for_each_entry(service, &services, link)
+		if (service->ptlrpc == ptlrpc)
+			return service;
+	return NULL;
+}
+
+/* A policy is registered on a head: its service is one of nrs from then on, so that parameters can be set before it starts. */
+static int policy_init(struct ptlrpc_nrs_policy *policy)
+{
+	struct ptlrpc_service *ptlrpc = policy->pol_nrs->nrs_svcpt->scp_service;
+	struct service *service = find_service(policy);
+
+	if (!service) {
+		service = kzalloc(sizeof(*service), GFP_KERNEL);
+		if (!service)
+			return -ENOMEM;
+		service->ptlrpc = ptlrpc;
+		spin_lock_init(&service->lock);
+		INIT_LIST_HEAD(&service->heads);
+		service->nrs = nrs_framework_open(ptlrpc->srv_name, ptlrpc->srv_ncpts, &framework_ops, service);
+		if (IS_ERR(service->nrs))
+			pr_warn("nrs_lustre: nrs has no service %s: %ld\n", ptlrpc->srv_name, PTR_ERR(service->nrs));
+		list_add(&service->link, &services);
+	}
+	service->references++;
+	return 0;
+}
+
+static void policy_fini(struct ptlrpc_nrs_policy *policy)
+{
+	struct service *service = find_service(policy);
+
+	if (!service || --service->references)
+		return;
+	list_del(&service->link);
+	/* What was stopped in a context that could not wait. */
+	flush_workqueue(stopping);
+	if (!IS_ERR(service->nrs))
+		nrs_framework_close(service->nrs);
+	kfree(service);
+}
+
+static enum hrtimer_restart expired(struct hrtimer *timer)
+{
+	unthrottle(container_of(timer, struct head, timer));
+	return HRTIMER_NORESTART;
+}
+
+static void stop_later(struct work_struct *work)
+{
+	struct head *head = container_of(work, struct head, stop);
+
+	nrs_policy_stop(head->nrs);
+	kfree(head);
+}
+
+/* The place of a partition among those of its service. */
+static unsigned int place_of(const struct ptlrpc_service_part *part)
+{
+	const struct ptlrpc_service *service = part->scp_service;
+	unsigned int place = 0;
+
+	while (place < service->srv_ncpts && service->srv_parts[place] != part)
+		place++;
+	return place;
+}
+
+static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
+{
+	struct service *service = find_service(policy);
+	struct ptlrpc_nrs *ptlrpc = policy->pol_nrs;
+	const char *name = policy->pol_desc->pd_name;
+	struct head *head;
+	int error;
+
+	if (IS_ERR(service->nrs))
+		return PTR_ERR(service->nrs);
+	/* The same policy with another argument may just have been stopped. */
+	flush_workqueue(stopping);
+	head = kzalloc(sizeof(*head), GFP_NOFS);
+	if (!head)
+		return -ENOMEM;
+	head->service = service;
+	head->ptlrpc = ptlrpc;
+	INIT_LIST_HEAD(&head->queued);
+	INIT_WORK(&head->stop, stop_later);
+	hrtimer_setup(&head->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	/* ptlrpc has a tbf of its own. */
+	head->nrs = nrs_policy_start(service->nrs, strcmp(name, "nrs_tbf") ? name : "tbf", argument,
+				     ptlrpc->nrs_queue_type == PTLRPC_NRS_QUEUE_HP ? NRS_HEAD_HIGH : NRS_HEAD_REGULAR,
+				     place_of(ptlrpc->nrs_svcpt));
+	error = PTR_ERR_OR_ZERO(head->nrs);
+	if (error) {
+		kfree(head);
+		return error;
+	}
+	spin_lock(&service->lock);
+	list_add(&head->link, &service->heads);
+	spin_unlock(&service->lock);
+	policy->pol_private = head;
+	return 0;
+}
+
+/* May be called with spinlocks held, when the last request moves. */
+static void policy_stop(struct ptlrpc_nrs_policy *policy)
+{
+	struct head *head = policy->pol_private;
+
+	spin_lock(&head->service->lock);
+	list_del(&head->link);
+	spin_unlock(&head->service->lock);
+	hrtimer_cancel(&head->timer);
+	unthrottle(head);
+	queue_work(stopping, &head->stop);
+}
+
+static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc,
+			const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **resource, bool moving)
+{
+	struct ptlrpc_request *req = container_of(ptlrpc, struct ptlrpc_request, rq_nrq);
+	struct request *request = kzalloc(sizeof(*request), moving ? GFP_ATOMIC : GFP_NOFS);
+	struct ptlrpc_nrs_resource *before;
+
+	if (!request)
+		return -ENOMEM;
+	request->ptlrpc = ptlrpc;
+	before = ptlrpc->nr_res_ptrs[ptlrpc->nr_res_idx];
+	/* What was known of it before it moves. */
+	if (moving && before && before->res_policy->pol_desc->pd_ops == &policy_ops)
+		request->record = container_of(before, struct request, resource)->record;
+	else
+		describe_request(&request->record, req, moving);
+	*resource = &request->resource;
+	/* There is no other level. */
+	return 1;
+}
+
+static void resource_put(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_nrs_resource *resource)
+{
+	kfree(container_of(resource, struct request, resource));
+}
+
+/* What nrs has of a request that a policy took, or is asked to take. */
+static struct request *request_of(struct ptlrpc_nrs_request *ptlrpc)
+{
+	return container_of(ptlrpc->nr_res_ptrs[ptlrpc->nr_res_idx], struct request, resource);
+}
+
+static int request_enqueue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+{
+	struct request *request = request_of(ptlrpc);
+	struct head *head = policy->pol_private;
+	int error = nrs_enqueue(head->nrs, &request->item, &request->record);
+
+	if (error)
+		return error;
+	list_add_tail(&request->link, &head->queued);
+	/* It may go though those before it may not. */
+	unthrottle(head);
+	return 0;
+}
+
+/* Asks nrs; while all that is queued is withheld, ptlrpc does not ask this head. */
+static struct request *take(struct head *head, bool force)
+{
+	u64 until;
+	struct nrs_item *item = nrs_get(head->nrs, force, &until);
+
+	if (item) {
+		list_del(&container_of(item, struct request, item)->link);
+		return container_of(item, struct request, item);
+	}
+	if (until && !force) {
+		head->ptlrpc->nrs_throttling = 1;
+		hrtimer_start(&head->timer, ns_to_ktime(until), HRTIMER_MODE_ABS);
+	}
+	return NULL;
+}
+
+static struct ptlrpc_nrs_request *request_get(struct ptlrpc_nrs_policy *policy, bool peek, bool force)
+{
+	struct head *head = policy->pol_private;
+	struct request *request = NULL;
+
+	if (peek)
+		/* Whoever only looks wants to know how long requests have waited. */
+		request = list_first_entry_or_null(&head->queued, struct request, link);
+	else if (force || !head->ptlrpc->nrs_throttling)
+		request = take(head, force);
+	return request ? request->ptlrpc : NULL;
+}
+
+static void request_dequeue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+{
+	struct head *head = policy->pol_private;
+	struct request *request = request_of(ptlrpc);
+
+	WARN_ON_ONCE(nrs_dequeue(head->nrs, &request->item));
+	list_del(&request->link);
+	unthrottle(head);
+}
+
+static void request_stop(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+{
+	struct head *head = policy->pol_private;
+
+	nrs_finish(head->nrs, &request_of(ptlrpc)->item);
+}
+
+static const struct ptlrpc_nrs_pol_ops policy_ops = {
+	.op_policy_init = policy_init,
+	.op_policy_fini = policy_fini,
+	.op_policy_start = policy_start,
+	.op_policy_stop = policy_stop,
+	.op_res_get = resource_get,
+	.op_res_put = resource_put,
+	.op_req_get = request_get,
+	.op_req_enqueue = request_enqueue,
+	.op_req_dequeue = request_dequeue,
+	.op_req_stop = request_stop,
+};
+
+/* Each policy is for each service. */
+static bool is_for_all(const struct ptlrpc_service *service, const struct ptlrpc_nrs_pol_desc *desc)
+{
+	return true;
+}
+
+static const char *const names[] = { "fairshare", "qbm", "nrs_tbf" };
+
+static void unregister(unsigned int count)
+{
+	while (count)
+		ptlrpc_unregister(names[--count]);
+	destroy_workqueue(stopping);
+}
+
+static int __init nrs_lustre_init(void)
+{
+	unsigned int count;
+	int error = ptlrpc_find();
+
+	if (error)
+		return error;
+	stopping = alloc_workqueue("nrs_lustre", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!stopping)
+		return -ENOMEM;
+	for (count = 0; count < ARRAY_SIZE(names); count++) {
+		struct ptlrpc_nrs_pol_conf conf = {
+			.nc_ops = &policy_ops,
+			.nc_compat = is_for_all,
+			.nc_owner = THIS_MODULE,
+			.nc_flags = PTLRPC_NRS_FL_REG_EXTERN,
+		};
+
+		strscpy(conf.nc_name, names[count]);
+		error = ptlrpc_register(&conf);
+		if (error) {
+			unregister(count);
+			return error;
+		}
+	}
+	return 0;
+}
+
+static void __exit nrs_lustre_exit(void)
+{
+	unregister(ARRAY_SIZE(names));
+}
+
+module_init(nrs_lustre_init);
+module_exit(nrs_lustre_exit);
+MODULE_DESCRIPTION("Policies of nrs for Lustre servers");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What nrs is told of a request of ptlrpc. */
+
+#include <lustre_net.h>
+#include <lustre_req_layout.h>
+#include <obd_class.h>
+
+#include "nrs_lustre.h"
+
+/* The network identifier of the client; nothing if it is of a kind that nrs does not know. */
+static void describe_peer(struct nrs_request *record, const struct lnet_nid *nid)
+{
+	static const u32 known = BIT(NRS_NET_TCP) | BIT(NRS_NET_O2IB) | BIT(NRS_NET_LO) | BIT(NRS_NET_GNI) |
+				 BIT(NRS_NET_GIP) | BIT(NRS_NET_PTLF) | BIT(NRS_NET_KFI);
+	unsigned int bytes = nid->nid_size + 4;
+
+	if (nid->nid_type > NRS_NET_KFI || !(known & BIT(nid->nid_type)))
+		return;
+	if (bytes != 4 && bytes != sizeof(record->address))
+		return;
+	record->net = nid->nid_type;
+	record->net_number = cpu_to_le16(be16_to_cpu(nid->nid_num));
+	record->address_len = bytes;
+	memcpy(record->address, nid->nid_addr, bytes);
+}
+
+/* Ids that the client did not pack into the message are those of the object. */
+static void describe_owner(struct nrs_request *record, const struct ost_body *body)
+{
+	const __le32 absent = cpu_to_le32(NRS_ID_ABSENT);
+
+	if (record->uid == absent)
+		record->uid = cpu_to_le32(body->oa.o_uid);
+	if (record->gid == absent)
+		record->gid = cpu_to_le32(body->oa.o_gid);
+	if (record->projid == absent && body->oa.o_valid & OBD_MD_FLPROJID)
+		record->projid = cpu_to_le32(body->oa.o_projid);
+}
+
+/* The object and the range of a read or write of an OST; the classifier of ost_io has set the format of the message. */
+static void describe_range(struct nrs_request *record, struct req_capsule *pill)
+{
+	const struct ost_body *body = req_capsule_client_get(pill, &RMF_OST_BODY);
+	const struct obd_ioobj *object = req_capsule_client_get(pill, &RMF_OBD_IOOBJ);
+	const struct niobuf_remote *pieces = req_capsule_client_get(pill, &RMF_NIOBUF_REMOTE);
+	unsigned int index, count;
+	u64 bytes = 0;
+
+	if (!body || !object || !pieces)
+		return;
+	describe_owner(record, body);
+	count = req_capsule_get_size(pill, &RMF_NIOBUF_REMOTE, RCL_CLIENT) / sizeof(*pieces);
+	count = min_t(unsigned int, count, object->ioo_bufcnt);
+	for (index = 0; index < count; index++)
+		bytes += pieces[index].rnb_len;
+	if (!count || bytes > NRS_CHARGE_MAX || pieces[0].rnb_offset > S64_MAX)
+		return;
+	record->object = cpu_to_le64(ostid_id(&body->oa.o_oi));
+	record->offset = cpu_to_le64(pieces[0].rnb_offset);
+	record->length = cpu_to_le64(bytes);
+}
+
+void describe_request(struct nrs_request *record, struct ptlrpc_request *req, bool moving)
+{
+	struct lustre_msg *message = req->rq_reqmsg;
+	u32 opcode = lustre_msg_get_opc(message), uid, gid, projid;
+	const char *jobid = lustre_msg_get_jobid(message);
+
+	*record = (struct nrs_request)NRS_REQUEST_INIT;
+	record->opcode = cpu_to_le32(opcode);
+	describe_peer(record, &req->rq_peer.nid);
+	if (jobid)
+		strscpy_pad(record->jobid, jobid);
+	if (!lustre_msg_get_uid_gid(message, &uid, &gid)) {
+		record->uid = cpu_to_le32(uid);
+		record->gid = cpu_to_le32(gid);
+	}
+	if (!lustre_msg_get_projid(message, &projid))
+		record->projid = cpu_to_le32(projid);
+	/* While a request moves, others may look at the format of its message. */
+	if (!moving && (opcode == OST_READ || opcode == OST_WRITE) && req->rq_pill.rc_fmt)
+		describe_range(record, &req->rq_pill);
+}

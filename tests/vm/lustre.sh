@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# lustre: the policies of nrs in ptlrpc, of which tests/lustre is a stand-in: started by name, switched under load, unloaded.
+. /tests/nrs.sh
+
+ptlrpc=/sys/module/ptlrpc/parameters
+
+# setup: all three modules.
+setup() {
+	module
+	[ -d $ptlrpc ] || insmod /ptlrpc.ko
+	[ -d /sys/module/nrs_lustre ] || insmod /nrs_lustre.ko
+}
+
+teardown() {
+	rmmod nrs_lustre
+	rmmod ptlrpc
+}
+
+# select TEXT...: writes it to nrs_policies; while a policy is stopping, again.
+select_policy() {
+	local said round
+	for round in {1..100}; do
+		if said=$( (echo "$*" >$ptlrpc/nrs_policies) 2>&1); then return 0; fi
+		case $said in *'temporarily unavailable'*) sleep 0.1 ;; *) fail "$*: $said" ;; esac
+	done
+	fail "$*: $said"
+}
+
+# load COUNT: puts requests through; what failed is said.
+load() {
+	local before status=0
+	before=$(dmesg | wc -l)
+	echo "$1" >$ptlrpc/load || status=$?
+	dmesg | tail -n +$((before + 1)) | grep -o 'ptlrpc: .*' || true
+	return $status
+}
+
+# shows POLICY: the service of nrs has it started on both heads.
+shows() {
+	[ "$(grep -A 1 "name: $1\$" "$(at ost_io nrs_policies)" | grep -c 'state: started')" = 2 ] || fail "$(cat "$(at ost_io nrs_policies)")"
+}
+
+# each COUNT: each policy under load, and another one in its place.
+each() {
+	local pid
+	setup
+	load "$1"
+	for policy in 'fairshare uid_fair' 'fairshare uid+jobid' 'nrs_tbf jobid' 'qbm' 'reg fairshare' fifo; do
+		load "$1" >/tmp/load.txt 2>&1 &
+		pid=$!
+		sleep 0.1
+		case $policy in reg*) policy="fairshare reg gid+uid" ;; esac
+		select_policy "$policy"
+		wait $pid || fail "$policy: $(cat /tmp/load.txt)"
+		cat /tmp/load.txt
+	done
+	load "$1"
+	teardown
+}
+
+# Parameters are there before a policy is started, and in force.
+parameters() {
+	setup
+	echo uid_then_jobid_fair >"$(at ost_io nrs_fairshare_mode)"
+	select_policy fairshare
+	shows fairshare
+	[ "$(<"$(at ost_io nrs_fairshare_mode)")" = uid_then_jobid_fair ]
+	expect_errno EBUSY "$(at ost_io nrs_policies)" fifo
+	expect_errno EINVAL $ptlrpc/nrs_policies 'nrs_tbf nothing'
+	shows fairshare
+	[ "$(<"$(at ost_io nrs_fairshare_mode)")" = uid_then_jobid_fair ]
+	select_policy fifo
+	teardown
+}
+
+# What a rule withholds is sent when its time has come, and at once when the rule changes.
+withheld() {
+	local pid start=${EPOCHREALTIME/./}
+	setup
+	select_policy nrs_tbf uid
+	echo 'start slow uid={1000} rate=100' >"$(at ost_io nrs_tbf_rule)"
+	load 1000
+	start=$(((${EPOCHREALTIME/./} - start) / 1000))
+	# A fifth of 2000 requests, in two partitions with two heads each.
+	say "limited: $start ms"
+	[ $start -ge 1000 ] || fail "$start ms"
+	echo 'change slow rate=1' >"$(at ost_io nrs_tbf_rule)"
+	load 1000 >/tmp/load.txt 2>&1 &
+	pid=$!
+	sleep 1
+	kill -0 $pid
+	echo 'change slow rate=1000000' >"$(at ost_io nrs_tbf_rule)"
+	wait_for 10 "! kill -0 $pid 2>/dev/null" || fail "not woken"
+	wait $pid || fail "$(cat /tmp/load.txt)"
+	select_policy fifo
+	teardown
+}
+
+# A policy that is started keeps the module; a Lustre without what is needed is refused by name.
+refusals() {
+	setup
+	select_policy fairshare uid_fair
+	if rmmod nrs_lustre; then fail "the module went"; fi
+	select_policy fifo
+	teardown
+	if insmod /nrs_lustre.ko; then fail "without ptlrpc"; fi
+}
+
+try 60 "each policy under load, and another one in its place" each "$(brief 2000 50000)"
+try 20 "parameters before a policy is started" parameters
+try 60 "what a rule withholds, and its change" withheld
+try 20 "a policy that is started keeps the module" refusals
+remarks '^(limited|ptlrpc: [0-9])'
+summary

@@ -1,10 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Policies of nrs in the request scheduler of Lustre's ptlrpc.
- *
- * ptlrpc keeps its heads, one or two for each partition of a service, and asks one policy at a time, with the partition's lock
- * held. Each of its services is a service of nrs by the same name, with a partition for each of its own.
- */
 #ifndef NRS_LUSTRE_H
 #define NRS_LUSTRE_H
 
@@ -13,6 +7,7 @@
 #include <nrs.h>
 
 struct ptlrpc_nrs_pol_conf;
+struct ptlrpc_nrs_pol_desc;
 struct ptlrpc_request;
 
 /* Finds what ptlrpc does not export; an errno, and in the kernel log what is missing. */
@@ -21,10 +16,10 @@ int ptlrpc_find(void);
 /* Registers a policy with all services that there are, and with those that come. */
 int ptlrpc_register(struct ptlrpc_nrs_pol_conf *conf);
 
-/* Takes back a policy that is not started. */
-void ptlrpc_unregister(const char *name);
+/* Takes back a registered policy that is not started; services that are going still have what it returns, to be freed. */
+struct ptlrpc_nrs_pol_desc *ptlrpc_unregister(const char *name);
 
-/* Fills in what is known of @req, of which nothing is known yet; sleeps only if it is not @moving to the other head. */
-void describe_request(struct nrs_request *record, struct ptlrpc_request *req, bool moving);
+/* Fills in what is known of @req. */
+void describe_request(struct nrs_request *record, struct ptlrpc_request *req);
 
 #endif

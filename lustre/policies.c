@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policies as ptlrpc calls them.
+ * Policies of nrs, as ptlrpc calls them, one at a time for each head, with the lock of the partition.
  *
  *   op_policy_start ──▶ struct head ── op_res_get ──▶ struct request, idle ── op_req_enqueue ──▶ queued
  *                                                        ▲   ▲                    │        │ op_req_get
@@ -15,6 +15,7 @@
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
+#include <obd_support.h>
 #include <lustre_net.h>
 
 #include "nrs_lustre.h"
@@ -45,15 +46,17 @@ struct request {
 	struct ptlrpc_nrs_resource resource;
 	struct ptlrpc_nrs_request *ptlrpc;
 	struct list_head link;
+	bool moved;
 	struct nrs_item item;
 	struct nrs_request record;
 };
 
 static const struct ptlrpc_nrs_pol_ops policy_ops;
 static LIST_HEAD(services);
+static DECLARE_WAIT_QUEUE_HEAD(gone);
 static struct workqueue_struct *stopping;
 
-/* Has ptlrpc ask a head again. */
+/* Has ptlrpc ask a head again. The bit shares a word with others, which nobody else minds: ptlrpc's own tbf does the same. */
 static void unthrottle(struct head *head)
 {
 	if (!head->ptlrpc->nrs_throttling)
@@ -92,6 +95,15 @@ static struct service *find_service(struct ptlrpc_nrs_policy *policy)
 	return NULL;
 }
 
+static void open_framework(struct service *service)
+{
+	const char *name = service->ptlrpc->srv_name;
+
+	service->nrs = nrs_framework_open(name, service->ptlrpc->srv_ncpts, &framework_ops, service);
+	if (IS_ERR(service->nrs))
+		pr_warn("nrs_lustre: nrs has no service %s: %ld\n", name, PTR_ERR(service->nrs));
+}
+
 /* A policy is registered on a head: its service is one of nrs from then on, so that parameters can be set before it starts. */
 static int policy_init(struct ptlrpc_nrs_policy *policy)
 {
@@ -105,9 +117,7 @@ static int policy_init(struct ptlrpc_nrs_policy *policy)
 		service->ptlrpc = ptlrpc;
 		spin_lock_init(&service->lock);
 		INIT_LIST_HEAD(&service->heads);
-		service->nrs = nrs_framework_open(ptlrpc->srv_name, ptlrpc->srv_ncpts, &framework_ops, service);
-		if (IS_ERR(service->nrs))
-			pr_warn("nrs_lustre: nrs has no service %s: %ld\n", ptlrpc->srv_name, PTR_ERR(service->nrs));
+		open_framework(service);
 		list_add(&service->link, &services);
 	}
 	service->references++;
@@ -120,12 +130,13 @@ static void policy_fini(struct ptlrpc_nrs_policy *policy)
 
 	if (!service || --service->references)
 		return;
-	list_del(&service->link);
 	/* What was stopped in a context that could not wait. */
 	flush_workqueue(stopping);
 	if (!IS_ERR(service->nrs))
 		nrs_framework_close(service->nrs);
+	list_del(&service->link);
 	kfree(service);
+	wake_up(&gone);
 }
 
 static enum hrtimer_restart expired(struct hrtimer *timer)
@@ -161,6 +172,9 @@ static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
 	struct head *head;
 	int error;
 
+	/* What was in the way may be gone. */
+	if (IS_ERR(service->nrs))
+		open_framework(service);
 	if (IS_ERR(service->nrs))
 		return PTR_ERR(service->nrs);
 	/* The same policy with another argument may just have been stopped. */
@@ -202,22 +216,35 @@ static void policy_stop(struct ptlrpc_nrs_policy *policy)
 	queue_work(stopping, &head->stop);
 }
 
+/* What is known of a request that moves; nothing is needed of one that has just been taken, which may be on its way out. */
+static void copy_record(struct request *request, struct ptlrpc_request *req, spinlock_t *lock)
+{
+	struct ptlrpc_nrs_resource *before;
+
+	spin_lock(lock);
+	if (ptlrpc_nrs_req_can_move(req)) {
+		before = req->rq_nrq.nr_res_ptrs[req->rq_nrq.nr_res_idx];
+		if (before->res_policy->pol_desc->pd_ops == &policy_ops)
+			request->record = container_of(before, struct request, resource)->record;
+		else
+			describe_request(&request->record, req);
+	}
+	spin_unlock(lock);
+}
+
 static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc,
 			const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **resource, bool moving)
 {
 	struct ptlrpc_request *req = container_of(ptlrpc, struct ptlrpc_request, rq_nrq);
 	struct request *request = kzalloc(sizeof(*request), moving ? GFP_ATOMIC : GFP_NOFS);
-	struct ptlrpc_nrs_resource *before;
 
 	if (!request)
 		return -ENOMEM;
 	request->ptlrpc = ptlrpc;
-	before = ptlrpc->nr_res_ptrs[ptlrpc->nr_res_idx];
-	/* What was known of it before it moves. */
-	if (moving && before && before->res_policy->pol_desc->pd_ops == &policy_ops)
-		request->record = container_of(before, struct request, resource)->record;
+	if (moving)
+		copy_record(request, req, &policy->pol_nrs->nrs_svcpt->scp_req_lock);
 	else
-		describe_request(&request->record, req, moving);
+		describe_request(&request->record, req);
 	*resource = &request->resource;
 	/* There is no other level. */
 	return 1;
@@ -225,7 +252,12 @@ static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_requ
 
 static void resource_put(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_nrs_resource *resource)
 {
-	kfree(container_of(resource, struct request, resource));
+	struct request *request = container_of(resource, struct request, resource);
+
+	/* ptlrpc wakes nobody for a request that has moved. */
+	if (request->moved)
+		wake_up(&policy->pol_nrs->nrs_svcpt->scp_waitq);
+	kfree(request);
 }
 
 /* What nrs has of a request that a policy took, or is asked to take. */
@@ -285,6 +317,7 @@ static void request_dequeue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_
 
 	WARN_ON_ONCE(nrs_dequeue(head->nrs, &request->item));
 	list_del(&request->link);
+	request->moved = true;
 	unthrottle(head);
 }
 
@@ -318,8 +351,15 @@ static const char *const names[] = { "fairshare", "qbm", "nrs_tbf" };
 
 static void unregister(unsigned int count)
 {
+	struct ptlrpc_nrs_pol_desc *descs[ARRAY_SIZE(names)];
+	unsigned int index;
+
+	for (index = 0; index < count; index++)
+		descs[index] = ptlrpc_unregister(names[index]);
+	/* A target that is being unmounted still has them. */
+	wait_event(gone, list_empty_careful(&services));
 	while (count)
-		ptlrpc_unregister(names[--count]);
+		OBD_FREE_PTR(descs[--count]);
 	destroy_workqueue(stopping);
 }
 

@@ -24,31 +24,25 @@ static void describe_peer(struct nrs_request *record, const struct lnet_nid *nid
 	memcpy(record->address, nid->nid_addr, bytes);
 }
 
-/* Ids that the client did not pack into the message are those of the object. */
-static void describe_owner(struct nrs_request *record, const struct ost_body *body)
-{
-	const __le32 absent = cpu_to_le32(NRS_ID_ABSENT);
-
-	if (record->uid == absent)
-		record->uid = cpu_to_le32(body->oa.o_uid);
-	if (record->gid == absent)
-		record->gid = cpu_to_le32(body->oa.o_gid);
-	if (record->projid == absent && body->oa.o_valid & OBD_MD_FLPROJID)
-		record->projid = cpu_to_le32(body->oa.o_projid);
-}
-
 /* The object and the range of a read or write of an OST; the classifier of ost_io has set the format of the message. */
 static void describe_range(struct nrs_request *record, struct req_capsule *pill)
 {
 	const struct ost_body *body = req_capsule_client_get(pill, &RMF_OST_BODY);
 	const struct obd_ioobj *object = req_capsule_client_get(pill, &RMF_OBD_IOOBJ);
 	const struct niobuf_remote *pieces = req_capsule_client_get(pill, &RMF_NIOBUF_REMOTE);
+	const __le32 absent = cpu_to_le32(NRS_ID_ABSENT);
 	unsigned int index, count;
 	u64 bytes = 0;
 
 	if (!body || !object || !pieces)
 		return;
-	describe_owner(record, body);
+	/* Ids that the client did not pack into the message. */
+	if (record->uid == absent)
+		record->uid = cpu_to_le32(body->oa.o_uid);
+	if (record->gid == absent)
+		record->gid = cpu_to_le32(body->oa.o_gid);
+	if (record->projid == absent)
+		record->projid = cpu_to_le32(body->oa.o_projid);
 	count = req_capsule_get_size(pill, &RMF_NIOBUF_REMOTE, RCL_CLIENT) / sizeof(*pieces);
 	count = min_t(unsigned int, count, object->ioo_bufcnt);
 	for (index = 0; index < count; index++)
@@ -60,7 +54,7 @@ static void describe_range(struct nrs_request *record, struct req_capsule *pill)
 	record->length = cpu_to_le64(bytes);
 }
 
-void describe_request(struct nrs_request *record, struct ptlrpc_request *req, bool moving)
+void describe_request(struct nrs_request *record, struct ptlrpc_request *req)
 {
 	struct lustre_msg *message = req->rq_reqmsg;
 	u32 opcode = lustre_msg_get_opc(message), uid, gid, projid;
@@ -77,7 +71,6 @@ void describe_request(struct nrs_request *record, struct ptlrpc_request *req, bo
 	}
 	if (!lustre_msg_get_projid(message, &projid))
 		record->projid = cpu_to_le32(projid);
-	/* While a request moves, others may look at the format of its message. */
-	if (!moving && (opcode == OST_READ || opcode == OST_WRITE) && req->rq_pill.rc_fmt)
+	if ((opcode == OST_READ || opcode == OST_WRITE) && req->rq_pill.rc_fmt)
 		describe_range(record, &req->rq_pill);
 }

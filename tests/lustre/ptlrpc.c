@@ -368,16 +368,19 @@ static void move(struct ptlrpc_service_part *part)
 
 	spin_lock(&part->rpc_lock);
 	list_for_each_entry_reverse(req, &part->live, link) {
-		if (req->rq_nrq.nr_enqueued && !req->rq_nrq.nr_started && !req->hp) {
+		if (ptlrpc_nrs_req_can_move(req)) {
 			nrq = &req->rq_nrq;
 			break;
 		}
 	}
 	if (!nrq)
 		goto out;
+	/* Without the partition's lock: it may be taken meanwhile, and let go of its resources. */
+	if (get_random_u32_below(2))
+		udelay(20);
 	get_resources(&part->scp_nrs_hp, nrq, resources, true);
 	spin_lock(&part->scp_req_lock);
-	if (!nrq->nr_started) {
+	if (ptlrpc_nrs_req_can_move(req)) {
 		struct ptlrpc_nrs_policy *policy = policy_of(nrq);
 		unsigned int index;
 
@@ -426,14 +429,15 @@ static void finish(struct ptlrpc_service_part *part, struct ptlrpc_request *req)
 	policy->pol_nrs->nrs_req_started--;
 	policy->pol_req_started--;
 	spin_unlock(&part->scp_req_lock);
+	/* In this order. */
+	put_resources(req->rq_nrq.nr_res_ptrs);
 	spin_lock(&part->rpc_lock);
 	list_del(&req->link);
 	spin_unlock(&part->rpc_lock);
-	put_resources(req->rq_nrq.nr_res_ptrs);
 	kfree(req);
 	atomic_dec(&part->count);
 	atomic_inc(&answered);
-	wake_up_all(&part->scp_waitq);
+	wake_up(&part->room);
 }
 
 static int serve(void *data)
@@ -446,8 +450,8 @@ static int serve(void *data)
 		if (req)
 			finish(part, req);
 		else
-			wait_event(part->scp_waitq, may_serve(&part->scp_nrs_hp) || may_serve(&part->scp_nrs_reg) ||
-				   READ_ONCE(ended));
+			wait_event_idle_exclusive(part->scp_waitq, may_serve(&part->scp_nrs_hp) ||
+						  may_serve(&part->scp_nrs_reg) || READ_ONCE(ended));
 		cond_resched();
 	}
 	return 0;
@@ -486,7 +490,7 @@ static void bring(struct ptlrpc_service_part *part, unsigned int count)
 
 		if (!EXPECT(req))
 			return;
-		wait_event(part->scp_waitq, atomic_read(&part->count) < 256);
+		wait_event(part->room, atomic_read(&part->count) < 256);
 		atomic_inc(&part->count);
 		get_resources(req->hp ? &part->scp_nrs_hp : &part->scp_nrs_reg, &req->rq_nrq, req->rq_nrq.nr_res_ptrs, false);
 		spin_lock(&part->rpc_lock);
@@ -687,6 +691,7 @@ static int __init ptlrpc_init(void)
 		part->scp_service = &service;
 		part->scp_cpt = index;
 		init_waitqueue_head(&part->scp_waitq);
+		init_waitqueue_head(&part->room);
 		spin_lock_init(&part->scp_req_lock);
 		spin_lock_init(&part->rpc_lock);
 		INIT_LIST_HEAD(&part->live);

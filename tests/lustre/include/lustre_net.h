@@ -192,6 +192,11 @@ struct ptlrpc_request {
 	bool hp;
 };
 
+static inline bool ptlrpc_nrs_req_can_move(struct ptlrpc_request *req)
+{
+	return req->rq_nrq.nr_enqueued && !req->rq_nrq.nr_started && !req->hp;
+}
+
 struct ptlrpc_service_part {
 	struct ptlrpc_service *scp_service;
 	int scp_cpt;
@@ -200,6 +205,7 @@ struct ptlrpc_service_part {
 	struct ptlrpc_nrs scp_nrs_reg;
 	struct ptlrpc_nrs scp_nrs_hp;
 	/* Of the stand-in: */
+	wait_queue_head_t room;
 	spinlock_t rpc_lock;
 	struct list_head live;
 	atomic_t count;

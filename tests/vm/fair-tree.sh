@@ -184,12 +184,11 @@ arrival() {
 	begin c 1003
 	backlogged 1 1 1
 	sleep 0.2
-	shares 0.5 ended 5 1 1 1
-	shares 1 ended 5 1 1 1
+	# Counters are read one after the other, which takes some hundredths of a second where CPUs are busy.
+	shares 1.5 ended 5 1 1 1
 	leave "$loader" c
 	sleep 0.2
-	shares 0.5 ended 5 1 1
-	shares 1 ended 5 1 1
+	shares 1.5 ended 5 1 1
 }
 
 # total DEVICE...: requests in 3 s, of all.

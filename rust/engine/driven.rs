@@ -116,12 +116,12 @@ impl Engine {
         let mut started = self.started.lock();
         started.reserve(1, GFP_KERNEL)?;
         let same = |one: &Started| one.kind == kind && one.priority == priority;
-        let index = started.iter().position(same);
-        if index.is_some_and(|index| started[index].drivers & driver != 0) {
+        let has_driver = |one: &Started| same(one) && one.drivers & driver != 0;
+        if started.iter().any(has_driver) {
             return Err(EBUSY.into());
         }
         self.select(name, argument, priority)?;
-        match index.and_then(|index| started.get_mut(index)) {
+        match started.iter_mut().find(|one| same(one)) {
             Some(one) => one.drivers |= driver,
             None => started.push(
                 Started {

@@ -45,7 +45,7 @@ without_configuration() {
 	[ "$(systemctl is-enabled nrs)" = enabled ]
 	[ "$(systemctl show -P ConditionResult nrs)" = no ]
 	[ ! -e /sys/module/nrs ]
-	[ "$(systemctl is-enabled nrs-agent)" = disabled ]
+	[ "$(systemctl is-enabled nrs-agent || true)" = disabled ]
 	systemctl start nrs-agent
 	[ "$(systemctl show -P ConditionResult nrs-agent)" = no ]
 }

@@ -43,9 +43,9 @@ changed() {
 # needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
-	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
+	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -67,7 +67,7 @@ long=(
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
-	"debug:user:1800::chardev order-user timeouts-user capi lustre"
+	"debug:user:1800::chardev order-user timeouts-user capi"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 # The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.

@@ -107,7 +107,7 @@ refusals() {
 	if insmod /nrs_lustre.ko; then fail "without ptlrpc"; fi
 }
 
-try 60 "each policy under load, and another one in its place" each "$(brief 2000 50000)"
+try 120 "each policy under load, and another one in its place" each "$(brief 2000 20000)"
 try 20 "parameters before a policy is started" parameters
 try 60 "what a rule withholds, and its change" withheld
 try 20 "a policy that is started keeps the module" refusals

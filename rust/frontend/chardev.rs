@@ -111,9 +111,7 @@ impl Attached {
         };
         Ok((attached, answer))
     }
-}
 
-impl Attached {
     /// Its session.
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session

@@ -82,27 +82,38 @@ impl Owner {
     }
 }
 
-/// What a server is told.
+/// What another module asked to be told.
 ///
 /// # Invariants
 ///
-/// `ops` is valid, and what it points to may be called, until the server is closed.
-pub(crate) struct Callbacks {
-    ops: NonNull<raw::nrs_server_ops>,
+/// `ops` is valid, and what it points to may be called by any task, until what it was made for is closed.
+pub(crate) struct Told<O> {
+    ops: NonNull<O>,
     context: *mut c_void,
 }
 
-// SAFETY: The caller has promised to be called by any task.
-unsafe impl Send for Callbacks {}
-// SAFETY: As above.
-unsafe impl Sync for Callbacks {}
+// SAFETY: By the type invariant.
+unsafe impl<O> Send for Told<O> {}
+// SAFETY: By the type invariant.
+unsafe impl<O> Sync for Told<O> {}
+
+impl<O> Told<O> {
+    fn ops(&self) -> &O {
+        // SAFETY: By the type invariant.
+        unsafe { self.ops.as_ref() }
+    }
+}
+
+/// What a server is told.
+pub(crate) type Callbacks = Told<raw::nrs_server_ops>;
+
+/// What a framework is told.
+pub(crate) type Waker = Told<raw::nrs_framework_ops>;
 
 impl Callbacks {
     /// Tells the server of `record`, which is whole. May sleep.
     pub(crate) fn tell(&self, kind: u16, record: &[u8]) {
-        let (context, record) = (self.context, record.as_ptr());
-        // SAFETY: By the type invariant.
-        let ops = unsafe { self.ops.as_ref() };
+        let (ops, context, record) = (self.ops(), self.context, record.as_ptr());
         // SAFETY: By the type invariant they may be called; a whole record of the kind is there during the call.
         unsafe {
             match u32::from(kind) {
@@ -115,26 +126,10 @@ impl Callbacks {
     }
 }
 
-/// Tells a framework that something may be served.
-///
-/// # Invariants
-///
-/// As [`Callbacks`]; `ops` has `wake`.
-pub(crate) struct Waker {
-    ops: NonNull<raw::nrs_framework_ops>,
-    context: *mut c_void,
-}
-
-// SAFETY: The caller has promised to be called by any task.
-unsafe impl Send for Waker {}
-// SAFETY: As above.
-unsafe impl Sync for Waker {}
-
 impl Waker {
-    /// Tells it. Any context, without locks.
+    /// Tells the framework that something may be served. Any context, without locks.
     pub(crate) fn wake(&self) {
-        // SAFETY: By the type invariant.
-        if let Some(wake) = unsafe { self.ops.as_ref() }.wake {
+        if let Some(wake) = self.ops().wake {
             // SAFETY: By the type invariant.
             unsafe { wake(self.context) }
         }
@@ -341,7 +336,7 @@ unsafe extern "C" fn __nrs_server_open(
         // SAFETY: As above.
         let attach = unsafe { slice::from_raw_parts(attach.cast(), size) };
         // INVARIANT: The caller promises it.
-        KernelServer::open(attach, Callbacks { ops, context }, Owner(owner))
+        KernelServer::open(attach, Told { ops, context }, Owner(owner))
     })())
 }
 
@@ -419,8 +414,8 @@ unsafe extern "C" fn __nrs_framework_open(
         if unsafe { ops.as_ref() }.wake.is_none() {
             return Err(EINVAL);
         }
-        // INVARIANT: The caller promises it, and there is `wake`.
-        KernelFramework::open(&service, cpts, Waker { ops, context }, Owner(owner))
+        // INVARIANT: The caller promises it.
+        KernelFramework::open(&service, cpts, Told { ops, context }, Owner(owner))
     })())
 }
 

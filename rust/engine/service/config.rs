@@ -316,10 +316,8 @@ impl Service {
 
     /// The policy of the primary of the heads of `priority`.
     pub(crate) fn primary_kind(&self, priority: Priority) -> Option<Kind> {
-        let mut settings = self.settings.lock();
-        of_head(&mut settings.primaries, priority)
-            .as_ref()
-            .map(Config::kind)
+        let primary = self.settings.lock().primary(priority as usize);
+        primary.as_ref().map(Config::kind)
     }
 
     /// Whether heads that `kind` runs on could start it anew now.

@@ -154,7 +154,8 @@ fn striped() {
     assert!(used.len() == 2 && used[0].abs_diff(used[1]) <= 4, "{two:?}");
 }
 
-/// A wide job has a third of a cluster with the exchange, also when messages are lost and a server is cut off. Without the exchange the wide job has more.
+/// A wide job has a third of a cluster with the exchange, also when messages are lost and a server is
+/// cut off. Without the exchange the wide job has more.
 #[test]
 fn a_wide_job_gets_a_third() {
     let text = include_str!("../../../scenarios/cluster-wide.toml");

@@ -45,7 +45,7 @@ changed() {
 short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -67,7 +67,7 @@ long=(
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
-	"debug:user:1800::chardev order-user timeouts-user capi"
+	"debug:user:1800::chardev order-user timeouts-user capi lustre"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 # The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.

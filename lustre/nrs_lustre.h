@@ -10,16 +10,16 @@ struct ptlrpc_nrs_pol_conf;
 struct ptlrpc_nrs_pol_desc;
 struct ptlrpc_request;
 
-/* Finds what ptlrpc does not export; an errno, and in the kernel log what is missing. */
+/* Looks up the symbols that ptlrpc does not export; returns an errno and logs a missing symbol. */
 int ptlrpc_find(void);
 
-/* Registers a policy with all services that there are, and with those that come. */
+/* Registers a policy with all existing and future services. */
 int ptlrpc_register(struct ptlrpc_nrs_pol_conf *conf);
 
-/* Takes back a registered policy that is not started; services that are going still have what it returns, to be freed. */
+/* Unregisters a stopped policy; the caller frees the result once no service uses it. */
 struct ptlrpc_nrs_pol_desc *ptlrpc_unregister(const char *name);
 
-/* Fills in what is known of @req. */
+/* Sets the known attributes of @req. */
 void describe_request(struct nrs_request *record, struct ptlrpc_request *req);
 
 #endif

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Policies of nrs, as ptlrpc calls them, one at a time for each head, with the lock of the partition.
+ * Policies of nrs for ptlrpc, which serialises the calls for a head with the partition's lock.
  *
- *   op_policy_start ──▶ struct head ── op_res_get ──▶ struct request, idle ── op_req_enqueue ──▶ queued
- *                                                        ▲   ▲                    │        │ op_req_get
- *                                                        │   └── op_req_dequeue ──┘        ▼
- *                                                        └──────── op_req_stop ───────── started
+ *  op_policy_start ─▶ struct head ─ op_res_get ─▶ struct request, idle ─ op_req_enqueue ─▶ queued
+ *                                                     ▲   ▲                   │        │ op_req_get
+ *                                                     │   └─ op_req_dequeue ──┘        ▼
+ *                                                     └──────── op_req_stop ─────── started
  *
- * The resource that ptlrpc holds for a request is what nrs has of it, so there is one of each head while it moves.
+ * A request's ptlrpc resource holds its nrs data; a moving request has one for each head.
  */
 
 #include <linux/hrtimer.h>
@@ -20,17 +20,17 @@
 
 #include "nrs_lustre.h"
 
-/* A service of ptlrpc, with a reference of each of its policies on each head; under ptlrpc's mutex but for heads. */
+/* A ptlrpc service, referenced by its policies on each head; under ptlrpc's mutex but for heads. */
 struct service {
 	struct list_head link;
 	struct ptlrpc_service *ptlrpc;
-	struct nrs_framework *nrs;	/* or why there is none */
+	struct nrs_framework *nrs;	/* or an ERR_PTR */
 	unsigned int references;
 	spinlock_t lock;
-	struct list_head heads;		/* with policies that are started; under the lock */
+	struct list_head heads;		/* with started policies; under the lock */
 };
 
-/* A policy that is started on a head of a partition. */
+/* A policy started on a head of a partition. */
 struct head {
 	struct list_head link;
 	struct service *service;
@@ -41,7 +41,7 @@ struct head {
 	struct work_struct stop;
 };
 
-/* What nrs has of a request. */
+/* Data of nrs for a request. */
 struct request {
 	struct ptlrpc_nrs_resource resource;
 	struct ptlrpc_nrs_request *ptlrpc;
@@ -56,7 +56,7 @@ static LIST_HEAD(services);
 static DECLARE_WAIT_QUEUE_HEAD(gone);
 static struct workqueue_struct *stopping;
 
-/* Has ptlrpc ask a head again. The bit shares a word with others, which nobody else minds: ptlrpc's own tbf does the same. */
+/* Resumes a head. The bit shares a word with other fields; ptlrpc's own tbf does the same. */
 static void unthrottle(struct head *head)
 {
 	if (!head->ptlrpc->nrs_throttling)
@@ -74,7 +74,7 @@ static void wake_service(void *context)
 	list_for_each_entry(head, &service->heads, link) {
 		struct ptlrpc_service_part *part = head->ptlrpc->nrs_svcpt;
 
-		/* So that it is not between nrs_get() and what it does with the answer. */
+		/* Excludes a wake between nrs_get() and the use of its result in take(). */
 		spin_lock(&part->scp_req_lock);
 		unthrottle(head);
 		spin_unlock(&part->scp_req_lock);
@@ -104,7 +104,7 @@ static void open_framework(struct service *service)
 		pr_warn("nrs_lustre: nrs has no service %s: %ld\n", name, PTR_ERR(service->nrs));
 }
 
-/* A policy is registered on a head: its service is one of nrs from then on, so that parameters can be set before it starts. */
+/* Opens the nrs service before the first start, so that parameters can be set earlier. */
 static int policy_init(struct ptlrpc_nrs_policy *policy)
 {
 	struct ptlrpc_service *ptlrpc = policy->pol_nrs->nrs_svcpt->scp_service;
@@ -130,7 +130,7 @@ static void policy_fini(struct ptlrpc_nrs_policy *policy)
 
 	if (!service || --service->references)
 		return;
-	/* What was stopped in a context that could not wait. */
+	/* Policies were stopped in contexts that cannot sleep. */
 	flush_workqueue(stopping);
 	if (!IS_ERR(service->nrs))
 		nrs_framework_close(service->nrs);
@@ -153,7 +153,7 @@ static void stop_later(struct work_struct *work)
 	kfree(head);
 }
 
-/* The place of a partition among those of its service. */
+/* Returns the index of a partition in its service. */
 static unsigned int place_of(const struct ptlrpc_service_part *part)
 {
 	const struct ptlrpc_service *service = part->scp_service;
@@ -172,7 +172,7 @@ static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
 	struct head *head;
 	int error;
 
-	/* What was in the way may be gone. */
+	/* The cause of an earlier failure may no longer exist. */
 	if (IS_ERR(service->nrs))
 		open_framework(service);
 	if (IS_ERR(service->nrs))
@@ -187,7 +187,7 @@ static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
 	INIT_LIST_HEAD(&head->queued);
 	INIT_WORK(&head->stop, stop_later);
 	hrtimer_setup(&head->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	/* ptlrpc has a tbf of its own. */
+	/* ptlrpc has its own tbf. */
 	head->nrs = nrs_policy_start(service->nrs, strcmp(name, "nrs_tbf") ? name : "tbf", argument,
 				     ptlrpc->nrs_queue_type == PTLRPC_NRS_QUEUE_HP ? NRS_HEAD_HIGH : NRS_HEAD_REGULAR,
 				     place_of(ptlrpc->nrs_svcpt));
@@ -203,7 +203,7 @@ static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
 	return 0;
 }
 
-/* May be called with spinlocks held, when the last request moves. */
+/* May be called with spinlocks held, if the last request moves. */
 static void policy_stop(struct ptlrpc_nrs_policy *policy)
 {
 	struct head *head = policy->pol_private;
@@ -216,7 +216,7 @@ static void policy_stop(struct ptlrpc_nrs_policy *policy)
 	queue_work(stopping, &head->stop);
 }
 
-/* What is known of a request that moves; nothing is needed of one that has just been taken, which may be on its way out. */
+/* Sets the record of a moving request; one just taken needs none and may be ending. */
 static void copy_record(struct request *request, struct ptlrpc_request *req, spinlock_t *lock)
 {
 	struct ptlrpc_nrs_resource *before;
@@ -246,7 +246,7 @@ static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_requ
 	else
 		describe_request(&request->record, req);
 	*resource = &request->resource;
-	/* There is no other level. */
+	/* Resources have a single level. */
 	return 1;
 }
 
@@ -254,13 +254,13 @@ static void resource_put(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_n
 {
 	struct request *request = container_of(resource, struct request, resource);
 
-	/* ptlrpc wakes nobody for a request that has moved. */
+	/* ptlrpc does not wake a thread for a moved request. */
 	if (request->moved)
 		wake_up(&policy->pol_nrs->nrs_svcpt->scp_waitq);
 	kfree(request);
 }
 
-/* What nrs has of a request that a policy took, or is asked to take. */
+/* Returns the nrs data of a request that a policy has accepted or is offered. */
 static struct request *request_of(struct ptlrpc_nrs_request *ptlrpc)
 {
 	return container_of(ptlrpc->nr_res_ptrs[ptlrpc->nr_res_idx], struct request, resource);
@@ -275,12 +275,12 @@ static int request_enqueue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_r
 	if (error)
 		return error;
 	list_add_tail(&request->link, &head->queued);
-	/* It may go though those before it may not. */
+	/* The request may be eligible although earlier ones are throttled. */
 	unthrottle(head);
 	return 0;
 }
 
-/* Asks nrs; while all that is queued is withheld, ptlrpc does not ask this head. */
+/* Takes a request; while all are throttled, ptlrpc skips this head. */
 static struct request *take(struct head *head, bool force)
 {
 	u64 until;
@@ -303,7 +303,7 @@ static struct ptlrpc_nrs_request *request_get(struct ptlrpc_nrs_policy *policy, 
 	struct request *request = NULL;
 
 	if (peek)
-		/* Whoever only looks wants to know how long requests have waited. */
+		/* ptlrpc peeks only to see how long requests have been queued. */
 		request = list_first_entry_or_null(&head->queued, struct request, link);
 	else if (force || !head->ptlrpc->nrs_throttling)
 		request = take(head, force);
@@ -341,7 +341,7 @@ static const struct ptlrpc_nrs_pol_ops policy_ops = {
 	.op_req_stop = request_stop,
 };
 
-/* Each policy is for each service. */
+/* Makes each policy available in each service. */
 static bool is_for_all(const struct ptlrpc_service *service, const struct ptlrpc_nrs_pol_desc *desc)
 {
 	return true;
@@ -356,7 +356,7 @@ static void unregister(unsigned int count)
 
 	for (index = 0; index < count; index++)
 		descs[index] = ptlrpc_unregister(names[index]);
-	/* A target that is being unmounted still has them. */
+	/* A target being unmounted still uses the policies. */
 	wait_event(gone, list_empty_careful(&services));
 	while (count)
 		OBD_FREE_PTR(descs[--count]);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The way into ptlrpc, which exports nothing of its request scheduler: functions and variables are found by name.
+ * Access to ptlrpc's request scheduler, which is not exported: symbols are looked up by name.
  *
- * kallsyms_lookup_name() is not exported either; a kprobe tells where it is. A name with "ptlrpc:" before it is looked for in
- * that module only. What is found is called directly, by static calls: where the CPU checks indirect branches, functions
- * that nothing calls by their address cannot be called so.
+ * kallsyms_lookup_name() is not exported either; a kprobe yields its address. The prefix "ptlrpc:"
+ * restricts a lookup to that module. Static calls are direct: with indirect branch tracking,
+ * functions whose address is never taken cannot be called indirectly.
  */
 
 #include <linux/kprobes.h>
@@ -15,13 +15,13 @@
 
 #include "nrs_lustre.h"
 
-/* As ptlrpc declares it for itself. */
+/* Copy of ptlrpc's private declaration. */
 struct nrs_core {
 	struct mutex nrs_mutex;
 	struct list_head nrs_policies;
 };
 
-/* For their types only. */
+/* Declared only for their types. */
 unsigned long look_up(const char *name);
 int policy_register(struct ptlrpc_nrs_pol_conf *conf);
 int policy_unregister(struct ptlrpc_nrs_pol_desc *desc);
@@ -50,7 +50,7 @@ int ptlrpc_find(void)
 		pr_err("nrs_lustre: no kprobe on kallsyms_lookup_name (%d): needs CONFIG_KPROBES and CONFIG_KALLSYMS\n", error);
 		return error;
 	}
-	/* Perhaps behind a landing pad, which a direct call does not need. */
+	/* The address may be after a landing pad, which a direct call does not need. */
 	static_call_update(look_up, (typeof(&look_up))probe.addr);
 	unregister_kprobe(&probe);
 	for (index = 0; index < ARRAY_SIZE(names); index++) {
@@ -64,7 +64,7 @@ int ptlrpc_find(void)
 	static_call_update(policy_unregister, (typeof(&policy_unregister))found[1]);
 	core = (void *)found[2];
 	all_services = (void *)found[3];
-	/* Its first policy is known: if that is not there, structures are others than those this was built with. */
+	/* The first policy is known; if it differs, so do the structures from those of the build. */
 	mutex_lock(&core->nrs_mutex);
 	first = list_first_entry_or_null(&core->nrs_policies, struct ptlrpc_nrs_pol_desc, pd_list);
 	error = first && !strncmp(first->pd_name, "fifo", NRS_POL_NAME_MAX) ? 0 : -EINVAL;
@@ -88,7 +88,7 @@ struct ptlrpc_nrs_pol_desc *ptlrpc_unregister(const char *name)
 		if (!strncmp(desc->pd_name, name, NRS_POL_NAME_MAX))
 			break;
 	mutex_lock(all_services);
-	/* It fails only while a policy is started, and that keeps this module. */
+	/* Fails only while a policy is started, and a started policy pins this module. */
 	WARN_ON(static_call(policy_unregister)(desc));
 	mutex_unlock(all_services);
 	list_del(&desc->pd_list);

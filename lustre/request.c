@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What nrs is told of a request of ptlrpc. */
+/* Describes requests of ptlrpc to nrs. */
 
 #include <lustre_net.h>
 #include <lustre_req_layout.h>
@@ -7,7 +7,7 @@
 
 #include "nrs_lustre.h"
 
-/* The network identifier of the client; nothing if it is of a kind that nrs does not know. */
+/* Sets the client's network identifier, unless nrs does not know its kind. */
 static void describe_peer(struct nrs_request *record, const struct lnet_nid *nid)
 {
 	static const u32 known = BIT(NRS_NET_TCP) | BIT(NRS_NET_O2IB) | BIT(NRS_NET_LO) | BIT(NRS_NET_GNI) |
@@ -24,7 +24,7 @@ static void describe_peer(struct nrs_request *record, const struct lnet_nid *nid
 	memcpy(record->address, nid->nid_addr, bytes);
 }
 
-/* The object and the range of a read or write of an OST; the classifier of ost_io has set the format of the message. */
+/* Sets object and range of an OST read or write; ost_io's classifier has set the format. */
 static void describe_range(struct nrs_request *record, struct req_capsule *pill)
 {
 	const struct ost_body *body = req_capsule_client_get(pill, &RMF_OST_BODY);
@@ -36,7 +36,7 @@ static void describe_range(struct nrs_request *record, struct req_capsule *pill)
 
 	if (!body || !object || !pieces)
 		return;
-	/* Ids that the client did not pack into the message. */
+	/* The client did not pack these ids into the message. */
 	if (record->uid == absent)
 		record->uid = cpu_to_le32(body->oa.o_uid);
 	if (record->gid == absent)

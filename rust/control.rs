@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an administrator sees and sets.
+//! Administration interfaces: debugfs, configfs and the control node.
 //!
-//! # Vocabulary
+//! # Interfaces
 //!
-//! - *Files*: the parameters of each service ([`crate::engine::parameters`]) in `nrs/SERVICE/` of debugfs
-//!   ([`debugfs`]); they come and go with the service.
-//! - *Directories*: services that an administrator makes before a client needs them, in `nrs/` of configfs
-//!   ([`configfs`]), with its rules in it ([`configfs::rules`]). A service that its first client made has none.
-//! - *Pin*: a [`Dependency`] that keeps a directory while its service is in use.
+//! - *Files*: the parameters of each service ([`crate::engine::parameters`]) in `nrs/SERVICE/` of
+//!   debugfs ([`debugfs`]); they are created and removed with the service.
+//! - *Directories*: services created by an administrator before a client needs them, in `nrs/` of
+//!   configfs ([`configfs`]), with their rules ([`configfs::rules`]). A service created by its
+//!   first client has no directory.
+//! - *Pin*: a [`Dependency`] that prevents the removal of a directory while its service is in use.
 //!
 //! ```text
-//!   mkdir ──▶ kept, idle ──first client──▶ kept, in use, pinned ──last client──▶ kept, idle ──rmdir──▶ gone
+//!             ┌────────── last client ──────────┐
+//!             ▼                                 │
+//!   mkdir ──▶ idle ── first client ──▶ in use, pinned
+//!             │
+//!             └── rmdir ──▶ removed
 //! ```
 //!
-//! Should the first client come while `rmdir` or `mkdir` runs, there is no pin; a directory that is removed
-//! then leaves a service that goes with its last client.
+//! If the first client arrives during `rmdir` or `mkdir`, there is no pin. A directory that is
+//! removed then leaves a service that is removed with its last client.
 //!
-//! The node `/dev/nrs-control` reaches the same parameters ([`node`]).
+//! The node `/dev/nrs-control` gives access to the same parameters ([`node`]).
 //!
 //! Module parameters are in `sys/params.c`.
 //!
@@ -30,7 +35,7 @@
 //! 4. the registry's mutex ([`crate::engine::registry`])
 //! 5. the mutex of the files; debugfs's own locks
 //!
-//! Pins are made and dropped by clients that hold none of these.
+//! Clients that create and drop pins hold none of these locks.
 
 pub(crate) mod configfs;
 pub(crate) mod debugfs;
@@ -56,14 +61,14 @@ use crate::{
     },
 };
 
-/// A pinned directory.
+/// Pinned directory.
 struct Pin {
-    /// Address of the service, which lives at least until its last client has gone.
+    /// Address of the service, which exists at least until its last client is removed.
     service: usize,
     _dependency: Dependency<Root>,
 }
 
-/// What the registry reports to.
+/// Observer of the registry.
 #[pin_data]
 struct State {
     #[pin]
@@ -92,7 +97,7 @@ impl Observer for State {
         let name = CString::try_from_fmt(fmt!("{}", service.name()))?;
         let dependency = match depend(&subsystem, &name) {
             Ok(dependency) => dependency,
-            // No directory, or not yet, or no longer.
+            // The service has no directory, or the directory is being created or removed.
             Err(ENOENT) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -114,17 +119,20 @@ impl Observer for State {
     }
 }
 
-/// Everything an administrator sees; it goes when this is dropped.
+/// Administration interfaces; dropping removes them.
 pub(crate) struct Control {
     state: Arc<State>,
 }
 
 impl Control {
-    /// Shows every service that is made from now on, and lets services be made.
+    /// Creates the interfaces. They cover every service created later.
     ///
-    /// The registry has to be there, front-ends must not be.
-    /// - `EBUSY`: somebody else observes the registry.
-    /// - What registering with configfs returns.
+    /// The registry must exist; front-ends must not.
+    ///
+    /// # Errors
+    ///
+    /// - `EBUSY`: the registry already has an observer.
+    /// - The errors of registering with configfs.
     pub(crate) fn new() -> Result<Self> {
         let state = Arc::pin_init(
             try_pin_init!(State {
@@ -134,7 +142,7 @@ impl Control {
             }),
             GFP_KERNEL,
         )?;
-        // Before the first directory can be made.
+        // This precedes the creation of the first directory.
         registry::observe(state.clone())?;
         let subsystem = Arc::pin_init(configfs::subsystem(), GFP_KERNEL)?;
         *state.subsystem.lock() = Some(subsystem);
@@ -144,8 +152,8 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // The registry goes on holding the state. An existing directory keeps the module loaded, so none
-        // is left, and neither is a pin.
+        // The registry still holds the state. An existing directory keeps the module loaded, so
+        // neither directories nor pins are left.
         let subsystem = self.state.subsystem.lock().take();
         drop(subsystem);
         self.state.trees.close();

@@ -1,44 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The kernel part of scheduling: it lends the policies time, locks and memory.
+//! The kernel part of scheduling: supplies the policies with time, locks and memory.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Service*: policies that share out the slots of its targets ([`service`]).
+//! - *Service*: policies that share out the slots of the targets of the service ([`service`]).
 //! - *Target*: a backing device of a service ([`target`]).
-//! - *Slot*: the right to have one request at a target.
-//! - *Partition*: the part of a service that the CPUs of one CPT use for one target ([`partition`]).
-//! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
-//! - *Timeouts*: how long requests take, and how long they may ([`timeouts`], [`client::deadlines`]).
-//! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
+//! - *Slot*: the right to have one request in flight at a target.
+//! - *Partition*: the part of a service that the CPUs of one CPT use for one target
+//!   ([`partition`]).
+//! - *Client*: a block device, a program or a kernel module that submits requests to one target
+//!   ([`client`]).
+//! - *Timeouts*: service times of requests, and their deadlines ([`timeouts`],
+//!   [`client::deadlines`]).
+//! - *Worker*: periodic work of a service, once a delta: shares, memory, ageing ([`worker`]).
 //! - *Agent*: an open file of `/dev/nrs-control` that sets factors of weights ([`agent`]).
-//! - *Overseer*: what looks at all parts of a service for a policy that needs it ([`overseer`]).
+//! - *Overseer*: examines all partitions of a service for a policy that needs a global view
+//!   ([`overseer`]).
 //!
 //! ```text
-//!            no work waits and a slot is free
-//!  arrive ─────────────────────────────────────────────────────────▶ goes down at once ─┐
-//!    │                                                                                  │
+//!            no request is queued and a slot is free
+//!  arrive ─────────────────────────────────────────────────▶ dispatched without queueing ─┐
+//!    │                                                                                    │
 //!    └─▶ classified ─▶ queued in a policy ─▶ decided, has a slot ─▶ target's list ─▶ submitted
-//!                            ▲                       ▲                                  │
-//!                            │   pump: one decision per free slot                       │
-//!                            └──────────── complete: the slot is free ◀─────────────────┘
+//!                            ▲                       ▲                                    │
+//!                            │   pump: one decision per free slot                         │
+//!                            └──────────── complete: the slot is free ◀───────────────────┘
 //! ```
 //!
 //! # Lock order
 //!
 //! 1. the registry's mutex ([`registry`])
-//! 2. a service's configuration mutex, then that of its overseer, then its clients' mutex, then that of its agent
+//! 2. a service's configuration mutex, then the mutexes of its overseer, its clients and its agent,
+//!    in this order
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
-//! That of who a service's timers call is taken alone, with nothing but a workqueue's inside ([`dispatch::Dispatch`]).
+//! The lock of the caretaker that a service's timers call is taken alone; only a workqueue's lock
+//! is taken inside ([`dispatch::Dispatch`]).
 //!
-//! Timeouts have locks of their own, with nothing else taken inside: a history's, then that of the terms
-//! ([`timeouts`]); a client's alarm ([`client::deadlines`]). A herald's mutex is taken before 3
-//! ([`client::herald`]).
+//! Timeouts have locks of their own, with nothing else taken inside. These are the lock of a
+//! history, then the lock of the terms ([`timeouts`]), and the lock of a client's alarm
+//! ([`client::deadlines`]). The mutex of a herald is taken before 3 ([`client::herald`]).
 //!
-//! Locks from 3 on, and those of timeouts, are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
-//! submitted, freed, printed or woken under them.
+//! Locks from 3 on, and the locks of timeouts, are spinlocks taken with interrupts off, because
+//! requests end in interrupts. Nothing is submitted, freed, printed or woken under them.
 
 #![cfg_attr(
     not(CONFIG_KUNIT = "y"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Front-ends turn what arrives into requests: attributes, cost, range, flags.
+//! Front-ends translate submitted I/O into requests: attributes, cost, range, flags.
 
 pub(crate) mod block;
 pub(crate) mod capi;

@@ -2,11 +2,13 @@
 
 //! nrs: a network request scheduler for storage servers.
 //!
-//! Front-ends bring requests, policies decide which is served next. See `Documentation/design.md`.
+//! Front-ends submit requests; policies select the next request to dispatch. See
+//! `Documentation/design.md`.
 //!
 //! # Errors
 //!
-//! What allocates returns `ENOMEM`, and what writes a text `ENOSPC`; functions say which errors they return beside these.
+//! Functions that allocate return `ENOMEM`, and functions that write text return `ENOSPC`; docs
+//! list further errors.
 
 use kernel::prelude::*;
 
@@ -25,15 +27,16 @@ module! {
     alias: ["nrs-iosched"],
 }
 
-/// What a server of another module is.
+/// Server of another module.
 type KernelServer = frontend::capi::Server;
 
-/// What a framework of another module is.
+/// Framework of another module.
 type KernelFramework = frontend::capi::Framework;
 
-/// The loaded module.
+/// Loaded module.
 ///
-/// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.
+/// Fields are dropped from top to bottom: first the front-ends, last the facilities that all others
+/// use.
 struct Nrs {
     #[cfg(feature = "elevator")]
     _elevator: Option<frontend::elevator::Registration>,
@@ -51,8 +54,9 @@ impl kernel::Module for Nrs {
         let rcu = sys::rcu::Barrier;
         let queue = sys::queue::WorkQueues::new()?;
         let registry = engine::registry::init()?;
-        // Files of /dev and directories of configfs cannot be had before all is there. A table can be loaded, and keeps
-        // the module from going, so device-mapper comes last.
+        // Files of /dev and directories of configfs cannot be opened or created before
+        // initialisation ends. A device-mapper table can be loaded, and then keeps the module
+        // loaded, so device-mapper is registered last.
         let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
         let control = control::Control::new()?;

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The pure part: scheduling policies as state machines.
+//! Scheduling policies as pure state machines.
 //!
-//! # Vocabulary
+//! # Types
 //!
-//! - *Request*: what a client asked for; its attributes are [`attr::Attrs`].
-//! - *Item*: a request as it travels through a policy; owned, in one place at a time
-//!   ([`item::Item`]).
-//! - *Class*: the requests that a policy treats alike, named by a [`key::Key`].
-//! - *Entity*: a class of the fairshare policy; it has a weight and a share.
-//! - *Part*: the state of one policy on one head ([`policy::Part`]).
-//! - *Head*: the policies of one priority on one partition ([`head::Head`]).
-//! - *Partition*: the state machine that admits and dispatches the requests of one CPT and target
-//!   ([`partition::Machine`]).
+//! * [`attr::Attrs`]: attributes of a request of a client.
+//! * [`item::Item`]: a request inside a policy; owned by exactly one container at a time.
+//! * [`key::Key`]: key of a class, which is a set of requests that a policy treats alike. A class
+//!   of the fairshare policy has a weight and a share and is called an entity.
+//! * [`policy::Part`]: state of one policy on one head.
+//! * [`head::Head`]: the policies of one priority on one partition.
+//! * [`partition::Machine`]: state machine that admits and dispatches the requests of one CPT and
+//!   target (a partition).
 //!
 //! # Rules
 //!
-//! Nothing here knows the kernel, a clock, a lock or a random source: time (`now`, monotonic
-//! nanoseconds) and seeds are arguments. Nothing allocates while a caller may hold a lock; memory
-//! comes in through [`mem::Need`] and [`mem::Spare`]. The same files are compiled into `nrs.ko` and,
-//! by Cargo, for the host; [`mem`] and [`bug!`] are all that differs.
+//! This code uses no kernel interface, clock, lock or random source: time (`now`, monotonic ns) and
+//! seeds are arguments. Code does not allocate while a caller may hold a lock; callers pass memory
+//! in through [`mem::Need`] and [`mem::Spare`]. The same files are compiled into `nrs.ko` and, by
+//! Cargo, for the host; only [`mem`] and [`bug!`] differ.
 
 #![cfg_attr(
     not(test),
@@ -48,8 +47,8 @@ macro_rules! bug {
     };
 }
 
-/// Reports that something has happened which cannot; with a condition, if that holds. The host panics; the kernel warns
-/// once for each place in the code, and goes on.
+/// Reports an internal error, optionally only if a condition is true. The host panics. The kernel
+/// warns once for each place in the code and continues.
 #[cfg(not(MODULE))]
 #[macro_export]
 macro_rules! bug {
@@ -63,7 +62,7 @@ macro_rules! bug {
     };
 }
 
-/// Panics. The type does not say so, since the kernel goes on.
+/// Panics. The return type is not `!` because the kernel's counterpart returns.
 #[cfg(not(MODULE))]
 #[cold]
 #[track_caller]

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The only home of `unsafe`: safe wrappers over what the kernel crate does not offer.
+//! The only modules with `unsafe` code: safe wrappers of kernel interfaces that the kernel crate
+//! lacks.
 //!
 //! | module | wraps |
 //! |---|---|
-//! | [`dm`] | device-mapper targets and the bios they get |
-//! | [`bio`] | what a bio says of itself |
-//! | [`disk`] | events about a disk |
-//! | [`elevator`] | I/O schedulers of blk-mq and the requests they get |
+//! | [`dm`] | device-mapper targets and their bios |
+//! | [`bio`] | attributes of a bio |
+//! | [`disk`] | uevents of a disk |
+//! | [`elevator`] | I/O schedulers of blk-mq and their requests |
 //! | [`hotplug`] | CPUs that go offline |
-//! | [`node`] | requests linked through their front-end's memory |
-//! | [`timer`] | a timer that is cancelled before its owner goes |
-//! | [`queue`] | the module's own workqueue |
+//! | [`node`] | requests linked through memory of their front-end |
+//! | [`timer`] | a timer that is cancelled before its owner is freed |
+//! | [`queue`] | the module's own workqueues |
 //! | [`rcu`] | a pointer that readers follow without a lock |
-//! | [`atomic`] | words of the hot path |
-//! | [`global`] | a value that callbacks from outside have to find |
-//! | [`task`] | who is running |
-//! | [`capi`] | what other modules call |
-//! | [`chardev`] | a character device that can be polled, and requests in boxes of their own |
+//! | [`atomic`] | atomic words of the hot path |
+//! | [`global`] | a value that callbacks of the kernel have to find |
+//! | [`task`] | the running task |
+//! | [`capi`] | functions exported to other modules |
+//! | [`chardev`] | a character device with `poll`, and requests in boxes of their own |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
-//! | [`configfs`] | directories that are kept while they are in use |
+//! | [`configfs`] | directories that cannot be removed while they are in use |
 //! | [`layout`] | the check of private structures against the running kernel |
 //! | [`params`] | module parameters |
-//! | [`series`] | names that not every supported series of the kernel has |
-//! | [`text`] | texts that are made whole, and bounded |
+//! | [`series`] | names that only some supported kernel series have |
+//! | [`text`] | texts of bounded length, generated as a whole |
 //! | [`trace`] | tracepoints |
-//! | `raw` | bindings of the module's own header |
+//! | `raw` | bindings of the module's own headers |
+//! | [`mutex`] | a mutex under which allocations start no I/O |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod atomic;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Services that an administrator makes: `nrs/SERVICE/` in configfs.
+//! Services created by an administrator: `nrs/SERVICE/` in configfs.
 //!
 //! | attribute | mode | holds |
 //! |---|---|---|
 //! | `cpts` | rw | number of partitions; `EBUSY` once the service is in use |
-//! | `slots` | rw | requests that may be at the devices at a time |
+//! | `slots` | rw | limit of requests in flight per target |
 //! | `state` | r | `idle`, or `in use N` with N clients |
 //!
-//! The directory `rules` ([`rules`]) is in it from the start.
+//! The directory `rules` ([`rules`]) exists from the start.
 //!
-//! `mkdir` of a name that a client has already brought up is refused with `EEXIST`, `rmdir` of a service in
-//! use with `EBUSY`, and of one that has directories of rules with `ENOTEMPTY`.
+//! `mkdir` fails with `EEXIST` if a client has already created a service of this name. `rmdir`
+//! fails with `EBUSY` if the service is in use, and with `ENOTEMPTY` if the service has directories
+//! of rules.
 
 pub(crate) mod rules;
 
@@ -39,7 +40,8 @@ use crate::{
     },
 };
 
-/// The directory `nrs`. It has no data: the kernel crate before 7.3 looks for a subsystem's data in the wrong place.
+/// Directory `nrs`. It has no data: the kernel crate before 7.3 reads a subsystem's data from the
+/// wrong address.
 #[pin_data]
 pub(crate) struct Root {}
 
@@ -80,7 +82,7 @@ impl GroupOperations for Root {
     }
 }
 
-/// The service that a directory stands for: another one once it has other partitions.
+/// Service of a directory; replaced when the number of partitions changes.
 #[pin_data]
 struct Place {
     #[pin]
@@ -88,21 +90,21 @@ struct Place {
 }
 
 impl Place {
-    /// The service that the directory stands for now.
+    /// Returns the present service of the directory.
     fn service(&self) -> Arc<Service> {
         self.service.lock().clone()
     }
 }
 
-/// A service that was made here; dropping this ends what keeps it.
+/// Service created by a directory; dropping removes the service.
 pub(crate) struct Kept(Arc<Place>);
 
 impl Kept {
-    /// Takes over a service that was made.
+    /// Wraps a created service.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; the service is removed then.
+    /// - `ENOMEM`: the service is removed.
     fn new(service: Arc<Service>) -> Result<Self> {
         let held = service.clone();
         let place = pin_init!(Place {
@@ -114,7 +116,7 @@ impl Kept {
         Ok(Self(place))
     }
 
-    /// The service that the directory stands for now.
+    /// Returns the present service of the directory.
     fn service(&self) -> Arc<Service> {
         self.0.service()
     }
@@ -122,19 +124,19 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // With clients it goes with the last of them.
+        // A service with clients is removed with the last of them.
         let _ = registry::remove(&self.service());
     }
 }
 
-/// The directory of a service, with that of its rules.
+/// Directory of a service, with the directory of its rules.
 pub(crate) type Directory = Nested<Kept>;
 
-/// One line in `page`; returns its length in bytes.
+/// Writes one line to `page`; returns its length in bytes.
 ///
 /// # Errors
 ///
-/// `EINVAL`: it does not fit.
+/// - `EINVAL`: the line does not fit.
 fn line(page: &mut [u8; PAGE_SIZE], args: fmt::Arguments<'_>) -> Result<usize> {
     let mut out = Formatter::new(page);
     out.write_fmt(args)?;
@@ -142,27 +144,27 @@ fn line(page: &mut [u8; PAGE_SIZE], args: fmt::Arguments<'_>) -> Result<usize> {
     Ok(out.bytes_written())
 }
 
-/// The text that was written, without blanks around it.
+/// Returns the written text without surrounding blanks.
 ///
 /// # Errors
 ///
-/// `EINVAL`: not text.
+/// - `EINVAL`: the page is not UTF-8.
 fn text_of(page: &[u8]) -> Result<&str> {
     let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
     Ok(text.trim_ascii())
 }
 
-/// The number that `page` holds.
+/// Parses the number in `page`.
 ///
 /// # Errors
 ///
-/// `EINVAL`: it does not.
+/// - `EINVAL`: the page is not a number.
 fn number(page: &[u8]) -> Result<u32> {
     let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
     parse_u32(text, 0..=u32::MAX, "").map_err(|_| EINVAL)
 }
 
-/// `cpts`
+/// Attribute `cpts`.
 #[vtable]
 impl AttributeOperations<0> for Directory {
     type Data = Directory;
@@ -181,7 +183,7 @@ impl AttributeOperations<0> for Directory {
     }
 }
 
-/// `slots`
+/// Attribute `slots`.
 #[vtable]
 impl AttributeOperations<1> for Directory {
     type Data = Directory;
@@ -197,7 +199,7 @@ impl AttributeOperations<1> for Directory {
     }
 }
 
-/// `state`
+/// Attribute `state`.
 #[vtable]
 impl AttributeOperations<2> for Directory {
     type Data = Directory;

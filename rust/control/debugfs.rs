@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The files of each service: `nrs/SERVICE/PARAMETER` in debugfs.
+//! Files of each service: `nrs/SERVICE/PARAMETER` in debugfs.
 //!
-//! They are a view: what they show and take is decided by [`crate::engine::parameters`], which device-mapper
-//! messages reach as well, where debugfs is locked down.
+//! [`crate::engine::parameters`] defines the content and the accepted values. Device-mapper
+//! messages reach the same parameters if debugfs is locked down.
 
 use core::fmt::Write;
 
@@ -58,15 +58,15 @@ impl File for Parameter {
     }
 }
 
-/// The directories of all services.
+/// Directories of all services.
 struct Dirs {
     top: Arc<Dir>,
     services: KVec<Tree<Parameter>>,
 }
 
-/// The directory `nrs` with one directory per service.
+/// Directory `nrs` with one directory per service.
 ///
-/// Readers and writers of the files never take the mutex, so it may be held while they are waited for.
+/// Readers and writers of the files never take the mutex, so it may be held while waiting for them.
 #[pin_data]
 pub(super) struct Trees {
     #[pin]
@@ -74,7 +74,7 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    /// Makes the top directory.
+    /// Creates the top directory.
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             dirs <- new_mutex!(Some(Dirs {
@@ -84,7 +84,7 @@ impl Trees {
         })
     }
 
-    /// Makes the files of `service`.
+    /// Creates the files of `service`.
     pub(super) fn add(&self, service: &Arc<Service>) -> Result {
         let name = CString::try_from_fmt(fmt!("{}", service.name()))?;
         let mut dirs = self.dirs.lock();
@@ -97,7 +97,7 @@ impl Trees {
         Ok(())
     }
 
-    /// Removes the files of `service`; waits for who is reading or writing one.
+    /// Removes the files of `service`; waits for their readers and writers.
     pub(super) fn remove(&self, service: &Service) {
         let mut dirs = self.dirs.lock();
         let Some(Dirs { services, .. }) = &mut *dirs else {
@@ -110,7 +110,7 @@ impl Trees {
         drop(tree);
     }
 
-    /// Removes all directories; none is made any more.
+    /// Removes all directories and prevents the creation of others.
     pub(super) fn close(&self) {
         let dirs = self.dirs.lock().take();
         drop(dirs);

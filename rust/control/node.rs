@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/dev/nrs-control`: the parameters of all services in one place, with the reason of a refusal; and for agents
-//! ([`crate::sched::agent`]) the accounts of a service and the factors of weights.
+//! `/dev/nrs-control`: access to the parameters of all services, with the reason of each refusal.
+//! Agents ([`crate::sched::agent`]) also read the accounts of a service and set the factors of
+//! weights.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Command*: what one write says, whole ([`Command`]).
-//! - *Answer*: what the last command of an open file came to; reading from offset 0 gives it.
-//! - *Bound*: an open file is bound that is the agent of a service ([`Binding`]).
+//! - *Command*: the whole text of one write ([`Command`]).
+//! - *Answer*: the result of the last command of an open file; a read from offset 0 returns it.
+//! - *Bound*: an open file that is the agent of a service ([`Binding`]).
 //!
 //! ```text
-//!   write ──▶ carried out ──▶ answer: what was asked for, or nothing ──▶ read
-//!                 │ refused
-//!                 └─────────▶ answer: why, one line, or nothing ───────▶ read
+//!   write ──▶ executed ──▶ answer: result, or empty ──────────────▶ read
+//!                │ refused
+//!                └───────▶ answer: reason in one line, or empty ──▶ read
 //! ```
 //!
-//! What a parameter shows and takes is decided by [`crate::engine::parameters`]; debugfs and device-mapper messages
-//! reach the same ones. This is for where debugfs is locked down or the service has no device, and for who
-//! wants to know why.
+//! [`crate::engine::parameters`] defines the content and the accepted values of parameters; debugfs
+//! and device-mapper messages reach the same parameters. The node serves systems where debugfs is
+//! locked down or a service has no device, and users who need the reason of a refusal.
 //!
 //! # Locking
 //!
-//! An open file has a mutex, held while its command is carried out and while its answer is copied, so it is
-//! used by one task at a time. It comes before all other locks ([`super`]). The service is kept by a
-//! reference, and the registry is not locked, while a parameter is shown or set: a service that goes meanwhile is changed
-//! or shown once more, and then gone.
+//! Each open file has a mutex, held while a command is executed and while the answer is copied. So
+//! one task at a time uses the file. This mutex precedes all other locks ([`super`]). While a
+//! parameter is read or set, a reference keeps the service and the registry is not locked. So a
+//! service that is removed meanwhile may be read or changed once more.
 
 use kernel::{
     alloc::{flags::__GFP_NOWARN, Flags},
@@ -57,45 +58,46 @@ use crate::{
     },
 };
 
-/// Bytes that one command may have, at most; a parameter may have a lower limit for its value.
+/// Maximum bytes of a command; a parameter may have a lower limit for its value.
 const COMMAND_MAX: usize = TEXT_MAX + WORDS_MAX;
 
-// Programs are told the same limits, and all factors fit into a command.
+// The UAPI has the same limits, and all factors fit into a command.
 const _: () = assert!(wire::FACTOR_ONE == agent::ONE);
 const _: () = assert!(wire::FACTORS_MAX == agent::FACTORS_MAX);
 const _: () = assert!(wire::FACTORS_LEASE_MAX == agent::LEASE_MAX_MS);
 const _: () = assert!(wire::FACTORS_MAX * wire::Factor::SIZE <= TEXT_MAX);
 
-/// How commands and answers are allocated.
+/// Returns the allocation flags of commands and answers.
 fn flags() -> Flags {
     GFP_KERNEL_ACCOUNT | __GFP_NOWARN
 }
 
-/// What an open file has.
+/// State of an open file.
 struct Open {
-    /// The answer to the last command.
+    /// Answer to the last command.
     answer: KVVec<u8>,
-    /// The service that it is the agent of.
+    /// Service whose agent the file is.
     binding: Option<Binding>,
 }
 
-/// An open file.
+/// Open file of the node.
 #[pin_data]
 pub(crate) struct Node {
     #[pin]
     open: Mutex<Open>,
 }
 
-/// Carries out the command `bytes` of a file with `binding`; returns the answer.
+/// Executes the command `bytes` of a file with `binding`; returns the answer.
 ///
 /// # Errors
 ///
-/// - `EINVAL`: no command, or not UTF-8; the file is not bound.
-/// - `ENODEV`: no such service. `ENOENT`: no such parameter. `EACCES`: it cannot be read, or written.
-/// - `E2BIG`: a value that is longer than the parameter takes, too many factors or ids.
+/// - `EINVAL`: not a command, or not UTF-8; the file is not bound.
+/// - `ENODEV`: no such service. `ENOENT`: no such parameter. `EACCES`: the parameter cannot be
+///   read, or not written.
+/// - `E2BIG`: the value is longer than the parameter takes, or there are too many factors or ids.
 /// - `EBUSY`: another file is bound to the service. `ESTALE`: factors for another instance.
 /// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
-/// - What the parameter says.
+/// - The errors of the parameter.
 fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8>> {
     Ok(match Command::parse(bytes)? {
         Command::Services => {
@@ -144,21 +146,22 @@ fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8
     })
 }
 
-/// The service called `name`.
+/// Returns the service called `name`.
 ///
 /// # Errors
 ///
-/// `ENODEV`: there is none.
+/// - `ENODEV`: no such service.
 fn named(name: &str) -> refused::Result<Arc<Service>> {
     let service = registry::named(name);
     service.map_err(|error| Refused::from(error).or_because(Some("no such service")))
 }
 
-/// The binding of an open file.
+/// Returns the binding of an open file.
 ///
 /// # Errors
 ///
-/// `EINVAL`: it has none. `ENODEV`: the service is removed; the file is bound no longer.
+/// - `EINVAL`: the file is not bound.
+/// - `ENODEV`: the service is removed; the file is no longer bound.
 fn bound(binding: &mut Option<Binding>) -> refused::Result<&mut Binding> {
     let is_gone = |binding: &Binding| !registry::has(binding.service());
     if binding.as_ref().is_some_and(is_gone) {
@@ -171,11 +174,12 @@ fn bound(binding: &mut Option<Binding>) -> refused::Result<&mut Binding> {
     ))
 }
 
-/// The answer that has `head` and `changes`.
+/// Creates the answer from `head` and `changes`.
 ///
 /// # Errors
 ///
-/// `EFBIG`, `ENOMEM`.
+/// - `EFBIG`: the answer is too long.
+/// - `ENOMEM`.
 fn accounts(head: &Head, changes: Changes<'_>) -> Result<KVVec<u8>> {
     let count = changes.clone().count();
     let bytes = count
@@ -199,7 +203,7 @@ fn accounts(head: &Head, changes: Changes<'_>) -> Result<KVVec<u8>> {
     Ok(answer)
 }
 
-/// The record of `report`, of a class that may be `gone`.
+/// Creates the record of `report`; `gone` is true if the class is removed.
 fn record(report: &Report, gone: bool) -> wire::Account {
     let Report {
         account,
@@ -221,11 +225,13 @@ fn record(report: &Report, gone: bool) -> wire::Account {
     }
 }
 
-/// The factors in `bytes`.
+/// Decodes the factors in `bytes`.
 ///
 /// # Errors
 ///
-/// `EINVAL`: malformed. `E2BIG`: too many. `ENOMEM`.
+/// - `EINVAL`: the bytes are malformed.
+/// - `E2BIG`: there are too many factors.
+/// - `ENOMEM`.
 fn decoded(bytes: &[u8]) -> refused::Result<Pairs> {
     let pairs = bytes.chunks_exact(wire::Factor::SIZE);
     if !pairs.remainder().is_empty() {
@@ -242,7 +248,7 @@ fn decoded(bytes: &[u8]) -> refused::Result<Pairs> {
     Ok(decoded)
 }
 
-/// What is to be said of `error` where nobody gave a reason.
+/// Returns the reason reported for `error` if the error has none.
 fn plain(error: Error) -> Option<&'static str> {
     Some(match error {
         ENOENT => "no such parameter",
@@ -254,7 +260,7 @@ fn plain(error: Error) -> Option<&'static str> {
     })
 }
 
-/// The line that says why something is `refused`; nothing without a reason, or without memory.
+/// Creates the line with the reason of `refused`; empty without a reason, or without memory.
 fn line(refused: Refused) -> KVVec<u8> {
     let refused = refused.or_because(plain(refused.errno()));
     if !refused.has_reason() {
@@ -268,9 +274,12 @@ impl File for Node {
     const MODE: u16 = 0o600;
     const SEEKABLE: bool = true;
 
+    /// Opens the node.
+    ///
     /// # Errors
     ///
-    /// `EPERM`: the task has not the capability `CAP_SYS_ADMIN`. `ENOMEM`.
+    /// - `EPERM`: the task lacks the capability `CAP_SYS_ADMIN`.
+    /// - `ENOMEM`.
     fn open() -> Result<Pin<KBox<Self>>> {
         if !task::is_admin() {
             return Err(EPERM);
@@ -286,9 +295,12 @@ impl File for Node {
         )
     }
 
+    /// Copies a part of the answer.
+    ///
     /// # Errors
     ///
-    /// `EFAULT`. `EINVAL`: a negative offset.
+    /// - `EFAULT`.
+    /// - `EINVAL`: the offset is negative.
     fn read(
         &self,
         mut out: UserSliceWriter,
@@ -298,9 +310,13 @@ impl File for Node {
         out.write_slice_file(&self.open.lock().answer, offset)
     }
 
+    /// Executes a command and stores the answer.
+    ///
     /// # Errors
     ///
-    /// `E2BIG`: longer than [`COMMAND_MAX`]. `EFAULT`, `ENOMEM`. As for [`obey`].
+    /// - `E2BIG`: the command is longer than [`COMMAND_MAX`].
+    /// - `EFAULT`, `ENOMEM`.
+    /// - The errors of [`obey`].
     fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
         let len = from.len();
         let mut open = self.open.lock();
@@ -310,7 +326,7 @@ impl File for Node {
             *answer = line(Refused::because(E2BIG, reason));
             return Err(E2BIG);
         }
-        // What was there is freed first, so there is never more than one.
+        // The old answer is freed first, so there is never more than one.
         *answer = KVVec::new();
         let mut command = KVVec::new();
         from.read_all(&mut command, flags())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The agent of a service, an open file that sets factors ([`crate::sched::agent`]): whether there is one, and what became
-//! of the lease of its factors.
+//! The agent of a service, an open file that sets factors ([`crate::sched::agent`]): its presence,
+//! and the state of the lease of its factors.
 //!
 //! ```text
 //!            bind               set                renewed
@@ -12,7 +12,8 @@
 //!                                     factors of one ◀── ten steps
 //! ```
 //!
-//! Parts follow the lease by themselves. Here is who says so: counters, a tracepoint.
+//! Parts follow the lease by themselves. This module reports the state by counters and a
+//! tracepoint.
 
 use kernel::{
     new_mutex,
@@ -34,20 +35,20 @@ use crate::{
 
 /// The factors that were set last.
 pub(crate) struct Grant {
-    /// How long they are in force.
+    /// Lease of the factors.
     pub(crate) lease: Shared<Lease>,
-    /// The same, ms.
+    /// Duration of the lease, ms.
     pub(crate) lease_ms: u32,
-    /// What their ids name.
+    /// Instance whose ids the factors use.
     pub(crate) instance: u64,
-    /// How many there are.
+    /// Number of factors.
     pub(crate) count: usize,
 }
 
-/// Factors that are not all one yet.
+/// Factors that have not all returned to one.
 struct Watched {
     grant: Grant,
-    /// Steps of their return to one that were seen.
+    /// Steps of their return to one that were reported.
     step: u32,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Agent {
     watched: Mutex<Option<Watched>>,
 }
 
-/// What was counted.
+/// Counters of an agent.
 pub(crate) struct Counted {
     /// Writes of factors.
     pub(crate) written: u64,
@@ -76,7 +77,7 @@ pub(crate) struct Counted {
 }
 
 impl Agent {
-    /// No agent, of the service `label`.
+    /// Creates the state of the service `label` without an agent.
     pub(crate) fn new(label: CString) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -91,12 +92,12 @@ impl Agent {
         )
     }
 
-    /// Binds an open file; returns whether none was bound.
+    /// Binds an open file; returns true if no file was bound before.
     pub(crate) fn bind(&self) -> bool {
         self.bound.replace(0, 1)
     }
 
-    /// Unbinds the file that was bound; its lease ends at `now`, ns.
+    /// Unbinds the bound file; its lease ends at `now`, ns.
     pub(crate) fn unbind(&self, now: u64) {
         if let Some(watched) = &*self.watched.lock() {
             watched.grant.lease.end(now);
@@ -105,17 +106,17 @@ impl Agent {
         self.bound.set(0);
     }
 
-    /// Counts a write that was for another instance.
+    /// Counts a write for another instance.
     pub(crate) fn refused(&self) {
         self.stale.count(1);
     }
 
-    /// Has `write` put the factors of the grant that it returns in force in place of those before. Whether these had lapsed
-    /// is decided first: a lease that lasts then does not end meanwhile.
+    /// Replaces the factors in force by the grant that `write` returns. The lapse of the previous
+    /// lease is decided first: a lease in force then does not end meanwhile.
     ///
     /// # Errors
     ///
-    /// That of `write`; the lease before goes on.
+    /// Any error of `write`; the previous lease continues.
     pub(crate) fn renew<E>(
         &self,
         write: impl FnOnce() -> core::result::Result<Grant, E>,
@@ -145,7 +146,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Drops factors that have no longer the lease `lease`: the parts that they were of have gone.
+    /// Drops factors whose lease is not `lease`: their parts have been removed.
     pub(crate) fn follow(&self, lease: Option<&Shared<Lease>>) {
         let gone = {
             let mut watched = self.watched.lock();
@@ -162,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// Looks at how far factors have returned to one by `now`, ns.
+    /// Reports the return of factors to one until `now`, ns.
     pub(crate) fn look(&self, now: u64) {
         self.look_at(&mut self.watched.lock(), now);
     }
@@ -172,7 +173,7 @@ impl Agent {
             return;
         };
         let step = watched.grant.lease.steps(now);
-        // Who read the clock first may come last.
+        // The caller that read the clock first may come last.
         if step <= watched.step {
             return;
         }
@@ -186,7 +187,7 @@ impl Agent {
         }
     }
 
-    /// Returns what was counted, until `now`, ns.
+    /// Returns the counters as of `now`, ns.
     pub(crate) fn counted(&self, now: u64) -> Counted {
         self.look(now);
         Counted {
@@ -196,7 +197,7 @@ impl Agent {
         }
     }
 
-    /// Tells the tracepoint of a step of factors.
+    /// Emits the tracepoint for a step of factors.
     fn tell(&self, grant: &Grant, step: u32) {
         if trace::Factors::is_on() {
             let event = trace::Factors {

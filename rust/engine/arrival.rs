@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests as front-ends bring them to a service.
+//! Requests as front-ends submit them to a service.
 
 use super::{client::Client, target::Target};
 use crate::{
@@ -11,57 +11,59 @@ use crate::{
     sys::node::Held,
 };
 
-/// What a front-end says about a request beside its attributes.
+/// Properties of a request beside its attributes, set by a front-end.
 pub(crate) struct Arrival<'a> {
-    /// Everything that its class may depend on; `None`: it takes more than fits, so that requests are
-    /// classified one by one.
+    /// Everything that the class may depend on; `None`: it exceeds the size limit, so that requests
+    /// are classified one by one.
     pub(crate) ident: Option<Ident>,
-    /// Who brings it.
+    /// Client of the request.
     pub(crate) client: &'a Client,
-    /// Where it goes.
+    /// Target of the request.
     pub(crate) target: &'a Target,
-    /// It must not be withheld.
+    /// True if the request must not be throttled.
     pub(crate) must_pass: bool,
-    /// It frees memory: if it must not be withheld, then by no others like it either.
+    /// True if the request frees memory: with `must_pass`, not even other forced requests delay it.
     pub(crate) reclaims: bool,
-    /// Whoever brings it may sleep, but may start no I/O.
+    /// True if the submitting task may sleep, without starting I/O.
     pub(crate) may_sleep: bool,
-    /// It may go down at once when nobody waits.
+    /// True if the request may bypass the queue while no request is queued.
     pub(crate) may_pass: bool,
-    /// Whether the client is being drained. `None`: it never is.
+    /// Function that returns true if the client is being drained; `None`: the client is never
+    /// drained.
     pub(crate) draining: Option<&'a dyn Fn() -> bool>,
-    /// What has to end before it; `None`: its order is nobody's business, and it needs no record.
+    /// Ordering constraints; `None` if the request is unordered and needs no record.
     pub(crate) relation: Option<&'a Relation>,
-    /// It may wait for a record; else it is refused if there is none.
+    /// True if the request may wait for a record; else it is refused if there is none.
     pub(crate) may_overflow: bool,
-    /// Those of a domain meet in one partition; `None`: in that of the CPU.
+    /// Domain, whose requests share one partition; `None`: the partition of the CPU.
     pub(crate) domain: Option<u64>,
 }
 
-/// Names a request in the order table of its partition.
+/// Identifier of a request in the order table of its partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Index of the partition.
     pub(crate) home: u16,
-    /// The name there.
+    /// Identifier in the order table.
     pub(crate) id: RecordId,
 }
 
-/// What became of a request that arrived.
+/// Result of admitting a request.
 pub(crate) struct Arrived {
-    /// Where it is.
+    /// Outcome for the request.
     pub(crate) went: Went<Held>,
-    /// By which it is found, if it is to be.
+    /// Record of the request, if it has one.
     pub(crate) record: Option<Record>,
 }
 
 impl Arrival<'_> {
-    /// Whether the client is being drained.
+    /// Returns true if the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.is_some_and(|draining| draining())
     }
 
-    /// Whether it may be withheld, now or once nothing has to end before it any more, if the client is `draining`.
+    /// Returns the throttling exemption of the request, also for the time after its predecessors
+    /// have ended. `draining` is true if the client is being drained.
     pub(crate) fn forced(&self, draining: bool) -> Forced {
         if draining || (self.must_pass && self.reclaims) {
             Forced::AtOnce

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A front-end's device as its service sees it: who it is and what it did.
+//! A client of a service: identity and counters of a block device, a program or a kernel module.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Who submits requests of a block device, and the others that do.
+/// Limit on the concurrency of the submitters of a block device.
 struct Crowd {
     concurrency: Arc<Concurrency>,
     line: Arc<Line>,
@@ -42,27 +42,29 @@ impl Drop for Crowd {
     }
 }
 
-/// A front-end's device.
+/// A block device, a program or a kernel module that submits requests to a service.
 pub(crate) struct Client {
-    /// What people call it.
+    /// Name shown to users.
     name: CString,
-    /// `major:minor` of the device; the name of a client that is none.
+    /// `major:minor` of the device; the client's name if the client is no device.
     device: CString,
-    /// Tells clients of one service apart.
+    /// Number that distinguishes the clients of one service.
     serial: u32,
-    /// Counters of each CPU; `passed`, `held` and `credits` follow from others when they are shown.
+    /// Counters of each CPU; `passed`, `held` and `credits` are computed when the counters are
+    /// shown.
     counts: PerCpu<ClientCounts<Counter>>,
-    /// Requests that are queued now.
+    /// Number of requests that are queued now.
     held: Arc<Word>,
-    /// Where it counts as active while it has some.
+    /// Limit under which the client counts as active while it has queued requests.
     crowd: Option<Crowd>,
-    /// What it waits for at its device, if that is a block device.
+    /// Deadlines of the requests in flight, if the client is a block device.
     deadlines: Option<Arc<Timed<Deadlines>>>,
 }
 
 impl Client {
-    /// A client named `name`, which is the block device `device` (`major:minor`), or else has its name there; with `concurrency`
-    /// it is active there while it has requests queued.
+    /// Creates a client named `name`; `device` is its block device (`major:minor`), or else the
+    /// name again. With `concurrency`, the client counts as active there while it has queued
+    /// requests.
     pub(crate) fn new(
         name: CString,
         device: CString,
@@ -86,8 +88,8 @@ impl Client {
         })
     }
 
-    /// The same as a client of `service`, queued in `partitions`, that waits for `target` as long as `timeouts`
-    /// say.
+    /// Adds deadlines by `timeouts` for requests to `target`; the client belongs to `service` and
+    /// queues in `partitions`.
     pub(crate) fn waiting_for(
         mut self,
         target: Arc<Target>,
@@ -101,18 +103,18 @@ impl Client {
         Ok(self)
     }
 
-    /// What it waits for at its device, if that is a block device.
+    /// Returns the deadlines of the requests in flight, if the client is a block device.
     pub(crate) fn deadlines(&self) -> Option<&Arc<Timed<Deadlines>>> {
         self.deadlines.as_ref()
     }
 
-    /// Returns the index of the target to which its requests go. Those of programs go to the first one.
+    /// Returns the index of the target of the client's requests; programs use the first target.
     pub(crate) fn target(&self) -> u16 {
         let deadlines = self.deadlines.as_ref();
         deadlines.map_or(0, |deadlines| deadlines.target().index())
     }
 
-    /// Returns the requests that have ended, and their bytes.
+    /// Returns the number of requests that have ended, and of their bytes.
     pub(crate) fn ended(&self) -> (u64, u64) {
         let each = self.counts.iter();
         each.fold((0, 0), |(ended, bytes): (u64, u64), counts| {
@@ -121,27 +123,27 @@ impl Client {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the client.
     pub(crate) fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// `major:minor` of the device; the name of a client that is none.
+    /// Returns `major:minor` of the device, or the client's name if the client is no device.
     pub(crate) fn device(&self) -> &CStr {
         &self.device
     }
 
-    /// Tells clients of one service apart.
+    /// Returns the number that distinguishes the clients of one service.
     pub(crate) fn serial(&self) -> u32 {
         self.serial
     }
 
-    /// Requests that are queued now.
+    /// Returns the number of requests that are queued now.
     pub(crate) fn held(&self) -> u64 {
         self.held.get()
     }
 
-    /// Counts one on `cpu`.
+    /// Counts one on the counter `which` of `cpu`.
     #[inline]
     fn count(&self, cpu: u16, which: impl Fn(&ClientCounts<Counter>) -> &Counter) {
         if let Some(counts) = self.counts.of(cpu.into()) {
@@ -149,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Counts a request that came on `cpu` and is queued from now on.
+    /// Counts a request that arrived on `cpu` and is queued from now on.
     pub(crate) fn count_queued(&self, cpu: u16) {
         self.count(cpu, |counts| &counts.queued);
         if self.held.add(1) == 0 {
@@ -159,23 +161,23 @@ impl Client {
         }
     }
 
-    /// Counts a queued request that goes down.
+    /// Counts a queued request that is dispatched.
     pub(crate) fn count_submitted(&self) {
         let before = self.held.sub(1);
         if let Some(crowd) = &self.crowd {
             if before == 1 {
                 crowd.concurrency.leave();
             }
-            // Who waits counts himself first.
+            // A submitter that waits counts itself before it checks the limit.
             if crowd.line.is_busy() {
                 crowd.concurrency.call(&crowd.line, false);
             }
         }
     }
 
-    /// Holds a submitter back that may sleep while the client has its credits queued, unless he is to `go_on`.
-    /// Submitters that others may depend on are counted only. Whether it had to wait: then it calls [`Self::hand_on`] after its
-    /// request has arrived.
+    /// Blocks a submitter that may sleep while the client has used up its credits, unless `go_on`
+    /// returns true. Submitters that other tasks may depend on are only counted. Returns true if
+    /// the submitter was blocked; it must call [`Self::hand_on`] after its request has arrived.
     #[inline]
     #[must_use]
     pub(crate) fn hold_back(&self, go_on: impl Fn() -> bool) -> bool {
@@ -194,8 +196,8 @@ impl Client {
         true
     }
 
-    /// Has the next one go on that is held back if there still is a place. Only a request that was queued calls one when
-    /// it goes down; that of who waited may have passed.
+    /// Wakes the next blocked submitter if credits are left. Only a request that was queued wakes
+    /// one when it is dispatched; the request of the woken submitter may have bypassed the queue.
     #[cold]
     pub(crate) fn hand_on(&self) {
         if let Some(crowd) = &self.crowd {
@@ -205,14 +207,14 @@ impl Client {
         }
     }
 
-    /// Has all go on that are held back.
+    /// Wakes all blocked submitters.
     pub(crate) fn let_go(&self) {
         if let Some(crowd) = &self.crowd {
             crowd.concurrency.call(&crowd.line, true);
         }
     }
 
-    /// Counts a request that must not wait.
+    /// Counts a request that must not be queued.
     pub(crate) fn count_forced(&self, cpu: u16) {
         self.count(cpu, |counts| &counts.forced);
     }
@@ -222,7 +224,7 @@ impl Client {
         self.count(cpu, |counts| &counts.anonymous);
     }
 
-    /// Counts a request by its operation, if that is one a device has.
+    /// Counts a request by its operation, if devices have this operation.
     pub(crate) fn count_operation(&self, cpu: u16, opcode: Opcode) {
         match opcode {
             Opcode::OST_READ => self.count(cpu, |counts| &counts.ost_read),
@@ -233,7 +235,7 @@ impl Client {
         }
     }
 
-    /// Counts a request of a front-end whose flushes are requests like others.
+    /// Counts a request of a front-end that treats flushes as ordinary requests.
     pub(crate) fn count_arrived(&self, cpu: u16, opcode: Opcode) {
         match opcode {
             Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH => {
@@ -255,7 +257,7 @@ impl Client {
         }
     }
 
-    /// Counts a request that fails because the client is lost, before anything was done with it.
+    /// Counts a request that fails unprocessed because the client is lost.
     pub(crate) fn count_refused(&self) {
         self.count_ended(misc::cpu(), Cost::of_bytes(0), true);
     }
@@ -266,7 +268,8 @@ impl Client {
         for one in self.counts.iter() {
             counts.merge(&one.map(Counter::get));
         }
-        // Requests that were dispatched without waiting, or are about to be queued; flushes are not accounted.
+        // Requests that were dispatched without queueing, or are about to be queued; flushes are
+        // not counted.
         let arrived = [counts.ost_read, counts.ost_write, counts.ost_punch];
         let arrived = arrived.into_iter().fold(counts.other, u64::saturating_add);
         counts.passed = arrived.saturating_sub(counts.queued);

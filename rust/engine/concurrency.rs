@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How many requests the clients of a service may have in it.
+//! Limits on the requests that the clients of a service may have in it.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Client*: whoever a request is for: a network identifier on a file of `/dev/nrs`, or a block device.
-//! - *Active*: it has a request that is queued or in service.
-//! - *Fan-out*: how many clients are active.
+//! - *Client*: a network identifier on a file of `/dev/nrs`, or a block device.
+//! - *Active*: a client that has a request queued or in service.
+//! - *Fan-out*: number of active clients.
 //! - *Credits*: requests that each active client may have in the service ([`Credits`]).
-//! - *Pool*: what is shared out as credits: [`PER_SLOT`] requests for each slot, and no more than the buffer
-//!   holds.
-//! - *Room*: a place for a request of a program; there are `buffer_max`.
+//! - *Pool*: sum of the requests distributed as credits: [`PER_SLOT`] for each slot, at most
+//!   `buffer_max`.
+//! - *Room*: buffer space for one request of a program; the total is `buffer_max`.
 //!
 //! ```text
-//!   first request of a client ──▶ enter ──▶ active ──▶ leave ◀── its last one has ended
+//!   first request of a client ──▶ enter ──▶ active ──▶ leave ◀── its last request has ended
 //!
-//!   request ──▶ begin ──┬── a place ──▶ queued, in service ──▶ end ──▶ whoever waits is woken
+//!   request ──▶ begin ──┬── room ──▶ queued, in service ──▶ end ──▶ a waiting writer is woken
 //!                       └── none ──▶ wait, or EAGAIN
 //! ```
 //!
-//! Few clients may have many requests each, so that one alone gets the full speed; many may have few each,
-//! so that a newcomer finds about [`PER_SLOT`] rounds of requests before its own.
+//! With few active clients each may have many requests, so that a single one gets the full speed.
+//! With many, each may have few, so that a new client finds about [`PER_SLOT`] rounds of requests
+//! before its own.
 //!
-//! Credits are advice to programs. If `nrs_enforce_credits` is set, a block device with that many requests queued holds back
-//! its submitters, each for a second per request at most. Exempt are kernel threads, tasks that reclaim memory or are in a
-//! transaction of a file system, and tasks with other requests to submit first: a queued request may depend on these.
-//! The bound in time is for what cannot be seen, such as locks.
+//! Credits are advice to programs. If `nrs_enforce_credits` is set, a block device with that many
+//! requests queued blocks its submitters, for a second per request at most. Exempt are kernel
+//! threads, tasks that reclaim memory or are in a transaction of a file system, and tasks with
+//! other requests to submit first. A queued request may depend on these tasks. The time limit
+//! covers dependencies that cannot be detected, such as locks.
 //!
 //! # Locking
 //!
-//! All numbers are atomic. The lock is only for those who wait: who frees a place takes it before the wake-up if the
-//! buffer was full, so that whoever found it full is asleep by then. The same where submitters are held back: by a request
-//! that is dispatched one goes on, and by more credits one of each device, who calls the next.
+//! All numbers are atomic. The lock only serialises sleep and wake-up. If the buffer was full, a
+//! task that frees room takes the lock before the wake-up. So every task that found the buffer full
+//! is asleep by then. The same applies to blocked submitters. A dispatched request wakes one of
+//! them; raised credits wake one of each device, which wakes the next.
 
 use core::fmt;
 
@@ -54,49 +57,51 @@ use crate::{
     },
 };
 
-/// Requests that the clients of a service may have together, for each of its slots.
+/// Credits of all clients of a service together, for each slot.
 const PER_SLOT: u32 = 8;
 
-/// How long a submitter is held back at most, ms: whoever waits for what he has not submitted yet goes on.
+/// Maximum time for which a submitter is blocked, ms; a submitter that waits for its own later
+/// requests continues then.
 const PATIENCE_MS: u32 = 1000;
 
-/// Submitters of one block device that are held back.
+/// Blocked submitters of one block device.
 pub(crate) struct Line {
     waiting: Word,
     bell: PollCondVarBox,
 }
 
 impl Line {
-    /// Whether somebody is held back.
+    /// Returns true if a submitter is blocked.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.waiting.get() != 0
     }
 }
 
-/// How many requests the clients of a service may have in it.
+/// Limits on the requests of the clients of a service.
 #[pin_data]
 pub(crate) struct Concurrency {
-    /// Clients that are active.
+    /// Number of active clients.
     active: Word,
-    /// What is told to each, packed.
+    /// Credits of each client, packed.
     credits: Word,
-    /// 1: block devices hold back who submits more.
+    /// 1: block devices block submitters that exceed the credits.
     enforced: Hint,
     /// Slots of the service.
     slots: Word,
-    /// Requests of programs that may be there.
+    /// Maximum number of requests of programs in the buffer.
     buffer_max: Word,
-    /// Requests of programs that are there.
+    /// Number of requests of programs in the buffer.
     requests: Word,
-    /// Not 0: records of requests have run out, so there is no room until some are freed or made.
+    /// Not 0: the records of requests have run out, so there is no room until records are freed or
+    /// allocated.
     starved: Word,
-    /// Requests that found no room at first.
+    /// Number of requests that found no room at first.
     waits: Counter,
-    /// Requests beyond what their clients were told.
+    /// Number of requests beyond the credits of their clients.
     over: Counter,
     roomy: PollCondVarBox,
-    /// Submitters that are held back, of all block devices.
+    /// Number of blocked submitters of all block devices.
     standing: Word,
     /// The lines of all block devices.
     #[pin]
@@ -104,7 +109,8 @@ pub(crate) struct Concurrency {
 }
 
 impl Concurrency {
-    /// Nobody is active in a service with `slots` slots and room for `buffer_max` requests of programs.
+    /// Creates the limits of a service with `slots` slots, room for `buffer_max` requests of
+    /// programs, and no active client.
     pub(crate) fn new(slots: u32, buffer_max: u32) -> Result<Arc<Self>> {
         let roomy = PollCondVarBox::new(c"nrs_buffer", static_lock_class!())?;
         let this = Arc::pin_init(
@@ -134,26 +140,27 @@ impl Concurrency {
         self.update();
     }
 
-    /// Sets how many requests of programs may be there; those that are there stay.
+    /// Sets the maximum number of requests of programs; existing requests stay.
     pub(crate) fn set_buffer_max(&self, max: u32) {
         self.buffer_max.set(max.into());
         self.update();
         self.wake_all();
     }
 
-    /// Sets whether block devices hold back who submits more than the credits of his device.
+    /// Sets whether block devices block submitters that exceed the credits of their device.
     pub(crate) fn enforce(&self, on: bool) {
         self.enforced.set(on.into());
         self.call_each();
     }
 
-    /// Whether a block device with `held` requests queued is to take no more for now.
+    /// Returns true if a block device with `held` requests queued has used up its credits, and
+    /// credits are enforced.
     #[inline]
     pub(crate) fn is_full(&self, held: u64) -> bool {
         self.enforced.get() != 0 && held >= self.credits(false).into()
     }
 
-    /// A line for another block device; sleeps.
+    /// Creates a line for another block device. May sleep.
     ///
     /// # Errors
     ///
@@ -170,7 +177,8 @@ impl Concurrency {
             let len = self.gate.lock().len();
             let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL)?;
             let mut lines = self.gate.lock();
-            // Nothing allocates here. What has come meanwhile fits next time.
+            // No allocation under the lock. If lines were added meanwhile, the next attempt has
+            // room for them.
             if lines.len() <= len {
                 for line in lines.drain_all() {
                     let _ = more.push_within_capacity(line);
@@ -183,12 +191,13 @@ impl Concurrency {
         }
     }
 
-    /// Takes away a line, in which nobody stands.
+    /// Removes a line without blocked submitters.
     pub(crate) fn close(&self, line: &Arc<Line>) {
         self.gate.lock().retain(|other| !Arc::ptr_eq(other, line));
     }
 
-    /// Waits in `line` until `full` is over, or a signal came, or [`PATIENCE_MS`] have passed.
+    /// Blocks in `line` until `full` returns false, a signal arrives, or [`PATIENCE_MS`] have
+    /// passed.
     #[cold]
     pub(crate) fn stand(&self, line: &Line, full: impl Fn() -> bool) {
         self.waits.count(1);
@@ -210,7 +219,7 @@ impl Concurrency {
         line.waiting.sub(1);
     }
 
-    /// Wakes one that stands in `line`, or `all`.
+    /// Wakes one submitter that is blocked in `line`, or `all`.
     #[cold]
     pub(crate) fn call(&self, line: &Line, all: bool) {
         drop(self.gate.lock());
@@ -221,7 +230,8 @@ impl Concurrency {
         }
     }
 
-    /// Wakes one in each line: credits have risen, or do not count any more. Any context.
+    /// Wakes one submitter in each line after credits were raised or are no longer enforced. Any
+    /// context.
     #[cold]
     fn call_each(&self) {
         let lines = self.gate.lock();
@@ -235,44 +245,44 @@ impl Concurrency {
         self.roomy.notify_all();
     }
 
-    /// A client is active from now on. Any context.
+    /// Counts a client that becomes active. Any context.
     pub(crate) fn enter(&self) {
         self.active.add(1);
         self.update();
     }
 
-    /// A client that entered is not active any more. Any context.
+    /// Counts a client that is no longer active. Any context.
     pub(crate) fn leave(&self) {
         self.active.sub(1);
         self.update();
     }
 
-    /// Clients that are active.
+    /// Returns the number of active clients.
     pub(crate) fn fan_out(&self) -> u32 {
         u32::try_from(self.active.get()).unwrap_or(u32::MAX)
     }
 
-    /// What is shared out.
+    /// Returns the number of requests that are distributed as credits.
     fn pool(&self) -> u32 {
         let slots = self.slots.get().saturating_mul(PER_SLOT.into());
         u32::try_from(slots.min(self.buffer_max.get())).unwrap_or(u32::MAX)
     }
 
-    /// Computes the credits anew where the fan-out or the pool asks for it, and tells who is held back.
+    /// Recomputes the credits if the fan-out or the pool requires it, and wakes blocked submitters.
     fn update(&self) {
         let changed = self.credits.change(|packed| {
             let old = Credits::unpack(packed);
             let new = old.at(self.fan_out(), self.pool());
             (new != old).then(|| new.pack())
         });
-        // Who stands in line counts himself first.
+        // A submitter counts itself before it checks the credits.
         if changed && self.standing.get() != 0 {
             self.call_each();
         }
     }
 
-    /// Requests that a client may have in the service; more if it is `urgent`, because others wait for one
-    /// of them.
+    /// Returns the number of requests that a client may have in the service; more if it is
+    /// `urgent`, because other requests depend on one of them.
     pub(crate) fn credits(&self, urgent: bool) -> u32 {
         let credits = Credits::unpack(self.credits.get());
         if urgent {
@@ -282,12 +292,12 @@ impl Concurrency {
         }
     }
 
-    /// Counts a request beyond what its client was told.
+    /// Counts a request beyond the credits of its client.
     pub(crate) fn count_over(&self) {
         self.over.count(1);
     }
 
-    /// Takes a place for a request of a program; whether there was one.
+    /// Reserves room for a request of a program; returns true if there was room.
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
         let max = self.buffer_max.get();
@@ -300,13 +310,14 @@ impl Concurrency {
         began
     }
 
-    /// Gives the place of a request back. Any context.
+    /// Releases the room of a request. Any context.
     pub(crate) fn end(&self) {
         self.withdraw();
         self.fed();
     }
 
-    /// Gives the place of a request back that did not get a record, so that nothing is freed by it.
+    /// Releases the room of a request that did not get a record, so that no record is freed with
+    /// it.
     pub(crate) fn withdraw(&self) {
         if self.requests.sub(1) >= self.buffer_max.get() {
             drop(self.gate.lock());
@@ -314,13 +325,13 @@ impl Concurrency {
         }
     }
 
-    /// Records of requests have run out though the buffer is not full: there is no room until
-    /// [`Self::fed`].
+    /// Records that the records of requests have run out though the buffer is not full. There is no
+    /// room until [`Self::fed`].
     pub(crate) fn starve(&self) {
         self.starved.set(1);
     }
 
-    /// There may be records of requests again. Any context.
+    /// Records that there may be records of requests again. Any context.
     pub(crate) fn fed(&self) {
         if self.starved.get() != 0 {
             self.starved.set(0);
@@ -328,17 +339,17 @@ impl Concurrency {
         }
     }
 
-    /// Whether there is a place.
+    /// Returns true if there is room.
     pub(crate) fn has_room(&self) -> bool {
         self.requests.get() < self.buffer_max.get() && self.starved.get() == 0
     }
 
-    /// Waits until there is a place, which another may take; whoever waited hands on with
-    /// [`Self::hand_on`] when it has its own, or wants none any more.
+    /// Waits until there is room, which another task may take. The caller must call
+    /// [`Self::hand_on`] when it has reserved room, or gives up.
     ///
     /// # Errors
     ///
-    /// `ERESTARTSYS`: a signal came.
+    /// `ERESTARTSYS`: a signal arrived.
     pub(crate) fn wait(&self) -> Result {
         let mut gate = self.gate.lock();
         while !self.has_room() {
@@ -349,14 +360,14 @@ impl Concurrency {
         Ok(())
     }
 
-    /// Wakes the next one that waits for a place if there still is one.
+    /// Wakes the next task that waits for room, if there is room left.
     pub(crate) fn hand_on(&self) {
         if self.has_room() {
             self.roomy.notify_one();
         }
     }
 
-    /// Has `table` wait for a place.
+    /// Registers `table` to be woken when there is room.
     pub(crate) fn register(&self, file: &fs::File, table: &PollTable<'_>) {
         table.register_wait(file, &self.roomy);
     }
@@ -365,7 +376,7 @@ impl Concurrency {
     ///
     /// # Errors
     ///
-    /// That of `out`.
+    /// Any error of `out`.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let counts = ConcurrencyCounts {
             fan_out: self.fan_out().into(),

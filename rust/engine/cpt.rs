@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! CPTs: which CPUs share a partition.
+//! CPU partitions (CPTs): the sets of CPUs that share a partition.
 
 use kernel::{cpu::nr_cpu_ids, prelude::*};
 
 use crate::sys::misc;
 
-/// Partitions of one service, at most.
+/// Maximum number of partitions of a service for one target.
 pub(crate) const CPTS_MAX: u32 = 63;
 
-/// The partition of each CPU id, and how many there are.
+/// Returns the partition of each CPU id, and the number of partitions.
 ///
-/// With `cpts` the CPUs are dealt out in equal runs; without, each NUMA node has a partition.
+/// With `cpts`, the CPUs are divided into runs of equal length; without, each NUMA node has a
+/// partition.
 ///
 /// # Errors
 ///
 /// - `EINVAL`: `cpts` is 0, more than the CPU ids, or more than [`CPTS_MAX`].
+/// - `ENOMEM`.
 pub(crate) fn partition_of_cpus(cpts: Option<u32>) -> Result<(KVec<u16>, u16)> {
     let cpus = nr_cpu_ids().max(1);
     let mut map = KVec::with_capacity(cpus as usize, GFP_KERNEL)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the requests and targets of a service read of its parameters, without its settings' mutex.
+//! Parameters that requests and targets of a service read without the mutex of its settings.
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
@@ -16,27 +16,27 @@ use crate::{
     },
 };
 
-/// Who serves requests that may have a slot and have nobody about to serve them.
+/// Handler of eligible requests that no other event is about to serve.
 pub(crate) trait Caretaker: Send + Sync {
-    /// There may be some. Any context.
+    /// Requests a check for such requests. Any context.
     fn called(self: Arc<Self>);
 }
 
-/// Who brings the requests of a service; its first client decides.
+/// Kind of the clients of a service, set by the first client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// Device-mapper targets.
+    /// Block devices: device-mapper targets, and disks with the I/O scheduler.
     Block,
-    /// Open files of `/dev/nrs`, and kernel modules that bring requests as those do.
+    /// Open files of `/dev/nrs`, and kernel modules that submit requests in the same way.
     User,
     /// A framework that drives the policies itself ([`super::driven`]).
     Framework,
 }
 
-/// What all targets of a service have in common.
+/// State that all targets of a service share.
 #[pin_data]
 pub(crate) struct Dispatch {
-    /// The name of the service, if it has one.
+    /// The name of the service, if any.
     label: Option<CString>,
     /// The [`Slots`].
     slots: Word,
@@ -44,13 +44,13 @@ pub(crate) struct Dispatch {
     stall_ms: Word,
     /// The [`Feed`].
     feed: Word,
-    /// 1: a policy asks which file a request is for.
+    /// 1: a policy needs the file of a request.
     wants_file: Hint,
-    /// 1: it matters in which cgroup a request was made.
+    /// 1: a policy needs the cgroup in which a request was made.
     wants_cgroup: Hint,
     /// 1: a policy has more than one class.
     wants_class: Hint,
-    /// Index of the [`Level`] among all.
+    /// Index of the [`Level`] in [`Level::ALL`].
     level: Hint,
     pop_window: Hint,
     /// The [`Sources`].
@@ -61,7 +61,7 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// That of the service called `label`, with what `values` say.
+    /// Creates the state of the service called `label`, with the parameters `values`.
     pub(crate) fn new(label: Option<CString>, values: &Values) -> Result<Arc<Self>> {
         let dispatch = Arc::pin_init(
             pin_init!(Self {
@@ -85,7 +85,7 @@ impl Dispatch {
         Ok(dispatch)
     }
 
-    /// Follows `values` in all but the slots, of which targets have to be told.
+    /// Applies `values` except the slots, whose change targets must be notified of.
     pub(crate) fn follow(&self, values: &Values) {
         self.ratio.set(values.ratio.get().into());
         self.stall_ms.set(values.stall_ms.get().into());
@@ -97,97 +97,101 @@ impl Dispatch {
             .set(values.unhealthy_factor.get().into());
     }
 
-    /// Who is called from now on; what it owns may own this, so there is to be nobody in the end.
+    /// Sets the caretaker to be called from now on. The caretaker may own `self`, so `None` must be
+    /// set in the end.
     pub(crate) fn set_caretaker(&self, caretaker: Option<Arc<dyn Caretaker>>) {
         let before = core::mem::replace(&mut *self.caretaker.lock(), caretaker);
-        // Without the lock.
+        // Dropped without the lock.
         drop(before);
     }
 
-    /// Calls who takes care of requests that nobody else is about to serve. Any context.
+    /// Calls the caretaker. Any context.
     pub(crate) fn call_caretaker(&self) {
         let caretaker = self.caretaker.lock();
         if let Some(caretaker) = &*caretaker {
-            // With the lock, so that the reference which goes here is not the last one: timers must not free their owner.
+            // Under the lock, so that this reference is not the last one: timers must not free
+            // their owner.
             caretaker.clone().called();
         }
     }
 
-    /// The name of the service; empty if it has none.
+    /// Returns the name of the service; empty if it has none.
     pub(crate) fn label(&self) -> &str {
         let label = self.label.as_ref();
         label.and_then(|label| label.to_str().ok()).unwrap_or("")
     }
 
-    /// Slots of each target, as configured.
+    /// Returns the configured slots of each target.
     pub(crate) fn slots(&self) -> Slots {
         Slots::from_bits(self.slots.get())
     }
 
-    /// Sets the slots of each target, which has to be told ([`super::target::Target::follow_slots`]).
+    /// Sets the slots of each target; the caller must notify the targets
+    /// ([`super::target::Target::follow_slots`]).
     pub(crate) fn set_slots(&self, slots: Slots) {
         self.slots.set(slots.bits());
     }
 
-    /// Returns the high-priority requests in a row while a regular one is pending.
+    /// Returns the number of high-priority requests in a row while a regular one is pending.
     pub(crate) fn ratio(&self) -> u32 {
         self.ratio.get() as u32
     }
 
-    /// Returns the stall timeout: eligible requests not dispatched for this long, ms, are dispatched
-    /// without slots; 0: never.
+    /// Returns the stall timeout: eligible requests not dispatched for this long, ms, are
+    /// dispatched without slots; 0: never.
     pub(crate) fn stall_ms(&self) -> u32 {
         self.stall_ms.get() as u32
     }
 
-    /// Returns which requests keep their order.
+    /// Returns the level of ordering between requests.
     pub(crate) fn level(&self) -> Level {
         let index = self.level.get() as usize;
         Level::ALL.get(index).copied().unwrap_or_default()
     }
 
-    /// Returns how many requests of a file are known after their end.
+    /// Returns the number of requests of a file that are remembered after their end.
     pub(crate) fn pop_window(&self) -> u32 {
         self.pop_window.get() as u32
     }
 
-    /// Returns what makes a request of a block device one of high priority.
+    /// Returns the sources that give a request of a block device high priority.
     pub(crate) fn sources(&self) -> Sources {
         Sources::from_bits(self.sources.get() as u32)
     }
 
-    /// Returns for how many times `at_max` no request may be decided before the service is
-    /// unhealthy; 0: never.
+    /// Returns the unhealthy factor: the service is unhealthy if no request is decided for this
+    /// multiple of `at_max`; 0: never.
     pub(crate) fn unhealthy_factor(&self) -> u32 {
         self.unhealthy_factor.get() as u32
     }
 
-    /// Whether the clients are of kind `feed`, or were when there were any.
+    /// Returns true if the clients are of kind `feed`; without clients, if the last clients were.
     pub(crate) fn is_fed_by(&self, feed: Feed) -> bool {
         self.feed.get() == feed as u64
     }
 
-    /// Says of which kind the clients are.
+    /// Sets the kind of the clients.
     pub(crate) fn set_feed(&self, feed: Feed) {
         self.feed.set(feed as u64);
     }
 
-    /// Whether a policy asks which file a request is for.
+    /// Returns true if a policy needs the file of a request.
     pub(crate) fn wants_file(&self) -> bool {
         self.wants_file.get() != 0
     }
 
-    /// Whether it matters in which cgroup a request was made.
+    /// Returns true if a policy needs the cgroup in which a request was made.
     pub(crate) fn wants_cgroup(&self) -> bool {
         self.wants_cgroup.get() != 0
     }
 
-    /// Whether a policy has more than one class. While that changes, requests are classified one by one.
+    /// Returns true if a policy has more than one class. During such a change, requests are
+    /// classified one by one.
     pub(crate) fn wants_class(&self) -> bool {
         self.wants_class.get() != 0
     }
 
-    /// Says what the policies with `configs` ask of a request.
+    /// Sets the attributes of requests that the policies with `configs` need.
     pub(crate) fn serve<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) {
         let any = |asks: fn(&Config) -> bool| configs.clone().any(asks).into();
         self.wants_file

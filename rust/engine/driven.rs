@@ -2,26 +2,27 @@
 
 //! Policies for a framework that has heads of its own.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Framework*: what queues requests of a server by policies, as Lustre's ptlrpc does. It keeps its own heads, starts
-//!   and stops policies, and asks one of them at a time.
-//! - *Engine*: a service whose policies a framework drives ([`Engine`]); it has parameters and statistics as any other.
-//! - *Driver*: one policy of one head of one partition, as the framework has it ([`Driver`]).
+//! - *Framework*: queues the requests of a server by policies, as Lustre's ptlrpc does. A framework
+//!   keeps its own heads, starts and stops policies, and calls one of them at a time.
+//! - *Engine*: a service whose policies a framework drives ([`Engine`]), with parameters and
+//!   statistics as any other service.
+//! - *Driver*: one policy of one head of one partition, as the framework uses it ([`Driver`]).
 //!
 //! ```text
 //!   Engine::start ──▶ Driver ── enqueue ──▶ queued ── get ──▶ started ── finish ──▶ ended
 //!        │                                    └── dequeue: moved to another head of the framework
-//!        └ the service starts the policy on all its partitions; with the last driver of a head it stops there
+//!        └ starts the policy on all partitions of the service; the last driver of a head stops it
 //! ```
 //!
-//! The service dispatches nothing by itself: what is driven, only the framework takes out
+//! The service dispatches nothing by itself: only the framework takes out driven requests
 //! ([`crate::sched::head::drive`]).
 //!
 //! # Context
 //!
-//! Requests: any context; the framework calls a driver from one task at a time, which its own lock sees to. Everything
-//! else may sleep.
+//! Requests: any context. The framework calls a driver from one task at a time, under a lock of the
+//! framework. All other functions may sleep.
 
 use kernel::{prelude::*, sync::Arc};
 
@@ -53,7 +54,7 @@ use crate::{
 struct Started {
     kind: Kind,
     priority: Priority,
-    /// One bit for each partition that has a driver.
+    /// Bit mask of the partitions that have a driver.
     drivers: u64,
 }
 
@@ -68,14 +69,15 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Makes the service `name`, with `cpts` partitions, one that a framework drives; `waker` is told when something that
-    /// was throttled may be eligible.
+    /// Creates the service `name` with `cpts` partitions, driven by a framework. `waker` is called
+    /// when a throttled request may be eligible.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: not a name, or a number of partitions out of range.
+    /// - `EINVAL`: `name` is not a valid name, or the number of partitions is out of range.
     /// - `EBUSY`: the service has clients.
-    /// - `ENOSPC`: too many services. `ENOMEM`.
+    /// - `ENOSPC`: too many services.
+    /// - `ENOMEM`.
     pub(crate) fn open(name: &CStr, cpts: u32, waker: Arc<dyn Runner>) -> Result<Arc<Self>> {
         let attachment = registry::attach_framework(name, cpts, waker)?;
         Arc::pin_init(
@@ -87,20 +89,22 @@ impl Engine {
         )
     }
 
-    /// Its service.
+    /// Returns the service of the engine.
     pub(crate) fn service(&self) -> &Service {
         self.attachment.service()
     }
 
-    /// Starts the policy `name` with `argument` on the head of `priority` of the partition `cpt`. The service starts the
-    /// policy on the heads of all its partitions at once; that each of them asks for the same one, the framework sees to.
+    /// Starts the policy `name` with `argument` on the head of `priority` of the partition `cpt`.
+    /// The service starts the policy on the heads of all its partitions at once. The framework must
+    /// request the same policy for each partition.
     ///
     /// # Errors
     ///
     /// - `ENOENT`: no policy of that name, or no such partition.
-    /// - `EINVAL`: an argument that the policy refuses.
+    /// - `EINVAL`: an argument that the policy rejects.
     /// - `EBUSY`: the head has a driver of this policy.
-    /// - `EAGAIN`: earlier policies are still stopping. `ENOMEM`.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
     pub(crate) fn start(
         self: &Arc<Self>,
         name: &str,
@@ -140,13 +144,14 @@ impl Engine {
         })
     }
 
-    /// Has the service run the policy `name` with `argument` on the heads of `priority`.
+    /// Starts the policy `name` with `argument` on the heads of `priority` of the service.
     fn select(&self, name: &str, argument: &str, priority: Priority) -> refused::Result {
         let command = Command::new(name, priority.into(), argument)?;
         self.service().start_policy(&command, true)
     }
 
-    /// Ends the driver of the partition `cpt`; with the last one of a head its policy stops there.
+    /// Ends the driver of the partition `cpt`; the end of the last driver of a head stops its
+    /// policy.
     fn stop(&self, kind: Kind, priority: Priority, cpt: u16) {
         let mut started = self.started.lock();
         let same = |one: &Started| one.kind == kind && one.priority == priority;
@@ -162,7 +167,7 @@ impl Engine {
         }
         bug!(started.remove(index).is_err());
         if kind != Kind::FALLBACK && self.service().primary_kind(priority) == Some(kind) {
-            // Should it fail for lack of memory, the policy stays without requests.
+            // If this fails for lack of memory, the policy stays without requests.
             let _ = self.select(Kind::FALLBACK.name(), "", priority);
         }
     }
@@ -176,27 +181,28 @@ pub(crate) struct Driver {
     priority: Priority,
 }
 
-/// What a framework keeps of a request that is queued.
+/// Framework's handle of a queued request.
 pub(crate) struct Queued {
     ticket: Ticket,
     place: Place,
 }
 
-/// What a framework keeps of a request that is started.
+/// Framework's handle of a started request.
 pub(crate) struct Running {
     ticket: Ticket,
     cost: Cost,
 }
 
 impl Driver {
-    /// Runs `f` with the head and what a policy may look at now; `force` has it serve something.
+    /// Runs `f` with the head and the policy's view at this time; `force` makes throttled requests
+    /// eligible.
     fn drive<R>(&self, force: bool, f: impl FnOnce(&mut KernelHead, &View<'_>) -> R) -> R {
         self.partition.drive(self.priority, |head, now, table| {
             f(head, &View { now, force, table })
         })
     }
 
-    /// Whether an instance that was started with `config` is one of this policy.
+    /// Returns true if an instance that was started with `config` is an instance of this policy.
     fn is_own(&self, config: &Config) -> bool {
         config.kind() == self.kind
     }
@@ -205,7 +211,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// Hands the request back if the policy declines it, or was stopped.
+    /// Returns the request if the policy declines it or was stopped.
     pub(crate) fn enqueue(&self, mut held: Held, attrs: &Attrs) -> Result<Queued, Held> {
         let client = self.engine.attachment.client();
         let cpu = held.account().cpu;
@@ -236,8 +242,8 @@ impl Driver {
         }
     }
 
-    /// Takes the request out that is served next; with `force` one that the policy would withhold, too. `queued` returns
-    /// what [`Self::enqueue`] returned for it.
+    /// Dispatches the next request; with `force`, also a request that the policy would throttle.
+    /// `queued` must return the value that [`Self::enqueue`] returned for the request.
     pub(crate) fn get(
         &self,
         force: bool,
@@ -260,14 +266,14 @@ impl Driver {
         Get::Item((held, Running { ticket, cost }))
     }
 
-    /// Returns what [`Self::get`] would answer, and changes nothing.
+    /// Returns the result that [`Self::get`] would have, and changes nothing.
     pub(crate) fn peek(&self, force: bool) -> Get<()> {
         self.drive(force, |head, view| {
             head.drive_peek(view, |config| self.is_own(config))
         })
     }
 
-    /// Takes a request back that is `queued`.
+    /// Removes a request that is `queued`.
     ///
     /// # Errors
     ///

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What keeps the requests of a service going when nobody else is about to.
+//! Ensures progress of the requests of a service when no other event triggers it.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Rest*: what an order table has to have done and was too much for the lock hold in which it came up.
-//! - *Caretaker*: who serves those that a timer found waiting beside a free slot ([`Caretaker`]).
-//! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
-//!   sent down then, whatever holds the slots.
+//! - *Rest*: work of an order table that exceeded the lock hold in which it arose.
+//! - *Caretaker*: serves the partitions that a timer found backlogged while a slot was free
+//!   ([`Caretaker`]).
+//! - *Stall*: requests are eligible, and none is decided for longer than `stall_ms`. They are
+//!   dispatched without slots then.
 //!
-//! Memory is freed by requests that wait here, so nothing here allocates, or waits for work that does: that is the
-//! worker's ([`super::worker`]). It submits nothing itself, so that a device that hangs does not keep it.
+//! Memory is freed by requests that are queued here. So nothing here allocates, or waits for work
+//! that does; the worker ([`super::worker`]) does that. The keeper itself submits nothing, so that
+//! a hung device does not block it.
 
 use kernel::{
     impl_has_work, new_work,
@@ -31,17 +33,18 @@ use crate::{
     sys::{misc, queue},
 };
 
-/// Time between two looks for stalls, at least, ns; an eighth of `stall_ms` if that is less. Who asks comes every delta.
+/// Minimum time between two checks for stalls, ns; an eighth of `stall_ms` if that is less. The
+/// worker calls every delta.
 const WATCH: u64 = NSEC_PER_SEC;
 
-/// Keeps the requests of one service going.
+/// Progress guard of the requests of one service.
 #[pin_data]
 pub(crate) struct Keeper {
     dispatch: Arc<Dispatch>,
     partitions: Arc<Partitions>,
-    /// When stalls were looked for last, ns.
+    /// Time of the last check for stalls, ns.
     watched: Atomic<u64>,
-    /// Runs that found one.
+    /// Number of checks that found a stall.
     stalls: Atomic<u64>,
     #[pin]
     work: Work<Self>,
@@ -52,7 +55,7 @@ impl_has_work! {
 }
 
 impl Keeper {
-    /// The keeper of `partitions`.
+    /// Creates the keeper of `partitions`.
     pub(crate) fn new(partitions: Arc<Partitions>, dispatch: Arc<Dispatch>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -66,30 +69,30 @@ impl Keeper {
         )
     }
 
-    /// Asks for a run soon, which does what is left to do. Any context.
+    /// Schedules a run soon, which completes pending work. Any context.
     pub(crate) fn call(self: &Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::progress().enqueue(self.clone());
     }
 
-    /// The same if it is time to look for stalls. To be called at least every second.
+    /// Schedules a run if a check for stalls is due. To be called at least every second.
     pub(crate) fn watch(self: &Arc<Self>) {
         if self.is_due(misc::now()) {
             self.call();
         }
     }
 
-    /// Is called by timers from now on.
+    /// Registers the keeper to be called by timers.
     pub(crate) fn attend(self: &Arc<Self>) {
         self.dispatch.set_caretaker(Some(self.clone()));
     }
 
-    /// Is called by timers no more.
+    /// Unregisters the keeper from timers.
     pub(crate) fn leave(&self) {
         self.dispatch.set_caretaker(None);
     }
 
-    /// Whether it is time to look for stalls.
+    /// Returns true if a check for stalls is due.
     fn is_due(&self, now: u64) -> bool {
         let wait = match self.stall() {
             0 => WATCH,
@@ -98,20 +101,20 @@ impl Keeper {
         now.saturating_sub(self.watched.load(ordering::Relaxed)) >= wait
     }
 
-    /// After how long without progress requests are sent down, ns; 0: never.
+    /// Returns the stall timeout, ns; 0: disabled.
     fn stall(&self) -> u64 {
         u64::from(self.dispatch.stall_ms()).saturating_mul(NSEC_PER_MSEC)
     }
 
-    /// Runs that found a stall.
+    /// Returns the number of checks that found a stall.
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls.load(ordering::Relaxed)
     }
 
-    /// Sends down what waits without progress; warns once.
+    /// Dispatches stalled requests; logs a warning for the first stall.
     fn end_stalls(&self) {
         let stall = self.stall();
-        // Programs that do not read what they may serve have nothing to gain from more of it.
+        // Programs that do not read the requests they may serve gain nothing from more of them.
         if stall == 0 || self.dispatch.is_fed_by(Feed::User) {
             return;
         }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who oversees the parts of a service, while a policy runs on one of its heads that needs it
+//! Overseer of the parts of a service, while a head runs a policy that needs one
 //! ([`crate::sched::policy::control::Oversee`]).
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Overseer*: there from when such a policy starts to when no head has it any more, or to a change that it
-//!   cannot follow.
+//! - *Overseer*: exists from the start of such a policy until no head runs the policy, or until a
+//!   change that the overseer cannot follow.
 //!
 //! ```text
-//!              a head gets the policy              it looks, again and again     no head has it
-//!   no overseer ─────────────────────▶ overseer ◀──┐ ──────────────────▶ ... ─────────────────▶ no overseer
-//!                                          │       │ parts are told of it when they are made
+//!              a head gets the policy           periodic looks           no head has the policy
+//!   no overseer ─────────────────────▶ overseer ◀──┐ ─────────▶ ... ─────────────▶ no overseer
+//!                                          │       │ new parts receive its latest update
 //!                                          └───────┘
 //! ```
 //!
 //! # Context
 //!
-//! All of this sleeps. The overseer's mutex is held over a whole look, so that no part is told something by one that
-//! another has replaced; a request may wait for that look, so nothing under the mutex starts I/O.
+//! All functions here may sleep. The overseer's mutex is held over a whole look, so that no part
+//! receives an update of an overseer that was replaced. A request may depend on the end of that
+//! look, so nothing under the mutex starts I/O.
 
 use kernel::{
     new_mutex,
@@ -52,7 +53,7 @@ impl Scene for Roster {
     }
 }
 
-/// The primary of a head of a partition.
+/// The primary policy of a head of a partition.
 struct Primary<'a> {
     partition: &'a Timed<Partition>,
     priority: Priority,
@@ -95,18 +96,18 @@ impl Parts for Partitions {
     }
 }
 
-/// What becomes of the overseer when policies change.
+/// Effect of a change of policies on the overseer.
 pub(crate) enum Change {
-    /// It stays; what it tells parts that are made.
+    /// The overseer stays; carries the update for new parts.
     Keep(Option<AnyUpdate>),
-    /// A new one.
+    /// A new overseer starts.
     Start(AnyOverseer),
-    /// No head needs one.
+    /// No head needs an overseer.
     End,
 }
 
 impl Change {
-    /// What parts are told when they are made.
+    /// Returns the update for new parts.
     pub(crate) fn update(&self) -> Option<AnyUpdate> {
         match self {
             Self::Keep(update) => update.clone(),
@@ -122,14 +123,15 @@ pub(crate) struct Oversight {
     partitions: Arc<Partitions>,
     roster: Arc<Roster>,
     seed: u64,
-    /// There is one.
+    /// True if there is an overseer.
     running: Atomic<bool>,
     #[pin]
     overseer: NoIoMutex<Option<AnyOverseer>>,
 }
 
 impl Oversight {
-    /// Nobody oversees yet the clients in `roster`. `seed` must not be known to those who name clients.
+    /// Creates the state of a service without an overseer; `roster` lists the clients. `seed` must
+    /// be unknown to those who name clients.
     pub(crate) fn new(
         partitions: Arc<Partitions>,
         roster: Arc<Roster>,
@@ -147,13 +149,13 @@ impl Oversight {
         )
     }
 
-    /// Whether somebody oversees.
+    /// Returns true if there is an overseer.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(ordering::Relaxed)
     }
 
-    /// What a change to primaries started with `configs`, under `parameters`, makes of the overseer. To be carried
-    /// out by [`Self::change`], with no other change in between.
+    /// Determines the effect on the overseer of a change to primaries started with `configs`, under
+    /// `parameters`. [`Self::change`] carries out the result; no other change may occur in between.
     pub(crate) fn prepare(
         &self,
         configs: &[Option<Config>],
@@ -170,11 +172,11 @@ impl Oversight {
         Ok(new.map_or(Change::End, Change::Start))
     }
 
-    /// Carries out a change: `install` starts and stops parts, and must not fail.
+    /// Carries out a change. `install` starts and stops parts, and must not fail.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; nothing was changed then, and `install` not called.
+    /// `ENOMEM`: nothing was changed, and `install` was not called.
     pub(crate) fn change(
         &self,
         change: Change,
@@ -199,11 +201,11 @@ impl Oversight {
         Ok(())
     }
 
-    /// Goes on with `parameters`, while the policies stay.
+    /// Updates the overseer to `parameters`, while the policies stay.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; nothing was changed then.
+    /// `ENOMEM`: nothing was changed.
     pub(crate) fn follow(&self, parameters: &Parameters) -> refused::Result {
         if !self.is_running() {
             return Ok(());
@@ -215,18 +217,19 @@ impl Oversight {
         Ok(done?)
     }
 
-    /// What parts are told.
+    /// Returns the update for new parts.
     pub(crate) fn update(&self) -> Option<AnyUpdate> {
         self.with(|overseer| overseer.as_ref()?.update())
     }
 
-    /// Has `overseer` follow `parameters`.
+    /// Updates `overseer` to `parameters`.
     fn lead(&self, overseer: &mut AnyOverseer, parameters: &Parameters) -> Result {
         let followed = overseer.follow(&parameters.kept, &*self.roster, misc::now());
         followed.map_err(|_| ENOMEM)
     }
 
-    /// Has it look at what is new; with `due`, it is time to judge, too. Whoever may be served then is.
+    /// Runs the overseer on new state; with `due`, the overseer also evaluates its interval.
+    /// Dispatches requests that become eligible.
     pub(crate) fn look(&self, due: bool) -> Result {
         if !self.is_running() {
             return Ok(());
@@ -241,7 +244,7 @@ impl Oversight {
             let mut done = Ok(());
             if looked.refresh {
                 self.refresh(overseer);
-                // Parts may have found something new in that.
+                // The refresh may have given parts new state.
                 match overseer.look(misc::now(), &*self.roster, false) {
                     Ok(again) if again.refresh => self.refresh(overseer),
                     Ok(_) => {}
@@ -256,7 +259,7 @@ impl Oversight {
         done
     }
 
-    /// Refreshes the parts of its policy.
+    /// Refreshes the parts of the overseer's policy.
     fn refresh(&self, overseer: &AnyOverseer) {
         self.partitions.each_part(|part, from| {
             let is_its = part.kind() == overseer.kind();
@@ -264,7 +267,7 @@ impl Oversight {
         });
     }
 
-    /// Has `f` look at it, if there is one.
+    /// Runs `f` on the overseer, if there is one.
     pub(crate) fn show<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
         self.with(|overseer| f(overseer.as_mut(), &*self.roster))
     }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The parameters of a service by name, whichever way they are reached.
+//! Parameters of a service by name, for all interfaces.
 //!
-//! What there is, and what stores a value, is declared in [`crate::sched::parameters`]; here is what a service shows or
-//! carries out itself ([`Text`]), and beside it what its policies do ([`Kept::texts`]). debugfs makes one file of each ([`crate::control::debugfs`]); device-mapper messages
-//! and `/dev/nrs-control` go through [`set`] and [`show`]. A value is one line of text; blanks around it do not
-//! count. Only few texts may have several lines.
+//! [`crate::sched::parameters`] declares the parameters, and those that store a value. This module
+//! has the texts that a service shows or executes itself ([`Text`]); policies add theirs
+//! ([`Kept::texts`]). debugfs has one file for each ([`crate::control::debugfs`]); device-mapper
+//! messages and `/dev/nrs-control` use [`set`] and [`show`]. A value is one line of text without
+//! surrounding blanks; a few texts may have several lines.
 //!
 //! # Context
 //!
-//! Everything here may sleep, and must not be called with the registry locked: it is waited for under that
-//! lock.
+//! All functions may sleep. They must not be called with the registry locked, because their end is
+//! waited for under that lock.
 
 use core::fmt::Write;
 
@@ -30,7 +31,7 @@ use crate::{
 /// A parameter that stores no value of its own.
 type Text = control::Text<Service>;
 
-/// The texts of the service itself.
+/// Texts of the service itself.
 static TEXTS: [Text; 8] = [
     Text::both(
         "nrs_policies",
@@ -64,7 +65,8 @@ fn text_of(parameter: &Parameter) -> Result<&'static Text> {
     found.ok_or(ENOENT)
 }
 
-/// Returns what can be done with `parameter`, by what serves it; `None` if nothing does.
+/// Returns the access that the implementation of `parameter` supports; `None` if there is no
+/// implementation.
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) fn serves(parameter: &Parameter) -> Option<Access> {
     let (show, store) = match parameter.value {
@@ -82,7 +84,7 @@ pub(crate) fn serves(parameter: &Parameter) -> Option<Access> {
     }
 }
 
-/// Returns how many bytes a value of `parameter` may have.
+/// Returns the maximum length of a value of `parameter`, bytes.
 pub(crate) fn most(parameter: &Parameter) -> usize {
     if parameter.value.is_some() {
         return Text::LONGEST;
@@ -90,16 +92,16 @@ pub(crate) fn most(parameter: &Parameter) -> usize {
     text_of(parameter).map_or(0, Text::longest)
 }
 
-/// Whether a value of `parameter` may have several lines, so that it may come in pieces.
+/// Returns true if a value of `parameter` may have several lines, and so may be written in pieces.
 pub(crate) fn takes_lines(parameter: &Parameter) -> bool {
     parameter.value.is_none() && text_of(parameter).is_ok_and(|text| text.check.is_some())
 }
 
-/// Says whether a value of `parameter` may be taken that begins with the lines `value`.
+/// Checks if a value of `parameter` may begin with the lines `value`.
 ///
 /// # Errors
 ///
-/// What the parameter refuses.
+/// Any error of the parameter.
 pub(crate) fn check(service: &Service, parameter: &Parameter, value: &str) -> refused::Result {
     match text_of(parameter)?.check {
         Some(check) => check(service, value),
@@ -111,9 +113,9 @@ pub(crate) fn check(service: &Service, parameter: &Parameter, value: &str) -> re
 ///
 /// # Errors
 ///
-/// - `EACCES`: it cannot be written.
-/// - `E2BIG`: the value has more bytes than the parameter takes.
-/// - What the parameter refuses, mostly `EINVAL`.
+/// - `EACCES`: the parameter is not writable.
+/// - `E2BIG`: the value is longer than the parameter allows.
+/// - Any error of the parameter, mostly `EINVAL`.
 pub(crate) fn store(service: &Service, parameter: &Parameter, value: &str) -> refused::Result {
     if !parameter.access.writes() {
         return Err(EACCES.into());
@@ -131,9 +133,9 @@ pub(crate) fn store(service: &Service, parameter: &Parameter, value: &str) -> re
 ///
 /// # Errors
 ///
-/// - `EACCES`: it cannot be read.
+/// - `EACCES`: the parameter is not readable.
 /// - `ENOSPC`: `out` is full.
-/// - What the parameter returns.
+/// - Any error of the parameter.
 pub(crate) fn load(service: &Service, parameter: &Parameter, out: &mut dyn Write) -> Result {
     if !parameter.access.reads() {
         return Err(EACCES);

@@ -2,15 +2,16 @@
 
 //! One partition of a service: the lock, the timer and the tracepoints around a [`Machine`].
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Machine*: what the lock protects, which decides ([`crate::sched::partition`]).
-//! - *Surroundings*: what the machine needs of the kernel, for one lock hold.
-//! - *Kick*: the target got something to submit; it is kicked once the lock is released.
+//! - *Machine*: the state under the lock; makes the decisions ([`crate::sched::partition`]).
+//! - *Surroundings*: the kernel services for the machine during one lock hold.
+//! - *Kick*: records that the target has requests to submit; the target is kicked after the lock is
+//!   released.
 //!
 //! # Locking
 //!
-//! Everything but the fixed fields and tabs is under one spinlock with interrupts off. Only a
+//! All state except the fixed fields and tabs is under one spinlock with interrupts off. Only a
 //! target's lock is taken inside it.
 
 use core::fmt::Display;
@@ -61,17 +62,17 @@ pub(crate) type KernelPart = AnyPart<Held>;
 /// A head of a partition.
 pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
 
-/// What the lock protects; the tag of an instance is the configuration that it was started with.
+/// State under the lock; the tag of an instance is the configuration that it was started with.
 pub(crate) type Inner = Machine<Held, KernelPart, Config>;
 
-/// The shares that a service's worker publishes, of each head.
+/// The shares that a service's worker publishes, for each head.
 pub(crate) struct Published {
     regular: RcuBox<Table>,
     high: RcuBox<Table>,
 }
 
 impl Published {
-    /// Nothing is published yet.
+    /// Creates empty tables.
     pub(crate) fn new() -> Self {
         Self {
             regular: RcuBox::new(),
@@ -79,7 +80,7 @@ impl Published {
         }
     }
 
-    /// Those of the heads of `priority`.
+    /// Returns the shares of the heads of `priority`.
     pub(crate) fn of(&self, priority: Priority) -> &RcuBox<Table> {
         match priority {
             Priority::Regular => &self.regular,
@@ -115,8 +116,8 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// The partition of `cpt` at `target`, with a fallback for each head, made by `config`, and
-    /// room for `records` in its order table.
+    /// Creates the partition of `cpt` at `target`. Each head has a fallback made by `config`; the
+    /// order table has room for `records`.
     pub(crate) fn new(
         cpt: u16,
         target: Arc<Target>,
@@ -143,20 +144,20 @@ impl Partition {
         )
     }
 
-    /// Its name among the partitions of its service.
+    /// Returns the identifier of the partition in its service.
     pub(crate) fn home(&self) -> u16 {
         partitions::home(self.target.index(), self.cpt)
     }
 
-    /// Takes out instances that have stopped.
+    /// Removes instances that have stopped.
     pub(crate) fn reap(&self) {
         for priority in Priority::ALL {
-            // Each is dropped here, without the lock.
+            // Each instance is dropped here, without the lock.
             while self.with(|inner| inner.head(priority).reap()).is_some() {}
         }
     }
 
-    /// Instances on the head of `priority`, for work that lets go of the lock in between.
+    /// Returns the instances on the head of `priority`, for work that releases the lock in between.
     pub(crate) fn instances(&self, priority: Priority) -> impl Iterator<Item = InstanceId> {
         let mut ids = [None; MAX_INSTANCES];
         self.with(|inner| {
@@ -167,21 +168,21 @@ impl Partition {
         ids.into_iter().flatten()
     }
 
-    /// Its CPT.
+    /// Returns the CPT of the partition.
     pub(crate) const fn cpt(&self) -> u16 {
         self.cpt
     }
 
-    /// Whether it makes progress, as far as one can see.
+    /// Returns the observed progress of the partition.
     pub(crate) fn seen(&self) -> Seen {
         self.with(|inner| inner.seen(misc::now()))
     }
 
-    /// Makes room for `records` in the order table, or leaves no more than that.
+    /// Resizes the order table to `records`.
     ///
     /// # Errors
     ///
-    /// Of more than there is room for: `EBUSY`: the table is in use. `ENOMEM`.
+    /// If the table has to grow: `EBUSY`: the table is in use; `ENOMEM`.
     pub(crate) fn set_records(&self, records: u32) -> Result {
         let mut table = order_table(records);
         let done = self.with(|inner| inner.set_records(table.as_mut().ok(), records));
@@ -190,10 +191,11 @@ impl Partition {
         } else {
             Err(table.err().unwrap_or(EBUSY))
         }
-        // What is not needed is freed without the lock.
+        // A table that is not needed is freed without the lock.
     }
 
-    /// Brings the part of the head of `priority` that `find` names, if it is there, the memory that it wants. May sleep.
+    /// Allocates the memory that the part of the head of `priority` selected by `find` needs, if
+    /// the part exists. May sleep.
     #[cold]
     #[inline(never)]
     pub(crate) fn feed(
@@ -219,7 +221,8 @@ impl Partition {
         f(&mut self.inner.lock())
     }
 
-    /// Runs `f` with the lock held on the head of `priority`, the time, ns, and the shares that were published last.
+    /// Runs `f` under the lock with the head of `priority`, the time, ns, and the latest published
+    /// shares.
     pub(crate) fn drive<R>(
         &self,
         priority: Priority,
@@ -231,13 +234,14 @@ impl Partition {
         f(self.inner.lock().head(priority), now, table)
     }
 
-    /// Goes through something that is too long for one lock hold. `take` has the lock and takes as
-    /// much as is allowed from where it is told on, and says where to go on, or `None` at the end;
-    /// after each lock hold, `then` has what `take` left in `state`, and may sleep.
+    /// Walks over state that is too large for one lock hold. `take` runs under the lock from the
+    /// given index on, and processes a bounded number of entries. `take` returns the index to
+    /// continue from, or `None` at the end. After each lock hold, `then` processes `state`, and may
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// That of `then`, which ends it.
+    /// Any error of `then`, which ends the walk.
     pub(crate) fn walk<S>(
         &self,
         state: &mut S,
@@ -253,21 +257,21 @@ impl Partition {
         Ok(())
     }
 
-    /// Goes through something like [`Self::walk`], with nothing to do between the lock holds.
+    /// Walks as [`Self::walk`] does, without work between the lock holds.
     pub(crate) fn sweep(&self, mut take: impl FnMut(&mut Inner, u32) -> Option<u32>) {
         let done = self.walk(&mut (), |(), inner, from| take(inner, from), |()| Ok(()));
         bug!(done.is_err());
     }
 }
 
-/// What a machine needs of the kernel, for one lock hold.
+/// Kernel services for a machine during one lock hold.
 struct Surroundings<'a> {
     partition: &'a Timed<Partition>,
-    /// The request that arrives, if one does, and whether its client is being drained.
+    /// The request that arrives, if any, and true if its client is being drained.
     arrival: Option<(&'a Arrival<'a>, bool)>,
-    /// CPU on which it arrives.
+    /// CPU on which the request arrives.
     cpu: u16,
-    /// What the target got.
+    /// Requests that the target received.
     kick: Kick,
 }
 
@@ -425,7 +429,7 @@ impl Env<Held, Config> for Surroundings<'_> {
 }
 
 impl Surroundings<'_> {
-    /// Returns what an event says of a head whose policy has `tag`.
+    /// Returns the fields of an event that describe a head whose policy has `tag`.
     fn event_head(&self, priority: Priority, tag: Option<&Config>) -> trace::Head<'_> {
         trace::Head {
             service: self.partition.target.label(),
@@ -437,7 +441,7 @@ impl Surroundings<'_> {
 }
 
 impl Timed<Partition> {
-    /// Has a request pass without the lock, as [`Tabs::pass`] does; its admission is noted then.
+    /// Dispatches a request without the lock, as [`Tabs::pass`] does, and records its admission.
     #[inline(always)]
     pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> Found {
         let plain = arrival.may_pass && !arrival.must_pass && arrival.relation.is_none();
@@ -456,7 +460,7 @@ impl Timed<Partition> {
         found
     }
 
-    /// Takes a request, as [`Machine::arrive`] does. The target is to be kicked.
+    /// Accepts a request, as [`Machine::arrive`] does. The caller must kick the target.
     pub(crate) fn arrive(
         &self,
         mut held: Held,
@@ -466,7 +470,7 @@ impl Timed<Partition> {
         held.account_mut().home = self.home();
         let cpu = held.account().cpu;
         let mut inner = self.inner.lock();
-        // Read under the lock: whoever drains has set it before it took the lock.
+        // Read under the lock: a drain sets the flag before it takes the lock.
         let draining = arrival.is_draining();
         let forced = arrival.forced(draining);
         let mut env = Surroundings {
@@ -490,15 +494,15 @@ impl Timed<Partition> {
         (arrived, env.kick)
     }
 
-    /// Charges for what a request has grown by, as [`Machine::merge`] does.
+    /// Charges for the growth of a request, as [`Machine::merge`] does.
     #[cfg(feature = "elevator")]
     pub(crate) fn merge(&self, attrs: &Attrs, cost: Cost) -> bool {
         let now = misc::now();
         self.with(|inner| inner.merge(attrs, cost, now))
     }
 
-    /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what
-    /// the target got.
+    /// Runs `f` under the lock with the time, ns, at which the lock was requested; adds to `kick`
+    /// the requests that the target received.
     #[inline]
     fn locked<R>(
         &self,
@@ -517,8 +521,8 @@ impl Timed<Partition> {
         done
     }
 
-    /// Counts the end of a request and dispatches up to `most`; returns whether
-    /// [`Self::settle_all`] has something left.
+    /// Counts the end of a request and dispatches up to `most` requests. Returns true if
+    /// [`Self::settle_all`] has work left.
     pub(crate) fn end(&self, account: &Account, cost: Cost, most: u32, kick: &mut Kick) -> bool {
         let placement = &account.placement;
         self.locked(kick, |inner, env, now| {
@@ -526,7 +530,7 @@ impl Timed<Partition> {
         })
     }
 
-    /// Makes a change in the order table, and carries out what follows; returns like [`Self::end`].
+    /// Changes the order table, and carries out the consequences; returns as [`Self::end`] does.
     pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>), kick: &mut Kick) -> bool {
         self.locked(kick, |inner, env, now| inner.reorder(env, now, change))
     }
@@ -536,15 +540,15 @@ impl Timed<Partition> {
         self.locked(kick, |inner, env, now| inner.decide_more(env, now, most))
     }
 
-    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever
-    /// decides next.
+    /// Marks throttled heads to be reconsidered by the next decision, after a change of their
+    /// limits.
     pub(crate) fn reconsider(&self) {
         self.locked(&mut Kick::none(), |inner, env, now| {
             inner.reconsider(env, now);
         });
     }
 
-    /// Brings the order table the memory that it needs; returns whether it needed some. May sleep.
+    /// Allocates the memory that the order table needs; returns true if any was needed. May sleep.
     pub(crate) fn feed_order(&self) -> Result<bool> {
         let need = self.with(|inner| inner.order().need());
         if need.is_empty() {
@@ -555,8 +559,7 @@ impl Timed<Partition> {
         Ok(true)
     }
 
-    /// Does all that the order table has to have done, letting go of the lock in between. May
-    /// sleep.
+    /// Completes the pending work of the order table, and releases the lock in between. May sleep.
     pub(crate) fn settle_all(&self) {
         let mut busy = true;
         while busy {
@@ -567,9 +570,9 @@ impl Timed<Partition> {
         }
     }
 
-    /// Dispatches everything that is queued, whether or not slots are free, a batch at a time;
-    /// returns whether there was something. Requests that wait for others are dispatched as soon as
-    /// those have ended.
+    /// Dispatches all queued requests in batches without taking slots; returns true if there were
+    /// any. Requests with ordering constraints are dispatched as soon as their predecessors have
+    /// ended.
     pub(crate) fn drain(&self) -> bool {
         self.with(|inner| inner.order().force_all());
         self.settle_all();
@@ -587,8 +590,8 @@ impl Timed<Partition> {
         any
     }
 
-    /// Dispatches a batch without slots after a stall of `stall`, ns, as [`Machine::unstall`] does;
-    /// returns whether there was one.
+    /// Dispatches a batch without slots after a stall of `stall` ns, as [`Machine::unstall`] does;
+    /// returns true if there was a stall.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
         let mut kick = Kick::none();
         let stalled = self.locked(&mut kick, |inner, env, now| inner.unstall(env, now, stall));
@@ -598,7 +601,7 @@ impl Timed<Partition> {
 }
 
 impl Expire for Partition {
-    /// Requests that were throttled may be eligible now.
+    /// Dispatches throttled requests that are eligible now.
     fn expired(timed: &Timed<Self>) {
         let mut kick = Kick::none();
         timed.locked(&mut kick, |inner, env, now| inner.expired(env, now));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All partitions of a service, and what is done with them together.
+//! All partitions of a service, and the operations on them together.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Lanes*: the partitions of one target, one for each CPT. Requests for one target never wait behind those for
-//!   another.
-//! - *Home*: names a partition in its service: target and CPT ([`home`]).
+//! - *Lanes*: the partitions of one target, one for each CPT. Requests for one target are never
+//!   queued behind requests for another target.
+//! - *Home*: identifies a partition in its service by target and CPT ([`home`]).
 //!
-//! Nothing here keeps a lock for longer than one partition, or holds two.
+//! No function here holds a lock for longer than one partition needs, or holds two locks.
 
 use core::ops::Deref;
 
@@ -36,20 +36,20 @@ use crate::{
     sys::{misc::bug, node::Account, timer::Timed},
 };
 
-/// Targets of one service, at most.
+/// Maximum number of targets of one service.
 pub(crate) const TARGETS_MAX: usize = 64;
 
-/// Bits of a home that are the CPT.
+/// Number of bits of a home that hold the CPT.
 const CPT_BITS: u32 = 6;
 
 const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS && CPTS_MAX as usize <= PARTITIONS_MAX);
 
-/// The name of the partition of `cpt` at target `target`.
+/// Returns the identifier of the partition of `cpt` at target `target`.
 pub(crate) const fn home(target: u16, cpt: u16) -> u16 {
     target << CPT_BITS | cpt
 }
 
-/// The CPT of the partition that is called `home`.
+/// Returns the CPT of the partition that `home` identifies.
 pub(crate) const fn cpt_of(home: u16) -> u16 {
     home & ((1 << CPT_BITS) - 1)
 }
@@ -70,7 +70,7 @@ impl Deref for Lanes {
 }
 
 impl Lanes {
-    /// `list`, whose requests go to `target` and who look at `published`.
+    /// Creates lanes of the partitions `list`, which dispatch to `target` and read `published`.
     pub(crate) fn new(
         target: Arc<Target>,
         published: Arc<Published>,
@@ -83,17 +83,18 @@ impl Lanes {
         }
     }
 
-    /// Where their requests go.
+    /// Returns the target of the requests.
     pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
     }
 
-    /// What they are told of shares.
+    /// Returns the shares that the worker publishes for these partitions.
     pub(crate) fn published(&self) -> &Published {
         &self.published
     }
 
-    /// Whether no request is in a policy, or was taken out of a policy and has not ended.
+    /// Returns true if no request is queued in a policy, and every request that a policy dispatched
+    /// has ended.
     pub(crate) fn are_idle(&self) -> bool {
         self.iter().all(|partition| {
             partition.with(|inner| {
@@ -104,22 +105,22 @@ impl Lanes {
         })
     }
 
-    /// The partition of `cpt`, which exists.
+    /// Returns the partition of `cpt`, which must exist.
     pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<Timed<Partition>>> {
         let partition = self.get(usize::from(cpt));
         bug!(partition.is_none());
         partition
     }
 
-    /// Uses what slots are free; then what was decided, and `kick`, go out.
+    /// Dispatches requests while slots are free, then submits them and the requests of `kick`.
     pub(crate) fn pass_on(&self, kick: Kick) {
         let mut turns = Turns { lanes: self, kick };
         round::pass_on(&mut turns, 0);
         self.target.kick(turns.kick);
     }
 
-    /// Has the partition of `cpt`, if that has to know, count the end of a request; then uses what slots are free.
-    /// Returns whether an order table has something left to do.
+    /// Counts the end of a request in the partition of `cpt`, if that partition tracks the request,
+    /// then dispatches while slots are free. Returns true if an order table has work left.
     pub(crate) fn ended(&self, cpt: Option<u16>, account: &Account, cost: Cost) -> bool {
         let mut turns = Turns {
             lanes: self,
@@ -135,8 +136,8 @@ impl Lanes {
         busy
     }
 
-    /// Uses what slots are free after an arrival, if it is the turn of `others`; then what was decided, and `kick`, go
-    /// out.
+    /// Dispatches requests while slots are free after an arrival, if `others` says that other
+    /// partitions are next. Then submits them and the requests of `kick`.
     #[inline(always)]
     pub(crate) fn arrived(&self, others: bool, kick: Kick) {
         let mut turns = Turns { lanes: self, kick };
@@ -144,7 +145,7 @@ impl Lanes {
         self.target.kick(turns.kick);
     }
 
-    /// Does what is left of what order tables have to have done, and uses what slots are free.
+    /// Completes the pending work of the order tables, then dispatches while slots are free.
     pub(crate) fn settle(&self) {
         for partition in self.iter() {
             partition.settle_all();
@@ -152,7 +153,7 @@ impl Lanes {
         self.pass_on(Kick::none());
     }
 
-    /// Sends down what has waited for `stall` (ns) without progress; whether something has.
+    /// Dispatches requests that made no progress for `stall` ns; returns true if there were any.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
         let (stalled, kick) = self.target.unstall(stall);
         self.target.kick(kick);
@@ -160,22 +161,22 @@ impl Lanes {
             .fold(stalled, |any, partition| any | partition.unstall(stall))
     }
 
-    /// Sends down everything that is queued, whether or not slots are free; it takes none. Whether something was.
+    /// Dispatches all queued requests without taking slots; returns true if there were any.
     pub(crate) fn drain(&self) -> bool {
         let any = self
             .iter()
             .fold(false, |any, partition| any | partition.drain());
         self.target.let_all_through();
-        // Slots of stocks may have been given back.
+        // Slots of stocks may have been returned.
         self.pass_on(Kick::none());
         any
     }
 }
 
-/// The partitions of one target while they take turns.
+/// The partitions of one target during one round of dispatching.
 struct Turns<'a> {
     lanes: &'a Lanes,
-    /// What the target got.
+    /// Requests that the target received in this round.
     kick: Kick,
 }
 
@@ -198,12 +199,12 @@ impl round::Partitions for Turns<'_> {
 
 /// The partitions of a service.
 pub(crate) struct Partitions {
-    /// [`TARGETS_MAX`] places.
+    /// Lanes by target index, [`TARGETS_MAX`] entries.
     lanes: KVec<SetOnce<Lanes>>,
 }
 
 impl Partitions {
-    /// None yet.
+    /// Creates the table of partitions, without any partition.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let mut lanes = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
         for _ in 0..TARGETS_MAX {
@@ -212,11 +213,11 @@ impl Partitions {
         Ok(Arc::new(Self { lanes }, GFP_KERNEL)?)
     }
 
-    /// Adds `lanes`, whose target has the next index. To be called by one task at a time.
+    /// Adds `lanes`, whose target has the next index. Calls must be serialised.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: there are [`TARGETS_MAX`].
+    /// `ENOSPC`: the service has [`TARGETS_MAX`] targets.
     pub(crate) fn add(&self, lanes: Lanes) -> Result<&Lanes> {
         let index = usize::from(lanes.target.index());
         let place = self.lanes.get(index).ok_or(ENOSPC)?;
@@ -224,22 +225,22 @@ impl Partitions {
         place.as_ref().ok_or(ENOSPC)
     }
 
-    /// Those of each target that the service ever had.
+    /// Returns the lanes of each target that the service ever had.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lanes> {
         self.lanes.iter().map_while(|lanes| lanes.as_ref())
     }
 
-    /// Those of targets that have users.
+    /// Returns the lanes of the targets that have users.
     pub(crate) fn used(&self) -> impl Iterator<Item = &Lanes> {
         self.lanes().filter(|lanes| lanes.target().users() > 0)
     }
 
-    /// The targets that have users.
+    /// Returns the targets that have users.
     pub(crate) fn targets(&self) -> impl Iterator<Item = &Arc<Target>> {
         self.used().map(Lanes::target)
     }
 
-    /// Those of target `index`, which exists.
+    /// Returns the lanes of target `index`, which must exist.
     pub(crate) fn of(&self, index: u16) -> Option<&Lanes> {
         let lanes = self.lanes.get(usize::from(index));
         let lanes = lanes.and_then(|lanes| lanes.as_ref());
@@ -247,18 +248,18 @@ impl Partitions {
         lanes
     }
 
-    /// The partition called `home`, and those of its target.
+    /// Returns the partition that `home` identifies, and the lanes of its target.
     pub(crate) fn at(&self, home: u16) -> Option<(&Lanes, &Arc<Timed<Partition>>)> {
         let lanes = self.of(home >> CPT_BITS)?;
         Some((lanes, lanes.at(cpt_of(home))?))
     }
 
-    /// All of them.
+    /// Returns all partitions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Timed<Partition>>> {
         self.lanes().flat_map(|lanes| lanes.iter())
     }
 
-    /// Runs `f` on each part of each head, letting go of the lock in between.
+    /// Runs `f` on each part of each head, and releases the lock in between.
     pub(crate) fn each_part(&self, mut f: impl FnMut(&mut KernelPart, u32) -> Option<u32>) {
         for partition in self.iter() {
             for priority in Priority::ALL {
@@ -269,14 +270,14 @@ impl Partitions {
         }
     }
 
-    /// Sends down everything that is queued, whether or not slots are free; it takes none.
+    /// Dispatches all queued requests without taking slots.
     pub(crate) fn drain(&self) {
         for lanes in self.lanes() {
             lanes.drain();
         }
     }
 
-    /// Decides requests of all partitions that wait: slots, policies, rules or rates are others now.
+    /// Retries the decisions of all partitions after a change of slots, policies, rules or rates.
     pub(crate) fn run_all(&self) {
         for lanes in self.lanes() {
             for partition in lanes.iter() {

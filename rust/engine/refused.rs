@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Why something was refused: an errno, and if there is one a reason of one line.
+//! Refusals: an errno, and optionally a reason of one line.
 //!
-//! What refuses returns [`Refused`], and whoever was asked by a user says the reason: `/dev/nrs-control` answers it,
-//! debugfs, configfs and device-mapper messages write it to the kernel log ([`Refused::report`]).
+//! Functions that refuse a request return [`Refused`]; the interface that received the request
+//! reports the reason. `/dev/nrs-control` returns it; debugfs, configfs and device-mapper messages
+//! write it to the kernel log ([`Refused::report`]).
 
 use core::fmt;
 
@@ -28,11 +29,11 @@ pub(crate) struct Refused {
 pub(crate) type Result<T = ()> = core::result::Result<T, Refused>;
 
 impl Refused {
-    /// Refuses with `errno` because of `reason`.
+    /// Creates a refusal with `errno` and `reason`.
     pub(crate) const fn because(errno: Error, reason: &'static str) -> Self {
         Self {
             errno,
-            // Only the reason is looked at.
+            // Only the reason is used; the code is ignored.
             reason: Some(error::Error::invalid(reason)),
         }
     }
@@ -42,7 +43,7 @@ impl Refused {
         self.errno
     }
 
-    /// Whether there is a reason.
+    /// Returns true if there is a reason.
     pub(crate) const fn has_reason(&self) -> bool {
         self.reason.is_some()
     }
@@ -55,8 +56,8 @@ impl Refused {
         }
     }
 
-    /// Returns the errno and writes the reason, if there is one, to the kernel log, at a limited rate; `service` is
-    /// what refused. May sleep.
+    /// Returns the errno and writes the reason, if any, to the kernel log, at a limited rate.
+    /// `service` is the name of the service that refused. May sleep.
     pub(crate) fn report(self, service: &str) -> Error {
         if let Some(reason) = self.reason.filter(|_| misc::may_print()) {
             pr_info!(
@@ -69,7 +70,7 @@ impl Refused {
     }
 }
 
-/// The reason; nothing if there is none.
+/// Displays the reason; empty if there is none.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
@@ -103,7 +104,7 @@ impl From<error::Error> for Refused {
     }
 }
 
-/// A test fails with the errno.
+/// Lets tests return a refusal as its errno.
 #[cfg(CONFIG_KUNIT = "y")]
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {

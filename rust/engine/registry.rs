@@ -2,10 +2,10 @@
 
 //! Services by name.
 //!
-//! A service is made by the first client that names it, or beforehand by an administrator (configfs);
-//! the former goes with its last client, the latter when it is removed.
+//! A service is created by its first client, or in advance by an administrator (configfs). The
+//! former is removed with its last client, the latter only explicitly.
 //!
-//! An [`Observer`] (the control files) learns of each service.
+//! An [`Observer`] (the control files) is notified of each service.
 
 use kernel::{
     new_mutex,
@@ -26,32 +26,33 @@ use crate::sys::{
     mutex::NoIoMutex,
 };
 
-/// Services in all, at most.
+/// Maximum number of services.
 const SERVICES_MAX: usize = 1024;
 
-/// Who wants to know of services.
+/// Receiver of notifications about services.
 pub(crate) trait Observer: Send + Sync {
-    /// `service` is there now. Called with the registry locked.
+    /// Handles the creation of `service`. Called with the registry locked.
     fn created(&self, service: &Arc<Service>);
 
-    /// `service` goes. Called with the registry locked.
+    /// Handles the removal of `service`. Called with the registry locked.
     fn removed(&self, service: &Service);
 
-    /// `service`, made by an administrator, is about to get its first client. Called without locks.
+    /// Handles the attachment of the first client to `service`, which an administrator created.
+    /// Called without locks.
     ///
     /// # Errors
     ///
-    /// Whatever refuses the client.
+    /// Any error refuses the client.
     fn first_use(&self, service: &Service) -> Result;
 
-    /// The last client of `service` has gone. Called without locks.
+    /// Handles the departure of the last client of `service`. Called without locks.
     fn last_use(&self, service: &Service);
 }
 
-/// A service and why it is there.
+/// A service and the reason for its existence.
 struct Entry {
     service: Arc<Service>,
-    /// Made by an administrator: stays without clients.
+    /// True if an administrator created the service: it stays without clients.
     kept: bool,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Registry {
 
 static REGISTRY: Global<Registry> = Global::new();
 
-/// Makes the registry; it goes with the result.
+/// Creates the registry, which is removed when the result is dropped.
 pub(crate) fn init() -> Result<Installed<Registry>> {
     REGISTRY.install(Arc::pin_init(
         pin_init!(Registry {
@@ -76,11 +77,11 @@ pub(crate) fn init() -> Result<Installed<Registry>> {
     )?)
 }
 
-/// All services.
+/// Returns all services.
 ///
 /// # Errors
 ///
-/// `ENOMEM`; `ENODEV`: the module is going.
+/// `ENOMEM`. `ENODEV`: the module is being unloaded.
 pub(crate) fn services() -> Result<KVec<Arc<Service>>> {
     let registry = registry()?;
     let mut services = KVec::new();
@@ -93,16 +94,16 @@ pub(crate) fn services() -> Result<KVec<Arc<Service>>> {
     Ok(services)
 }
 
-/// The service called `name`.
+/// Returns the service called `name`.
 ///
 /// # Errors
 ///
-/// `ENODEV`: there is none.
+/// `ENODEV`: there is no such service, or the module is being unloaded.
 pub(crate) fn named(name: &str) -> Result<Arc<Service>> {
     registry()?.find(name).ok_or(ENODEV)
 }
 
-/// Whether `service` is one that can be found by its name still.
+/// Returns true if `service` is still registered under its name.
 pub(crate) fn has(service: &Arc<Service>) -> bool {
     registry().is_ok_and(|registry| {
         let entries = registry.entries.lock();
@@ -111,11 +112,11 @@ pub(crate) fn has(service: &Arc<Service>) -> bool {
     })
 }
 
-/// Sets who learns of services; once.
+/// Sets the observer of services; only once.
 ///
 /// # Errors
 ///
-/// `EBUSY`: somebody was set.
+/// `EBUSY`: an observer is set. `ENODEV`: the module is being unloaded.
 pub(crate) fn observe(observer: Arc<dyn Observer>) -> Result {
     if registry()?.observer.populate(observer) {
         Ok(())
@@ -124,22 +125,24 @@ pub(crate) fn observe(observer: Arc<dyn Observer>) -> Result {
     }
 }
 
-/// Makes a service that stays without clients, with `cpts` partitions (default: one per NUMA node).
+/// Creates a service that stays without clients, with `cpts` partitions (default: one per NUMA
+/// node).
 ///
 /// # Errors
 ///
-/// - `EEXIST`: there is one of this name.
-/// - `EINVAL`: not a name, or a number of partitions out of range.
-/// - `ENOSPC`: too many services. `ENOMEM`.
+/// - `EEXIST`: the name is in use.
+/// - `EINVAL`: `name` is not a valid name, or the number of partitions is out of range.
+/// - `ENOSPC`: too many services.
+/// - `ENOMEM`.
 pub(crate) fn create(name: &CStr, cpts: Option<u32>) -> Result<Arc<Service>> {
     registry()?.create(name, cpts, true)
 }
 
-/// Removes a service that an administrator made.
+/// Removes a service that an administrator created.
 ///
 /// # Errors
 ///
-/// `EBUSY`: it has clients; it goes with the last one then.
+/// `EBUSY`: the service has clients; it is removed with the last one.
 pub(crate) fn remove(service: &Arc<Service>) -> Result {
     let registry = registry()?;
     let mut entries = registry.entries.lock();
@@ -157,11 +160,13 @@ pub(crate) fn remove(service: &Arc<Service>) -> Result {
     Ok(())
 }
 
-/// Replaces an unused service by one with `cpts` partitions; its parameters stay, its policy is fifo.
+/// Replaces an unused service by one with `cpts` partitions; its parameters stay, its policy is
+/// fifo.
 ///
 /// # Errors
 ///
-/// `EBUSY`: it has clients. `EINVAL`, `ENOMEM` as for [`create`].
+/// `EBUSY`: the service has clients. `ENODEV`: the service is not registered. `EINVAL`, `ENOMEM` as
+/// for [`create`].
 pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>> {
     let registry = registry()?;
     let new = Service::new(service.name_c(), Some(cpts))?;
@@ -173,7 +178,8 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     if service.users() > 0 {
         return Err(EBUSY);
     }
-    // Once nobody can set anything any more by its files.
+    // Copied only after the files are removed, so that no parameter of the old service changes
+    // afterwards.
     registry.retire(service);
     new.adopt(service);
     let old = core::mem::replace(&mut entry.service, new.clone());
@@ -183,11 +189,13 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     Ok(new)
 }
 
-/// Makes a client named `label` of the service `name`, which is the device `device` (`major:minor`), on the device `lower`.
+/// Adds a client named `label` to the service `name`. The client is the device `device`
+/// (`major:minor`) on top of the device `lower`.
 ///
 /// # Errors
 ///
-/// - `ELOOP`: the device is itself a client of the service, or a client of it stands on the device.
+/// - `ELOOP`: the device is itself a client of the service, or a client of the service is stacked
+///   on the device.
 /// - `EBUSY`: the service has clients in user space.
 /// - `ENOSPC`: too many services, or clients or targets of the service.
 pub(crate) fn attach(
@@ -202,14 +210,14 @@ pub(crate) fn attach(
     })
 }
 
-/// Makes a client named `client` of the service `name`, whose requests are served in user space. All such
-/// clients of a service share one target, which is no device.
+/// Adds a client named `client` to the service `name`, whose requests are served in user space. All
+/// such clients of a service share one target, which is no device.
 ///
 /// # Errors
 ///
 /// - `EBUSY`: the service has clients that are block devices.
 /// - `ENOSPC`: too many services, or clients of the service.
-/// - `EINVAL`: `name` is not one.
+/// - `EINVAL`: `name` is not a valid name.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
     attach_with(name, Feed::User, None, |service| {
         let device = CString::try_from(&*client)?;
@@ -217,14 +225,15 @@ pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
     })
 }
 
-/// Makes a framework that drives the policies of the service `name` the only client of that, with `cpts` partitions;
-/// `waker` is told when something that was throttled may be eligible.
+/// Adds a framework that drives the policies of the service `name` as its only client, with `cpts`
+/// partitions. `waker` is called when a throttled request may be eligible.
 ///
 /// # Errors
 ///
 /// - `EBUSY`: the service has clients.
 /// - `ENOSPC`: too many services.
-/// - `EINVAL`: `name` is not one, or the number of partitions is out of range, or not that of the service that there is.
+/// - `EINVAL`: `name` is not a valid name, or the number of partitions is out of range or differs
+///   from that of the existing service.
 pub(crate) fn attach_framework(
     name: &CStr,
     cpts: u32,
@@ -240,8 +249,8 @@ pub(crate) fn attach_framework(
     })
 }
 
-/// Finds or makes the service `name` for a client of kind `feed` that wants `cpts` partitions (`None`: any number), and
-/// has the client `join` it.
+/// Finds or creates the service `name` for a client of kind `feed` that needs `cpts` partitions
+/// (`None`: any number), then adds the client by `join`.
 fn attach_with(
     name: &CStr,
     feed: Feed,
@@ -260,10 +269,10 @@ fn attach_with(
                 other => other?,
             },
         };
-        // Held while the use begins, so that the service cannot be removed meanwhile.
+        // Locked while the use begins, so that the service cannot be removed meanwhile.
         let entries = registry.entries.lock();
         let mut all = entries.iter();
-        // If its last client has left by now, or it was replaced, it is looked for again.
+        // If the service was removed with its last client or was replaced, the search starts again.
         if let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, &service)) {
             break (service.clone(), service.use_begin(feed)? && entry.kept);
         }
@@ -295,7 +304,7 @@ impl Registry {
         services.find(|service| service.name() == name).cloned()
     }
 
-    /// Takes `service`, if it is kept no longer, out of `entries`; returns its entry.
+    /// Removes `service` from `entries` unless an administrator created it; returns its entry.
     fn take(&self, entries: &mut KVec<Entry>, service: &Arc<Service>) -> Option<Entry> {
         let goes = |entry: &Entry| Arc::ptr_eq(&entry.service, service) && !entry.kept;
         let index = entries.iter().position(goes)?;
@@ -337,7 +346,8 @@ impl Registry {
         Ok(service)
     }
 
-    /// Ends one use of `service`; with the last one it goes, unless it is kept.
+    /// Ends one use of `service`; removes the service after the last use, unless an administrator
+    /// created it.
     fn unuse(&self, service: &Arc<Service>) {
         let mut entries = self.entries.lock();
         if !service.use_end() {
@@ -346,7 +356,7 @@ impl Registry {
         let gone = self.take(&mut entries, service);
         drop(entries);
         match (gone, self.observer.as_ref()) {
-            // Dropped without the lock.
+            // The entry is dropped without the lock.
             (Some(gone), _) => drop(gone),
             (None, Some(observer)) => observer.last_use(service),
             (None, None) => {}
@@ -354,7 +364,7 @@ impl Registry {
     }
 }
 
-/// A client's place in a service; it leaves when this is dropped.
+/// Membership of a client in a service; the client leaves when this is dropped.
 pub(crate) struct Attachment {
     service: Arc<Service>,
     client: Arc<Client>,
@@ -362,22 +372,23 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// The service.
+    /// Returns the service.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
 
-    /// The client's counters.
+    /// Returns the client and its counters.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The backing device.
+    /// Returns the backing device.
     pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
     }
 
-    /// All three, for requests that outlive a borrow of this; it must stay until the last has ended.
+    /// Returns all three, for requests that outlive a borrow of the attachment, which must exist
+    /// until the last request has ended.
     pub(crate) fn parts(&self) -> (Arc<Service>, Arc<Client>, Arc<Target>) {
         (
             self.service.clone(),
@@ -389,7 +400,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Front-ends wait for all requests before they let a client go.
+        // Front-ends wait for all requests before they drop the attachment.
         bug!(self.client.held() != 0);
         self.service.leave(&self.client, &self.target);
         if let Ok(registry) = registry() {

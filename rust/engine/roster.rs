@@ -7,26 +7,26 @@ use kernel::{new_mutex, prelude::*, sync::Arc};
 use super::client::Client;
 use crate::sys::mutex::NoIoMutex;
 
-/// Clients that one service may have.
+/// Maximum number of clients of one service.
 const CLIENTS_MAX: usize = 4096;
 
-/// Clients in the order in which they came.
+/// Clients, ordered by the time at which they were added.
 pub(crate) struct Clients {
     list: KVec<Arc<Client>>,
     next_serial: u32,
 }
 
 impl Clients {
-    /// All of them.
+    /// Returns all clients.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.list.iter()
     }
 
-    /// Adds the client that `make` makes of its serial number.
+    /// Adds the client that `make` creates from its serial number.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: there are too many; `ENOMEM`; that of `make`.
+    /// `ENOSPC`: the service has [`CLIENTS_MAX`] clients. `ENOMEM`. Any error of `make`.
     pub(crate) fn add(
         &mut self,
         make: impl FnOnce(u32) -> Result<Arc<Client>>,
@@ -46,7 +46,7 @@ impl Clients {
     }
 }
 
-/// The clients of a service, for all who want to know them.
+/// The clients of a service, behind their mutex.
 #[pin_data]
 pub(crate) struct Roster {
     #[pin]
@@ -54,7 +54,7 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// Nobody.
+    /// Creates an empty roster.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -72,7 +72,7 @@ impl Roster {
         f(&mut self.clients.lock())
     }
 
-    /// Tells `f` the name of the client with number `serial`, if there is one.
+    /// Passes the name of the client with number `serial` to `f`, if the client exists.
     pub(crate) fn name_of(&self, serial: u32, f: &mut dyn FnMut(&[u8])) {
         self.with(|clients| {
             let mut all = clients.iter();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A service: slots at its targets and the policies that share them out.
+//! A service: slots at its targets, and the policies that share them out.
 //!
-//! A service has a partition for each target and CPT; each CPU uses those of its CPT. What arrives goes through
-//! [`Service::arrive`], what ends through [`Service::complete`]; [`config`] changes policies and
-//! parameters, [`agent`] sets factors, [`show`] tells of them.
+//! A service has a partition for each target and CPT; each CPU uses the partitions of its CPT.
+//! Requests enter by [`Service::arrive`] and end by [`Service::complete`]. [`config`] changes
+//! policies and parameters, [`agent`] sets factors, [`show`] writes the state.
 
 use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
@@ -60,15 +60,16 @@ mod show;
 use config::Settings;
 use order::records_each;
 
-/// Longest name of a service.
+/// Maximum length of the name of a service.
 pub(crate) const NAME_MAX: usize = 31;
 
-/// Whether `byte` may be in the name of a service.
+/// Returns true if the name of a service may contain `byte`.
 pub(crate) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte)
 }
 
-/// Whether `name` may name a service: a file name of letters, digits and `_ - . :`.
+/// Returns true if `name` is a valid name of a service: a file name of letters, digits and `_ - .
+/// :`.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = name.len() <= NAME_MAX && name.bytes().all(is_name_byte);
     fits && !name.is_empty() && !name.starts_with('.')
@@ -76,20 +77,21 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// Returns the major and the minor number of a device.
 pub(crate) fn major_minor(number: u32) -> (u32, u32) {
-    /// Bits of a device number that are the minor number.
+    /// Number of bits of a device number that hold the minor number.
     const MINOR_BITS: u32 = 20;
     (number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
 }
 
-/// The device to which the requests of a client go.
+/// The device that processes the requests of a client.
 pub(crate) struct Lower<'a> {
     /// `major:minor`; empty: no device.
     pub(crate) name: &'a CStr,
     /// Device number.
     pub(crate) number: u32,
-    /// Requests that the device keeps in flight; 0: any number.
+    /// Queue depth of the device; 0: unlimited.
     pub(crate) depth: u32,
-    /// Has the device pull its requests; `None`: they are submitted to it.
+    /// Runner that makes the device pull its requests; `None`: requests are submitted to the
+    /// device.
     pub(crate) runner: Option<Arc<dyn Runner>>,
 }
 
@@ -117,7 +119,7 @@ pub(crate) struct Service {
     concurrency: Arc<Concurrency>,
     timeouts: Arc<Timeouts>,
     users: Word,
-    /// Names paths of classes, on all heads and at each start.
+    /// Seed for identifiers of class paths, the same on all heads and at each start.
     seed: u64,
     oversight: Arc<Oversight>,
     agent: Arc<Agent>,
@@ -127,12 +129,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// A service called `name` with `cpts` partitions (default: one per NUMA node).
+    /// Creates a service called `name` with `cpts` partitions (default: one per NUMA node).
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: not a name, or a number of partitions that is 0, more than the CPUs, or more than
-    ///   [`cpt::CPTS_MAX`].
+    /// - `EINVAL`: `name` is not a valid name, or the number of partitions is 0, more than the
+    ///   CPUs, or more than [`cpt::CPTS_MAX`].
+    /// - `ENOMEM`.
     pub(crate) fn new(name: &CStr, cpts: Option<u32>) -> Result<Arc<Self>> {
         if !name.to_str().is_ok_and(is_name) {
             return Err(EINVAL);
@@ -182,36 +185,39 @@ impl Service {
             }? Error),
             GFP_KERNEL,
         )?;
-        // What policies there are shows in the partitions of a target, so there is one, though nobody uses it yet.
+        // `nrs_policies` reads the policies from the partitions of a target, so one target exists
+        // from the start.
         service.add_lanes(&mut service.settings.lock())?;
         Ok(service)
     }
 
-    /// Its name.
+    /// Returns the name of the service.
     pub(crate) fn name_c(&self) -> &CStr {
         &self.name
     }
 
-    /// Its name.
+    /// Returns the name of the service.
     pub(crate) fn name(&self) -> &str {
         self.name.to_str().unwrap_or("")
     }
 
-    /// Number of CPTs.
+    /// Returns the number of CPTs.
     pub(crate) fn cpts(&self) -> u32 {
         self.count.into()
     }
 
-    /// Uses of the service: clients, and clients that are being made.
+    /// Returns the number of uses of the service: clients, and clients that are being created.
     pub(crate) fn users(&self) -> u32 {
         self.users.get() as u32
     }
 
-    /// Begins a use by a client of kind `feed`; whether it is the first. Called with the registry locked.
+    /// Begins a use by a client of kind `feed`; returns true if it is the first use. Called with
+    /// the registry locked.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: there are clients of another kind, which would not share slots that mean the same; or another framework.
+    /// `EBUSY`: there are clients of another kind, whose slots have another meaning, or `feed` is
+    /// `Framework` and there are clients.
     pub(crate) fn use_begin(&self, feed: Feed) -> Result<bool> {
         let alone = feed == Feed::Framework || !self.dispatch.is_fed_by(feed);
         if self.users.get() != 0 && alone {
@@ -225,7 +231,7 @@ impl Service {
         Ok(first)
     }
 
-    /// Ends a use; whether it was the last. Called with the registry locked.
+    /// Ends a use; returns true if it was the last. Called with the registry locked.
     pub(crate) fn use_end(&self) -> bool {
         let last = self.users.sub(1) == 1;
         if last {
@@ -234,33 +240,37 @@ impl Service {
         last
     }
 
-    /// Ends the service's own activity; it has no clients any more.
+    /// Stops the timer of the service, which has no clients any more.
     pub(crate) fn stop(&self) {
         self.ticker.stop();
     }
 
-    /// Adds a client named `name`, itself `device`, on the device `lower`; returns it with its target.
+    /// Adds a client named `name`, itself `device`, on the device `lower`; returns the client and
+    /// its target.
     ///
     /// # Errors
     ///
-    /// `ELOOP`: the device is itself a client of this service, or a client of it stands on the device. `ENOSPC`: too many
-    /// targets or clients. `ENOMEM`.
+    /// - `ELOOP`: the device is itself a client of this service, or a client of this service is
+    ///   stacked on the device.
+    /// - `ENOSPC`: too many targets or clients.
+    /// - `ENOMEM`.
     pub(crate) fn join(
         &self,
         name: CString,
         device: CString,
         lower: Lower<'_>,
     ) -> Result<(Arc<Client>, Arc<Target>)> {
-        // One at a time joins. What a new target needs is made before the clients are locked, as it takes locks that
-        // others take before those.
+        // The settings' mutex serialises joins. A new target is created before the clients are
+        // locked, because this takes locks that precede theirs in the lock order.
         let mut settings = self.settings.lock();
         let target = self.target_for(&mut settings, lower.number)?;
-        // The worker may not have run for long.
+        // The worker may not have run for a long time.
         for running in self.partitions.running() {
             refresh_stale(&running, misc::now());
         }
         self.roster.with(|clients| {
-            // A device that pulls is its own client, and another one for a moment while its queues change.
+            // A device that pulls is its own client, and briefly has a second client while its
+            // queues change.
             let loops = match &lower.runner {
                 Some(_) => target.users() > 0 && !target.pulls(),
                 None => clients.iter().any(|client| client.device() == lower.name),
@@ -269,7 +279,7 @@ impl Service {
                 return Err(ELOOP);
             }
             target.attach(lower.number, lower.depth, lower.runner)?;
-            // Programs say of each request whose it is; a block device is one client.
+            // Programs state the client of each request; a block device is one client.
             let block = self.dispatch.is_fed_by(Feed::Block);
             let concurrency = block.then(|| self.concurrency.clone());
             let make = |serial| {
@@ -294,12 +304,12 @@ impl Service {
         })
     }
 
-    /// The target for device `number`: the one there is, one that nobody uses any more, best the one that was for this
-    /// device, or a new one.
+    /// Returns the target for device `number`: its current target, else an unused one, else a new
+    /// one. An unused target that was last used for this device is preferred.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use; `ENOMEM`.
+    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use. `ENOMEM`.
     fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
         let all = || self.partitions.lanes().map(Lanes::target);
         let known = |target: &&Arc<Target>| target.number() == number;
@@ -311,11 +321,11 @@ impl Service {
         Ok(target.clone())
     }
 
-    /// Makes a target without users, and its partitions with the policies that run.
+    /// Creates a target without users, and its partitions with the current policies.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`]; `ENOMEM`.
+    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets. `ENOMEM`.
     fn add_lanes(&self, settings: &mut Settings) -> Result<&Lanes> {
         let index = self.partitions.lanes().count();
         if index >= partitions::TARGETS_MAX {
@@ -338,7 +348,7 @@ impl Service {
         self.partitions.add(lanes)
     }
 
-    /// Has the device of `target` keep `depth` requests in flight.
+    /// Sets the queue depth of the device of `target`.
     #[cfg(feature = "elevator")]
     pub(crate) fn set_depth(&self, target: &Target, depth: u32) {
         self.roster.with(|_| target.set_depth(depth));
@@ -352,33 +362,33 @@ impl Service {
         });
     }
 
-    /// How many requests its clients may have.
+    /// Returns the limits on the requests of the clients.
     pub(crate) fn concurrency(&self) -> &Arc<Concurrency> {
         &self.concurrency
     }
 
-    /// What is counted of its agent.
+    /// Returns the agent.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn agent(&self) -> &Agent {
         &self.agent
     }
 
-    /// The partitions of `target`, by CPT.
+    /// Returns the partitions of `target`, by CPT.
     pub(crate) fn lanes_of(&self, target: &Target) -> Option<&Lanes> {
         self.partitions.of(target.index())
     }
 
-    /// Brings policies the memory that they want, soon. Any context.
+    /// Schedules the allocation of the memory that policies need. Any context.
     pub(crate) fn feed(&self) {
         self.ticker.worker().feed();
     }
 
-    /// Parameters that requests read.
+    /// Returns the parameters that requests read.
     pub(crate) fn dispatch(&self) -> &Dispatch {
         &self.dispatch
     }
 
-    /// The CPT of `cpu`.
+    /// Returns the CPT of `cpu`.
     fn cpt_of(&self, cpu: u16) -> u16 {
         if self.count <= 1 {
             return 0;
@@ -386,9 +396,10 @@ impl Service {
         self.cpts.get(usize::from(cpu)).copied().unwrap_or(0)
     }
 
-    /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
+    /// Accepts a request. Returns the request if it is to be submitted immediately; its slot is
+    /// taken then.
     ///
-    /// `attrs` is asked, with interrupts off, unless the same submitter was seen lately.
+    /// `attrs` is called, with interrupts off, unless the same submitter was seen recently.
     #[inline(always)]
     pub(crate) fn arrive(
         &self,
@@ -404,7 +415,7 @@ impl Service {
             }
         };
         let Some((lanes, partition)) = self.partitions.at(home) else {
-            // There are lanes for each target; should there be none, the request goes down.
+            // Each target has lanes; if they were missing, the request is submitted.
             return Arrived {
                 went: Went::Passed(held),
                 record: None,
@@ -428,9 +439,9 @@ impl Service {
         let (arrived, kick) = partition.arrive(held, arrival, &attrs);
         lanes.arrived(arrived.others || found.others, kick);
         if arrived.hungry {
-            // New classes in a row are not left to the worker, which may come late.
+            // Several new classes in a row cannot wait for the worker, which may run late.
             if arrival.may_sleep {
-                // Should there be none, the worker tries again.
+                // If this fails, the worker tries again.
                 let _ = misc::without_io(|| partition.feed(priority, |head| head.primary_mut()));
             }
             self.ticker.worker().feed();
@@ -442,7 +453,8 @@ impl Service {
         }
     }
 
-    /// Charges the class of requests to `target` with `attrs`, one of which has grown by `cost`, on `cpu`.
+    /// Charges the class of requests to `target` with `attrs` for the growth of a request by
+    /// `cost`, on `cpu`.
     #[cfg(feature = "elevator")]
     pub(crate) fn merge(&self, target: &Target, cpu: u16, attrs: &Attrs, cost: Cost) {
         let home = partitions::home(target.index(), self.cpt_of(cpu));
@@ -453,8 +465,8 @@ impl Service {
         }
     }
 
-    /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
-    /// failed, 0 if it did not, and `cpu` where it ended. Any context.
+    /// Releases the resources of a request to `target` that ended on `cpu`, and decides the next
+    /// use of its slot. `error` is the errno of a failed request, or 0. Any context.
     #[inline]
     pub(crate) fn complete(
         &self,
@@ -475,7 +487,8 @@ impl Service {
         }
     }
 
-    /// Has the partition that queued or recorded a request count the end, if there is such a `home`; then decides.
+    /// Counts the end of a request in the partition that queued or recorded it, if `home` is true;
+    /// then dispatches further requests.
     #[inline(never)]
     fn go_on(&self, account: &Account, cost: Cost, target: &Target, home: bool) {
         if let Some(lanes) = self.partitions.of(target.index()) {
@@ -486,7 +499,7 @@ impl Service {
         }
     }
 
-    /// Tells the tracepoint of the end of a request.
+    /// Emits the tracepoint for the end of a request.
     #[cold]
     #[inline(never)]
     fn watch_end(&self, account: &Account, cost: Cost, error: i32) {
@@ -509,18 +522,19 @@ impl Service {
         event.tell();
     }
 
-    /// Sends down everything that is queued, whether or not slots are free; it takes none.
+    /// Dispatches all queued requests without taking slots.
     pub(crate) fn drain(&self) {
         self.partitions.drain();
     }
 
-    /// The same of what is queued for `target`; whether there was something.
+    /// Dispatches all requests queued for `target` without taking slots; returns true if there were
+    /// any.
     pub(crate) fn drain_target(&self, target: &Target) -> bool {
         let lanes = self.partitions.of(target.index());
         lanes.is_some_and(Lanes::drain)
     }
 
-    /// The same of what is queued for devices that pull.
+    /// Dispatches all requests queued for devices that pull, without taking slots.
     #[cfg(feature = "elevator")]
     pub(crate) fn drain_pulled(&self) {
         for lanes in self.partitions.lanes() {
@@ -530,12 +544,12 @@ impl Service {
         }
     }
 
-    /// How long its requests take, and may take.
+    /// Returns the timeouts of the service.
     pub(crate) fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
-    /// Has its timeouts follow `terms`.
+    /// Sets the terms of the timeouts.
     fn follow_terms(&self, terms: &Terms) {
         if self.timeouts.terms() == *terms {
             return;
@@ -550,7 +564,7 @@ impl Service {
         });
     }
 
-    /// Has all targets follow `slots`.
+    /// Sets the slots of all targets.
     fn share_out(&self, slots: Slots) {
         if self.dispatch.slots() == slots {
             return;

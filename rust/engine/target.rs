@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A backing device of a service: its slots, who waits for one, and how requests go down.
+//! A backing device of a service: slots, the partitions waiting for a slot, and submission of
+//! requests.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Slot*: the right to have one request at the device. Each target has its own, so that a device that is slow, or
-//!   hangs, costs no other one anything.
-//! - *Forced*: a request that has no slot, because no policy may withhold it.
-//! - *Bypass*: forced requests that wait, in the order in which they came. Half as many as there are slots may be at the
-//!   device at a time, so that they leave the rest of the device to those that have slots.
-//! - *Free*: at the device without a slot: what frees memory. Somebody waits for it who can do nothing else, and one after the
-//!   other they would not be merged. Half of what the device keeps in flight may be such, or [`FREE_MIN`]; more wait in the bypass.
-//! - *Deferred*: has ended in an interrupt while requests wait for its slot. The work item gives the slot back, submits what has
-//!   the slot next, and only then ends the request. Requests whose ends meet in one interrupt are so submitted apart, and end
-//!   apart the next time. Otherwise few slots become free together for ever, and the device idles while each is filled.
-//! - *Pause*: time between two requests that a device pulls, while several are ready for few slots. Their slots became free in one
-//!   interrupt, and the ends of what goes down together would meet for ever, as above. A request follows the one before as late as
-//!   that followed what made it ready: then each end is handled before the next one. Each request that is ready alone pays for one
-//!   pause, so a device whose ends meet all the same has few.
-//! - *Over*: at the device without a slot, because everything that was queued had to go: a drain, or a stall.
-//! - *Line*: the slots and the partitions that wait for them, see [`crate::sched::partition::line`].
+//! - *Slot*: the right to have one request in flight at the device. Each target has its own slots,
+//!   so that a slow or hung device costs other devices nothing.
+//! - *Forced*: a request without a slot, because no policy may throttle it.
+//! - *Bypass*: list of queued forced requests in order of arrival. At most half as many as there
+//!   are slots may be in flight, so that they leave the rest of the device to requests with slots.
+//! - *Free*: a request in flight without a slot, because it frees memory. A blocked task waits for
+//!   it, and requests submitted one by one would not be merged. At most half of the device's depth
+//!   may be free requests, or [`FREE_MIN`]; further ones are queued in the bypass.
+//! - *Deferred*: a request that ended in an interrupt while requests wait for its slot. The work
+//!   item releases the slot, submits the next request with the slot, and only then ends the first
+//!   one. Requests whose ends coincide in one interrupt are thus submitted apart, and end apart the
+//!   next time. Otherwise a few slots would become free together forever, and the device would idle
+//!   while each is filled.
+//! - *Pause*: time between two requests that a device pulls, while several are ready for few slots.
+//!   Their slots became free in one interrupt, and their ends would coincide again, as above. The
+//!   delay of a request after its predecessor equals the delay of that predecessor after the event
+//!   that made it ready. So each end is handled before the next one. Each request that is ready
+//!   alone earns one pause, so a device whose ends coincide anyway has few pauses.
+//! - *Over*: a request in flight without a slot, dispatched by a drain or after a stall.
+//! - *Line*: the slots and the partitions that wait for them, see
+//!   [`crate::sched::partition::line`].
 //!
 //! ```text
 //!             slot of the target               work item
@@ -29,8 +35,9 @@
 //!   free, over ────────────────────────────────────────▶ submitted ──▶ ended
 //! ```
 //!
-//! Each target has its own work item: submitting may block, and a device that blocks stops nobody else. The device may
-//! also *pull* what is ready by itself, when a [`Runner`] tells it to: then the work item is not used.
+//! Each target has its own work item: submission may block, and a blocked device must not stop
+//! others. A device may instead *pull* the ready requests when a [`Runner`] notifies it; then the
+//! work item is not used.
 
 use kernel::{
     cpu::nr_cpu_ids,
@@ -64,55 +71,57 @@ use crate::{
     },
 };
 
-/// Requests that free memory may be at a device, at least: what reclaim writes at a time (`SWAP_CLUSTER_MAX`), twice.
+/// Minimum limit of free requests at a device: twice the batch that reclaim writes
+/// (`SWAP_CLUSTER_MAX`).
 pub(crate) const FREE_MIN: u32 = 64;
 
-/// Slots with which ends are deferred, at most: with more, one task at a time is what limits a fast device, and what idles
-/// while a slot is filled is a small part.
+/// Maximum number of slots with which ends are deferred. With more slots, the single work item
+/// would limit a fast device, and the device idles little while a slot is filled.
 const DEFER_MAX: u32 = 32;
 
-/// What is ready may be pulled now.
+/// Value of `ready`: ready requests may be pulled now.
 const AT_ONCE: u64 = 1;
 
-/// How long a pause is, ns, at most.
+/// Maximum length of a pause, ns.
 #[cfg(feature = "elevator")]
 const PAUSE_MAX: u64 = 100_000;
 
-/// Requests on their way down.
+/// Requests between dispatch and submission.
 struct Lists {
-    /// The work item submits them.
+    /// Requests for the work item to submit.
     ready: NodeFifo,
-    /// Deferred.
+    /// Requests whose end is deferred.
     ended: NodeFifo,
-    /// Forced, and not yet let to the device.
+    /// Forced requests that are not admitted to the device yet.
     bypass: NodeFifo,
-    /// When one of those was let to the device last, or came to an empty list (ns).
+    /// Time at which a request of `bypass` was last admitted, or was added to the empty list (ns).
     moved: u64,
-    /// The work item is queued or running and will look at `ready` again.
+    /// True if the work item is queued or running and will read `ready` again.
     working: bool,
-    /// When a request was added to an empty `ready` in an interrupt, or when the pause ends (ns); 0: there is to be no pause.
+    /// Time at which an interrupt added a request to an empty `ready`, or the end of the pause
+    /// (ns); 0: no pause.
     #[cfg(feature = "elevator")]
     since: u64,
-    /// Pauses that are paid for, [`DEFER_MAX`] at most.
+    /// Number of earned pauses, [`DEFER_MAX`] at most.
     #[cfg(feature = "elevator")]
     pauses: u32,
 }
 
 impl Lists {
-    /// Has what is ready looked at, if the work item does not do so by itself.
+    /// Marks the work item as needed; returns a kick if it is not running yet.
     fn wake(&mut self) -> Kick {
         Kick(!core::mem::replace(&mut self.working, true))
     }
 }
 
-/// Has a device pull what is ready at its target.
+/// Notifier of a device about ready requests at its target.
 pub(crate) trait Runner: Send + Sync {
-    /// Has the device pull, soon. Any context, without locks, under RCU.
+    /// Makes the device pull soon. Any context, without locks, under RCU.
     fn run(&self);
 }
 
 impl Expire for RcuBox<Arc<dyn Runner>> {
-    /// Has the device pull, if there is one.
+    /// Makes the device pull, if there is a runner.
     fn expired(timed: &Timed<Self>) {
         let guard = rcu::read_lock();
         if let Some(runner) = timed.get(&guard) {
@@ -121,18 +130,18 @@ impl Expire for RcuBox<Arc<dyn Runner>> {
     }
 }
 
-/// Whether a target got something to submit.
+/// Notice that a target received requests to submit, and must be kicked.
 #[derive(Clone, Copy)]
 #[must_use = "what was decided waits for a kick"]
 pub(crate) struct Kick(bool);
 
 impl Kick {
-    /// It did not.
+    /// Creates a kick without requests.
     pub(crate) const fn none() -> Self {
         Self(false)
     }
 
-    /// Adds another one, of the same target.
+    /// Adds another kick of the same target.
     pub(crate) fn add(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -146,21 +155,21 @@ pub(crate) struct Target {
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
-    /// Forced requests at the device. Grows under the lock.
+    /// Forced requests in flight. Incremented under the lock.
     forced: Word,
-    /// Free requests at the device.
+    /// Free requests in flight.
     free: Word,
-    /// Requests at the device that went over the bounds.
+    /// Requests in flight beyond the limits.
     over: Word,
     line: Line,
-    /// When something last came back from the device, by CPU, ms of the coarse clock.
+    /// Time of the last sign of life of the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
-    /// Has the device pull what is ready; nothing: the work item submits that.
+    /// Runner that makes the device pull ready requests; if empty, the work item submits them.
     #[pin]
     runner: Timed<RcuBox<Arc<dyn Runner>>>,
     /// 1: there is a runner.
     pulls: Hint,
-    /// From when what is ready may be pulled (ns), or [`AT_ONCE`]; 0: nothing is ready.
+    /// Time from which ready requests may be pulled (ns), or [`AT_ONCE`]; 0: no request is ready.
     ready: Hint,
     #[pin]
     knee: SpinLock<Knee>,
@@ -175,7 +184,7 @@ impl_has_work! {
 }
 
 impl Target {
-    /// A target without users, with `cpts` partitions.
+    /// Creates a target without users, with `cpts` partitions.
     pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
         let knee = Knee::new();
         let slots = match dispatch.slots() {
@@ -217,32 +226,32 @@ impl Target {
         )
     }
 
-    /// Its place in the service.
+    /// Returns the index of the target in its service.
     pub(crate) fn index(&self) -> u16 {
         self.index
     }
 
-    /// The name of its service; empty if that has none.
+    /// Returns the name of the service; empty if it has none.
     pub(crate) fn label(&self) -> &str {
         self.dispatch.label()
     }
 
-    /// Device number.
+    /// Returns the device number.
     pub(crate) fn number(&self) -> u32 {
         self.number.load(ordering::Relaxed)
     }
 
-    /// Clients that use it.
+    /// Returns the number of clients of the target.
     pub(crate) fn users(&self) -> u32 {
         self.users.load(ordering::Relaxed)
     }
 
-    /// Counts a user; the first one says which device it is and how many requests it keeps in flight
-    /// (0: any number). A device that pulls has a `runner`; it may have another depth for each user.
+    /// Counts a user. The first user sets the device number and the queue depth (0: unlimited). A
+    /// device that pulls has a `runner`; each of its users may set another depth.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; nothing is counted.
+    /// `ENOMEM`: the user was not counted.
     pub(crate) fn attach(
         &self,
         number: u32,
@@ -251,7 +260,7 @@ impl Target {
     ) -> Result {
         let pulls = runner.is_some();
         if let Some(runner) = runner {
-            // What a runner keeps is not to go in a callback.
+            // The state of a runner must not be freed in a callback.
             self.runner.replace(Some(runner))?;
             self.pulls.set(1);
         }
@@ -267,40 +276,42 @@ impl Target {
         Ok(())
     }
 
-    /// Ends a use. When the last one ends, a device that pulls is not told to any more, and is not being told. May sleep.
+    /// Ends a use. After the last one, a device that pulls is not notified any more, and no
+    /// notification is in progress. May sleep.
     pub(crate) fn detach(&self) {
         if self.users.fetch_sub(1, ordering::Full) == 1 && self.pulls() {
             self.pulls.set(0);
-            // Nothing is allocated for nothing.
+            // An empty cell needs no allocation.
             let _ = self.runner.replace(None);
         }
     }
 
-    /// Returns whether the device pulls what is ready.
+    /// Returns true if the device pulls ready requests.
     pub(crate) fn pulls(&self) -> bool {
         self.pulls.get() != 0
     }
 
-    /// Returns whether a framework takes requests out itself.
+    /// Returns true if a framework dispatches the requests itself.
     pub(crate) fn is_driven(&self) -> bool {
         self.pulls() && self.dispatch.is_fed_by(Feed::Framework)
     }
 
-    /// Tells a framework that takes requests out itself that it may find some. To be called without locks.
+    /// Notifies a framework that dispatches requests itself that some may be eligible. Call without
+    /// locks.
     pub(crate) fn call_framework(&self) {
         if self.is_driven() {
             Expire::expired(&self.runner);
         }
     }
 
-    /// Has the device keep `depth` requests in flight (0: any number).
+    /// Sets the queue depth of the device (0: unlimited).
     pub(crate) fn set_depth(&self, depth: u32) {
         self.depth.store(depth, ordering::Relaxed);
         self.follow_slots();
     }
 
-    /// Has as many slots as are configured, but no more than the device keeps in flight, so that order is decided
-    /// here and not in its queue.
+    /// Sets the slots to the configured number, but at most the queue depth, so that the order is
+    /// decided here and not in the device.
     pub(crate) fn follow_slots(&self) {
         let depth = match self.depth.load(ordering::Relaxed) {
             0 => Count::MAX,
@@ -317,12 +328,13 @@ impl Target {
         self.line.set_slots(slots);
     }
 
-    /// Learns what has ended by now; returns whether there are more slots. Called every
-    /// [`LOOK_MIN`](crate::sched::knee::LOOK_MIN) or so while requests wait and slots are `auto`.
+    /// Updates the automatic slots from the completed requests in `totals`; returns true if the
+    /// slots were increased. Called about every [`LOOK_MIN`](crate::sched::knee::LOOK_MIN) while
+    /// requests are queued and slots are `auto`.
     pub(crate) fn tune(&self, totals: Totals) -> bool {
         let before = self.limit();
         let active = self.pool().active();
-        // Some slots are just being taken.
+        // Some slots may be free for a moment only.
         let full = active.saturating_add(1) >= before.saturating_sub(before / 8);
         let load = match self.line.stayed_busy() && full {
             true if active > before => Load::Over,
@@ -334,7 +346,7 @@ impl Target {
         self.limit() > before
     }
 
-    /// Returns what was found of the slots that keep the device busy, if slots are `auto`.
+    /// Returns the measured number of slots that keep the device busy, if slots are `auto`.
     pub(crate) fn found(&self) -> Found {
         match self.dispatch.slots() {
             Slots::Auto => self.knee.lock().found(!self.line.is_calm()),
@@ -342,31 +354,31 @@ impl Target {
         }
     }
 
-    /// Slots in effect.
+    /// Returns the slots in effect.
     pub(crate) fn limit(&self) -> u32 {
         self.line.slots()
     }
 
-    /// Requests at the device.
+    /// Returns the number of requests in flight.
     pub(crate) fn active(&self) -> u32 {
         self.pool().active().saturating_add(self.forced())
     }
 
-    /// Requests at the device without a slot.
+    /// Returns the number of requests in flight without a slot.
     pub(crate) fn forced(&self) -> u32 {
         let bounded = self.forced.get().saturating_add(self.free.get());
         bounded.saturating_add(self.over.get()) as u32
     }
 
-    /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
+    /// Returns the time of the last sign of life of the device, ms of the coarse clock; 0: none.
     pub(crate) fn life(&self) -> u64 {
         let each = self.life.iter().map(Hint::get);
         each.max().unwrap_or(0)
     }
 
-    /// Something came back from the device at `now`.
+    /// Records a completion of the device at `now`.
     pub(crate) fn note_life(&self, cpu: u16, now: u64) {
-        // Others read it all the time.
+        // Written only on change, because other CPUs read the value all the time.
         if let Some(life) = self.life.of(cpu.into()).filter(|life| life.get() != now) {
             life.set(now);
         }
@@ -377,41 +389,41 @@ impl Target {
         &self.line
     }
 
-    /// Returns the high-priority requests in a row while a regular one waits.
+    /// Returns the number of high-priority requests in a row while a regular one is pending.
     pub(crate) fn ratio(&self) -> u32 {
         self.dispatch.ratio()
     }
 
-    /// Returns what the slots are bound by now.
+    /// Returns the current limits of the slots.
     pub(crate) fn limits(&self) -> Limits {
         self.line.limits(self.ratio(), misc::millis())
     }
 
-    /// The slots in use.
+    /// Returns the slots in use.
     pub(crate) fn pool(&self) -> Pool {
         self.line.used()
     }
 
-    /// Has the caretaker called if a partition other than that of `cpt` may have a slot.
+    /// Calls the caretaker if a partition other than that of `cpt` may take a slot.
     pub(crate) fn look_after_others(&self, cpt: u16) {
         if round::is_needed(&self.line, cpt, || self.limits()) {
             self.dispatch.call_caretaker();
         }
     }
 
-    /// Forced requests that may be at the device.
+    /// Returns the maximum number of forced requests in flight.
     fn forced_max(&self) -> u64 {
         u64::from(self.limit() / 2).max(1)
     }
 
-    /// Lets a request to the device, whatever else is there.
+    /// Grants admission to a request without any limit.
     pub(crate) fn admit_any(&self) -> Admission {
         self.over.add(1);
         Admission::Over
     }
 
-    /// Lets a request to the device that must not be withheld, and that `reclaims` memory or not; `None`: it has to take
-    /// its turn.
+    /// Grants admission to a request that must not be throttled; `reclaims` is true if it frees
+    /// memory. Returns `None` if the request has to queue in the bypass.
     pub(crate) fn admit(&self, reclaims: bool) -> Option<Admission> {
         let lists = self.lists.lock();
         let most = (self.depth.load(ordering::Relaxed) / 2).max(FREE_MIN);
@@ -426,7 +438,7 @@ impl Target {
         Some(Admission::Forced)
     }
 
-    /// Takes a forced request that goes down by its turn.
+    /// Queues a forced request in the bypass.
     pub(crate) fn bypass(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
         if lists.bypass.is_empty() {
@@ -436,7 +448,7 @@ impl Target {
         self.let_through(&mut lists, Admission::Forced)
     }
 
-    /// A request of `priority` that had `admission` has ended on `cpu`, or will not go down.
+    /// Ends the admission of a request of `priority` that ended on `cpu`, or is not submitted.
     #[inline]
     pub(crate) fn leave(&self, admission: Admission, priority: Priority, cpu: u16) -> Kick {
         match admission {
@@ -453,7 +465,7 @@ impl Target {
         Kick::none()
     }
 
-    /// A forced request has ended.
+    /// Ends the admission of a forced request.
     #[inline(never)]
     fn leave_forced(&self) -> Kick {
         let mut lists = self.lists.lock();
@@ -461,7 +473,7 @@ impl Target {
         self.let_through(&mut lists, Admission::Forced)
     }
 
-    /// Sends down all forced requests that wait. May sleep.
+    /// Dispatches all forced requests in the bypass. May sleep.
     pub(crate) fn let_all_through(self: &Arc<Self>) {
         let mut left = true;
         while left {
@@ -476,8 +488,7 @@ impl Target {
         }
     }
 
-    /// Sends down a batch of the forced requests that wait, if they have for `stall` (ns) without one going down; whether
-    /// they have.
+    /// Dispatches a batch of the bypass if no request left it for `stall` ns; returns true if so.
     pub(crate) fn unstall(&self, stall: u64) -> (bool, Kick) {
         let mut lists = self.lists.lock();
         let waited = misc::now().saturating_sub(lists.moved);
@@ -486,12 +497,13 @@ impl Target {
         }
         let moved = lists.moved;
         let kick = self.let_through(&mut lists, Admission::Over);
-        // Nothing moved by itself.
+        // A dispatch by a stall is no progress.
         lists.moved = moved;
         (true, kick)
     }
 
-    /// Lets a batch of the forced requests that wait to the device, with `admission`: as many as may be there, or over that.
+    /// Grants admission to a batch of the bypass: up to the limit of forced requests, or without
+    /// limit if `admission` is `Over`.
     fn let_through(&self, lists: &mut Lists, admission: Admission) -> Kick {
         let mut kick = Kick::none();
         let over = admission == Admission::Over;
@@ -514,14 +526,15 @@ impl Target {
         kick
     }
 
-    /// Takes a request that was admitted. What is returned is to be carried out once the caller holds no lock.
+    /// Accepts an admitted request. The caller must pass the result to [`Self::kick`] after it has
+    /// released its locks.
     pub(crate) fn send(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
         self.push(&mut lists, held);
         lists.wake()
     }
 
-    /// Adds a request to what is ready.
+    /// Adds a request to the ready requests.
     fn push(&self, lists: &mut Lists, held: Held) {
         #[cfg(feature = "elevator")]
         if lists.ready.is_empty() && self.pulls() && self.is_few_in_interrupt() {
@@ -530,7 +543,7 @@ impl Target {
         self.add(lists, held);
     }
 
-    /// The same without a pause before what is added next.
+    /// Adds a request to the ready requests, without a pause before the next one.
     #[inline]
     fn add(&self, lists: &mut Lists, held: Held) {
         if lists.ready.is_empty() {
@@ -539,20 +552,20 @@ impl Target {
         lists.ready.push(held);
     }
 
-    /// Takes a request that was admitted, and that its device pulls without being told to. Whoever
-    /// makes something ready meanwhile tells the device all the same: the inserter may sleep before
+    /// Accepts an admitted request that its device pulls without a notification. A caller that adds
+    /// a ready request meanwhile still notifies the device, because the inserter may sleep before
     /// it pulls.
     #[cfg(feature = "elevator")]
     pub(crate) fn offer(&self, held: Held) {
         self.add(&mut self.lists.lock(), held);
     }
 
-    /// Takes what a device that pulls is to have next.
+    /// Removes the next request for a device that pulls.
     #[cfg(feature = "elevator")]
     pub(crate) fn pull(&self) -> Option<Held> {
         let mut lists = self.lists.lock();
         let held = lists.ready.pop();
-        // Who makes something ready from now on tells the device.
+        // The next caller that adds a ready request notifies the device.
         lists.working = !lists.ready.is_empty();
         let from = match &held {
             Some(held) if lists.since != 0 => self.pause(&mut lists, held.placement().admission),
@@ -563,8 +576,8 @@ impl Target {
         held
     }
 
-    /// Returns from when the next request may be pulled after one that had `admission` and was made ready in an interrupt, as
-    /// [`Self::ready`] says it, and has the device pull it then.
+    /// Starts the pause after a request with `admission` that an interrupt made ready, and arms the
+    /// timer for its end. Returns the new value of [`Self::ready`].
     #[cfg(feature = "elevator")]
     #[inline(never)]
     fn pause(&self, lists: &mut Lists, admission: Admission) -> u64 {
@@ -580,12 +593,12 @@ impl Target {
         let now = misc::now();
         let pause = now.saturating_sub(lists.since).min(PAUSE_MAX);
         lists.since = now.saturating_add(pause);
-        // With the lock, so that the timer is armed for the last pause.
+        // Under the lock, so that the timer is armed for the last pause.
         self.runner.arm(lists.since);
         lists.since
     }
 
-    /// Returns whether there is something to pull, without the lock.
+    /// Returns true if there is a request to pull, without the lock.
     #[cfg(feature = "elevator")]
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
@@ -593,7 +606,8 @@ impl Target {
         from == AT_ONCE || from != 0 && from <= misc::now()
     }
 
-    /// Returns whether the end of a request that had `admission`, which is handled now, is to be deferred.
+    /// Returns true if the end of a request with `admission`, which is being handled, is to be
+    /// deferred.
     #[inline]
     pub(crate) fn defers(&self, admission: Admission) -> bool {
         admission == Admission::Slot
@@ -602,13 +616,13 @@ impl Target {
             && !self.pool().allows(Priority::Regular, &self.limits())
     }
 
-    /// Returns whether an interrupt is handled, and there are few slots.
+    /// Returns true in an interrupt if there are few slots.
     #[inline(never)]
     fn is_few_in_interrupt(&self) -> bool {
         misc::in_interrupt() && self.limit() <= DEFER_MAX
     }
 
-    /// Takes a request whose end is deferred. Any context.
+    /// Accepts a request whose end is deferred. Any context.
     pub(crate) fn defer(self: &Arc<Self>, held: Held) {
         let kick = {
             let mut lists = self.lists.lock();
@@ -618,7 +632,8 @@ impl Target {
         self.kick(kick);
     }
 
-    /// Has the work item submit what is ready, if there is something. To be called without locks.
+    /// Makes the work item or the device process ready requests, if there are any. Call without
+    /// locks.
     #[inline]
     pub(crate) fn kick(self: &Arc<Self>, kick: Kick) {
         if kick.0 {
@@ -626,19 +641,19 @@ impl Target {
         }
     }
 
-    /// Starts the work item, or has the device pull.
+    /// Starts the work item, or makes the device pull.
     #[inline(never)]
     fn start(self: &Arc<Self>) {
         if self.pulls() {
             return Expire::expired(&self.runner);
         }
-        // `working` says that it is not queued; should it be, it runs anyway.
+        // According to `working` the work item is not queued; if it is queued, it runs anyway.
         let _ = queue::dispatch().enqueue(self.clone());
     }
 
-    /// Submits what is ready, and ends what is deferred.
+    /// Submits ready requests, and ends deferred ones.
     fn work_off(self: &Arc<Self>) {
-        // What a plug collects doubles: the device does not idle while the last one of many is prepared.
+        // The plug size doubles, so that the device does not idle while a long batch is prepared.
         let mut plug: u32 = 1;
         let mut ending: Option<Held> = None;
         loop {
@@ -646,7 +661,7 @@ impl Target {
             let ended = {
                 let mut lists = self.lists.lock();
                 if self.pulls() {
-                    // The target is for another device since the work item was started.
+                    // The target was assigned to another device since the work item was started.
                     lists.working = false;
                     let kick = if lists.ready.is_empty() {
                         Kick::none()
@@ -680,7 +695,7 @@ impl Target {
             }
             ending = ended;
             if let Some(held) = &mut ending {
-                // What has its slot next is ready then.
+                // Releases the slot, so that the next request with this slot is ready.
                 held.count_end();
             }
             misc::cond_resched();

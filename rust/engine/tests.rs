@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! KUnit suites of the core: requests and policies through their lives, with locks and workers as they are.
+//! KUnit suites of the core: complete lives of requests and policies, with real locks and workers.
 
 use kernel::{
     impl_has_work, new_work,
@@ -51,7 +51,7 @@ mod order;
 mod settings;
 mod timeouts;
 
-/// Device `name`, which keeps `depth` requests in flight.
+/// Returns the device `name` with a queue depth of `depth`.
 fn lower(name: &CStr, number: u32, depth: u32) -> Lower<'_> {
     Lower {
         name,
@@ -61,7 +61,7 @@ fn lower(name: &CStr, number: u32, depth: u32) -> Lower<'_> {
     }
 }
 
-/// A partition with one target, and what its requests came to.
+/// A partition with one target, and a record of its submitted requests.
 struct Bench {
     partition: Arc<Timed<Partition>>,
     lanes: Lanes,
@@ -72,11 +72,11 @@ struct Bench {
     draining: Word,
 }
 
-/// Counts how often it is called.
+/// Caretaker that counts its calls.
 struct Called(Atomic<u32>);
 
 impl Called {
-    /// The caretaker of `bench`, until there is another one.
+    /// Creates the caretaker of `bench`, which stays until it is replaced.
     fn new(bench: &Bench) -> Result<Arc<Self>> {
         let called = Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?;
         bench.dispatch.set_caretaker(Some(called.clone()));
@@ -87,7 +87,7 @@ impl Called {
         self.0.load(ordering::Relaxed)
     }
 
-    /// Waits until it was called; whether it was.
+    /// Waits for a call; returns true if there was one.
     fn wait(&self) -> bool {
         let until = misc::now() + 10 * NSEC_PER_SEC;
         while self.calls() == 0 && misc::now() < until {
@@ -103,7 +103,7 @@ impl Caretaker for Called {
     }
 }
 
-/// What arriving came to.
+/// Outcome of admitting a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Came {
     Passed,
@@ -112,7 +112,7 @@ enum Came {
 }
 
 impl Bench {
-    /// With `slots` slots.
+    /// Creates a bench with `slots` slots.
     fn new(slots: u32) -> Result<Self> {
         let dispatch = dispatch(slots)?;
         let target = Target::new(0, dispatch.clone(), 1)?;
@@ -138,12 +138,12 @@ impl Bench {
         })
     }
 
-    /// Has user `uid` bring request `name`.
+    /// Submits request `name` as user `uid`.
     fn bring(&self, name: u64, uid: u32, priority: Priority, must_pass: bool) -> Result<Came> {
         Ok(self.bring_after(name, uid, priority, must_pass, None)?.0)
     }
 
-    /// The same for a request with a `relation`; also returns its record.
+    /// Submits a request with a `relation`; also returns its record.
     fn bring_after(
         &self,
         name: u64,
@@ -155,7 +155,7 @@ impl Bench {
         self.bring_as(name, uid, priority, (must_pass, false), relation)
     }
 
-    /// The same for one that frees memory, perhaps.
+    /// Submits a request that may also free memory.
     fn bring_as(
         &self,
         name: u64,
@@ -204,7 +204,7 @@ impl Bench {
         Ok((came, arrived.record))
     }
 
-    /// Ends a request that passed at once.
+    /// Ends a request that was dispatched on arrival.
     fn end_passed(&self, priority: Priority) {
         self.target.line().put(priority);
         let mut kick = Kick::none();
@@ -212,13 +212,13 @@ impl Bench {
         self.target.kick(kick);
     }
 
-    /// Ends a forced request that passed at once.
+    /// Ends a forced request that was dispatched on arrival.
     fn end_forced(&self) {
         self.target
             .kick(self.target.leave(Admission::Forced, Priority::Regular, 0));
     }
 
-    /// Ends request `index` in the order of submission, once it was submitted; returns its name.
+    /// Ends request `index` in the order of submission, after it was submitted; returns its name.
     fn end_submitted(&self, index: usize) -> Option<u64> {
         if !self.probe.wait_for(index as u64 + 1) {
             return None;
@@ -232,7 +232,7 @@ impl Bench {
         Some(name)
     }
 
-    /// Gives back what a request had at the target.
+    /// Releases the admission of a request.
     fn give_back(&self, account: &Account) {
         let placement = &account.placement;
         self.target.kick(
@@ -256,13 +256,13 @@ impl Bench {
         Ok(refused.is_none())
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     fn active(&self) -> u32 {
         self.target.pool().active()
     }
 }
 
-/// What a service with `slots` slots has in common.
+/// Returns the shared state of a service with `slots` slots.
 fn dispatch(slots: u32) -> Result<Arc<Dispatch>> {
     let values = Values {
         slots: Slots::new(slots).ok_or(EINVAL)?,
@@ -271,7 +271,7 @@ fn dispatch(slots: u32) -> Result<Arc<Dispatch>> {
     Dispatch::new(None, &values)
 }
 
-/// A target with `slots` slots and `cpts` partitions.
+/// Creates a target with `slots` slots and `cpts` partitions.
 fn target(slots: u32, cpts: u16) -> Result<Arc<Target>> {
     Target::new(0, dispatch(slots)?, cpts)
 }
@@ -317,12 +317,13 @@ mod life {
             assert!(started && all);
             counted |= counts.iter().any(|count| *count > 0);
         }
-        // One of them counts each decision.
+        // At least one policy counts each decision.
         assert!(counted);
         Ok(())
     }
 
-    /// The timer of another partition held the slot when it came, and nothing else happens.
+    /// Verifies that a timer calls the caretaker for requests of another partition. The slot was in
+    /// use when the request arrived, and no other event triggers a dispatch.
     #[test]
     fn a_timer_has_others_looked_after() -> Result {
         let bench = Bench::new(1)?;
@@ -348,7 +349,8 @@ mod life {
         Ok(())
     }
 
-    /// As long as nothing goes on by itself, a batch each time.
+    /// Verifies that forced requests are dispatched after a stall, a batch each time, as long as no
+    /// request ends.
     #[test]
     fn forced_requests_that_wait_in_vain_are_sent_down() -> Result {
         const STALL: u64 = NSEC_PER_MSEC;
@@ -374,7 +376,7 @@ mod life {
         Ok(())
     }
 
-    /// What is drained leaves what frees memory its bound.
+    /// Verifies that drained requests do not count against the limit of requests that free memory.
     #[test]
     fn a_drain_uses_up_no_bound() -> Result {
         const MANY: u64 = FREE_MIN as u64 + 8;
@@ -396,7 +398,8 @@ mod life {
         Ok(())
     }
 
-    /// What frees memory waits for nothing, and leaves what must pass in turn its bound.
+    /// Verifies that requests which free memory are not delayed, and do not count against the limit
+    /// of forced requests.
     #[test]
     fn what_frees_memory_goes_down_at_once() -> Result {
         let bench = Bench::new(2)?;
@@ -418,8 +421,8 @@ mod life {
         Ok(())
     }
 
-    /// What no policy may withhold has no slot; half as many as there are slots are at the device, the others come after
-    /// them.
+    /// Verifies that forced requests have no slot. Half as many as there are slots are in flight,
+    /// the rest queues.
     #[test]
     fn what_must_pass_passes_without_a_slot() -> Result {
         let bench = Bench::new(4)?;
@@ -480,7 +483,7 @@ mod life {
         }
         bench.partition.drain();
         let all = bench.probe.wait_for(99);
-        // What was sent down takes no slot, so that a device that hangs keeps none from others.
+        // Drained requests take no slot, so that a hung device blocks no other device.
         let (slots, places) = (bench.active(), bench.target.active());
         let mut ended = 0;
         for index in 0..99 {
@@ -494,7 +497,7 @@ mod life {
     }
 }
 
-/// Brings requests of many users on a CPU of its own.
+/// Work item that submits requests of many users on a CPU of its own.
 #[pin_data]
 struct Crowd {
     bench: Arc<Bench>,
@@ -510,7 +513,7 @@ impl_has_work! {
     impl HasWork<Self> for Crowd { self.work }
 }
 
-/// Requests of one crowd.
+/// Number of requests of one crowd.
 const CROWD: u64 = 400;
 
 impl WorkItem for Crowd {
@@ -544,7 +547,7 @@ mod many {
         let config =
             Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).map_err(|_| EINVAL)?;
         let started = bench.install(config)?;
-        // The slot is taken, so everything queues.
+        // The slot is taken, so all requests are queued.
         bench.bring(0, 1, Priority::Regular, false)?;
         let mut crowds: KVec<Arc<Crowd>> = KVec::new();
         for seed in [7, 11, 13] {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long the requests of a service take, and how long they may.
+//! Service times of the requests of a service, and the deadlines that follow from them.
 //!
-//! The words are those of [`crate::sched::timeouts`]. Durations are in milliseconds, instants in
+//! The terms are those of [`crate::sched::timeouts`]. Durations are in milliseconds, instants in
 //! milliseconds of the coarse clock ([`misc::millis`]).
 //!
 //! # Locking
 //!
-//! A history has a spinlock, taken only for samples that change something. Each history has a copy of the terms, so
-//! that no sample takes the spinlock of the terms, which is the service's; a change of the terms takes that spinlock
-//! inside the history's. Both are taken with interrupts off, and no other lock is taken inside them.
+//! A history has a spinlock, taken only for samples that change something. Each history has a copy
+//! of the terms, so that no sample takes the spinlock of the terms, which is the service's. A
+//! change of the terms takes that spinlock inside the history's. Both are taken with interrupts
+//! off, and no other lock is taken inside them.
 
 use core::fmt::Write;
 
@@ -32,7 +33,8 @@ use crate::{
     },
 };
 
-/// A history of service times, and the timeout that follows; most samples change nothing, which is seen without the lock.
+/// A history of service times and the resulting timeout. Most samples change nothing, which is
+/// detected without the lock.
 #[pin_data]
 pub(crate) struct History {
     #[pin]
@@ -42,7 +44,7 @@ pub(crate) struct History {
     until: Hint,
     /// The estimate, ms.
     estimate: Hint,
-    /// The timeout, ms; 0: there are no deadlines.
+    /// The timeout, ms; 0: requests have no deadlines.
     timeout: Hint,
 }
 
@@ -58,14 +60,16 @@ impl History {
         })
     }
 
-    /// Follows the terms of `timeouts`. The terms are read with the lock held, so that the last caller has the latest.
+    /// Copies the terms of `timeouts`. The terms are read under the lock, so that the last caller
+    /// has the latest.
     pub(crate) fn follow(&self, timeouts: &Timeouts) {
         let mut times = self.times.lock();
         times.follow(&timeouts.terms());
         self.learn(&mut times, 0, misc::millis());
     }
 
-    /// Takes a sample of `service` ms at `now`; only one that changes something takes the lock.
+    /// Adds a sample of `service` ms at `now`; takes the lock only for a sample that changes
+    /// something.
     #[inline]
     pub(crate) fn hear(&self, service: u32, now: u64) {
         let known = Filter {
@@ -82,7 +86,8 @@ impl History {
         self.learn(&mut self.times.lock(), service, now);
     }
 
-    /// Takes a sample at `now`, or none if it is 0; returns what follows.
+    /// Adds a sample at `now` unless `service` is 0; returns the resulting estimate, timeout and
+    /// filter.
     fn learn(&self, times: &mut ServiceTimes, service: u32, now: u64) -> Outlook {
         let outlook = times.measure(service, now);
         self.estimate.set(outlook.seen.current.into());
@@ -92,7 +97,7 @@ impl History {
         outlook
     }
 
-    /// Returns what follows from the history at `now`.
+    /// Returns the estimate, the timeout and the filter of the history at `now`.
     pub(crate) fn outlook(&self, now: u64) -> Outlook {
         self.learn(&mut self.times.lock(), 0, now)
     }
@@ -105,7 +110,8 @@ impl History {
         self.estimate.get() as u32
     }
 
-    /// Returns the timeout that followed when the history last changed, ms; 0: there are no deadlines.
+    /// Returns the timeout, ms, as of the last change of the history; 0: requests have no
+    /// deadlines.
     #[inline]
     pub(crate) fn last_timeout(&self) -> u32 {
         self.timeout.get() as u32
@@ -117,15 +123,15 @@ impl History {
 pub(crate) struct Timeouts {
     #[pin]
     terms: SpinLockIrq<Terms>,
-    /// 1: withheld time counts as service time.
+    /// 1: time throttled by policies counts as service time.
     count_policy_delay: Hint,
-    /// Of each partition.
+    /// Histories, one for each partition.
     histories: KVec<Pin<KBox<History>>>,
     counts: TimeoutCounts<Counter>,
 }
 
 impl Timeouts {
-    /// Those of a service with `partitions` partitions that has not served anything.
+    /// Creates the timeouts of a service with `partitions` partitions and no samples.
     pub(crate) fn new(partitions: u16) -> Result<Arc<Self>> {
         let mut histories = KVec::with_capacity(partitions.into(), GFP_KERNEL)?;
         for _ in 0..partitions {
@@ -144,12 +150,12 @@ impl Timeouts {
         Ok(timeouts)
     }
 
-    /// What an administrator has set. Any context.
+    /// Returns the terms that the administrator has set. Any context.
     pub(crate) fn terms(&self) -> Terms {
         *self.terms.lock()
     }
 
-    /// Sets the terms; they are in effect at once.
+    /// Sets the terms, with immediate effect.
     pub(crate) fn set(&self, new: &Terms) {
         *self.terms.lock() = *new;
         let counted = new.count_policy_delay == AtCountPolicyDelay::On;
@@ -157,14 +163,14 @@ impl Timeouts {
         self.follow();
     }
 
-    /// Has everything follow the terms.
+    /// Updates all histories to the terms.
     fn follow(&self) {
         for history in &self.histories {
             history.follow(self);
         }
     }
 
-    /// Takes the time that a request of `partition` took, ms, at `now`. Any context.
+    /// Adds the service time of a request of `partition`, ms, at `now`. Any context.
     #[inline]
     pub(crate) fn measured(&self, partition: u16, service: u32, now: u64) {
         if let Some(history) = self.histories.get(usize::from(partition)) {
@@ -172,7 +178,7 @@ impl Timeouts {
         }
     }
 
-    /// Tells all partitions that requests take `service` ms, on behalf of one that has not ended
+    /// Adds a sample of `service` ms to all partitions, on behalf of a request that has not ended
     /// yet. Any context.
     pub(crate) fn expect(&self, service: u32) {
         if service == 0 {
@@ -184,15 +190,15 @@ impl Timeouts {
         }
     }
 
-    /// Returns the estimate, the largest of all partitions, ms. Any context.
+    /// Returns the largest estimate of all partitions, ms. Any context.
     pub(crate) fn estimate(&self) -> u32 {
         let now = misc::millis();
         let each = self.histories.iter().map(|history| history.estimate(now));
         each.max().unwrap_or(0)
     }
 
-    /// Counts a request that was queued for `waited` ms, `withheld` of them on purpose; returns how much of
-    /// that is service time.
+    /// Counts a request that was queued for `waited` ms, of which policies throttled it for
+    /// `withheld` ms. Returns the part, ms, that counts as service time.
     pub(crate) fn queued(&self, waited: u32, withheld: u32) -> u32 {
         if withheld == 0 {
             return waited;
@@ -205,7 +211,7 @@ impl Timeouts {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub(crate) fn counts(&self) -> &TimeoutCounts<Counter> {
         &self.counts
     }
@@ -215,13 +221,13 @@ impl Timeouts {
         self.counts.map(Counter::reset);
     }
 
-    /// Writes the counters, YAML.
+    /// Writes the counters in YAML.
     pub(crate) fn write_counts(&self, out: &mut dyn Write) -> Result {
         let counts = self.counts.map(Counter::get);
         counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
     }
 
-    /// Writes the estimates, a line for each partition, in Lustre's format.
+    /// Writes the estimates in Lustre's format, one line for each partition.
     pub(crate) fn write(&self, out: &mut dyn Write) -> Result {
         let clock = clock();
         let seen = self.histories.iter();
@@ -232,7 +238,7 @@ impl Timeouts {
     }
 }
 
-/// What it takes to show instants.
+/// Returns the clock for displaying instants.
 pub(crate) fn clock() -> Clock {
     let now = misc::millis();
     Clock {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who finds out how many slots keep each target busy, while `slots` is `auto` ([`crate::sched::knee`]).
+//! Determines the number of slots that keeps each target busy, while `slots` is `auto`
+//! ([`crate::sched::knee`]).
 
 use kernel::{
     impl_has_work, new_work,
@@ -20,7 +21,7 @@ use crate::{
     sys::{misc, queue},
 };
 
-/// Looks at the targets of one service.
+/// Tuner of the targets of one service.
 #[pin_data]
 pub(crate) struct Tuner {
     dispatch: Arc<Dispatch>,
@@ -35,7 +36,7 @@ impl_has_work! {
 }
 
 impl Tuner {
-    /// The tuner of `partitions`, whose clients are in `roster`.
+    /// Creates the tuner of `partitions`, whose clients are in `roster`.
     pub(crate) fn new(
         dispatch: Arc<Dispatch>,
         partitions: Arc<Partitions>,
@@ -52,7 +53,8 @@ impl Tuner {
         )
     }
 
-    /// Returns whether there is something to find out: requests wait. Any context.
+    /// Returns true if there is something to measure: slots are `auto`, and requests are queued.
+    /// Any context.
     pub(crate) fn is_wanted(&self) -> bool {
         self.dispatch.slots() == Slots::Auto
             && self
@@ -61,13 +63,14 @@ impl Tuner {
                 .any(|target| !target.line().is_calm())
     }
 
-    /// Asks for a look. Any context.
+    /// Schedules a measurement. Any context.
     pub(crate) fn call(self: &Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
-    /// Returns what has ended at each target, by its index. A client that leaves takes what it had along.
+    /// Returns the completed requests and bytes of each target, by index. The totals of a client
+    /// that leaves are lost.
     fn totals(&self) -> [Totals; TARGETS_MAX] {
         let mut totals = [Totals::at(misc::now()); TARGETS_MAX];
         self.roster.with(|clients| {

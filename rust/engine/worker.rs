@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a service does beside its requests: shares, memory, ageing, stopping policies.
+//! Periodic work of a service: shares, memory, ageing, removal of stopped policies.
 //!
-//! # Vocabulary
+//! # Terms
 //!
 //! - *Delta*: time between two runs, ms.
-//! - *Ticker*: the timer that asks for a run every delta while the service has clients; an idle service has one a second.
-//! - *Beat*: a run in between that has the overseer judge ([`super::overseer`]).
-//! - *Maintenance*: one run, in process context, allocations without I/O. What requests wait for is the keeper's
-//!   ([`super::keeper`]), but for what only the overseer gives, a second at most, and records when there are none left.
+//! - *Ticker*: the timer that schedules a run every delta while the service has clients; an idle
+//!   service has one run a second.
+//! - *Beat*: a run in between in which the overseer evaluates its state ([`super::overseer`]).
+//! - *Maintenance*: one run, in process context, with allocations that start no I/O. The keeper
+//!   ([`super::keeper`]) does the work that requests depend on, with two exceptions. The overseer's
+//!   decisions take a second at most; records need memory when none are left.
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
@@ -51,20 +53,20 @@ use crate::{
     },
 };
 
-/// Due in a run: the overseer judges.
+/// Work due in a run: evaluation by the overseer.
 const OVERSIGHT: u32 = 1;
 
-/// Due in a run: everything.
+/// Work due in a run: everything.
 const ALL: u32 = 2;
 
-/// Time between two runs of an idle service, ns: with the rest of a delta less than a second, as parts want it
-/// ([`Part::age`]).
+/// Time between two runs of an idle service, ns. With the rest of a delta this is less than a
+/// second, as [`Part::age`] requires.
 const REST: u64 = 750 * NSEC_PER_MSEC;
 
-/// How often one run has a part forget what is idle, at most, [`ROWS`] classes each time.
+/// Maximum number of ageing steps for a part in one run, of [`ROWS`] classes each.
 const AGE_ROUNDS: u32 = 64;
 
-/// The work of one service.
+/// The periodic work of one service.
 #[pin_data]
 pub(crate) struct Worker {
     /// The name of the service.
@@ -74,13 +76,13 @@ pub(crate) struct Worker {
     oversight: Arc<Oversight>,
     agent: Arc<Agent>,
     generation: Atomic<u64>,
-    /// When shares were computed last, ns.
+    /// Time of the last computation of shares, ns.
     computed: Atomic<u64>,
-    /// Partitions have turns by their shares; else the same as each other.
+    /// True if partitions take turns by their shares, false if they take equal turns.
     by_shares: Atomic<bool>,
-    /// What the next run is to do beside what every run does, [`OVERSIGHT`] or [`ALL`].
+    /// Additional work of the next run: [`OVERSIGHT`], [`ALL`] or 0.
     due: Atomic<u32>,
-    /// Memory for what is gathered, of each head.
+    /// Memory for the gathered shares of each head.
     #[pin]
     outlines: Mutex<[Outline; 2]>,
     failures: Atomic<u64>,
@@ -93,7 +95,7 @@ impl_has_work! {
 }
 
 impl Worker {
-    /// A worker for `partitions`.
+    /// Creates a worker for `partitions`.
     pub(crate) fn new(
         label: CString,
         partitions: Arc<Partitions>,
@@ -121,53 +123,55 @@ impl Worker {
         )
     }
 
-    /// Asks for a run soon. Any context.
+    /// Schedules a complete run soon. Any context.
     pub(crate) fn kick(self: &Arc<Self>) {
         self.due.store(ALL, ordering::Relaxed);
         self.keeper.watch();
         self.enqueue();
     }
 
-    /// Asks for a run soon in which the overseer judges; shares can wait. Any context.
+    /// Schedules a run soon in which the overseer evaluates its state, without shares. Any context.
     fn beat(self: &Arc<Self>) {
-        // If more is due already, that stays.
+        // Does not replace `ALL`.
         let _ = self.due.cmpxchg(0, OVERSIGHT, ordering::Relaxed);
         self.enqueue();
     }
 
-    /// Asks for memory and seats soon; all else can wait for the next run. Any context.
+    /// Schedules a run soon that allocates memory and runs the overseer, without other work. Any
+    /// context.
     pub(crate) fn feed(self: &Arc<Self>) {
-        // Does what can be done without.
+        // Completes the work that needs no memory.
         self.keeper.call();
         self.enqueue();
     }
 
     fn enqueue(self: &Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
-    /// Whether partitions have turns by their shares, else the same as each other; from the next run on.
+    /// Sets whether partitions take turns by their shares or equal turns; in effect from the next
+    /// run on.
     pub(crate) fn set_by_shares(&self, on: bool) {
         self.by_shares.store(on, ordering::Relaxed);
     }
 
-    /// Runs that did without memory they wanted.
+    /// Returns the number of runs with failed allocations.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(ordering::Relaxed)
     }
 
-    /// Who keeps requests going.
+    /// Returns the keeper.
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.keeper
     }
 
-    /// Takes out what has stopped and brings memory.
+    /// Removes stopped instances and allocates memory.
     fn maintain(&self) -> Result {
         let (mut fed, mut done) = (false, Ok(()));
         for partition in self.partitions.iter() {
             partition.reap();
-            // One that has no memory keeps no other from being looked after.
+            // Lack of memory for one partition does not stop the maintenance of the others.
             match partition.feed_order() {
                 Ok(some) => fed |= some,
                 Err(error) => done = Err(error),
@@ -186,7 +190,7 @@ impl Worker {
         done
     }
 
-    /// Brings one part the memory that it wants and lets it forget what is idle.
+    /// Allocates the memory that one part needs, and evicts its idle classes.
     fn supply(&self, partition: &Partition, priority: Priority, id: InstanceId) -> Result {
         let now = misc::now();
         for _ in 0..AGE_ROUNDS {
@@ -202,8 +206,8 @@ impl Worker {
         partition.feed(priority, |head| head.part_mut(id))
     }
 
-    /// Returns whether the service is idle at `now`, ns, and had a run lately. It is idle if no request is queued or has
-    /// a slot. Any context.
+    /// Returns true if the service is idle at `now`, ns, and had a run recently. A service is idle
+    /// if no request is queued or has a slot. Any context.
     fn can_rest(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
         since < REST
@@ -214,20 +218,21 @@ impl Worker {
             })
     }
 
-    /// Computes the shares of all heads and partitions and publishes those that somebody reads: policies that draw,
-    /// turns of several partitions, a trace.
+    /// Computes the shares of all heads and partitions, and publishes the shares that have a
+    /// reader. Readers are policies that draw, turns of several partitions, and a trace.
     fn publish(&self) -> Result {
         let mut outlines = self.outlines.lock();
         let before = self.computed.xchg(misc::now(), ordering::Relaxed);
         let mut done = Ok(());
         for lanes in self.partitions.used() {
-            // One that has no memory keeps no other from being looked after.
+            // Lack of memory for one target does not stop the work for the others.
             done = done.and(self.publish_to(lanes, &mut outlines, before));
         }
         done
     }
 
-    /// The same for the partitions of a target; shares were computed last at `before` (ns), 0: never.
+    /// Publishes the shares of the partitions of a target. `before` (ns) is the time of the last
+    /// computation, 0: never.
     #[inline(never)]
     fn publish_to(&self, lanes: &Lanes, outlines: &mut [Outline; 2], before: u64) -> Result {
         let by_shares = self.by_shares.load(ordering::Relaxed);
@@ -267,7 +272,7 @@ impl Worker {
                 event.tell();
                 begun = now;
             }
-            // Regular requests are what slots are mostly for.
+            // Regular requests use most of the slots.
             by_part = by_part.or(Some(built.by_part));
         }
         if !by_shares {
@@ -280,8 +285,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Has parts look at all their classes where those follow something that is counted or goes by meanwhile. A target
-    /// without users may get one at any time, so its parts look, too.
+    /// Refreshes all classes that depend on counters or on time. A target without users may get a
+    /// user at any time, so its parts are refreshed, too.
     fn refresh(&self) {
         for partition in self.partitions.iter() {
             for priority in Priority::ALL {
@@ -294,8 +299,8 @@ impl Worker {
     }
 }
 
-/// Adds what the primaries of the heads of `priority` in `lanes` tell of those who compete there to `outline`; returns
-/// whether any of them looks at shares that are published.
+/// Adds the competitors that the primaries of the heads of `priority` in `lanes` report to
+/// `outline`. Returns true if any primary reads published shares.
 fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result<bool> {
     let mut wants_table = false;
     let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
@@ -325,7 +330,7 @@ impl WorkItem for Worker {
 
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
-        // First, because requests wait for it.
+        // The overseer runs first, because requests depend on it.
         let seated = this.oversight.look(due >= OVERSIGHT);
         if due == ALL {
             this.agent.look(misc::now());
@@ -340,32 +345,32 @@ impl WorkItem for Worker {
             }
         });
         if seated.and(done).is_err() {
-            // The next run tries again; until then the default class serves.
+            // The next run tries again; until then requests use the default class.
             this.failures.fetch_add(1, ordering::Relaxed);
         }
     }
 }
 
-/// Time between two looks in which the overseer judges, ns.
+/// Time between two evaluations by the overseer, ns.
 const BEAT: u64 = 200 * NSEC_PER_MSEC;
 
-/// Asks a worker for a run every delta, and in between for one in which the overseer judges, if there is
-/// one.
+/// Timer that schedules a run of a worker every delta, and evaluations by the overseer in between,
+/// if there is one.
 #[pin_data]
 pub(crate) struct Ticker {
     worker: Arc<Worker>,
     tuner: Arc<Tuner>,
     delta_ms: Atomic<u32>,
     running: Atomic<bool>,
-    /// There is an overseer.
+    /// True if there is an overseer.
     beating: Atomic<bool>,
-    /// When everything is due again, and when the overseer is to judge, ns.
+    /// Time of the next complete run, ns.
     next: Atomic<u64>,
     next_beat: Atomic<u64>,
 }
 
 impl Ticker {
-    /// A ticker that stands still.
+    /// Creates a stopped ticker.
     pub(crate) fn new(
         worker: Arc<Worker>,
         tuner: Arc<Tuner>,
@@ -385,19 +390,19 @@ impl Ticker {
         )
     }
 
-    /// The worker.
+    /// Returns the worker.
     pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.worker
     }
 
-    /// Sets delta, ms; from the next run on.
+    /// Sets delta, ms; in effect from the next run on.
     pub(crate) fn set_delta(&self, delta_ms: u32) {
         self.delta_ms.store(delta_ms, ordering::Relaxed);
     }
 }
 
 impl Timed<Ticker> {
-    /// Everything is due a delta after `now`.
+    /// Schedules the next complete run a delta after `now`.
     fn restart(&self, now: u64) {
         let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
         let next = now.saturating_add(delta.saturating_mul(NSEC_PER_MSEC));
@@ -406,13 +411,13 @@ impl Timed<Ticker> {
         self.wait(now);
     }
 
-    /// The overseer is to judge a beat after `now`.
+    /// Schedules the next evaluation by the overseer a beat after `now`.
     fn restart_beat(&self, now: u64) {
         self.next_beat
             .store(now.saturating_add(BEAT), ordering::Relaxed);
     }
 
-    /// Has the tuner look if requests wait for it, and waits for what comes next after `now`.
+    /// Calls the tuner if requests wait for it, and arms the timer for the next event after `now`.
     fn wait(&self, now: u64) {
         let mut next = self.next.load(ordering::Relaxed);
         if self.beating.load(ordering::Relaxed) {
@@ -425,7 +430,7 @@ impl Timed<Ticker> {
         self.arm(next);
     }
 
-    /// Starts ticking.
+    /// Starts the ticker.
     pub(crate) fn start(&self) {
         self.running.store(true, ordering::Relaxed);
         self.worker.keeper.attend();
@@ -433,14 +438,14 @@ impl Timed<Ticker> {
         self.restart(misc::now());
     }
 
-    /// Stops ticking; a run that is under way goes on.
+    /// Stops the ticker; a run in progress continues.
     pub(crate) fn stop(&self) {
         self.running.store(false, ordering::Relaxed);
         self.worker.keeper.leave();
         self.cancel();
     }
 
-    /// Says whether there is an overseer.
+    /// Sets whether there is an overseer.
     pub(crate) fn set_beat(&self, on: bool) {
         let was = self.beating.xchg(on, ordering::Relaxed);
         if on && !was && self.running.load(ordering::Relaxed) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests of block devices: what both front-ends of the block layer tell a service of them.
+//! Requests of block devices, as both front-ends of the block layer pass them to a service.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Naming*: what an administrator says of a client, by which its requests are told apart.
+//! - *Naming*: the administrator's settings for a client, which identify its requests.
 //! - *Member*: a block device in a service.
-//! - *Traits*: what a request asks for, and how it may be treated.
+//! - *Traits*: operation and range of a request, and permissions for its treatment.
 
 use kernel::{
     prelude::*,
@@ -33,42 +33,43 @@ use crate::{
     },
 };
 
-/// How jobs are named unless an administrator says otherwise.
+/// Default format of job identifiers.
 const DEFAULT_TEMPLATE: &str = "%e.%u";
 
-/// How often a device that is to let go of its requests dispatches what is queued, 4 ms apart. Requests that arrive
-/// meanwhile pass.
+/// Maximum number of drains of a device whose requests must end, 4 ms apart. Requests that arrive
+/// meanwhile bypass the queue.
 const DRAINS_MAX: u32 = 250;
 
-/// Reads how job identifiers are made. A blank could be given, but not in the text that `dmsetup table` shows and
-/// `dmsetup load` takes: libdevmapper escapes backslashes for the kernel, and no blanks.
+/// Parses the format of job identifiers. Blanks are rejected, because the text that `dmsetup table`
+/// shows and `dmsetup load` reads cannot have any. libdevmapper escapes backslashes for the kernel,
+/// and no blanks.
 pub(crate) fn template(text: &str) -> Option<Template> {
     Template::parse(text).ok().filter(|_| !text.contains(' '))
 }
 
-/// What an administrator says of a client.
+/// Settings of the administrator for a client.
 #[derive(Clone, Copy)]
 pub(crate) struct Naming {
     /// Network identifier of the client.
     pub(crate) nid: Option<Nid>,
     /// Job identifier of all requests, instead of one made from the submitter.
     pub(crate) jobid: Option<JobId>,
-    /// Nodes of the job that the requests are of; 0: not said.
+    /// Number of nodes of the job of the requests; 0: unknown.
     pub(crate) size: u32,
-    /// How job identifiers are made.
+    /// Format of job identifiers.
     pub(crate) template: Template,
-    /// Whether requests may be dispatched at once while no request waits.
+    /// True if requests may be dispatched immediately while no request is queued.
     pub(crate) opportunity: bool,
     /// Source of offset streams.
     pub(crate) stream: Stream,
 }
 
 impl Naming {
-    /// Returns what holds unless an administrator says otherwise.
+    /// Creates the default settings.
     ///
     /// # Errors
     ///
-    /// None: the default template is one.
+    /// None: the default template is valid.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             nid: None,
@@ -80,8 +81,8 @@ impl Naming {
         })
     }
 
-    /// Returns the job identifier made from the submitter, which is `whose`. Only the cgroup of a request can name the job of
-    /// an anonymous submitter.
+    /// Returns the job identifier of the submitter with the identity `whose`. For an anonymous
+    /// submitter, only the cgroup of the request can name the job.
     fn jobid(&self, who: &Submitter<'_>, whose: &Whose) -> JobId {
         let template = &self.template;
         let unknown = whose.owner.is_none();
@@ -109,7 +110,7 @@ impl Naming {
     }
 }
 
-/// What a request asks for, and how it may be treated.
+/// Operation and range of a request, and permissions for its treatment.
 pub(crate) struct Traits {
     opcode: Opcode,
     priority: Priority,
@@ -120,13 +121,13 @@ pub(crate) struct Traits {
     must_pass: bool,
     reclaims: bool,
     may_sleep: bool,
-    /// A policy asks which file the request is for.
+    /// True if a policy needs the file of the request.
     pub(crate) wants_file: bool,
     cpu: u16,
 }
 
 impl Traits {
-    /// Returns what the request costs. A request that names a range transfers nothing.
+    /// Returns the cost of the request. A request that only names a range transfers nothing.
     pub(crate) fn cost(&self) -> Cost {
         let bytes = if self.is_lengthy() { 0 } else { self.bytes };
         Cost::new(self.opcode.direction(), bytes)
@@ -136,7 +137,7 @@ impl Traits {
         self.opcode == Opcode::OST_PUNCH
     }
 
-    /// Returns where the request is accounted.
+    /// Creates the account of the request.
     pub(crate) fn account(&self) -> Account {
         Account {
             lengthy: self.is_lengthy(),
@@ -144,19 +145,19 @@ impl Traits {
         }
     }
 
-    /// Says that the submitter may not sleep, unless it `may`.
+    /// Removes the permission to sleep, unless `may` is true.
     #[cfg(feature = "elevator")]
     pub(crate) fn restrict_sleep(&mut self, may: bool) {
         self.may_sleep &= may;
     }
 
-    /// Returns whether its submitter may be held back.
+    /// Returns true if the submitter may be blocked.
     pub(crate) fn can_wait(&self) -> bool {
         self.may_sleep && !self.must_pass
     }
 }
 
-/// What a queued request has grown by.
+/// Growth of a queued request.
 #[cfg(feature = "elevator")]
 pub(crate) struct Growth {
     attrs: Attrs,
@@ -170,7 +171,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Returns the member with its place in a service.
+    /// Creates the member with its place in a service.
     pub(crate) fn new(attachment: Attachment) -> Self {
         Self { attachment }
     }
@@ -190,7 +191,8 @@ impl Member {
         self.attachment.target()
     }
 
-    /// Returns what the request of `bio` by `who` asks for; it is `bytes` long and begins at `offset` of the device.
+    /// Returns the traits of the request of `bio` by `who`; the request is `bytes` long and begins
+    /// at `offset` of the device.
     #[inline(always)]
     pub(crate) fn traits(
         &self,
@@ -208,7 +210,7 @@ impl Member {
         } else {
             Priority::Regular
         };
-        // xfsaild writes back metadata as if it reclaimed memory.
+        // xfsaild writes back metadata with the flag of tasks that reclaim memory.
         let reclaims = bio.is_swap() || (who.reclaims() && !urgent);
         let opcode = if bio.is_read() {
             Opcode::OST_READ
@@ -231,7 +233,8 @@ impl Member {
         }
     }
 
-    /// Brings a request to the service, as [`Service::arrive`] does. `draining` says whether requests are to pass.
+    /// Passes a request to the service, as [`Service::arrive`] does. `draining` returns true if
+    /// requests must bypass the queue.
     #[inline(always)]
     pub(crate) fn arrive(
         &self,
@@ -252,7 +255,7 @@ impl Member {
         let domain = (dispatch.level() == Level::Overlap).then_some(target.index().into());
         let direction = held.cost().direction;
         let relation = domain.map(|domain| Relation::overlap(domain, &spot, direction));
-        // Which file it is for does not fit, and a host name neither, which may change at any time.
+        // The file does not fit, and neither does the host name, which may change at any time.
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
             ident: (dispatch.wants_class() && fits).then(|| self.ident(traits, naming, who)),
@@ -271,8 +274,8 @@ impl Member {
         self.service().arrive(held, &arrival, attrs).went
     }
 
-    /// Returns whether requests that are queued may grow. The order of requests goes by the ranges that they came with; which
-    /// file a request is for, and the name of the host, nobody compares.
+    /// Returns true if queued requests may grow. The order of requests uses their original ranges,
+    /// and merges compare neither the file nor the host name.
     #[cfg(feature = "elevator")]
     #[inline]
     pub(crate) fn may_grow(&self, naming: &Naming) -> bool {
@@ -283,7 +286,7 @@ impl Member {
             && !naming.template.uses_host()
     }
 
-    /// Returns what a queued request has grown by, which `traits` describe, for [`Self::charge`].
+    /// Returns the growth of a queued request by `traits`, for [`Self::charge`].
     #[cfg(feature = "elevator")]
     pub(crate) fn growth(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> Growth {
         let object = self.target().index().into();
@@ -294,14 +297,14 @@ impl Member {
         }
     }
 
-    /// Charges what a queued request has grown by.
+    /// Charges the growth of a queued request.
     #[cfg(feature = "elevator")]
     pub(crate) fn charge(&self, growth: &Growth) {
         let Growth { attrs, cost, cpu } = growth;
         self.service().merge(self.target(), *cpu, attrs, *cost);
     }
 
-    /// Returns what a request looks like to the policies; its range is in `object`.
+    /// Returns the attributes of a request; its range is in `object`.
     fn attrs(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>, object: u64) -> Attrs {
         let whose = who.whose(true, true);
         let (uid, gid) = match whose.owner {
@@ -313,7 +316,7 @@ impl Member {
             jobid: naming.jobid.unwrap_or_else(|| naming.jobid(who, &whose)),
             uid,
             gid,
-            // The low half tells cgroups apart.
+            // The low half distinguishes cgroups.
             cgroup: whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32)),
             opcode: traits.opcode,
             client: self.client().serial(),
@@ -328,7 +331,8 @@ impl Member {
         }
     }
 
-    /// Returns everything of the submitter that a class may depend on, for the cache of classes.
+    /// Returns all properties of the submitter that a class may depend on, for the cache of
+    /// classes.
     fn ident(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> [u64; 5] {
         let template = &naming.template;
         let by_stream = naming.stream == Stream::Cgroup;
@@ -343,7 +347,7 @@ impl Member {
         let comm = u128::from_le_bytes(comm);
         let (uid, gid) = owner.unwrap_or_default();
         let detail = match cgroup {
-            // It names the stream as well.
+            // The cgroup identifies the stream as well.
             Some(cgroup) if by_stream => cgroup,
             _ => cgroup.unwrap_or(0) ^ naming.stream.of(traits.stream.number(), || None) << 40,
         };
@@ -357,8 +361,8 @@ impl Member {
         ]
     }
 
-    /// Counts the end of a request, which `error` says how it failed, 0 if it did not, and decides what its slot is used
-    /// for next. Any context.
+    /// Counts the end of a request, and decides the next use of its slot. `error` is the errno of a
+    /// failed request, or 0. Any context.
     #[inline(always)]
     pub(crate) fn ended(&self, account: &Account, cost: Cost, error: i32) {
         let client = self.client();
@@ -371,7 +375,8 @@ impl Member {
             .complete(account, cost, self.target(), error, cpu);
     }
 
-    /// Counts a queued request that is about to be submitted; returns whether it is to be.
+    /// Counts a queued request that is about to be submitted; returns true if it is to be
+    /// submitted.
     pub(crate) fn submitting(&self, account: &mut Account) -> bool {
         let client = self.client();
         client.count_submitted();
@@ -381,16 +386,17 @@ impl Member {
         }
     }
 
-    /// Dispatches what is queued, whether or not slots are free. May sleep.
+    /// Dispatches all queued requests without taking slots. May sleep.
     ///
-    /// A drain dispatches as many requests as were queued, in the order of the policy: requests of other clients that
-    /// arrive meanwhile may go before. What is left when nothing is queued waits for the end of other requests.
+    /// A drain dispatches as many requests as were queued, in the order of the policy, so requests
+    /// of other clients that arrive meanwhile may precede. Requests left when nothing is queued
+    /// have predecessors that have not ended.
     pub(crate) fn drain(&self) {
         for _ in 0..DRAINS_MAX {
             if !self.service().drain_target(self.target()) || self.client().held() == 0 {
                 break;
             }
-            // What was dispatched gets to the device meanwhile.
+            // Dispatched requests reach the device meanwhile.
             fsleep(Delta::from_millis(4));
         }
     }

@@ -2,9 +2,9 @@
 
 //! Servers and frameworks of other kernel modules: `include/nrs.h`.
 //!
-//! A server ([`Server`]) is a session like an open file of `/dev/nrs`, and says the same records; in place of a reader there
-//! is a work item that calls the server. A framework ([`Framework`]) drives the policies of a service
-//! ([`crate::engine::driven`]).
+//! A server ([`Server`]) is a session like an open file of `/dev/nrs`, and uses the same records. A
+//! work item that calls the server replaces the reader. A framework ([`Framework`]) drives the
+//! policies of a service ([`crate::engine::driven`]).
 
 mod framework;
 mod server;

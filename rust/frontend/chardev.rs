@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/dev/nrs`: servers in user space have their requests scheduled.
+//! `/dev/nrs`: scheduling of requests of servers in user space.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Handle*: an open file; a client of no service yet, or of one ([`Attached`]).
+//! - *Handle*: an open file, which may be a client of one service ([`Attached`]).
 //! - *Session*: the requests of an attached file ([`session`]).
-//! - *Record*: what is written and read ([`wire`]).
+//! - *Record*: unit of reads and writes ([`wire`]).
 //!
 //! ```text
-//!   open ──▶ ioctl ATTACH ──▶ write requests ──▶ policy ──▶ read released ──▶ write completions ──▶ close
+//!   open ──▶ ioctl ATTACH ──▶ write requests ──▶ policy ──▶ read released ──▶ write completions
+//!        ──▶ close
 //! ```
 //!
-//! Who may open the device may say of any request that it is anybody's: the permissions of the node are
-//! what keeps that to those who are trusted with it.
+//! A process that may open the device can attribute a request to any user. The permissions of the
+//! node restrict that to trusted processes.
 //!
-//! # Parts of a call
+//! # Partial calls
 //!
-//! A call takes records in order until one is refused. What was taken stays taken, and the call returns
-//! its bytes; the refused record, of which nothing is taken, is named by the error of the call that starts
-//! with it.
+//! A call accepts records in order until one is refused. Accepted records stay accepted, and the
+//! call returns their bytes. A refused record has no effect; the call that starts with this record
+//! returns the error.
 
 use kernel::{
     fs,
@@ -55,21 +56,21 @@ use session::{Reader, Session, Terms, CHUNK};
 
 /// A file, or a server of a kernel module, that is a client of a service.
 ///
-/// Fields are dropped from top to bottom, after the session was closed: the session, then the client.
+/// Fields are dropped in order after the session is closed: the session, then the client.
 pub(crate) struct Attached {
     session: Arc<Session>,
     _attachment: Attachment,
 }
 
 impl Attached {
-    /// Makes a client of the service that `asked` names; also says what it is to know of that. `reader` reads of it, unless
-    /// it is a file.
+    /// Creates a client of the service that `asked` names; also returns the answer to `asked`.
+    /// `reader` reads the session, unless the client is a file.
     ///
     /// # Errors
     ///
     /// - `EPROTONOSUPPORT`: a version other than [`wire::VERSION`].
-    /// - `EINVAL`: a flag, a lease or a name that is none, or something reserved that is not 0.
-    /// - What [`registry::attach_user`] refuses.
+    /// - `EINVAL`: an invalid flag, lease or name, or a reserved field that is not 0.
+    /// - Any error of [`registry::attach_user`].
     pub(crate) fn new(
         asked: &wire::Attach,
         reader: Option<Arc<dyn Reader>>,
@@ -112,7 +113,7 @@ impl Attached {
         Ok((attached, answer))
     }
 
-    /// Its session.
+    /// Returns the session.
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -124,7 +125,7 @@ impl Drop for Attached {
     }
 }
 
-/// The name in `field`; `None`: it is empty.
+/// Returns the name in `field`; `None`: the field is empty.
 fn name(field: &[u8; 32]) -> Result<Option<CString>> {
     let text = wire::text(field).ok_or(EINVAL)?;
     let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;
@@ -143,16 +144,16 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Its session.
+    /// Returns the session.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN`: it is no client yet.
+    /// `ENOTCONN`: the file is not attached.
     fn session(&self) -> Result<&Arc<Session>> {
         Ok(&self.attached.as_ref().ok_or(ENOTCONN)?.session)
     }
 
-    /// Carries out the ioctl that makes it a client.
+    /// Executes the ioctl that attaches the file to a service.
     fn attach(&self, arg: UserPtr) -> Result {
         if self.attached.as_ref().is_some() {
             return Err(EALREADY);
@@ -161,7 +162,7 @@ impl Handle {
         let asked = argument(arg, &mut bytes, wire::Attach::SIZE)?;
         let asked = wire::Attach::decode(asked).map_err(unreadable)?;
         let (attached, answer) = Attached::new(&asked, None)?;
-        // Said before it is done: whoever cannot hear the answer is no client.
+        // The answer is copied out first: if this fails, the file is not attached.
         UserSlice::new(arg, wire::Attach::SIZE)
             .writer()
             .write_slice(&answer.encode())?;
@@ -172,7 +173,7 @@ impl Handle {
         }
     }
 
-    /// Carries out the ioctl that tells what it has done.
+    /// Executes the ioctl that returns the counters of the session.
     fn stats(&self, arg: UserPtr) -> Result {
         let stats = self.session()?.stats();
         let mut bytes = [0; wire::SIZE_MAX];
@@ -182,7 +183,7 @@ impl Handle {
             .write_slice(&stats.encode())
     }
 
-    /// Takes the next record of `from`.
+    /// Reads the next record of `from` and passes it to the session.
     fn take_record(
         session: &Arc<Session>,
         from: &mut UserSliceReader,
@@ -205,7 +206,7 @@ impl Handle {
     }
 }
 
-/// The errno for an argument that cannot be read.
+/// Returns the errno for a malformed argument.
 fn unreadable(why: wire::Malformed) -> Error {
     match why {
         wire::Malformed::Short => EINVAL,
@@ -213,11 +214,11 @@ fn unreadable(why: wire::Malformed) -> Error {
     }
 }
 
-/// Reads an argument that starts with its size, and is at least of `least` bytes, into `bytes`.
+/// Reads an argument that starts with its size, at least `least` bytes long, into `bytes`.
 ///
 /// # Errors
 ///
-/// `EINVAL`: shorter. `E2BIG`: longer than `bytes`. `EFAULT`.
+/// `EINVAL`: the argument is shorter. `E2BIG`: it is longer than `bytes`. `EFAULT`.
 fn argument(arg: UserPtr, bytes: &mut [u8; wire::SIZE_MAX], least: usize) -> Result<&[u8]> {
     let mut word = [0; 4];
     UserSlice::new(arg, word.len())
@@ -284,7 +285,7 @@ impl File for Handle {
             if from.is_empty() {
                 break;
             }
-            // What was taken is told before anything is waited for.
+            // The call returns the accepted records rather than wait for the next one.
             match Self::take_record(session, &mut from, nonblocking || taken > 0) {
                 Ok(()) => taken = whole.saturating_sub(from.len()),
                 Err(_) if taken > 0 => break,

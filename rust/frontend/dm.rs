@@ -2,24 +2,26 @@
 
 //! The device-mapper target `nrs`: block I/O of one client.
 //!
-//! # Vocabulary
+//! # Terms
 //!
 //! - *Device*: one line of a dm table; a client of its service.
-//! - *Running*: requests pass or queue as the service decides.
-//! - *Draining*: requests pass, whatever the service's state, so that a suspend can finish.
+//! - *Running*: the service dispatches or queues requests.
+//! - *Draining*: requests bypass the queue whatever the service's state, so that a suspend can
+//!   finish.
 //!
 //! ```text
-//!              presuspend: what is queued goes down
-//!   Running ─────────────────────────────────────────▶ Draining
-//!      ▲                                                   │
-//!      └──────────── resume, or the suspend was undone ────┘
+//!              presuspend: queued requests are dispatched
+//!   Running ───────────────────────────────────────────────▶ Draining
+//!      ▲                                                         │
+//!      └─────────────── resume, or the suspend was undone ───────┘
 //! ```
 //!
-//! A suspend without flush is served the same way: what is queued goes down, so nothing has to be pushed
-//! back. Several devices may share a service, and a backing device.
+//! A suspend without flush works the same way: queued requests are dispatched, so none has to be
+//! pushed back. Several devices may share a service, and a backing device.
 //!
-//! A device that is lost ([`crate::engine::client::deadlines`]) waits for its backing device, or, if its table says
-//! so, ends what is not at that with a timeout, so that who has another path can take that.
+//! A lost device ([`crate::engine::client::deadlines`]) waits for its backing device. If its table
+//! says so, requests that are not in flight end with a timeout instead, so that the caller can use
+//! another path.
 
 use core::fmt;
 
@@ -94,8 +96,8 @@ impl Target for Device {
             return bio.time_out();
         }
         let view = bio.view();
-        // Where flushes do not go past the target: callers wait for them, so there is no order to keep; they carry
-        // nothing to charge.
+        // A flush, unless flushes bypass the target: callers wait for flushes, so there is no order
+        // to keep, and there is no data to charge.
         if view.bytes() == 0 {
             client.count_operation(misc::cpu(), Opcode::OST_SYNC);
             return bio.bypass();
@@ -125,7 +127,7 @@ impl Target for Device {
                 }
                 Map::passed(held)
             }
-            // With leave to overflow nothing is refused.
+            // Requests that may overflow are never refused.
             Went::Queued | Went::Blocked | Went::Refused(_) => Map::submitted(),
         }
     }
@@ -167,7 +169,8 @@ impl Target for Device {
         args::write(&self.config, out)
     }
 
-    /// `drain`; `timeouts`; `service NAME [VALUE…]` with the names of the debugfs files.
+    /// Handles the messages `drain`, `timeouts` and `service NAME [VALUE…]` with the names of the
+    /// debugfs files.
     fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result {
         match (args.get(0), args.get(1)) {
             (Some("drain"), None) if args.len() == 1 => {

@@ -2,13 +2,16 @@
 
 //! The I/O scheduler `nrs` of blk-mq: the requests of one disk.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Disk*: a queue whose scheduler is nrs; a client of its service, and the target of that client.
-//! - *Frozen* queue: takes no requests, and waits for those it has. Nothing is withheld then.
+//! - *Disk*: a queue whose scheduler is nrs; a client of its service, and the target of that
+//!   client.
+//! - *Frozen* queue: accepts no requests, and waits for the end of existing ones, which are not
+//!   throttled then.
 //!
-//! A disk has a service of its own, named after it, unless `iosched/service` says otherwise. Requests of a disk that changes
-//! its service end in the old one: the queue is frozen meanwhile.
+//! A disk has a service of its own, named after the disk, unless `iosched/service` names another.
+//! When a disk changes its service, existing requests end in the old service, because the queue is
+//! frozen meanwhile.
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
@@ -33,7 +36,7 @@ use crate::{
     },
 };
 
-/// What `queue/iosched/` sets.
+/// Settings of the files in `queue/iosched/`.
 #[derive(Clone)]
 pub(crate) struct Settings {
     service: Arc<CString>,
@@ -48,17 +51,19 @@ pub(crate) struct Disk {
     tags: Pin<KBox<Tags>>,
 }
 
-/// The scheduler as the block layer knows it, and what looks after CPUs that go.
+/// The registered scheduler, and the handling of CPUs that go offline.
 ///
-/// The block layer waits for the requests of a hardware queue whose last CPU goes offline, and nobody would dispatch them.
+/// The block layer waits for the requests of a hardware queue whose last CPU goes offline, so these
+/// requests are drained.
 pub(crate) struct Registration {
     _scheduler: elevator::Registration<Disk>,
     _hotplug: hotplug::Registration<Disk>,
 }
 
 impl Registration {
-    /// Makes the scheduler known to the block layer; `None`: the kernel has other private structures than the module was
-    /// compiled for, or no room. The log says why.
+    /// Registers the scheduler with the block layer. Returns `None` without memory, or if the
+    /// private structures of the kernel differ from those the module was compiled for. The reason
+    /// is logged.
     pub(crate) fn new(module: &'static ThisModule) -> Option<Self> {
         if let Err(reason) = layout::check() {
             pr_warn!("no I/O scheduler: {reason}\n");
@@ -79,14 +84,14 @@ impl Registration {
 
 impl hotplug::Leaving for Disk {
     fn leaving() {
-        // Without memory the requests wait for what their policies say.
+        // Without memory there is no drain, and the requests stay queued by their policies.
         for service in registry::services().iter().flatten() {
             service.drain_pulled();
         }
     }
 }
 
-/// Has a disk pull its requests.
+/// Runner that makes a disk pull its requests.
 struct Puller(Arc<Queue>);
 
 impl Runner for Puller {
@@ -95,12 +100,13 @@ impl Runner for Puller {
     }
 }
 
-/// Returns the service of a disk that was told none: the name of the disk, with `-` in place of what a name may not have.
+/// Returns the default service of a disk: the name of the disk, with `-` in place of invalid
+/// characters.
 fn default_service(disk: &CStr) -> Result<CString> {
     let mut name = [0; NAME_MAX];
     let mut len = 0;
     for (to, from) in name.iter_mut().zip(disk.to_bytes()) {
-        // No service has a name that begins with a dot.
+        // No service name begins with a dot.
         let fits = is_name_byte(*from) && (len, *from) != (0, b'.');
         *to = if fits { *from } else { b'-' };
         len += 1;
@@ -239,18 +245,18 @@ impl Scheduler for Disk {
         traits.restrict_sleep(may_sleep);
         let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, mut account) = (traits.cost(), traits.account());
-        // Nothing is queued otherwise.
+        // The counts only matter while requests are queued.
         if !target.line().is_calm() {
             account.submitter = self.tags.enter(&who);
         }
         let held = request.into_held(cost, target.index(), traits.wants_file, account);
-        // Asked with the partition locked. Who drains it has made both visible before it takes the lock, so a request that is
-        // withheld is one that the drain finds.
+        // Called with the partition locked. A drain makes both conditions visible before it takes
+        // the lock, so the drain finds every request that is queued here.
         let draining = || cpu.is_leaving() || self.queue.is_dying();
         let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
             Went::Passed(held) => target.offer(held),
-            // With leave to overflow nothing is refused.
+            // Requests that may overflow are never refused.
             Went::Queued | Went::Blocked | Went::Refused(_) => {}
         }
     }
@@ -296,7 +302,7 @@ impl Scheduler for Disk {
             self.tags.leave(account.submitter);
         }
         if queued {
-            // Requests of a lost disk wait, so none is refused.
+            // Requests of a lost disk stay queued, so none is refused.
             let _ = self.member.submitting(account);
         } else if let Some(deadlines) = self.member.client().deadlines() {
             deadlines.enter(account);
@@ -305,7 +311,7 @@ impl Scheduler for Disk {
 
     #[inline]
     fn ended(&self, account: &Account, cost: Cost) {
-        // What became of a request is known to its owner only.
+        // Only the owner of a request knows its result.
         self.member.ended(account, cost, 0);
     }
 }

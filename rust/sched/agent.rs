@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An agent in user space: reads what a service does for whom, and sets factors of weights for a time.
+//! Interface for an agent in user space, which reads the service of classes and sets factors of
+//! weights for a limited time.
 //!
-//! The agents of several servers agree on factors between themselves; the module knows nothing of that. See
-//! `Documentation/control.md` for the commands, `Documentation/global-fairness.md` for the use of factors.
+//! The agents of several servers agree on factors among themselves; the module takes no part in
+//! that. `Documentation/control.md` describes the commands, `Documentation/global-fairness.md` the
+//! use of factors.
 //!
-//! # Vocabulary
-//!
-//! - *Account*: weight and service of one class in one part ([`Account`]).
-//! - *Report*: an account with the level and the factor of the class ([`Report`]).
-//! - *Reading*: the reports of all parts at one time, one for each class ([`Reading`]).
-//! - *Told*: the reading that the agent has ([`Told`]).
-//! - *Factor*: number above 0, at most 1, by which the weight of a class is multiplied; Q31.
-//! - *Instance*: number of the start of the policy whose classes ids name ([`instance`]).
-//! - *Lease*: time for which factors are in force ([`Lease`]).
+//! An [`Account`] is the weight and the service of one class in one part. A [`Report`] adds the
+//! level and the factor of the class. A [`Reading`] holds the reports of all parts at one time, one
+//! for each class; [`Told`] is the reading that the agent has received. A factor is a number above
+//! 0 and at most 1, in Q31, by which the weight of a class is multiplied. Factors are in force for
+//! a [`Lease`]. An [`instance`] identifies one start of the policy; ids of classes are valid within
+//! one instance.
 //!
 //! ```text
-//!   parts ──reports──▶ reading ──differs from what was told──▶ agent ──pairs──▶ Keep ──update──▶ parts
-//!                                                                                      × lease
+//!   parts ──reports──▶ reading ──changes──▶ agent ──pairs──▶ Keep ──update──▶ parts
+//!                                                                  × lease
 //! ```
 //!
-//! A policy whose classes have weights takes part by hooks of its parts ([`super::policy::Part::reports`],
-//! [`super::policy::Part::name_of`], [`super::policy::Part::terms`]) and of what it keeps
-//! ([`super::policy::control::Keep::starts`] and those after it).
+//! A policy whose classes have weights implements hooks of its parts
+//! ([`super::policy::Part::reports`], [`super::policy::Part::name_of`],
+//! [`super::policy::Part::terms`]) and of its shared state
+//! ([`super::policy::control::Keep::starts`] and the methods after it).
 
 use crate::sched::{
     atomic::Word,
@@ -39,45 +39,45 @@ use crate::sched::{
 };
 use core::fmt::{self, Write};
 
-/// A factor of one, in Q31.
+/// Factor of one, Q31.
 pub const ONE: u32 = 1 << 31;
 
-/// Factors that one command sets, at most.
+/// Maximum number of factors that one command sets.
 pub const FACTORS_MAX: usize = 16_384;
 
-/// What is said of more.
+/// Error for a command with more than [`FACTORS_MAX`] factors.
 const TOO_MANY: Error = Error::new(Code::TooLong, "too many factors (limit: 16384)");
 
-/// Longest lease, ms.
+/// Maximum lease, ms.
 pub const LEASE_MAX_MS: u32 = 60_000;
 
-/// Steps in which factors return to one.
+/// Number of steps in which factors return to one.
 pub const STEPS: u32 = 10;
 
-/// Shortest time between two of them, ns.
+/// Minimum time between two steps, ns.
 const STEP_MIN: u64 = 100 * NSEC_PER_MSEC;
 
-/// What one part tells about one class.
+/// Weight and service of one class in one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The path of the class, hashed; neither 0 nor 2^64 - 1.
+    /// Hash of the path of the class; neither 0 nor 2^64 - 1.
     pub id: u64,
-    /// The path of the class above; 0 for the root.
+    /// Hash of the path of the parent class; 0 for the root.
     pub parent: u64,
     /// Weight among siblings without any factor; 0 counts as 1.
     pub weight: u32,
-    /// Whether the class is a leaf. For others, what follows is of those below without a class of their own, who are in no
-    /// other account.
+    /// True if the class is a leaf. For an inner class, the fields below cover the descendants that
+    /// have no class of their own; no other account contains these descendants.
     pub leaf: bool,
-    /// Service since the part made the class, units of cost, wrapping.
+    /// Service since the part created the class, units of cost, wrapping.
     pub service: u64,
-    /// Whether the class has requests, queued or in service.
+    /// True if requests of the class are queued or in service.
     pub active: bool,
-    /// Whether the class has queued requests: it would take more service.
+    /// True if the class is backlogged: requests of the class are queued.
     pub waiting: bool,
 }
 
-/// What an agent is told of one class.
+/// Report to the agent about one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Weight and service.
@@ -88,11 +88,11 @@ pub struct Report {
     pub factor: u32,
 }
 
-/// A buffer for [`super::policy::Part::reports`].
+/// Buffer for [`super::policy::Part::reports`].
 pub type ReportBuf = Block<Report, ROWS>;
 
 impl Report {
-    /// Adds what another part tells about the same class.
+    /// Adds the account and the factor that another part reports for the same class.
     fn add(&mut self, other: &Self) {
         let (sum, more) = (&mut self.account, &other.account);
         sum.service = sum.service.wrapping_add(more.service);
@@ -102,7 +102,7 @@ impl Report {
         self.factor = self.factor.max(other.factor);
     }
 
-    /// Returns the last report of a class that is gone.
+    /// Returns the last report of a class that was removed.
     const fn ended(self) -> Self {
         let account = Account {
             active: false,
@@ -113,11 +113,11 @@ impl Report {
     }
 }
 
-/// The reports of all parts at one time.
+/// Reports of all parts at one time.
 ///
 /// # Invariants
 ///
-/// `list` is sorted by id, without an id twice.
+/// `list` is sorted by id; ids are unique.
 pub struct Reading {
     terms: u64,
     list: List<Report>,
@@ -132,8 +132,9 @@ impl Reading {
         }
     }
 
-    /// Reads `parts`, those with the terms of the first part on a regular head, [`ROWS`] classes for each hold of a lock;
-    /// sleeps. O(n log n) at most. Has parts follow a lease that has ended first, as the worker of an idle service does not.
+    /// Reads the parts of `parts` whose terms equal those of the first part on a regular head.
+    /// Reads at most [`ROWS`] classes while a lock is held; may sleep. O(n log n) at most. First
+    /// applies an ended lease to the parts, because the worker of an idle service does not.
     pub fn of(parts: &impl Parts) -> core::result::Result<Self, NoMemory> {
         let mut list = List::new();
         let mut buf = ReportBuf::new()?;
@@ -145,7 +146,7 @@ impl Reading {
             while let Some(slot) = from {
                 buf.clear();
                 from = running.with(|part| {
-                    // Since the last hold another part may have been started.
+                    // Another part may have been started since the lock was last held.
                     let own = part.terms();
                     if regular && terms.is_none() {
                         terms = Some(own);
@@ -161,13 +162,14 @@ impl Reading {
         })
     }
 
-    /// Returns the hash of what all servers that share have to have alike; 0 without a policy that an agent may ask.
+    /// Returns the hash of the settings that all servers that share weights must have in common; 0
+    /// if no policy supports agents.
     pub const fn terms(&self) -> u64 {
         self.terms
     }
 }
 
-/// Returns `list` in the order of ids, with one report for each.
+/// Returns `list` sorted by id, with the reports of equal ids merged.
 fn merged(list: &List<Report>) -> core::result::Result<List<Report>, NoMemory> {
     let mut order = List::with_capacity(list.as_slice().len())?;
     for (index, report) in (0u32..).zip(list.as_slice()) {
@@ -188,15 +190,15 @@ fn merged(list: &List<Report>) -> core::result::Result<List<Report>, NoMemory> {
     Ok(merged)
 }
 
-/// What an agent was told last; as large as the reading.
+/// Reading that the agent received last.
 pub struct Told {
-    /// The instance; 0: nothing was told.
+    /// Instance of the reading; 0: the agent has received nothing.
     instance: u64,
     list: List<Report>,
 }
 
 impl Told {
-    /// Creates the state of an agent that was told nothing.
+    /// Creates the state of an agent that has received nothing.
     pub const fn new() -> Self {
         Self {
             instance: 0,
@@ -204,8 +206,9 @@ impl Told {
         }
     }
 
-    /// Returns what the agent has to be told of `reading`, of `instance`: with `all` all of it, else what differs and the
-    /// last reports of what is gone.
+    /// Returns the reports of `reading`, which belongs to `instance`, to send to the agent. If
+    /// `all` is false, these are the reports that differ from the last reading and the last reports
+    /// of removed classes.
     pub fn changes<'a>(&'a self, instance: u64, reading: &'a Reading, all: bool) -> Changes<'a> {
         Changes {
             old: match self.instance == instance && !all {
@@ -216,14 +219,15 @@ impl Told {
         }
     }
 
-    /// Notes that the agent was told `reading`, of `instance`.
+    /// Records that the agent has received `reading`, which belongs to `instance`.
     pub fn note(&mut self, instance: u64, reading: Reading) {
         self.instance = instance;
         self.list = reading.list;
     }
 }
 
-/// What differs between two readings, in the order of ids; with each report whether the class is gone.
+/// Differences between two readings, sorted by id; each report comes with true if the class was
+/// removed.
 #[derive(Clone)]
 pub struct Changes<'a> {
     old: &'a [Report],
@@ -258,7 +262,8 @@ impl Iterator for Changes<'_> {
     }
 }
 
-/// Writes a line `ID LEVEL KEY` for each of `ids` that a class of `parts` has, [`ROWS`] ids for each hold of a lock; sleeps.
+/// Writes a line `ID LEVEL KEY` for each of `ids` that a class of `parts` has. Looks up at most
+/// [`ROWS`] ids while a lock is held; may sleep.
 pub fn write_names(
     parts: &impl Parts,
     ids: impl Iterator<Item = u64>,
@@ -289,12 +294,13 @@ pub fn write_names(
     Ok(())
 }
 
-/// Returns the instance of a service with the secret `seed`, whose policy was started `starts` times; never 0.
+/// Returns the instance of a service with the secret `seed` whose policy was started `starts`
+/// times; never 0.
 pub fn instance(seed: u64, starts: u64) -> u64 {
     Hasher::new(seed).word(starts).max(1)
 }
 
-/// Returns a hash of what `text` shows, the same on all servers, never 0: 64 bits of FNV-1a.
+/// Returns the 64-bit FNV-1a hash of the formatted `text`; equal on all servers, never 0.
 pub fn digest(text: fmt::Arguments<'_>) -> u64 {
     struct Sum(u64);
 
@@ -308,26 +314,26 @@ pub fn digest(text: fmt::Arguments<'_>) -> u64 {
     }
 
     let mut sum = Sum(0xcbf2_9ce4_8422_2325);
-    // The sum takes everything.
+    // `Sum` returns no errors.
     let _ = sum.write_fmt(text);
     sum.0.max(1)
 }
 
-/// Factors as an agent sets them.
+/// Ids of classes and their factors, as set by an agent.
 ///
 /// # Invariants
 ///
-/// The ids ascend; no factor is 0 or above [`ONE`]; there are at most [`FACTORS_MAX`].
+/// The ids ascend. Every factor is from 1 to [`ONE`]. There are at most [`FACTORS_MAX`] factors.
 pub struct Pairs {
     list: List<(u64, u32)>,
 }
 
 impl Pairs {
-    /// Creates an empty list with room for `count` factors; sleeps.
+    /// Creates an empty list with capacity for `count` factors; may sleep.
     ///
     /// # Errors
     ///
-    /// `E2BIG`: more than [`FACTORS_MAX`]. `ENOMEM`.
+    /// `E2BIG`: `count` is above [`FACTORS_MAX`]. `ENOMEM`: the allocation failed.
     pub fn new(count: usize) -> Result<Self> {
         if count > FACTORS_MAX {
             return Err(TOO_MANY);
@@ -337,11 +343,11 @@ impl Pairs {
         })
     }
 
-    /// Returns the ids and factors of `list`; sleeps.
+    /// Collects the ids and factors of `list`; may sleep.
     ///
     /// # Errors
     ///
-    /// As [`Self::push`].
+    /// The errors of [`Self::push`].
     pub fn of(list: impl IntoIterator<Item = (u64, u32)>) -> Result<Self> {
         let mut pairs = Self::new(0)?;
         for (id, factor) in list {
@@ -354,8 +360,8 @@ impl Pairs {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the id is not above the last one, or the factor is 0 or above [`ONE`]. `E2BIG`: more than [`FACTORS_MAX`].
-    /// `ENOMEM`.
+    /// `EINVAL`: the id is not above the last one, or the factor is 0 or above [`ONE`]. `E2BIG`:
+    /// the list has [`FACTORS_MAX`] factors already. `ENOMEM`: the allocation failed.
     pub fn push(&mut self, id: u64, factor: u32) -> Result {
         let last = self.list.as_slice().last().map_or(0, |(id, _)| *id);
         if id <= last {
@@ -367,7 +373,7 @@ impl Pairs {
         if self.len() >= FACTORS_MAX {
             return Err(TOO_MANY);
         }
-        // INVARIANT: all of it was checked.
+        // INVARIANT: checked above.
         Ok(self.list.push((id, factor))?)
     }
 
@@ -382,7 +388,7 @@ impl Pairs {
     }
 }
 
-/// Time for which factors are in force; after that they return to one, step by step.
+/// Time for which factors are in force; afterwards the factors return to one in [`STEPS`] steps.
 pub struct Lease {
     /// End, monotonic ns.
     until: Word,
@@ -391,7 +397,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease of `ms` from `now` on, ns.
+    /// Creates a lease of `ms` that starts at `now`, ns.
     pub fn new(now: u64, ms: u32) -> Self {
         let length = u64::from(ms).saturating_mul(NSEC_PER_MSEC);
         Self {
@@ -400,29 +406,31 @@ impl Lease {
         }
     }
 
-    /// Ends the lease at `now`, ns, unless it ended before: the first step is due.
+    /// Ends the lease at `now`, ns, unless the lease has ended before; the first step is due at
+    /// once.
     pub fn end(&self, now: u64) {
         self.until.change(|until| (now < until).then_some(now));
     }
 
-    /// Has the lease last until it is replaced or [`Self::resume`] is called, unless it has ended at `now`, ns; returns its
-    /// end in that case.
+    /// Extends the lease until it is replaced or [`Self::resume`] is called. Returns the previous
+    /// end; `None` if the lease has ended at `now`, ns, and is not extended.
     pub fn hold(&self, now: u64) -> Option<u64> {
         let until = self.until.get();
         (now < until && self.until.replace(until, u64::MAX)).then_some(until)
     }
 
-    /// Has a lease that was held end at `until`, ns.
+    /// Sets the end of a lease extended by [`Self::hold`] to `until`, ns.
     pub fn resume(&self, until: u64) {
         self.until.set(until);
     }
 
-    /// Ends the lease with all steps.
+    /// Ends the lease and makes all steps due.
     pub fn void(&self) {
         self.until.set(0);
     }
 
-    /// Returns the number of steps that are due at `now`, ns: 0 while the lease lasts, at most [`STEPS`].
+    /// Returns the number of steps that are due at `now`, ns: 0 before the end of the lease, at
+    /// most [`STEPS`].
     pub fn steps(&self, now: u64) -> u32 {
         let until = self.until.get();
         match now.checked_sub(until) {
@@ -436,19 +444,19 @@ impl Lease {
     }
 }
 
-/// Returns `factor` after `steps` steps of its return to one: each halves the distance of the logarithm, the last one
-/// ends it.
+/// Returns `factor` after `steps` steps of its return to one. Each step halves the logarithm; the
+/// last step sets one.
 pub fn faded(factor: u32, steps: u32) -> u32 {
     if steps >= STEPS {
         return ONE;
     }
-    // Half of a logarithm is that of a root: sqrt(f / 2^31) = sqrt(f * 2^31) / 2^31.
+    // Halving the logarithm is taking the root: sqrt(f / 2^31) = sqrt(f * 2^31) / 2^31.
     (0..steps).fold(factor.min(ONE), |factor, _| {
         (u64::from(factor) << 31).isqrt() as u32
     })
 }
 
-/// Returns `weight`, below 2^31, times `factor`; not below 1.
+/// Returns `weight`, which is below 2^31, times `factor`; at least 1.
 pub fn scaled(weight: u32, factor: u32) -> u32 {
     let product = u64::from(weight).wrapping_mul(u64::from(factor));
     ((product >> 31) as u32).max(1)

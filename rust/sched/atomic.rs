@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Words that several CPUs change at once, without a call.
+//! Words that several CPUs change concurrently, without function calls.
 //!
-//! Without `CONFIG_RUST_INLINE_HELPERS` each operation of the kernel crate's `Atomic` is a call of an
-//! exported function. A request passes about a dozen of them, which `make bench-vm` shows as 1 to 2 % of
-//! all its instructions; so the words of the hot path use the language's own atomics.
-//! `rust/host/nrs-model` has another file in place of this one, which switches tasks at each operation.
+//! Without `CONFIG_RUST_INLINE_HELPERS` each operation of the kernel crate's `Atomic` calls an
+//! exported function. A request needs about a dozen operations, which is 1 to 2 % of all its
+//! instructions in `make bench-vm`. Therefore the words of the hot path use the language's own
+//! atomics. `rust/host/nrs-model` replaces this file by one that switches tasks at each operation.
 //!
 //! # Ordering
 //!
-//! These words are never shared with C, so the language's memory model is all that counts for them. Every
-//! operation takes part in one total order (`SeqCst`), which is what [`crate::sched::partition::line`]
-//! builds on: of two tasks that each write one word and then read the other's, at least one sees the other's write.
-//! Counters alone need no order.
+//! These words are never shared with C, so only the language's memory model applies. Every
+//! operation takes part in one total order (`SeqCst`), which [`crate::sched::partition::line`]
+//! depends on: if two tasks each write one word and then read the other's, at least one of them
+//! sees the other's write. Counters alone need no order.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A word of 64 bits.
+/// Atomic word of 64 bits.
 pub struct Word(AtomicU64);
 
 impl Word {
-    /// Creates a word that holds `value`.
+    /// Creates a word with `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
@@ -35,17 +35,17 @@ impl Word {
         self.0.store(value, Ordering::SeqCst);
     }
 
-    /// Sets the value; returns the value before.
+    /// Sets the value; returns the previous value.
     pub fn swap(&self, value: u64) -> u64 {
         self.0.swap(value, Ordering::SeqCst)
     }
 
-    /// Adds `value`, wrapping; returns the value before.
+    /// Adds `value`, wrapping; returns the previous value.
     pub fn add(&self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::SeqCst)
     }
 
-    /// Subtracts `value`, wrapping; returns the value before.
+    /// Subtracts `value`, wrapping; returns the previous value.
     pub fn sub(&self, value: u64) -> u64 {
         self.0.fetch_sub(value, Ordering::SeqCst)
     }
@@ -60,14 +60,15 @@ impl Word {
         self.0.fetch_and(!value, Ordering::SeqCst);
     }
 
-    /// Replaces `old` by `new`; returns whether `old` was the value.
+    /// Replaces the value by `new` if it is `old`; returns true if so.
     #[inline]
     pub fn replace(&self, old: u64, new: u64) -> bool {
         let order = Ordering::SeqCst;
         self.0.compare_exchange(old, new, order, order).is_ok()
     }
 
-    /// Replaces the value by what `change` makes of it, if anything; returns whether it was replaced.
+    /// Replaces the value by the result of `change`, unless the result is `None`; returns true if
+    /// the value was replaced.
     pub fn change(&self, mut change: impl FnMut(u64) -> Option<u64>) -> bool {
         self.0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, &mut change)
@@ -75,12 +76,12 @@ impl Word {
     }
 }
 
-/// A number that one CPU writes at a time and many read. A reader of a value sees what was done before
-/// the value was written; in no total order with anything else.
+/// Number with one writer at a time and many readers. A reader that sees a value also sees all
+/// writes before that value was set; there is no total order with other words.
 pub struct Hint(AtomicU64);
 
 impl Hint {
-    /// Creates a hint that says `value`.
+    /// Creates a hint with `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
@@ -96,17 +97,17 @@ impl Hint {
     }
 }
 
-/// A counter that only grows until it is reset; in no order with anything else.
+/// Counter that only grows until it is reset; not ordered with other memory accesses.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Creates a counter at zero.
+    /// Creates a counter with value zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Starts from zero again.
+    /// Resets the counter to zero.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

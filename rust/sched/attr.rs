@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Attributes of a request: who asks for what.
+//! Attributes of a request.
 
 mod opcode;
 mod stream;
 
 use crate::sched::{jobid::JobId, nid::Nid};
 
-/// Largest size of a job, nodes.
+/// Maximum size of a job, nodes.
 pub const SIZE_MAX: u32 = 4096;
 
 pub use opcode::Opcode;
 pub use stream::Stream;
 
-/// A numeric identity that may be absent; absent is distinct from 0.
+/// Numeric identity that may be absent; absent differs from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u32);
 
 impl Id {
-    /// No identity: Lustre's 0xffffffff.
+    /// Absent identity: Lustre's 0xffffffff.
     pub const ABSENT: Self = Self(u32::MAX);
 
-    /// Identity `id`; 0xffffffff counts as absent.
+    /// Creates an identity; 0xffffffff counts as absent.
     pub const fn new(id: u32) -> Self {
         Self(id)
     }
 
-    /// The number, if there is one.
+    /// Returns the number; `None` if the identity is absent.
     pub const fn get(self) -> Option<u32> {
         if self.0 == u32::MAX {
             None
@@ -36,17 +36,17 @@ impl Id {
     }
 }
 
-/// Which head a request goes to.
+/// Head that serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// The regular head.
+    /// Regular head.
     Regular,
-    /// The high-priority head.
+    /// High-priority head.
     High,
 }
 
 impl Priority {
-    /// The heads of a partition, in the order in which they are shown.
+    /// Heads of a partition, in display order.
     pub const ALL: [Self; 2] = [Self::Regular, Self::High];
 }
 
@@ -65,30 +65,31 @@ pub struct Attrs {
     pub projid: Id,
     /// Node map id.
     pub nodemap: Id,
-    /// Cgroup on the unified hierarchy: the low half of its id, which no two cgroups have at a time.
+    /// Low half of the id of the cgroup on the unified hierarchy; unique among existing cgroups.
     pub cgroup: Id,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
-    /// Number of the front-end's client in its service; 0: unknown.
+    /// Number of the front end's client in its service; 0: unknown.
     pub client: u32,
-    /// Backing device, `major << 20 | minor`, or target of a distributed server, as a program numbers it.
+    /// Backing device, `major << 20 | minor`, or target of a distributed server as numbered by a
+    /// program.
     pub target: u32,
-    /// Which offset stream the request belongs to, as a hint; 0: none is known.
+    /// Offset stream of the request, as a hint; 0: unknown.
     pub stream: u64,
-    /// File that the range is in, if that is known; else the backing device's index in its service.
+    /// File of the range if known; else the backing device's index in its service.
     pub object: u64,
     /// First byte of the range.
     pub offset: u64,
     /// Bytes of the range.
     pub length: u64,
-    /// Nodes of the job, as whoever brought the request says; 0: unknown.
+    /// Number of nodes of the job, as reported by the front end; 0: unknown.
     pub size: u32,
-    /// Which head serves it.
+    /// Head that serves the request.
     pub priority: Priority,
 }
 
 impl Attrs {
-    /// A read of nothing by nobody: what to start from where little is known.
+    /// Attributes of an empty read without identities, as a base where little is known.
     pub const UNKNOWN: Self = Self {
         nid: None,
         jobid: JobId::ABSENT,

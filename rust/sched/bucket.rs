@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Token buckets: one number each, and no token is ever counted.
+//! Token buckets by the generic cell rate algorithm (GCRA; ITU-T I.371, annex A) in its virtual
+//! scheduling form. A bucket is one number; tokens are not counted.
 //!
-//! # Vocabulary
-//!
-//! - *Tick*: a sixteenth of a nanosecond, the unit of all times here; instants are ticks since 52 days
-//!   before the clock started, so that a bucket can be full when the machine is young.
-//! - *Pace*: ticks per token ([`Pace`]).
-//! - *Level*: the instant up to which a bucket's tokens are used up ([`Level`]). What has passed since then
-//!   is the credit: `credit = now - level`, `tokens = credit / pace`; a level ahead of the clock is debt.
-//! - *Window*: how much credit counts; older credit is lost. The window of `depth` tokens is
-//!   `depth * pace`.
-//! - *Charge*: what a request takes ([`Charge`]): its *span* is its tokens times the pace. It may go when
-//!   the credit is at least its *need*, the span, or the whole window if the span is longer: a request
-//!   larger than the depth needs a full bucket, goes into debt and pays it off.
+//! * Tick: 1/16 ns, the unit of all times here. Instants are ticks since 52 days before the clock
+//!   started, so that a bucket can be full soon after boot.
+//! * [`Pace`]: ticks per token; GCRA's emission interval.
+//! * [`Level`]: instant up to which a bucket's tokens are used up; GCRA's theoretical arrival time.
+//!   The time since then is the credit: `credit = now - level`, `tokens = credit / pace`. A level
+//!   after the current time is debt.
+//! * Window: maximum credit, `depth * pace` for a depth in tokens; GCRA's tolerance. Older credit
+//!   is lost.
+//! * [`Charge`]: amount that a request takes. Its span is its tokens times the pace. The request is
+//!   eligible once the credit is at least its need: the span, or the whole window if the span is
+//!   longer. A request larger than the depth needs a full bucket and leaves debt, which later
+//!   credit repays.
 //!
 //! ```text
 //!            window
@@ -26,50 +27,50 @@
 //!  take:  level = max(level, floor) + span        ready:  max(level, floor) + need
 //! ```
 //!
-//! This is the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371, annex A). The
-//! fraction of a token is in the level, so nothing is lost between two requests whenever they are served;
-//! what is served late is followed by a credit of that time. A take is one addition, so a level can be
+//! The level includes the fraction of a token, so no credit is lost between two requests: after a
+//! late dispatch the credit is larger by the delay. A take is one addition, so a level can be
 //! shared by compare-and-swap.
 //!
 //! # Precision
 //!
-//! A span is rounded to the nearest tick. At 10^7 requests/s it is 1600 ticks, and whatever the rate in
-//! bytes, requests that arrive at less than 10^7/s are off by 0.03 % at most.
-//! Instants reach 2^60 ns (36 years) and spans 2^51 ns (26 days); beyond that they saturate.
+//! A span is rounded to the nearest tick. At 10^7 requests/s the span is 1600 ticks. At any rate in
+//! bytes/s, the error for requests that arrive at less than 10^7/s is at most 0.03 %. Instants
+//! reach 2^60 ns (36 years) and spans 2^51 ns (26 days); larger values saturate.
 
 use crate::sched::units::NSEC_PER_SEC;
 
-/// Bits of a nanosecond.
+/// Fraction bits of a nanosecond.
 const FRACTION: u32 = 4;
 
-/// Ticks of a second.
+/// Ticks per second.
 const SECOND: u64 = NSEC_PER_SEC << FRACTION;
 
-/// Bits of the fraction of a pace.
+/// Fraction bits of a pace.
 const SCALE: u32 = 30;
 
-/// Nanoseconds from instant 0 to the start of the clock; longer than any span.
+/// Time from instant 0 to the start of the clock, ns; longer than any span.
 const EPOCH: u64 = 1 << 52;
 
-/// Nanoseconds of the clock beyond which instants stand still.
+/// Maximum time of the clock, ns; later times map to the same instant.
 const CLOCK_MAX: u64 = 1 << 59;
 
-/// The longest span, ticks.
+/// Maximum span, ticks.
 pub const SPAN_MAX: u64 = 1 << (51 + FRACTION);
 
-/// The instant of the monotonic time `now`, ns.
+/// Returns the instant of the monotonic time `now`, ns.
 pub const fn instant(now: u64) -> u64 {
     let now = if now > CLOCK_MAX { CLOCK_MAX } else { now };
     now.wrapping_add(EPOCH) << FRACTION
 }
 
-/// The monotonic time at or just after an instant, ns; 0 for instants before the clock started.
+/// Returns the monotonic time at or just after an instant, ns; 0 for instants before the clock
+/// started.
 pub const fn clock(instant: u64) -> u64 {
     let up = instant.saturating_add((1 << FRACTION) - 1) >> FRACTION;
     up.saturating_sub(EPOCH)
 }
 
-/// A span of `ns`, ticks.
+/// Returns the span of `ns`, ticks.
 pub const fn span(ns: u64) -> u64 {
     if ns > SPAN_MAX >> FRACTION {
         SPAN_MAX
@@ -78,23 +79,23 @@ pub const fn span(ns: u64) -> u64 {
     }
 }
 
-/// Nanoseconds of a span.
+/// Returns the length of a span, ns.
 pub const fn nanoseconds(span: u64) -> u64 {
     span >> FRACTION
 }
 
-/// How long a token takes.
+/// Duration of one token (emission interval).
 ///
 /// # Invariants
 ///
-/// `inverse` is ticks per token in units of 2^-30; 2^63.9 for 1/s, the longest.
+/// `inverse` is in units of 2^-30 ticks per token; the maximum is 2^63.9, for 1/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     inverse: u64,
 }
 
 impl Pace {
-    /// The pace of `per_second` tokens per second; 0 counts as 1.
+    /// Returns the pace of `per_second` tokens per second; 0 counts as 1.
     pub const fn new(per_second: u64) -> Self {
         let per_second = if per_second == 0 { 1 } else { per_second };
         // INVARIANT: 16 * 10^9 * 2^30 is below 2^64.
@@ -105,21 +106,21 @@ impl Pace {
         Self { inverse }
     }
 
-    /// The pace that [`Pace::word`] told.
+    /// Restores the pace from the result of [`Pace::word`].
     pub const fn from_word(word: u64) -> Self {
         Self { inverse: word }
     }
 
-    /// The pace as one word.
+    /// Encodes the pace as one word.
     pub const fn word(self) -> u64 {
         self.inverse
     }
 
-    /// How long `tokens` take, ticks; at most [`SPAN_MAX`].
+    /// Returns the duration of `tokens`, ticks; at most [`SPAN_MAX`].
     #[inline]
     pub const fn span(self, tokens: u64) -> u64 {
         let product = (tokens as u128).wrapping_mul(self.inverse as u128);
-        // Below 2^128 - 2^65 before, so the rounding does not wrap.
+        // The product is below 2^128 - 2^65, so the rounding does not wrap.
         let ticks = product.wrapping_add(1 << (SCALE - 1)) >> SCALE;
         if ticks > SPAN_MAX as u128 {
             SPAN_MAX
@@ -129,17 +130,17 @@ impl Pace {
     }
 }
 
-/// What a request takes from a bucket, ticks.
+/// Amount that a request takes from a bucket, ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Credit there must be.
+    /// Required credit.
     pub need: u64,
-    /// Credit that is used up.
+    /// Credit that the request uses up.
     pub span: u64,
 }
 
 impl Charge {
-    /// That of `tokens` at `pace`, from a bucket whose depth is `window`.
+    /// Returns the charge of `tokens` at `pace` from a bucket with the given window.
     #[inline]
     pub const fn new(pace: Pace, tokens: u64, window: u64) -> Self {
         let span = pace.span(tokens);
@@ -148,35 +149,37 @@ impl Charge {
     }
 }
 
-/// The instant up to which the tokens of a bucket are used up.
+/// Instant up to which the tokens of a bucket are used up (theoretical arrival time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(pub u64);
 
 impl Level {
-    /// Nothing was used up ever: as much credit as counts.
+    /// Level of a bucket that was never used: full.
     pub const FULL: Self = Self(0);
 
-    /// The level with the credit from before `floor` lost.
+    /// Returns the level without the credit from before `floor`.
     #[inline]
     #[must_use]
     pub fn at_least(self, floor: u64) -> Self {
         Self(self.0.max(floor))
     }
 
-    /// When there will be enough for `charge`, as far as credit before `floor` does not count.
+    /// Returns the instant at which the credit suffices for `charge`, without credit from before
+    /// `floor`.
     #[inline]
     pub fn ready(self, floor: u64, charge: Charge) -> u64 {
         self.at_least(floor).0.saturating_add(charge.need)
     }
 
-    /// The level after `charge` was taken.
+    /// Returns the level after `charge` was taken.
     #[inline]
     #[must_use]
     pub fn take(self, floor: u64, charge: Charge) -> Self {
         Self(self.at_least(floor).0.saturating_add(charge.span))
     }
 
-    /// The level after `charge` was taken regardless; whatever it was, not moved beyond `bound` by this.
+    /// Returns the level after `charge` was taken without regard to the credit. The charge does not
+    /// move the level beyond `bound`.
     #[must_use]
     pub fn force(self, floor: u64, charge: Charge, bound: u64) -> Self {
         let level = self.at_least(floor);
@@ -184,17 +187,19 @@ impl Level {
         Self(after.min(bound.max(level.0)))
     }
 
-    /// The level after a charge of `span` was given back.
+    /// Returns the level after a refund of `span`.
     #[inline]
     #[must_use]
     pub fn refund(self, span: u64) -> Self {
         Self(self.0.saturating_sub(span))
     }
 
-    /// The level of another bucket that has as many units as this one at `now`, which take `new` there and `old` here.
+    /// Returns the level of another bucket with as many units at `now` as this one; `old` and `new`
+    /// are the duration of the same number of units in this bucket and in the other.
     ///
-    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests; but the part of it that
-    /// [`Level::forced`] counts gets no longer by it than `debt_max`, or than it was.
+    /// Thus a change of the rate creates no tokens, and debt remains the same number of requests.
+    /// But the part of the debt that [`Level::forced`] counts does not grow beyond `debt_max`, or
+    /// beyond the previous length if that is longer.
     #[must_use]
     pub fn rescale(self, forced: Self, now: u64, old: u64, new: u64, debt_max: u64) -> Self {
         if self.0 <= now {
@@ -207,8 +212,8 @@ impl Level {
         Self(now.saturating_add(bounded).saturating_add(rest))
     }
 
-    /// The level of a bucket from which only forced requests take what they owe, after one that moved the level of this
-    /// bucket from `before` to `after`.
+    /// Returns the level of a bucket that counts only the debt of forced requests. A forced request
+    /// has moved the level of the main bucket from `before` to `after`.
     #[must_use]
     pub fn forced(self, before: Self, after: Self, now: u64) -> Self {
         let owed = after.at_least(now).0.saturating_sub(before.at_least(now).0);
@@ -216,12 +221,12 @@ impl Level {
     }
 }
 
-/// `x * new / old`, at most [`SPAN_MAX`]; to 8 bits at least.
+/// Returns `x * new / old`, at most [`SPAN_MAX`]; accurate to at least 8 bits.
 pub fn scale(x: u64, old: u64, new: u64) -> u64 {
     if old == new {
         return x;
     }
-    // The ratio as a number of 64 bits with `shift` behind the point.
+    // The ratio as a fixed-point number of 64 bits with `shift` fraction bits.
     let shift = new.leading_zeros();
     let Some(ratio) = new.wrapping_shl(shift).checked_div(old.max(1)) else {
         return x;
@@ -254,17 +259,17 @@ mod tests {
         assert_eq!(clock(0), 0);
         assert_eq!(nanoseconds(span(1234)), 1234);
         assert_eq!(span(u64::MAX), SPAN_MAX);
-        // Not even the longest span from the last instant wraps.
+        // The longest span added to the last instant does not wrap.
         assert!(instant(u64::MAX).checked_add(4 * SPAN_MAX).is_some());
     }
 
-    /// One second's worth of tokens takes one second, to 10^-6, at any rate.
+    /// Checks that the tokens of one second take one second, to 10^-6, at any rate.
     #[test]
     fn paces() {
         for per_second in [1, 2, 3, 7, 100, 999, 10_000, 999_999, 10_000_000] {
             let ticks = Pace::new(per_second).span(per_second);
             assert!(ticks.abs_diff(SECOND) <= SECOND / 1_000_000, "{per_second}");
-            // One by one the rounding adds up; 0.03 % is promised.
+            // Rounding errors of single tokens add up; the documented bound is 0.03 %.
             let sum = Pace::new(per_second).span(1) * per_second;
             assert!(sum.abs_diff(SECOND) <= SECOND * 3 / 10_000, "{per_second}");
         }
@@ -289,9 +294,9 @@ mod tests {
             assert!(level.ready(floor, one) <= NOW);
             level = level.take(floor, one);
         }
-        // The next one in 10 ms.
+        // The next token is due in 10 ms.
         assert_eq!(level.ready(floor, one), NOW + span(10_000_000));
-        // Given back, it is there again.
+        // A refunded token is available again.
         assert_eq!(level.refund(one.span).ready(floor, one), NOW);
         assert_eq!(Level::FULL.refund(1), Level::FULL);
     }
@@ -302,7 +307,7 @@ mod tests {
         let floor = NOW - window;
         assert!(Level::FULL.ready(floor, large) <= NOW);
         let level = Level::FULL.take(floor, large);
-        // 47 tokens are owed, and a full bucket is needed again.
+        // The debt is 47 tokens, and the next large request needs a full bucket.
         assert_eq!(level.ready(floor, large), NOW + span(500_000_000));
     }
 
@@ -315,12 +320,13 @@ mod tests {
             level = level.force(floor, one, bound);
         }
         assert_eq!(level, Level(bound));
-        // Debt from elsewhere is not forgiven.
+        // Larger debt from another source is not reduced.
         let deep = Level(bound + 7);
         assert_eq!(deep.force(floor, one, bound), deep);
     }
 
-    /// What forced requests owe gets no longer by a change than the bound, or than it was.
+    /// Checks that a change of the rate does not extend forced debt beyond the maximum of the bound
+    /// and the previous debt.
     #[test]
     fn rescaled_debt_is_bounded() {
         let at = |debt| Level(NOW + debt);
@@ -338,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Only what a forced request owes counts as forced.
+    /// Checks that only the debt of forced requests counts as forced.
     #[test]
     fn forced_debt_is_told_apart() {
         let at = |debt: i64| Level((NOW as i64 + debt) as u64);
@@ -352,7 +358,7 @@ mod tests {
             let counted = at(forced).forced(at(before), at(after), NOW);
             assert_eq!(counted, at(want), "{forced} {before} {after}");
         }
-        // Credit is not owed.
+        // Credit does not count as debt.
         assert!(Level::FULL.forced(at(-5), at(-2), NOW).0 <= NOW);
     }
 
@@ -371,11 +377,11 @@ mod tests {
                     "{quarter} {got} {want}"
                 );
             }
-            // More than full is full.
+            // A full bucket stays at most full.
             let full = Level::FULL.at_least(NOW - old);
             assert!(NOW - full.rescale(full, NOW, old, new, 0).0 <= new + new / 200);
         }
-        // Nothing wraps at the ends.
+        // Extreme values do not wrap.
         assert_eq!(scale(u64::MAX, 1, SPAN_MAX), SPAN_MAX);
         assert_eq!(scale(SPAN_MAX, SPAN_MAX, 1), 1);
         assert_eq!(scale(5, 0, 0), 5);

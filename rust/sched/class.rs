@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The table of classes of one part.
+//! Table of the classes of one part.
 //!
-//! # Vocabulary
-//!
-//! - *Class*: requests with the same key; the policy keeps a record for each ([`ClassTable`]). What a key
-//!   is, the policy says.
-//! - *Owner*: the party whose classes are counted together, because it can multiply them: a user by job names, whom
-//!   a rule matches by client addresses.
-//! - *Shared class*: serves the requests of an owner that no class of their own could be made for.
-//! - *Default class*: slot 0; serves requests for which there is not even a shared class.
-//! - *Busy*: the policy says that requests of the class are queued or in service.
-//! - *Idle*: not busy; idle classes form a list, oldest first, which the policy may bound.
+//! A class is the set of requests with the same key; the policy stores a record for each class in a
+//! [`ClassTable`]. The policy defines the key. Classes are found by key in a [`Table`]. A class is
+//! busy while its requests are queued or in service, else idle. Idle classes form a list, least
+//! recently used first; the policy can limit the length of the list.
 //!
 //! ```text
 //!             classify              busy
 //!  (nothing) ──────────► idle ◄───────────► busy
 //!      ▲                  │      idle
-//!      └──────────────────┘ idle for IDLE_NS (age), or the oldest when a bound is met
+//!      └──────────────────┘ idle for IDLE_NS (age), or least recently used and a limit is reached
 //! ```
 //!
-//! Classes are found by key in a [`Table`].
+//! An owner is a party whose classes count together, because the party can create any number of
+//! classes. For example, a user creates classes by job names, and a client by addresses that a rule
+//! matches. A shared class serves the requests of an owner for which no separate class could be
+//! created. The default class, at index 0, serves requests for which not even a shared class
+//! exists.
 //!
-//! # When the table is full
+//! # Full table
 //!
-//! One owner must not take the places of all others. Once three quarters of the table are taken it is *crowded*: it is
-//! divided equally among all owners and one more that may come. An owner with as much as that, or more, makes a class
-//! only in place of an idle one of its own, and the idle ones of an owner with more are forgotten at the next occasion
-//! ([`ClassTable::age`]). The last places are *kept* for shared classes, for inner nodes and
-//! for classes that the policy has promised a place, few for each owner; the last vacant slots for which there is memory
-//! are kept likewise. So whatever one owner does, the next one finds a place at least for its
-//! shared class, and for classes of its own as those of the first become idle.
+//! No owner may exhaust the table. When three quarters of the table are used, the table is crowded.
+//! The capacity is then divided equally among all owners plus one future owner. An owner at or
+//! above its share gets a new class only by evicting one of its own idle classes. Idle classes of
+//! an owner above its share are evicted by [`ClassTable::age`].
+//!
+//! The last entries of the table are reserved for shared classes, inner nodes and classes that the
+//! policy guarantees, few for each owner. The last vacant entries that have memory are reserved in
+//! the same way. Therefore a new owner always gets at least its shared class, and classes of its
+//! own as classes of other owners become idle.
 
 use crate::sched::{
     key::Hashed,
@@ -40,47 +40,50 @@ use crate::sched::{
     table::{Table, TableNeed, TableSpare},
 };
 
-/// Names a class; it goes stale when the class does.
+/// Handle of a class; becomes stale when the class is evicted.
 pub type ClassId = Handle;
 
-/// Classes that can be made without new memory, at least, as long as the worker keeps up.
+/// Minimum number of classes that can be created without new memory, as long as the worker keeps
+/// up.
 pub const RESERVE: usize = 64;
 
-/// Vacant slots with memory, at most, that are kept ready: what comes until the worker has brought more does not grow with
-/// the table.
+/// Maximum number of vacant entries with memory. The number of classes that arrive before the
+/// worker adds memory does not depend on the size of the table.
 const RESERVE_MAX: usize = 256;
 
-/// Slots with memory that only shared classes and inner nodes may take.
+/// Number of entries with memory that are reserved for shared classes, inner nodes and guaranteed
+/// classes.
 const KEPT_SLOTS: usize = 8;
 
-/// Counters of owners; owners whose hashes meet have one together. A power of two.
+/// Number of counters of owners, a power of two; owners with equal hashes share a counter.
 const OWNERS: u64 = 1 << 10;
 
-/// One place in so many is kept in a table whose classes have owners.
+/// One entry in this many is reserved in a table whose classes have owners.
 pub const KEPT: u32 = 16;
 
-/// Classes that get a second chance while one to forget is looked for, at most.
+/// Maximum number of classes that one search for a class to evict examines.
 const CHANCES: u32 = 8;
 
-/// How long a class stays idle before it may be forgotten, 10 s in nanoseconds.
+/// Time for which a class stays idle before it may be evicted: 10 s, ns.
 pub const IDLE_NS: u64 = 10_000_000_000;
 
-/// Slot of the default class.
+/// Index of the default class.
 pub const DEFAULT: u32 = 0;
 
-/// Name of the default class, which never goes.
+/// Handle of the default class, which is never evicted.
 pub const DEFAULT_ID: ClassId = ClassId::new(DEFAULT, 1);
 
-/// Which places of the table a class may take.
+/// Entries of the table that a class may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// All but the kept ones.
+    /// All entries but the reserved ones.
     Free,
-    /// The same, and in a crowded table an equal part for each owner; the index of its counter.
+    /// As `Free`; in a crowded table each owner gets an equal share. The value is the index of the
+    /// owner's counter.
     Owned(u16),
-    /// All: a shared class.
+    /// All entries; for a shared class.
     Shared,
-    /// All: an inner node, or a class that the policy has promised a place.
+    /// All entries; for an inner node, or a class that the policy guarantees.
     Promised,
 }
 
@@ -89,12 +92,12 @@ impl Place {
         matches!(self, Self::Shared | Self::Promised)
     }
 
-    /// That of the classes of an owner with this `hash`.
+    /// Returns the place of the classes of the owner with `hash`.
     pub const fn owned(hash: u64) -> Self {
         Self::Owned((avalanche(hash) & (OWNERS - 1)) as u16)
     }
 
-    /// Index of the counter of its owner.
+    /// Returns the index of the owner's counter.
     pub const fn owner(self) -> Option<usize> {
         match self {
             Self::Owned(owner) => Some(owner as usize),
@@ -103,27 +106,27 @@ impl Place {
     }
 }
 
-/// Whether there is a place for another class.
+/// Availability of an entry for another class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is.
+    /// An entry is available.
     Free,
-    /// Once the idle class in this slot is forgotten.
+    /// An entry is available once the idle class at this index is evicted.
     After(u32),
-    /// There is none.
+    /// No entry is available.
     No,
 }
 
-/// A class with the record of the policy.
+/// Class with the record of the policy.
 pub struct ClassRow<R> {
     record: R,
     links: Links,
     idle: bool,
-    /// Used since it became the youngest idle class.
+    /// True if the class was used since it became the most recently used idle class.
     used: bool,
-    /// It is the default class, which no key finds.
+    /// True for the default class, which is not found by key.
     default: bool,
-    /// What it was made for.
+    /// Entries that the class may use.
     place: Place,
     seen: u64,
 }
@@ -134,17 +137,18 @@ impl<R> Linked for ClassRow<R> {
     }
 }
 
-/// What a [`ClassTable`] wants.
+/// Memory requirement of a [`ClassTable`].
 pub type ClassNeed<K, R> = TableNeed<K, ClassRow<R>>;
 
 /// Memory for a [`ClassTable`].
 pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 
-/// Owners whose hashes meet.
+/// Owners with equal hashes.
 struct Owner {
-    /// Its classes.
+    /// Number of classes of the owners.
     classes: u32,
-    /// Where the next look for an idle one of them begins, if an idle class is there; otherwise at the oldest.
+    /// Index at which the next search for an idle class of the owners starts, if an idle class is
+    /// there; otherwise the search starts at the least recently used class.
     look_at: u32,
 }
 
@@ -155,20 +159,21 @@ impl Owner {
     };
 }
 
-/// Classes by key and by slot.
+/// Classes by key and by index.
 ///
 /// # Invariants
 ///
-/// - Slot 0 is taken by the default class, which is in no list.
+/// - The default class is at index 0 and in no list.
 /// - Every other class is in the list of idle classes exactly if it is marked idle.
 /// - `idle_len` is the length of the list of idle classes.
-/// - `owners` has the number of classes of each owner, `owning` that of its entries with classes.
+/// - `owners` contains the number of classes of each owner. `owning` is the number of entries of
+///   `owners` that have classes.
 pub struct ClassTable<K, R> {
     classes: Table<K, ClassRow<R>>,
     idle: List,
     idle_len: usize,
     max: usize,
-    /// Places that are kept.
+    /// Number of reserved entries.
     kept: usize,
     owners: Bulk<Owner>,
     owning: usize,
@@ -176,11 +181,12 @@ pub struct ClassTable<K, R> {
 }
 
 impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
-    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps. One of `kept` places is
-    /// kept; 0: none.
+    /// Creates a table of at most `max` classes beside the default class, with its first reserve;
+    /// may sleep. One entry in `kept` is reserved; 0: none.
     ///
-    /// The default class is shown with `key` and holds the record `default`; a request with that key has a
-    /// class of its own. Not inlined, so that the caller's stack holds no second record.
+    /// The default class is displayed with `key` and has the record `default`; a request with that
+    /// key gets a class of its own. Not inlined, so that the caller's stack does not contain a
+    /// second record.
     #[inline(never)]
     pub fn new(max: u32, kept: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
@@ -206,14 +212,15 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         table.grow(spare);
         // INVARIANT: the first slot of an empty table is 0.
         table.classes.insert(key, class).map_err(|_| NoMemory)?;
-        // The default class has taken a place of the reserve.
+        // The default class has used an entry of the reserve.
         let spare = table.need().allocate()?;
         table.grow(spare);
         Ok(table)
     }
 
-    /// Number of slots that the table should have memory for: those there are and a reserve of a
-    /// quarter, at least [`RESERVE`] and at most [`RESERVE_MAX`] vacant ones, within the bound.
+    /// Returns the number of entries that the table should have memory for: the existing classes
+    /// plus a quarter as reserve, from [`RESERVE`] to [`RESERVE_MAX`] vacant entries. The result is
+    /// never below the current number of entries, and at most the bound of the table.
     pub fn target(&self) -> usize {
         let live = self.classes.len() as usize;
         let reserve = (live / 4).clamp(RESERVE, RESERVE_MAX);
@@ -221,48 +228,49 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         target.min(self.max.saturating_add(1))
     }
 
-    /// What memory is wanted.
+    /// Returns the memory requirement.
     pub fn need(&self) -> ClassNeed<K, R> {
         self.classes.wants(self.target())
     }
 
-    /// Takes memory and hands back what there is no use for.
+    /// Adds memory to the table; returns the memory that the table cannot use.
     pub fn grow(&mut self, spare: ClassSpare<K, R>) -> ClassSpare<K, R> {
         self.classes.grow(spare)
     }
 
-    /// The name of the class in `slot`; of the default class if there is none.
+    /// Returns the handle of the class at index `slot`; that of the default class if there is no
+    /// class.
     pub fn id(&self, slot: u32) -> ClassId {
         self.classes.handle(slot).unwrap_or(DEFAULT_ID)
     }
 
-    /// Requests that had no class of their own.
+    /// Returns the number of requests that had no class of their own.
     pub const fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// Number of slots, vacant or taken.
+    /// Returns the number of entries, vacant or used.
     pub fn slots(&self) -> u32 {
         self.classes.slots()
     }
 
-    /// Number of classes beside the default class.
+    /// Returns the number of classes without the default class.
     pub fn len(&self) -> usize {
         (self.classes.len() as usize).saturating_sub(1)
     }
 
-    /// Whether `id` still names a class.
+    /// Returns true if `id` is not stale.
     pub fn is_live(&self, id: ClassId) -> bool {
         self.classes.get(id).is_some()
     }
 
-    /// The record of `id`, if it still names a class.
+    /// Returns the record of `id`; `None` if `id` is stale.
     #[inline]
     pub fn get(&self, id: ClassId) -> Option<&R> {
         self.classes.get(id).map(|class| &class.record)
     }
 
-    /// The slot of `id`, or that of the default class if it went stale.
+    /// Returns the index of `id`; that of the default class if `id` is stale.
     #[inline]
     pub fn resolve(&self, id: ClassId) -> u32 {
         match self.classes.get(id) {
@@ -271,49 +279,50 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// The record of `id`, for writing, if it still names a class.
+    /// Returns the mutable record of `id`; `None` if `id` is stale.
     #[inline]
     pub fn get_mut(&mut self, id: ClassId) -> Option<&mut R> {
         self.classes.get_mut(id).map(|class| &mut class.record)
     }
 
-    /// The record in `slot`.
+    /// Returns the record at index `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&R> {
         self.classes.at(slot).map(|class| &class.record)
     }
 
-    /// The record in `slot`, for writing.
+    /// Returns the mutable record at index `slot`.
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut R> {
         self.classes.at_mut(slot).map(|class| &mut class.record)
     }
 
-    /// The record in `slot`, for writing, and the name of the class.
+    /// Returns the handle and the mutable record of the class at index `slot`.
     #[inline]
     pub fn named_mut(&mut self, slot: u32) -> Option<(ClassId, &mut R)> {
         let (id, class) = self.classes.named_mut(slot)?;
         Some((id, &mut class.record))
     }
 
-    /// The key of the class in `slot`.
+    /// Returns the key of the class at index `slot`.
     pub fn key(&self, slot: u32) -> Option<&K> {
         self.classes.key(slot)
     }
 
-    /// The slot of the class with `key`.
+    /// Returns the index of the class with `key`.
     pub fn find(&self, key: &K) -> Option<u32> {
         self.classes.find(key, |class| !class.default)
     }
 
-    /// The class with `key`, if there is one; it is used now.
+    /// Returns the class with `key`, if it exists, and marks the class as used at `now`.
     pub fn look(&mut self, key: &K, now: u64) -> Option<ClassId> {
         let slot = self.find(key)?;
         self.touch(slot, now);
         Some(self.id(slot))
     }
 
-    /// Whether a class can be made in `place`, given that the policy has memory for `limit` slots.
+    /// Returns the availability of an entry for a new class in `place`; the policy has memory for
+    /// `limit` entries.
     pub fn room(&mut self, place: Place, limit: usize, now: u64) -> Room {
         let (count, most) = self.part_of(place);
         let room = if count >= most {
@@ -339,45 +348,49 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// The place of a class whose owner goes by `key`.
+    /// Returns the place of the classes of the owner with `key`.
     pub fn owned_by(&self, key: &K) -> Place {
         Place::owned(self.classes.hash(key))
     }
 
-    /// Whether so much of the table is taken that an owner may have but an equal part of it.
+    /// Returns true if the table is so full that each owner is limited to an equal share.
     fn is_crowded(&self) -> bool {
         self.len() >= (self.max / 4).saturating_mul(3)
     }
 
-    /// How many classes an owner may have that has some; none: any number.
+    /// Returns the maximum number of classes of an owner that has classes; `None`: unlimited.
     fn most(&self) -> Option<usize> {
-        // One part is for the next owner.
+        // One share is for the next owner.
         let parts = self.owning.saturating_add(1);
         let places = self.max.saturating_sub(self.kept);
         let most = places.checked_div(parts).unwrap_or(0).max(1);
         self.is_crowded().then_some(most)
     }
 
-    /// How many classes the owner of `place` has, and how many it may have.
+    /// Returns the number of classes of the owner of `place`, and the maximum number of its
+    /// classes.
     fn part_of(&self, place: Place) -> (usize, usize) {
         let owner = place.owner().and_then(|owner| self.owners.get(owner));
         match owner.map(|owner| owner.classes).zip(self.most()) {
-            // With one that comes there are more parts, but never less than a place for each.
+            // A new owner increases the number of shares, but each owner may have at least one
+            // class.
             Some((0, _)) => (0, 1),
             Some((count, most)) => (count as usize, most),
             None => (0, usize::MAX),
         }
     }
 
-    /// Room in place of the oldest idle class whose place `fits`.
+    /// Returns the room that evicting the least recently used idle class whose place `fits` would
+    /// make.
     fn after(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Room {
         let first = self.idle.first();
         let (oldest, _) = self.oldest(first, now, fits);
         oldest.map_or(Room::No, Room::After)
     }
 
-    /// Room in place of an idle class of the owner of `place`. The look goes on where its last one ended, so that idle
-    /// classes of others, however many, hide none for long.
+    /// Returns the room that evicting an idle class of the owner of `place` would make. The search
+    /// resumes where the last one for this owner ended, so that idle classes of other owners delay
+    /// it only for a bounded time.
     fn after_own(&mut self, place: Place, now: u64) -> Room {
         let look_at = place.owner().and_then(|owner| self.owners.get(owner));
         let idle = |slot: &u32| self.classes.at(*slot).is_some_and(|class| class.idle);
@@ -391,8 +404,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         own.map_or(Room::No, Room::After)
     }
 
-    /// Makes the class with `key`, which is not there, with the record that `make` returns, if there is
-    /// [`ClassTable::room`] in `place`; an idle class may have to go for it.
+    /// Creates the class with `key`, which must not exist, with the record from `make`, if
+    /// [`ClassTable::room`] allows a class in `place`. Evicts an idle class if necessary.
     pub fn create(
         &mut self,
         key: K,
@@ -411,10 +424,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.make(key, place, now, make)
     }
 
-    /// Makes the class with `key`, which is not there, with the record that `make` returns; it is idle. None
-    /// if there is no memory.
-    ///
-    /// There is [`ClassTable::room`] for it.
+    /// Creates the idle class with `key`, which must not exist, with the record from `make`.
+    /// Returns `None` without memory. The caller must have checked [`ClassTable::room`].
     pub fn make(
         &mut self,
         key: K,
@@ -437,14 +448,14 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         Some(id)
     }
 
-    /// Counts a class more or less of the owner of `place`.
+    /// Adds `change` to the number of classes of the owner of `place`.
     fn count(&mut self, place: Place, change: i32) {
         let Some(owner) = place.owner().and_then(|owner| self.owners.get_mut(owner)) else {
             return;
         };
         let before = owner.classes;
         owner.classes = before.saturating_add_signed(change);
-        // INVARIANT: an entry became 0, or was 0.
+        // INVARIANT: counts entries that become nonzero or zero.
         match (before, owner.classes) {
             (0, 1..) => self.owning = self.owning.saturating_add(1),
             (1.., 0) => self.owning = self.owning.saturating_sub(1),
@@ -457,8 +468,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.overflow = self.overflow.saturating_add(1);
     }
 
-    /// Whether a request that is like one of the class `id` will be of that class as well: not if that stands in for
-    /// another one, which can be made meanwhile.
+    /// Returns true if further requests like those of the class `id` will belong to the same class.
+    /// Returns false if the class is a substitute for a class that may be created later.
     pub fn is_settled(&self, id: ClassId) -> bool {
         self.classes.get(id).is_some_and(|class| match class.place {
             Place::Shared => !class.default && self.is_crowded(),
@@ -466,8 +477,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         })
     }
 
-    /// The record of `id`, for a use of the class that does not keep it: a second chance before it is
-    /// forgotten.
+    /// Returns the mutable record of `id` for a use that does not prevent eviction; gives the class
+    /// a second chance.
     #[inline]
     pub fn use_mut(&mut self, id: ClassId) -> Option<&mut R> {
         let class = self.classes.get_mut(id)?;
@@ -475,7 +486,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         Some(&mut class.record)
     }
 
-    /// Notes that requests of the class in `slot` are queued or in service.
+    /// Marks the class at index `slot` as busy: its requests are queued or in service.
     pub fn busy(&mut self, slot: u32) {
         if let Some(class) = self.classes.at_mut(slot) {
             if class.idle {
@@ -485,7 +496,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Notes that no request of the class in `slot` is queued or in service any more.
+    /// Marks the class at index `slot` as idle: none of its requests is queued or in service.
     pub fn idle(&mut self, slot: u32, now: u64) {
         if slot == DEFAULT {
             return;
@@ -499,15 +510,15 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Keeps the class in `slot`, if it is idle, as if it had been used at `until`: forgetting it before would lose what
-    /// its record says.
+    /// Protects an idle class at index `slot` from eviction as if the class was used at `until`.
+    /// The information in its record is needed until then.
     pub fn keep(&mut self, slot: u32, until: u64) {
         if let Some(class) = self.classes.at_mut(slot).filter(|class| class.idle) {
             class.seen = class.seen.max(until);
         }
     }
 
-    /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
+    /// Evicts the least recently used idle class if more than `limit` classes are idle.
     pub fn trim(&mut self, now: u64, limit: usize) {
         if self.idle_len > limit {
             let (oldest, _) = self.oldest(self.idle.first(), now, |_| true);
@@ -515,19 +526,21 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Makes the class in `slot` the youngest in the list of idle classes; it is not there.
+    /// Appends the class at index `slot`, which must not be in the list of idle classes, as the
+    /// most recently used one.
     fn push_idle(&mut self, slot: u32) {
         self.classes.push(&mut self.idle, slot);
         self.idle_len = self.idle_len.saturating_add(1);
     }
 
-    /// Takes the class in `slot` out of the list of idle classes; it is there.
+    /// Removes the class at index `slot` from the list of idle classes, which must contain it.
     fn remove_idle(&mut self, slot: u32) {
         self.classes.unlist(&mut self.idle, slot);
         self.idle_len = self.idle_len.saturating_sub(1);
     }
 
-    /// Forgets at most `max` classes that [`ClassTable::expired`] names; whether there may be more of them.
+    /// Evicts at most `max` classes found by [`ClassTable::expired`]; returns true if more may
+    /// exist.
     pub fn age(&mut self, now: u64, max: u32) -> bool {
         for _ in 0..max {
             match self.expired(now) {
@@ -538,8 +551,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         true
     }
 
-    /// Slot of a class that was idle for [`IDLE_NS`], or whose owner has more than its part of a crowded table, if there
-    /// is one.
+    /// Returns the index of a class that was idle for [`IDLE_NS`], or whose owner has more than its
+    /// share of a crowded table; `None` if no such class was found.
     pub fn expired(&mut self, now: u64) -> Option<u32> {
         let (oldest, _) = self.oldest(self.idle.first(), now, |_| true);
         let slot = oldest?;
@@ -564,8 +577,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         None
     }
 
-    /// The idle class that was not used for longest of those whose places `fits`; those used meanwhile become the
-    /// youngest. Looks at a few, beginning with that in slot `next`; returns also at which it ended.
+    /// Returns the least recently used idle class whose place `fits`, and the index at which the
+    /// search ended. Classes that were used in the meantime become the most recently used ones.
+    /// Examines at most [`CHANCES`] classes, starting at index `next`.
     fn oldest(
         &mut self,
         mut next: Option<u32>,
@@ -595,7 +609,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         (oldest, next)
     }
 
-    /// Makes an idle class the youngest.
+    /// Makes an idle class the most recently used one.
     fn touch(&mut self, slot: u32, now: u64) {
         if let Some(class) = self.classes.at_mut(slot) {
             class.seen = class.seen.max(now);
@@ -606,7 +620,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Forgets the class in `slot` and hands its record out; nothing if it is not idle.
+    /// Evicts the class at index `slot` and returns its record; `None` if the class is not idle.
     pub fn forget(&mut self, slot: u32) -> Option<R> {
         self.classes.at(slot).filter(|class| class.idle)?;
         self.remove_idle(slot);

@@ -2,19 +2,19 @@
 
 //! Commands of the control node.
 //!
-//! | command | what it asks for |
+//! | command | effect |
 //! |---|---|
-//! | `services` | the names of the services |
-//! | `get SERVICE NAME` | the value of a parameter |
-//! | `set SERVICE NAME VALUE` | that the parameter has this value from now on |
-//! | `bind SERVICE` | that the open file is the agent of the service from now on |
-//! | `accounts`, `accounts all` | accounts of the service: those that changed, or all |
-//! | `names ID...` | level and key of each id |
-//! | `factors INSTANCE LEASE_MS`, then bytes | that weights have these factors from now on |
+//! | `services` | lists the names of the services |
+//! | `get SERVICE NAME` | returns the value of a parameter |
+//! | `set SERVICE NAME VALUE` | sets a parameter |
+//! | `bind SERVICE` | makes the open file the agent of the service |
+//! | `accounts`, `accounts all` | lists the accounts of the service: the changed ones, or all |
+//! | `names ID...` | lists level and key of each id |
+//! | `factors INSTANCE LEASE_MS`, then bytes | sets factors of weights |
 //!
-//! Words have one blank between them. The value is all that is behind the blank after `NAME`, whatever that
-//! is; it may have lines, and it may be empty. One line end at the end of a command is not part of it. The bytes of
-//! `factors` are all that is behind the first line end. Ids and instances are hexadecimal.
+//! Words are separated by one blank. The value is everything after the blank after `NAME`; it may
+//! contain several lines and may be empty. One newline at the end of a command is ignored. The
+//! bytes of `factors` are everything after the first newline. Ids and instances are hexadecimal.
 
 use crate::sched::{
     agent::LEASE_MAX_MS,
@@ -22,62 +22,63 @@ use crate::sched::{
 };
 use core::str;
 
-/// Bytes that the words before a value may have with their blanks, at most; and those of a command without one.
+/// Maximum length, bytes, of the words before a value including blanks, and of a command without a
+/// value.
 pub const WORDS_MAX: usize = 4096;
 
-/// What was written to the node.
+/// Command written to the control node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Which services there are.
+    /// Lists the services.
     Services,
-    /// The value of a parameter.
+    /// Reads a parameter.
     Get {
-        /// The service; whether there is one of that name is not known here.
+        /// Name of the service, which may not exist.
         service: &'a str,
-        /// The parameter; whether there is one of that name is not known here.
+        /// Name of the parameter, which may not exist.
         name: &'a str,
     },
-    /// A new value for a parameter.
+    /// Sets a parameter.
     Set {
-        /// As above.
+        /// Name of the service, which may not exist.
         service: &'a str,
-        /// As above.
+        /// Name of the parameter, which may not exist.
         name: &'a str,
-        /// The value, as it was written.
+        /// Unparsed value.
         value: &'a str,
     },
-    /// The file as the agent of a service.
+    /// Makes the file the agent of a service.
     Bind {
-        /// As above.
+        /// Name of the service, which may not exist.
         service: &'a str,
     },
-    /// Accounts.
+    /// Lists accounts.
     Accounts {
-        /// Not only those that changed.
+        /// True: lists all accounts; false: only the changed ones.
         all: bool,
     },
-    /// Levels and keys.
+    /// Lists levels and keys of ids.
     Names {
-        /// Of whom.
+        /// Ids to look up.
         ids: Ids<'a>,
     },
-    /// Factors of weights.
+    /// Sets factors of weights.
     Factors {
-        /// The instance whose ids they have.
+        /// Instance that the ids belong to.
         instance: u64,
-        /// How long they are in force, 1 to [`LEASE_MAX_MS`].
+        /// Lease, ms, from 1 to [`LEASE_MAX_MS`].
         lease_ms: u32,
-        /// Ids and factors, as they were written.
+        /// Unparsed ids and factors.
         pairs: &'a [u8],
     },
 }
 
-/// Ids with one blank between them.
+/// Ids, separated by one blank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids<'a>(&'a str);
 
 impl<'a> Ids<'a> {
-    /// Returns the ids in the order in which they were written.
+    /// Returns the ids in the order of the command.
     pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
         self.0.split(' ').filter_map(hexadecimal)
     }
@@ -88,7 +89,8 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no command, or not the words that it takes. `E2BIG`: more than [`WORDS_MAX`] bytes of ids.
+    /// `EINVAL`: unknown command or wrong arguments. `E2BIG`: a command of more than [`WORDS_MAX`]
+    /// bytes with ids.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         if let Some(rest) = bytes.strip_prefix(b"factors ") {
             return factors(rest);
@@ -143,10 +145,10 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What is said of another line before factors.
+/// Error for a malformed first line of `factors`.
 const FACTORS: Error = Error::invalid("expected 'factors INSTANCE LEASE_MS', a line end and pairs");
 
-/// Parses what is behind the verb of a command that sets factors.
+/// Parses the text after the verb of `factors`.
 fn factors(rest: &[u8]) -> Result<Command<'_>> {
     let end = rest.iter().position(|byte| *byte == b'\n');
     let (line, pairs) = end
@@ -168,14 +170,14 @@ fn factors(rest: &[u8]) -> Result<Command<'_>> {
     })
 }
 
-/// A number of one to 16 hexadecimal digits.
+/// Parses a number of 1 to 16 hexadecimal digits.
 fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let fits = digits && (1..=16).contains(&text.len());
     u64::from_str_radix(text, 16).ok().filter(|_| fits)
 }
 
-/// The service that `rest` begins with, and what comes behind the blank after it.
+/// Splits `rest` into a service and the text after the blank that follows it.
 fn pair<'a>(rest: Option<&'a str>, expected: &'static str) -> Result<(&'a str, &'a str)> {
     let (service, rest) = rest
         .and_then(|rest| rest.split_once(' '))
@@ -183,7 +185,7 @@ fn pair<'a>(rest: Option<&'a str>, expected: &'static str) -> Result<(&'a str, &
     Ok((word(service)?, rest))
 }
 
-/// `text`, if it is one word.
+/// Returns `text` if it is one word.
 fn word(text: &str) -> Result<&str> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(text)
@@ -323,7 +325,7 @@ mod tests {
             let text = format!("set a b {value}\n");
             assert_eq!(parse(&text), set("a", "b", value), "{text:?}");
         }
-        // Without the blank there is no value.
+        // A command without the blank has an empty value.
         assert_eq!(parse("set a b"), set("a", "b", ""));
         assert_eq!(parse("set a b\n"), set("a", "b", ""));
     }

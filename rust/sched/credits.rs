@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How many requests each client of a service may have there at a time.
+//! Credits: maximum number of requests that each client may have in a service at a time.
 //!
-//! # Vocabulary
-//!
-//! - *Active* client: one with a request queued or in service.
-//! - *Fan-out*: number of active clients.
-//! - *Buffer*: requests that the service holds at most (`max`).
+//! A client is active while its requests are queued or in service. The fan-out is the number of
+//! active clients. The buffer (`max`) is the maximum number of requests in the service.
 //!
 //! # Formula
 //!
@@ -14,13 +11,13 @@
 //! each = max(1, floor(max / fan-out))
 //! ```
 //!
-//! One client may fill the buffer, which gives it the full speed of the service; many clients get few
-//! requests each, which bounds what a newcomer finds before it: at most `fan-out * each <= max` requests.
-//! At more clients than the buffer holds each of them has one credit, which is the least there is; the sum
-//! is the fan-out then, and the owner of the buffer lets requests wait outside.
+//! A single client may fill the buffer and thus gets the full speed of the service. Many clients
+//! get few requests each, so a new client finds at most `fan-out * each <= max` requests before its
+//! own. With more clients than the buffer has entries, each client has one credit, the minimum. The
+//! sum is then the fan-out, and the owner of the buffer queues the excess requests outside.
 //!
-//! The value follows the fan-out with hysteresis, so that clients are not told another value for each one
-//! that comes or goes:
+//! The value follows the fan-out with hysteresis, so that not every arrival or departure of a
+//! client causes a notification of all clients:
 //!
 //! ```text
 //!            fan-out * each > max: at once
@@ -32,25 +29,26 @@
 //!     fan-out <= 3/4 of that at the last change
 //! ```
 //!
-//! Another `max` is taken at once, both ways. A client that has more requests than a new value allows keeps
-//! them and gets no more until it is below; so the sum of credits is bounded at all times, and the sum of
-//! requests as soon as those that were admitted before have ended.
+//! A new `max` takes effect at once in both directions. A client with more requests than a new
+//! value allows keeps these requests and gets no more until it is below the value. Thus the sum of
+//! credits is always bounded, and the sum of requests is bounded once the requests admitted before
+//! have ended.
 
-/// Largest buffer, requests.
+/// Maximum buffer, requests.
 pub const CREDITS_MAX: u32 = 1 << 20;
 
-/// Bits that each of the three numbers takes when packed; the largest buffer needs all of them.
+/// Bits of each of the three numbers in packed form; the maximum buffer needs all of them.
 const BITS: u32 = 21;
 
-/// What fits in them.
+/// Maximum value of [`BITS`] bits.
 const MASK: u32 = (1 << BITS) - 1;
 
-/// What each client of a service may have, and what that was decided by.
+/// Credits of each client, with the values that they were derived from.
 ///
 /// # Invariants
 ///
 /// - `each * fan_out <= max`, or `each` is 1.
-/// - All three are at most 2^21 - 1; all are 0 before the first value.
+/// - All three numbers are at most 2^21 - 1; all are 0 before the first value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credits {
     each: u32,
@@ -59,14 +57,14 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// Before there is a value; [`Credits::at`] gives the first one.
+    /// State before the first value, which [`Credits::at`] returns.
     pub const NONE: Self = Self {
         each: 0,
         fan_out: 0,
         max: 0,
     };
 
-    /// Requests, queued or in service, that each client may have; at least 1.
+    /// Returns the number of requests, queued or in service, that each client may have; at least 1.
     pub const fn each(self) -> u32 {
         if self.each == 0 {
             1
@@ -75,13 +73,13 @@ impl Credits {
         }
     }
 
-    /// Active clients at the last change; 0 before the first value.
+    /// Returns the number of active clients at the last change; 0 before the first value.
     pub const fn fan_out(self) -> u32 {
         self.fan_out
     }
 
-    /// The value for `active` clients, the one that asks included, and a buffer of `max` requests; the same
-    /// one as long as nobody needs to be told.
+    /// Returns the credits for `active` clients, including the current one, and a buffer of `max`
+    /// requests; `self` if no client needs a notification.
     pub const fn at(self, active: u32, max: u32) -> Self {
         let (max, active) = (bounded(max, CREDITS_MAX), bounded(active, MASK));
         let over = (active as u64).saturating_mul(self.each as u64) > max as u64;
@@ -104,8 +102,8 @@ impl Credits {
         }
     }
 
-    /// Requests that a client may have which has to drain, because another one waits for what it holds: half
-    /// of a buffer of `max`, and not less than it had.
+    /// Returns the credits of a client that has to drain because another client waits for resources
+    /// that the client holds: half of a buffer of `max`, and at least its regular credits.
     pub const fn urgent(self, max: u32) -> u32 {
         let half = max / 2;
         if half > self.each() {
@@ -115,12 +113,12 @@ impl Credits {
         }
     }
 
-    /// All of it in one number; 0 before the first value.
+    /// Packs all numbers into one word; 0 before the first value.
     pub const fn pack(self) -> u64 {
         self.each as u64 | ((self.fan_out as u64) << BITS) | ((self.max as u64) << (2 * BITS))
     }
 
-    /// What was packed; any number is some value.
+    /// Unpacks a word; every word is valid.
     pub const fn unpack(packed: u64) -> Self {
         Self {
             each: packed as u32 & MASK,
@@ -130,7 +128,7 @@ impl Credits {
     }
 }
 
-/// `number`, at least 1 and at most `most`.
+/// Returns `number`, limited to the range from 1 to `most`.
 const fn bounded(number: u32, most: u32) -> u32 {
     if number == 0 {
         1
@@ -146,11 +144,12 @@ mod tests {
     use super::*;
     use crate::sched::rng::Rng;
 
-    /// One value after the other: clients, buffer, what each may have.
+    /// Checks sequences of: active clients, buffer, credits of each client.
     #[test]
     fn values() {
         let tables: &[&[(u32, u32, u32)]] = &[
-            // One client has all, two half, and so on; one less than three is less than three quarters.
+            // The buffer is divided equally; one client less than three is less than three
+            // quarters.
             &[
                 (1, 64, 64),
                 (2, 64, 32),
@@ -161,7 +160,7 @@ mod tests {
                 (1, 64, 64),
                 (0, 64, 64),
             ],
-            // Down at once, up after a quarter.
+            // The credits decrease at once, and increase after the fan-out fell by a quarter.
             &[
                 (10, 1000, 100),
                 (11, 1000, 90),
@@ -171,7 +170,8 @@ mod tests {
                 (7, 1000, 125),
                 (6, 1000, 166),
             ],
-            // More clients than the buffer holds: the minimum; back as soon as there are two for each.
+            // More clients than the buffer: the minimum, until the buffer has two entries for each
+            // client.
             &[
                 (16, 16, 1),
                 (17, 16, 1),
@@ -182,7 +182,7 @@ mod tests {
                 (8, 16, 2),
                 (9, 16, 1),
             ],
-            // Another buffer counts at once.
+            // A change of the buffer takes effect at once.
             &[
                 (4, 64, 16),
                 (4, 128, 32),
@@ -190,7 +190,7 @@ mod tests {
                 (4, 2, 1),
                 (4, 64, 16),
             ],
-            // The ends of the range.
+            // Limits of the range.
             &[
                 (1, CREDITS_MAX, CREDITS_MAX),
                 (1, u32::MAX, CREDITS_MAX),
@@ -220,7 +220,7 @@ mod tests {
             let (active, max) = (rng.next_u32() >> rng.below(32), rng.next_u32() >> 11);
             let credits = Credits::NONE.at(active, max);
             assert_eq!(Credits::unpack(credits.pack()), credits);
-            // Whatever an attacker packs, what follows is in bounds.
+            // The next value is in bounds even if an attacker has packed the word.
             let odd = Credits::unpack(rng.next_u64()).at(active, max);
             assert!((1..=CREDITS_MAX).contains(&odd.each()));
         }
@@ -240,8 +240,8 @@ mod tests {
         }
     }
 
-    /// Clients come and go; the sum never exceeds the buffer, nothing grows but after a quarter left, and few
-    /// changes are told.
+    /// Simulates random arrivals and departures of clients. The sum never exceeds the buffer, the
+    /// credits increase only after the fan-out fell by a quarter, and changes are few.
     #[test]
     fn a_random_walk_stays_in_bounds() {
         for (seed, max) in [(1, 65_536u32), (2, 256), (3, 1_000), (4, 17)] {
@@ -266,7 +266,7 @@ mod tests {
                 if active <= 1 {
                     assert_eq!(each, max);
                 }
-                // Never less than three quarters of what there could be, but for rounding.
+                // At least three quarters of the fair value, except for rounding.
                 let fair = max / active.max(1);
                 assert!(each + 1 >= fair - fair / 4, "{each} where {fair} could be");
                 if each > credits.each() && credits != Credits::NONE {
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// A fan-out that swings by a tenth is told once.
+    /// Checks that fluctuations of the fan-out by a tenth cause no change.
     #[test]
     fn noise_is_not_told() {
         let mut rng = Rng::new(9);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Errors of the pure part: an errno and a one-line reason.
+//! Errors of the scheduler: an errno and a reason of one line.
 
 use core::fmt;
 
-/// The errno an error maps to.
+/// Errno of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// `EINVAL`: malformed or out of range.
     Invalid,
-    /// `ENOENT`: no policy or rule of that name.
+    /// `ENOENT`: no policy or rule has this name.
     NoEntry,
-    /// `ENODEV`: the head addressed does not exist or the policy is not started.
+    /// `ENODEV`: the addressed head does not exist, or the policy is not started.
     NoDevice,
-    /// `EAGAIN`: busy starting or stopping.
+    /// `EAGAIN`: starting or stopping is in progress.
     Again,
     /// `EBUSY`: in use.
     Busy,
@@ -21,47 +21,47 @@ pub enum Code {
     Permission,
     /// `ENOMEM`: out of memory.
     NoMemory,
-    /// `EEXIST`: there is one of that name already.
+    /// `EEXIST`: the name exists already.
     Exists,
-    /// `ENAMETOOLONG`: a name has too many characters.
+    /// `ENAMETOOLONG`: the name is too long.
     NameTooLong,
-    /// `ENOSPC`: as many as there may be.
+    /// `ENOSPC`: the maximum number is reached.
     NoSpace,
-    /// `E2BIG`: longer than it may be.
+    /// `E2BIG`: longer than the maximum.
     TooLong,
-    /// `ESTALE`: about something that is gone.
+    /// `ESTALE`: refers to an object that was removed.
     Stale,
 }
 
-/// Where in a text something is wrong.
+/// Position of an error in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Anywhere; the reason names it.
+    /// No position; the reason names the wrong part.
     Anywhere,
-    /// At a byte of a line, the first one is 1; the reason is what was expected there.
+    /// Byte of a line, counted from 1; the reason says what was expected there.
     Column(u16),
-    /// In a line, the first one is 1.
+    /// Line, counted from 1.
     Line(u32),
-    /// At a byte of a line; both are counted from 1.
+    /// Line and byte of the line, both counted from 1.
     Word(u32, u16),
 }
 
-/// An errno with a reason for people.
+/// Errno with a reason for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What the caller's errno becomes.
+    /// Errno that the caller returns.
     pub code: Code,
-    /// One line that names the wrong part.
+    /// Reason: one line that names the wrong part.
     pub reason: &'static str,
-    /// Where it is.
+    /// Position of the error.
     pub place: Place,
 }
 
-/// The result type of the pure part.
+/// Result type of the scheduler.
 pub type Result<T = ()> = core::result::Result<T, Error>;
 
 impl Error {
-    /// An error with `code` and `reason`.
+    /// Creates an error with `code` and `reason`.
     pub const fn new(code: Code, reason: &'static str) -> Self {
         Self {
             code,
@@ -70,12 +70,12 @@ impl Error {
         }
     }
 
-    /// The same at `place`.
+    /// Returns the same error at `place`.
     pub const fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
 
-    /// Returns the line, from 1; 0 if the error is not about a line.
+    /// Returns the line, counted from 1; 0 if the error has no line.
     pub const fn line(&self) -> u32 {
         match self.place {
             Place::Line(line) | Place::Word(line, _) => line,
@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// Returns the byte of the line, from 1; 0 if the error is not about one.
+    /// Returns the byte of the line, counted from 1; 0 if the error has no column.
     pub const fn column(&self) -> u16 {
         match self.place {
             Place::Column(column) | Place::Word(_, column) => column,
@@ -91,14 +91,14 @@ impl Error {
         }
     }
 
-    /// `EINVAL` with `reason`.
+    /// Creates an `EINVAL` error with `reason`.
     pub const fn invalid(reason: &'static str) -> Self {
         Self::new(Code::Invalid, reason)
     }
 }
 
-/// Shows `column 7: expected a rate`, `line 3: capacity is missing`, `line 3: column 9: a setting is there
-/// twice`, or the reason alone.
+/// Examples: `column 7: expected a rate`, `line 3: capacity is missing`, `line 3: column 9: a
+/// setting is there twice`, or the reason alone.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {

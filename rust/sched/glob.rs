@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Patterns of names: `*` is any run of bytes, also none, `?` is any one byte; every other byte is itself.
+//! Patterns of names: `*` matches any sequence of bytes, including none; `?` matches any one byte;
+//! every other byte matches itself.
 //!
-//! Conditions of rules, weights and lines of clients use the same patterns.
+//! Conditions of rules, weights and `client` lines of qbm plans use the same patterns.
 
-/// Whether `text` is a pattern, not a name.
+/// Returns true if `text` is a pattern and not a name.
 pub fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(is_special)
 }
 
-/// Whether `byte` stands for others.
+/// Returns true if `byte` is a wildcard.
 const fn is_special(byte: &u8) -> bool {
     matches!(*byte, b'*' | b'?')
 }
 
-/// Number of bytes that the shortest name that matches `pattern` has.
+/// Returns the length, bytes, of the shortest name that matches `pattern`.
 pub fn least(pattern: &[u8]) -> usize {
     pattern.iter().filter(|&&byte| byte != b'*').count()
 }
 
-/// Whether `name` matches `pattern`. `*` and `?` in a name are bytes like others.
+/// Returns true if `name` matches `pattern`. `*` and `?` in a name are ordinary bytes.
 ///
-/// After a mismatch the search goes on one byte further behind the last `*`, so the time is that of the product
-/// of both lengths at most.
+/// After a mismatch the search resumes one byte further behind the last `*`. The time is at most
+/// proportional to the product of both lengths.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut rest, mut bytes) = (pattern, name);
     let mut back = None;
@@ -50,20 +51,20 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// A quick test: a name that does not pass does not match the pattern that the guard was made of.
+/// Quick test of a pattern: a name that does not pass does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// First bytes, the first one lowest, up to the first `*` or `?`.
+    /// First bytes, up to the first wildcard; the first byte is the lowest.
     head: u64,
     head_mask: u64,
-    /// Last bytes, the last one lowest, down to the last `*` or `?`.
+    /// Last bytes, after the last wildcard; the last byte is the lowest.
     tail: u64,
     tail_mask: u64,
-    /// Bytes that occur, see [`bit`].
+    /// Set of bytes that a matching name must contain, see [`bit`].
     need: u64,
 }
 
-/// What a [`Guard`] looks at in a name.
+/// Properties of a name that a [`Guard`] tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     head: u64,
@@ -71,12 +72,12 @@ pub struct Digest {
     have: u64,
 }
 
-/// The bit of a word of 64 that stands for `byte` and three others.
+/// Returns the bit of a 64-bit word that stands for `byte` and three other bytes.
 const fn bit(byte: u8) -> u64 {
     1u64.wrapping_shl(byte as u32)
 }
 
-/// Up to eight of `bytes`, the first one lowest, and a mask of as many.
+/// Returns up to eight of `bytes`, the first one lowest, and a mask of the same length.
 fn word<'a>(bytes: impl Iterator<Item = &'a u8>) -> (u64, u64) {
     let (mut word, mut mask) = (0u64, 0u64);
     for (&byte, place) in bytes.zip((0u32..64).step_by(8)) {
@@ -87,7 +88,7 @@ fn word<'a>(bytes: impl Iterator<Item = &'a u8>) -> (u64, u64) {
 }
 
 impl Digest {
-    /// The digest of `name`.
+    /// Computes the digest of `name`.
     pub fn of(name: &[u8]) -> Self {
         Self {
             head: word(name.iter()).0,
@@ -98,7 +99,7 @@ impl Digest {
 }
 
 impl Guard {
-    /// What every name that matches `pattern` passes.
+    /// Computes the guard that every name matching `pattern` passes.
     pub fn of(pattern: &[u8]) -> Self {
         let literal = |byte: &&u8| !is_special(byte);
         let (head, head_mask) = word(pattern.iter().take_while(literal));
@@ -113,7 +114,7 @@ impl Guard {
         }
     }
 
-    /// Whether a name of this digest may match.
+    /// Returns true if a name with this digest may match.
     #[inline]
     pub const fn passes(&self, digest: &Digest) -> bool {
         let head = (self.head ^ digest.head) & self.head_mask;
@@ -201,7 +202,8 @@ mod tests {
         assert!(hits > 2000, "{hits}");
     }
 
-    /// Thousands of `*` over a name that almost matches: a search that tries all ways would not end.
+    /// Checks that thousands of `*` with a name that almost matches take little time. Backtracking
+    /// over all possibilities would take forever.
     #[test]
     fn long_patterns_end() {
         let pattern = "*a".repeat(30) + &"*".repeat(4000) + "b";

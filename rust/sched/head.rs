@@ -2,14 +2,12 @@
 
 //! Heads: the policies of one priority on one partition.
 //!
-//! # Vocabulary
-//!
-//! - *Instance*: one part of a policy on a head, from start to stop; an [`InstanceId`] names it.
-//! - *Fallback*: the instance that takes what nobody else takes; there is exactly one, it is always
-//!   started.
-//! - *Primary*: the instance that was selected; there is at most one. With no primary, the fallback serves
-//!   all.
-//! - *Ticket*: where a request belongs, its instance and class ([`Ticket`]).
+//! - Instance: one part of a policy on a head, from start to stop; identified by an [`InstanceId`].
+//! - Fallback: the instance that takes the requests that the primary does not take. It always
+//!   exists and is always started.
+//! - Primary: the instance of the selected policy; at most one. Without a primary, the fallback
+//!   serves all requests.
+//! - Ticket: instance and class of a request ([`Ticket`]).
 //!
 //! # States of a policy
 //!
@@ -23,28 +21,29 @@
 //!      └──────────────────────────────── stopping ◀────────────────┘
 //! ```
 //!
-//! A head holds instances that are started or stopping. The new part exists before the old one stops, so
-//! that a policy that cannot start changes nothing, and there is no moment without a policy. Of one policy
-//! several instances can stop at a time; [`MAX_INSTANCES`] bounds them all. How they are drained is in
-//! [`decide`].
+//! A head contains started and stopping instances. The new part is created before the old one
+//! stops. Therefore a policy that fails to start changes nothing, and a policy is active at all
+//! times. Several instances of one policy can be stopping at the same time; [`MAX_INSTANCES`]
+//! limits their number. [`decide`] describes how instances are drained.
 //!
-//! # Life of a request
+//! # States of a request
 //!
 //! ```text
 //!               Head::classify         Head::enqueue        Head::get          Head::stop
 //!   (arrived) ───────────────▶ classified ─────────▶ queued ─────────▶ started ─────────▶ ended
 //!                                  │                  │                                     ▲
-//!                                  │                  └ Head::dequeue: goes to another head │
+//!                                  │                  └ Head::dequeue: moves to another head│
 //!                                  └── Head::pass: served at once, never queued ────────────┘
 //! ```
 //!
-//! An instance that has queued or started requests is not reaped; a classified or passed request does not
-//! hold it, its ticket goes stale instead.
+//! An instance with queued or started requests is not reaped. Classified and passed requests do not
+//! prevent that; their tickets become stale instead.
 //!
 //! # Context
 //!
-//! All but [`Head::new`] run under the partition's lock: nothing here allocates, sleeps or drops a part.
-//! [`Head::reap`] hands parts out so that they are dropped outside the lock.
+//! The caller of all functions but [`Head::new`] must hold the partition's lock. They do not
+//! allocate, sleep or drop a part. [`Head::reap`] returns parts so that the caller drops them
+//! without the lock.
 
 use crate::sched::{
     attr::Attrs,
@@ -58,27 +57,27 @@ use core::marker::PhantomData;
 pub mod decide;
 pub mod drive;
 
-/// Instances on a head, at most, the fallback included.
+/// Maximum number of instances on a head, including the fallback.
 pub const MAX_INSTANCES: usize = 4;
 
-/// Instances beside the fallback.
+/// Maximum number of instances without the fallback.
 const OTHERS: usize = MAX_INSTANCES - 1;
 
 /// State of a policy on a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not there.
+    /// No instance of the policy exists.
     Stopped,
-    /// Its part is being built.
+    /// The part is being built.
     Starting,
-    /// Takes new requests.
+    /// The instance takes new requests.
     Started,
-    /// Takes no new requests, its queue is drained.
+    /// The instance takes no new requests; its queue is drained.
     Stopping,
 }
 
 impl State {
-    /// The word that control files show.
+    /// Returns the name of the state in control files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -89,35 +88,37 @@ impl State {
     }
 }
 
-/// Name of an instance; never names another one, after its instance left it names none.
+/// Identity of an instance; never reused for another instance, and stale after the instance was
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceId {
     serial: u32,
     place: u8,
 }
 
-/// Where a request belongs.
+/// Instance and class of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     grant: Grant,
     serial: u32,
     place: u8,
-    /// The request is counted in its instance's `active`: [`Head::get`] handed it out.
+    /// True if the request is counted in its instance's `active`: [`Head::get`] has dispatched the
+    /// request.
     started: bool,
 }
 
 impl Ticket {
-    /// The class in the instance.
+    /// Returns the class in the instance.
     pub const fn class(&self) -> ClassId {
         self.grant.class
     }
 
-    /// What the instance's policy noted with it.
+    /// Returns the grant, with the data that the instance's policy stored in it.
     pub const fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The instance.
+    /// Returns the identity of the instance.
     pub const fn instance(&self) -> InstanceId {
         InstanceId {
             serial: self.serial,
@@ -126,43 +127,45 @@ impl Ticket {
     }
 }
 
-/// One instance as control files show it.
+/// Status of one instance for control files.
 #[derive(Debug)]
 pub struct Status<'a, P, T> {
-    /// Its name.
+    /// Identity of the instance.
     pub id: InstanceId,
-    /// Started or stopping.
+    /// State of the instance: started or stopping.
     pub state: State,
-    /// Whether it is the fallback.
+    /// True if the instance is the fallback.
     pub fallback: bool,
-    /// What was installed with it.
+    /// Tag from [`Head::install`].
     pub tag: &'a T,
-    /// The part.
+    /// Part of the instance.
     pub part: &'a P,
-    /// Requests queued.
+    /// Number of queued requests.
     pub queued: u32,
-    /// Requests handed out and not ended.
+    /// Number of requests dispatched and not ended.
     pub active: u32,
 }
 
 impl<P, T> Status<'_, P, T> {
-    /// Whether it is the primary.
+    /// Returns true if the instance is the primary.
     pub fn is_primary(&self) -> bool {
         !self.fallback && self.state == State::Started
     }
 }
 
-/// A part with its counts.
+/// Part with the numbers of its requests.
 ///
 /// # Invariants
 ///
-/// `queued` requests are in `part`; `active` tickets with `started` are outside.
+/// `part` contains `queued` requests. `active` tickets with `started` belong to dispatched
+/// requests.
 struct Instance<P, T> {
     part: P,
     tag: T,
     id: InstanceId,
     stopping: bool,
-    /// Time at which a request is forced, if the stopping instance is not served before, ns; 0: not set yet.
+    /// Time, ns, at which a request is forced if no request of the stopping instance was dispatched
+    /// before; 0: not set yet.
     due: u64,
     queued: u32,
     active: u32,
@@ -204,7 +207,8 @@ impl<P, T> Instance<P, T> {
         Ok(self.ticket(Grant::of(class), false))
     }
 
-    /// Takes a request out; lowers `until` to the part's if the part throttles all that it has.
+    /// Dispatches a request. If the part throttles all its requests, lowers `until` to the part's
+    /// time.
     fn get<I: Item>(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)>
     where
         P: Part<I>,
@@ -214,7 +218,7 @@ impl<P, T> Instance<P, T> {
         }
         match self.part.get(view) {
             Get::Item((item, grant)) => {
-                // INVARIANT: one request went from inside to outside.
+                // INVARIANT: one request moved from `queued` to `active`.
                 self.queued = self.queued.saturating_sub(1);
                 self.active = self.active.saturating_add(1);
                 Some((item, self.ticket(grant, true)))
@@ -232,7 +236,7 @@ impl<P, T> Instance<P, T> {
         P: Part<I>,
     {
         let item = self.part.dequeue(class, place, now)?;
-        // INVARIANT: one request went from inside to outside, without being served.
+        // INVARIANT: one request left `queued` without dispatch.
         self.queued = self.queued.saturating_sub(1);
         Some(item)
     }
@@ -244,32 +248,33 @@ impl<P, T> Instance<P, T> {
 
 /// The policies of one priority on one partition.
 ///
-/// `T` is what the caller wants to know of an instance again, for example the policy's name and argument.
+/// `T` is data of the caller about an instance, for example the policy's name and argument.
 ///
 /// # Invariants
 ///
-/// - The fallback has place 0 and is never stopping; `others` has places 1 and up, in order.
-/// - `primary` is the place of the one instance in `others` that is not stopping, 0 if there is none.
-/// - `stopping` instances in `others` are stopping.
-/// - `queued` requests are queued on all instances, but for those that a framework drives ([`drive`]).
-/// - Serials grow in the order of installation, which is the order of stopping, too.
+/// - The fallback is at index 0 and is never stopping; `others` has indices 1 and up, in order.
+/// - `primary` is the index of the only instance in `others` that is not stopping; 0 without one.
+/// - `stopping` is the number of stopping instances in `others`.
+/// - `queued` is the number of requests queued on all instances, without those driven by a
+///   framework ([`drive`]).
+/// - Serial numbers grow in the order of installation, which is also the order of stopping.
 pub struct Head<I, P, T> {
     fallback: Instance<P, T>,
     others: [Option<Instance<P, T>>; OTHERS],
     primary: u8,
     stopping: u8,
     queued: u32,
-    /// The serial that was given last.
+    /// Serial number of the last installation.
     serial: u32,
-    /// Of primary and fallback, the fallback was served last.
+    /// True if of primary and fallback, the fallback was served last.
     fallback_last: bool,
-    /// A stopping instance was served last.
+    /// True if a stopping instance was served last.
     stopping_last: bool,
     item: PhantomData<fn() -> I>,
 }
 
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
-    /// A head with its fallback, started.
+    /// Creates a head with its fallback, started.
     pub fn new(fallback: P, tag: T) -> Self {
         let id = InstanceId {
             serial: 0,
@@ -288,8 +293,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Whether there is a place for another instance.
-    /// `EAGAIN`: all places are taken by instances that are still draining.
+    /// Checks that another instance can be installed.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: the maximum number of instances is reached; some are still draining.
     pub fn can_install(&self) -> Result {
         if self.others.iter().any(Option::is_none) {
             Ok(())
@@ -301,8 +309,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Makes `part` the primary; the primary before it is stopping from now on.
-    /// Hands the part back if [`Head::can_install`] would fail, without a change.
+    /// Makes `part` the primary; the previous primary starts stopping.
+    ///
+    /// # Errors
+    ///
+    /// Returns the part, without any change, if [`Head::can_install`] would fail.
     pub fn install(&mut self, part: P, tag: T) -> core::result::Result<InstanceId, P> {
         let Some(index) = self.others.iter().position(Option::is_none) else {
             return Err(part);
@@ -322,17 +333,17 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         Ok(id)
     }
 
-    /// Makes the fallback serve all new requests; the primary, if any, is stopping from now on.
+    /// Makes the fallback serve all new requests; the primary, if any, starts stopping.
     pub fn drop_primary(&mut self) {
         if let Some(primary) = other_mut(&mut self.others, self.primary) {
             primary.stopping = true;
             self.stopping = self.stopping.saturating_add(1);
         }
-        // INVARIANT: nothing in `others` is left that is not stopping.
+        // INVARIANT: all instances in `others` are stopping.
         self.primary = 0;
     }
 
-    /// Takes out one instance that finished stopping, to be dropped outside the lock.
+    /// Removes one instance that finished stopping. The caller drops the part without the lock.
     pub fn reap(&mut self) -> Option<P> {
         if self.stopping == 0 {
             return None;
@@ -346,28 +357,31 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         other.take().map(|instance| instance.part)
     }
 
-    /// Where a request with `attrs` belongs: a class of the primary, or of the fallback without one.
+    /// Classifies a request with `attrs`: returns a ticket for the primary, or for the fallback
+    /// without a primary.
     pub fn classify(&mut self, attrs: &Attrs, now: u64) -> Ticket {
         let instance = self.current_mut();
         let class = instance.part.classify(attrs, now);
         instance.ticket(Grant::of(class), false)
     }
 
-    /// The ticket of all requests, if the instance that takes them has only one class.
+    /// Returns the ticket of all requests, if the instance that takes new requests has only one
+    /// class.
     pub fn only_ticket(&mut self) -> Option<Ticket> {
         let instance = self.current_mut();
         let class = instance.part.only_class()?;
         Some(instance.ticket(Grant::of(class), false))
     }
 
-    /// Notes what a request that [`Head::classify`] gave `ticket` for says beside its class.
+    /// Records attributes of a request with `ticket` from [`Head::classify`] that do not determine
+    /// its class.
     pub fn note(&mut self, ticket: &Ticket, attrs: &Attrs, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             instance.part.note(ticket.class(), attrs, now);
         }
     }
 
-    /// Returns whether the instance that takes new requests lets them pass freely.
+    /// Returns true if the instance that takes new requests lets requests pass freely.
     pub fn passes_freely(&self) -> bool {
         let instance = match usize::from(self.primary).checked_sub(1) {
             Some(index) => self.others.get(index).and_then(Option::as_ref),
@@ -376,15 +390,16 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         instance.is_some_and(|instance| instance.part.passes_freely())
     }
 
-    /// Counts `requests` requests of `pages` in all that passed freely with the class of `ticket`.
+    /// Counts `requests` requests with a total of `pages` pages that passed freely in the class of
+    /// `ticket`.
     pub fn count_passed(&mut self, ticket: &Ticket, requests: u32, pages: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             instance.part.count_passed(ticket.class(), requests, pages);
         }
     }
 
-    /// Whether a ticket of [`Head::classify`] that a caller kept still says where a request belongs; if not,
-    /// the caller classifies again.
+    /// Returns true if a cached ticket from [`Head::classify`] is still valid; otherwise the caller
+    /// classifies the request again.
     pub fn is_live(&self, ticket: &Ticket) -> bool {
         ticket.place == self.primary
             && self
@@ -392,16 +407,16 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                 .is_some_and(|instance| instance.part.is_live(ticket.class()))
     }
 
-    /// Queues a request; returns where it went.
+    /// Queues a request; returns the ticket of the instance that queued the request.
     ///
-    /// The ticket is one that [`Head::classify`] made, or that [`Head::is_live`] agreed to, since the lock
-    /// was taken. Should its instance not be the one that takes new requests, it is made anew from `attrs`.
-    /// What the primary declines, the fallback takes.
+    /// `ticket` must come from [`Head::classify`], or [`Head::is_live`] must have returned true for
+    /// it, since the lock was taken. If its instance does not take new requests, the request is
+    /// classified again by `attrs`. If the primary declines the request, the fallback takes it.
     ///
     /// # Errors
     ///
-    /// Hands the item back if the fallback declines, too. A fallback must not; the caller ends the request
-    /// with an error.
+    /// Returns the item if the fallback declines, too. A fallback must not decline; the caller ends
+    /// the request with an error.
     pub fn enqueue(
         &mut self,
         item: I,
@@ -428,19 +443,19 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         Ok(ticket)
     }
 
-    /// Takes a request out that [`Head::enqueue`] gave `ticket` for: it goes elsewhere. `None` if it is not
-    /// queued.
+    /// Removes a queued request with `ticket` from [`Head::enqueue`], to move it elsewhere. Returns
+    /// `None` if the request is not queued.
     pub fn dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
         let class = ticket.class();
         let item = self
             .find_mut(ticket.instance())?
             .dequeue(class, place, now)?;
-        // INVARIANT: one is queued no more.
+        // INVARIANT: one fewer is queued.
         self.queued = self.queued.saturating_sub(1);
         Some(item)
     }
 
-    /// Notes that the instances whose tag is `old` go by `new` from now on.
+    /// Replaces the tag `old` by `new` in the instances that are not stopping.
     pub fn retag(&mut self, old: &T, new: &T)
     where
         T: PartialEq + Clone,
@@ -452,10 +467,10 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Counts a request that is served at once, without queueing; it does not hold its instance. A ticket
-    /// that does not say any more where a request belongs is stale.
+    /// Counts a request that is served at once without queueing; the request does not prevent that
+    /// its instance is reaped. Returns `Stale` if the ticket is no longer valid.
     ///
-    /// `now` is asked only if the policy needs the time (monotonic ns).
+    /// `now` (monotonic ns) is called only if the policy needs the time.
     pub fn pass(
         &mut self,
         ticket: &Ticket,
@@ -472,7 +487,8 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Does the same if the instance that takes new requests has only one class.
+    /// Counts a request like [`Head::pass`], if the instance that takes new requests has only one
+    /// class.
     #[inline]
     pub fn pass_only(&mut self, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Option<Passed> {
         let part = &mut self.current_mut().part;
@@ -480,8 +496,8 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         Some(part.pass(class, cost, way, now))
     }
 
-    /// Counts the end of a request, once, with the ticket that [`Head::get`] gave out or that
-    /// [`Head::pass`] was told; stale tickets are treated as there.
+    /// Counts the end of a request once, with the ticket from [`Head::get`] or of [`Head::pass`].
+    /// Does nothing if the instance was removed.
     pub fn stop(&mut self, ticket: &Ticket, cost: Cost, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             if ticket.started {
@@ -491,22 +507,23 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Requests queued on all instances, but for those that a framework drives ([`drive`]).
+    /// Returns the number of requests queued on all instances, without those driven by a framework
+    /// ([`drive`]).
     pub const fn queued(&self) -> u32 {
         self.queued
     }
 
-    /// Requests of all instances that were handed out and have not ended.
+    /// Returns the number of requests of all instances that were dispatched and have not ended.
     pub fn active(&self) -> u32 {
         self.iter().fold(0, |sum, i| sum.saturating_add(i.active))
     }
 
-    /// Returns whether no instance has requests that are queued or not ended.
+    /// Returns true if no instance has queued or active requests.
     pub fn is_idle(&self) -> bool {
         self.iter().all(Instance::is_idle)
     }
 
-    /// The instances, the fallback first.
+    /// Returns the status of each instance, the fallback first.
     pub fn instances(&self) -> impl Iterator<Item = Status<'_, P, T>> {
         self.iter().map(|i| Status {
             id: i.id,
@@ -523,17 +540,18 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         })
     }
 
-    /// The parts, the fallback's first, for work on all of them.
+    /// Returns the parts of all instances, the fallback's first.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = (InstanceId, &mut P)> {
         self.iter_mut().map(|i| (i.id, &mut i.part))
     }
 
-    /// The part of an instance, if it is still there: for work that lets go of the lock in between.
+    /// Returns the part of an instance, if the instance still exists, for work that releases the
+    /// lock in between.
     pub fn part_mut(&mut self, id: InstanceId) -> Option<&mut P> {
         self.find_mut(id).map(|instance| &mut instance.part)
     }
 
-    /// The primary's part.
+    /// Returns the primary's part.
     pub fn primary_mut(&mut self) -> Option<&mut P> {
         other_mut(&mut self.others, self.primary).map(|instance| &mut instance.part)
     }
@@ -546,7 +564,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         core::iter::once(&mut self.fallback).chain(self.others.iter_mut().flatten())
     }
 
-    /// The instance that takes new requests.
+    /// Returns the instance that takes new requests.
     fn current_mut(&mut self) -> &mut Instance<P, T> {
         match other_mut(&mut self.others, self.primary) {
             Some(primary) => primary,
@@ -571,7 +589,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 }
 
-/// The instance at `place`, if that is not the fallback's place and not free.
+/// Returns the instance at index `place`; `None` for the fallback's index and for a free index.
 fn other_mut<P, T>(
     others: &mut [Option<Instance<P, T>>; OTHERS],
     place: u8,

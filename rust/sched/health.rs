@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whether a service makes progress.
+//! Health of a service, judged by progress.
 //!
-//! # Vocabulary
+//! - Withheld request: queued but not eligible, because a policy throttles or delays it or an
+//!   earlier request has to end first.
+//! - Ready request: eligible and queued.
+//! - Decision: dispatch of a request by a policy.
+//! - Idle time: time since the last decision.
 //!
-//! - *Withheld* request: one that a policy or an order keeps back on purpose, for its rate, its delay or
-//!   what has to end before it.
-//! - *Ready* request: one that waits and is not withheld.
-//! - *Decision*: a policy handed out a request.
-//! - *Idle*: time since the last decision.
-//!
-//! Slow is not dead: a request may wait as long as its policy likes, and a service is judged by what it does,
-//! not by the age of what it holds. It is unhealthy only if a request was ready for longer than `at_max` and
-//! there was no decision for longer than `at_max * factor`.
-//!
-//! A request that was withheld is ready from the end of that on; its age does not count.
+//! A slow service is not unhealthy: the age of queued requests does not matter, only progress does.
+//! A service is unhealthy only if a request was ready for longer than `at_max` and there was no
+//! decision for longer than `at_max * factor`. A request that was withheld counts as ready only
+//! from the end of that time.
 
 use crate::sched::{timeouts::terms::AtMax, units::NSEC_PER_SEC};
 use core::fmt;
 
-/// How long is too long.
+/// Limits beyond which a service is unhealthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     at_max: u64,
@@ -27,8 +24,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Requests may be ready for `at_max`, and decisions stay away `factor` times as long; 0: no service is
-    /// ever unhealthy. While timeouts do not adapt, `at_max` is what it is unless somebody says otherwise.
+    /// Creates limits: a request may be ready for `at_max`, and the idle time may be `factor` times
+    /// as long. If `factor` is 0, no service is unhealthy. If `at_max` is 0 (timeouts are not
+    /// adaptive), its default applies.
     pub fn new(at_max: AtMax, factor: u32) -> Self {
         let seconds = match at_max.get() {
             0 => AtMax::default().get(),
@@ -42,49 +40,49 @@ impl Limits {
     }
 }
 
-/// What is seen of a partition.
+/// State of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Requests queued, withheld ones included.
+    /// Number of queued requests, including withheld ones.
     pub queued: u64,
-    /// Since when a request is ready, monotonic ns: its arrival, or the end of the time for which it was
-    /// withheld. `None`: no request is ready.
+    /// Time from which a request is ready, monotonic ns: its arrival, or the end of the time for
+    /// which it was withheld. `None`: no request is ready.
     pub since: Option<u64>,
-    /// The last decision, or the start of the service, monotonic ns.
+    /// Time of the last decision, or of the start of the service, monotonic ns.
     pub decided: u64,
 }
 
-/// Why a service is called healthy or not, from the best to the worst.
+/// Reason of a verdict, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     /// Nothing is queued.
     Empty,
-    /// All that is queued is withheld.
+    /// All queued requests are withheld.
     Withheld,
-    /// A request is ready, but not for long.
+    /// A request is ready, but for no longer than `at_max`.
     Ready,
-    /// A request is ready for longer than it should, but there are decisions.
+    /// A request is ready for longer than `at_max`, but there are decisions.
     Slow,
-    /// The same, and nobody wants to know.
+    /// A request is ready for longer than `at_max`, but the check is disabled.
     Ignored,
     /// There are no decisions.
     Stuck,
 }
 
-/// A judgement, and why.
+/// Verdict with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     reason: Reason,
-    /// Requests queued.
+    /// Number of queued requests.
     queued: u64,
-    /// For how long a request is ready, ns.
+    /// Time for which a request has been ready, ns.
     ready: u64,
-    /// For how long there was no decision, ns.
+    /// Idle time, ns.
     idle: u64,
 }
 
 impl Health {
-    /// Whether it makes progress, or has nothing to do.
+    /// Returns true if the service makes progress or has nothing to do.
     pub const fn is_healthy(&self) -> bool {
         !matches!(self.reason, Reason::Stuck)
     }
@@ -122,7 +120,7 @@ impl fmt::Display for Health {
     }
 }
 
-/// What becomes of `one` partition at `now`.
+/// Returns the verdict on one partition at `now`.
 fn judge_one(one: Seen, limits: Limits, now: u64) -> Health {
     let idle = now.saturating_sub(one.decided);
     let ready = one.since.map_or(0, |since| now.saturating_sub(since));
@@ -147,9 +145,8 @@ fn judge_one(one: Seen, limits: Limits, now: u64) -> Health {
     }
 }
 
-/// Judges a service by its partitions at `now`, monotonic ns; the worst one decides.
-///
-/// A clock that seems to run backwards makes nobody unhealthy.
+/// Returns the verdict on a service by its worst partition at `now`, monotonic ns. A clock that
+/// seems to run backwards does not cause an unhealthy verdict.
 pub fn judge(seen: impl IntoIterator<Item = Seen>, limits: Limits, now: u64) -> Health {
     let nothing = Health {
         reason: Reason::Empty,
@@ -176,7 +173,8 @@ mod tests {
 
     const NOW: u64 = 1_000_000 * NSEC_PER_SEC;
 
-    /// `queued` requests, the first one ready for `ready` seconds, the last decision `idle` seconds ago.
+    /// Creates the state of a partition with `queued` requests, the first one ready for `ready`
+    /// seconds, the last decision `idle` seconds ago.
     fn seen(queued: u64, ready: Option<u64>, idle: u64) -> Seen {
         Seen {
             queued,
@@ -205,10 +203,10 @@ mod tests {
             (600, 0, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago, not judged"),
             (1, 3, 5, Some(2), 4, false, "5 queued, the first one ready for 2 s, last decision 4 s ago"),
             (1, 3, 5, Some(1), 4, true, "5 queued, the first one ready for 1 s, last decision 4 s ago"),
-            // As 600.
+            // Same as 600.
             (0, 3, 5, Some(601), 1800, true, "5 queued, the first one ready for 601 s, last decision 1800 s ago"),
             (0, 3, 5, Some(601), 1801, false, "5 queued, the first one ready for 601 s, last decision 1801 s ago"),
-            // Limits that no time exceeds.
+            // Limits that are never exceeded.
             (3600, u32::MAX, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago"),
         ] {
             let health = judge([seen(queued, ready, idle)], limits(at_max, factor), NOW);
@@ -241,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Times after `now`, as other CPUs may have noted them.
+    /// Checks times after `now`, which other CPUs may have recorded.
     #[test]
     fn the_future_is_healthy() {
         let limits = limits(1, 1);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Priority queues of slots.
+//! Priority queues of table indices (`slot`).
 //!
-//! # Vocabulary
+//! The place of a table index is its position in the heap. Heaps that never contain the same table
+//! index at the same time share one array of places ([`Places`]). A [`Placed`] is a heap with its
+//! own array.
 //!
-//! - *Place*: where in a heap the entry of a slot is; heaps that never hold a slot at the same time share
-//!   one array of places ([`Places`]). A heap that has one for itself is [`Placed`].
+//! Keys implement [`Sort`]. Most keys are wrapping 64-bit numbers, compared by their difference, so
+//! the keys of one heap must lie within 2^63 of each other. Equal keys are ordered by table index,
+//! which makes the order repeatable.
 //!
-//! Keys are whatever can be sorted ([`Sort`]). Most are wrapping 64-bit numbers, compared by their
-//! difference, so those of one heap must lie within 2^63 of each other. Equal keys are ordered by slot
-//! number, which makes every order that the heap yields repeatable.
-//!
-//! The heap is an array in which every entry has four children side by side (one 64-byte cache line),
-//! so it is half as deep as a binary one. The root is at index 3; the first three entries are unused:
+//! The heap is an array in which every entry has four adjacent children (one 64-byte cache line).
+//! Thus its depth is half that of a binary heap. The root is at position 3; the first three entries
+//! are unused:
 //!
 //! ```text
-//!  index   0 1 2   3      4 5 6 7          8 9 10 11   12 … 15   16 … 19   20 … 23
-//!          unused  root   its children     of 4        of 5      of 6      of 7
+//!  position   0 1 2   3      4 5 6 7          8 9 10 11   12 … 15   16 … 19   20 … 23
+//!             unused  root   its children     of 4        of 5      of 6      of 7
 //! ```
 
 use crate::sched::mem::{Bulk, Chunks, Grow, NoMemory, Pile};
@@ -26,17 +26,17 @@ mod placed;
 
 pub use placed::Placed;
 
-/// Index of the root.
+/// Position of the root.
 const ROOT: usize = 3;
-/// Children of an entry.
+/// Number of children of an entry.
 const ARITY: usize = 4;
 
-/// What queues order slots by.
+/// Sort key of a priority queue.
 pub trait Sort: Copy + Default {
-    /// Less: a slot with this key comes out before one with `other`.
+    /// Compares keys; `Less`: the entry with this key comes out before the entry with `other`.
     fn compare(&self, other: &Self) -> Ordering;
 
-    /// Whether `slot` with this key comes out before `other` with `than`.
+    /// Returns true if `slot` with this key comes out before `other` with the key `than`.
     #[inline]
     fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
         match self.compare(than) {
@@ -47,14 +47,14 @@ pub trait Sort: Copy + Default {
     }
 }
 
-/// Wrapping: by the difference.
+/// Wrapping numbers, compared by their difference.
 impl Sort for u64 {
     #[inline]
     fn compare(&self, other: &Self) -> Ordering {
         (self.wrapping_sub(*other) as i64).cmp(&0)
     }
 
-    /// As above, in fewer instructions.
+    /// Returns the same result in fewer instructions.
     #[inline]
     fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
         let ahead = self.wrapping_sub(*than) as i64;
@@ -62,24 +62,24 @@ impl Sort for u64 {
     }
 }
 
-/// A slot in a heap; 16 bytes with a key of 64 bits.
+/// Table index in a heap with its key; 16 bytes with a key of 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<K = u64> {
-    /// What it is ordered by.
+    /// Sort key.
     pub key: K,
-    /// The slot.
+    /// Table index.
     pub slot: u32,
 }
 
 impl<K: Sort> Entry<K> {
-    /// Whether it comes out before `other`.
+    /// Returns true if this entry comes out before `other`.
     #[inline]
     fn before(&self, other: &Self) -> bool {
         self.key.before(self.slot, &other.key, other.slot)
     }
 }
 
-/// Where the entries of slots are; one number per slot.
+/// Position in the heap of each table index.
 pub type Places = Bulk<u32>;
 
 impl Grow for Places {
@@ -104,11 +104,12 @@ impl Grow for Places {
     }
 }
 
-/// A priority queue of slots, smallest key first.
+/// Priority queue of table indices, smallest key first.
 ///
 /// # Invariants
 ///
-/// No entry comes out before its parent; the place of every slot in the heap is its index.
+/// No entry comes out before its parent. The place of every table index in the heap is the position
+/// of its entry.
 pub struct Heap<K = u64> {
     entries: Bulk<Entry<K>>,
 }
@@ -134,34 +135,34 @@ impl<K: Sort> Grow for Heap<K> {
 }
 
 impl<K: Sort> Heap<K> {
-    /// A heap that can be fed for up to `max` entries; sleeps.
+    /// Creates a heap that accepts memory for up to `max` entries; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             entries: Bulk::new(max.saturating_add(ROOT))?,
         })
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len().saturating_sub(ROOT)
     }
 
-    /// Whether there are none.
+    /// Returns true if the heap has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entry that comes out first.
+    /// Returns the entry that comes out first.
     pub fn top(&self) -> Option<&Entry<K>> {
         self.entries.get(ROOT)
     }
 
-    /// Entry number `index` in no particular order.
+    /// Returns the entry at `index` in unspecified order.
     pub fn nth(&self, index: usize) -> Option<&Entry<K>> {
         self.entries.get(index.saturating_add(ROOT))
     }
 
-    /// Adds a slot that is not in the heap, for which there is memory.
+    /// Adds `slot`, which must not be in the heap; the heap must have memory.
     pub fn push(&mut self, places: &mut Places, key: K, slot: u32) {
         while self.entries.len() < ROOT {
             let unused = Entry {
@@ -182,7 +183,7 @@ impl<K: Sort> Heap<K> {
         self.rise(places, index, entry);
     }
 
-    /// Gives a slot in the heap a new key.
+    /// Sets the key of `slot`, which must be in the heap.
     pub fn update(&mut self, places: &mut Places, key: K, slot: u32) {
         let Some(index) = self.index(places, slot) else {
             bug!();
@@ -191,7 +192,7 @@ impl<K: Sort> Heap<K> {
         self.settle(places, index, Entry { key, slot });
     }
 
-    /// Gives a slot a new key, or adds it; there is memory.
+    /// Sets the key of `slot`, or adds `slot`; the heap must have memory.
     pub fn set(&mut self, places: &mut Places, key: K, slot: u32) {
         match self.index(places, slot) {
             Some(index) => self.settle(places, index, Entry { key, slot }),
@@ -199,7 +200,7 @@ impl<K: Sort> Heap<K> {
         }
     }
 
-    /// Takes a slot out; answers whether it was there.
+    /// Removes `slot`; returns true if it was in the heap.
     pub fn remove(&mut self, places: &mut Places, slot: u32) -> bool {
         let Some(index) = self.index(places, slot) else {
             return false;
@@ -213,14 +214,14 @@ impl<K: Sort> Heap<K> {
         true
     }
 
-    /// Index of the entry of `slot`.
+    /// Returns the position of the entry of `slot`.
     fn index(&self, places: &Places, slot: u32) -> Option<usize> {
         let index = *places.get(slot as usize)? as usize;
         let entry = self.entries.get(index)?;
         (entry.slot == slot && index >= ROOT).then_some(index)
     }
 
-    /// Writes `entry` at `index`.
+    /// Writes `entry` at position `index`.
     #[inline]
     fn put(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
         if let Some(at) = self.entries.get_mut(index) {
@@ -231,13 +232,14 @@ impl<K: Sort> Heap<K> {
         }
     }
 
-    /// Moves the hole at `index` to where `entry` belongs, and fills it.
+    /// Moves the hole at position `index` to the final position of `entry`, and fills it.
     fn settle(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
         let index = self.sink(places, index, entry);
         self.rise(places, index, entry);
     }
 
-    /// Moves the hole at `index` down past children that come before `entry`.
+    /// Moves the hole at position `index` down past children that come before `entry`; returns its
+    /// position.
     fn sink(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) -> usize {
         loop {
             let first = index.wrapping_sub(2).wrapping_mul(ARITY);
@@ -258,7 +260,7 @@ impl<K: Sort> Heap<K> {
         }
     }
 
-    /// Moves the hole at `index` up past parents that `entry` comes before, and fills it.
+    /// Moves the hole at position `index` up past parents that `entry` comes before, and fills it.
     fn rise(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) {
         while index > ROOT {
             let parent = (index / ARITY).wrapping_add(2);
@@ -296,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Random pushes, updates and removals against an ordered set, with keys around the wrap.
+    /// Compares random pushes, updates and removals with an ordered set, with keys around the wrap.
     #[test]
     fn against_model() {
         use std::collections::BTreeSet;
@@ -346,7 +348,8 @@ mod tests {
         }
     }
 
-    /// A slot that is lost is a request that hangs, so a push without memory is reported.
+    /// Checks that a push without memory is reported, because a lost table index is a request that
+    /// hangs.
     #[test]
     #[should_panic = "cannot"]
     fn a_push_without_memory_is_reported() {

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests as they travel through policies.
+//! Requests inside policies.
 //!
-//! A queued item is found again by its place ([`Place`]); its mark is a number that the policy holding it notes.
+//! A queued item is found by its place ([`Place`]). The mark of an item is a number that the policy
+//! stores in it.
 //!
 //! ```text
-//!             register                                 unregister
-//!   anonymous ─────────▶ registered: can be taken out ───────────▶ anonymous: may go
+//!             register                                          unregister
+//!   anonymous ─────────▶ registered: can be dequeued by place ───────────▶ anonymous: can start
 //! ```
 
-/// Which way the bulk transfer of a request goes.
+/// Direction of the bulk transfer of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// To the client.
+    /// From server to client.
     Read,
-    /// From the client.
+    /// From client to server.
     Write,
-    /// Nowhere, or nobody said.
+    /// No transfer, or unknown.
     #[default]
     Other,
 }
 
-/// What a request costs.
+/// Cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Pages of the bulk transfer, at least 1.
     pub pages: u32,
     /// Bytes of the bulk transfer; 0 if there is none.
     pub bytes: u64,
-    /// Which way they go.
+    /// Direction of the transfer.
     pub direction: Direction,
 }
 
 impl Cost {
-    /// The cost of a transfer of `bytes`, nobody knows which way.
+    /// Returns the cost of a transfer of `bytes` in unknown direction.
     pub const fn of_bytes(bytes: u64) -> Self {
         Self::new(Direction::Other, bytes)
     }
 
-    /// The cost of a transfer of `bytes`, with pages of 4096 bytes rounded up, at least one.
+    /// Returns the cost of a transfer of `bytes`; pages of 4096 bytes are rounded up, at least one.
     pub const fn new(direction: Direction, bytes: u64) -> Self {
         let last = bytes.saturating_sub(1) / 4096;
         let pages = if last >= u32::MAX as u64 {
@@ -54,21 +55,22 @@ impl Cost {
     }
 }
 
-/// The range of a request.
+/// Range of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
-    /// What the range is in: a target of the service, or what a program in user space says.
+    /// Object that contains the range: a target of the service, or as reported by a program in user
+    /// space.
     pub object: u64,
     /// First byte of the range on the device.
     pub offset: u64,
-    /// First byte of the range in the file that it belongs to; `offset` where nobody knows.
+    /// First byte of the range in its file; `offset` if unknown.
     pub logical: u64,
-    /// Bytes of the range.
+    /// Length of the range, bytes.
     pub length: u64,
 }
 
 impl Spot {
-    /// A range of a device, of nobody knows which file.
+    /// Creates a range of a device in an unknown file.
     pub const fn new(object: u64, offset: u64, length: u64) -> Self {
         Self {
             object,
@@ -79,71 +81,71 @@ impl Spot {
     }
 }
 
-/// A request that a front-end handed over.
+/// Request from a front end.
 ///
-/// It is owned: it is in one place at a time and leaves exactly once. Dropping an item that is still
-/// queued would lose a request, so queues hand everything back.
+/// An item is owned by exactly one container at a time and leaves the scheduler exactly once.
+/// Dropping a queued item would lose the request, so queues return all items.
 pub trait Item: Sized {
-    /// The queue that links items through their own memory.
+    /// Queue that links items through their own memory.
     type Fifo: Fifo<Item = Self>;
 
-    /// By which a queued item is found again.
+    /// Reference by which a queued item is found.
     type Place: Place;
 
-    /// What the request costs.
+    /// Returns the cost of the request.
     fn cost(&self) -> Cost;
 
-    /// When it arrived, monotonic nanoseconds.
+    /// Returns the arrival time, monotonic ns.
     fn arrival(&self) -> u64;
 
-    /// Its range.
+    /// Returns the range of the request.
     fn spot(&self) -> Spot;
 
-    /// What the policy that holds it noted last; 0 on arrival.
+    /// Returns the mark that the policy stored last; 0 on arrival.
     fn mark(&self) -> u64;
 
-    /// Notes `mark`.
+    /// Stores `mark`.
     fn set_mark(&mut self, mark: u64);
 
-    /// Makes the place by which it is found while it is queued. Until [`Item::unregister`] it cannot be
-    /// served.
+    /// Creates the place by which the item is found while queued. The item must not be dispatched
+    /// before [`Item::unregister`].
     #[must_use]
     fn register(&mut self) -> Self::Place;
 
-    /// Takes the place back that [`Item::register`] made.
+    /// Takes back the place that [`Item::register`] created.
     fn unregister(&mut self, place: Self::Place);
 }
 
-/// By which a queued item is found again: there is one for a registered item, and none for another.
+/// Reference by which a queued item is found; exists exactly for registered items.
 pub trait Place {
-    /// What the policy that holds the item noted last.
+    /// Returns the mark that the policy stored last.
     fn mark(&self) -> u64;
 }
 
-/// A first-in first-out queue that never allocates on `push`.
+/// FIFO queue whose `push` never allocates.
 pub trait Fifo {
-    /// What is queued.
+    /// Type of queued items.
     type Item: Item;
 
-    /// An empty queue.
+    /// Creates an empty queue.
     fn new() -> Self;
 
     /// Appends `item`.
     fn push(&mut self, item: Self::Item);
 
-    /// Takes the oldest item.
+    /// Removes the oldest item.
     fn pop(&mut self) -> Option<Self::Item>;
 
-    /// Takes the item at `place` out, O(1); `None` if it is not in this queue.
+    /// Removes the item at `place`, O(1); `None` if it is not in this queue.
     fn remove(&mut self, place: &<Self::Item as Item>::Place) -> Option<Self::Item>;
 
-    /// The oldest item.
+    /// Returns the oldest item.
     fn front(&self) -> Option<&Self::Item>;
 
-    /// Number of items.
+    /// Returns the number of items.
     fn len(&self) -> u32;
 
-    /// Whether nothing is queued.
+    /// Returns true if the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

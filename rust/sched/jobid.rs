@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Job identifiers, and the formats that make them.
+//! Job identifiers, and the formats that define them.
 //!
-//! # Vocabulary
-//!
-//! - *Job identifier*: at most 31 bytes that name who a request works for ([`JobId`]); empty is absent.
-//! - *Template*: a format such as `%e.%u` ([`Template`]); *codes* are its `%` parts.
-//! - *Source*: what is known of the submitting task ([`Source`]); each part may be absent.
+//! A job identifier ([`JobId`]) consists of at most 31 bytes that name the job of a request; empty
+//! means absent. A [`Template`] is a format such as `%e.%u` with codes that start with `%`. A
+//! [`Source`] holds the known properties of the submitting task, each of which may be absent.
 //!
 //! | code | expands to |
 //! |---|---|
@@ -18,23 +16,24 @@
 //! | `%j` | name of the cgroup |
 //! | `%%` | a percent sign |
 //!
-//! The names and their meaning are Lustre's `jobid_name`, but for `%j`, which is the cgroup here.
+//! The codes have the same meaning as in Lustre's `jobid_name`, except for `%j`, which is the
+//! cgroup here.
 
 use crate::sched::error::{Error, Result};
 use core::fmt::{self, Write};
 
-/// Bytes of a job identifier, at most.
+/// Maximum length of a job identifier, bytes.
 pub const JOBID_MAX: usize = 31;
 
-/// Bytes of a template, at most.
+/// Maximum length of a template, bytes.
 pub const FORMAT_MAX: usize = 63;
 
-/// Identifier of a job; empty is absent.
+/// Identifier of a job; empty means absent.
 ///
 /// # Invariants
 ///
-/// The first `len` bytes hold no NUL, all others are 0, and `len` is at most [`JOBID_MAX`]. So equal
-/// identifiers are equal bytes and the derived order is that of the bytes.
+/// The first `len` bytes contain no NUL, all other bytes are 0, and `len` is at most [`JOBID_MAX`].
+/// Thus equal identifiers have equal bytes, and the derived order is the order of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     bytes: [u8; JOBID_MAX],
@@ -42,13 +41,14 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// No job.
+    /// Absent job identifier.
     pub const ABSENT: Self = Self {
         bytes: [0; JOBID_MAX],
         len: 0,
     };
 
-    /// The job named by `text`, which ends at the first NUL and is cut at [`JOBID_MAX`] bytes.
+    /// Creates the identifier `text`, which ends at the first NUL and is truncated to [`JOBID_MAX`]
+    /// bytes.
     pub fn new(text: &[u8]) -> Self {
         let mut id = Self::ABSENT;
         for &byte in text.iter().take_while(|&&b| b != 0) {
@@ -68,23 +68,23 @@ impl JobId {
         fits
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Number of bytes of the name.
+    /// Returns the length of the name, bytes.
     pub const fn len(&self) -> u8 {
         self.len
     }
 
-    /// Whether there is no job.
+    /// Returns true if the identifier is absent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Shows the name; bytes other than printable ASCII, and blanks, are shown as `_`.
+/// The name; bytes other than printable ASCII, and blanks, are shown as `_`.
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &byte in self.as_bytes() {
@@ -100,7 +100,7 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// `byte` if it is printable ASCII and no blank, else `_`.
+/// Returns `byte` if it is printable ASCII and not blank, else `_`.
 const fn clean(byte: u8) -> u8 {
     if byte.is_ascii_graphic() {
         byte
@@ -109,9 +109,7 @@ const fn clean(byte: u8) -> u8 {
     }
 }
 
-/// What a job identifier can be made of.
-///
-/// Names end at their first NUL; an empty name is absent.
+/// Properties of a task for job identifiers. Names end at the first NUL; an empty name is absent.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// Name of the executable.
@@ -128,11 +126,11 @@ pub struct Source<'a> {
     pub cgroup: Option<&'a [u8]>,
 }
 
-/// A parsed format of job identifiers.
+/// Parsed format of job identifiers.
 ///
 /// # Invariants
 ///
-/// The first `len` bytes are printable ASCII or blanks, and each `%` in them starts a known code of two
+/// The first `len` bytes are printable ASCII or blanks, and each `%` starts a known code of two
 /// bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Template {
@@ -148,8 +146,9 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: empty, longer than [`FORMAT_MAX`] bytes, a byte that is not printable ASCII, an
-    ///   unknown code, or a `%` at the end.
+    /// - `EINVAL`: the format is empty, is longer than [`FORMAT_MAX`] bytes, or ends in a single
+    ///   `%`.
+    /// - `EINVAL`: the format contains a byte that is not printable ASCII, or an unknown code.
     pub fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Err(Error::invalid("jobid format is empty"));
@@ -203,27 +202,27 @@ impl Template {
         self.format.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Whether the format names the cgroup, which takes a look-up.
+    /// Returns true if the format contains the cgroup, which needs a look-up.
     pub const fn uses_cgroup(&self) -> bool {
         self.cgroup
     }
 
-    /// Whether the format names the host.
+    /// Returns true if the format contains the host name.
     pub const fn uses_host(&self) -> bool {
         self.host
     }
 
-    /// Whether the format names the process id, which makes a job of each process.
+    /// Returns true if the format contains the process id, which makes each process a job.
     pub const fn uses_pid(&self) -> bool {
         self.pid
     }
 
-    /// The job identifier of a task.
+    /// Returns the job identifier of a task.
     ///
-    /// Absent parts expand to nothing. If the format has codes and all of them are absent, so is the
-    /// result. The result is cut at [`JOBID_MAX`] bytes. Bytes other than printable ASCII, and blanks,
-    /// become `_`, in names as in the format itself, so that an identifier is one word in every file
-    /// and rule.
+    /// Absent properties expand to nothing. If the format has codes and all of them are absent, the
+    /// result is absent. The result is truncated to [`JOBID_MAX`] bytes. Bytes other than printable
+    /// ASCII, and blanks, become `_`, in names and in the format itself. Thus an identifier is one
+    /// word in every file and rule.
     pub fn expand(&self, source: &Source<'_>) -> JobId {
         let mut id = JobId::ABSENT;
         let (mut codes, mut present) = (false, false);
@@ -259,7 +258,7 @@ impl Template {
     }
 }
 
-/// Shows the format as it was written.
+/// The format as it was written.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &byte in self.as_bytes() {
@@ -275,7 +274,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Appends a name; answers whether there was one.
+/// Appends a name; returns true if the name is present.
 fn push_name(id: &mut JobId, name: &[u8]) -> bool {
     let mut present = false;
     for &byte in name.iter().take_while(|&&b| b != 0) {
@@ -285,7 +284,7 @@ fn push_name(id: &mut JobId, name: &[u8]) -> bool {
     present
 }
 
-/// Appends a decimal number; answers whether there was one.
+/// Appends a decimal number; returns true if the number is present.
 fn push_number(id: &mut JobId, number: Option<u32>) -> bool {
     let Some(mut rest) = number else {
         return false;
@@ -307,7 +306,7 @@ fn push_number(id: &mut JobId, number: Option<u32>) -> bool {
     true
 }
 
-/// `EINVAL` that names a known neighbour of a mistyped code where there is one.
+/// Returns an `EINVAL` error that suggests a similar code if there is one.
 const fn unknown(code: u8) -> Error {
     Error::invalid(match code {
         b'E' => "jobid format has unknown code %E, did you mean %e",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Keys of classes: the value of one field of a request.
+//! Keys of classes: the value of one attribute of a request.
 
 use crate::sched::{
     attr::{Attrs, Id, Opcode},
@@ -11,7 +11,7 @@ use crate::sched::{
 };
 use core::fmt::{self, Write};
 
-/// An attribute that can tell classes apart.
+/// Attribute by which requests are divided into classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// Job identifier.
@@ -33,7 +33,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All fields, in the order in which sets of them are shown.
+    /// All fields, in display order.
     pub const ALL: [Self; 8] = [
         Self::Nid,
         Self::Jobid,
@@ -45,7 +45,7 @@ impl Field {
         Self::Opcode,
     ];
 
-    /// The name of the field.
+    /// Returns the name of the field.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Jobid => "jobid",
@@ -59,41 +59,41 @@ impl Field {
         }
     }
 
-    /// The field named `name`.
+    /// Parses the name of a field.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
     }
 }
 
-/// The value of one field, or the class that stands in for the others.
+/// Value of one field, or the default class.
 ///
-/// Shown as `jobid:dd.0`, `uid:absent` or `default`, escaped for a double-quoted YAML string.
+/// Displayed as `jobid:dd.0`, `uid:absent` or `default`, escaped for a double-quoted YAML string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// Requests of any value that no class could be made for.
+    /// Class of requests for which no class of their own could be created.
     Default,
-    /// Requests without a value of the field.
+    /// Class of requests without a value of the field.
     Absent(Field),
-    /// A job.
+    /// Job.
     Jobid(JobId),
-    /// A user.
+    /// User.
     Uid(u32),
-    /// A group.
+    /// Group.
     Gid(u32),
-    /// A project.
+    /// Project.
     Projid(u32),
-    /// A client.
+    /// Client.
     Nid(Nid),
-    /// An operation.
+    /// Operation.
     Opcode(Opcode),
-    /// A node map.
+    /// Node map.
     Nodemap(u32),
-    /// A cgroup.
+    /// Cgroup.
     Cgroup(u32),
 }
 
 impl Key {
-    /// The value of `field` in `attrs`.
+    /// Returns the value of `field` in `attrs`.
     pub fn of(field: Field, attrs: &Attrs) -> Self {
         let key = match field {
             Field::Jobid if attrs.jobid.is_empty() => None,
@@ -110,7 +110,7 @@ impl Key {
         key.unwrap_or(Self::Absent(field))
     }
 
-    /// The field that the value is of; none for the default class.
+    /// Returns the field of the value; `None` for the default class.
     pub const fn field(&self) -> Option<Field> {
         match self {
             Self::Default => None,
@@ -150,8 +150,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes `bytes` as part of a double-quoted string, of YAML or of a list of weights; what is not printable
-/// ASCII as `\xNN`.
+/// Writes `bytes` as part of a double-quoted string of YAML or of a list of weights; bytes that are
+/// not printable ASCII become `\xNN`.
 pub fn escape(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> fmt::Result {
     for &byte in bytes {
         match byte {
@@ -166,10 +166,10 @@ pub fn escape(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> fmt::Result {
     Ok(())
 }
 
-/// A hash function of keys with a secret seed, so that names chosen by users cannot be piled up in one bucket.
+/// Hash function of keys with a secret seed, so that users cannot choose names that collide.
 ///
-/// Each word goes through a multiplication by a secret odd number, and both halves of the product are
-/// folded; so differences between keys spread in a way that only the seed decides.
+/// Each word is multiplied by a secret odd number, and both halves of the product are combined.
+/// Thus the seed determines how differences between keys spread.
 #[derive(Clone, Copy)]
 pub struct Hasher {
     start: u64,
@@ -177,7 +177,7 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// The hash function of `seed`.
+    /// Creates the hash function of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self {
             start: avalanche(seed ^ 0x6e72_735f_6b65_7931),
@@ -192,7 +192,7 @@ impl Hasher {
         (wide as u64) ^ ((wide >> 64) as u64)
     }
 
-    /// Mixes `bytes` and their number into `state`.
+    /// Mixes the length and the contents of `bytes` into `state`.
     fn mix_bytes(&self, state: u64, bytes: &[u8]) -> u64 {
         let state = self.mix(state, bytes.len() as u64);
         bytes.chunks(8).fold(state, |state, part| {
@@ -204,23 +204,23 @@ impl Hasher {
         })
     }
 
-    /// The hash of `key`, 32 bits of it.
+    /// Returns the upper 32 bits of the hash of `key`.
     pub fn hash(&self, key: &impl Hashed) -> u32 {
         (self.wide(key) >> 32) as u32
     }
 
-    /// The hash of `key`.
+    /// Returns the hash of `key`.
     pub fn wide(&self, key: &impl Hashed) -> u64 {
         self.mix(key.mix(self), self.start)
     }
 
-    /// The hash of the path that ends in `key` and whose part before has the hash `before`; 0 stands for the
-    /// path of nothing, and is no other path's hash.
+    /// Returns the hash of the path that ends in `key` and whose parent path has the hash `before`.
+    /// 0 is the hash of the empty path only.
     pub fn path(&self, before: u64, key: &impl Hashed) -> u64 {
         self.mix(key.mix(self), self.start ^ before).max(1)
     }
 
-    /// The state after `word` alone.
+    /// Returns the state after `word` alone.
     pub fn word(&self, word: u64) -> u64 {
         self.mix(self.start, word)
     }
@@ -236,9 +236,9 @@ impl Hasher {
     }
 }
 
-/// What a [`Hasher`] takes: two values that differ mix different words.
+/// Values that a [`Hasher`] accepts; different values must mix different words.
 pub trait Hashed {
-    /// The state of `hasher` after all words of the value.
+    /// Returns the state of `hasher` after all words of the value.
     fn mix(&self, hasher: &Hasher) -> u64;
 }
 
@@ -273,7 +273,8 @@ impl Hashed for [u64; 2] {
     }
 }
 
-/// All fields, in one order; lengths and kinds are mixed in, so that no two subjects are the same words.
+/// All fields in a fixed order; lengths and kinds are included, so that no two subjects mix the
+/// same words.
 impl Hashed for Subject {
     fn mix(&self, hasher: &Hasher) -> u64 {
         let raw = |id: Id| u64::from(id.get().unwrap_or(u32::MAX));
@@ -352,7 +353,8 @@ mod tests {
         }
     }
 
-    /// Names that differ in few bits, and words that only swap places, spread like random numbers.
+    /// Checks that names that differ in few bits, and words that only swap places, spread like
+    /// random numbers.
     #[test]
     fn spreads() {
         let jobs = |i: u32| {
@@ -375,7 +377,7 @@ mod tests {
                 for i in 0..1 << 14 {
                     bins[hasher.hash(&make(i)) as usize & 0xfff] += 1;
                 }
-                // Four on average; a random function stays below 20 with probability 0.9999.
+                // The mean is four; a random function stays below 20 with probability 0.9999.
                 assert!(bins.iter().all(|&n| n < 24), "seed {seed}");
                 assert!(
                     bins.iter().filter(|&&n| n == 0).count() < 200,

@@ -1,114 +1,122 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Search for the number of requests that keep a device busy.
+//! Search for the number of requests in flight that keeps a device busy.
 //!
-//! # Vocabulary
-//!
-//! - *Slots*: requests that may be in flight.
-//! - *Rate*: requests that end per second, bytes, or the geometric mean of both: whichever spreads least ([`Ratio`]).
-//! - *Knee*: the least slots with which the device has nearly its highest rate ([`SAME`]). With fewer slots the device
-//!   idles. With more, requests wait in the device, in an order that no policy decides.
-//! - *Look*: one rate, over [`LOOK_MIN`] or more.
-//! - *Standard*: looks at the rate that is to be kept.
-//! - *Trial*: other slots for some looks, until the rate is the same or is not, as far as looks spread.
+//! - Slots: maximum number of requests in flight.
+//! - Rate: requests that end per second, bytes per second, or the geometric mean of both; the one
+//!   with the least variance counts ([`Ratio`]).
+//! - Knee: minimum number of slots with which the device has nearly its maximum rate ([`SAME`]).
+//!   With fewer slots the device idles. With more, requests queue in the device, in an order that
+//!   no policy decides.
+//! - Look: one measurement of the rate, over at least [`LOOK_MIN`].
+//! - Standard: looks at the reference rate, which the search must maintain.
+//! - Trial: looks with another number of slots, until the comparison with the standard is
+//!   significant.
 //!
 //! ```text
 //!            standard known        rate higher
 //!   start ─────────────────▶ up ◀──────────────┐         twice the slots
 //!     ▲                      │  ───────────────┘
 //!     │                      │ no higher           same rate
-//!     │                      └───────────▶ down ◀────────────┐   a quarter, half, two thirds, four fifths
+//!     │                      └───────────▶ down ◀────────────┐   to 1/4, 1/2, 2/3, 4/5
 //!     │ another rate                        │  ──────────────┘
 //!     │                      ┌──────────────┘ lower, with the finest step
-//!     └──────────────────── hold ──▶ up after each rest, and then down, more and more seldom
+//!     └──────────────────── hold ──▶ up after each rest, and then down, less and less often
 //! ```
 //!
-//! A search decides after [`LOOKS_SEARCH`] looks, however much they spread, and prefers fewer slots then. Trials after a rest
-//! take up to [`LOOKS_MAX`] looks and prefer neither; the first one down is to half the slots, as the search may have decided
-//! in haste. A rest is [`REST`] times as long as the trials up before it.
+//! A trial of the search is decided after at most [`LOOKS_SEARCH`] looks, whatever their variance,
+//! and then prefers fewer slots. Trials after a rest take up to [`LOOKS_MAX`] looks and have no
+//! preference. The first one down is to half the slots, because the search may have decided on
+//! little evidence. A rest is [`REST`] times as long as the trials up before it.
 //!
-//! Looks count only while all slots are in use and requests wait: otherwise the load decides the rate, and slots do not matter.
-//! Looks with more slots than before count as well: the rate may be higher though no request waits any more.
+//! Looks count only while all slots are in use and requests are queued; otherwise the load
+//! determines the rate, and slots do not matter. Looks of a trial up count also without queued
+//! requests, because the rate may be higher.
 
 use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_USEC, USEC_PER_SEC};
 
-/// Slots to start with.
+/// Initial number of slots.
 pub const START: u32 = 8;
 
-/// Shortest look (ns), and the requests that end in one, at least: those that end together often come together again, so
-/// as many as there are slots end in one, too. It is no longer than [`LOOK_MAX`].
+/// Minimum duration of a look, ns, and minimum number of requests that end in it. As many requests
+/// as there are slots must end, too, because requests that end together often arrive together
+/// again. A look does not wait for them longer than [`LOOK_MAX`], ns.
 pub const LOOK_MIN: u64 = 20 * NSEC_PER_MSEC;
 const LOOK_ENDS: u64 = 8;
 const LOOK_MAX: u64 = 200 * NSEC_PER_MSEC;
 
-/// Looks of a trial, at least; of one that ends with more slots; of any, at most, in a search and after a rest.
+/// Number of looks of a trial: minimum; minimum of a trial that ends with more slots; maximum in a
+/// search; maximum after a rest.
 const LOOKS_MIN: u64 = 3;
 const LOOKS_UP: u64 = 4;
 const LOOKS_SEARCH: u64 = 12;
 const LOOKS_MAX: u64 = 48;
 
-/// Looks before the standard is known, and before the rate is judged during a rest.
+/// Number of looks before the standard is known, and before the rate is judged during a rest.
 const LOOKS_FIRST: u64 = 4;
 const LOOKS_HOLD: u64 = 8;
 
-/// Looks that the standard remembers.
+/// Maximum number of looks that count in the standard.
 const LOOKS_KEPT: u64 = 40;
 
-/// Looks of a rest for each look of the trials up before it; at least.
+/// Number of looks of a rest for each look of the trials up before it; minimum number.
 const REST: u64 = 16;
 const REST_MIN: u64 = 48;
 
-/// Trials up for one down, at most.
+/// Maximum number of trials up for one down.
 const UPS_MAX: u32 = 8;
 
-/// Parts of the unit of rates, which is the rate of the first look of a search, or the rate of the standard.
+/// Unit of rates as an integer: the rate of the first look of a search, or the rate of the
+/// standard.
 const UNIT: u64 = 4096;
 
-/// Units of a rate, at most: with more, requests are of another kind, and the search starts anew.
+/// Maximum rate, units; at a higher rate the requests are of another kind, and the search restarts.
 const UNITS_MAX: u64 = 64;
 
-/// A rate is the same down to this part of the standard, and higher from this part on, in thousandths.
+/// Thresholds in thousandths of the standard: from `SAME` on a rate is the same, from `HIGHER` on
+/// it is higher.
 const SAME: u64 = 990;
 const HIGHER: u64 = 1012;
 
-/// A difference counts if it is so many thousandths of its standard deviation: in a search, and after a rest.
+/// Minimum significant difference, in thousandths of its standard deviation: in a search, and after
+/// a rest.
 const SURE_SEARCH: u64 = 1_500;
 const SURE: u64 = 2_000;
 
-/// So much of the standard, in thousandths, the rate may go up or down before the search starts anew.
+/// Maximum change of the rate, in thousandths of the standard; a larger change restarts the search.
 const CHANGE: u64 = 80;
 
-/// Bytes that a request counts beside its own.
+/// Overhead of a request, bytes.
 const EXTRA: u64 = 512;
 
-/// Slots after one step down, as a fraction of those before, from coarse to fine.
+/// Slots after one step down, as fractions of the slots before, from coarse to fine.
 const STEPS: [(u64, u64); 4] = [(1, 4), (1, 2), (2, 3), (4, 5)];
 
-/// The step to a half, and the finest one.
+/// Index in [`STEPS`] of the step to a half, and of the finest step.
 const HALF: usize = 1;
 const FINEST: usize = STEPS.len() - 1;
 
-/// Returns `sum / count`; without a count there is nothing to be divided.
+/// Returns `sum / count`; 0 if `count` is 0.
 fn per(sum: u64, count: u64) -> u64 {
     sum.checked_div(count).unwrap_or(0)
 }
 
-/// What has ended at a device so far.
+/// Totals of the requests that have ended at a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Now, ns.
+    /// Current time, ns.
     pub now: u64,
-    /// Requests.
+    /// Number of requests.
     pub ended: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Requests and bytes per second, and their geometric mean.
+/// Requests per second, bytes per second, and their geometric mean.
 type Rates = [u64; 3];
 
 impl Totals {
-    /// Nothing has ended at `now` (ns).
+    /// Creates totals of zero at `now` (ns).
     pub fn at(now: u64) -> Self {
         Self {
             now,
@@ -116,7 +124,7 @@ impl Totals {
         }
     }
 
-    /// Adds `ended` requests of `bytes`.
+    /// Adds `ended` requests with a total of `bytes`.
     pub fn plus(self, ended: u64, bytes: u64) -> Self {
         Self {
             now: self.now,
@@ -128,7 +136,7 @@ impl Totals {
     /// Returns the rates since `before`.
     fn rates_since(&self, before: &Self) -> Rates {
         let us = self.now.saturating_sub(before.now) / NSEC_PER_USEC;
-        // Nothing overflows below 2^44 bytes.
+        // No overflow below 2^44 bytes.
         let per_second = |count: u64| per(count.saturating_mul(USEC_PER_SEC), us);
         let ended = self.ended.wrapping_sub(before.ended);
         // A request without data takes time as well.
@@ -140,7 +148,7 @@ impl Totals {
     }
 }
 
-/// Sums of one rate of some looks, in [`UNIT`]s.
+/// Sums of one rate over some looks, in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     sum: u64,
@@ -160,7 +168,7 @@ impl Looks {
         rates: [Sums { sum: 0, squares: 0 }; 3],
     };
 
-    /// Adds a look at `rates`, of which `units` are one unit each.
+    /// Adds a look at `rates`; `units` are the rates that count as one unit.
     fn add(&mut self, rates: &Rates, units: &Rates) {
         self.count = self.count.saturating_add(1);
         for (sums, (rate, unit)) in self.rates.iter_mut().zip(rates.iter().zip(units)) {
@@ -171,7 +179,7 @@ impl Looks {
         }
     }
 
-    /// Adds other looks, and drops old ones.
+    /// Adds other looks; limits the weight of old ones to [`LOOKS_KEPT`].
     fn merge(&mut self, other: &Self) {
         let count = self.count.saturating_add(other.count);
         self.count = count.min(LOOKS_KEPT);
@@ -184,7 +192,7 @@ impl Looks {
         }
     }
 
-    /// Returns these looks as a part of `standard`, by the rate that spreads least.
+    /// Returns the ratio of these looks to `standard`, for the rate with the least noise.
     fn of(&self, standard: &Self, sure: u64) -> Ratio {
         let looks = self.count.saturating_add(standard.count);
         let ratios = self.rates.iter().zip(&standard.rates).map(|(new, old)| {
@@ -205,26 +213,26 @@ impl Looks {
     }
 }
 
-/// A rate as a part of the standard, in [`UNIT`]s.
+/// Rate relative to the standard, in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
 struct Ratio {
     part: u64,
-    /// The least difference that counts.
+    /// Minimum significant difference.
     noise: u64,
 }
 
 impl Ratio {
-    /// Returns whether this is above `thousandths`, or below them by less than `margin`.
+    /// Returns true if the rate is above `thousandths`, or below by less than `margin`.
     fn exceeds(self, thousandths: u64, margin: u64) -> bool {
         self.part.saturating_add(margin) > UNIT.saturating_mul(thousandths) / 1000
     }
 
-    /// Returns whether this is above `thousandths` for sure.
+    /// Returns true if the rate is significantly above `thousandths`.
     fn is_above(self, thousandths: u64) -> bool {
         self.part.saturating_sub(self.noise) > UNIT.saturating_mul(thousandths) / 1000
     }
 
-    /// Returns whether this is below `thousandths` for sure.
+    /// Returns true if the rate is significantly below `thousandths`.
     fn is_below(self, thousandths: u64) -> bool {
         !self.exceeds(thousandths, self.noise)
     }
@@ -233,74 +241,74 @@ impl Ratio {
 /// State of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Slots that keep the device busy, as far as is known; 0: nothing is searched.
+    /// Best known number of slots that keeps the device busy; 0: no search.
     pub slots: u32,
-    /// The search is not over.
+    /// True if the search has not finished.
     pub searching: bool,
-    /// Requests per second with these slots; 0: no search is over.
+    /// Requests per second with these slots; 0: no search has finished.
     pub requests: u64,
-    /// Bytes per second.
+    /// Bytes per second with these slots.
     pub bytes: u64,
 }
 
-/// What a device had to do.
+/// Load of a device since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// At times nothing waited, or slots were free.
+    /// At times no request was queued, or slots were free.
     Light,
-    /// All slots were in use, and requests waited.
+    /// All slots were in use, and requests were queued.
     Full,
-    /// More requests are in flight than there are slots by now.
+    /// More requests are in flight than there are slots.
     Over,
 }
 
-/// What the looks are for.
+/// Phase of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The standard is not known.
     Start,
-    /// The slots stay.
+    /// The number of slots does not change.
     Hold,
-    /// Twice the slots are tried.
+    /// Trial of twice the slots.
     Up,
-    /// One of [`STEPS`] is tried.
+    /// Trial of one of [`STEPS`].
     Down(usize),
 }
 
-/// The search for the knee of one device.
+/// Search for the knee of one device.
 #[derive(Clone, Debug)]
 pub struct Knee {
-    /// Slots, at most.
+    /// Maximum number of slots.
     max: u32,
     /// Slots in effect.
     slots: u32,
-    /// Slots that keep the standard.
+    /// Number of slots that achieves the standard.
     good: u32,
     phase: Phase,
-    /// The rates that [`UNIT`] stands for; 0: nothing was seen.
+    /// Rates that count as one [`UNIT`]; 0: no look yet.
     units: Rates,
     standard: Looks,
-    /// Slots with which the standard was seen.
+    /// Number of slots with which the standard was measured.
     standard_slots: u32,
     looks: Looks,
-    /// Requests waited during all of them.
+    /// True if requests were queued during all looks.
     whole: bool,
-    /// The end of the last look.
+    /// Totals at the end of the last look.
     last: Option<Totals>,
-    /// Ends that are still those of other slots.
+    /// Number of requests that still have to end before looks count, after a change of the slots.
     stale: u64,
-    /// Looks until the next trial.
+    /// Number of looks until the next trial.
     rest: u64,
-    /// Looks of trials up since the last rest.
+    /// Number of looks of trials up since the last rest.
     tried: u64,
-    /// Trials up before one down.
+    /// Number of trials up before the next one down.
     ups: u32,
-    /// Trials up before the one down after that; 0: the search is not over.
+    /// Number of trials up before the following one down; 0: the search has not finished.
     next_ups: u32,
 }
 
 impl Knee {
-    /// Starts with [`START`] slots.
+    /// Creates a search that starts with [`START`] slots.
     pub fn new() -> Self {
         let slots = START;
         Self {
@@ -322,7 +330,7 @@ impl Knee {
         }
     }
 
-    /// Has at most `max` slots from now on.
+    /// Sets the maximum number of slots.
     pub fn bound(&mut self, max: u32) {
         self.max = max.max(1);
         if self.slots > self.max || self.good > self.max {
@@ -336,7 +344,7 @@ impl Knee {
         self.slots
     }
 
-    /// Returns what was found. While nothing `waits`, nothing is searched.
+    /// Returns the state of the search; the search is inactive unless `waits`: requests are queued.
     pub fn found(&self, waits: bool) -> Found {
         let rate =
             |sums: &Sums, unit: u64| per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT;
@@ -352,18 +360,19 @@ impl Knee {
         }
     }
 
-    /// Returns whether a search is over.
+    /// Returns true if a search has finished.
     fn is_over(&self) -> bool {
         self.next_ups != 0
     }
 
-    /// Returns whether the knee is still being looked for: not while nothing waited yet, nor in a trial after a rest.
+    /// Returns true if the search is in progress; false before requests were queued, and in a trial
+    /// after a rest.
     fn is_searching(&self) -> bool {
         self.units != [0; 3] && !self.is_over()
     }
 
-    /// Takes what has ended by now, and the load since the last call. To be called every [`LOOK_MIN`] or so while requests
-    /// wait.
+    /// Records the totals and the load since the last call. The caller calls about every
+    /// [`LOOK_MIN`] while requests are queued.
     pub fn look(&mut self, totals: Totals, load: Load) {
         let counts = load == Load::Full || load == Load::Light && self.phase == Phase::Up;
         let last = match self.last.filter(|_| counts) {
@@ -373,7 +382,7 @@ impl Knee {
                 if load == Load::Light {
                     self.looks = Looks::NONE;
                     match self.phase {
-                        // What comes next may be of another kind.
+                        // The next requests may be of another kind.
                         Phase::Start => self.units = [0; 3],
                         Phase::Down(_) => self.hold(),
                         _ => {}
@@ -384,7 +393,7 @@ impl Knee {
         };
         self.whole &= load == Load::Full;
         let Some(ended) = totals.ended.checked_sub(last.ended) else {
-            // A client has gone.
+            // A client was removed.
             self.last = Some(totals);
             return;
         };
@@ -415,7 +424,7 @@ impl Knee {
         self.judge();
     }
 
-    /// Goes on with `slots` in `phase`.
+    /// Continues with `slots` in `phase`.
     fn go(&mut self, slots: u32, phase: Phase) {
         self.phase = phase;
         self.looks = Looks::NONE;
@@ -427,7 +436,7 @@ impl Knee {
         }
     }
 
-    /// Searches anew.
+    /// Restarts the search.
     fn start(&mut self) {
         self.ups = 0;
         self.next_ups = 0;
@@ -453,7 +462,7 @@ impl Knee {
         }
     }
 
-    /// Goes on after more slots turned out to be of no use.
+    /// Continues after more slots were found useless.
     fn after_up(&mut self) {
         if self.is_searching() {
             return self.try_down(0);
@@ -467,7 +476,7 @@ impl Knee {
         self.try_down(if first { HALF } else { FINEST });
     }
 
-    /// Returns the slots after `step`.
+    /// Returns the number of slots after `step`.
     fn below(&self, step: usize) -> u32 {
         let (part, of) = STEPS.get(step).copied().unwrap_or((1, 1));
         let slots = per(u64::from(self.good).saturating_mul(part), of);
@@ -481,13 +490,13 @@ impl Knee {
         }
     }
 
-    /// Has the slots in effect from now on.
+    /// Adopts the slots in effect.
     fn keep(&mut self) {
         self.good = self.slots;
         self.tried = 0;
     }
 
-    /// Makes the looks the standard.
+    /// Replaces the standard by the current looks.
     fn set_standard(&mut self) {
         self.standard = self.looks;
         self.standard_slots = self.slots;
@@ -548,7 +557,7 @@ impl Knee {
         }
     }
 
-    /// Judges what was seen while nothing was tried.
+    /// Evaluates the looks during a rest.
     fn rest_on(&mut self, ratio: Ratio) {
         let off = ratio.part.abs_diff(UNIT);
         if off > UNIT.saturating_mul(CHANGE) / 1000 && off > ratio.noise.saturating_mul(2) {

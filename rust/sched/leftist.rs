@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Priority queues of slots that share their memory.
+//! Priority queues of table indices (`slot`) that share their memory.
 //!
-//! # Vocabulary
+//! Each table index has a knot; a queue is a leftist tree of knots (C. A. Crane, "Linear lists and
+//! priority queues as balanced binary trees", 1972; D. E. Knuth, "The Art of Computer Programming",
+//! volume 3, section 5.2.3). The rank of a knot is the number of knots on its right path, including
+//! itself; 0 for no knot. Keys are as in [`crate::sched::heap`].
 //!
-//! - *Rank* of a knot: number of knots on the way from it to the right and further to the right, itself
-//!   included; 0 for no knot.
-//!
-//! Keys are as in [`crate::sched::heap`].
-//!
-//! # How it works
-//!
-//! A queue is a leftist tree (C. A. Crane, "Linear lists and priority queues as balanced binary trees",
-//! 1972; D. E. Knuth, "The Art of Computer Programming", volume 3, section 5.2.3): no knot comes out before
-//! its parent, and no knot has a higher rank to the right than to the left. So the way to the right has at
-//! most log2(n + 1) knots, and two trees are merged along those two ways:
+//! No knot comes out before its parent, and no knot has a higher rank to the right than to the
+//! left. Thus a right path has at most log2(n + 1) knots, and two trees are merged along their
+//! right paths:
 //!
 //! ```text
 //!        1                         rank of a knot = 1 + rank to its right
 //!      /   \
-//!     4     2      merge:   walk down the two ways to the right, the lesser key first,
+//!     4     2      merge:   walk down both right paths, the lesser key first,
 //!    / \   /                then walk back up: where the rank to the right became the higher one,
 //!   9   5 7                 left and right change places
 //! ```
 //!
-//! A knot keeps the ranks of its two children, not its own, so the walk touches no knot beside the way.
-//! Each operation costs O(log n) at worst, uses no memory, and does not recurse.
+//! A knot stores the ranks of its two children instead of its own, so the walk accesses only knots
+//! on the path. Each operation costs O(log n) in the worst case, uses no memory, and does not
+//! recurse.
 
 use crate::sched::{
     heap::Sort,
@@ -34,7 +30,7 @@ use crate::sched::{
 };
 use core::cmp::Ordering;
 
-/// What a queue keeps of a slot.
+/// Node of a queue, for one table index.
 #[derive(Clone, Copy, Debug)]
 pub struct Knot<K = u64> {
     key: K,
@@ -46,7 +42,7 @@ pub struct Knot<K = u64> {
 }
 
 impl<K: Copy> Knot<K> {
-    /// A knot in a queue of its own, or in none.
+    /// Creates a knot that is alone in its queue, or in no queue.
     const fn single(key: K) -> Self {
         Self {
             key,
@@ -58,12 +54,12 @@ impl<K: Copy> Knot<K> {
         }
     }
 
-    /// Its rank.
+    /// Returns the rank.
     const fn rank(&self) -> u8 {
         self.right_rank.saturating_add(1)
     }
 
-    /// Puts the child with the lower rank to the right.
+    /// Swaps the children, if necessary, so that the one with the lower rank is to the right.
     fn lean(&mut self) {
         if self.left_rank < self.right_rank {
             core::mem::swap(&mut self.left, &mut self.right);
@@ -72,15 +68,15 @@ impl<K: Copy> Knot<K> {
     }
 }
 
-/// A queue: the slot that comes out first.
+/// Queue, identified by the table index that comes out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root(u32);
 
 impl Root {
-    /// A queue without slots.
+    /// Empty queue.
     pub const EMPTY: Self = Self(NONE);
 
-    /// The slot that comes out first.
+    /// Returns the table index that comes out first.
     #[inline]
     pub const fn top(self) -> Option<u32> {
         if self.0 == NONE {
@@ -97,13 +93,14 @@ impl Default for Root {
     }
 }
 
-/// The knots of all slots.
+/// Knots of all table indices.
 ///
 /// # Invariants
 ///
 /// - No knot comes out before its parent.
-/// - No knot has a higher rank to the right than to the left, and both are what the children say.
-/// - A knot in no queue is single, as is the only one of a queue.
+/// - No knot has a higher rank to the right than to the left, and both ranks equal those of the
+///   children.
+/// - A knot in no queue is single, as is the only knot of a queue.
 pub struct Forest<K = u64> {
     knots: Bulk<Knot<K>>,
 }
@@ -133,32 +130,32 @@ impl<K: Sort> Grow for Forest<K> {
 }
 
 impl<K: Sort> Forest<K> {
-    /// A forest that can be fed for up to `max` slots; sleeps.
+    /// Creates a forest that accepts memory for up to `max` table indices; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Self::with(max, false)
     }
 
-    /// As [`Self::new`], with the memory `charged` or not, as for [`Bulk::with`].
+    /// Creates a forest like [`Self::new`], with the memory `charged` or not, as in [`Bulk::with`].
     pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
             knots: Bulk::with(max, charged)?,
         })
     }
 
-    /// What a slot in a queue is ordered by.
+    /// Returns the sort key of `slot`.
     #[inline]
     pub fn key(&self, slot: u32) -> Option<K> {
         Some(self.knots.get(slot as usize)?.key)
     }
 
-    /// The slot that comes out of `root` first, and its key.
+    /// Returns the table index that comes out of `root` first, and its key.
     #[inline]
     pub fn top(&self, root: Root) -> Option<(u32, K)> {
         let slot = root.top()?;
         Some((slot, self.key(slot)?))
     }
 
-    /// Adds a slot that is in no queue.
+    /// Adds `slot`, which must be in no queue.
     pub fn push(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(knot) = self.knots.get_mut(slot as usize) else {
             bug!();
@@ -168,7 +165,7 @@ impl<K: Sort> Forest<K> {
         root.0 = self.merge(root.0, slot);
     }
 
-    /// Takes out a slot, which is in this queue.
+    /// Removes `slot`, which must be in this queue.
     pub fn remove(&mut self, root: &mut Root, slot: u32) {
         let Some(knot) = self.knots.get_mut(slot as usize) else {
             bug!();
@@ -195,7 +192,7 @@ impl<K: Sort> Forest<K> {
         self.climb(gone.parent, gone.parent);
     }
 
-    /// Gives a slot in this queue a new key; cheap if it can stay where it is.
+    /// Sets the key of `slot`, which must be in this queue; cheap if the knot can stay in place.
     pub fn update(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(&knot) = self.knots.get(slot as usize) else {
             bug!();
@@ -216,20 +213,20 @@ impl<K: Sort> Forest<K> {
         }
     }
 
-    /// Whether `knot` comes out before `slot` would with `key`.
+    /// Returns true if `knot` comes out before `slot` with `key`.
     fn key_before(&self, knot: u32, key: K, slot: u32) -> bool {
         self.key(knot)
             .is_some_and(|other| other.before(knot, &key, slot))
     }
 
-    /// Makes `parent` the parent of `child`, if there is a child.
+    /// Sets the parent of `child`, if there is a child.
     fn hang(&mut self, child: u32, parent: u32) {
         if let Some(knot) = self.knots.get_mut(child as usize) {
             knot.parent = parent;
         }
     }
 
-    /// Merges two trees without parents, given by their roots; the root of the result.
+    /// Merges two trees without parents, given by their roots; returns the root of the result.
     fn merge(&mut self, one: u32, other: u32) -> u32 {
         if one == NONE {
             return other;
@@ -240,12 +237,12 @@ impl<K: Sort> Forest<K> {
         ) else {
             return one;
         };
-        // `at` is on the way that was merged, `over` is the tree that still has to go below it.
+        // `at` is on the merged path; `over` is the tree that still has to be merged below it.
         let swap = b.key.before(other, &a.key, one);
         let (top, mut over) = if swap { (other, one) } else { (one, other) };
         let (mut right, mut tree) = if swap { (b.right, a) } else { (a.right, b) };
         let mut at = top;
-        // Above this one nothing was changed.
+        // Nothing was changed above this knot.
         let mut first = NONE;
         while let Some(&next) = self.knots.get(right as usize) {
             if next.key.before(right, &tree.key, over) {
@@ -253,7 +250,7 @@ impl<K: Sort> Forest<K> {
                 right = next.right;
                 continue;
             }
-            // `over` takes the place of `right`, which goes below it in turn.
+            // `over` takes the place of `right`, which is merged below `over` in turn.
             self.attach(at, over, &tree);
             if first == NONE {
                 first = at;
@@ -280,8 +277,8 @@ impl<K: Sort> Forest<K> {
         self.hang(child, at);
     }
 
-    /// Restores the order of ranks from `at`, which knows the ranks of its children, up to `least`, and on up
-    /// to the root as long as ranks change.
+    /// Restores the order of ranks from `at`, whose ranks of children are up to date, up to
+    /// `least`. Continues up to the root as long as ranks change.
     fn climb(&mut self, mut at: u32, least: u32) {
         let mut early = false;
         while let Some(knot) = self.knots.get_mut(at as usize) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory: the only file that differs between the kernel and the host.
+//! Memory; the only file that differs between the kernel and the host.
 //!
-//! # Growing something that a lock protects
+//! # Growing an object under a lock
 //!
 //! ```text
 //!  locked            unlocked, may sleep           locked              unlocked
-//!  part.need() ──►   need.allocate() ──► Spare ──► part.grow(spare) ──► drop what came back
+//!  part.need() ──►   need.allocate() ──► Spare ──► part.grow(spare) ──► drop the returned memory
 //! ```
 //!
-//! Nothing but creation, [`Need::allocate`] and [`List`] allocates, and nothing that is kept under a
-//! lock is freed by its methods.
+//! Only constructors, [`Need::allocate`] and [`List`] allocate memory. Methods of objects under a
+//! lock do not free memory.
 
 use backend::{Boxed, Counted, Large, Small};
 use core::{
@@ -18,31 +18,31 @@ use core::{
     ops::{Deref, DerefMut},
 };
 
-/// Bytes of a chunk, at most.
-///
-/// Large enough for some dozens of class records and small enough that the allocator finds it when memory
-/// is in fragments.
+/// Maximum size of a chunk, bytes. Large enough for some dozens of class records, and small enough
+/// for the allocator when memory is fragmented.
 pub const CHUNK_BYTES: usize = 16 << 10;
 
-/// Bytes of a [`Block`], at most; blocks are few, and do without being found in a hurry.
+/// Maximum size of a [`Block`], bytes; larger than a chunk, because blocks are few and not
+/// allocated in a hurry.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// The allocator had no memory; what fails so has changed nothing, unless its description says otherwise.
+/// Failed allocation. An operation that fails with this error has changed nothing, unless
+/// documented otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// What a part wants so that it can go on without allocating.
+/// Memory requirement of a part, so that the part can continue without allocating.
 pub trait Need {
-    /// The memory that covers the need.
+    /// Memory that meets the requirement.
     type Spare;
 
-    /// Whether nothing is wanted.
+    /// Returns true if no memory is required.
     fn is_empty(&self) -> bool;
 
-    /// Allocates what is wanted, perhaps charged to the control group of the caller; sleeps.
+    /// Allocates the memory, charged to the cgroup of the caller if `charged`; may sleep.
     fn take(&self, charged: bool) -> Result<Self::Spare, NoMemory>;
 
-    /// Allocates what is wanted; sleeps.
+    /// Allocates the memory; may sleep.
     fn allocate(&self) -> Result<Self::Spare, NoMemory> {
         self.take(false)
     }
@@ -74,7 +74,7 @@ needs!(A, B);
 needs!(A, B, C);
 needs!(A, B, C, D);
 
-/// What a part wants that exists in some configurations only.
+/// Requirement of a component that exists in some configurations only.
 impl<N: Need> Need for Option<N> {
     type Spare = Option<N::Spare>;
 
@@ -87,24 +87,24 @@ impl<N: Need> Need for Option<N> {
     }
 }
 
-/// Memory for each slot of a table, which grows with the table.
+/// Memory for each entry of a table; grows with the table.
 pub trait Grow {
-    /// What memory it wants.
+    /// Memory requirement.
     type Need: Need<Spare = Self::Spare>;
 
-    /// The memory.
+    /// Memory that meets the requirement.
     type Spare;
 
-    /// Returns the number of slots that there is memory for.
+    /// Returns the number of entries that there is memory for.
     fn capacity(&self) -> usize;
 
-    /// Makes `slot` known; slots become known one after the other, below the capacity.
+    /// Initialises the entry `slot`; new entries follow in ascending order, below the capacity.
     fn create(&mut self, slot: u32);
 
-    /// Returns what is missing for `slots` slots in all.
+    /// Returns the memory that is missing for a total of `slots` entries.
     fn wants(&self, slots: usize) -> Self::Need;
 
-    /// Takes memory and hands back what there is no use for.
+    /// Adds memory; returns the memory that is not needed.
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare;
 }
 
@@ -135,7 +135,7 @@ macro_rules! grow {
 }
 pub(crate) use grow;
 
-/// What exists in some configurations only.
+/// Component that exists in some configurations only.
 impl<G: Grow> Grow for Option<G> {
     type Need = Option<G::Need>;
     type Spare = Option<G::Spare>;
@@ -162,14 +162,14 @@ impl<G: Grow> Grow for Option<G> {
     }
 }
 
-/// Number of chunks that a [`Bulk`] wants.
+/// Number of chunks that a [`Bulk`] requires.
 pub struct Chunks<T> {
     count: usize,
     element: PhantomData<fn() -> T>,
 }
 
 impl<T> Chunks<T> {
-    /// Returns the number.
+    /// Returns the number of chunks.
     pub const fn count(&self) -> usize {
         self.count
     }
@@ -187,13 +187,13 @@ impl<T> Need for Chunks<T> {
     }
 }
 
-/// Chunks between the allocator and a [`Bulk`].
+/// Chunks on the way from the allocator to a [`Bulk`].
 pub struct Pile<T> {
     chunks: Large<Small<T>>,
 }
 
 impl<T> Pile<T> {
-    /// `count` empty chunks of the size that [`Bulk`] uses; sleeps.
+    /// Allocates `count` empty chunks of the size that [`Bulk`] uses; may sleep.
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Self::with(count, false)
     }
@@ -207,17 +207,18 @@ impl<T> Pile<T> {
         Ok(Self { chunks })
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
 }
 
-/// A vector made of chunks, each of a fixed capacity of at most [`CHUNK_BYTES`]; it grows without moving what it holds.
+/// Vector of chunks with a fixed capacity of at most [`CHUNK_BYTES`] each; grows without moving
+/// elements.
 ///
 /// # Invariants
 ///
-/// All chunks before that of the last element are full, all after it are empty.
+/// All chunks before the one of the last element are full; all chunks after it are empty.
 pub struct Bulk<T> {
     chunks: Large<Small<T>>,
     len: usize,
@@ -237,15 +238,16 @@ impl<T> Bulk<T> {
     };
     const MASK: usize = Self::PER_CHUNK.wrapping_sub(1);
 
-    /// Elements of a chunk, a power of two.
+    /// Number of elements of a chunk, a power of two.
     pub const PER_CHUNK: usize = 1 << Self::SHIFT;
 
-    /// An empty vector that can be fed for up to `max` elements; sleeps.
+    /// Creates an empty vector that accepts memory for up to `max` elements; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Self::with(max, false)
     }
 
-    /// As [`Self::new`]; `charged`: the array of chunks is charged to the control group of the caller.
+    /// Creates a vector like [`Self::new`]; `charged`: the array of chunks is charged to the
+    /// caller's cgroup.
     pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         let top = max.div_ceil(Self::PER_CHUNK);
         Ok(Self {
@@ -255,7 +257,7 @@ impl<T> Bulk<T> {
         })
     }
 
-    /// A vector of `size` elements that `make` makes; sleeps.
+    /// Creates a vector of `size` elements from `make`; may sleep.
     pub fn filled(size: usize, mut make: impl FnMut() -> T) -> Result<Self, NoMemory> {
         let mut bulk = Self::new(size)?;
         bulk.feed(bulk.wants(size).allocate()?);
@@ -265,31 +267,31 @@ impl<T> Bulk<T> {
         Ok(bulk)
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Number of elements there is memory for.
+    /// Returns the number of elements that there is memory for.
     pub fn capacity(&self) -> usize {
         self.chunks.len() << Self::SHIFT
     }
 
-    /// Element `index`.
+    /// Returns element `index`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         let chunk = self.chunks.get(index >> Self::SHIFT)?;
         chunk.get(index & Self::MASK)
     }
 
-    /// Element `index`, for writing.
+    /// Returns element `index`, mutable.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         let chunk = self.chunks.get_mut(index >> Self::SHIFT)?;
         chunk.get_mut(index & Self::MASK)
     }
 
-    /// At most `count` elements from `index` on: those of the same chunk, side by side.
+    /// Returns at most `count` contiguous elements from `index` on: those in the same chunk.
     #[inline]
     pub fn run(&self, index: usize, count: usize) -> &[T] {
         let Some(chunk) = self.chunks.get(index >> Self::SHIFT) else {
@@ -300,13 +302,13 @@ impl<T> Bulk<T> {
         chunk.get(from..to).unwrap_or_default()
     }
 
-    /// Appends `value`.
-    /// Hands the value back if there is no memory reserved for it.
+    /// Appends `value`; returns `value` if no memory is reserved for it.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         match self.chunks.get_mut(self.len >> Self::SHIFT) {
             Some(chunk) => {
                 backend::push_small(chunk, value)?;
-                // INVARIANT: the chunk of the new last element had room, so those after it are empty.
+                // INVARIANT: the chunk of the new last element had room, so the chunks after it are
+                // empty.
                 self.len = self.len.wrapping_add(1);
                 Ok(())
             }
@@ -314,7 +316,7 @@ impl<T> Bulk<T> {
         }
     }
 
-    /// Removes the last element; its memory stays reserved.
+    /// Removes the last element; the memory stays reserved.
     pub fn pop(&mut self) -> Option<T> {
         let last = self.len.checked_sub(1)?;
         let value = self.chunks.get_mut(last >> Self::SHIFT)?.pop()?;
@@ -331,14 +333,14 @@ impl<T> Bulk<T> {
         }
     }
 
-    /// Takes chunks up to the limit given at creation, and hands back the rest.
+    /// Adds chunks up to the limit given at creation; returns the rest.
     pub fn feed(&mut self, mut pile: Pile<T>) -> Pile<T> {
         while self.chunks.len() < self.top {
             let Some(chunk) = pile.chunks.pop() else {
                 break;
             };
             if let Err(chunk) = backend::push_large(&mut self.chunks, chunk) {
-                // The slot that it came from is still there.
+                // The chunk's previous position in the pile is still available.
                 let _ = backend::push_large(&mut pile.chunks, chunk);
                 break;
             }
@@ -347,26 +349,26 @@ impl<T> Bulk<T> {
     }
 }
 
-/// A value for each slot of a table, which starts anew when the slot is made known again.
+/// Value for each entry of a table; reset to the default when the entry is initialised again.
 pub struct PerSlot<T> {
     values: Bulk<T>,
 }
 
 impl<T> PerSlot<T> {
-    /// No values; can be fed for up to `max` slots; sleeps.
+    /// Creates an empty set that accepts memory for up to `max` values; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             values: Bulk::new(max)?,
         })
     }
 
-    /// The value of `slot`.
+    /// Returns the value of `slot`.
     #[inline]
     pub fn get(&self, slot: u32) -> Option<&T> {
         self.values.get(slot as usize)
     }
 
-    /// The value of `slot`, for writing.
+    /// Returns the mutable value of `slot`.
     #[inline]
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.values.get_mut(slot as usize)
@@ -398,14 +400,13 @@ impl<T: Default> Grow for PerSlot<T> {
     }
 }
 
-/// A boxed buffer of at most `N` elements.
+/// Boxed buffer of at most `N` elements.
 pub struct Block<T, const N: usize> {
     vec: Small<T>,
 }
 
 impl<T, const N: usize> Block<T, N> {
-    /// An empty buffer; sleeps.
-    /// Fails, too, if it would be above [`BLOCK_BYTES`].
+    /// Creates an empty buffer; may sleep. Also fails if the size would be above [`BLOCK_BYTES`].
     pub fn new() -> Result<Self, NoMemory> {
         if N.saturating_mul(size_of::<T>()) > BLOCK_BYTES {
             return Err(NoMemory);
@@ -415,8 +416,7 @@ impl<T, const N: usize> Block<T, N> {
         })
     }
 
-    /// Appends `value`.
-    /// Hands the value back if `N` elements are there.
+    /// Appends `value`; returns `value` if the buffer is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         if self.is_full() {
             return Err(value);
@@ -424,17 +424,17 @@ impl<T, const N: usize> Block<T, N> {
         backend::push_small(&mut self.vec, value)
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn as_slice(&self) -> &[T] {
         &self.vec
     }
 
-    /// The elements in the order they were appended.
+    /// Returns the elements in the order in which they were appended.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.as_slice().iter()
     }
 
-    /// Whether `N` elements are there.
+    /// Returns true if the buffer contains `N` elements.
     pub fn is_full(&self) -> bool {
         self.as_slice().len() >= N
     }
@@ -445,7 +445,7 @@ impl<T, const N: usize> Block<T, N> {
     }
 }
 
-/// A contiguous vector that grows by itself.
+/// Contiguous vector that grows automatically.
 ///
 /// # Context
 ///
@@ -455,19 +455,19 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// An empty list; does not allocate.
+    /// Creates an empty list; does not allocate.
     pub const fn new() -> Self {
         Self { vec: Large::new() }
     }
 
-    /// An empty list with room for `capacity` elements; sleeps.
+    /// Creates an empty list with capacity for `capacity` elements; may sleep.
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             vec: backend::large(capacity, false)?,
         })
     }
 
-    /// Appends `value`, at a constant cost on average; sleeps.
+    /// Appends `value` in amortised constant time; may sleep.
     pub fn push(&mut self, value: T) -> Result<(), NoMemory> {
         if self.vec.len() == self.vec.capacity() {
             let more = self.vec.len().max(16);
@@ -476,12 +476,12 @@ impl<T> List<T> {
         backend::push_large(&mut self.vec, value).map_err(|_| NoMemory)
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn as_slice(&self) -> &[T] {
         &self.vec
     }
 
-    /// The elements, for writing.
+    /// Returns the elements, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.vec
     }
@@ -492,24 +492,25 @@ impl<T> List<T> {
     }
 }
 
-/// A value with several owners, freed by the last one.
+/// Reference-counted value.
 ///
 /// # Context
 ///
-/// [`Shared::new`] sleeps; dropping may, if the value's own drop does. The other methods do not.
+/// [`Shared::new`] may sleep. Dropping may sleep if the drop of the value does. The other methods
+/// do not.
 pub struct Shared<T> {
     counted: Counted<T>,
 }
 
 impl<T> Shared<T> {
-    /// A value with one owner; sleeps.
+    /// Creates a value with one owner; may sleep.
     pub fn new(value: T) -> Result<Self, NoMemory> {
         Ok(Self {
             counted: backend::counted(value)?,
         })
     }
 
-    /// Whether both are the same value, not only equal ones.
+    /// Returns true if both refer to the same value, not only to equal values.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Counted::ptr_eq(&self.counted, &other.counted)
     }
@@ -532,13 +533,13 @@ impl<T> Deref for Shared<T> {
     }
 }
 
-/// A value of its own, so that what holds it stays small: the kernel's stacks are.
+/// Boxed value; keeps objects on the kernel's small stacks small.
 pub struct Owned<T> {
     boxed: Boxed<T>,
 }
 
 impl<T> Owned<T> {
-    /// A value; sleeps.
+    /// Creates a boxed value; may sleep.
     pub fn new(value: T) -> Result<Self, NoMemory> {
         Ok(Self {
             boxed: backend::boxed(value)?,
@@ -564,7 +565,8 @@ impl<T> DerefMut for Owned<T> {
 
 #[cfg(MODULE)]
 mod backend {
-    //! Kernel: kmalloc for chunks, owned and shared values, kvmalloc for arrays of chunks and lists.
+    //! Kernel: kmalloc for chunks, owned and shared values; kvmalloc for arrays of chunks and
+    //! lists.
 
     use super::NoMemory;
     use kernel::{
@@ -617,13 +619,13 @@ mod backend {
     }
 }
 
-/// Bytes that this thread has taken for vectors and not given back.
+/// Returns the number of bytes that this thread has allocated for vectors and not freed.
 #[cfg(not(MODULE))]
 pub fn taken() -> usize {
     backend::TAKEN.get()
 }
 
-/// Has one allocation of this thread fail: the next one after `count` others.
+/// Makes one allocation of this thread fail: the next one after `count` successful ones.
 #[cfg(not(MODULE))]
 pub fn fail_after(count: u32) {
     backend::FAILS.set(Some(count));

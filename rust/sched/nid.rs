@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network identifiers of clients, as Lustre writes them: `ADDRESS@NETWORK`.
+//! Network identifiers of clients in Lustre's syntax: `ADDRESS@NETWORK`.
 //!
-//! # Vocabulary
-//!
-//! - *Network type*: the kind of network ([`Net`]), which decides how its addresses are written.
-//! - *Network number*: tells networks of one type apart; 0 is not written (`tcp` is `tcp0`).
-//! - *Address*: IPv4 or IPv6 text on networks that use IP addresses, else a decimal number
-//!   ([`Address`]).
+//! A network consists of a type ([`Net`]), which determines the syntax of addresses, and a number.
+//! Number 0 is omitted (`tcp` is `tcp0`). An [`Address`] is an IPv4 or IPv6 address on networks
+//! with IP addresses, else a decimal number.
 //!
 //! | network | type | addresses |
 //! |---|---|---|
@@ -15,8 +12,8 @@
 //! | `gni`, `ptlf`, `kfi` | Gemini, Portals 4, kfabric | a number |
 //! | `lo` | loopback | always `0@lo` |
 //!
-//! Two identifiers are the same client if type, number and address are equal. An IPv4 address and the
-//! IPv6 address that embeds it are different.
+//! Two identifiers name the same client if type, number and address are equal. An IPv4 address and
+//! the IPv6 address that embeds it are different.
 
 pub mod range;
 
@@ -37,7 +34,7 @@ pub enum Net {
     Lo,
     /// `gni`: Cray Gemini and Aries, numbered nodes.
     Gni,
-    /// `gip`: the same hardware named by IP addresses.
+    /// `gip`: same hardware as `gni`, named by IP addresses.
     Gip,
     /// `ptlf`: Portals 4, numbered nodes.
     Ptlf,
@@ -57,7 +54,7 @@ impl Net {
         Self::Kfi,
     ];
 
-    /// The name of the network type.
+    /// Returns the name of the network type.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -70,7 +67,7 @@ impl Net {
         }
     }
 
-    /// Whether addresses on it are IP addresses.
+    /// Returns true if addresses of the network are IP addresses.
     pub const fn is_ip(self) -> bool {
         matches!(self, Self::Tcp | Self::O2ib | Self::Gip)
     }
@@ -79,7 +76,7 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: unknown name, a number that is malformed or above 65535, or a numbered `lo`.
+    /// - `EINVAL`: unknown name, a number that is malformed or above 65535, or a number after `lo`.
     pub fn parse(text: &str) -> Result<(Self, u16)> {
         let unknown =
             Error::invalid("unknown network, expected tcp, o2ib, lo, gni, gip, ptlf or kfi");
@@ -120,8 +117,8 @@ pub enum Address {
 ///
 /// # Invariants
 ///
-/// The address is of the kind that the network type takes: IP on [`Net::is_ip`] networks, 0 on `lo`, a
-/// number elsewhere; `lo` has number 0.
+/// The kind of the address matches the network type: IP on [`Net::is_ip`] networks, 0 on `lo`, else
+/// a number. The number of `lo` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nid {
     net: Net,
@@ -134,7 +131,7 @@ impl Nid {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: no `@`, unknown network, or an address that the network does not take.
+    /// - `EINVAL`: no `@`, an unknown network, or an address that is invalid for the network.
     pub fn parse(text: &str) -> Result<Self> {
         let Some((address, net)) = text.split_once('@') else {
             return Err(Error::invalid("no '@' between address and network"));
@@ -147,7 +144,7 @@ impl Nid {
                 Err(_) => return Err(Error::invalid("bad address, expected IPv4 or IPv6")),
             }
         } else {
-            // `u32::from_str` takes a sign, node numbers have none.
+            // `u32::from_str` accepts a sign, node numbers have none.
             let digits = address.bytes().all(|b| b.is_ascii_digit());
             match address.parse::<u32>() {
                 Ok(node) if digits => Address::Number(node),
@@ -157,7 +154,7 @@ impl Nid {
         if net == Net::Lo && address != Address::Number(0) {
             return Err(Error::invalid("bad address, lo has only 0@lo"));
         }
-        // INVARIANT: kind of address and number of `lo` were checked.
+        // INVARIANT: the kind of the address and the number of `lo` were checked.
         Ok(Self {
             net,
             number,
@@ -165,11 +162,11 @@ impl Nid {
         })
     }
 
-    /// The client at `address` on network `number` of type `net`.
+    /// Creates the identifier of the client at `address` on network `number` of type `net`.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: an address that the network does not take, or another one of `lo` than `0@lo`.
+    /// - `EINVAL`: an address that is invalid for the network, or one of `lo` other than `0@lo`.
     pub fn new(net: Net, number: u16, address: Address) -> Result<Self> {
         let fits = match (net, address) {
             (Net::Lo, address) => number == 0 && address == Address::Number(0),
@@ -179,7 +176,7 @@ impl Nid {
         if !fits {
             return Err(Error::invalid("an address that the network does not take"));
         }
-        // INVARIANT: Just checked.
+        // INVARIANT: checked above.
         Ok(Self {
             net,
             number,
@@ -187,17 +184,17 @@ impl Nid {
         })
     }
 
-    /// Type of the network.
+    /// Returns the type of the network.
     pub const fn net(&self) -> Net {
         self.net
     }
 
-    /// Number of the network.
+    /// Returns the number of the network.
     pub const fn number(&self) -> u16 {
         self.number
     }
 
-    /// Address on the network.
+    /// Returns the address on the network.
     pub const fn address(&self) -> Address {
         self.address
     }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Order of requests: which of them have to end before another one may start.
+//! Order of requests: constraints on which requests have to end before another one may start.
 //!
-//! # Vocabulary
+//! - Serial: number of a record in the order of arrival.
+//! - Predecessor: earlier request that has to end before a request starts.
+//! - Blocked: some predecessor has not ended. The request is queued here and unknown to any policy.
+//! - Owner: the partition, which owns the table, the heads and the lock.
+//! - Overflowed: the request needs a record, and is queued in front-end memory, in FIFO order.
+//! - Promoted: the request, with all its predecessors, is to be served from the high-priority head.
+//! - Forced: the request, with all its predecessors, must not be withheld, and is dispatched
+//!   without a slot.
+//! - Chase: propagation of a promotion or a force to all predecessors of a request.
 //!
-//! - *Serial*: the number of a record in the order of arrival.
-//! - *Predecessor*: an earlier request that has to end before this one starts.
-//! - *Blocked*: some predecessor has not ended. The request waits here, and no policy knows of it.
-//! - *Owner*: who holds the table, the heads and the lock: a partition.
-//! - *Overflowed*: it waits for a record, in front-end memory, behind all that overflowed before it.
-//! - *Promoted*: it is to be served from the high-priority head, and so is all that it waits for.
-//! - *Forced*: it must not be withheld, nor anything that it waits for: it goes down without a slot.
-//! - *Chase*: the work of telling all predecessors of a request that it was promoted or forced.
-//!
-//! # Life of a request
+//! # States of a request
 //!
 //! ```text
 //!            enter: Full   overflowed ──────────────────┐
@@ -22,28 +21,31 @@
 //!  arrived ┼─ enter: Blocked, block ───────────────▶ blocked
 //!          │                                            │ next: all predecessors have ended
 //!          │                                            ▼ (Release)
-//!          └─ enter: Free ─────────────────────────▶ with its owner ──── running ───▶ running ── finish ──▶ ended
-//!                                                     │    ▲                             ▲
-//!                                              queued │    │ next (Move: promoted;       │ running
-//!                                                     ▼    │       Force: forced)        │
-//!                                                    in a head ──────────────────────────┘
+//!          └─ enter: Free ─────────────────────────▶ owner ── running ──▶ running ─ finish ▶ ended
+//!                                                     │ ▲                     ▲
+//!                                              queued │ │ next (Move or       │ running
+//!                                                     ▼ │       Force)        │
+//!                                                  in a head ─────────────────┘
 //! ```
 //!
 //! # Order
 //!
-//! A predecessor has always the smaller serial, so there is no cycle. A request is handed to a policy only after
-//! all its predecessors have ended, so whatever a policy does, what is served is a linear extension.
+//! A predecessor always has the smaller serial, so there is no cycle. A request reaches a policy
+//! only after all its predecessors have ended. Therefore the order of service is a linear extension
+//! of the constraints, whatever the policy does.
 //!
-//! A blocked request waits for one predecessor at a time, the latest there is; when that has ended it is looked
-//! at again. With k predecessors it is looked at 1 + k times at most, at O(log n) each.
+//! A blocked request waits for one predecessor at a time, the latest one. When that predecessor has
+//! ended, the request is checked again. A request with k predecessors is checked at most 1 + k
+//! times, at O(log n) each.
 //!
-//! A promoted request tells all its predecessors, and they tell theirs, one by one ([`Order::next`]). It does not
-//! tell those that conflict with a write which it has told: they are told by that.
+//! A promoted or forced request passes its urgency on to all its predecessors, and these to theirs,
+//! one by one ([`Order::next`]). It skips predecessors that conflict with a write that has
+//! inherited the urgency, because these inherit the urgency from the write.
 //!
 //! # Context
 //!
-//! All but [`Order::new`] and [`OrderNeed::allocate`] run under the partition's lock: nothing allocates, and each
-//! call costs O(log n) at most.
+//! The caller of all functions but [`Order::new`] and [`OrderNeed::allocate`] must hold the
+//! partition's lock. They do not allocate, and each call costs O(log n) at most.
 
 use crate::sched::{
     attr::{Attrs, Priority},
@@ -66,149 +68,152 @@ pub use relation::Relation;
 use tree::{Tree, TreeNeed};
 
 choice! {
-    /// What a service promises of the order of requests.
+    /// Order of requests that a service guarantees.
     Level, "nrs_pop":
-    /// Nothing.
+    /// No order.
     #[default]
     None = "none",
-    /// Requests that overlap keep their order, if one of them writes.
+    /// Overlapping requests keep their order if one of them writes.
     Overlap = "overlap",
-    /// Requests of one stream keep their order.
+    /// Requests of the same stream keep their order.
     Stream = "stream",
-    /// Requests name those that come before them.
+    /// Requests name their predecessors.
     Graph = "graph",
 }
 
 number! {
-    /// How many requests that have ended are remembered, so that they can be named as predecessors.
+    /// Number of ended requests that can still be named as predecessors.
     PopWindow, "nrs_pop_window": "requests of a file of /dev/nrs, ", 1..=65_536 = 1_024
 }
 
-/// Predecessors that a request can name.
+/// Maximum number of predecessors that a request can name.
 pub const PREDECESSORS_MAX: usize = 8;
 
-/// Names a record; it goes stale when the request has ended.
+/// Handle of a record; becomes stale when the request has ended.
 pub type RecordId = Handle;
 
-/// Records that can be made without new memory, at least, as long as the worker keeps up.
+/// Minimum number of records that can be created without new memory, as long as the worker keeps
+/// up.
 const RESERVE: usize = 64;
 
-/// Steps that [`Order::next`] makes at most before it answers.
+/// Maximum number of steps that one call of [`Order::next`] makes.
 const STEPS: u32 = 8;
 
-/// What became of a request that arrived.
+/// Outcome of the arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Entered {
-    /// It may go on.
+    /// The request can be queued in a head or dispatched.
     Free(RecordId),
-    /// It has to wait: [`Order::block`] is next.
+    /// The request is blocked; the caller must call [`Order::block`].
     Blocked(RecordId),
-    /// There is no record for it.
+    /// No record is available.
     Full,
 }
 
-/// Whether a request may be withheld.
+/// Forced dispatch of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Forced {
-    /// It may.
+    /// Not forced: the request may be withheld.
     #[default]
     No,
-    /// It may not; it takes turns with others like it.
+    /// Dispatched without a slot, in turn with other such requests.
     InTurn,
-    /// It may not, and others wait for it who can do nothing else: it takes no turns.
+    /// Dispatched without a slot at once, because other requests depend on it and cannot continue.
     AtOnce,
 }
 
-/// What the owner has to do. It says what it did before it calls anything else: [`Order::queued`],
-/// [`Order::running`] or [`Order::finish`].
+/// Action that the owner has to perform. The owner must call [`Order::queued`], [`Order::running`]
+/// or [`Order::finish`] for the request before any other call.
 #[must_use]
 pub enum Act<I: Item> {
-    /// Nothing stands before `item`: it goes to the head of `priority`, or down.
+    /// No predecessor blocks `item`: queue it in the head of `priority`, or dispatch it.
     Release {
-        /// Its record.
+        /// Record of the request.
         id: RecordId,
-        /// The request.
+        /// Unblocked request.
         item: I,
-        /// What [`Order::block`] was told; `None` for one that overflowed.
+        /// Attributes passed to [`Order::block`]; `None` if the request overflowed.
         attrs: Option<Attrs>,
-        /// Which head it belongs to.
+        /// Head that the request belongs to.
         priority: Priority,
-        /// Unless it may be withheld, it goes down without a slot.
+        /// Forced dispatch; if not `No`, dispatch without a slot.
         forced: Forced,
     },
-    /// A queued request was promoted: it goes from the regular head to the other one. If it is not found
-    /// there, it is told to be [`Order::queued`] as before.
+    /// A queued request was promoted: move it from the regular to the high-priority head. If it is
+    /// not found there, the owner calls [`Order::queued`] with the same arguments as before.
     Move {
-        /// Its record.
+        /// Record of the request.
         id: RecordId,
-        /// Where it is queued.
+        /// Place of the queued request.
         place: I::Place,
-        /// What it was queued with.
+        /// Ticket of the queued request.
         ticket: Ticket,
-        /// What [`Order::block`] or [`Order::queued`] was told.
+        /// Attributes passed to [`Order::block`] or [`Order::queued`].
         attrs: Option<Attrs>,
     },
-    /// A queued request must not be withheld: it goes from its head down, without a slot. If it is not found
-    /// there, it is told to be [`Order::queued`] as before.
+    /// A queued request must not be withheld: remove it from its head and dispatch it without a
+    /// slot. If it is not found there, the owner calls [`Order::queued`] with the same arguments as
+    /// before.
     Force {
-        /// Its record.
+        /// Record of the request.
         id: RecordId,
-        /// Where it is queued.
+        /// Place of the queued request.
         place: I::Place,
-        /// What it was queued with.
+        /// Ticket of the queued request.
         ticket: Ticket,
-        /// The head that it is in.
+        /// Head that contains the request.
         priority: Priority,
-        /// How it goes down.
+        /// Way of the forced dispatch.
         forced: Forced,
     },
-    /// Nothing this time; there is more to do.
+    /// No action; there is more to do.
     Again,
 }
 
-/// What an [`Order`] wants.
+/// Memory requirement of an [`Order`].
 pub type OrderNeed<I> = (SlabNeed<Record<I>>, TreeNeed);
 
 /// Memory for an [`Order`].
 pub type OrderSpare<I> = <OrderNeed<I> as Need>::Spare;
 
-/// The requests of a partition that keep an order.
+/// Requests of a partition with ordering constraints.
 ///
 /// # Invariants
 ///
-/// - A record is blocked only while a record with a smaller serial has not ended, and is in its waiters.
-/// - The extents of all records that have not ended, and of no others, are in the tree.
-/// - `chase` is the first of the records whose chase is listed.
-/// - `ended` are those that have ended and still have waiters.
-/// - Requests that overflowed come after all records, in the order of arrival; `overflow_forced` of them, from
-///   the front, are forced. Records with serials below `forced_before` are forced, those below `drained_before` at
-///   once.
-/// - `blocked` counts the blocked records.
+/// - A record is blocked only while a record with a smaller serial has not ended, and is in that
+///   record's `waiters`.
+/// - The tree contains the extents of exactly the records that have not ended.
+/// - `chase` is the first record with a listed chase.
+/// - `ended` contains the records that have ended and still have waiters.
+/// - Requests that overflowed come after all records, in the order of arrival. The first
+///   `overflow_forced` of them are forced.
+/// - Records with serials below `forced_before` are forced, those below `drained_before` at once.
+/// - `blocked` is the number of blocked records.
 pub struct Order<I: Item> {
     records: Slab<Record<I>>,
     tree: Tree,
     overflow: I::Fifo,
     overflow_forced: u32,
-    /// Requests that overflowed, ever.
+    /// Total number of requests that have overflowed.
     overflows: u64,
-    /// The serial of the next record.
+    /// Serial of the next record.
     serial: u64,
     forced_before: u64,
     drained_before: u64,
-    /// The slot from which on queued records are still to be forced; [`NONE`]: all are.
+    /// Index from which on queued records still have to be forced; [`NONE`]: no records are left.
     sweep: u32,
     chase: u32,
     ended: List,
     blocked: u32,
-    /// Records, at most.
+    /// Maximum number of records.
     max: usize,
 }
 
 impl<I: Item> Order<I> {
-    /// A table of at most `max` records, with its first reserve; sleeps.
+    /// Creates a table of at most `max` records, with its first reserve; may sleep.
     ///
-    /// `seed` must not be known to those who choose ranges.
+    /// `seed` must not be known to parties that choose ranges.
     pub fn new(max: u32, seed: u64) -> Result<Self, NoMemory> {
         let max = max as usize;
         let mut order = Self {
@@ -231,8 +236,8 @@ impl<I: Item> Order<I> {
         Ok(order)
     }
 
-    /// What memory is wanted: for the records there are and a reserve of a quarter, at least 64 vacant ones,
-    /// within the bound.
+    /// Returns the memory requirement: for the existing records and a reserve of a quarter, with at
+    /// least 64 vacant records, within the bound.
     pub fn need(&self) -> OrderNeed<I> {
         let live = self.records.live() as usize;
         let reserve = RESERVE.max(live / 4);
@@ -241,20 +246,21 @@ impl<I: Item> Order<I> {
         (self.records.wants(missing), self.tree.wants(target))
     }
 
-    /// Takes memory and hands back what there is no use for. There may be something to do then.
+    /// Adds memory and returns the unused rest. Afterwards [`Order::next`] may have actions.
     pub fn grow(&mut self, (records, nodes): OrderSpare<I>) -> OrderSpare<I> {
         (self.records.feed(records), self.tree.feed(nodes))
     }
 
-    /// Bounds the records by `max` from now on, or by what the table was made for, if that is less. There may
-    /// be something to do then.
+    /// Sets the maximum number of records, limited by the maximum given at creation. Afterwards
+    /// [`Order::next`] may have actions.
     pub fn set_max(&mut self, max: u32) {
         self.max = max as usize;
     }
 
-    /// Takes a request that arrives; with `high` it and what it waits for belong in the high-priority head.
+    /// Enters an arriving request; with `high` the request and its predecessors belong in the
+    /// high-priority head.
     ///
-    /// While others wait for a record, nothing gets one but what is not related to them.
+    /// While other requests are queued for a record, only requests with [`Relation::Free`] get one.
     pub fn enter(&mut self, relation: Relation, high: bool) -> Entered {
         if !matches!(relation, Relation::Free) && !self.overflow.is_empty() {
             return Entered::Full;
@@ -274,7 +280,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Keeps the request `item` that has to wait, as [`Order::enter`] said.
+    /// Queues `item` as blocked, after [`Order::enter`] returned `Blocked`.
     pub fn block(&mut self, id: RecordId, item: I, attrs: Attrs, forced: Forced) {
         if let Some(record) = self.records.get_mut(id) {
             record.attrs = Some(attrs);
@@ -287,10 +293,10 @@ impl<I: Item> Order<I> {
         self.urge(id.slot(), urgency);
     }
 
-    /// Keeps the request `item`, which [`Order::enter`] had no record for and which is related to others in
-    /// `domain` as [`Relation::overlap`] says. Its mark is used until it is released.
+    /// Queues `item`, for which [`Order::enter`] had no record, and which is ordered in `domain` as
+    /// in [`Relation::overlap`]. Uses the item's mark until the item is released.
     ///
-    /// If it is forced, everything before it is.
+    /// If `item` is forced, all earlier requests are.
     pub fn overflow(&mut self, mut item: I, domain: u64, high: bool, forced: bool) {
         let note = Note {
             domain,
@@ -303,15 +309,16 @@ impl<I: Item> Order<I> {
         if !forced {
             return;
         }
-        // Later records were forced when they were made, those of the first time are.
+        // Later records were forced at creation; force the existing ones at the first forced
+        // request.
         if self.overflow_forced == 0 {
             self.force_records();
         }
         self.overflow_forced = self.overflow.len();
     }
 
-    /// Notes that the request was queued in the head of `priority` with `ticket`, and where it is found. Its
-    /// attributes are asked for if it may have to be moved.
+    /// Records that the request was queued in the head of `priority` with `ticket`, at `place`.
+    /// Calls `attrs` if the request may have to be moved.
     pub fn queued(
         &mut self,
         id: RecordId,
@@ -332,7 +339,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Notes that the request is on its way down; returns by what it was found while it was queued.
+    /// Records that the request is dispatched; returns the place of the request if it was queued.
     pub fn running(&mut self, id: RecordId) -> Option<I::Place> {
         let record = self.records.get_mut(id)?;
         match core::mem::replace(&mut record.state, State::Running) {
@@ -341,7 +348,8 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Notes that the request has ended. There may be something to do then. One that is blocked does not end.
+    /// Records that the request has ended; a blocked request does not end. Afterwards
+    /// [`Order::next`] may have actions.
     pub fn finish(&mut self, id: RecordId) {
         let slot = id.slot();
         let Some(record) = self.records.get_mut(id) else {
@@ -356,7 +364,7 @@ impl<I: Item> Order<I> {
             self.tree.remove(node);
         }
         if waits != NONE {
-            // The owner did not block it after all.
+            // The owner has not blocked the request after all.
             self.stop_waiting(slot);
         }
         if waited_for {
@@ -366,8 +374,8 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has the request, and all that it waits for, served from the high-priority head. There may be something
-    /// to do then.
+    /// Promotes the request with all its predecessors to the high-priority head. Afterwards
+    /// [`Order::next`] may have actions.
     pub fn promote(&mut self, id: RecordId) {
         if self.is_live(id) {
             let urgency = Urgency {
@@ -378,8 +386,8 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has the request, and all that it waits for, go down without a slot as soon as it may. There may be something
-    /// to do then.
+    /// Forces the request with all its predecessors: they are dispatched without a slot as soon as
+    /// possible. Afterwards [`Order::next`] may have actions.
     pub fn force(&mut self, id: RecordId) {
         if self.is_live(id) {
             let urgency = Urgency {
@@ -390,47 +398,47 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has everything that is here now, or queued, go down as soon as it may, at once. There may be something to do
-    /// then.
+    /// Forces all present requests, to be dispatched at once as soon as they are eligible.
+    /// Afterwards [`Order::next`] may have actions.
     pub fn force_all(&mut self) {
         self.force_records();
         self.overflow_forced = self.overflow.len();
-        // Those that overflowed have the next serials, or some after them.
+        // The overflowed requests have the next serials, or some after these.
         self.drained_before = self.serial.wrapping_add(self.overflow.len().into());
     }
 
-    /// Whether the request has not ended.
+    /// Returns true if the request has not ended.
     pub fn is_live(&self, id: RecordId) -> bool {
         let record = self.records.get(id);
         record.is_some_and(|record| !record.has_ended())
     }
 
-    /// Requests that wait for others, with a record.
+    /// Returns the number of blocked requests with a record.
     pub const fn blocked(&self) -> u32 {
         self.blocked
     }
 
-    /// Requests that wait for a record.
+    /// Returns the number of requests that are queued for a record.
     pub fn overflowed(&self) -> u32 {
         self.overflow.len()
     }
 
-    /// Goes on counting where `before` is, in whose place it comes.
+    /// Continues the counter of `before`, which this table replaces.
     pub const fn count_on(&mut self, before: &Self) {
         self.overflows = before.overflows;
     }
 
-    /// Requests that had to wait for a record, ever.
+    /// Returns the total number of requests that were queued for a record.
     pub const fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// Records.
+    /// Returns the number of records.
     pub const fn live(&self) -> u32 {
         self.records.live()
     }
 
-    /// Nodes of the tree that were looked at, ever: what the table costs.
+    /// Returns the total number of visited tree nodes, as the cost of the table.
     pub const fn visits(&self) -> u64 {
         self.tree.visits()
     }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The parameters of a service: what there is, what each takes, and all values that are set.
+//! Parameters of a service: their declarations and their values.
 //!
-//! Each is declared once, in a row beside what it is for ([`schema`]): policies have theirs in `policy/NAME`, timeouts in
-//! `timeouts/terms.rs`, the rest is in [`service`]. From the rows come the files of the module, what they show and
-//! take, the checks of `nrsctl`, the reference, and what fuzzers and storms write.
+//! A parameter is declared once, in a row of a [`schema`] table. Parameters of policies are in
+//! `policy/NAME`, those of timeouts in `timeouts/terms.rs`, the others in [`service`]. The rows
+//! generate the control files, their text, the checks of `nrsctl`, the reference, and the input of
+//! fuzzers and stress tests.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Parameter*: something of a service that is read, set or done by name ([`Parameter`]).
-//! - *Values*: what all parameters that store something are set to ([`Values`]); replaced as a whole.
-//! - *Text*: a parameter that the service itself shows or carries out, for example rules and statistics.
-//! - *Check*: the parser that the module reads values with, so far as it needs no service. What a check refuses is
-//!   refused by every service; what it takes may still be refused by one.
+//! - *Parameter*: a named value, text or action of a service ([`Parameter`]).
+//! - *Values*: all stored values of a service ([`Values`]), replaced as a whole.
+//! - *Text*: a parameter that the service formats or executes itself, for example rules and
+//!   statistics.
+//! - *Check*: the part of the module's parser that needs no service. Every service refuses a value
+//!   that fails the check; a service may still refuse a value that passes.
 //!
 //! ```text
-//!            set: parse, then what values must satisfy together
-//!   text ───────────────────────────────────────────────────────▶ new Values ──▶ in effect, as a whole
-//!                 │ refused: reason and errno, nothing is changed
+//!            set: parse, then check all values together
+//!   text ───────────────────────────────────────────────▶ new Values ──▶ in effect, as a whole
+//!                 │ refused: reason and errno, no change
 //! ```
 
 use core::{ffi::CStr, fmt};
@@ -39,68 +41,68 @@ use crate::sched::{
 pub(crate) mod schema;
 pub mod service;
 
-/// What can be done with a parameter.
+/// Access mode of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
+    /// Read only.
     Read,
-    /// It does something when it is written, and is not read.
+    /// Write only: a write executes an action.
     Write,
-    /// It is read and written.
+    /// Read and write.
     Both,
 }
 
 impl Access {
-    /// Whether it can be read.
+    /// Returns true if the parameter can be read.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Both)
     }
 
-    /// Whether it can be written.
+    /// Returns true if the parameter can be written.
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Both)
     }
 }
 
-/// Says whether any service could take a value.
+/// Check of a value without a service; see the module's documentation.
 pub type Check = fn(&str) -> Result;
 
-/// How a parameter that stores a value is read and set.
+/// Accessors of a parameter that stores a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
-    /// Writes the value as it is shown, with the end of its last line.
+    /// Formats the value, with the end of its last line.
     pub show: fn(&Values, &mut dyn fmt::Write) -> fmt::Result,
-    /// Takes a value by itself; see [`Values::set`].
+    /// Parses and stores the value without checking the other values; see [`Values::set`].
     pub set: fn(&mut Values, &str) -> Result,
 }
 
 /// A parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static CStr,
-    /// What can be done with it.
+    /// Access mode.
     pub access: Access,
-    /// Unit, range or syntax of what it takes; of one that is only read, what it shows.
+    /// Unit, range or syntax of the value; for a read-only parameter, its content.
     pub takes: &'static str,
-    /// Whether each head has a value.
+    /// True if each head has a value of its own.
     pub heads: bool,
-    /// What it is to begin with, if that is not the default of [`Values`]; empty where there is no such thing.
+    /// Initial value if it is not the default of [`Values`]; empty if there is none.
     pub default: &'static str,
-    /// What it can fail with beside `EINVAL`, separated by commas.
+    /// Errors of a write beside `EINVAL`, separated by commas.
     pub errors: &'static str,
-    /// What it is, one sentence, with blanks around it.
+    /// Help text: one sentence, with blanks around it.
     pub help: &'static str,
-    /// The page of the documentation that says more.
+    /// Page of the documentation.
     pub page: &'static str,
-    /// What can be said of a value without the service; none: every value is as good as another, or none is.
+    /// Check of a value without the service; `None` if no value is checked.
     pub check: Option<Check>,
-    /// How its value is read and set; none: it is a text.
+    /// Accessors of the stored value; `None` for a text.
     pub value: Option<Stored>,
 }
 
 impl Parameter {
-    /// One that is nothing, to be filled in.
+    /// Empty parameter that rows fill in.
     pub(crate) const NONE: Self = Self {
         name: c"",
         access: Access::Both,
@@ -114,18 +116,18 @@ impl Parameter {
         value: None,
     };
 
-    /// Its name as text.
+    /// Returns the name as text.
     pub fn name(&self) -> &'static str {
-        // All of them are ASCII.
+        // All names are ASCII.
         self.name.to_str().unwrap_or_default()
     }
 
-    /// What it is, one sentence.
+    /// Returns the help text, one sentence.
     pub fn help(&self) -> &'static str {
         self.help.trim()
     }
 
-    /// Writes what it is to begin with, as it is shown; nothing where there is no such thing.
+    /// Writes the initial value as a read shows it; nothing if there is none.
     pub fn write_default(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         match &self.value {
             Some(value) if self.default.is_empty() => (value.show)(&Values::default(), out),
@@ -134,16 +136,16 @@ impl Parameter {
     }
 }
 
-/// `name`, which ends with the only zero byte in it.
+/// Returns `name`, whose only zero byte is its last, as a C string.
 pub(crate) const fn c_name(name: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,
-        // The module and the tests find no parameter then.
+        // The tests and the module do not find such a parameter.
         Err(_) => c"",
     }
 }
 
-/// `own`, or `common` if that is empty.
+/// Returns `own`, or `common` if `own` is empty.
 pub(crate) const fn either(own: &'static str, common: &'static str) -> &'static str {
     if own.is_empty() {
         common
@@ -152,23 +154,24 @@ pub(crate) const fn either(own: &'static str, common: &'static str) -> &'static 
     }
 }
 
-/// What the parameters of a service are set to.
+/// Stored values of the parameters of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    /// Of policies.
+    /// Values of policies.
     pub policies: Tunables,
-    /// Of timeouts.
+    /// Values of timeouts.
     pub timeouts: Terms,
-    /// Of the service itself.
+    /// Values of the service itself.
     pub service: service::Service,
 }
 
 impl Values {
-    /// Takes the value `text` of `parameter`, which stores one.
+    /// Sets a stored value from `text`.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: the parameter does not take it, or it contradicts another value. Nothing is changed then.
+    /// - `EINVAL`: `text` is not a value of the parameter, or contradicts another value. No value
+    ///   is changed.
     pub fn set(&mut self, stored: &Stored, text: &str) -> Result {
         let mut new = *self;
         (stored.set)(&mut new, text)?;
@@ -178,7 +181,7 @@ impl Values {
         Ok(())
     }
 
-    /// Takes the value `text` of the parameter called `name`.
+    /// Sets the parameter called `name` from `text`.
     ///
     /// # Errors
     ///
@@ -190,48 +193,48 @@ impl Values {
         self.set(stored, text)
     }
 
-    /// Sets how many requests are kept in an order of their own, for the service and its policies.
+    /// Sets the limit of sorted and ordered requests, for the service and its policies.
     pub fn set_buffer_max(&mut self, max: BufferMax) {
         self.service.buffer_max = max;
         self.policies.set_buffer_max(max);
     }
 
-    /// Says whether the values go together.
+    /// Checks that the values do not contradict each other.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: [`Terms::check`], or [`Tuning::check`] of a policy, refuses them.
+    /// - `EINVAL`: [`Terms::check`] or [`Tuning::check`] of a policy refuses the values.
     pub fn check(&self) -> Result {
         self.policies.check()?;
         self.timeouts.check()
     }
 }
 
-/// The parameters of all parts, in the order in which they are shown.
+/// Parameters of all tables, in the order in which they are shown.
 static GROUPS: [&[&[Parameter]]; 3] = [
     &[service::POLICIES],
     policy::PARAMETERS,
     &[service::PARAMETERS, terms::PARAMETERS],
 ];
 
-/// All parameters, in the order in which they are shown.
+/// Returns all parameters, in the order in which they are shown.
 pub fn all() -> impl Iterator<Item = &'static Parameter> {
     GROUPS.iter().copied().flatten().copied().flatten()
 }
 
-/// The parameter called `name`.
+/// Returns the parameter called `name`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     all().find(|parameter| parameter.name.to_bytes() == name.as_bytes())
 }
 
-/// Takes what `nrs_policies` takes.
+/// Checks a value of `nrs_policies`.
 pub(crate) fn policy(text: &str) -> Result {
     let command = Command::parse(text.trim())?;
     let kind = Kind::from_name(command.policy)?;
     Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
 }
 
-/// Takes items of weights; what is removed need not be there.
+/// Checks a list of weights; an item to remove need not exist.
 pub(crate) fn items(text: &str) -> Result {
     match Weights::new().apply(text.trim()) {
         Err(error) if error.code == Code::NoEntry => Ok(()),
@@ -239,18 +242,18 @@ pub(crate) fn items(text: &str) -> Result {
     }
 }
 
-/// Takes a mode of fairshare, with or without weights.
+/// Checks a mode of fairshare, with or without weights.
 pub(crate) fn mode(text: &str) -> Result {
     let (_, list) = weights::split(text)?;
     list.map_or(Ok(()), items)
 }
 
-/// Says whether `text` could be a command for rules of a service where `tbf` runs with whatever type, and there are
-/// whatever rules; sleeps.
+/// Checks a command for rules against any type of `tbf` and any existing rules; sleeps.
 ///
 /// # Errors
 ///
-/// What [`RuleCommand::parse`] refuses, and of a start what [`Book::apply`] refuses whichever rules there are.
+/// - The errors of [`RuleCommand::parse`].
+/// - For a start, the errors of [`Book::apply`] that do not depend on existing rules.
 pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
     let command = RuleCommand::parse(text)?;
     let Action::Start(mut conditions, _) = command.action else {
@@ -260,7 +263,7 @@ pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
     if conditions.peek() != Some(b'{') {
         return start(&command, Fields::ALL);
     }
-    // A list without a field is about the only one of the type, which may be any.
+    // A list without a field is for the only field of the type, which may be any field.
     let mut worst: Option<RuleError> = None;
     for field in Fields::ALL.iter() {
         match start(&command, Fields::only(field)) {
@@ -274,8 +277,8 @@ pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
     worst.map_or(Ok(()), Err)
 }
 
-/// Carries `command` out where there are no rules and the type is `fields`; what it says of other rules counts for
-/// nothing.
+/// Executes `command` without existing rules and with the type `fields`; references to other rules
+/// are ignored.
 fn start(command: &RuleCommand<'_>, fields: Fields) -> core::result::Result<(), RuleError> {
     let rate = Rate::new(1, Unit::Plain).ok_or(RuleError::no_memory())?;
     match Book::new(fields, rate, u32::MAX)?.apply(command) {
@@ -284,16 +287,16 @@ fn start(command: &RuleCommand<'_>, fields: Fields) -> core::result::Result<(), 
     }
 }
 
-/// Says whether `text` could be a configuration of `qbm`; sleeps.
+/// Checks a configuration of `qbm`; sleeps.
 ///
 /// # Errors
 ///
-/// What [`Plan::parse`] refuses.
+/// The errors of [`Plan::parse`].
 pub fn check_plan(text: &str) -> Result {
     Plan::parse(text).map(|_| ())
 }
 
-/// Takes a command for rules.
+/// Checks a command for rules.
 pub(crate) fn rule(text: &str) -> Result {
     Ok(check_rule(text)?)
 }

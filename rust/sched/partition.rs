@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One partition of a service as a state machine: which request is dispatched when.
+//! State machine of one partition of a service: selects the next request and the time of its
+//! dispatch.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Lane*: one head of a partition, regular or high-priority ([`lane`]).
-//! - *Line*: the slots of the target, and the partitions that wait for them ([`line`]).
-//! - *Stock*: slots that a CPU keeps for its next requests ([`stock`]).
-//! - *Tab*: requests of a CPU that passed without the lock of the partition ([`tab`]).
-//! - *Round*: partitions take turns for free slots ([`round`]).
-//! - *Pump*: dispatch requests while slots are free.
-//! - *Mark*: what other CPUs know of a partition without its lock ([`Mark`]).
-//! - *Order*: which requests have to wait for the end of others before a policy sees them
-//!   ([`settle`]).
-//! - *Env*: what a partition needs of its surroundings ([`Env`]).
+//! - [`lane`]: a head of a partition, regular or high-priority, with a cache of classes.
+//! - [`line`]: the slots of a target, and the partitions that compete for them.
+//! - [`stock`]: slots cached by a CPU for its next requests.
+//! - [`tab`]: requests of a CPU that were dispatched without the lock of the partition.
+//! - [`round`]: partitions take turns at free slots.
+//! - *Pump*: dispatches requests while slots are free.
+//! - [`Mark`]: state of a partition that other CPUs read without its lock.
+//! - [`settle`]: queues requests whose predecessors in the order table have ended.
+//! - [`Env`]: interface to the environment of a partition.
 //!
 //! ```text
 //!            predecessors have not ended
 //!   arrive ─┬──────────────────────────▶ blocked
-//!           │                              │ they have ended ([`settle`])
+//!           │                              │ predecessors end ([`settle`])
 //!           │                              ▼
-//!           ├────────────────────▶ queued in a head ─┬─ a slot, its turn ([`decide`]) ─▶ in flight
-//!           │                                        └─ drain or stall: without a slot ────▲
-//!           └─ passed: must not be throttled, or a slot is free and no request waits ([`arrive`])
+//!           ├────────────────────▶ queued in a head ─┬─ slot and turn ([`decide`]) ──▶ in flight
+//!           │                                        └─ drain or stall, without slot ─────▲
+//!           └─ passed: must not be throttled, or a slot is free and none is queued ([`arrive`])
 //! ```
 //!
 //! # Context
 //!
-//! A [`Machine`] is what the lock of a partition protects. All but its creation runs with that lock
-//! held and interrupts off: nothing allocates or sleeps. The owner carries out what its `Env` was
-//! told once the lock is released. The kernel part (`rust/engine/partition.rs`), the tests of
-//! `rust/host/nrs-sched`, the fuzzers, `rust/host/nrs-sim` and `rust/host/nrs-model` run this code,
-//! each with an `Env` of its own.
+//! The lock of a partition protects its [`Machine`]. Every function except the constructor runs
+//! with this lock held and interrupts disabled, so nothing allocates or sleeps. The owner submits
+//! the requests passed to its `Env` after it releases the lock. The kernel part
+//! (`rust/engine/partition.rs`), the tests of `rust/host/nrs-sched`, the fuzzers,
+//! `rust/host/nrs-sim` and `rust/host/nrs-model` run this code, each with its own `Env`.
 
 use crate::sched::{
     attr::{Attrs, Priority},
@@ -57,10 +57,10 @@ pub mod tab;
 use lane::Lane;
 use line::{Line, Mark};
 
-/// Decisions in one lock hold, at most.
+/// Maximum dispatches per lock hold.
 pub const BATCH: u32 = 64;
 
-/// By what right a request is in flight.
+/// Right by which a request is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// The request is not in flight.
@@ -68,18 +68,18 @@ pub enum Admission {
     None,
     /// The request has a slot.
     Slot,
-    /// No policy may throttle the request; it is one of a bounded number.
+    /// The request must not be throttled. The number of such requests is bounded.
     Forced,
-    /// The request frees memory; it is one of a bounded number, which is larger.
+    /// The request frees memory. The number of such requests has a larger bound.
     Free,
-    /// The request is in flight whatever else is: a drain, or a stall.
+    /// A drain or a stall dispatched the request without a limit.
     Over,
 }
 
-/// What a partition notes with a request, and needs back at its end.
+/// Data that a partition stores with a request until the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Instance and class, of a request that was queued.
+    /// Instance and class of a request that was queued.
     pub ticket: Option<Ticket>,
     /// Record in the order table of the partition.
     pub record: Option<RecordId>,
@@ -109,17 +109,17 @@ impl Placement {
 
 /// A request that a partition can schedule.
 pub trait Scheduled: Item {
-    /// Returns what the partition noted.
+    /// Returns the placement of the request.
     fn placement(&self) -> &Placement;
 
-    /// Returns what the partition noted, for writing.
+    /// Returns the placement of the request, for writing.
     fn placement_mut(&mut self) -> &mut Placement;
 
-    /// Notes that the request was queued until `now`, ns.
+    /// Records that the request was queued until `now`, ns.
     fn note_wait(&mut self, _now: u64) {}
 }
 
-/// Returns the earlier of two times, if any.
+/// Returns the earlier of two times; `None` if there is none.
 fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -127,10 +127,10 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// What a partition needs of its surroundings. What is sent leaves once the lock of the partition
-/// is released.
+/// Environment of a partition. Requests passed to [`Env::send`] are submitted after the lock of the
+/// partition is released.
 pub trait Env<I: Item, T> {
-    /// Returns the slots of the target, and its partitions.
+    /// Returns the slots and the partitions of the target.
     fn line(&self) -> &Line;
 
     /// Returns the index of the partition in the line.
@@ -148,47 +148,49 @@ pub trait Env<I: Item, T> {
     /// Returns the coarse monotonic time, ms.
     fn millis(&self) -> u64;
 
-    /// Returns how many high-priority requests are dispatched in a row while regular ones are
+    /// Returns the number of high-priority requests dispatched in a row while regular ones are
     /// pending.
     fn ratio(&self) -> u32;
 
-    /// Arms the timer of the partition for `at`, ns, instead of what it was armed for.
+    /// Arms the timer of the partition for `at`, ns, replacing its earlier expiry.
     fn arm(&mut self, at: u64);
 
-    /// Runs `f` with the shares that were published last for heads of `priority`.
+    /// Calls `f` with the shares published last for heads of `priority`.
     fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R;
 
-    /// Submits a request, whose admission is noted, to the target.
+    /// Submits a request, whose admission is stored, to the target.
     fn send(&mut self, item: I);
 
-    /// Counts a request in flight that has no slot, whatever else is in flight.
+    /// Counts a request in flight without a slot, regardless of limits.
     fn admit_over(&mut self) -> Admission;
 
-    /// Counts an arriving request in flight that must not be throttled; `None`: there are too many,
-    /// and [`Env::bypass`] takes it.
+    /// Counts an arriving request that must not be throttled as in flight. Returns `None` at the
+    /// limit of such requests; [`Env::bypass`] then takes the request.
     fn admit(&mut self) -> Option<Admission>;
 
-    /// Takes a request that must not be throttled, to be submitted in its turn among such requests.
+    /// Takes a request that must not be throttled, to be submitted in order after earlier such
+    /// requests.
     fn bypass(&mut self, item: I);
 
-    /// Notes that an arriving request is not dispatched at `now`, ns.
+    /// Records that an arriving request is not dispatched at `now`, ns.
     fn hold(&mut self, item: &mut I, now: u64);
 
-    /// Notes that a request is about to be queued in its head.
+    /// Notes a request that is about to be queued in its head.
     #[inline]
     fn note_queued(&mut self, _item: &I) {}
 
-    /// Returns whether requests are traced.
+    /// Returns true if requests are traced.
     #[inline]
     fn is_traced(&self) -> bool {
         false
     }
 
-    /// Traces the arrival of a request; `tag` is that of its policy, `None` if no policy sees it
-    /// yet.
+    /// Records the arrival of a request in the trace. `tag` is the tag of its policy, `None` if no
+    /// policy has classified the request.
     fn trace_arrival(&self, _item: &mut I, _tag: Option<&T>, _attrs: &Attrs, _queued: bool) {}
 
-    /// Traces the dispatch of a request at `now`, ns, with a slot or without; `tag` as for arrival.
+    /// Records the dispatch of a request at `now`, ns, in the trace, with a slot or without; `tag`
+    /// as for arrival.
     fn trace_dispatch(
         &self,
         _item: &mut I,
@@ -199,8 +201,8 @@ pub trait Env<I: Item, T> {
     ) {
     }
 
-    /// Traces that the head of `priority` throttles all of its `queued` requests from `now` until
-    /// `until`, ns; `tag` is that of the policy which takes new requests.
+    /// Records in the trace that the head of `priority` throttles all of its `queued` requests from
+    /// `now` until `until`, ns. `tag` is the tag of the policy that takes new requests.
     #[inline]
     fn trace_throttle<'a>(
         &self,
@@ -214,35 +216,37 @@ pub trait Env<I: Item, T> {
     {
     }
 
-    /// Returns what bounds the slots now.
+    /// Returns the current limits of the slots.
     #[inline]
     fn limits(&self) -> Limits {
         self.line().limits(self.ratio(), self.millis())
     }
 }
 
-/// The state of a partition.
+/// State of a partition.
 pub struct Machine<I: Item, P, T> {
     regular: Owned<Lane<I, P, T>>,
     high: Owned<Lane<I, P, T>>,
     order: Owned<Order<I>>,
-    /// Records that the order table was made for.
+    /// Capacity of the order table, records.
     records: u32,
     turn: Turn,
-    /// When a request was dispatched last, or came to an empty queue, ns.
+    /// Time of the last dispatch, or of an arrival at an empty queue, ns.
     moved: u64,
-    /// When a request last took or gave back a slot, or came to an empty queue, ns.
+    /// Time at which a request last took or returned a slot, or arrived at an empty queue, ns.
     progress: u64,
-    /// Requests were dispatched for lack of progress, and there has been none since.
+    /// True if a stall was resolved by dispatches without slots, and no slot was taken or returned
+    /// since.
     stalled: bool,
-    /// When the timer expires, ns; 0 if it is not armed, or has expired and waits for the lock.
+    /// Expiry of the timer, ns; 0 if the timer is not armed, or has expired and its handler waits
+    /// for the lock.
     armed: u64,
-    /// What other CPUs know.
+    /// State published to other CPUs.
     mark: Mark,
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Creates a partition at `now`, ns, with nothing queued; `order` has room for `records`
+    /// Creates a partition at `now`, ns, with empty queues; `order` has room for `records`
     /// requests.
     pub fn new(
         regular: Owned<Lane<I, P, T>>,
@@ -272,7 +276,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Returns the head of `priority`, with all counted that passed without the lock.
+    /// Returns the head of `priority` after counting all requests dispatched without the lock.
     pub fn head(&mut self, priority: Priority) -> &mut Head<I, P, T> {
         let lane = self.lane(priority);
         lane.fold();
@@ -284,19 +288,19 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         &mut self.order
     }
 
-    /// Returns how many requests are queued in heads.
+    /// Returns the number of requests queued in heads.
     pub fn queued(&self) -> u32 {
         let high = self.high.head.queued();
         self.regular.head.queued().saturating_add(high)
     }
 
-    /// Returns when the timer expires, ns; 0 if it is not armed.
+    /// Returns the expiry of the timer, ns; 0 if the timer is not armed.
     pub const fn armed(&self) -> u64 {
         self.armed
     }
 
-    /// Makes `table`, made for `records`, the order table if the present one is not in use, or else
-    /// bounds the present one by `records`; returns whether either was possible.
+    /// Replaces the order table by `table`, with capacity `records`, if the present table is not in
+    /// use; else limits the present table to `records`. Returns true if either was possible.
     pub fn set_records(&mut self, table: Option<&mut Owned<Order<I>>>, records: u32) -> bool {
         let idle = self.order.live() == 0 && self.order.overflowed() == 0;
         if let Some(table) = table.filter(|_| idle) {
@@ -311,7 +315,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         true
     }
 
-    /// Returns which heads have eligible requests at `now`, as far as is known.
+    /// Returns the heads that have eligible requests at `now`, as far as is known.
     pub fn pending(&self, now: u64) -> Pending {
         Pending {
             high: self.high.has_work(now),
@@ -319,8 +323,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Returns when the first of the heads that are throttled at `now` has eligible requests again,
-    /// ns.
+    /// Returns the earliest time, ns, at which a head that is throttled at `now` becomes eligible.
     pub fn next_expiry(&self, now: u64) -> Option<u64> {
         let expiry = |lane: &Lane<I, P, T>| {
             let throttled = lane.until > now && lane.head.queued() > 0;
@@ -329,7 +332,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         earlier(expiry(&self.regular), expiry(&self.high))
     }
 
-    /// Returns what tells whether the partition makes progress.
+    /// Returns the data from which the health check derives progress.
     pub fn seen(&self, now: u64) -> Seen {
         let moved = if self.stalled {
             self.progress
@@ -348,13 +351,13 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Notes that a request took a slot, or gave it back.
+    /// Records that a request took or returned a slot.
     fn progressed(&mut self, now: u64) {
         self.progress = now;
         self.stalled = false;
     }
 
-    /// Marks the partition for other CPUs, if its mark has changed.
+    /// Publishes the mark of the partition to other CPUs, if the mark has changed.
     pub(super) fn tell(&mut self, env: &mut impl Env<I, T>, now: u64) {
         let mut mark = Mark::default();
         if self.regular.head.queued() > 0 {
@@ -375,16 +378,16 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever
-    /// decides next.
+    /// Clears the throttling of heads after their limits changed; the next dispatch attempt queries
+    /// them again.
     pub fn reconsider(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.regular.until = 0;
         self.high.until = 0;
         self.tell(env, now);
     }
 
-    /// Returns the tag of instance `id` of the head of `priority`, or of the instance that takes
-    /// new requests.
+    /// Returns the tag of instance `id` of the head of `priority`; if `id` is `None`, of the
+    /// instance that takes new requests.
     pub fn tag(&self, priority: Priority, id: Option<InstanceId>) -> Option<&T> {
         let lane = match priority {
             Priority::Regular => &self.regular,
@@ -393,14 +396,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         let mut all = lane.head.instances();
         match id {
             Some(id) => all.find(|one| one.id == id),
-            // The fallback is the first one.
+            // The fallback is the first instance.
             None => all.reduce(|first, one| if one.is_primary() { one } else { first }),
         }
         .map(|one| one.tag)
     }
 
-    /// Counts the end of a request that was queued or recorded here; returns the cost that was
-    /// noted.
+    /// Counts the end, with the final `cost`, of a request that was queued or recorded in this
+    /// partition.
     fn count_end(&mut self, placement: &Placement, cost: Cost, now: u64) {
         if let Some(ticket) = &placement.ticket {
             let head = &mut self.lane(placement.priority).head;
@@ -416,7 +419,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 }
 
 impl<I: Scheduled, P: Part<I>> Machine<I, P, Config> {
-    /// Has requests of the head of `priority` noted again from time to time, if the policy asks for that.
+    /// Clears the class cache of the head of `priority` at the interval that the policy requires.
     pub fn refresh_cache(&mut self, priority: Priority, now: u64) {
         self.lane(priority).refresh_cache(now);
     }

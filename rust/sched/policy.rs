@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The seam between heads and policies.
+//! Interface between heads and policies.
 //!
-//! A policy is a folder with
+//! A policy is a file or folder with
 //!
-//! - `Tunables` and `PARAMETERS`: what users set of it ([`Tuning`]),
-//! - `Counts`: what a head counts of it as a whole ([`Stats`]),
-//! - `Config`: a start, parsed and checked, never changed ([`Configuration`]),
-//! - `State`: what it has of one head ([`Part`], `&mut` under the partition's lock),
-//! - `Shared`: what its parts share, `&self`,
-//! - `Update`: what parts are told while they run,
-//! - `Kept`: what a service keeps for it beside values, and the texts that it shows and carries out ([`Keep`]),
-//! - `Overseer`: what looks at its parts at intervals ([`Oversee`]).
+//! - `Tunables` and `PARAMETERS`: the parameters that users set ([`Tuning`]),
+//! - `Counts`: counters of the policy as a whole, per head ([`Stats`]),
+//! - `Config`: the configuration of a start, parsed, checked and immutable ([`Configuration`]),
+//! - `State`: the state of the policy on one head ([`Part`], `&mut` under the partition's lock),
+//! - `Shared`: state that its parts share, `&self`,
+//! - `Update`: data passed to running parts,
+//! - `Kept`: state that a service keeps for the policy beside values, and parameters that are texts
+//!   ([`Keep`]),
+//! - `Overseer`: periodic work over all of its parts ([`Oversee`]).
 //!
-//! Of the last four, and of counts, it may have [`Nothing`]. A change of configuration starts new parts and drains the
-//! old ones ([`crate::sched::head`]), so a part never has to change its mind about requests that it already holds. The
-//! engine asks policies by these traits only; it names none, which a test of the host sees to.
+//! The last four and `Counts` may be [`Nothing`]. A change of configuration starts new parts and
+//! drains the old ones ([`crate::sched::head`]), so a part never reclassifies requests that are
+//! already queued. The engine uses policies through these traits only and names none of them, which
+//! a test on the host verifies.
 //!
 //! # Adding a policy
 //!
-//! One file or folder in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
-//! `lottery`, which only tests have, is an example.
+//! Add one file or folder in `policy/`, one line in the registry at the end of this file, and one
+//! page in Documentation/. `lottery`, which exists in tests only, is an example.
 
 use crate::sched::{
     agent::{Lease, Pairs, ReportBuf},
@@ -50,35 +52,36 @@ use any::policies;
 pub use config::{Configuration, NoArgument, Simple, Tuning, Upkeep};
 use control::{ByHead, Host, Keep, Looked, Oversee, Scene, Text};
 
-/// What a part answers when it is asked for a request.
+/// Result of requesting the next request from a part.
 #[derive(Debug)]
 pub enum Get<I> {
-    /// Serve this one.
+    /// Request to dispatch.
     Item(I),
     /// Nothing is queued.
     Empty,
-    /// Requests are queued, none may be served before `until`.
+    /// Requests are queued, but none is eligible before `until`.
     Throttled {
-        /// Monotonic nanoseconds.
+        /// Time, monotonic ns.
         until: u64,
     },
 }
 
-/// What a part hands out beside a request, and takes back at its end.
+/// Data that a part returns with a request, and gets back when the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The class of the request.
+    /// Class of the request.
     pub class: ClassId,
-    /// What it was charged, in the units of the policy's cost model; 0: nothing.
+    /// Cost charged, in the units of the policy's cost model; 0 if nothing was charged.
     pub charged: u32,
-    /// For how long the policy kept the request on purpose, ms: for its rate or its delay ([`kept`]).
+    /// Time for which the policy throttled the request, ms, because of its rate or its delay
+    /// ([`kept`]).
     pub withheld: u32,
-    /// What the policy notes to itself, for example what a clock of its own showed.
+    /// Private data of the policy, for example the value of a virtual clock.
     pub stamp: u64,
 }
 
 impl Grant {
-    /// A request of `class`, with nothing charged and nothing noted, that was not kept.
+    /// Returns the grant of a request of `class` that was neither charged nor throttled.
     pub const fn of(class: ClassId) -> Self {
         Self {
             class,
@@ -88,13 +91,13 @@ impl Grant {
         }
     }
 
-    /// The same of a request that was kept for `withheld` ms.
+    /// Returns the same grant for a request that was throttled for `withheld` ms.
     pub const fn after(self, withheld: u32) -> Self {
         Self { withheld, ..self }
     }
 }
 
-/// What the parts of a policy share that share nothing, and what those are told that are told nothing.
+/// Unit type for policies without counters, shared state, updates, kept state or overseer.
 #[derive(Clone)]
 pub struct Nothing;
 
@@ -111,10 +114,10 @@ impl Stats for Nothing {
 }
 
 impl Nothing {
-    /// It makes no difference.
+    /// Arbitrary value, because there is no shared state.
     pub const PER_TARGET: bool = false;
 
-    /// Nothing.
+    /// Creates the unit value.
     pub const fn new<C>(
         _config: &C,
         _seed: u64,
@@ -124,108 +127,113 @@ impl Nothing {
     }
 }
 
-/// What a part may look at while it decides.
+/// Input of a part's decision.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Monotonic nanoseconds.
+    /// Time, monotonic ns.
     pub now: u64,
-    /// Serve something if anything is queued: the part is being drained.
+    /// True if the part is being drained: a request is returned if any is queued.
     pub force: bool,
-    /// The shares that the service's worker published last.
+    /// Shares that the service's worker published last.
     pub table: Option<&'a Table>,
 }
 
-/// How a request that goes down without queueing asks for it.
+/// Reason for which a request is dispatched without queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It has become part of a request of its class, which owes for what it transfers. The two count as one.
+    /// The request was merged into another request of its class; the class is charged for its data.
+    /// Both count as one.
     Merged,
-    /// The service is under-loaded; if the policy refuses, the request is queued.
+    /// The service is underloaded; if the policy refuses, the request is queued.
     Opportunity,
-    /// It must not be withheld; its class owes for it.
+    /// The request must not be throttled; the class is charged for it.
     Forced {
-        /// Requests wait for the same target, at this partition or another.
+        /// True if requests for the same target are queued, at this partition or another.
         contended: bool,
     },
 }
 
-/// What a part answers to a request that goes down without queueing.
+/// Result of dispatching a request without queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Passed {
-    /// It is counted and may go.
+    /// The request is counted and may be dispatched.
     Counted,
-    /// It has to queue; only for [`Way::Opportunity`].
+    /// The request must be queued; only for [`Way::Opportunity`].
     Refused,
-    /// Its class is not there any more: classify again.
+    /// The class of the request no longer exists; the caller must classify again.
     Stale,
 }
 
-/// The state of one policy on one head.
+/// State of one policy on one head.
 ///
 /// # Context
 ///
-/// All methods run under the partition's lock with interrupts off: they never allocate, never sleep and
-/// cost O(log n) at most, in the number of classes.
+/// All methods run under the partition's lock with interrupts off. They never allocate and never
+/// sleep, and cost at most O(log n) in the number of classes.
 pub trait Part<I: Item> {
-    /// How much memory of which kind the part wants.
+    /// Kind and amount of memory that the part needs.
     type Need: Need<Spare = Self::Spare>;
 
-    /// The memory that covers it.
+    /// Memory that satisfies the need.
     type Spare;
 
-    /// What the parts of one head share over all partitions, since the policy was started there.
+    /// State that the parts of one head share over all partitions, created when the policy is
+    /// started there.
     type Shared;
 
-    /// What a part is told beside requests, for example a new set of rules; cheap to hand over.
+    /// Data passed to a running part, for example a new set of rules; cheap to move.
     type Update;
 
-    /// Whether it asks which file a request is for.
+    /// True if the policy uses the file that a request is for.
     const WANTS_FILE: bool = false;
 
-    /// The class of all requests, of a part that has only one and asks for no attributes.
+    /// Class of all requests, for a policy with only one class that uses no attributes.
     const ONLY_CLASS: Option<ClassId> = None;
 
-    /// Returns the class of a request with `attrs`; creates the class from reserved memory. Nothing is counted of the
-    /// request.
+    /// Returns the class of a request with `attrs`; creates the class from reserved memory. The
+    /// request is not counted.
     ///
-    /// Never fails: when the reserve or the bound is used up, the default class serves and a counter
-    /// says so.
+    /// Never fails. If the reserve or the limit of classes is used up, a shared class or the
+    /// default class is returned, and the overflow is counted.
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId;
 
-    /// Whether a cached `class` may be used again: it still names a class of this part, and not one that
-    /// only stands in for others.
+    /// Returns true if a cached `class` may be reused: the class still exists, and no other class
+    /// is to be created in its place.
     fn is_live(&self, class: ClassId) -> bool;
 
-    /// Time for which a cached class may be used without [`Part::note`], ns; `None`: for ever.
+    /// Returns the time for which a cached class may be used without [`Part::note`], ns; `None`
+    /// means without limit.
     fn note_interval(&self) -> Option<u64> {
         None
     }
 
-    /// Notes what a request of `class` with `attrs` says beside its class.
+    /// Records attributes of a request of `class` that do not determine its class.
     fn note(&mut self, _class: ClassId, _attrs: &Attrs, _now: u64) {}
 
-    /// Appends `item` to `class`.
-    /// Hands the item back if the part declines it; the fallback takes it then.
+    /// Appends `item` to `class`. Returns the item if the part declines it; the fallback then
+    /// queues it.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
 
-    /// Takes a request out that was queued in `class`, because it goes elsewhere; it is not charged.
-    /// `None` if it is not queued here.
+    /// Removes a request queued in `class` that is handled elsewhere; the request is not charged.
+    /// Returns `None` if the request is not queued here.
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>;
 
-    /// Decides which request is served next, and takes it out.
+    /// Selects the request to dispatch next, and removes it from the queue.
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)>;
 
-    /// Returns until when [`Part::get`] would throttle all queued requests at `now`, ns; `None` if it would not, or
-    /// would have to look at limits of a class to know.
+    /// Returns the time, ns, until which [`Part::get`] would throttle all queued requests. Returns
+    /// `None` if it would not throttle them, or if the limits of classes would have to be
+    /// evaluated.
     fn throttled(&self, _now: u64) -> Option<u64> {
         None
     }
 
-    /// Returns what [`Part::get`] would answer, and changes nothing.
+    /// Returns the result that [`Part::get`] would have, without changing anything.
     ///
-    /// `Empty` and `Throttled` are exact. After `Item`, a policy that keeps the limits of classes lazily (tbf, qbm) may
-    /// find in [`Part::get`] that the first classes are throttled still.
+    /// `Empty` and `Throttled` are exact. After `Item`, a policy that evaluates the limits of
+    /// classes lazily (tbf, qbm) may find in [`Part::get`] that the first classes are still
+    /// throttled.
     fn peek(&self, view: &View<'_>) -> Get<()> {
         match self.throttled(view.now) {
             _ if self.is_empty() => Get::Empty,
@@ -239,107 +247,110 @@ pub trait Part<I: Item> {
         Self::ONLY_CLASS
     }
 
-    /// Counts a request of `class` that is served at once, without queueing. Its end is not told, so it
-    /// does not hold the class. `now` is asked only by policies that need the time.
+    /// Counts a request of `class` that is dispatched without queueing. The end of the request is
+    /// not reported, so the request does not pin the class. Only policies that need the time call
+    /// `now`.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
 
-    /// Returns whether requests that pass by [`Way::Opportunity`] are never refused and change nothing but counts, so that
-    /// they may be counted later, many at a time.
+    /// Returns true if requests that pass by [`Way::Opportunity`] are never refused and change only
+    /// counters, so that they may be counted later in batches.
     fn passes_freely(&self) -> bool {
         false
     }
 
-    /// Counts `requests` requests of `class`, of `pages` in all, that passed freely.
+    /// Counts `requests` requests of `class`, with `pages` pages in all, that passed freely.
     fn count_passed(&mut self, _class: ClassId, _requests: u32, _pages: u64) {}
 
-    /// Counts the end of a request that [`Part::get`] handed out with `grant`, and that costs `cost`;
-    /// nothing if the class left.
+    /// Records the end of a request that [`Part::get`] returned with `grant`; the request costs
+    /// `cost`. Does nothing if the class was evicted.
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64);
 
-    /// Number of queued requests.
+    /// Returns the number of queued requests.
     fn len(&self) -> u32;
 
-    /// Whether nothing is queued.
+    /// Returns true if nothing is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What memory the part wants so that it can go on creating classes.
+    /// Returns the memory that the part needs in order to create further classes.
     fn need(&self) -> Self::Need;
 
-    /// Takes memory; what it has no use for comes back, to be freed outside the lock.
+    /// Adds memory; returns the unused rest, which is to be freed outside the lock.
     fn grow(&mut self, spare: Self::Spare) -> Self::Spare;
 
-    /// Forgets idle classes that were not used for a while, and does other upkeep; looks at most at `max`
-    /// classes per call, and answers whether there may be more to forget. To be called every second or more
-    /// often.
+    /// Evicts classes that have been idle for a while, and does other upkeep. Examines at most
+    /// `max` classes per call; returns true if more may be evictable. Must be called at least once
+    /// a second.
     fn age(&mut self, _now: u64, _max: u32) -> bool {
         false
     }
 
-    /// Takes over `update`, which is in effect from now on; hands back what it replaces, to be dropped
-    /// without the lock.
+    /// Installs `update`, which takes effect immediately; returns the replaced update, which is to
+    /// be dropped outside the lock.
     fn update(&mut self, update: Self::Update, now: u64) -> Self::Update;
 
-    /// Applies what was taken over last to at most `max` classes from slot `from` on; returns the slot to
-    /// go on from, or `None` at the end.
+    /// Applies the last update to at most `max` classes from index `from` on; returns the index to
+    /// continue from, or `None` at the end.
     fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
         None
     }
 
-    /// Sets the counters of all classes from slot `from` on to zero, at most `max`; returns like
-    /// [`Part::refresh`].
+    /// Resets the counters of at most `max` classes from index `from` on; returns the index to
+    /// continue from, as [`Part::refresh`] does.
     fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
         None
     }
 
-    /// Requests that the default class took because no class could be made.
+    /// Returns the number of requests for which no class of their own could be created.
     fn overflow(&self) -> u64 {
         0
     }
 
-    /// Adds the counters of the policy as a whole to `sums`, in the order of their rows.
+    /// Adds the policy's own counters to `sums`, in the order of their rows.
     fn add_counts(&self, _sums: &mut [u64]) {}
 
-    /// Whether classes follow something that is counted or goes by meanwhile, so that [`Part::refresh`] is wanted at the
-    /// upkeep of `now`, ns.
+    /// Returns true if classes depend on counters or on the time, so that the upkeep at `now`, ns,
+    /// must call [`Part::refresh`].
     fn wants_refresh(&self, _now: u64) -> bool {
         false
     }
 
-    /// Whether decisions look at the published shares ([`View::table`]).
+    /// Returns true if decisions use the published shares ([`View::table`]).
     fn wants_table(&self) -> bool {
         false
     }
 
-    /// Copies what shares are made from of the classes from slot `from` on into `out` until it is full; returns
-    /// the slot to go on from, or `None` at the end.
+    /// Copies the data from which shares are computed, of the classes from index `from` on, into
+    /// `out` until `out` is full. Returns the index to continue from, or `None` at the end.
     ///
-    /// Asked once at each upkeep, so that samples can be taken, too; `now` in ns.
+    /// Called once in each upkeep, so that samples can be taken as well; `now` is in ns.
     fn briefs(&mut self, _from: u32, _now: u64, _out: &mut BriefBuf) -> Option<u32> {
         None
     }
 
-    /// Copies what an agent is told of the classes from slot `from` on into `out` until it is full; returns like
-    /// [`Part::briefs`]. See [`crate::sched::agent`].
+    /// Copies the data that is reported to an agent, of the classes from index `from` on, into
+    /// `out` until `out` is full. Returns the index to continue from, as [`Part::briefs`] does. See
+    /// [`crate::sched::agent`].
     fn reports(&self, _from: u32, _out: &mut ReportBuf) -> Option<u32> {
         None
     }
 
-    /// Returns the name of the level and the key of the class that [`Part::reports`] calls `id`.
+    /// Returns the name of the level and the key of the class with identifier `id` in
+    /// [`Part::reports`].
     fn name_of(&self, _id: u64) -> Option<(&'static str, Key)> {
         None
     }
 
-    /// Returns a hash of what parts of several servers have to have alike so that an agent may compare their reports; 0
-    /// without reports.
+    /// Returns a hash of the settings that must be equal on several servers for an agent to compare
+    /// their reports; 0 without reports.
     fn terms(&self) -> u64 {
         0
     }
 }
 
-/// Makes a part where it is to stay; a function of its own, so that the stack holds one kind of part at a
-/// time.
+/// Creates a part in its final memory. A separate function, so that the stack holds only one kind
+/// of part at a time.
 #[inline(never)]
 fn own<T>(
     make: impl FnOnce() -> core::result::Result<T, NoMemory>,
@@ -347,7 +358,7 @@ fn own<T>(
     Owned::new(make()?)
 }
 
-/// Counters that a policy has as a whole, at most.
+/// Maximum number of counters that a policy has as a whole.
 pub const COUNTS_MAX: usize = {
     let (mut kinds, mut max) = (Kind::ALL, 0);
     while let [kind, rest @ ..] = kinds {
@@ -358,15 +369,19 @@ pub const COUNTS_MAX: usize = {
     max
 };
 
-/// Classes that one lock hold may look at.
+/// Maximum number of classes that are examined in one lock hold.
 pub const ROWS: usize = 64;
 
 impl Kind {
-    /// The policy of a head that nothing else was started on, and the one that serves what another declines.
+    /// Policy of heads on which no other policy was started, and the policy for requests that
+    /// another policy declines.
     pub const FALLBACK: Self = Self::Fifo;
 
-    /// The policy called `name`.
-    /// `ENOENT`: there is none.
+    /// Returns the policy called `name`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no policy has this name.
     pub fn from_name(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|kind| kind.name() == name);
         found

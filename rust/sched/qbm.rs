@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bandwidth management: clients get the bandwidth that their class promises, and give back what they
-//! do not use.
+//! Bandwidth management: each client gets the bandwidth that the plan guarantees, and bandwidth
+//! that clients do not use is allocated to other clients.
 //!
-//! # Vocabulary
-//!
-//! - *Group*: one capacity that clients share: a backing target of a service, or all of it; StorNext's
-//!   stripe group.
-//! - *Client*: who bandwidth is given to in a group: a network identifier, a job, a user or a device.
-//! - *Terms*: a client's class, minimum and maximum ([`terms`]).
-//! - *Plan*: what an administrator wants: groups, clients, numbers ([`plan`]).
-//! - *Gate*: the leaky bucket that holds one client to what it has ([`gate`]).
-//! - *Allocator*: who has how much of a group's capacity ([`allocator`]).
-//! - *Manager*: sees what clients use and asks the allocator for more or less ([`manager`]).
+//! - A *group* is one capacity that clients share: a backing target of a service or the whole
+//!   service, like StorNext's stripe group.
+//! - A *client* is a network identifier, a job, a user or a device to which a group allocates
+//!   bandwidth.
+//! - *Terms* are the class, minimum and maximum of a client ([`terms`]).
+//! - A *plan* is the administrator's configuration: groups, clients, parameters ([`plan`]).
+//! - A *gate* is the leaky bucket that limits one client to the allocated rate ([`gate`]).
+//! - The *allocator* divides the capacity of a group among the clients ([`allocator`]).
+//! - The *manager* measures usage and requests increases and decreases from the allocator
+//!   ([`manager`]).
 //!
 //! ```text
-//!   plan ──────────► manager ◄─────────────┐ what was used, how often it was slept on
-//!                    │     ▲               │
-//!          asks for  ▼     │ gives, takes  │
+//!   plan ──────────► manager ◄─────────────┐ usage, throttled periods
+//!                     │     ▲              │
+//!            requests ▼     │ grants       │
 //!                   allocator              │
 //!                          │ rates         │
 //!                          ▼               │
 //!   requests ─────────► gates ─────────────┘ ─────► device
 //! ```
 //!
-//! The rules and the numbers are those of StorNext's *Quality of Service Bandwidth Management*; what they
-//! leave open is said where it is decided. Rates and capacities are bytes per second.
+//! Rules and defaults are those of StorNext's *Quality of Service Bandwidth Management*; decisions
+//! that StorNext leaves open are documented where they are made. Rates and capacities are in bytes
+//! per second.
 
 pub mod allocator;
 pub mod gate;

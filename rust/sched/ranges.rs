@@ -2,15 +2,15 @@
 
 //! Shares as ranges of 32-bit numbers (ThemisIO, SC'23: the segments of statistical tokens).
 //!
-//! A node is an entity, a leaf, or a group of entities, an inner node; the root is above all. It is named by
-//! the hash of its path from the root.
+//! A leaf is an entity; an inner node is a group of entities; the root is the whole service. A node
+//! is named by the hash of its path from the root.
 //!
 //! ```text
-//!  briefs ──► merged by id ──► without what is idle ──► 2^32 split from the root down ──► table
+//!  briefs ──► merged by id ──► without idle nodes ──► 2^32 split top-down ──► table
 //! ```
 //!
-//! A table stores the starts only; an end is the next start, or 2^32. Ranges nest: the leaves below a node
-//! are side by side.
+//! A table stores only the start of each range; its end is the next start, or 2^32. Ranges nest:
+//! the ranges of the leaves below a node are adjacent.
 
 mod outline;
 #[cfg(test)]
@@ -20,36 +20,36 @@ use crate::sched::mem::{Block, List};
 
 pub use outline::Outline;
 
-/// What one partition tells about one node.
+/// Report of one partition about one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brief {
-    /// The node's path, hashed; not 0.
+    /// Hash of the path of the node; not 0.
     pub id: u64,
-    /// The path of the node above it; 0 for the root.
+    /// Hash of the path of the parent; 0 for the root.
     pub parent: u64,
-    /// Its weight among its siblings; 0 counts as 1.
+    /// Weight among siblings; 0 counts as 1.
     pub weight: u32,
-    /// Whether it is a leaf.
+    /// True for a leaf.
     pub leaf: bool,
-    /// Whether it has requests, queued or in service; not looked at for an inner node.
+    /// True if the leaf has requests, queued or in flight; ignored for an inner node.
     pub active: bool,
-    /// The partition, below [`PARTS`]; what is above counts as the last one.
+    /// Index of the partition; an index of [`PARTS`] or more counts as the last one.
     pub part: u16,
 }
 
-/// Briefs that one lock hold may gather.
+/// Maximum briefs gathered in one lock hold.
 pub const BRIEFS: usize = 64;
 
-/// A buffer for briefs.
+/// Buffer for briefs.
 pub type BriefBuf = Block<Brief, BRIEFS>;
 
-/// Partitions that shares are told apart for.
+/// Number of partitions with separate shares.
 pub const PARTS: usize = 64;
 
-/// All numbers of 32 bits.
+/// Count of all 32-bit numbers.
 const WHOLE: u64 = 1 << 32;
 
-/// The numbers that draw one leaf.
+/// Range of the numbers that select one leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// First number.
@@ -59,7 +59,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// How many numbers there are.
+    /// Returns the length of the range.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(u64::from(self.lo))
     }
@@ -75,32 +75,33 @@ struct Entry {
 ///
 /// # Invariants
 ///
-/// Starts rise strictly, and the first one is 0: every leaf has a range of its own that is not empty, and
-/// together they are 2^32 numbers. `by_id` is the indices of all entries, in the order of their ids.
+/// Starts increase strictly, and the first start is 0. So every leaf has its own range, which is
+/// not empty, and the ranges together cover 2^32 numbers. `by_id` has the indices of all entries,
+/// ordered by id.
 pub struct Table {
     entries: List<Entry>,
     by_id: List<u32>,
 }
 
 impl Table {
-    /// Number of leaves.
+    /// Returns the number of leaves.
     pub fn len(&self) -> usize {
         self.entries.as_slice().len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no leaves.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The leaf whose range holds `draw`; none if the table is empty. O(log n).
+    /// Returns the leaf whose range contains `draw`; `None` if the table is empty. O(log n).
     pub fn find(&self, draw: u32) -> Option<u64> {
         let entries = self.entries.as_slice();
         let above = entries.partition_point(|entry| entry.lo <= draw);
         Some(entries.get(above.checked_sub(1)?)?.id)
     }
 
-    /// The range of the leaf `id`; none if it was not active. O(log n).
+    /// Returns the range of the leaf `id`; `None` if the leaf was not active. O(log n).
     pub fn range_of(&self, id: u64) -> Option<Range> {
         let entries = self.entries.as_slice();
         let by_id = self.by_id.as_slice();
@@ -114,11 +115,11 @@ impl Table {
     }
 }
 
-/// What a service publishes.
+/// Shares that a service publishes.
 pub struct Published {
-    /// The ranges of all leaves that are active.
+    /// Ranges of all active leaves.
     pub table: Table,
-    /// Of 2^32, what each partition is due: the sum over the leaves of their ranges, each split evenly
+    /// Share of each partition, of 2^32: the sum of the ranges of the leaves, each split evenly
     /// among the partitions where the leaf is active. All 0 if the table is empty.
     pub by_part: [u64; PARTS],
 }

@@ -2,7 +2,7 @@
 
 //! Pseudo-random numbers from a seed: fast, equidistributed, not for secrets.
 
-/// A generator of 64-bit numbers: a Weyl sequence through an avalanche function (Steele, Lea and
+/// Generator of 64-bit numbers: a Weyl sequence through an avalanche function (Steele, Lea and
 /// Flood, "Fast splittable pseudorandom number generators", OOPSLA'14).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -15,23 +15,23 @@ pub const fn avalanche(x: u64) -> u64 {
 }
 
 impl Rng {
-    /// A generator; equal seeds give equal sequences.
+    /// Creates a generator; equal seeds give equal sequences.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         avalanche(self.0)
     }
 
-    /// The next number, of 32 bits.
+    /// Returns the next 32-bit number.
     pub fn next_u32(&mut self) -> u32 {
         (self.next_u64() >> 32) as u32
     }
 
-    /// A number below `bound`, or 0 if the bound is 0; the bias is below `bound / 2^64`.
+    /// Returns a number below `bound`, or 0 if `bound` is 0; the bias is below `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()).wrapping_mul(u128::from(bound))) >> 64) as u64
     }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rule language: which requests are limited, and to what.
+//! Rule language: selects requests and sets their limits.
 //!
-//! # Vocabulary
-//!
-//! - *Condition*: one field and a list of values, `uid={1000 1001}`; a *conjunction* is conditions joined
-//!   by `&`, *conditions* are conjunctions joined by `,`, of which one must hold ([`Conditions`]).
+//! A condition is one field and a list of values, such as `uid={1000 1001}`. A conjunction is one
+//! or more conditions joined by `&`. [`Conditions`] are one or more conjunctions joined by `,`, of
+//! which one must hold.
 //!
 //! ```text
-//!  text ──Command::parse──► Command ──Book::apply──► new Book ──Book::compile──► RuleSet ──find──► Rule
+//!  text ─Command::parse─► Command ─Book::apply─► new Book ─Book::compile─► RuleSet ─find─► Rule
 //! ```
 //!
 //! # Grammar
@@ -17,7 +16,7 @@
 //! write    = [ "reg" | "hp" ] command
 //! command  = "start" name conds *pair | "change" name 1*pair | "stop" name
 //! name     = 1*15 ( letter | digit | "_" )
-//! conds    = conj *( "," conj ) | list        ; a bare list asks about the policy's only field
+//! conds    = conj *( "," conj ) | list        ; a bare list refers to the policy's only field
 //! conj     = expr *( "&" expr )
 //! expr     = field "=" list
 //! field    = "nid" | "jobid" | "opcode" | "uid" | "gid" | "projid" | "nodemap"
@@ -28,17 +27,18 @@
 //! rate     = number [ "iops" | ( "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ) [ "/s" ] ]
 //! ```
 //!
-//! Words are separated by blanks (spaces and tabs); blanks may also stand around `=`, `{`, `}`, `,` and `&`
-//! of conditions. Line ends may follow. What does not print is refused.
+//! Words are separated by blanks (spaces and tabs). Blanks are also allowed around `=`, `{`, `}`,
+//! `,` and `&` of conditions, and line ends at the end of the text. Other non-printable characters
+//! are rejected.
 //!
 //! | item of | form |
 //! |---|---|
 //! | `nid` | see [`crate::sched::nid::range`] |
-//! | `jobid` | a name of up to 31 bytes; with `*` or `?` in it a pattern ([`crate::sched::glob`]) |
-//! | `opcode` | a name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
-//! | `uid` `gid` `projid` `nodemap` `cgroup` | a number up to 4294967295, decimal, `0x` hexadecimal or `0` octal |
+//! | `jobid` | name of up to 31 bytes, or pattern with `*` or `?` ([`crate::sched::glob`]) |
+//! | `opcode` | name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
+//! | `uid` `gid` `projid` `nodemap` `cgroup` | number to 4294967295: decimal, `0x` hex, `0` octal |
 //!
-//! 4294967295 is Lustre's number for "has none", and stands for that here too.
+//! 4294967295 is Lustre's value for "none", and has the same meaning here.
 
 mod book;
 mod command;
@@ -59,29 +59,29 @@ pub(crate) use scan::Scan;
 pub use set::RuleSet;
 pub use subject::{Fields, Subject};
 
-/// Why a command was refused.
+/// Error of a refused command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleError {
-    /// What the writer's errno becomes.
+    /// Code that becomes the writer's errno.
     pub code: Code,
-    /// Where: the first byte of the command is 1.
+    /// Column of the error; the first byte of the command is column 1.
     pub column: u16,
-    /// What was expected there, one line.
+    /// Text that was expected at the column, one line.
     pub expected: &'static str,
 }
 
 impl RuleError {
-    /// `ENOMEM`; no text is to blame.
+    /// Returns the error `ENOMEM`, which no part of the text has caused.
     pub const fn no_memory() -> Self {
         Self::new(Code::NoMemory, 0, "more memory")
     }
 
-    /// `EINVAL` at the byte of offset `at`, where `expected` was expected.
+    /// Returns the error `EINVAL` at the byte of offset `at`, where `expected` was expected.
     pub const fn invalid(at: usize, expected: &'static str) -> Self {
         Self::new(Code::Invalid, at, expected)
     }
 
-    /// An error with `code` at the byte of offset `at`.
+    /// Returns an error with `code` at the byte of offset `at`.
     pub const fn new(code: Code, at: usize, expected: &'static str) -> Self {
         let column = at.saturating_add(1);
         Self {
@@ -95,14 +95,15 @@ impl RuleError {
         }
     }
 
-    /// The same error in a text in which this one starts at offset `at`.
+    /// Returns the same error for a text that contains the present text at offset `at`.
     #[must_use]
     pub const fn after(self, at: usize) -> Self {
         let offset = (self.column as usize).saturating_sub(1);
         Self::new(self.code, offset.saturating_add(at), self.expected)
     }
 
-    /// What stands there in `text`, the command that was refused: the first word, 24 bytes of it at most.
+    /// Returns the first word at the column of the error in `text`, the refused command; at most 24
+    /// bytes.
     pub fn found<'a>(&self, text: &'a str) -> &'a str {
         let at = usize::from(self.column).saturating_sub(1);
         let rest = text.get(at..).unwrap_or_default();

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records named by handles instead of pointers, and lists of them.
+//! Records named by handles instead of pointers, and lists of records.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Slot*: a place for a record; a number.
-//! - *Generation*: how often the slot changed hands; odd while it is taken.
+//! - *Slot*: index of an entry of the slab.
+//! - *Generation*: number of changes between vacant and taken; odd while the slot is taken.
 //!
 //! ```text
 //!            insert                    remove
 //!  vacant (even) ──► taken (odd) ──► vacant (even) ──► …
 //! ```
 //!
-//! The slot that was vacated last is taken first, since it is likely still cached.
+//! The slot vacated last is reused first, because it is likely still cached.
 
 use crate::sched::mem::{Bulk, Chunks, NoMemory, Pile};
 
-/// No slot.
+/// Index that names no slot.
 pub const NONE: u32 = u32::MAX;
 
 /// Name of a record.
@@ -27,59 +27,59 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The name of the record that is in `slot` in its generation `generation`.
+    /// Creates the handle of the record in `slot` with `generation`.
     pub const fn new(slot: u32, generation: u32) -> Self {
         Self { slot, generation }
     }
 
-    /// The slot.
+    /// Returns the slot.
     pub const fn slot(self) -> u32 {
         self.slot
     }
 
-    /// The handle as a number, which is odd: a record that is there has an odd generation.
+    /// Returns the handle as a number, which is odd: the generation of a live record is odd.
     pub const fn bits(self) -> u64 {
         ((self.slot as u64) << 32) | self.generation as u64
     }
 
-    /// The handle that [`Handle::bits`] made `bits` of.
+    /// Creates a handle from the result of [`Handle::bits`].
     pub const fn from_bits(bits: u64) -> Self {
         Self::new((bits >> 32) as u32, bits as u32)
     }
 }
 
-/// A slot of a [`Slab`].
+/// Entry of a [`Slab`].
 pub struct Entry<T> {
     generation: u32,
     next: u32,
     value: Option<T>,
 }
 
-/// Records in slots; [`Slab::insert`] takes memory that was fed before and never allocates.
+/// Records in slots. [`Slab::insert`] uses preallocated memory and never allocates.
 ///
 /// # Invariants
 ///
-/// An entry has a value exactly if its generation is odd; the entries without one form a list from
-/// `free` through `next`.
+/// An entry has a value if and only if its generation is odd. The entries without a value form a
+/// list from `free` through `next`.
 pub struct Slab<T> {
     entries: Bulk<Entry<T>>,
     free: u32,
     live: u32,
 }
 
-/// What a [`Slab`] wants.
+/// Memory needed by a [`Slab`].
 pub type SlabNeed<T> = Chunks<Entry<T>>;
 
 /// Chunks for a [`Slab`].
 pub type SlabPile<T> = Pile<Entry<T>>;
 
 impl<T> Slab<T> {
-    /// A slab that can be fed for up to `max` slots; sleeps.
+    /// Creates a slab that can grow to `max` slots; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Self::with(max, false)
     }
 
-    /// As [`Self::new`], with the memory `charged` or not, as for [`Bulk::with`].
+    /// Creates a slab as [`Self::new`] does, with memory `charged` or not, as for [`Bulk::with`].
     pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
             entries: Bulk::with(max, charged)?,
@@ -88,45 +88,45 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Number of slots, vacant or taken.
+    /// Returns the number of slots, vacant or taken.
     pub fn slots(&self) -> usize {
         self.entries.len()
     }
 
-    /// Number of records that there is memory for beside those there are.
+    /// Returns the number of records that can be inserted without more memory.
     pub fn room(&self) -> usize {
         self.capacity().saturating_sub(self.live as usize)
     }
 
-    /// Number of slots there is memory for.
+    /// Returns the number of slots with allocated memory.
     pub fn capacity(&self) -> usize {
         self.entries.capacity().min(NONE as usize)
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub const fn live(&self) -> u32 {
         self.live
     }
 
-    /// Number of vacant slots.
+    /// Returns the number of vacant slots.
     pub fn vacant(&self) -> usize {
         self.entries.len().saturating_sub(self.live as usize)
     }
 
-    /// Returns the chunks missing for `extra` more slots.
+    /// Returns the chunks needed for `extra` more slots.
     pub fn wants(&self, extra: usize) -> SlabNeed<T> {
         self.entries.wants(extra)
     }
 
-    /// Takes chunks and hands back those there is no use for.
+    /// Takes chunks and returns unneeded ones.
     pub fn feed(&mut self, pile: SlabPile<T>) -> SlabPile<T> {
         self.entries.feed(pile)
     }
 
-    /// Puts a record into a vacant slot, else into a new one.
-    /// Hands the value back if there is no memory for another slot.
+    /// Inserts a record into a vacant slot, else into a new one. Returns the value as the error if
+    /// there is no memory for another slot.
     pub fn insert(&mut self, value: T) -> Result<Handle, T> {
-        // Numbers from NONE on are no slots.
+        // `NONE` is not a slot.
         let (slot, generation) = match self.entries.get_mut(self.free as usize) {
             Some(entry) => {
                 let slot = self.free;
@@ -153,11 +153,11 @@ impl<T> Slab<T> {
         Ok(Handle { slot, generation })
     }
 
-    /// Takes the record of `slot` out.
+    /// Removes the record in `slot`.
     pub fn remove(&mut self, slot: u32) -> Option<T> {
         let entry = self.entries.get_mut(slot as usize)?;
         let value = entry.value.take()?;
-        // INVARIANT: the value is gone, the generation becomes even, the slot joins the list.
+        // INVARIANT: the value is removed, the generation becomes even, the slot joins the list.
         entry.generation = entry.generation.wrapping_add(1);
         entry.next = self.free;
         self.free = slot;
@@ -165,7 +165,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The handle of the record in `slot`.
+    /// Returns the handle of the record in `slot`.
     pub fn handle(&self, slot: u32) -> Option<Handle> {
         let entry = self.entries.get(slot as usize)?;
         entry.value.as_ref()?;
@@ -175,7 +175,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The record that `handle` names, if it is still there.
+    /// Returns the record of `handle`, if the record still exists.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let entry = self.entries.get(handle.slot as usize)?;
@@ -185,7 +185,7 @@ impl<T> Slab<T> {
         entry.value.as_ref()
     }
 
-    /// The record of `handle`, for writing, if it still names one.
+    /// Returns the record of `handle` for writing, if the record still exists.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let entry = self.entries.get_mut(handle.slot as usize)?;
@@ -195,7 +195,7 @@ impl<T> Slab<T> {
         entry.value.as_mut()
     }
 
-    /// The record in `slot`, for writing, and its handle.
+    /// Returns the record in `slot` for writing, and its handle.
     #[inline]
     pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut T)> {
         let entry = self.entries.get_mut(slot as usize)?;
@@ -203,20 +203,20 @@ impl<T> Slab<T> {
         Some((handle, entry.value.as_mut()?))
     }
 
-    /// The record in `slot`.
+    /// Returns the record in `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&T> {
         self.entries.get(slot as usize)?.value.as_ref()
     }
 
-    /// The record in `slot`, for writing.
+    /// Returns the record in `slot` for writing.
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.entries.get_mut(slot as usize)?.value.as_mut()
     }
 }
 
-/// The neighbours of a record in a [`List`].
+/// Neighbours of a record in a [`List`].
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
     before: u32,
@@ -224,7 +224,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// No neighbours.
+    /// Creates links without neighbours.
     pub const fn new() -> Self {
         Self {
             before: NONE,
@@ -232,23 +232,24 @@ impl Links {
         }
     }
 
-    /// The slot that follows in the list.
+    /// Returns the next slot of the list.
     pub fn after(&self) -> Option<u32> {
         (self.after != NONE).then_some(self.after)
     }
 }
 
-/// A record that a [`List`] can hold.
+/// Record that a [`List`] can contain.
 pub trait Linked {
-    /// The links, which only the list changes.
+    /// Returns the links, which only the list changes.
     fn links(&mut self) -> &mut Links;
 }
 
-/// A first-in first-out list of slots, linked through the records.
+/// First-in first-out list of slots, linked through the records.
 ///
 /// # Invariants
 ///
-/// `first` and `last` are both [`NONE`] or both ends of one chain; a record is in at most one list.
+/// `first` and `last` are both [`NONE`], or are the ends of one chain. A record is in at most one
+/// list.
 #[derive(Debug)]
 pub struct List {
     first: u32,
@@ -256,7 +257,7 @@ pub struct List {
 }
 
 impl List {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
             first: NONE,
@@ -264,7 +265,7 @@ impl List {
         }
     }
 
-    /// The oldest slot.
+    /// Returns the oldest slot.
     pub const fn first(&self) -> Option<u32> {
         if self.first == NONE {
             None
@@ -290,7 +291,7 @@ impl List {
         self.last = slot;
     }
 
-    /// Takes out `slot`, which is in this list.
+    /// Removes `slot`, which is in this list.
     pub fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
         let Some(record) = slab.at_mut(slot) else {
             bug!();

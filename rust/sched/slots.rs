@@ -2,20 +2,21 @@
 
 //! Dispatch slots of a target, and the order between the two heads of a partition.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Slot*: leave to have one request in service. A target has [`Limits::slots`] of them, all its
-//!   partitions take from the one [`Pool`].
-//! - *Reserved slot*: regular requests leave one slot for high priority, so that a high-priority request
-//!   that arrives alone never waits for a regular one to end.
-//! - *Turn*: a partition's choice between its high-priority and its regular head ([`Turn`]).
-//! - *Pending*: a head is pending if it has a request that may be served now. What a policy holds back is
-//!   not pending: a throttled head neither keeps high priority down nor is it waited for.
+//! - *Slot*: the right to have one request in flight. A target has [`Limits::slots`] slots in one
+//!   [`Pool`], shared by all its partitions.
+//! - *Reserved slot*: regular requests leave one slot free, so that a single high-priority request
+//!   never waits for the end of a regular one.
+//! - *Turn*: the choice of a partition between its high-priority and its regular head ([`Turn`]).
+//! - *Pending*: a head with an eligible request. A throttled head is not pending: it neither delays
+//!   the other head nor reserves a turn.
 //!
 //! # Rules
 //!
-//! They follow Lustre's for service threads. With A requests in service, H of them high-priority, S slots
-//! and C high-priority requests chosen in a row:
+//! The rules follow those of Lustre service threads. A is the number of requests in flight, H of
+//! them with high priority. S is the number of slots. C is the number of high-priority requests
+//! chosen in a row:
 //!
 //! | takes a slot | if |
 //! |---|---|
@@ -28,9 +29,9 @@
 //! | S > 1 | high if H = 0 or C < ratio, else regular |
 //! | S = 1 | high if C < max(ratio, 1), else regular |
 //!
-//! Regular requests therefore hold at most S − 1 slots, and while H = 0 one is free for high priority. With
-//! one slot, H is 0 whenever there is something to choose, so that H cannot protect the regular head; the
-//! ratio alone decides there.
+//! So regular requests use at most S − 1 slots, and while H = 0 one slot is free for high priority.
+//! With one slot, H is 0 at each decision, so H cannot protect the regular head; only the ratio
+//! decides.
 
 use core::fmt;
 
@@ -41,29 +42,29 @@ use crate::sched::{
 };
 
 number! {
-    /// A number of slots.
+    /// Number of slots.
     Count, "slots": "requests, ", 1..=65_535 = 64
 }
 
-/// Slots of each target, as they are configured.
+/// Configured slots of each target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
-    /// As many as keep the device busy ([`crate::sched::knee`]).
+    /// Number that keeps the device busy ([`crate::sched::knee`]).
     Auto,
-    /// So many.
+    /// Fixed number.
     Fixed(Count),
 }
 
 impl Slots {
-    /// The word for [`Self::Auto`].
+    /// Text of [`Self::Auto`].
     const AUTO: &'static str = "auto";
 
-    /// Returns `count` slots; `None` outside the limits.
+    /// Returns `count` slots; `None` if `count` is outside the limits.
     pub fn new(count: u32) -> Option<Self> {
         Count::new(count).map(Self::Fixed)
     }
 
-    /// Returns the number of slots; for [`Self::Auto`] that of a service which says nothing.
+    /// Returns the number of slots; the default number for [`Self::Auto`].
     pub fn count(self) -> u32 {
         match self {
             Self::Auto => Count::default().get(),
@@ -71,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// Returns them as a number to store in an atomic.
+    /// Returns the value as a number to store in an atomic.
     pub fn bits(self) -> u64 {
         match self {
             Self::Auto => 0,
@@ -79,7 +80,7 @@ impl Slots {
         }
     }
 
-    /// Returns what [`Self::bits`] stands for.
+    /// Returns the value that [`Self::bits`] encoded.
     pub fn from_bits(bits: u64) -> Self {
         Self::new(bits as u32).unwrap_or(Self::Auto)
     }
@@ -112,45 +113,46 @@ impl Value for Slots {
     }
 }
 
-/// What the slots of a target are bound by.
+/// Limits of the slots of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slots; 0 counts as 1.
+    /// Number of slots; 0 counts as 1.
     pub slots: u32,
-    /// Whether a slot is kept for high priority.
+    /// True if one slot is reserved for high priority.
     pub high_priority: bool,
-    /// High-priority requests in a row while a regular one is pending. With 0, high priority goes first
-    /// only while no high-priority request is in service, and in turn if there is one slot.
+    /// Maximum high-priority requests in a row while a regular request is pending. With 0, high
+    /// priority goes first only while none is in flight; with one slot, the heads then alternate.
     pub ratio: u32,
 }
 
-/// The slots in use of one target; a value, for a caller that exchanges it atomically.
+/// Slots in use of one target; a value that the caller exchanges atomically.
 ///
 /// # Invariants
 ///
-/// The low half counts requests in service, the high half those of them that are high-priority; the high
-/// half is at most the low half.
+/// The low half counts requests in flight, the high half counts the high-priority ones of these. So
+/// the high half is at most the low half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool(u64);
 
 impl Pool {
-    /// All slots free.
+    /// Pool with all slots free.
     pub const EMPTY: Self = Self(0);
 
-    /// The pool that [`Pool::bits`] stands for.
+    /// Creates a pool from the result of [`Pool::bits`].
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The pool as a number to store in an atomic.
+    /// Returns the pool as a number to store in an atomic.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// One request of `priority` in service: what a take adds, and what its put takes away again.
+    /// Returns a pool with one request of `priority` in flight: the amount that taking a slot adds
+    /// and returning it subtracts.
     ///
-    /// For a caller that adds and subtracts atomically. It keeps the invariants as long as each put has
-    /// had its take.
+    /// A caller may add and subtract atomically. The invariants hold as long as each subtraction
+    /// follows its addition.
     pub const fn one(priority: Priority) -> Self {
         Self::EMPTY.charge(priority)
     }
@@ -159,17 +161,17 @@ impl Pool {
         Self(active as u64 | ((high as u64) << 32))
     }
 
-    /// Requests in service.
+    /// Returns the number of requests in flight.
     pub const fn active(self) -> u32 {
         self.0 as u32
     }
 
-    /// High-priority requests in service.
+    /// Returns the number of high-priority requests in flight.
     pub const fn active_high(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Returns how many slots requests of `priority` may fill up to.
+    /// Returns the number of slots in use below which a request of `priority` may take a slot.
     const fn bound(self, priority: Priority, limits: &Limits) -> u32 {
         let slots = if limits.slots == 0 { 1 } else { limits.slots };
         let kept = match priority {
@@ -179,17 +181,17 @@ impl Pool {
         slots.saturating_sub(kept)
     }
 
-    /// Whether a request of `priority` may take a slot now.
+    /// Returns true if a request of `priority` may take a slot.
     pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
         self.active() < self.bound(priority, limits)
     }
 
-    /// Returns whether no more slots are in use than regular requests may fill.
+    /// Returns true if the slots in use do not exceed the limit of regular requests.
     pub const fn is_within(self, limits: &Limits) -> bool {
         self.active() <= self.bound(Priority::Regular, limits)
     }
 
-    /// The pool after a request of `priority` took a slot; `None` if it has to wait.
+    /// Returns the pool after a request of `priority` took a slot; `None` if no slot is available.
     pub const fn take(self, priority: Priority, limits: &Limits) -> Option<Self> {
         if self.allows(priority, limits) {
             Some(self.charge(priority))
@@ -198,8 +200,8 @@ impl Pool {
         }
     }
 
-    /// Returns the pool after a request of `priority` took a slot and up to `more` regular slots were taken beside
-    /// it, and how many were taken in all; `None` if the request has to wait.
+    /// Returns the pool after a request of `priority` took a slot and up to `more` free regular
+    /// slots, and the number taken. Returns `None` if no slot is available.
     pub const fn take_up_to(
         self,
         more: u32,
@@ -227,10 +229,10 @@ impl Pool {
         Self(self.0.wrapping_sub(slots as u64))
     }
 
-    /// The pool after a request of `priority` went into service.
+    /// Returns the pool with one more request of `priority` in flight.
     const fn charge(self, priority: Priority) -> Self {
         let active = self.active().saturating_add(1);
-        // INVARIANT: both halves saturate at the same number, the low one first.
+        // INVARIANT: both halves saturate at the same number, the low half first.
         match priority {
             Priority::Regular => Self::pack(active, self.active_high()),
             Priority::High => Self::pack(active, self.active_high().saturating_add(1)),
@@ -238,22 +240,22 @@ impl Pool {
     }
 }
 
-/// Which heads of a partition are pending.
+/// Pending heads of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The high-priority head has a request that may be served now.
+    /// True if the high-priority head has an eligible request.
     pub high: bool,
-    /// The regular head has one.
+    /// True if the regular head has an eligible request.
     pub regular: bool,
 }
 
 impl Pending {
-    /// Whether no head is.
+    /// Returns true if no head is pending.
     pub const fn is_none(self) -> bool {
         !self.high && !self.regular
     }
 
-    /// Without the head of `priority`: it was asked and yielded nothing.
+    /// Returns the set without the head of `priority`, which dispatched nothing.
     pub const fn without(self, priority: Priority) -> Self {
         match priority {
             Priority::Regular => Self {
@@ -268,18 +270,19 @@ impl Pending {
     }
 }
 
-/// The order between the heads of one partition.
+/// Order between the heads of one partition.
 ///
-/// To choose a request: ask [`Turn::first`]; take a slot; ask that head; if it yields a request tell
-/// [`Turn::served`], else give the slot back and ask again with [`Pending::without`] that head. So the
-/// other head is tried whenever the first one yields nothing.
+/// To choose a request: call [`Turn::first`], take a slot, and query the returned head. If the head
+/// returns a request, call [`Turn::served`]; else return the slot and repeat with
+/// [`Pending::without`] that head. So the other head is tried whenever the first one returns
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     high_in_a_row: u32,
 }
 
 impl Turn {
-    /// The head to ask next, or `None` if none is pending or the one to ask may not take a slot.
+    /// Returns the head to query next; `None` if none is pending or that head may not take a slot.
     pub const fn first(&self, pending: Pending, pool: Pool, limits: &Limits) -> Option<Priority> {
         let high = pending.high && (!pending.regular || self.high_goes_first(pool, limits));
         let priority = if high {
@@ -296,7 +299,7 @@ impl Turn {
         }
     }
 
-    /// Whether high priority goes first while both heads are pending.
+    /// Returns true if high priority goes first while both heads are pending.
     const fn high_goes_first(&self, pool: Pool, limits: &Limits) -> bool {
         if limits.slots <= 1 {
             let ratio = if limits.ratio == 0 { 1 } else { limits.ratio };
@@ -306,7 +309,7 @@ impl Turn {
         }
     }
 
-    /// Counts a request of `priority` that a head yielded.
+    /// Counts a dispatched request of `priority`.
     pub fn served(&mut self, priority: Priority) {
         self.high_in_a_row = match priority {
             Priority::Regular => 0,
@@ -332,7 +335,7 @@ mod tests {
         pool.active() - pool.active_high()
     }
 
-    /// The pool after a request of `priority` ended, if one was in service.
+    /// Returns the pool after a request of `priority` ended; `None` if none was in flight.
     fn put(pool: Pool, priority: Priority) -> Option<Pool> {
         let active = match priority {
             Regular => regular(pool),
@@ -341,7 +344,7 @@ mod tests {
         (active > 0).then(|| Pool(pool.0 - Pool::one(priority).0))
     }
 
-    /// Every pool that can be reached within `limits`.
+    /// Returns all pools that are reachable within `limits`.
     fn reachable(limits: &Limits) -> Vec<Pool> {
         let mut seen = vec![Pool::EMPTY];
         let mut next = 0;
@@ -373,7 +376,7 @@ mod tests {
             (2, true, 1, 0, false, true),
             (2, true, 0, 1, true, true),
             (2, true, 1, 1, false, false),
-            // Slots were taken away.
+            // The number of slots was reduced below the number in use.
             (2, true, 5, 0, false, false),
             (2, false, 1, 0, true, true),
             (2, false, 2, 0, false, false),
@@ -465,9 +468,9 @@ mod tests {
         assert!(both.without(High).without(Regular).is_none() && !both.is_none());
     }
 
-    /// Explores every order of ends with both heads always pending: each head is served again within a
-    /// bounded number of dispatches, not counted while it has all that the rules
-    /// promise: S - 1 slots for regular requests, one for high priority with ratio 0.
+    /// Enumerates every order of completions with both heads always pending: each head is served
+    /// again within a bounded number of dispatches. The bound does not count dispatches while the
+    /// head has its guaranteed slots: S - 1 for regular, one for high priority with ratio 0.
     fn worst_wait(slots: u32, ratio: u32, waiting: Priority) -> u32 {
         let limits = limits(slots, true, ratio);
         let pending = Pending {
@@ -488,7 +491,7 @@ mod tests {
             );
             let mut steps = vec![];
             match turn.first(pending, pool, &limits) {
-                // A free slot is used at once.
+                // A free slot is used immediately.
                 Some(priority) => {
                     let pool = pool.take(priority, &limits).unwrap();
                     turn.served(priority);
@@ -537,7 +540,7 @@ mod tests {
 
     #[test]
     fn ratio_shapes_the_mix() {
-        // Ends are in order of start; both heads are always pending.
+        // Requests end in the order of dispatch; both heads are always pending.
         for (slots, ratio, high_per_round) in [(1, 3, 3), (1, 0, 1), (4, 10, 10), (4, 1, 1)] {
             let limits = limits(slots, true, ratio);
             let (mut pool, mut turn) = (Pool::EMPTY, Turn::default());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sorting in a few lines.
+//! Sorting without panics.
 //!
-//! The language's own sort brings several kilobytes and a way to panic that the kernel's object checker
-//! does not know; here an order that contradicts itself gives a wrong order and nothing worse.
+//! The sort of the standard library adds several kilobytes, and a panic path that the kernel's
+//! objtool does not know. Here an inconsistent comparison only results in a wrong order.
 
 use crate::sched::mem::{List, NoMemory};
 use core::{cmp::Ordering, mem};
 
-/// Sorts `slice` in the order of `compare`; equal elements in any order. A heap sort: O(n log n), no
+/// Sorts `slice` in the order of `compare`; the sort is not stable. Heap sort: O(n log n), no
 /// memory.
 pub fn sort_by<T>(slice: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     for root in (0..slice.len() / 2).rev() {
@@ -18,7 +18,7 @@ pub fn sort_by<T>(slice: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         let Some(heap) = slice.get_mut(..=end) else {
             return;
         };
-        // The largest goes to the end, what was there sinks.
+        // The largest element moves to the end; the element from the end sinks.
         heap.swap(0, end);
         if let Some(heap) = heap.get_mut(..end) {
             sink(heap, 0, &compare);
@@ -26,7 +26,7 @@ pub fn sort_by<T>(slice: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// Moves the element at `root` down until none below it is larger.
+/// Moves the element at `root` down until no element below is larger.
 fn sink<T>(heap: &mut [T], mut root: usize, compare: &impl Fn(&T, &T) -> Ordering) {
     let less = |heap: &[T], a: usize, b: usize| match (heap.get(a), heap.get(b)) {
         (Some(a), Some(b)) => compare(a, b) == Ordering::Less,
@@ -47,8 +47,8 @@ fn sink<T>(heap: &mut [T], mut root: usize, compare: &impl Fn(&T, &T) -> Orderin
     }
 }
 
-/// Sorts `list` in the order of `compare` and makes one of those that are equal in it: `add` adds the second
-/// to the first, in any order. O(n log n), no memory.
+/// Sorts `list` in the order of `compare` and merges equal elements: `add` adds the second to the
+/// first, in any order. O(n log n), no memory.
 pub fn merge_by<T: Copy>(
     list: &mut List<T>,
     compare: impl Fn(&T, &T) -> Ordering,
@@ -58,8 +58,8 @@ pub fn merge_by<T: Copy>(
     merge_sorted(list, |a, b| compare(a, b) == Ordering::Equal, add);
 }
 
-/// Makes one of those that follow each other in `list` and are the `same`: `add` adds the second to the
-/// first. O(n), no memory.
+/// Merges adjacent elements of `list` that are the `same`: `add` adds the second to the first.
+/// O(n), no memory.
 pub fn merge_sorted<T: Copy>(
     list: &mut List<T>,
     same: impl Fn(&T, &T) -> bool,
@@ -87,8 +87,8 @@ pub fn merge_sorted<T: Copy>(
 /// Bits of a digit of [`radix`].
 const DIGIT: u32 = 8;
 
-/// Sorts `list` by `key`; equal ones stay in their order. A radix sort: eight passes at most, O(n), with
-/// `spare` as memory; what was in it is gone. Sleeps.
+/// Sorts `list` by `key`; the sort is stable. Radix sort: at most eight passes, O(n). `spare` is
+/// working memory; its content is lost. Sleeps.
 pub fn radix<T: Copy>(
     list: &mut List<T>,
     spare: &mut List<T>,
@@ -108,7 +108,7 @@ pub fn radix<T: Copy>(
         }
         let all = |count: &u32| *count as usize == list.as_slice().len();
         if places.iter().any(all) {
-            // They do not differ here.
+            // All elements have the same digit.
             continue;
         }
         let mut sum = 0u32;

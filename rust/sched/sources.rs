@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What makes a request of a block device one of high priority.
+//! Reasons for high priority of block requests.
 
 use crate::sched::{
     error::{Error, Result},
@@ -8,56 +8,59 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// A set of reasons for high priority.
+/// Set of reasons for high priority.
 ///
 /// # Invariants
 ///
-/// No bit is set beyond those of [`Sources::WORDS`].
+/// Only bits of [`Sources::WORDS`] are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources(u32);
 
 impl Sources {
-    /// The submitter's I/O priority is of the real-time class.
+    /// Real-time class of the submitter's I/O priority.
     pub const REALTIME: Self = Self(1);
 
-    /// The file system calls the request one of metadata.
+    /// Metadata flag set by the file system.
     pub const META: Self = Self(2);
 
-    /// Somebody marked the request as one to prefer.
+    /// Priority flag of the request.
     pub const PRIO: Self = Self(4);
 
-    /// The reasons by name.
+    /// Reasons by name.
     const WORDS: [(&'static str, Self); 3] = [
         ("realtime", Self::REALTIME),
         ("meta", Self::META),
         ("prio", Self::PRIO),
     ];
 
-    /// No reason is good enough.
+    /// Name of the empty set.
     const NONE: &'static str = "none";
 
-    /// The set that [`Sources::bits`] stands for; bits that mean nothing are left out.
+    /// Creates a set from the result of [`Sources::bits`]; unknown bits are ignored.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits & 7)
     }
 
-    /// The set as a number.
+    /// Returns the set as a number.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether one of `others` is in it.
+    /// Returns true if the set and `others` intersect.
     pub const fn has(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// The set with those of `others`.
+    /// Returns the union of the set and `others`.
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// The set of the words of `text`, between blanks; or `none`.
-    /// `EINVAL`: no word, another one, or one twice.
+    /// Parses the words of `text`, separated by blanks, or `none`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no word, an unknown word, or a repeated word.
     pub fn parse(text: &str) -> Result<Self> {
         let refused =
             Error::invalid("high_priority_sources is not some of realtime, meta and prio, or none");

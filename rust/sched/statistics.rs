@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers that the module shows: one row declares one number.
+//! Statistics of the module: one row declares one number.
 //!
-//! [`stats!`] turns a table of rows into a struct with a field for each row. From a row follow the field that counts, the
-//! line in the text of the module, the key in snapshots and JSON of nrsctl, the metric of its exporter, and the line of
-//! `Documentation/metrics.md`. A new counter is a row and the line of code that counts; see `Documentation/design.md`,
-//! "How to add a counter".
+//! [`stats!`] generates a struct with a field for each row of a table. A row defines the counter
+//! field, the line in the text of the module, and the key in snapshots and JSON of `nrsctl`. It
+//! also defines the metric of the exporter, and the line of `Documentation/metrics.md`. A new
+//! counter is a row and the line of code that counts; see `Documentation/design.md`, "How to add a
+//! counter".
 //!
-//! The tables of policies stand beside the policies; those of the rest of the module stand here.
+//! The tables of policies are in the modules of the policies; all other tables are in this file.
 
 use core::fmt::{self, Write};
 
 /// Behaviour of a number over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatKind {
-    /// Grows until a reset.
+    /// Increases until a reset.
     Counter,
-    /// Grows and shrinks.
+    /// Increases and decreases.
     Gauge,
 }
 
 /// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatUnit {
-    /// Requests, bytes, times: exported as they are.
+    /// Requests, bytes, events: exported unchanged.
     Plain,
-    /// Cost in the unit of a rule or policy: `cost` in snapshots, exported in bytes where that unit allows.
+    /// Cost in the unit of a rule or policy: key `cost` in snapshots, exported in bytes if the unit
+    /// allows.
     Cost,
     /// Nanoseconds, exported in seconds.
     Ns,
@@ -35,7 +37,7 @@ pub enum StatUnit {
     Ms,
 }
 
-/// A row: all that is known of one number.
+/// Row of a table: properties of one number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Name in texts.
@@ -44,11 +46,12 @@ pub struct Stat {
     pub kind: StatKind,
     /// Unit.
     pub unit: StatUnit,
-    /// Metric; `*` stands for what the table is exported of (`rule`, `entity`); empty if the number is not exported.
+    /// Name of the metric; `*` stands for the kind of exported object (`rule`, `entity`); empty if
+    /// the number is not exported.
     pub metric: &'static str,
-    /// Label that tells the number from others of its metric; at most one.
+    /// Label that distinguishes the number from others of its metric; at most one.
     pub labels: &'static [(&'static str, &'static str)],
-    /// Description, without the full stop.
+    /// Help text without the full stop.
     pub help: &'static str,
 }
 
@@ -62,15 +65,15 @@ impl Stat {
     }
 }
 
-/// The numbers of a table, as read at one time.
+/// Numbers of a table, read at one time.
 pub trait Stats {
-    /// The rows.
+    /// Rows of the table.
     const ROWS: &'static [Stat];
 
     /// Returns the numbers in the order of the rows.
     fn values(&self) -> impl Iterator<Item = u64>;
 
-    /// Returns the numbers in the order of the rows, to be changed.
+    /// Returns the numbers in the order of the rows, for writing.
     fn values_mut(&mut self) -> impl Iterator<Item = &mut u64>;
 
     /// Adds the numbers of `other`.
@@ -87,7 +90,8 @@ pub trait Stats {
         }
     }
 
-    /// Writes a line `NAME: NUMBER` for each row but those in `placed`, which have their lines elsewhere.
+    /// Writes a line `NAME: NUMBER` for each row except rows in `placed`, which are written
+    /// elsewhere.
     fn write_lines(
         &self,
         out: &mut (impl Write + ?Sized),
@@ -112,7 +116,8 @@ pub trait Stats {
     }
 }
 
-/// Declares a table: a struct with a field of type `T` for each row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
+/// Declares a table: a struct with a field of type `T` for each row `FIELD: KIND UNIT
+/// METRIC{LABEL=VALUE} HELP;`.
 macro_rules! stats {
     ($(#[$doc:meta])* $table:ident { $(
         $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
@@ -124,12 +129,12 @@ macro_rules! stats {
         }
 
         impl $table {
-            /// All zero.
+            /// Table with all numbers 0.
             pub const ZERO: Self = Self { $($field: 0,)+ };
         }
 
         impl<T> $table<T> {
-            /// Returns what `f` makes of each number.
+            /// Applies `f` to each number.
             pub fn map<U>(&self, f: impl Fn(&T) -> U) -> $table<U> {
                 $table { $($field: f(&self.$field),)+ }
             }
@@ -240,7 +245,7 @@ stats! {
 }
 
 stats! {
-    /// Numbers of a device below (`clients`).
+    /// Numbers of a target device (`clients`).
     TargetCounts {
         users: Gauge Plain "nrs_target_clients" "Clients on the device";
         limit: Gauge Plain "nrs_target_limit_requests" "Request limit of the device";
@@ -253,7 +258,7 @@ stats! {
 }
 
 stats! {
-    /// Numbers of a client of qbm, as snapshots of nrsctl have them.
+    /// Numbers of a client of qbm, as in snapshots of nrsctl.
     BandwidthCounts {
         dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
         cost: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests";

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records found by key and by slot.
+//! Hash table of records that are also addressed by slot.
 //!
-//! # Vocabulary
+//! A bucket is the list of the rows whose hashes have the same low bits.
 //!
-//! - *Bucket*: the rows whose hashes have the same low bits.
-//!
-//! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
-//! splits one bucket for each new one, so no insertion pays for a rehash of everything. The hash function
-//! has a secret seed, see [`crate::sched::key`]. Several rows may have the same key.
+//! The table uses linear hashing (Litwin, VLDB'80). It has one bucket per slot ever created and
+//! splits one bucket for each new slot, so no insertion rehashes all rows. The hash function has a
+//! secret seed, see [`crate::sched::key`]. Several rows may have the same key.
 
 use crate::sched::{
     key::{Hashed, Hasher},
@@ -16,7 +14,7 @@ use crate::sched::{
     slab::{Handle, Linked, Links, List, Slab, SlabNeed, NONE},
 };
 
-/// A record and its place in the table.
+/// Record with its key and its link in the bucket.
 pub struct Row<K, V> {
     key: K,
     hash: u32,
@@ -30,17 +28,17 @@ impl<K, V: Linked> Linked for Row<K, V> {
     }
 }
 
-/// What a [`Table`] wants.
+/// Memory needed by a [`Table`].
 pub type TableNeed<K, V> = (SlabNeed<Row<K, V>>, Chunks<u32>);
 
-/// Memory for a [`Table`].
+/// Allocated memory for a [`Table`].
 pub type TableSpare<K, V> = <TableNeed<K, V> as Need>::Spare;
 
-/// Rows by key and by slot.
+/// Table of rows, addressed by key and by slot.
 ///
 /// # Invariants
 ///
-/// Every row is in the bucket of its hash. There are at most as many buckets as slots.
+/// Each row is in the bucket of its hash. There are at most as many buckets as slots.
 pub struct Table<K, V> {
     rows: Slab<Row<K, V>>,
     buckets: Bulk<u32>,
@@ -48,7 +46,7 @@ pub struct Table<K, V> {
 }
 
 impl<K: Eq + Hashed, V> Table<K, V> {
-    /// An empty table that can be fed for up to `max` rows, `charged` as for [`Bulk::with`]; sleeps.
+    /// Creates an empty table that can grow to `max` rows, `charged` as for [`Bulk::with`]; sleeps.
     pub fn new(max: usize, seed: u64, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
             rows: Slab::with(max, charged)?,
@@ -57,7 +55,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         })
     }
 
-    /// Returns what memory is wanted for one more row.
+    /// Returns the memory needed for one more row.
     pub fn need(&self) -> TableNeed<K, V> {
         match self.rows.vacant() {
             0 => self.wants(self.rows.slots().saturating_add(1)),
@@ -65,85 +63,85 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         }
     }
 
-    /// Returns what memory is wanted for `slots` slots in all.
+    /// Returns the memory needed for `slots` slots in all.
     pub fn wants(&self, slots: usize) -> TableNeed<K, V> {
         let missing = |len: usize| slots.saturating_sub(len);
         let rows = self.rows.wants(missing(self.rows.slots()));
         (rows, self.buckets.wants(missing(self.buckets.len())))
     }
 
-    /// Takes memory and hands back what there is no use for.
+    /// Takes memory and returns unneeded memory.
     pub fn grow(&mut self, (rows, buckets): TableSpare<K, V>) -> TableSpare<K, V> {
         (self.rows.feed(rows), self.buckets.feed(buckets))
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> u32 {
         self.rows.live()
     }
 
-    /// Number of vacant slots.
+    /// Returns the number of vacant slots.
     pub fn vacant(&self) -> usize {
         self.rows.vacant()
     }
 
-    /// Number of slots that there is memory for.
+    /// Returns the number of slots with allocated memory.
     pub fn capacity(&self) -> usize {
         self.rows.capacity()
     }
 
-    /// Number of slots, vacant or taken.
+    /// Returns the number of slots, vacant or taken.
     pub fn slots(&self) -> u32 {
         self.rows.slots() as u32
     }
 
-    /// The handle of the row in `slot`.
+    /// Returns the handle of the row in `slot`.
     pub fn handle(&self, slot: u32) -> Option<Handle> {
         self.rows.handle(slot)
     }
 
-    /// The row that `handle` names, if it is still there.
+    /// Returns the row of `handle`, if the row still exists.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
         self.rows.get(handle).map(|row| &row.value)
     }
 
-    /// The row that `handle` names, for writing, if it is still there.
+    /// Returns the row of `handle` for writing, if the row still exists.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut V> {
         self.rows.get_mut(handle).map(|row| &mut row.value)
     }
 
-    /// The row in `slot`.
+    /// Returns the row in `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&V> {
         self.rows.at(slot).map(|row| &row.value)
     }
 
-    /// The row in `slot`, for writing.
+    /// Returns the row in `slot` for writing.
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut V> {
         self.rows.at_mut(slot).map(|row| &mut row.value)
     }
 
-    /// The row in `slot`, for writing, and its handle.
+    /// Returns the row in `slot` for writing, and its handle.
     #[inline]
     pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut V)> {
         let (handle, row) = self.rows.named_mut(slot)?;
         Some((handle, &mut row.value))
     }
 
-    /// The key of the row in `slot`.
+    /// Returns the key of the row in `slot`.
     pub fn key(&self, slot: u32) -> Option<&K> {
         self.rows.at(slot).map(|row| &row.key)
     }
 
-    /// The hash of `key` under the secret of the table.
+    /// Returns the hash of `key` under the secret of the table.
     pub fn hash(&self, key: &K) -> u64 {
         self.hasher.wide(key)
     }
 
-    /// The slot of a row with `key` for which `fits` is true.
+    /// Returns the slot of a row with `key` for which `fits` is true.
     pub fn find(&self, key: &K, fits: impl Fn(&V) -> bool) -> Option<u32> {
         let hash = self.hasher.hash(key);
         let mut slot = *self.buckets.get(self.bucket(hash))?;
@@ -156,8 +154,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         None
     }
 
-    /// Adds a row.
-    /// Hands the value back if there is no memory for another slot.
+    /// Inserts a row. Returns the value as the error if there is no memory for another slot.
     pub fn insert(&mut self, key: K, value: V) -> Result<Handle, V> {
         let hash = self.hasher.hash(&key);
         if self.buckets.len() == 0 && self.buckets.push(NONE).is_err() {
@@ -175,7 +172,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         Ok(handle)
     }
 
-    /// Takes the row of `slot` out, which is in no list.
+    /// Removes the row in `slot`, which must not be in a list.
     pub fn remove(&mut self, slot: u32) -> Option<V> {
         let row = self.rows.at(slot)?;
         let (hash, after) = (row.hash, row.next);
@@ -196,7 +193,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.rows.remove(slot).map(|row| row.value)
     }
 
-    /// Index of the bucket of `hash`.
+    /// Returns the index of the bucket of `hash`.
     fn bucket(&self, hash: u32) -> usize {
         let len = self.buckets.len().max(1);
         let mask = len
@@ -210,7 +207,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         }
     }
 
-    /// Puts the row in `slot` at the front of its bucket.
+    /// Inserts the row in `slot` at the front of its bucket.
     fn link(&mut self, slot: u32, hash: u32) {
         let bucket = self.bucket(hash);
         if let Some(head) = self.buckets.get_mut(bucket) {
@@ -221,13 +218,13 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         }
     }
 
-    /// Adds a bucket, if there are fewer than slots, and moves its rows there.
+    /// Adds a bucket, if there are fewer buckets than slots, and moves its rows there.
     fn split(&mut self) {
         let len = self.buckets.len();
         if len >= self.rows.slots() || self.buckets.push(NONE).is_err() {
             return;
         }
-        // The rows of the new bucket were in the one that has the same bits but the highest.
+        // The rows of the new bucket come from the bucket with the same bits except the highest.
         let Some(high) = len.checked_ilog2() else {
             return;
         };
@@ -245,12 +242,12 @@ impl<K: Eq + Hashed, V> Table<K, V> {
 }
 
 impl<K, V: Linked> Table<K, V> {
-    /// Appends the row in `slot`, which is in no list, to `list`.
+    /// Appends the row in `slot`, which must not be in a list, to `list`.
     pub fn push(&mut self, list: &mut List, slot: u32) {
         list.push(&mut self.rows, slot);
     }
 
-    /// Takes the row in `slot` out of `list`, which it is in.
+    /// Removes the row in `slot` from `list`, which must contain the row.
     pub fn unlist(&mut self, list: &mut List, slot: u32) {
         list.remove(&mut self.rows, slot);
     }
@@ -268,7 +265,8 @@ mod tests {
         }
     }
 
-    /// Random insertions, searches and removals against a list of pairs; keys occur several times.
+    /// Compares random insertions, searches and removals with a list of pairs; keys occur several
+    /// times.
     #[test]
     fn against_model() {
         let mut table = Table::new(5000, 7, false).unwrap();

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Text of control files: what is read from them and what may be written to them.
+//! Text of control files: formats for reads, parsers for writes.
 //!
-//! # Vocabulary
+//! A [`Row`] is one policy of one priority in `nrs_policies`. A [`Command`] is the text of a write
+//! to `nrs_policies`.
 //!
-//! - *Row*: one policy of one priority as `nrs_policies` shows it ([`Row`]).
-//! - *Command*: what was written to `nrs_policies` ([`Command`]).
-//! - *Tunable*: a file that holds one number or one word.
+//! # Reads of `nrs_policies`
 //!
-//! # `nrs_policies`, read
-//!
-//! An empty line, `regular_requests:`, a block per policy; if the service has high-priority heads,
-//! `high_priority_requests:` and the same blocks again. A block ends in an empty line, numbers are padded to
-//! 20 columns:
+//! An empty line, `regular_requests:`, and a block per policy. If the service has high-priority
+//! heads, `high_priority_requests:` and the same blocks follow. A block ends in an empty line;
+//! numbers are padded to 20 columns:
 //!
 //! ```text
 //!   - name: fairshare uid_fair
@@ -22,15 +19,15 @@
 //!     active: 1
 //! ```
 //!
-//! Counters of the policy as a whole follow, if it has any.
+//! The counters of the whole policy follow, if there are any.
 //!
-//! # `nrs_policies`, written
+//! # Writes to `nrs_policies`
 //!
-//! `POLICY [reg|hp] [ARGUMENT...]`. The layout and the grammar are Lustre's, with these differences: blanks
-//! (spaces and tabs) may be repeated and stand at either end, line ends may follow, an argument has up to
-//! [`ARGUMENT_MAX`] bytes instead of 15, and characters that do not print are refused.
+//! `POLICY [reg|hp] [ARGUMENT...]`. Layout and grammar are those of Lustre, with these differences.
+//! Blanks (spaces and tabs) may be repeated and may surround the text, and line ends may follow. An
+//! argument has up to [`ARGUMENT_MAX`] bytes instead of 15, and unprintable characters are refused.
 //!
-//! Callers turn what was written into text first; what is no UTF-8 is `EINVAL` there.
+//! Callers first decode the written bytes as UTF-8 and return `EINVAL` if this fails.
 
 use crate::sched::{
     attr::Priority,
@@ -43,37 +40,38 @@ use core::{
     ops::RangeInclusive,
 };
 
-/// Bytes of a command, at most: name, head and argument of 16 + 4 + 1024 bytes with their ends.
+/// Maximum bytes of a command: name, head and argument of 16 + 4 + 1024 bytes with their
+/// terminators.
 pub const COMMAND_MAX: usize = 1043;
 
-/// Bytes of a policy's name, at most.
+/// Maximum bytes of the name of a policy.
 pub const NAME_MAX: usize = 15;
 
-/// Bytes of a policy's argument, at most.
+/// Maximum bytes of the argument of a policy.
 pub const ARGUMENT_MAX: usize = 63;
 
-/// One policy of one priority, summed over the partitions of a service.
+/// Policy of one priority, summed over the partitions of a service.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     /// Name of the policy.
     pub name: &'a str,
-    /// Argument it was started with.
+    /// Argument of the policy.
     pub argument: Option<&'a dyn fmt::Display>,
-    /// Its state.
+    /// State of the policy.
     pub state: State,
-    /// Whether it is the fallback.
+    /// True for the fallback.
     pub fallback: bool,
-    /// Requests queued.
+    /// Queued requests.
     pub queued: u64,
-    /// Requests in service.
+    /// Requests in flight.
     pub active: u64,
-    /// Counters of the policy as a whole.
+    /// Counters of the whole policy.
     pub stats: &'static [Stat],
-    /// Their values.
+    /// Values of the counters.
     pub counts: &'a [u64],
 }
 
-/// Writes what `nrs_policies` shows; `high` is `None` for a service without high-priority heads.
+/// Writes the text of `nrs_policies`; `high` is `None` for a service without high-priority heads.
 pub fn write_policies<W: Write>(
     out: &mut W,
     regular: &[Row<'_>],
@@ -113,14 +111,14 @@ fn write_row<W: Write>(out: &mut W, row: &Row<'_>) -> fmt::Result {
     out.write_char('\n')
 }
 
-/// Heads that a command is for.
+/// Heads that a command addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heads {
-    /// All that the service has.
+    /// All heads of the service.
     All,
-    /// `reg`: the regular heads.
+    /// Regular heads: `reg`.
     Regular,
-    /// `hp`: the high-priority heads.
+    /// High-priority heads: `hp`.
     High,
 }
 
@@ -133,26 +131,27 @@ impl From<Priority> for Heads {
     }
 }
 
-/// A change of policy, as it was written.
+/// Parsed command that changes a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// Name of the policy, 1 to [`NAME_MAX`] bytes; whether there is one of that name is not known here.
+    /// Name of the policy, 1 to [`NAME_MAX`] bytes; not checked against the existing policies.
     pub policy: &'a str,
-    /// Heads it is for; whether the service has them is not known here.
+    /// Heads of the command; not checked against the heads of the service.
     pub heads: Heads,
-    /// What else was written, without blanks around it; 1 to [`ARGUMENT_MAX`] bytes.
+    /// Argument without surrounding blanks, 1 to [`ARGUMENT_MAX`] bytes.
     pub argument: Option<&'a str>,
 }
 
 impl<'a> Command<'a> {
     /// Parses `POLICY [reg|hp] [ARGUMENT...]`.
     ///
-    /// A second word `reg` or `hp` names the heads; for an argument that starts with such a word, the heads
-    /// have to be named before it.
+    /// A second word `reg` or `hp` names the heads. If an argument starts with such a word, the
+    /// heads must precede it.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: longer than [`COMMAND_MAX`] bytes. As [`Self::new`].
+    /// - `EINVAL`: the text is longer than [`COMMAND_MAX`] bytes.
+    /// - The errors of [`Self::new`].
     pub fn parse(text: &'a str) -> Result<Self> {
         if text.len() > COMMAND_MAX {
             return Err(Error::invalid("command is longer than 1043 bytes"));
@@ -166,12 +165,13 @@ impl<'a> Command<'a> {
         Self::new(policy, heads, argument)
     }
 
-    /// Creates the command that selects `policy`, one word, with `argument`, without blanks around it.
+    /// Creates the command that selects `policy`, one word, with `argument`, without surrounding
+    /// blanks.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: a name that is empty or longer than [`NAME_MAX`], an argument longer than [`ARGUMENT_MAX`], or a
-    /// character that is neither printable ASCII nor blank.
+    /// - `EINVAL`: the name is empty or exceeds [`NAME_MAX`], the argument exceeds
+    ///   [`ARGUMENT_MAX`], or a character is neither printable ASCII nor a blank.
     pub fn new(policy: &'a str, heads: Heads, argument: &'a str) -> Result<Self> {
         let mut bytes = policy.bytes().chain(argument.bytes());
         if !bytes.all(|b| b.is_ascii_graphic() || is_blank(b)) {
@@ -194,12 +194,12 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Parses a decimal number within `range`; blanks and line ends around it are ignored.
+/// Parses a decimal number within `range`; surrounding blanks and line ends are ignored.
 ///
 /// # Errors
 ///
-/// - `EINVAL` with `reason`: empty, a sign, another character than a digit, or out of range. The reason
-///   names the tunable and its range.
+/// - `EINVAL` with `reason`: the text is empty, has a sign or another character than a digit, or is
+///   out of range. The reason names the parameter and its range.
 pub fn parse_u32(text: &str, range: RangeInclusive<u32>, reason: &'static str) -> Result<u32> {
     let text = trim(text);
     let digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -209,7 +209,7 @@ pub fn parse_u32(text: &str, range: RangeInclusive<u32>, reason: &'static str) -
     }
 }
 
-/// The word that control files show for a switch.
+/// Returns the text of a boolean in control files.
 pub const fn yes_no(value: bool) -> &'static str {
     if value {
         "yes"
@@ -222,13 +222,13 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// `text` without blanks around it and line ends after it.
+/// Returns `text` without surrounding blanks and trailing line ends.
 fn trim(text: &str) -> &str {
     text.trim_end_matches([' ', '\t', '\n', '\r'])
         .trim_start_matches([' ', '\t'])
 }
 
-/// The first word of trimmed text, and the rest without the blanks before it.
+/// Splits trimmed text into the first word, and the rest without leading blanks.
 fn word(text: &str) -> (&str, &str) {
     match text.split_once([' ', '\t']) {
         Some((word, rest)) => (word, rest.trim_start_matches([' ', '\t'])),

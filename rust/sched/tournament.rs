@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The least key of many slots.
+//! Priority queue of slots, implemented as a tournament tree.
 //!
-//! # How it works
+//! # Algorithm
 //!
-//! As in a knock-out tournament, four slots side by side play for a place in the next round, and so on up to one winner:
+//! As in a knock-out tournament, the least key of four adjacent slots advances to the next round,
+//! up to one winner:
 //!
 //! ```text
 //!  round 2              [4 (1)  6 (8)  –  –]
 //!                        ╱         ╲
-//!  round 1    [4 (1)  5 (7)  …]   [6 (8)  –  –  –]      the least key of each four, and whose it is
+//!  round 1    [4 (1)  5 (7)  …]   [6 (8)  –  –  –]      least key of each four slots, and its slot
 //!                ╱       ╲           ╲
-//!  keys    [7 4 9 –]  [– – 8 5]    [6 – – –]            by slot; –: it has none
+//!  keys    [7 4 9 –]  [– – 8 5]    [6 – – –]            by slot; –: no key
 //! ```
 //!
-//! A slot with another key plays its way up again: one look at four neighbours for each round, whatever the order of
-//! keys. Nothing moves, so that nobody has to know where a slot is. Of equal keys that of the lowest slot wins, which
-//! makes every order repeatable.
+//! A slot whose key changes repeats its rounds: one comparison of four neighbours per round, for
+//! any order of keys. No entry moves, so the position of a slot is never searched. Of equal keys
+//! the lowest slot wins, so every order is repeatable.
 
 use crate::sched::mem::{Bulk, Chunks, Grow, Need, NoMemory, Pile};
 
-/// How many play for one place.
+/// Number of entries compared for one place of the next round.
 const FIELD: usize = 4;
 
-/// Rounds: as many as 2^22 slots need.
+/// Number of rounds, sufficient for 2^22 slots.
 const ROUNDS: usize = 10;
 
-/// The key of a slot without one.
+/// Key of a slot without a key.
 const NEVER: u64 = u64::MAX;
 
-/// A slot and its key.
+/// Slot and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is ordered by.
+    /// Key that orders the entries.
     pub key: u64,
-    /// The slot.
+    /// Index of the slot.
     pub slot: u32,
 }
 
@@ -44,7 +45,7 @@ impl Entry {
         slot: u32::MAX,
     };
 
-    /// The one with the lower key; `self` if they are equal.
+    /// Returns the entry with the lower key; `self` if the keys are equal.
     #[inline]
     fn or(self, other: Self) -> Self {
         if other.key < self.key {
@@ -55,23 +56,24 @@ impl Entry {
     }
 }
 
-/// Who play for a place of the next round; 64 bytes.
+/// Entries compared for one place of the next round; 64 bytes.
 type Field = [Entry; FIELD];
 
-/// A priority queue of slots, least key first.
+/// Priority queue of slots, least key first.
 ///
 /// # Invariants
 ///
-/// - In round 1 there is the winner of each four keys that are known, in each other round in use that of each field of
-///   the round before; all others are [`Entry::NONE`].
-/// - One round at least is in use, and as many as leave one field. Its winner is `top`.
-/// - `fields` has all fields of the rounds from 2 on, then those of round 1 for the keys that are known.
+/// - Round 1 has the winner of each four known keys. Each further round in use has the winner of
+///   each field of the previous round. All other entries are [`Entry::NONE`].
+/// - At least one round is in use, and as many as reduce the keys to one field. The winner of this
+///   field is `top`.
+/// - `fields` has all fields of rounds 2 and above, then those of round 1 for the known keys.
 pub struct Tournament {
     keys: Bulk<[u64; FIELD]>,
     fields: Bulk<Field>,
-    /// Where each round starts in `fields`.
+    /// Index in `fields` of the first field of each round.
     starts: [u32; ROUNDS],
-    /// How many are in use.
+    /// Number of rounds in use.
     rounds: usize,
     top: Entry,
 }
@@ -93,7 +95,7 @@ impl Grow for Tournament {
         while self.fields.len() <= fields && self.fields.push(NO_FIELD).is_ok() {}
         bug!(self.keys.len() <= four || self.fields.len() <= fields);
         while self.is_crowded() {
-            // The winner so far, alone in one round more.
+            // The present winner is the only entry of the added round.
             let start = self.starts.get(self.rounds).map(|start| *start as usize);
             match start.and_then(|start| self.fields.get_mut(start)) {
                 Some(field) => *field = [self.top, Entry::NONE, Entry::NONE, Entry::NONE],
@@ -121,8 +123,11 @@ impl Grow for Tournament {
 }
 
 impl Tournament {
-    /// A tournament that can be fed for up to `max` slots; sleeps. Not inlined, for the stack's sake.
-    /// Fails, too, if these are more than 2^22.
+    /// Creates a tournament that can grow to `max` slots; sleeps. Not inlined, to save stack.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: also if `max` exceeds 2^22.
     #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         if max > 1 << 22 {
@@ -155,30 +160,31 @@ impl Tournament {
         })
     }
 
-    /// Number of fields of the rounds from 2 on.
+    /// Returns the number of fields of rounds 2 and above.
     fn upper(&self) -> usize {
         self.starts.first().map_or(0, |start| *start as usize)
     }
 
-    /// Whether the rounds in use leave more than one field.
+    /// Returns true if the rounds in use leave more than one field.
     fn is_crowded(&self) -> bool {
         let last = self.keys.len().saturating_sub(1);
         last.wrapping_shr((self.rounds as u32).wrapping_mul(2)) > 0
     }
 
-    /// The slot with the least key.
+    /// Returns the slot with the least key.
     #[inline]
     pub fn top(&self) -> Option<Entry> {
         (self.top.key != NEVER).then_some(self.top)
     }
 
-    /// Whether no slot has a key.
+    /// Returns true if no slot has a key.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.key == NEVER
     }
 
-    /// Gives `slot`, which is known, another key, or none. The last key is taken for the last but one.
+    /// Sets or removes the key of `slot`, which must be known. The largest `u64` counts as one
+    /// less.
     pub fn set(&mut self, slot: u32, key: Option<u64>) {
         let mut at = slot as usize / FIELD;
         let Some(keys) = self.keys.get_mut(at) else {
@@ -207,10 +213,10 @@ impl Tournament {
     }
 }
 
-/// A field in which nobody plays.
+/// Field without keys.
 const NO_FIELD: Field = [Entry::NONE; FIELD];
 
-/// The winner of the four with these keys, of which `slot` is one.
+/// Returns the winner of the four slots around `slot` with these keys.
 #[inline]
 fn first_of(keys: [u64; FIELD], slot: u32) -> Entry {
     let from = slot & !(FIELD as u32).wrapping_sub(1);
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
     use crate::sched::rng::Rng;
 
-    /// Random keys against an ordered set, while slots become known.
+    /// Compares random keys with an ordered set, while slots become known.
     #[test]
     fn against_model() {
         use std::collections::BTreeSet;

@@ -1,62 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Turns of partitions at the slots that they share, by start tags.
+//! Turns of partitions at shared slots, by start-time fair queueing.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Share*: what a partition is to have of the service, in units of 2^-32: the sum of the shares of those
-//!   who compete there. 0: not known.
-//! - *Pace*: what a unit of cost adds to the tag of a partition ([`pace`]): the smaller the share, the more.
-//! - *Tag*: virtual time up to which a partition has had its share. The smallest tag goes next ([`first`]).
-//! - *Clock*: the largest tag that was ever next. A partition that was idle starts no earlier ([`start`]),
-//!   so that being idle earns nothing.
+//! - *Share*: fraction of the service for a partition, in units of 2^-32: the sum of the shares of
+//!   the entities that are active there. 0 if unknown.
+//! - *Pace*: increment of the tag of a partition per unit of cost ([`pace`]), inverse to the share.
+//! - *Tag*: virtual time up to which a partition has received its share. The partition with the
+//!   smallest tag is next ([`first`]).
+//! - *Clock*: the virtual time, the largest tag of any partition that was next. A partition that
+//!   becomes ready starts no earlier ([`start`]), so idle time earns no credit.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96): of two partitions that are always ready, the
-//! normalised service differs by no more than one request of each at any time.
+//! The algorithm is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96). The normalised
+//! service of two always ready partitions differs by at most one request of each at any time.
 //!
 //! # Numbers
 //!
-//! Tags wrap. 2^32 is one unit of cost at the whole share. A request costs at most [`COST_MAX`] and a share
-//! counts as at least [`SHARE_MIN`], so one request adds at most 2^61: the tags of those who are ready are
-//! within 2^63 of each other, which is what comparing them needs. Those who are idle follow the clock whenever it
-//! enters another eighth of its range ([`is_far`]), so that theirs are, too, however long they are idle.
+//! Tags wrap. 2^32 is one unit of cost at the whole share. A request costs at most [`COST_MAX`] and
+//! a share counts as at least [`SHARE_MIN`], so one request adds at most 2^61. So the tags of ready
+//! partitions are within 2^63 of each other, as the comparison requires. The tags of idle
+//! partitions follow the clock whenever it enters another eighth of its range ([`is_far`]), so they
+//! stay comparable for any idle time.
 
-/// The whole.
+/// Share of a partition that has the whole service.
 pub const WHOLE: u64 = 1 << 32;
 
-/// What a share that is known counts at least as: a 4096th.
+/// Minimum of a known share: a 4096th.
 pub const SHARE_MIN: u64 = WHOLE >> 12;
 
-/// What a request counts at most, units of cost.
+/// Maximum cost of a request, units of cost.
 pub const COST_MAX: u32 = 1 << 17;
 
-/// What a unit of cost adds to a tag, for a partition with `share`; an unknown one counts as the whole.
+/// Returns the pace of a partition with `share`; an unknown share counts as the whole.
 pub fn pace(share: u64) -> u64 {
     let share = match share {
         0 => WHOLE,
         share => share.clamp(SHARE_MIN, WHOLE),
     };
-    // 2^64 / share, as near as 64 bits come to it: 1 part in 2^32 or better.
+    // Approximates 2^64 / share to 1 part in 2^32 or better.
     u64::MAX.checked_div(share).unwrap_or(WHOLE)
 }
 
-/// The tag after a request that costs `cost`.
+/// Returns the tag after a request of `cost`.
 pub fn advance(tag: u64, pace: u64, cost: u32) -> u64 {
     let cost = u64::from(cost.clamp(1, COST_MAX));
     tag.wrapping_add(cost.saturating_mul(pace))
 }
 
-/// Whether `tag` is before `other`.
+/// Returns true if `tag` is before `other`.
 pub const fn is_before(tag: u64, other: u64) -> bool {
     (tag.wrapping_sub(other) as i64) < 0
 }
 
-/// Whether a clock that went from `old` to `new` entered another eighth of its range.
+/// Returns true if the clock entered another eighth of its range between `old` and `new`.
 pub const fn is_far(old: u64, new: u64) -> bool {
     (old ^ new) >> 61 != 0
 }
 
-/// The later of two tags: where a partition with `tag` starts that was idle, at `clock`.
+/// Returns the later of `tag` and `clock`: the tag of a partition that becomes ready.
 pub const fn start(tag: u64, clock: u64) -> u64 {
     if is_before(tag, clock) {
         clock
@@ -65,7 +67,7 @@ pub const fn start(tag: u64, clock: u64) -> u64 {
     }
 }
 
-/// The mean of the shares that are known; 0 if none is.
+/// Returns the mean of the known shares; 0 if none is known.
 pub fn mean(shares: impl Iterator<Item = u64>) -> u64 {
     let known = shares.filter(|share| *share != 0);
     let (sum, count) = known.fold((0u64, 0u64), |(sum, count), share| {
@@ -74,7 +76,7 @@ pub fn mean(shares: impl Iterator<Item = u64>) -> u64 {
     sum.checked_div(count).unwrap_or(0)
 }
 
-/// The one with the smallest tag, of pairs of name and tag; the first of several.
+/// Returns the name with the smallest tag, of pairs of name and tag; the first of equal tags.
 pub fn first(ready: impl Iterator<Item = (u32, u64)>) -> Option<u32> {
     let earlier = |best: (u32, u64), next: (u32, u64)| {
         if is_before(next.1, best.1) {
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
     use crate::sched::partition::line::{Line, Mark};
 
-    /// Partitions that are ready, with their shares and the costs of their requests.
+    /// Ready partitions, with their shares and the costs of their requests.
     struct Service {
         line: Line,
         costs: Vec<u32>,
@@ -137,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Of each four requests three go to the one with three quarters.
+    /// Checks that the partition with three quarters gets three of each four requests.
     #[test]
     fn three_to_one() {
         let mut service = Service::new(&[(WHOLE / 4 * 3, 1), (WHOLE / 4, 1)]);
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Equal shares are equal pages, not equal requests, to one request.
+    /// Checks that equal shares give equal pages, not equal requests, to within one request.
     #[test]
     fn costs_count() {
         let mut service = Service::new(&[(WHOLE / 2, 1), (WHOLE / 2, 256)]);
@@ -162,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Whoever was idle has neither credit for it nor debt beyond its last request.
+    /// Checks that idle time gives neither credit nor debt beyond the last request.
     #[test]
     fn idle_earns_nothing() {
         let mut service = Service::new(&[(WHOLE / 2, 4), (WHOLE / 2, 4)]);
@@ -180,7 +182,7 @@ mod tests {
             assert_eq!((after[0] - before[0]) / 4 + (after[1] - before[1]) / 4, 100);
             assert!((after[1] - before[1]).abs_diff(200) <= 4, "{idle}");
         }
-        // Both idle, and the one that was behind comes first.
+        // Both are idle, and the partition that was behind becomes ready first.
         service.ready(0, false);
         service.ready(1, false);
         service.line.charge(0, 4);
@@ -194,7 +196,7 @@ mod tests {
         assert!((after[0] - before[0]).abs_diff(200) <= 8);
     }
 
-    /// Without known shares all are equal; one that is not known is as good as the mean of the others.
+    /// Checks that unknown shares are equal, and count as the mean of the known ones.
     #[test]
     fn unknown_shares() {
         let mut service = Service::new(&[(0, 1), (0, 1), (0, 1)]);
@@ -212,7 +214,7 @@ mod tests {
         }
     }
 
-    /// A partition with hardly any share, and requests of any size, stays comparable.
+    /// Checks that a partition with a minimal share, and requests of any size, stays comparable.
     #[test]
     fn extremes() {
         assert_eq!(pace(1), pace(SHARE_MIN));

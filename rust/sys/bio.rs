@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a bio says of itself, for every front-end that gets bios.
+//! Attributes of a bio, for every front-end that receives bios.
 
 use kernel::bindings;
 
@@ -10,7 +10,7 @@ use crate::sched::{item::Spot, sources::Sources};
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
 
-/// Stream of a bio as its submitter gave it.
+/// Stream of a bio as set by its submitter.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteStream {
     stream: u8,
@@ -18,7 +18,7 @@ pub(crate) struct WriteStream {
 }
 
 impl WriteStream {
-    /// Returns the write stream, or else a number that stands for the write hint; 0: none.
+    /// Returns the write stream, else 256 plus the write hint; 0 if the bio has neither.
     pub(crate) fn number(self) -> u64 {
         match self.stream {
             0 if self.hint > bindings::rw_hint_WRITE_LIFE_NONE => 256 + u64::from(self.hint),
@@ -27,7 +27,7 @@ impl WriteStream {
     }
 }
 
-/// A bio, to be read.
+/// A read-only view of a bio.
 ///
 /// # Invariants
 ///
@@ -42,12 +42,11 @@ impl<'a> View<'a> {
     ///
     /// `bio` is valid and not changed for `'a`.
     pub(super) unsafe fn new(bio: *const bindings::bio) -> Self {
-        // INVARIANT: The caller promises it.
-        // SAFETY: As above.
+        // INVARIANT, SAFETY: By the safety requirements of this function.
         Self(unsafe { &*bio })
     }
 
-    /// Returns the bio, for functions of the kernel that only read it.
+    /// Returns the bio as a pointer, for kernel functions that only read the bio.
     pub(super) fn as_ptr(self) -> *mut bindings::bio {
         core::ptr::from_ref(self.0).cast_mut()
     }
@@ -61,12 +60,12 @@ impl<'a> View<'a> {
         self.0.bi_opf & 0xff
     }
 
-    /// Returns whether it reads.
+    /// Returns true if the bio is a read.
     pub(crate) fn is_read(self) -> bool {
         self.op() == bindings::req_op_REQ_OP_READ
     }
 
-    /// Returns whether it discards, erases or writes zeroes: it names a range and carries no data.
+    /// Returns true for a discard, secure erase or write of zeroes: a range without data.
     pub(crate) fn is_punch(self) -> bool {
         matches!(
             self.op(),
@@ -76,39 +75,39 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Returns whether a file system needs it to make progress: metadata or priority.
+    /// Returns true if a file system needs the bio to make progress: metadata or priority.
     pub(crate) fn is_urgent(self) -> bool {
         self.is_meta() || self.is_prio()
     }
 
-    /// Returns whether it writes memory out, to have it free.
+    /// Returns true if the bio writes memory out to reclaim it.
     pub(crate) fn is_swap(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_SWAP)
     }
 
-    /// Returns whether its file system calls it metadata.
+    /// Returns true if the file system marked the bio as metadata.
     fn is_meta(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_META)
     }
 
-    /// Returns whether its submitter must not sleep.
+    /// Returns true if the submitter must not sleep.
     pub(crate) fn is_nowait(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_NOWAIT)
     }
 
-    /// Returns whether its submitter marked it as one to prefer.
+    /// Returns true if the submitter set `REQ_PRIO`.
     fn is_prio(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_PRIO)
     }
 
-    /// Returns whether its I/O priority is of the real-time class.
+    /// Returns true if the I/O priority of the bio is of the real-time class.
     pub(crate) fn is_realtime(self) -> bool {
         const CLASS_SHIFT: u32 = 13;
         const CLASS_RT: u32 = 1;
         u32::from(self.0.bi_ioprio) >> CLASS_SHIFT == CLASS_RT
     }
 
-    /// Returns why the bio might have high priority.
+    /// Returns the reasons for which the bio may have high priority.
     pub(crate) fn reasons(self) -> Sources {
         let mut reasons = Sources::from_bits(0);
         for (is, reason) in [
@@ -123,7 +122,7 @@ impl<'a> View<'a> {
         reasons
     }
 
-    /// Returns the stream that it belongs to, as its submitter says.
+    /// Returns the stream of the bio, as set by the submitter.
     pub(crate) fn stream(self) -> WriteStream {
         WriteStream {
             stream: self.0.bi_write_stream,
@@ -131,17 +130,17 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns its bytes.
+    /// Returns the length of the bio, bytes.
     pub(crate) fn bytes(self) -> u64 {
         u64::from(self.0.bi_iter.bi_size)
     }
 
-    /// Returns its first sector on the device that it is for.
+    /// Returns the first sector of the bio on its device.
     pub(crate) fn sector(self) -> u64 {
         self.0.bi_iter.bi_sector
     }
 
-    /// Notes in `spot` which file it is for, and where in that it starts, if that is known.
+    /// Records in `spot` the file of the bio and the offset in that file, if they are known.
     #[inline(never)]
     pub(crate) fn find_file(self, spot: &mut Spot) {
         let (mut file, mut offset) = (0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Exports what other modules call; capi.rs has it. */
+/* Exports the functions for other modules; capi.rs defines them. */
 
 #include <linux/export.h>
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What other kernel modules call, and are told: `include/nrs.h`.
+//! Functions and callbacks for other kernel modules: `include/nrs.h`.
 //!
 //! # Vocabulary
 //!
-//! - *Owner*: the module that calls ([`Owner`]); it stays loaded while it has to.
-//! - *Server*: brings requests to a service, and is told which to serve ([`Server`]).
+//! - *Owner*: the calling module ([`Owner`]), pinned while its callbacks may run.
+//! - *Server*: submits requests to a service and is informed of each dispatch ([`Server`]).
 //! - *Framework*: drives the policies of a service ([`Framework`]).
-//! - *Item*: what a framework has room for beside each of its requests ([`Item`]).
+//! - *Item*: memory that a framework provides with each of its requests ([`Item`]).
 //!
 //! ```text
 //!   idle ── enqueue ──▶ queued: the node is a Held ── get ──▶ started ── finish ──▶ idle
 //!                         └───────────── dequeue ──────────────────────────────────▶ idle
 //! ```
 //!
-//! The crate's root says which types these are; `capi.c` exports the functions.
+//! The crate's root names the implementing types; `capi.c` exports the functions.
 
 use core::{
     fmt, mem,
@@ -50,13 +50,13 @@ type State = <KernelFramework as Framework>::State;
 /// Words of a `struct nrs_item`.
 const ITEM_WORDS: usize = raw::NRS_ITEM_WORDS as usize;
 
-/// Bytes of a record, at most.
+/// Largest record, bytes.
 const RECORD_MAX: usize = 512;
 
-/// A module that calls.
+/// The calling module.
 pub(crate) struct Owner(*mut bindings::module);
 
-// SAFETY: The reference count of a module may be changed by any task.
+// SAFETY: Any task may change the reference count of a module.
 unsafe impl Send for Owner {}
 // SAFETY: As above.
 unsafe impl Sync for Owner {}
@@ -66,27 +66,29 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// `ENODEV`: it is being removed.
+    /// `ENODEV`: the module is being removed.
     pub(crate) fn get(&self) -> Result {
-        // SAFETY: The module runs, or it could not call; null stands for the kernel itself.
+        // SAFETY: The calling module is loaded because its code runs; null stands for the kernel
+        // itself.
         match unsafe { bindings::try_module_get(self.0) } {
             true => Ok(()),
             false => Err(ENODEV),
         }
     }
 
-    /// Ends a [`Self::get`].
+    /// Releases the reference taken by [`Self::get`].
     pub(crate) fn put(&self) {
-        // SAFETY: By `get` the module is there.
+        // SAFETY: The reference taken by `get` keeps the module loaded.
         unsafe { bindings::module_put(self.0) }
     }
 }
 
-/// What another module asked to be told.
+/// Callbacks of another module.
 ///
 /// # Invariants
 ///
-/// `ops` is valid, and what it points to may be called by any task, until what it was made for is closed.
+/// `ops` is valid, and any task may call its functions, until the object that they were passed for
+/// is closed.
 pub(crate) struct Told<O> {
     ops: NonNull<O>,
     context: *mut c_void,
@@ -104,17 +106,18 @@ impl<O> Told<O> {
     }
 }
 
-/// What a server is told.
+/// Callbacks of a server.
 pub(crate) type Callbacks = Told<raw::nrs_server_ops>;
 
-/// What a framework is told.
+/// Callbacks of a framework.
 pub(crate) type Waker = Told<raw::nrs_framework_ops>;
 
 impl Callbacks {
-    /// Tells the server of `record`, which is whole. May sleep.
+    /// Passes `record`, which is complete, to the server's callback. May sleep.
     pub(crate) fn tell(&self, kind: u16, record: &[u8]) {
         let (ops, context, record) = (self.ops(), self.context, record.as_ptr());
-        // SAFETY: By the type invariant they may be called; a whole record of the kind is there during the call.
+        // SAFETY: By the type invariant the callbacks may be called; a complete record of this kind
+        // is valid during the call.
         unsafe {
             match u32::from(kind) {
                 raw::NRS_TYPE_RELEASED => ops.dispatch.map(|f| f(context, record.cast())),
@@ -127,7 +130,7 @@ impl Callbacks {
 }
 
 impl Waker {
-    /// Tells the framework that something may be served. Any context, without locks.
+    /// Wakes the framework because a request may be eligible. Any context, without locks.
     pub(crate) fn wake(&self) {
         if let Some(wake) = self.ops().wake {
             // SAFETY: By the type invariant.
@@ -138,27 +141,28 @@ impl Waker {
 
 /// A server of another module.
 pub(crate) trait Server: Send + Sync + Sized + 'static {
-    /// Opens one as `attach` says. May sleep.
+    /// Opens a server as `attach` describes. May sleep.
     fn open(attach: &[u8], callbacks: Callbacks, owner: Owner) -> Result<Self>;
 
-    /// Takes `record`. A request may wait for room, if it is to `wait`.
+    /// Processes `record`. With `wait`, a request may sleep until there is room.
     fn write(&self, record: &[u8], wait: bool) -> Result;
 
-    /// What it has done, as `struct nrs_stats`.
+    /// Returns the statistics of the server as `struct nrs_stats`.
     fn stats(&self) -> [u8; mem::size_of::<raw::nrs_stats>()];
 
-    /// Dispatches what is queued, and waits until each request is completed and no call of a completion is left. May sleep.
+    /// Dispatches all queued requests and waits until all have completed and no completion call
+    /// runs. May sleep.
     fn close(&self);
 }
 
 /// A framework of another module.
 pub(crate) trait Framework: Send + Sync + Sized + 'static {
-    /// A policy that it started.
+    /// A policy started by the framework.
     type Policy: Send + Sync + 'static;
-    /// What is kept of a request beside its node; `default` is that of an idle one.
+    /// State kept beside the node of a request; `default` is the state of an idle item.
     type State: Default + 'static;
 
-    /// Opens one with `cpts` partitions of the service `name`. May sleep.
+    /// Opens a framework with `cpts` partitions of the service `name`. May sleep.
     fn open(name: &CStr, cpts: u32, waker: Waker, owner: Owner) -> Result<Self>;
 
     /// Sets a parameter. May sleep.
@@ -176,23 +180,23 @@ pub(crate) trait Framework: Send + Sync + Sized + 'static {
         cpt: u32,
     ) -> Result<Self::Policy>;
 
-    /// Queues the request that `request` tells of.
+    /// Queues the request that the record `request` describes.
     fn enqueue(policy: &Self::Policy, room: Room<Self::State>, request: &[u8]) -> Result;
 
-    /// Takes out what is served next.
+    /// Removes and returns the next eligible request.
     fn get(policy: &Self::Policy, force: bool) -> Get<Room<Self::State>>;
 
-    /// Returns what `get` would answer.
+    /// Returns the result that `get` would have, without removing a request.
     fn peek(policy: &Self::Policy, force: bool) -> Get<()>;
 
-    /// Takes a request back.
+    /// Removes a queued request.
     fn dequeue(policy: &Self::Policy, room: Room<Self::State>) -> Result;
 
     /// Counts the end of a request.
     fn finish(policy: &Self::Policy, room: Room<Self::State>);
 }
 
-/// `struct nrs_item`.
+/// Rust view of `struct nrs_item`.
 #[repr(C)]
 struct Item<S> {
     node: Node,
@@ -203,7 +207,8 @@ struct Item<S> {
 ///
 /// # Invariants
 ///
-/// The pointer is valid, and nobody else uses the state. While the item is queued, the node belongs to a [`Held`].
+/// The pointer is valid, and only this `Room` uses the state. While the item is queued, a [`Held`]
+/// owns the node.
 pub(crate) struct Room<S>(NonNull<Item<S>>);
 
 impl<S: Default + 'static> Room<S> {
@@ -215,7 +220,7 @@ impl<S: Default + 'static> Room<S> {
         end: |_| bug!(),
     };
 
-    /// Begins the life of an item, of which nothing is known.
+    /// Initialises an idle item; its old contents are ignored.
     pub(crate) fn begin(&mut self, cost: Cost, spot: Spot, account: Account) -> Held {
         const { assert!(mem::size_of::<Item<S>>() <= ITEM_WORDS * mem::size_of::<u64>()) };
         const { assert!(mem::align_of::<Item<S>>() <= mem::align_of::<u64>()) };
@@ -223,73 +228,76 @@ impl<S: Default + 'static> Room<S> {
             node: Node::new(Self::OPS, cost, spot, account),
             state: S::default(),
         };
-        // SAFETY: By the type invariant, and there is room; what is there is idle, and has nothing to be dropped.
+        // SAFETY: By the type invariant, and the assertions show that it fits; the item is idle, so
+        // there is nothing to drop.
         unsafe { self.0.as_ptr().write(item) };
-        // SAFETY: Written above; by the type invariant nobody else uses it, and the framework leaves it where it is until it
-        // is idle again.
+        // SAFETY: Written above; by the type invariant only the result uses the node, and the
+        // framework does not move the item until it is idle again.
         unsafe { Held::from_raw(self.0.cast()) }
     }
 
-    /// The state of the item that `held` is the node of; `None`, and a loud one, if it is another front-end's.
+    /// Returns the state of the item with the node `held`; warns and returns `None` if another
+    /// front-end made the node.
     pub(crate) fn state_of(held: &mut Held) -> Option<&mut S> {
         if !held.has_ops(Self::OPS) {
             bug!();
             return None;
         }
-        // SAFETY: Only `begin` of this very type makes nodes with these ops, each the first field of an item, and the owner of
-        // the node is borrowed.
+        // SAFETY: Only `begin` of this type makes nodes with these ops, each the first field of an
+        // item, and the owner of the node is borrowed.
         Some(unsafe { &mut (*held.as_ptr().cast::<Item<S>>().as_ptr()).state })
     }
 
-    /// The item that `held` is the node of.
+    /// Returns the item with the node `held`; warns and returns `None` if another front-end made
+    /// the node.
     pub(crate) fn of(held: Held) -> Option<Self> {
         if !held.has_ops(Self::OPS) {
             bug!();
             return None;
         }
-        // INVARIANT: As in `state_of`; the node is not a `Held` any more.
+        // INVARIANT: As in `state_of`; the node is no longer a `Held`.
         held.into_raw().map(|node| Self(node.cast()))
     }
 
-    /// Sets the state; returns that before.
+    /// Replaces the state; returns the old one.
     pub(crate) fn replace(&mut self, state: S) -> S {
-        // SAFETY: By the type invariant; the node, which may belong to another one, is not touched.
+        // SAFETY: By the type invariant; the node, which a `Held` may own, is not accessed.
         let own = unsafe { &raw mut (*self.0.as_ptr()).state };
         // SAFETY: As above.
         unsafe { ptr::replace(own, state) }
     }
 }
 
-/// A text of a caller; `None` stands for none.
+/// Returns the text at `text`, or `None` if the pointer is null.
 ///
 /// # Safety
 ///
-/// `text` is null or ends in a NUL, and stays as long as the result is used.
+/// `text` is null or points to a NUL-terminated string that stays valid while the result is used.
 unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let text = unsafe { CStr::from_char_ptr(text) };
     text.to_str().map(Some).map_err(|_| EINVAL)
 }
 
-/// A record of a caller.
+/// Returns the bytes of the record at `header`.
 ///
 /// # Safety
 ///
-/// `header` points to a record of the size that it says, which stays as long as the result is used.
+/// `header` points to a record of the size in its header that stays valid while the result is used.
 unsafe fn record<'a>(header: *const raw::nrs_header) -> Result<&'a [u8]> {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let size = usize::from(u16::from_le(unsafe { (*header).size }));
     if !(mem::size_of::<raw::nrs_header>()..=RECORD_MAX).contains(&size) {
         return Err(EINVAL);
     }
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     Ok(unsafe { slice::from_raw_parts(header.cast(), size) })
 }
 
-/// `value` in a box of its own, or the errno, as C wants it.
+/// Returns `value` in a new box, or the errno as an error pointer.
 fn answer<T, R>(value: Result<T>) -> *mut R {
     let boxed = value.and_then(|value| Ok(KBox::new(value, GFP_KERNEL)?));
     match boxed {
@@ -305,11 +313,12 @@ fn errno(result: Result) -> c_int {
     }
 }
 
-/// `nrs_server_open`.
+/// Implements `nrs_server_open()`.
 ///
 /// # Safety
 ///
-/// As the header says: `attach` and `ops` are valid, `ops` and `context` until the server is closed; `owner` calls.
+/// As the header requires: `attach` and `ops` are valid, `ops` and `context` until the server is
+/// closed; `owner` is the caller.
 #[no_mangle]
 unsafe extern "C" fn __nrs_server_open(
     version: u32,
@@ -321,26 +330,26 @@ unsafe extern "C" fn __nrs_server_open(
     answer((|| {
         check_version(version)?;
         let ops = NonNull::new(ops.cast_mut()).ok_or(EINVAL)?;
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         if unsafe { ops.as_ref() }.dispatch.is_none() {
             return Err(EINVAL);
         }
         if attach.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         let size = u32::from_le(unsafe { (*attach).size }) as usize;
         if size != mem::size_of::<raw::nrs_attach>() {
             return Err(EINVAL);
         }
         // SAFETY: As above.
         let attach = unsafe { slice::from_raw_parts(attach.cast(), size) };
-        // INVARIANT: The caller promises it.
+        // INVARIANT: By the safety requirements of this function.
         KernelServer::open(attach, Told { ops, context }, Owner(owner))
     })())
 }
 
-/// Refuses a module that was built for another version.
+/// Returns `EPROTONOSUPPORT` for a module built against another version of the interface.
 fn check_version(version: u32) -> Result {
     match version {
         raw::NRS_KERNEL_VERSION => Ok(()),
@@ -348,53 +357,56 @@ fn check_version(version: u32) -> Result {
     }
 }
 
-/// `nrs_server_write`.
+/// Implements `nrs_server_write()`.
 ///
 /// # Safety
 ///
-/// `server` is from `server_open` of the same type; `header` is that of a record.
+/// `server` is from `__nrs_server_open` of the same type; `header` is the header of a record.
 #[no_mangle]
 unsafe extern "C" fn nrs_server_write(
     server: *mut raw::nrs_server,
     header: *const raw::nrs_header,
     wait: bool,
 ) -> c_int {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let (server, record) = unsafe { (&*server.cast::<KernelServer>(), record(header)) };
     errno(record.and_then(|record| server.write(record, wait)))
 }
 
-/// `nrs_server_stats`.
+/// Implements `nrs_server_stats()`.
 ///
 /// # Safety
 ///
-/// `server` is from `server_open` of the same type; `stats` may be written.
+/// `server` is from `__nrs_server_open` of the same type; `stats` is valid for writes.
 #[no_mangle]
 unsafe extern "C" fn nrs_server_stats(server: *mut raw::nrs_server, stats: *mut raw::nrs_stats) {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let bytes = unsafe { &*server.cast::<KernelServer>() }.stats();
-    // SAFETY: The caller promises it; the structure has no padding, and takes any bytes.
+    // SAFETY: By the safety requirements of this function; the structure has no padding, and all
+    // bit patterns are valid.
     unsafe { ptr::write(stats.cast(), bytes) };
 }
 
-/// `nrs_server_close`.
+/// Implements `nrs_server_close()`.
 ///
 /// # Safety
 ///
-/// `server` is from `server_open` of the same type and not used any more, but for requests that end.
+/// `server` is from `__nrs_server_open` of the same type. After the call only ends of requests use
+/// the server.
 #[no_mangle]
 unsafe extern "C" fn nrs_server_close(server: *mut raw::nrs_server) {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     unsafe { (*server.cast::<KernelServer>()).close() };
-    // SAFETY: From `answer`; closed, so nobody uses it.
+    // SAFETY: From `answer`; closed, so there is no other user.
     drop(unsafe { KBox::from_raw(server.cast::<KernelServer>()) });
 }
 
-/// `nrs_framework_open`.
+/// Implements `nrs_framework_open()`.
 ///
 /// # Safety
 ///
-/// As the header says: `service` is a text, `ops` and `context` are valid until the framework is closed; `owner` calls.
+/// As the header requires: `service` is a text, `ops` and `context` are valid until the framework
+/// is closed; `owner` is the caller.
 #[no_mangle]
 unsafe extern "C" fn __nrs_framework_open(
     version: u32,
@@ -406,7 +418,7 @@ unsafe extern "C" fn __nrs_framework_open(
 ) -> *mut raw::nrs_framework {
     answer((|| {
         check_version(version)?;
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         let service = unsafe { text(service) }?.ok_or(EINVAL)?;
         let service = CString::try_from_fmt(fmt!("{service}"))?;
         let ops = NonNull::new(ops.cast_mut()).ok_or(EINVAL)?;
@@ -414,34 +426,34 @@ unsafe extern "C" fn __nrs_framework_open(
         if unsafe { ops.as_ref() }.wake.is_none() {
             return Err(EINVAL);
         }
-        // INVARIANT: The caller promises it.
+        // INVARIANT: By the safety requirements of this function.
         KernelFramework::open(&service, cpts, Told { ops, context }, Owner(owner))
     })())
 }
 
-/// `nrs_framework_close`.
+/// Implements `nrs_framework_close()`.
 ///
 /// # Safety
 ///
-/// `framework` is from `framework_open` of the same type and not used any more.
+/// `framework` is from `__nrs_framework_open` of the same type and not used after the call.
 #[no_mangle]
 unsafe extern "C" fn nrs_framework_close(framework: *mut raw::nrs_framework) {
-    // SAFETY: From `answer`; the caller promises the rest.
+    // SAFETY: From `answer`; the rest holds by the safety requirements of this function.
     drop(unsafe { KBox::from_raw(framework.cast::<KernelFramework>()) });
 }
 
-/// `nrs_framework_set`.
+/// Implements `nrs_framework_set()`.
 ///
 /// # Safety
 ///
-/// `framework` is from `framework_open` of the same type; the others are texts.
+/// `framework` is from `__nrs_framework_open` of the same type; `name` and `value` are texts.
 #[no_mangle]
 unsafe extern "C" fn nrs_framework_set(
     framework: *mut raw::nrs_framework,
     name: *const c_char,
     value: *const c_char,
 ) -> c_int {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let (framework, name, value) = unsafe {
         (
             &*framework.cast::<KernelFramework>(),
@@ -454,11 +466,12 @@ unsafe extern "C" fn nrs_framework_set(
     })())
 }
 
-/// `nrs_framework_show`.
+/// Implements `nrs_framework_show()`.
 ///
 /// # Safety
 ///
-/// `framework` is from `framework_open` of the same type; `name` is a text; `buf` may be written for `size` bytes.
+/// `framework` is from `__nrs_framework_open` of the same type; `name` is a text; `buf` is valid
+/// for writes of `size` bytes.
 #[no_mangle]
 unsafe extern "C" fn nrs_framework_show(
     framework: *mut raw::nrs_framework,
@@ -466,7 +479,7 @@ unsafe extern "C" fn nrs_framework_show(
     buf: *mut c_char,
     size: usize,
 ) -> isize {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let (framework, name, mut out) = unsafe {
         (
             &*framework.cast::<KernelFramework>(),
@@ -482,11 +495,12 @@ unsafe extern "C" fn nrs_framework_show(
     })
 }
 
-/// `nrs_policy_start`.
+/// Implements `nrs_policy_start()`.
 ///
 /// # Safety
 ///
-/// `framework` is from `framework_open` of the same type; the others are texts, `argument` perhaps null.
+/// `framework` is from `__nrs_framework_open` of the same type; `name` is a text, `argument` a text
+/// or null.
 #[no_mangle]
 unsafe extern "C" fn nrs_policy_start(
     framework: *mut raw::nrs_framework,
@@ -495,7 +509,7 @@ unsafe extern "C" fn nrs_policy_start(
     head: raw::nrs_head,
     cpt: u32,
 ) -> *mut raw::nrs_policy {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let (framework, name, argument) = unsafe {
         (
             &*framework.cast::<KernelFramework>(),
@@ -503,7 +517,8 @@ unsafe extern "C" fn nrs_policy_start(
             text(argument),
         )
     };
-    // Requests wait while a framework starts a policy.
+    // Requests of the framework are stalled while a policy starts, so allocations must not wait for
+    // I/O.
     let _scope = WithoutIo::begin();
     answer((|| {
         let priority = match head {
@@ -515,22 +530,23 @@ unsafe extern "C" fn nrs_policy_start(
     })())
 }
 
-/// `nrs_policy_stop`.
+/// Implements `nrs_policy_stop()`.
 ///
 /// # Safety
 ///
-/// `policy` is from `policy_start` of the same type and not used any more.
+/// `policy` is from `nrs_policy_start` of the same type and not used after the call.
 #[no_mangle]
 unsafe extern "C" fn nrs_policy_stop(policy: *mut raw::nrs_policy) {
-    // SAFETY: From `answer`; the caller promises the rest.
+    // SAFETY: From `answer`; the rest holds by the safety requirements of this function.
     drop(unsafe { KBox::from_raw(policy.cast::<Policy>()) });
 }
 
-/// `policy` and `item` of a caller.
+/// Returns the Rust views of `policy` and `item`.
 ///
 /// # Safety
 ///
-/// `policy` is from `policy_start` of the same type; `item` is valid, and only this task uses it.
+/// `policy` is from `nrs_policy_start` of the same type; `item` is valid, and only this task uses
+/// it.
 unsafe fn both<'a>(
     policy: *mut raw::nrs_policy,
     item: *mut raw::nrs_item,
@@ -539,12 +555,12 @@ unsafe fn both<'a>(
         bug!();
         return None;
     };
-    // INVARIANT: The caller promises it.
+    // INVARIANT: By the safety requirements of this function.
     // SAFETY: As above.
     Some((unsafe { &*policy.cast() }, Room(item.cast())))
 }
 
-/// `nrs_enqueue`.
+/// Implements `nrs_enqueue()`.
 ///
 /// # Safety
 ///
@@ -555,87 +571,88 @@ unsafe extern "C" fn nrs_enqueue(
     item: *mut raw::nrs_item,
     request: *const raw::nrs_request,
 ) -> c_int {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let Some((policy, room)) = (unsafe { both(policy, item) }) else {
         return EINVAL.to_errno();
     };
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let request = unsafe { record(request.cast()) };
     errno(request.and_then(|request| KernelFramework::enqueue(policy, room, request)))
 }
 
-/// What is found, as C wants it: the item, and until when there is none.
+/// Returns the item found, if any, and writes the time until which all requests are throttled to
+/// `until`.
 ///
 /// # Safety
 ///
-/// `until` may be written.
+/// `until` is valid for writes.
 unsafe fn found<R>(found: Get<R>, until: *mut u64) -> Option<R> {
     let (item, at) = match found {
         Get::Item(item) => (Some(item), 0),
         Get::Empty => (None, 0),
-        // 0 stands for nothing.
+        // 0 means that the policy is empty.
         Get::Throttled { until } => (None, until.max(1)),
     };
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     unsafe { *until = at };
     item
 }
 
-/// `nrs_get`.
+/// Implements `nrs_get()`.
 ///
 /// # Safety
 ///
-/// `policy` is from `policy_start` of the same type; `until` may be written.
+/// `policy` is from `nrs_policy_start` of the same type; `until` is valid for writes.
 #[no_mangle]
 unsafe extern "C" fn nrs_get(
     policy: *mut raw::nrs_policy,
     force: bool,
     until: *mut u64,
 ) -> *mut raw::nrs_item {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     let item = unsafe { found(KernelFramework::get(&*policy.cast(), force), until) };
     item.map_or(ptr::null_mut(), |room| room.0.as_ptr().cast())
 }
 
-/// `nrs_peek`.
+/// Implements `nrs_peek()`.
 ///
 /// # Safety
 ///
-/// As [`get`].
+/// As [`nrs_get`].
 #[no_mangle]
 unsafe extern "C" fn nrs_peek(policy: *mut raw::nrs_policy, force: bool, until: *mut u64) -> bool {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     unsafe { found(KernelFramework::peek(&*policy.cast(), force), until) }.is_some()
 }
 
-/// `nrs_dequeue`.
+/// Implements `nrs_dequeue()`.
 ///
 /// # Safety
 ///
 /// As [`both`]; `item` was queued.
 #[no_mangle]
 unsafe extern "C" fn nrs_dequeue(policy: *mut raw::nrs_policy, item: *mut raw::nrs_item) -> c_int {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     match unsafe { both(policy, item) } {
         Some((policy, room)) => errno(KernelFramework::dequeue(policy, room)),
         None => EINVAL.to_errno(),
     }
 }
 
-/// `nrs_finish`.
+/// Implements `nrs_finish()`.
 ///
 /// # Safety
 ///
 /// As [`both`]; `item` is started.
 #[no_mangle]
 unsafe extern "C" fn nrs_finish(policy: *mut raw::nrs_policy, item: *mut raw::nrs_item) {
-    // SAFETY: The caller promises it.
+    // SAFETY: By the safety requirements of this function.
     if let Some((policy, room)) = unsafe { both(policy, item) } {
         KernelFramework::finish(policy, room);
     }
 }
 
-/// The functions have the types that the header says.
+/// Asserts at build time that the functions have the types declared in the header.
 macro_rules! as_in_header {
     ($($name:ident)*) => {
         const _: () = {

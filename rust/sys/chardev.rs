@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A character device whose open files can be read, written, polled and asked by ioctl.
+//! A character device whose open files support read, write, poll and ioctl.
 //!
-//! C headers: `include/linux/miscdevice.h`, `include/linux/fs.h`, `include/linux/poll.h`. The kernel
-//! crate's misc devices cannot be polled; these can, and they name their owner too, so `rmmod` is refused
-//! while a file is open.
+//! C headers: `include/linux/miscdevice.h`, `include/linux/fs.h`, `include/linux/poll.h`. The misc
+//! devices of the kernel crate have no `poll`. The devices here have it and set the owner, so
+//! `rmmod` fails while a file is open.
 //!
 //! # Vocabulary
 //!
-//! - *Device*: the node in `/dev`; there while its [`Registration`] is. Until the module is [`misc::loaded`], opening it
-//!   answers `ENODEV`.
-//! - *File*: one open file description ([`File`]); several tasks may use it at once.
+//! - *Device*: the node in `/dev`; it exists while its [`Registration`] does. Until the module is
+//!   [`misc::loaded`], `open` returns `ENODEV`.
+//! - *File*: one open file description ([`File`]); several tasks may use it concurrently.
 //!
 //! ```text
-//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, at once ──▶ dropped; may sleep
+//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, concurrently ──▶ dropped; may sleep
 //! ```
 
 use core::{marker::PhantomData, ptr};
@@ -36,65 +36,67 @@ use super::{
 
 pub(crate) mod boxed;
 
-/// A position in what a file is read from.
+/// Read position in a file.
 pub(crate) type Offset = fs::file::Offset;
 
-/// There is something to read.
+/// Poll mask: data can be read.
 pub(crate) const READABLE: u32 = bindings::POLLIN | 0x40;
 
-/// There is room to write.
+/// Poll mask: there is room to write.
 pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
 
-/// The file cannot be used as it is.
+/// Poll mask: the file is in an error state.
 pub(crate) const BROKEN: u32 = 0x8;
 
 /// An open file of a device.
 pub(crate) trait File: Send + Sync + Sized + 'static {
-    /// Name of the node.
+    /// Name of the device node.
     const NAME: &'static CStr;
-    /// Its permissions, unless user space changes them.
+    /// Initial permissions of the device node; user space may change them.
     const MODE: u16;
-    /// Reads go on where the last one ended, or where the caller says, and a write goes back to the start. Else
-    /// there are no positions, and the offset of a read is always 0.
+    /// True if reads continue at the file position or at the offset of the call, and a write resets
+    /// the position. Otherwise files have no position, and the offset of a read is always 0.
     const SEEKABLE: bool = false;
 
     /// Opens a file.
     ///
     /// # Errors
     ///
-    /// What `open` is to return.
+    /// The errno for `open`.
     fn open() -> Result<Pin<KBox<Self>>>;
 
-    /// Copies to `out` from `offset` on, and moves that; waits for something to copy unless `nonblocking`.
+    /// Copies data from `offset` to `out` and advances `offset`; sleeps until there is data unless
+    /// `nonblocking`.
     ///
     /// # Errors
     ///
-    /// What `read` is to return.
+    /// The errno for `read`.
     fn read(&self, out: UserSliceWriter, offset: &mut Offset, nonblocking: bool) -> Result<usize>;
 
-    /// Takes from `from`; waits for room unless `nonblocking`. Returns the bytes taken.
+    /// Reads data from `from`; sleeps until there is room unless `nonblocking`. Returns the number
+    /// of bytes taken.
     ///
     /// # Errors
     ///
-    /// What `write` is to return.
+    /// The errno for `write`.
     fn write(&self, from: UserSliceReader, nonblocking: bool) -> Result<usize>;
 
-    /// Has `table` wait for changes; returns what is possible now: [`READABLE`], [`WRITABLE`],
-    /// [`BROKEN`]. A file that never waits is always ready.
+    /// Registers `table` for changes and returns the current poll mask: [`READABLE`], [`WRITABLE`],
+    /// [`BROKEN`]. By default a file is always ready.
     fn poll(&self, _file: &fs::File, _table: PollTable<'_>) -> u32 {
         READABLE | WRITABLE
     }
 
-    /// Carries out ioctl `cmd` with the address `arg`.
+    /// Executes ioctl `cmd` with the address `arg`.
     ///
     /// # Errors
     ///
-    /// What `ioctl` is to return.
+    /// The errno for `ioctl`.
     fn ioctl(&self, _cmd: u32, _arg: UserPtr) -> Result {
         Err(ENOTTY)
     }
 
-    /// Tells of the file in `/proc/PID/fdinfo`.
+    /// Writes the file's lines of `/proc/PID/fdinfo`.
     fn show(&self, _out: &SeqFile) {}
 }
 
@@ -121,23 +123,23 @@ impl<F: File> Table<F> {
         ..pin_init::zeroed()
     };
 
-    /// The file's own.
+    /// Returns the [`File`] of `file`.
     ///
     /// # Safety
     ///
-    /// `file` is a live file that [`Self::open`] opened, and stays open for `'a`.
+    /// [`Self::open`] opened `file`, which stays open for `'a`.
     unsafe fn of<'a>(file: *mut bindings::file) -> &'a F {
-        // SAFETY: `open` put a box there, which only `release` takes back.
+        // SAFETY: `open` stored a box there; only `release` takes it back.
         unsafe { <Pin<KBox<F>>>::borrow((*file).private_data) }.get_ref()
     }
 
-    /// Whether a call must not wait.
+    /// Returns true if calls must not wait (`O_NONBLOCK`).
     ///
     /// # Safety
     ///
     /// `file` is a live file.
     unsafe fn nonblocking(file: *mut bindings::file) -> bool {
-        // SAFETY: The file is live; the flags are one word that may change at any time.
+        // SAFETY: The file is live; the flags are one word that other tasks may change at any time.
         unsafe { ptr::read_volatile(&raw const (*file).f_flags) & bindings::O_NONBLOCK != 0 }
     }
 
@@ -151,8 +153,8 @@ impl<F: File> Table<F> {
             return ENODEV.to_errno();
         }
         if !F::SEEKABLE {
-            // SAFETY: Both are valid while the file is being opened. Reads and writes have no common
-            // position, so neither waits for the other.
+            // SAFETY: Both are valid while the file is being opened. Reads and writes have no
+            // common position, so they do not wait for each other.
             let status = unsafe { bindings::stream_open(inode, file) };
             if status != 0 {
                 return status;
@@ -160,7 +162,7 @@ impl<F: File> Table<F> {
         }
         match F::open() {
             Ok(this) => {
-                // SAFETY: The file is being opened, so nobody else looks at it.
+                // SAFETY: The file is being opened, so no other task accesses it.
                 unsafe { (*file).private_data = this.into_foreign() };
                 0
             }
@@ -174,17 +176,17 @@ impl<F: File> Table<F> {
     ///
     /// Called by the file system only, once, for a file that [`Self::open`] opened.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: `open` put it there; nobody uses a file that is being released.
+        // SAFETY: `open` stored the box; no task uses a file that is being released.
         drop(unsafe { <Pin<KBox<F>>>::from_foreign((*file).private_data) });
         0
     }
 
-    /// Reads.
+    /// Reads from a file.
     ///
     /// # Safety
     ///
-    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is null or
-    /// valid.
+    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is
+    /// null or valid.
     unsafe extern "C" fn read(
         file: *mut bindings::file,
         buf: *mut c_char,
@@ -195,17 +197,17 @@ impl<F: File> Table<F> {
         let (this, nonblocking) = unsafe { (Self::of(file), Self::nonblocking(file)) };
         let out = UserSlice::new(UserPtr::from_ptr(buf.cast()), len).writer();
         let mut start = 0;
-        // SAFETY: If it is not null it is the caller's own.
+        // SAFETY: `pos` is null or the caller's own.
         let offset = unsafe { pos.as_mut() }.unwrap_or(&mut start);
         size(this.read(out, offset, nonblocking))
     }
 
-    /// Writes.
+    /// Writes to a file.
     ///
     /// # Safety
     ///
-    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is null or
-    /// valid.
+    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is
+    /// null or valid.
     unsafe extern "C" fn write(
         file: *mut bindings::file,
         buf: *const c_char,
@@ -217,9 +219,9 @@ impl<F: File> Table<F> {
         let from = UserSlice::new(UserPtr::from_ptr(buf.cast_mut().cast()), len).reader();
         let result = this.write(from, nonblocking);
         if F::SEEKABLE {
-            // The file system takes the position from `pos` only if nothing went wrong.
-            // SAFETY: The file is open while it is written; its position is one word that tasks which share
-            // the file may change at any time. `pos` is the caller's own if it is not null.
+            // The file system copies `pos` to the file position only if the write succeeded.
+            // SAFETY: The file is open while it is written; its position is one word that tasks
+            // which share the file may change at any time. `pos` is null or the caller's own.
             unsafe {
                 ptr::write_volatile(&raw mut (*file).f_pos, 0);
                 if let Some(pos) = pos.as_mut() {
@@ -230,18 +232,18 @@ impl<F: File> Table<F> {
         size(result)
     }
 
-    /// Polls.
+    /// Polls a file.
     ///
     /// # Safety
     ///
-    /// Called by the file system only, with a file that [`Self::open`] opened and a table that is null or
-    /// valid.
+    /// Called by the file system only, with a file that [`Self::open`] opened and a table that is
+    /// null or valid.
     unsafe extern "C" fn poll(
         file: *mut bindings::file,
         table: *mut bindings::poll_table,
     ) -> bindings::__poll_t {
-        // SAFETY: The file is open while it is polled, and no position of it is in use by this task; the
-        // table is the caller's.
+        // SAFETY: The file is open while it is polled, and this task holds no reference to its
+        // position; the table is the caller's.
         let (this, file, table) = unsafe {
             (
                 Self::of(file),
@@ -252,7 +254,7 @@ impl<F: File> Table<F> {
         this.poll(file, table)
     }
 
-    /// Carries out an ioctl.
+    /// Executes an ioctl.
     ///
     /// # Safety
     ///
@@ -266,7 +268,7 @@ impl<F: File> Table<F> {
         }
     }
 
-    /// Tells of a file.
+    /// Writes a file's lines of `/proc/PID/fdinfo`.
     ///
     /// # Safety
     ///
@@ -278,7 +280,7 @@ impl<F: File> Table<F> {
     }
 }
 
-/// A device that is there; dropping it takes it away.
+/// A registered device; dropping the registration removes the device.
 ///
 /// # Invariants
 ///
@@ -288,17 +290,17 @@ pub(crate) struct Registration<F: File> {
     _file: PhantomData<F>,
 }
 
-// SAFETY: The structure is only used by the kernel, under its own lock, once it is registered.
+// SAFETY: After registration only the kernel uses the structure, under its own lock.
 unsafe impl<F: File> Send for Registration<F> {}
 // SAFETY: As above.
 unsafe impl<F: File> Sync for Registration<F> {}
 
 impl<F: File> Registration<F> {
-    /// Makes the device.
+    /// Creates the device.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: no minor number is free; `ENOMEM`; `EEXIST`: there is one of this name.
+    /// `EBUSY`: no minor number is free; `ENOMEM`; `EEXIST`: a device of this name exists.
     pub(crate) fn new() -> Result<Self> {
         let device = bindings::miscdevice {
             minor: bindings::MISC_DYNAMIC_MINOR as c_int,
@@ -309,7 +311,7 @@ impl<F: File> Registration<F> {
         };
         let device = KBox::pin(Opaque::new(device), GFP_KERNEL)?;
         // INVARIANT: Pinned, and deregistered before it is freed.
-        // SAFETY: The structure is complete and stays in place until it is deregistered.
+        // SAFETY: The structure is complete and is not moved until it is deregistered.
         to_result(unsafe { bindings::misc_register(device.get()) })?;
         Ok(Self {
             device,
@@ -320,7 +322,7 @@ impl<F: File> Registration<F> {
 
 impl<F: File> Drop for Registration<F> {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`; open files pin the module, so there is none.
+        // SAFETY: Registered by `new`; no file is open, because open files pin the module.
         unsafe { bindings::misc_deregister(self.device.get()) };
     }
 }

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Device-mapper targets in safe terms.
+//! Safe wrappers of device-mapper targets.
 //!
 //! # Vocabulary
 //!
 //! - *Target*: one line of a dm table; it implements [`Target`].
-//! - *Lower device*: the block device below it, [`Lower`].
-//! - *Bio*: one request from above, [`Bio`], owned by `map` until it says what becomes of it.
-//! - *Per-bio area*: memory that device-mapper gives with each bio; the [`Node`] lives there.
+//! - *Lower device*: the block device below the target, [`Lower`].
+//! - *Bio*: one request from above, [`Bio`], owned by `map` until `map` returns a [`Map`].
+//! - *Per-bio area*: memory that device-mapper allocates with each bio; it contains the [`Node`].
 //!
 //! ```text
 //!            Bio::bypass           ──▶ Map::Remapped   (not accounted: empty flushes)
-//!   map ──▶  Bio::into_held ──▶ Held ──▶ Map::passed   (goes down now)
-//!            (or Bio::time_out)    └──▶ Map::Submitted (somebody holds it) ──▶ Held::submit
-//!                                                                                │
-//!   Target::ended ◀── end_io ◀───────────────── lower device ◀───────────────────┘
-//!                       └──▶ Target::defer ──▶ Held::count_end, Held::end   (if the target wants)
+//!   map ──▶  Bio::into_held ──▶ Held ──▶ Map::passed   (dispatched immediately)
+//!            (or Bio::time_out)    └──▶ Map::Submitted (queued) ──▶ Held::submit
+//!                                                                        │
+//!   Target::ended ◀── end_io ◀────────── lower device ◀──────────────────┘
+//!                       └──▶ Target::defer ──▶ Held::count_end, Held::end   (if Target::defers)
 //! ```
 //!
-//! A value that device-mapper does not expect from `map` stops the kernel, so only [`Map`] leaves it, and
-//! a [`Map::passed`] can only be made by giving up the [`Held`]. `end_io` is not called for killed bios
-//! and is called for everything else, so the per-bio area says in its first word whether there is
-//! something to account.
+//! Device-mapper calls `BUG()` for an unknown result of `map`, so results are of type [`Map`], and
+//! a [`Map::passed`] requires the [`Held`]. `end_io` is called for all bios except killed ones, so
+//! the first word of the per-bio area shows whether the bio is accounted.
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 
@@ -58,16 +57,16 @@ pub(crate) use words::Args;
 
 use bio::PerBio;
 
-/// Why a table or a message is refused: one line, and the errno.
+/// Reason for refusing a table or a message: one line, and the errno.
 pub(crate) struct Refusal {
-    /// The errno.
+    /// Errno to return.
     pub(crate) error: Error,
-    /// One line that names the argument.
+    /// Line that names the argument.
     pub(crate) reason: &'static CStr,
 }
 
 impl Refusal {
-    /// `EINVAL` with `reason`.
+    /// Creates a refusal with `EINVAL` and `reason`.
     pub(crate) fn invalid(reason: &'static CStr) -> Self {
         Self {
             error: EINVAL,
@@ -76,81 +75,84 @@ impl Refusal {
     }
 }
 
-/// Where a target's requests go.
+/// Parameters of a target that device-mapper needs.
 pub(crate) struct Plan<C> {
     /// Path or `major:minor` of the lower device.
     pub(crate) device: CString,
-    /// First sector on it.
+    /// First sector on the lower device.
     pub(crate) offset: u64,
-    /// Largest bio in sectors; larger ones are split above the target. 0: no limit.
+    /// Largest bio, sectors; larger bios are split above the target. 0: no limit.
     pub(crate) max_sectors: u32,
-    /// Flushes without data go past the target, and one with data is not split into two bios.
+    /// True if flushes without data bypass the target, and a flush with data is not split into two
+    /// bios.
     pub(crate) flushes_pass: bool,
-    /// What the target wants to remember.
+    /// Configuration of the target.
     pub(crate) config: C,
 }
 
-/// What a target learns about its surroundings when it is made.
+/// Devices of a target, passed to [`Target::create`].
 pub(crate) struct Lower<'a> {
     /// `major:minor` of the lower device.
     pub(crate) name: &'a CStr,
     /// `major:minor` of the mapped device that the table is for.
     pub(crate) mapped: &'a CStr,
-    /// What device-mapper calls that device, as the table is loaded.
+    /// Name of the mapped device when the table is loaded.
     pub(crate) label: &'a CStr,
-    /// The disk that the mapped device is for others.
+    /// Disk of the mapped device.
     pub(crate) disk: Disk,
     /// Device number of the lower device.
     pub(crate) number: u32,
-    /// Requests that its queue keeps in flight; 0 if it does not say.
+    /// Requests that the lower device's queue keeps in flight; 0 if unknown.
     pub(crate) depth: u32,
 }
 
 /// A device-mapper target.
 pub(crate) trait Target: Send + Sync + Sized + 'static {
-    /// The target's name in tables.
+    /// Name of the target in tables.
     const NAME: &'static CStr;
-    /// Version in three numbers.
+    /// Version: major, minor, patch level.
     const VERSION: [u32; 3];
-    /// What a table line says beyond the lower device.
+    /// Configuration that a table line sets beyond the lower device.
     type Config;
 
-    /// Reads the words of a table line.
+    /// Parses the words of a table line.
     fn parse(args: &Args<'_>) -> Result<Plan<Self::Config>, Refusal>;
 
-    /// Makes the target; whatever it registers must go when it is dropped.
+    /// Creates the target; dropping it must remove all that it registers.
     fn create(config: Self::Config, lower: Lower<'_>) -> Result<Self, Refusal>;
 
-    /// Decides what becomes of `bio`. Task context; may sleep, but must not for a bio with
+    /// Decides how to process `bio`. Task context; may sleep, except for a bio with
     /// [`View::is_nowait`](super::bio::View::is_nowait).
     fn map(&self, bio: Bio<'_, Self>) -> Map;
 
-    /// A held request goes down now, unless this says no: then it ends with a timeout.
+    /// Returns true if a held request is to be dispatched now; otherwise it ends with `ETIMEDOUT`.
     fn submitting(&self, account: &mut Account) -> bool;
 
-    /// Returns whether [`Target::defer`] takes an accounted request that has ended. Any context, even hard interrupts.
+    /// Returns true if [`Target::defer`] takes an accounted request that has ended. Any context,
+    /// even hard interrupts.
     fn defers(&self, account: &Account) -> bool;
 
-    /// Takes an accounted request that has ended, to have the end counted, and then end it, in a task. Any context.
+    /// Defers the end of an accounted request to a task, which counts the end and then ends the
+    /// request. Any context.
     fn defer(&self, held: Held);
 
-    /// An accounted request has ended; `error` is how it failed, 0 if it did not. Any context, even hard
-    /// interrupts.
+    /// Counts the end of an accounted request; `error` is the negative errno, or 0. Any context,
+    /// even hard interrupts.
     fn ended(&self, account: &Account, cost: Cost, error: i32);
 
-    /// The device is about to be suspended: what is held must go down.
+    /// Prepares for a suspend of the device: all held requests must be dispatched.
     fn presuspend(&self);
 
-    /// The device goes on, or the suspend was given up.
+    /// Resumes the device after a suspend or an aborted suspend.
     fn resume(&self);
 
-    /// What `dmsetup status` shows.
+    /// Writes the output of `dmsetup status`.
     fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// What `dmsetup table` shows after device and offset.
+    /// Writes the output of `dmsetup table` after device and offset.
     fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// Carries out `dmsetup message`.
+    /// Executes `dmsetup message`.
     fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result;
 }
 
@@ -169,37 +171,41 @@ impl<T: Target> Instance<T> {
         end: Self::end,
     };
 
+    /// Returns the instance behind `ti`.
+    ///
     /// # Safety
     ///
-    /// `ti` is a target whose `ctr` of this type has succeeded and whose `dtr` has not run.
+    /// `ctr` of this type has succeeded for the target `ti`, and `dtr` has not run.
     unsafe fn of<'a>(ti: *mut raw::dm_target) -> &'a Self {
         // SAFETY: `ctr` stored a pointer from `KBox::into_raw`, which `dtr` takes back.
         unsafe { &*(*ti).private.cast::<Self>() }
     }
 
-    /// A held bio must not fail because nobody waited, and nobody may have to poll for it.
+    /// Clears `REQ_NOWAIT` and `REQ_POLLED`: a held bio may be delayed, and its submitter need not
+    /// poll for it.
     ///
     /// # Safety
     ///
-    /// As [`Ops::hold`] says.
+    /// As required by [`Ops::hold`].
     unsafe fn hold(node: NonNull<Node>) {
         const NOWAIT: u32 = 1 << bindings::req_flag_bits___REQ_NOWAIT;
         const POLLED: u32 = 1 << bindings::req_flag_bits___REQ_POLLED;
-        // SAFETY: The node is in a per-bio area and the bio is ours while it is held.
+        // SAFETY: The node is in a per-bio area, and the module owns the bio while it is held.
         unsafe {
             let bio = PerBio::bio(PerBio::around(node));
             (*bio).bi_opf &= !(NOWAIT | POLLED);
         }
     }
 
-    /// Sends a held bio down.
+    /// Dispatches a held bio.
     ///
     /// # Safety
     ///
-    /// As [`Ops::submit`] says.
+    /// As required by [`Ops::submit`].
     unsafe fn submit(node: NonNull<Node>) {
-        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the target stays
-        // until all its bios have ended. Nobody else has the bio, so it may go down, or end without that.
+        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the target
+        // exists until all its bios have ended. There is no other owner of the bio, so it may be
+        // dispatched or ended here.
         unsafe {
             let area = PerBio::around(node);
             let (bio, ti) = (PerBio::bio(area), (*area).target);
@@ -216,22 +222,24 @@ impl<T: Target> Instance<T> {
     ///
     /// # Safety
     ///
-    /// As [`Ops::count_end`] says.
+    /// As required by [`Ops::count_end`].
     unsafe fn count_end(node: NonNull<Node>) {
-        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and nobody else has the bio.
+        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the bio has
+        // no other owner.
         unsafe {
             let area = PerBio::around(node);
             Self::account(area, PerBio::bio(area));
         }
     }
 
-    /// Ends a bio whose end was deferred: device-mapper is told of it once more.
+    /// Ends a bio whose end was deferred, by a second call of its `bi_end_io`.
     ///
     /// # Safety
     ///
-    /// As [`Ops::end`] says.
+    /// As required by [`Ops::end`].
     unsafe fn end(node: NonNull<Node>) {
-        // SAFETY: As in `count_end`. What else there is to do at the end of a bio was done when it came back.
+        // SAFETY: As in `count_end`. Only `bi_end_io` is called: `bio_endio` did the rest when the
+        // bio completed.
         unsafe {
             let bio = PerBio::bio(PerBio::around(node));
             if let Some(end) = (*bio).bi_end_io {
@@ -244,10 +252,11 @@ impl<T: Target> Instance<T> {
     ///
     /// # Safety
     ///
-    /// The bio is accounted and has ended; nobody else uses it.
+    /// The bio is accounted and has ended; no other code uses it.
     #[inline]
     unsafe fn account(area: *mut PerBio, bio: *mut bindings::bio) {
-        // SAFETY: The caller promises it; the target stays until all its bios have ended.
+        // SAFETY: By the safety requirements of this function; the target exists until all its bios
+        // have ended.
         unsafe {
             let ti = mem::replace(&mut (*area).target, ptr::null_mut());
             let error = match (*bio).bi_status {
@@ -261,11 +270,11 @@ impl<T: Target> Instance<T> {
         }
     }
 
-    /// Makes a target.
+    /// Creates a target.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `ctr`.
+    /// Called by device-mapper only, as documented for `ctr`.
     unsafe extern "C" fn ctr(
         ti: *mut raw::dm_target,
         argc: c_uint,
@@ -282,6 +291,8 @@ impl<T: Target> Instance<T> {
         }
     }
 
+    /// Parses the table line and creates the instance.
+    ///
     /// # Safety
     ///
     /// `ti` is a target under construction.
@@ -291,7 +302,7 @@ impl<T: Target> Instance<T> {
             error: ENOMEM,
             reason: c"Out of memory",
         };
-        // Allocated before anything that would have to be undone.
+        // Allocated first, so that a failure needs no cleanup.
         let instance = KBox::<Self>::new_uninit(GFP_KERNEL).map_err(no_memory)?;
 
         let mut lower = ptr::null_mut();
@@ -335,7 +346,8 @@ impl<T: Target> Instance<T> {
                 })?;
             }
             let mut label = [0u8; raw::DM_NAME_LEN as usize];
-            // SAFETY: `ti` belongs to a table, a table to a device; the name fits with its NUL.
+            // SAFETY: `ti` belongs to a table and the table to a device; the name fits with its
+            // NUL.
             to_result(unsafe {
                 raw::dm_copy_name_and_uuid(
                     raw::dm_table_get_md((*ti).table),
@@ -369,7 +381,7 @@ impl<T: Target> Instance<T> {
         let target = match made() {
             Ok(target) => target,
             Err(refusal) => {
-                // SAFETY: Opened above and not stored anywhere.
+                // SAFETY: Opened above and not stored.
                 unsafe { raw::dm_put_device(ti, lower) };
                 return Err(refusal);
             }
@@ -380,7 +392,7 @@ impl<T: Target> Instance<T> {
             offset: plan.offset,
             target: ManuallyDrop::new(target),
         });
-        // SAFETY: `ti` is under construction: nobody else uses it.
+        // SAFETY: `ti` is under construction, so no other code uses it.
         unsafe {
             (*ti).private = KBox::into_raw(instance).cast();
             (*ti).per_io_data_size = size_of::<PerBio>() as c_uint;
@@ -390,50 +402,50 @@ impl<T: Target> Instance<T> {
             (*ti).num_write_zeroes_bios = 1;
             raw::dm_target::set_limit_swap_bios_raw(ti, true);
             raw::dm_target::set_flush_bypasses_map_raw(ti, plan.flushes_pass);
-            // A bio that is submitted from here is counted then, by `dm_submit_bio_remap`, and by nobody else.
+            // `dm_submit_bio_remap` alone accounts a bio that the target submits later.
             raw::dm_target::set_accounts_remapped_io_raw(ti, true);
         }
         Ok(())
     }
 
-    /// Ends a target.
+    /// Releases a target and its lower device.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `dtr`.
+    /// Called by device-mapper only, as documented for `dtr`.
     unsafe extern "C" fn dtr(ti: *mut raw::dm_target) {
         // SAFETY: Stored by `construct`; device-mapper calls this once, after all bios have ended.
         let mut instance = unsafe { KBox::from_raw((*ti).private.cast::<Self>()) };
-        // SAFETY: Dropped here only; the target goes before its lower device.
+        // SAFETY: Dropped only here; the target is dropped before its lower device is closed.
         unsafe { ManuallyDrop::drop(&mut instance.target) };
         // SAFETY: Opened by `construct` for this target.
         unsafe { raw::dm_put_device(ti, instance.lower) };
     }
 
-    /// Decides what becomes of a bio.
+    /// Decides how to process a bio.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `map`.
+    /// Called by device-mapper only, as documented for `map`.
     unsafe extern "C" fn map(ti: *mut raw::dm_target, bio: *mut bindings::bio) -> c_int {
         // SAFETY: Device-mapper maps bios only between `ctr` and `dtr`.
         let instance = unsafe { Self::of(ti) };
-        // INVARIANT: Device-mapper hands the clone over.
+        // INVARIANT: Device-mapper passes ownership of the clone.
         instance.target.map(Bio { bio, ti, instance }).0 as c_int
     }
 
-    /// Accounts a bio that has ended.
+    /// Counts the end of a bio, or defers it.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `end_io`.
+    /// Called by device-mapper only, as documented for `end_io`.
     unsafe extern "C" fn end_io(
         ti: *mut raw::dm_target,
         bio: *mut bindings::bio,
         _error: *mut bindings::blk_status_t,
     ) -> c_int {
-        // SAFETY: The bio went through `map`, which wrote the target; it has ended, so the area is not
-        // shared any more, and `node` has the only owner.
+        // SAFETY: The bio went through `map`, which wrote `target`. It has ended, so the area is
+        // not shared any more, and this function is the only owner of `node`.
         unsafe {
             let area = PerBio::of(bio);
             if !(*area).target.is_null() {
@@ -450,31 +462,31 @@ impl<T: Target> Instance<T> {
         raw::DM_ENDIO_DONE as c_int
     }
 
-    /// Empties a target.
+    /// Dispatches the held requests of a target before a suspend.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `presuspend`.
+    /// Called by device-mapper only, as documented for `presuspend`.
     unsafe extern "C" fn presuspend(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.presuspend();
     }
 
-    /// Goes on, after a suspend or after one that was given up.
+    /// Resumes a target after a suspend or an aborted suspend.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `resume` and `presuspend_undo`.
+    /// Called by device-mapper only, as documented for `resume` and `presuspend_undo`.
     unsafe extern "C" fn resume(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.resume();
     }
 
-    /// Tells of a target.
+    /// Writes the status or the table line of a target.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `status`.
+    /// Called by device-mapper only, as documented for `status`.
     unsafe extern "C" fn status(
         ti: *mut raw::dm_target,
         kind: raw::status_type_t,
@@ -486,7 +498,7 @@ impl<T: Target> Instance<T> {
         let instance = unsafe { Self::of(ti) };
         // SAFETY: Device-mapper passes a buffer of `maxlen` bytes.
         let mut out = unsafe { Reply::new(result, maxlen as usize) };
-        // Text that does not fit is cut: device-mapper asks again with a larger buffer.
+        // Text that does not fit is truncated: device-mapper retries with a larger buffer.
         let _ = match kind {
             raw::status_type_t_STATUSTYPE_INFO => instance.target.status(&mut out),
             raw::status_type_t_STATUSTYPE_TABLE => instance.table(&mut out),
@@ -495,7 +507,7 @@ impl<T: Target> Instance<T> {
     }
 
     fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // SAFETY: The lower device is open while the instance lives.
+        // SAFETY: The lower device is open while the instance exists.
         let name = unsafe { CStr::from_char_ptr((&raw const (*self.lower).name).cast()) };
         write!(
             out,
@@ -506,11 +518,11 @@ impl<T: Target> Instance<T> {
         self.target.table(out)
     }
 
-    /// Carries out a message.
+    /// Executes a message.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `message`.
+    /// Called by device-mapper only, as documented for `message`.
     unsafe extern "C" fn message(
         ti: *mut raw::dm_target,
         argc: c_uint,
@@ -527,19 +539,19 @@ impl<T: Target> Instance<T> {
             )
         };
         match instance.target.message(&args, &mut out) {
-            // 1 tells device-mapper that there is a reply; of one that fills the buffer it says that it was cut, so that
-            // who asked comes again with a larger one.
+            // 1 means that there is a reply. If the reply fills the buffer, device-mapper reports
+            // it as truncated, so that user space retries with a larger buffer.
             Ok(()) => c_int::from(out.used() != 0),
             Err(_) if out.is_cut() => 1,
             Err(error) => error.to_errno(),
         }
     }
 
-    /// Names the lower device, so that its limits hold above.
+    /// Passes the lower device to `callout`, so that its limits apply to the mapped device.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `iterate_devices`.
+    /// Called by device-mapper only, as documented for `iterate_devices`.
     unsafe extern "C" fn iterate_devices(
         ti: *mut raw::dm_target,
         callout: raw::iterate_devices_callout_fn,
@@ -555,28 +567,29 @@ impl<T: Target> Instance<T> {
     }
 }
 
-/// A registered kind of target; dropping it unregisters it.
+/// A registered target type; dropping the registration unregisters it.
 ///
 /// # Invariants
 ///
-/// `kind` is linked into device-mapper's list and does not move.
+/// `kind` is linked into device-mapper's list and is not moved.
 pub(crate) struct Registration<T: Target> {
     kind: Pin<KBox<Opaque<raw::target_type>>>,
     _target: PhantomData<T>,
 }
 
-// SAFETY: The structure is only read after registration, except by device-mapper under its own lock.
+// SAFETY: After registration the structure is only read, except by device-mapper under its own
+// lock.
 unsafe impl<T: Target> Send for Registration<T> {}
 // SAFETY: As above.
 unsafe impl<T: Target> Sync for Registration<T> {}
 
 impl<T: Target> Registration<T> {
-    /// Makes the target known to device-mapper.
+    /// Registers the target type.
     ///
     /// # Errors
     ///
     /// - `EBUSY`: a target of this name is registered.
-    /// - `EINVAL`: C and Rust lay targets or events out differently.
+    /// - `EINVAL`: C and Rust use different layouts for targets or events.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Always safe to call.
         let same = unsafe {
@@ -605,12 +618,12 @@ impl<T: Target> Registration<T> {
             status: Some(Instance::<T>::status),
             message: Some(Instance::<T>::message),
             iterate_devices: Some(Instance::<T>::iterate_devices),
-            // SAFETY: All other callbacks may be absent and the list link is set by registration.
+            // SAFETY: All other callbacks may be absent, and registration sets the list link.
             ..unsafe { core::mem::zeroed() }
         };
         let kind = KBox::pin(Opaque::new(kind), GFP_KERNEL)?;
         // INVARIANT: Pinned, and unregistered before it is freed.
-        // SAFETY: The structure is complete and stays in place until it is unregistered.
+        // SAFETY: The structure is complete and is not moved until it is unregistered.
         to_result(unsafe { raw::dm_register_target(kind.get()) })?;
         Ok(Self {
             kind,
@@ -621,7 +634,7 @@ impl<T: Target> Registration<T> {
 
 impl<T: Target> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`; tables pin the module, so none is left.
+        // SAFETY: Registered by `new`; no table uses the type, because tables pin the module.
         unsafe { raw::dm_unregister_target(self.kind.get()) };
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bindgen reads: device-mapper's target interface, shim.c, what trace.c is told, layout.c, what modules call. */
+/* Input of bindgen: device-mapper's target interface, nrs.h, and the module's C files. */
 #ifndef NRS_DM_HELPER_H
 #define NRS_DM_HELPER_H
 

@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! I/O schedulers of blk-mq in safe terms.
+//! Safe wrappers of I/O schedulers of blk-mq.
 //!
 //! # Vocabulary
 //!
-//! - *Scheduler*: what runs for one queue; it implements [`Scheduler`].
-//! - *Settings*: what the files of `queue/iosched/` set. A change makes another scheduler, which takes the place of the old one
-//!   while the queue is frozen and quiesced.
-//! - *Slot*: memory for one request of the queue ([`nodes`]); its [`Node`] lives there.
-//! - *Aside*: requests that the scheduler does not see: what was dispatched and comes back, data of a flush sequence, and
-//!   requests without a slot. They go first.
-//! - *Growing*: a bio becomes part of a request that is withheld ([`merge`]).
-//! - *Direct run*: the task that inserts a request runs the queue. Block layers run it in a work item, two context switches
-//!   later, after each request that was not plugged.
+//! - *Scheduler*: the scheduler of one queue; it implements [`Scheduler`].
+//! - *Settings*: the values of the files of `queue/iosched/`. A change creates another scheduler,
+//!   which replaces the old one while the queue is frozen and quiesced.
+//! - *Entry* (`slot` in the code): memory for one request of the queue ([`nodes`]); it contains the
+//!   [`Node`].
+//! - *Aside*: requests that bypass the scheduler: requests dispatched before and requeued, data of
+//!   a flush sequence, and requests without an entry. They are dispatched first.
+//! - *Growing*: bios are merged into a queued request ([`merge`]).
+//! - *Direct run*: the task that inserts a request runs the queue. For each request that was not
+//!   plugged, the block layer uses a work item instead, which costs two context switches.
 //!
 //! ```text
 //!      bio_merge    ──▶ Scheduler::hold_back, tag
 //!         │
 //!   insert_requests ──▶ Scheduler::insert ──▶ Held ─▶ policy ─▶ target ──▶ Scheduler::pull
-//!         │  (comes back, flush sequence)                                        │
+//!         │  (requeued, flush sequence)                                          │
 //!         └──────────────────▶ aside ───────────────▶ dispatch_request ◀─────────┘
 //!                                                            │
 //!   Scheduler::ended ◀── finish_request ◀──── driver ◀───────┘
 //! ```
 //!
-//! # What lives for how long
+//! # Lifetimes
 //!
-//! A request holds a reference to its queue's usage counter until it has ended; `insert_requests`
-//! takes another one, because requests may end while the scheduler still looks for what to do next. So an instance lives while
-//! one of its requests is inserted or ends. Those that dispatch or ask for work are waited for when the queue is quiesced,
-//! which precedes every exit.
+//! A request holds a reference to its queue's usage counter until it has ended. `insert_requests`
+//! takes another reference, because requests may end while the scheduler still selects the next
+//! one. Therefore an instance exists while one of its requests is inserted or ends. Tasks that
+//! dispatch or call `has_work` are waited for when the queue is quiesced, which precedes every
+//! exit.
 //!
-//! C header: `block/elevator.h`, private to the kernel; `layout` checks that it is the one the running kernel was built with.
+//! C header: `block/elevator.h`, private to the kernel; `layout` checks that the running kernel was
+//! built with the same header.
 
 use core::{ffi::CStr, fmt, marker::PhantomData};
 
@@ -61,13 +64,13 @@ use instance::Instance;
 pub(crate) struct File<T: Scheduler> {
     /// Name of the file.
     pub(crate) name: &'static CStr,
-    /// Writes what the file shows.
+    /// Writes the content of the file.
     pub(crate) show: fn(&T, &mut dyn fmt::Write) -> fmt::Result,
-    /// Changes the settings; `None`: the file is read-only.
+    /// Parses a written value into the settings; `None` if the file is read-only.
     pub(crate) store: Option<fn(&mut T::Settings, &str) -> Result>,
 }
 
-/// Files that a scheduler may have, at most.
+/// Largest number of files of a scheduler.
 const FILES_MAX: usize = 8;
 
 /// A scheduler of a queue.
@@ -76,80 +79,83 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     const NAME: &'static CStr;
     /// Files of `queue/iosched/`.
     const FILES: &'static [File<Self>];
-    /// What the files set.
+    /// Values that the files set.
     type Settings: Clone + Send + Unpin + 'static;
-    /// What a request has grown by.
+    /// Charge for a merged bio.
     type Growth;
 
-    /// Returns the settings of a queue that was told none.
+    /// Returns the default settings of a queue.
     fn defaults(queue: &Queue) -> Result<Self::Settings>;
 
-    /// Returns the settings that the scheduler was made with.
+    /// Returns the settings with which the scheduler was created.
     fn settings(&self) -> &Self::Settings;
 
-    /// Makes the scheduler of `queue`, which takes the place of `before`. May sleep.
+    /// Creates the scheduler of `queue`, which replaces `before`. May sleep.
     fn create(
         queue: &Arc<Queue>,
         settings: Self::Settings,
         before: Option<&Self>,
     ) -> Result<Arc<Self>>;
 
-    /// The queue has a number of hardware queues, perhaps another one than when the scheduler was made. Frozen and quiesced.
+    /// Updates the scheduler after a possible change of the number of hardware queues. The queue is
+    /// frozen and quiesced.
     fn follow_depth(&self);
 
-    /// Returns whether requests that are withheld may grow. Task context.
+    /// Returns true if bios may be merged into queued requests. Task context.
     fn may_grow(&self) -> bool;
 
-    /// Returns what a request has grown by: `bio`, of the running task. Interrupts are off.
+    /// Returns the charge for merging `bio`, submitted by the running task. Interrupts are off.
     fn growth(&self, bio: View<'_>) -> Self::Growth;
 
-    /// Charges what a request has grown by. Task context.
+    /// Charges for a merged bio. Task context.
     fn charge(&self, growth: &Self::Growth);
 
-    /// Holds the running task back before `bio` gets a tag, while tags are to be left to other tasks.
-    /// Returns whether the bio fails: its submitter must not sleep. May sleep otherwise.
+    /// Throttles the running task before `bio` gets a tag, while tags are reserved for other tasks.
+    /// Returns true if the bio fails, because its submitter must not sleep. Otherwise may sleep.
     fn hold_back(&self, bio: View<'_>) -> bool;
 
-    /// Takes a request that was inserted. It may sleep for memory, if that is said.
+    /// Inserts a request; may sleep for memory if `may_sleep`.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
 
-    /// Returns the next request to dispatch. Task context, under RCU.
+    /// Removes and returns the next request to dispatch. Task context, under RCU.
     fn pull(&self) -> Option<Held>;
 
-    /// Returns whether [`Self::pull`] has a request. Any context.
+    /// Returns true if [`Self::pull`] has a request. Any context.
     fn has_work(&self) -> bool;
 
-    /// Returns whether requests are withheld. Any context.
+    /// Returns true if requests are queued. Any context.
     fn holds(&self) -> bool;
 
-    /// Makes all requests that are withheld ready, whatever the policy says. May sleep.
+    /// Makes all queued requests ready for dispatch, independent of the policy. May sleep.
     fn drain(&self);
 
-    /// A request is dispatched, which was withheld if it was `queued`. Task context, under RCU.
+    /// Counts the dispatch of a request, which was queued before if `queued`. Task context, under
+    /// RCU.
     fn dispatching(&self, account: &mut Account, queued: bool);
 
-    /// A request has ended. Any context, even hard interrupts.
+    /// Counts the end of a request. Any context, even hard interrupts.
     fn ended(&self, account: &Account, cost: Cost);
 }
 
-/// A registered kind of scheduler; dropping it unregisters it.
+/// A registered scheduler type; dropping the registration unregisters it.
 ///
 /// # Invariants
 ///
-/// `kind` is linked into the block layer's list, does not move, and points to `files`.
+/// `kind` is linked into the block layer's list, is not moved, and points to `files`.
 pub(crate) struct Registration<T: Scheduler> {
     kind: Pin<KBox<Opaque<raw::elevator_type>>>,
     _files: KVec<raw::elv_fs_entry>,
     _scheduler: PhantomData<T>,
 }
 
-// SAFETY: The structures are only read after registration, except by the block layer under its own lock.
+// SAFETY: After registration the structures are only read, except by the block layer under its own
+// lock.
 unsafe impl<T: Scheduler> Send for Registration<T> {}
 // SAFETY: As above.
 unsafe impl<T: Scheduler> Sync for Registration<T> {}
 
 impl<T: Scheduler> Registration<T> {
-    /// Makes the scheduler known to the block layer.
+    /// Registers the scheduler with the block layer.
     ///
     /// # Errors
     ///
@@ -169,11 +175,11 @@ impl<T: Scheduler> Registration<T> {
         const { assert!(T::FILES.len() <= FILES_MAX) };
         let mut files = KVec::new();
         for (file, (show, store)) in T::FILES.iter().zip(functions) {
-            // SAFETY: What is not set may be zero.
+            // SAFETY: An attribute may consist of zeroes.
             let mut attr: bindings::attribute = unsafe { core::mem::zeroed() };
             attr.name = file.name.as_char_ptr();
             attr.mode = if file.store.is_some() { 0o644 } else { 0o444 };
-            // The files are in dynamic memory, and lockdep wants static keys.
+            // The files are in dynamic memory, and lockdep requires static keys.
             #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
             {
                 attr.key = kernel::static_lock_class!().as_ptr();
@@ -207,12 +213,12 @@ impl<T: Scheduler> Registration<T> {
             elevator_attrs: files.as_ptr(),
             elevator_name: T::NAME.as_char_ptr(),
             elevator_owner: module.as_ptr(),
-            // SAFETY: All else may be absent, or is set by registration.
+            // SAFETY: All other fields may be zero, or are set by registration.
             ..unsafe { core::mem::zeroed() }
         };
         let kind = KBox::pin(Opaque::new(kind), GFP_KERNEL)?;
         // INVARIANT: Pinned, and unregistered before it is freed.
-        // SAFETY: The structure is complete and stays in place until it is unregistered.
+        // SAFETY: The structure is complete and is not moved until it is unregistered.
         to_result(unsafe { raw::elv_register(kind.get()) })?;
         Ok(Self {
             kind,
@@ -224,10 +230,12 @@ impl<T: Scheduler> Registration<T> {
 
 impl<T: Scheduler> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`; queues with the scheduler hold the module, so there is none.
+        // SAFETY: Registered by `new`; no queue uses the scheduler, because such queues pin the
+        // module.
         unsafe { raw::elv_unregister(self.kind.get()) };
-        // A task that has inserted a request holds nothing when it returns from `insert_requests`: the request may have
-        // ended, and the queue has been left. It does not sleep any more there, but may have been preempted.
+        // A task that returns from `insert_requests` holds no reference: the request may have
+        // ended, and the task has left the queue. It does not sleep in this function any more, but
+        // may have been preempted there.
         // SAFETY: May sleep.
         unsafe { raw::nrs_wait_for_tasks() };
     }

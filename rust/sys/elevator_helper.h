@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What sys/elevator.rs takes from C beside dm_helper.h: the interface of I/O schedulers, a private header of the kernel. */
+/*
+ * Input of bindgen for sys/elevator.rs: the private interface of I/O schedulers. See also
+ * dm_helper.h.
+ */
 #ifndef NRS_ELEVATOR_HELPER_H
 #define NRS_ELEVATOR_HELPER_H
 
@@ -10,7 +13,7 @@
 #include "block/elevator.h"
 #include "elevator_shim.h"
 
-/* The macro, which bindgen does not see through. */
+/* The value of the macro, which bindgen cannot evaluate. */
 static const unsigned int nrs_insert_at_head = (__force unsigned int)BLK_MQ_INSERT_AT_HEAD;
 
 #endif

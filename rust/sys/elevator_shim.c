@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What of I/O schedulers only C can reach: macros and inline functions, one wrapper each. */
+/* Wrappers of macros and inline functions for I/O schedulers. */
 
 #include <linux/blkdev.h>
 #include <linux/blk-mq.h>

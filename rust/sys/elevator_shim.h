@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What of I/O schedulers only C can reach: macros and inline functions, one wrapper each. */
+/* Wrappers of macros and inline functions for I/O schedulers. */
 #ifndef NRS_ELEVATOR_SHIM_H
 #define NRS_ELEVATOR_SHIM_H
 
@@ -12,50 +12,56 @@ struct request;
 struct request_queue;
 struct blk_mq_hw_ctx;
 
-/* The disk of @q, with a reference to it; null if @q has none. */
+/* Returns the disk of @q with a reference, or NULL if @q has none. */
 struct device *nrs_queue_disk(struct request_queue *q);
 
-/* Whether @q is frozen, or is about to be: nothing that it holds may be withheld. */
+/* Returns true if @q is frozen or about to be: no request may be queued. */
 bool nrs_queue_is_dying(struct request_queue *q);
 
 /*
- * Enables or disables writeback throttling of @q, which is frozen and has a disk, unless queue/wbt_lat_usec was written.
- * May sleep.
+ * Enables or disables writeback throttling of @q, unless queue/wbt_lat_usec was written. @q is
+ * frozen and has a disk. May sleep.
  */
 void nrs_queue_throttle_writeback(struct request_queue *q, bool throttle);
 
-/* The CPU on which @rq was made. */
+/* Returns the CPU on which @rq was allocated. */
 unsigned int nrs_request_cpu(struct request *rq);
 
-/* Whether @cpu takes part in scheduling; its hardware queue may be about to go otherwise. */
+/* Returns true if @cpu takes part in scheduling; if not, it may be about to go offline. */
 bool nrs_cpu_is_active(unsigned int cpu);
 
-/* Keeps @q, which the caller's request keeps so far, and its scheduler from being frozen until it is left. */
+/*
+ * Keeps @q and its scheduler from being frozen until nrs_queue_leave(); a request of the caller
+ * keeps them so far.
+ */
 void nrs_queue_enter(struct request_queue *q);
 void nrs_queue_leave(struct request_queue *q);
 
-/* Waits until each task that runs a function now has left it, even if it was preempted there, unless it sleeps. Sleeps. */
+/*
+ * Waits until each task has left the function it runs, even if preempted there, or sleeps
+ * voluntarily. May sleep.
+ */
 void nrs_wait_for_tasks(void);
 
-/* Takes the first request from @list; null if there is none. */
+/* Removes and returns the first request of @list, or NULL if @list is empty. */
 struct request *nrs_request_pop(struct list_head *list);
 
-/* Tells the tracepoint that @rq was inserted. */
+/* Emits the tracepoint for an inserted request. */
 void nrs_request_trace(struct request *rq);
 
 /*
- * Whether the running task may run @hctx itself: it is not about to sleep, interrupts are on, and the driver does not sleep
- * for a task that must not, because of @nowait.
+ * Returns true if the running task may run @hctx itself: it is not about to sleep, interrupts are
+ * on, and the driver does not sleep for a task that must not (@nowait).
  */
 bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
 
-/* Whether the running task is not about to sleep: it may wait for memory. */
+/* Returns true if the running task is not about to sleep: it may wait for memory. */
 bool nrs_may_sleep(void);
 
-/* Ends @bio, which would have to wait for a request. */
+/* Ends @bio, which would have to wait for a request, with BLK_STS_AGAIN. */
 void nrs_request_would_block(struct bio *bio);
 
-/* Whether all hardware queues of @q share one set of tags. */
+/* Returns true if all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);
 
 #endif

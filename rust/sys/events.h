@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tracepoints are told; the core fills these in, trace.h copies them. */
+/* Data of the tracepoints; the core fills the structures, trace.h copies them. */
 #ifndef NRS_EVENTS_H
 #define NRS_EVENTS_H
 
 #include <linux/types.h>
 
-/* Bytes without an end of their own. */
+/* Text without a terminating NUL. */
 struct nrs_text {
 	const char *start;
 	unsigned int length;
 };
 
-/* The head that an event is of. */
+/* Head to which an event belongs. */
 struct nrs_event_head {
 	struct nrs_text service;
 	struct nrs_text policy;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A value that exists while the module is loaded and that callbacks from outside have to find.
+//! A value that exists while the module is loaded and that callbacks of the kernel have to find.
 
 use core::ptr;
 
@@ -14,25 +14,25 @@ use kernel::{
 
 use super::series::synchronize_rcu;
 
-/// Where the value is found.
+/// Pointer to a shared value.
 ///
 /// # Invariants
 ///
-/// The pointer is null or from `Arc::into_raw`; the reference it stands for is dropped no earlier than a
-/// grace period after the pointer was taken out.
+/// The pointer is null or from `Arc::into_raw`. The reference behind it is dropped no earlier than
+/// a grace period after the pointer was cleared.
 pub(crate) struct Global<T: Send + Sync + 'static>(Atomic<*mut T>);
 
 impl<T: Send + Sync + 'static> Global<T> {
-    /// Nothing is there yet.
+    /// Creates a null pointer.
     pub(crate) const fn new() -> Self {
         Self(Atomic::new(ptr::null_mut()))
     }
 
-    /// Lets `value` be found until the result is dropped.
+    /// Publishes `value` until the result is dropped.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: something is there.
+    /// `EBUSY`: a value is already published.
     pub(crate) fn install(&'static self, value: Arc<T>) -> Result<Installed<T>> {
         let raw = Arc::into_raw(value).cast_mut();
         match self.0.cmpxchg(ptr::null_mut(), raw, ordering::Full) {
@@ -45,20 +45,20 @@ impl<T: Send + Sync + 'static> Global<T> {
         }
     }
 
-    /// The value, if it is there.
+    /// Returns the value, if one is published.
     pub(crate) fn get(&self) -> Option<Arc<T>> {
         let _guard = rcu::read_lock();
         let raw = self.0.load(ordering::Acquire);
         if raw.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant the reference behind the pointer is not dropped while the guard
-        // lives.
+        // SAFETY: By the type invariant the reference behind the pointer is not dropped while the
+        // guard lives.
         Some(unsafe { ArcBorrow::from_raw(raw) }.into())
     }
 }
 
-/// Keeps a value to be found; dropping it takes it away.
+/// A published value; dropping this withdraws it.
 pub(crate) struct Installed<T: Send + Sync + 'static>(&'static Global<T>);
 
 impl<T: Send + Sync + 'static> Drop for Installed<T> {
@@ -68,7 +68,7 @@ impl<T: Send + Sync + 'static> Drop for Installed<T> {
             return;
         }
         synchronize_rcu();
-        // SAFETY: From `into_raw`; taken out above, a grace period ago.
+        // SAFETY: From `into_raw`; cleared above, a grace period ago.
         drop(unsafe { Arc::from_raw(raw) });
     }
 }

@@ -10,30 +10,30 @@ use kernel::{
     prelude::*,
 };
 
-/// Learns that a CPU is about to go offline.
+/// Callback for CPUs that go offline.
 pub(crate) trait Leaving: Send + Sync + 'static {
-    /// A CPU goes offline after this; tasks run elsewhere already. May sleep.
+    /// Handles a CPU that is about to go offline; tasks already run on other CPUs. May sleep.
     fn leaving();
 }
 
-/// A registered [`Leaving`]; dropping it unregisters it.
+/// A registered [`Leaving`]; dropping the registration unregisters it.
 ///
 /// # Invariants
 ///
-/// `state` is a hotplug state that this one set up.
+/// `state` is a hotplug state set up by this registration.
 pub(crate) struct Registration<T: Leaving> {
     state: bindings::cpuhp_state,
     _learns: PhantomData<T>,
 }
 
 impl<T: Leaving> Registration<T> {
-    /// Has `T` learn of CPUs that go.
+    /// Registers `T` for CPUs that go offline.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: the kernel has no state left.
+    /// `ENOSPC`: the kernel has no free state.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
-        // SAFETY: The name is static, and the callback stays until the state is removed.
+        // SAFETY: The name is static, and the callback exists until the state is removed.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,
@@ -54,7 +54,7 @@ impl<T: Leaving> Registration<T> {
         })
     }
 
-    /// A CPU goes.
+    /// Calls [`Leaving::leaving`].
     ///
     /// # Safety
     ///

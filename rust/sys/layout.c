@@ -17,7 +17,7 @@
 #define SIZE(s) { #s, NULL, sizeof(struct s) }
 #define OFFSET(s, m) { #s, #m, offsetof(struct s, m) }
 #define OPERATION(m) OFFSET(elevator_mq_ops, m)
-/* An operation that the I/O scheduler has. */
+/* An operation that the I/O scheduler implements. */
 #define OWN(m, result, ...) { \
 	"elevator_mq_ops", #m, \
 	offsetof(struct elevator_mq_ops, m) + \
@@ -25,7 +25,7 @@
 	#result "(" #__VA_ARGS__ ")" \
 }
 
-/* The rows of a structure are neighbours, so that it is looked up once. */
+/* Rows of one structure are adjacent, so that the structure is looked up once. */
 static const struct nrs_layout rows[] = {
 	SIZE(elevator_type),
 	OFFSET(elevator_type, ops),
@@ -71,6 +71,6 @@ const struct nrs_layout *nrs_layout_rows(size_t *len)
 
 bool nrs_layout_is_given(void)
 {
-	/* A module that is loaded by force may be another kernel's. */
+	/* A module loaded by force may have been built for another kernel. */
 	return !IS_ENABLED(CONFIG_DEBUG_INFO_BTF) && !strcmp(init_utsname()->release, UTS_RELEASE);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the I/O scheduler was compiled to know of the kernel's private structures. */
+/* Layout of the kernel's private structures for which the I/O scheduler was compiled. */
 #ifndef NRS_LAYOUT_H
 #define NRS_LAYOUT_H
 
 #include <linux/types.h>
 
-/* The size of a structure, or the offset of @member in a structure; both in bytes. */
+/* Size of a structure, or offset of @member in a structure, bytes. */
 struct nrs_layout {
 	const char *structure;
 	const char *member;	/* NULL for the size */
@@ -16,7 +16,10 @@ struct nrs_layout {
 /* Returns the sizes and offsets that the I/O scheduler depends on; stores the number in @len. */
 const struct nrs_layout *nrs_layout_rows(size_t *len);
 
-/* Whether the kernel has no BTF and was built from the tree that the module was built against. */
+/*
+ * Returns true if the kernel has no BTF and was built from the tree that the module was built
+ * against.
+ */
 bool nrs_layout_is_given(void);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whether the running kernel has the private structures that the module was compiled for.
+//! Check that the running kernel has the private structures that the module was compiled for.
 //!
-//! C counterpart: `layout.c`, which has the table of what is compared. The kernel's side is the type
-//! information (BTF) in `/sys/kernel/btf/vmlinux`, which is read here because the kernel exports no
-//! function that tells the name of a member.
+//! C counterpart: `layout.c`, which has the table of compared values. The kernel's values are read
+//! from the type information (BTF) in `/sys/kernel/btf/vmlinux`, because the kernel exports no
+//! function that returns the name of a member.
 
 use core::{ffi::CStr, slice};
 
@@ -16,16 +16,17 @@ use btf::{Difference, Row};
 
 mod btf;
 
-/// Bytes that type information may have: several times what a kernel with everything built in has.
+/// Largest accepted type information, bytes: several times that of a kernel with all options built
+/// in.
 const BTF_MAX: usize = 64 << 20;
 
-/// Why structures are not known to be as they were compiled.
+/// Reason why the check failed.
 pub(crate) enum Reason {
     /// The kernel has no type information.
     Missing,
-    /// Its type information cannot be read.
+    /// The type information cannot be read.
     Unreadable(Error),
-    /// Its structures differ.
+    /// The kernel's structures differ.
     Differs(Difference<'static>),
 }
 
@@ -39,12 +40,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Checks that the running kernel lays structures out as they were compiled. A kernel that was built
-/// without type information passes if the module was built against the build tree of this kernel.
+/// Checks that the running kernel has the compiled layout of structures. A kernel built without
+/// type information passes if the module was built against the build tree of this kernel.
 ///
 /// # Errors
 ///
-/// The first difference, or why the kernel cannot be asked.
+/// The first difference, or the reason why the kernel's type information cannot be read.
 pub(crate) fn check() -> Result<(), Reason> {
     // SAFETY: Always safe to call.
     if unsafe { raw::nrs_layout_is_given() } {
@@ -57,15 +58,15 @@ pub(crate) fn check() -> Result<(), Reason> {
     btf::compare(&bytes, rows()).map_err(Reason::Differs)
 }
 
-/// The table of `layout.c`.
+/// Returns the table of `layout.c`.
 fn rows() -> impl Iterator<Item = Row<'static>> {
     let mut len = 0;
-    // SAFETY: `len` may be written to.
+    // SAFETY: `len` is valid for writes.
     let rows = unsafe { raw::nrs_layout_rows(&raw mut len) };
     // SAFETY: The function returns a constant array and stores the length of the array.
     let rows = unsafe { slice::from_raw_parts(rows, len) };
     let text = |name: *const c_char| {
-        // SAFETY: Names are literals of C.
+        // SAFETY: Names are string literals of C.
         let text = unsafe { CStr::from_char_ptr(name) };
         text.to_str().unwrap_or("?")
     };
@@ -77,8 +78,8 @@ fn rows() -> impl Iterator<Item = Row<'static>> {
     })
 }
 
-/// Reads the kernel's type information. `kernel_read_file` will not do: it asks the security modules
-/// about the purpose, and IPE warns of purposes that it does not know.
+/// Reads the kernel's type information. `kernel_read_file` is not used: it passes the purpose to
+/// the security modules, and IPE warns of purposes that it does not know.
 fn read() -> Result<KVVec<u8>> {
     // SAFETY: The path ends in NUL. A process that loads a module may open files.
     let file = unsafe {
@@ -89,7 +90,7 @@ fn read() -> Result<KVVec<u8>> {
         )
     };
     let file = ScopeGuard::new_with_data(from_err_ptr(file)?, |file| {
-        // SAFETY: The reference that opening it gave.
+        // SAFETY: Releases the reference from opening the file.
         unsafe { bindings::fput(file) };
     });
     // SAFETY: The file is open.
@@ -101,7 +102,7 @@ fn read() -> Result<KVVec<u8>> {
     let mut bytes = KVVec::from_elem(0, size, GFP_KERNEL)?;
     let (mut len, mut position) = (0, 0);
     while let Some(rest @ [_, ..]) = bytes.get_mut(len..) {
-        // SAFETY: The file is open, `rest` and `position` may be written to.
+        // SAFETY: The file is open, `rest` and `position` are valid for writes.
         let read = unsafe {
             bindings::kernel_read(
                 *file,
@@ -124,7 +125,7 @@ fn read() -> Result<KVVec<u8>> {
 mod tests {
     use super::*;
 
-    /// The debug kernel has no type information, and the module is built against its tree.
+    /// Checks the debug kernel, which has no type information and is the module's build tree.
     #[test]
     fn a_kernel_built_without_btf_is_as_it_was_built() {
         assert!(check().is_ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Small things: the clock, CPUs, plugs, allocation scopes, names of devices.
+//! Small wrappers: the clock, CPUs, plugs, allocation scopes.
 
 use core::mem::MaybeUninit;
 
@@ -15,8 +15,8 @@ use kernel::{
 use super::raw;
 use crate::sched::units::NSEC_PER_MSEC;
 
-/// Reports, once for each place in the code, that something has happened which cannot; with a condition, if that holds.
-/// The report is a cold function, so it costs the code around it a branch.
+/// Reports a bug, once for each place in the code; with a condition, if the condition holds. The
+/// report is a cold function, so each use costs the surrounding code only a branch.
 macro_rules! bug {
     () => {{
         #[cold]
@@ -38,63 +38,64 @@ macro_rules! bug {
 }
 pub(crate) use bug;
 
-/// Whether others are let in.
+/// 1 once the module accepts users.
 static LOADED: Atomic<u32> = Atomic::new(0);
 
-/// Lets others in, once nothing can fail any more: an open file or a directory holds the module, but not if loading it
-/// fails.
+/// Lets the module accept users, once initialisation can no longer fail: an open file or a
+/// directory pins the module, but not if loading it fails.
 pub(crate) fn loaded() {
     LOADED.store(1, ordering::Release);
 }
 
-/// Whether others are let in.
+/// Returns true if the module accepts users.
 pub(crate) fn is_loaded() -> bool {
     LOADED.load(ordering::Acquire) != 0
 }
 
-/// Monotonic time in nanoseconds.
+/// Returns the monotonic time, ns.
 pub(crate) fn now() -> u64 {
     // SAFETY: Always safe to call.
     let now = unsafe { bindings::ktime_get() };
     u64::try_from(now).unwrap_or(0)
 }
 
-/// The coarse clock: milliseconds since some time in the past. It is read, not asked, and goes on with each tick.
+/// Returns the coarse monotonic time, ms since an arbitrary time. Reads `jiffies`, which advances
+/// with each tick.
 pub(crate) fn millis() -> u64 {
-    // SAFETY: The kernel's count of ticks is there while the kernel is, and may be read at any time.
+    // SAFETY: The kernel's tick count always exists and may be read at any time.
     let ticks = unsafe { (&raw const bindings::jiffies).read_volatile() };
-    // What multiplies is small, and the count starts near 2^32.
+    // The factor is small, and the count starts near 2^32.
     (ticks as u64).wrapping_mul(bindings::HZ_TO_MSEC_NUM.into())
         / u64::from(bindings::HZ_TO_MSEC_DEN)
 }
 
-/// The wall clock, milliseconds since the epoch.
+/// Returns the wall clock, ms since the epoch.
 pub(crate) fn wall_millis() -> u64 {
     // SAFETY: Always safe to call.
     let now = unsafe { bindings::ktime_get_with_offset(bindings::tk_offsets_TK_OFFS_REAL) };
     u64::try_from(now).unwrap_or(0) / NSEC_PER_MSEC
 }
 
-/// A number that nobody can guess.
+/// Returns an unpredictable random number.
 pub(crate) fn random() -> u64 {
     // SAFETY: Always safe to call.
     unsafe { bindings::get_random_u64() }
 }
 
-/// Returns the number of the CPU that runs this, or did a moment ago if the task can be moved.
+/// Returns the current CPU, which may be outdated if the task can migrate.
 #[inline]
 pub(crate) fn cpu() -> u16 {
     CpuId::current().as_u32() as u16
 }
 
-/// NUMA node of `cpu`.
+/// Returns the NUMA node of `cpu`.
 pub(crate) fn cpu_node(cpu: u32) -> u32 {
     // SAFETY: Reads a per-CPU variable of a possible CPU.
     let node = unsafe { raw::nrs_cpu_to_node(cpu) };
     u32::try_from(node).unwrap_or(0)
 }
 
-/// Collects what is submitted while `f` runs and sends it in one go.
+/// Runs `f` with a plug: the requests that `f` submits are dispatched as a batch.
 pub(crate) fn plugged<R>(f: impl FnOnce() -> R) -> R {
     let mut plug = MaybeUninit::<bindings::blk_plug>::zeroed();
     // SAFETY: The plug is on this stack and finished before the function returns.
@@ -105,20 +106,20 @@ pub(crate) fn plugged<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// While it exists, allocations of the running task start no I/O.
+/// Scope in which allocations of the running task start no I/O.
 ///
 /// # Invariants
 ///
-/// `saved` is what the flag of the running task was.
+/// `saved` is the earlier flag of the running task.
 pub(crate) struct WithoutIo {
     saved: c_uint,
     _of_this_task: NotThreadSafe,
 }
 
 impl WithoutIo {
-    /// Begins. What begins later ends earlier.
+    /// Begins a scope. Scopes nest: the last one begun ends first.
     pub(crate) fn begin() -> Self {
-        // INVARIANT: It is not sent to another task.
+        // INVARIANT: The scope is not sent to another task.
         Self {
             // SAFETY: Sets a flag of the running task.
             saved: unsafe { raw::nrs_noio_save() },
@@ -140,25 +141,25 @@ pub(crate) fn without_io<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Lets another task run if one wants to; may sleep.
+/// Calls `cond_resched()`; may sleep.
 pub(crate) fn cond_resched() {
     // SAFETY: Callers are in process context with no lock held.
     unsafe { raw::nrs_cond_resched() }
 }
 
-/// Returns whether an interrupt is handled, hard or soft.
+/// Returns true in hard or soft interrupt context.
 pub(crate) fn in_interrupt() -> bool {
     // SAFETY: Always safe to call.
     unsafe { raw::nrs_in_interrupt() }
 }
 
-/// Whether a message may be printed now.
+/// Returns true if the rate limit permits a message now.
 pub(crate) fn may_print() -> bool {
     // SAFETY: Always safe to call.
     unsafe { raw::nrs_ratelimit() }
 }
 
-/// Returns what a system call returns whose result is a number of bytes.
+/// Converts `result` to the return value of a system call that returns a number of bytes.
 pub(super) fn size(result: Result<usize>) -> isize {
     match result {
         Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),

@@ -13,29 +13,31 @@ use super::misc::WithoutIo;
 
 /// A mutex whose holder's allocations start no I/O.
 ///
-/// A task that resets a controller, or changes the hardware queues of a disk, has the queues frozen while the scheduler of a
-/// disk joins or leaves its service. Such a task waits for this mutex. If the holder waited for memory that is to be written
-/// to one of these queues, neither task would go on. The worker of a service, for which requests wait, takes it, too.
+/// A task that resets a controller or changes the hardware queues of a disk freezes the queues.
+/// While they are frozen, the scheduler of a disk joins or leaves its service, for which the task
+/// waits for this mutex. If the holder waited for memory that has to be written to one of these
+/// queues, the two tasks would deadlock. The worker of a service, which eligible requests depend
+/// on, also takes the mutex.
 #[pin_data]
 pub(crate) struct NoIoMutex<T> {
     #[pin]
     mutex: Mutex<T>,
 }
 
-/// What the mutex protects, locked.
+/// Guard of the locked data.
 pub(crate) struct Guard<'a, T> {
-    // Unlocked first.
+    // Dropped first, so the mutex is unlocked inside the scope.
     guard: MutexGuard<'a, T>,
     _scope: WithoutIo,
 }
 
 impl<T> NoIoMutex<T> {
-    /// Wraps `mutex`, which the caller makes because each place has a class of lockdep.
+    /// Wraps `mutex`, which the caller creates because each place has its own lockdep class.
     pub(crate) fn new(mutex: impl PinInit<Mutex<T>>) -> impl PinInit<Self> {
         pin_init!(Self { mutex <- mutex })
     }
 
-    /// Locks it.
+    /// Locks the mutex; may sleep.
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let scope = WithoutIo::begin();
         Guard {

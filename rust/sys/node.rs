@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests linked through the memory of the front-end that brought them.
+//! Requests linked through memory of their front-ends.
 //!
 //! # Vocabulary
 //!
 //! - *Node*: the part of a front-end's per-request memory that the core and the policies use.
-//! - *Held*: the one owner of a node between arrival and submission.
-//! - *Ops*: how a front-end gets its request back.
-//! - *Place*: by which a registered request is found in the queue that it is in ([`Place`]).
+//! - *Held*: the unique owner of a node between arrival and submission.
+//! - *Ops*: functions that pass a request back to its front-end.
+//! - *Place*: a handle to find a registered request in its queue ([`Place`]).
 //!
 //! ```text
 //!   front-end memory          Held::new             queue, policy, target list
 //!   (uninitialised)  ───────────────────────▶  Held  ───────────────────────────▶  Held
 //!                                               │                                    │
-//!                             passed straight   │                      Held::submit  │
-//!                             through           ▼                                    ▼
+//!                             not queued        │                      Held::submit  │
+//!                                               ▼                                    ▼
 //!                                          front-end submits                 Ops::submit
 //! ```
 //!
-//! Nothing here allocates: a queue is a list through the nodes, so a queued request costs no memory beyond
-//! what its front-end already has.
+//! Nothing here allocates: a queue is a list through the nodes, so a queued request needs no memory
+//! beyond that of its front-end.
 //!
-//! # Why a place is always good
+//! # Validity of places
 //!
-//! There is a [`Place`] exactly while its node is registered, and a registered node is never given back to its
-//! front-end: who tries leaks the request, with a warning. So the node of a place is there. Which queue it
-//! is in, the node says itself, by a number that no two queues ever have.
+//! A [`Place`] exists exactly while its node is registered. A registered node is never passed back
+//! to its front-end: the attempt leaks the request, with a warning. Therefore the node of a place
+//! is always valid. The node contains the number of its queue, which is unique among all queues.
 
 use core::{
     mem::ManuallyDrop,
@@ -47,70 +47,70 @@ mod fifo;
 
 pub(crate) use fifo::NodeFifo;
 
-/// How a front-end gets a request back.
+/// Functions that pass a request back to its front-end.
 pub(crate) struct Ops {
-    /// Prepares the request for being held: it may now be submitted from another task.
+    /// Prepares the request for being held: another task may submit it later.
     ///
     /// # Safety
     ///
-    /// The node is initialised, not shared, and belongs to the front-end that made these ops.
+    /// The node is initialised, not shared, and belongs to the front-end of these ops.
     pub(crate) hold: unsafe fn(NonNull<Node>),
 
-    /// Submits the request to its device; the node may be gone when this returns.
+    /// Submits the request to its device; the node may be freed when this returns.
     ///
     /// # Safety
     ///
     /// As for `hold`; called once per node, in a context that may sleep.
     pub(crate) submit: unsafe fn(NonNull<Node>),
 
-    /// Counts the end of the request, which has been submitted and has come back.
+    /// Counts the end of the request, which has been submitted and has completed.
     ///
     /// # Safety
     ///
     /// As for `hold`; called once per node.
     pub(crate) count_end: unsafe fn(NonNull<Node>),
 
-    /// Ends the request, whose end was counted; the node may be gone when this returns.
+    /// Ends the request, whose end was counted; the node may be freed when this returns.
     ///
     /// # Safety
     ///
-    /// As for `count_end`, after that.
+    /// As for `count_end`; called after it.
     pub(crate) end: unsafe fn(NonNull<Node>),
 }
 
-/// Where a request is accounted: what its completion must give back.
+/// Accounting state of a request, which its completion reverts.
 #[derive(Clone, Copy)]
 pub(crate) struct Account {
-    /// What its partition notes.
+    /// State of the request in its partition.
     pub(crate) placement: Placement,
-    /// Name of the partition that decided.
+    /// Identifier, in the service, of the partition that made the decision.
     pub(crate) home: u16,
-    /// CPU on which it arrived: where it is counted.
+    /// CPU on which the request arrived, in whose counters it is counted.
     pub(crate) cpu: u16,
-    /// It ended without being submitted.
+    /// True if the request ended without being submitted.
     pub(crate) refused: bool,
-    /// It is a discard, a secure erase or a write of zeroes.
+    /// True for a discard, a secure erase or a write of zeroes.
     pub(crate) lengthy: bool,
-    /// Number of its submitter, where these are counted.
+    /// Index of the submitter, if requests of submitters are counted.
     pub(crate) submitter: u8,
-    /// For how long it was queued, ms; once it is submitted, what of that is service time.
+    /// Time in the queue, ms; after submission, the part of it that counts as service time.
     pub(crate) waited: u32,
-    /// When it was submitted, if it has a deadline.
+    /// Time of submission, if the request has a deadline.
     pub(crate) submitted: Submitted,
-    /// What its tracepoints need.
+    /// Data for tracepoints.
     pub(crate) life: Life,
 }
 
 impl Account {
-    /// Number of no submitter.
+    /// Value of `submitter` for a request without one.
     pub(crate) const NOBODY: u8 = u8::MAX;
 
-    /// Whether it holds a slot of its target.
+    /// Returns true if the request holds a slot of its target.
     pub(crate) fn has_slot(&self) -> bool {
         self.placement.admission == Admission::Slot
     }
 
-    /// Of a request that arrives on `cpu` and goes through the head of `priority`.
+    /// Creates the account of a request that arrives on `cpu` and uses the head of `priority`.
     pub(crate) const fn new(priority: Priority, cpu: u16) -> Self {
         Self {
             placement: Placement::new(priority),
@@ -126,39 +126,39 @@ impl Account {
     }
 }
 
-/// What only the owner of a node looks at.
+/// Part of a node that only the owner accesses.
 ///
 /// # Invariants
 ///
-/// `next` is null or owns the next node of the queue that the node is in; `prev` is null or points to the one
-/// before it there.
+/// `next` is null or owns the next node of the node's queue; `prev` is null or points to the
+/// previous one there.
 struct Body {
     next: *mut Node,
     prev: *mut Node,
     ops: &'static Ops,
-    /// Since when it is held, monotonic ns.
+    /// Time from which the request is held, monotonic ns.
     arrival: u64,
     cost: Cost,
     spot: Spot,
     account: Account,
 }
 
-/// What a [`Place`] looks at, too.
+/// Part of a node that a [`Place`] accesses as well.
 struct Tag {
-    /// What the policy noted.
+    /// Value recorded by the policy.
     mark: Hint,
-    /// Number of the queue that the node is in, if it was registered when it was queued; else 0.
+    /// Number of the node's queue, if the node was registered when it was queued; else 0.
     queue: Hint,
-    /// 1: there is a place for it.
+    /// 1 if a place for the node exists.
     registered: Hint,
 }
 
-/// The part of a front-end's memory that belongs to the core.
+/// Part of a front-end's memory that belongs to the core.
 ///
 /// # Invariants
 ///
-/// While a [`Held`] for it exists, nothing else reads or writes the body. While a [`Place`] for it exists, it is
-/// registered and valid.
+/// While a [`Held`] for it exists, no other code accesses the body. While a [`Place`] for it
+/// exists, the node is registered and valid.
 #[repr(C)]
 pub(crate) struct Node {
     body: Body,
@@ -166,7 +166,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node for a request that costs `cost` and whose range is `spot`.
+    /// Creates a node for a request that costs `cost` and has the range `spot`.
     pub(crate) fn new(ops: &'static Ops, cost: Cost, spot: Spot, account: Account) -> Self {
         Self {
             body: Body {
@@ -186,28 +186,28 @@ impl Node {
         }
     }
 
-    /// Where the request is accounted.
+    /// Returns the account of the request.
     pub(crate) fn account(&self) -> &Account {
         &self.body.account
     }
 
-    /// Changes where the request is accounted.
+    /// Returns the account of the request, for changes.
     pub(crate) fn account_mut(&mut self) -> &mut Account {
         &mut self.body.account
     }
 
-    /// What the request costs.
+    /// Returns the cost of the request.
     pub(crate) fn cost(&self) -> Cost {
         self.body.cost
     }
 
-    /// Says that the request transfers `bytes`.
+    /// Sets the length of the request to `bytes`.
     #[cfg(feature = "elevator")]
     pub(crate) fn set_bytes(&mut self, bytes: u64) {
         self.body.cost = Cost::new(self.body.cost.direction, bytes);
     }
 
-    /// Since when it was held, monotonic ns; 0: it was not.
+    /// Returns the time from which the request was held, monotonic ns; 0 if it was not held.
     pub(crate) fn arrival(&self) -> u64 {
         self.body.arrival
     }
@@ -217,14 +217,15 @@ impl Node {
 ///
 /// # Invariants
 ///
-/// The pointer is valid and nothing else uses the node until [`Held::submit`] or [`Held::into_raw`].
+/// The pointer is valid and no other code uses the node until [`Held::submit`] or
+/// [`Held::into_raw`].
 #[must_use = "dropping it loses the request"]
 pub(crate) struct Held(NonNull<Node>);
 
-// SAFETY: A node is plain data of the front-end's request and `Held` is its only user, so it may move
-// between tasks.
+// SAFETY: A node is plain data of the front-end's request and `Held` is its only user, so it may
+// move between tasks.
 unsafe impl Send for Held {}
-// SAFETY: `&Held` only gives out copies of plain data.
+// SAFETY: `&Held` only returns copies of plain data.
 unsafe impl Sync for Held {}
 
 impl Held {
@@ -233,14 +234,15 @@ impl Held {
     /// # Safety
     ///
     /// - `node` points to an initialised node that stays valid until its `submit` runs or
-    ///   [`Held::into_raw`] gives it back.
-    /// - Nothing else uses the node until then.
+    ///   [`Held::into_raw`] returns it.
+    /// - No other code uses the node until then.
     pub(crate) unsafe fn from_raw(node: NonNull<Node>) -> Self {
-        // INVARIANT: The caller promises it.
+        // INVARIANT: By the safety requirements of this function.
         Self(node)
     }
 
-    /// Gives the node back to its front-end without submitting it; `None`: it is registered, and lost.
+    /// Returns the node for its front-end, without submitting it. A registered node is leaked, with
+    /// a warning and `None`.
     pub(crate) fn into_raw(self) -> Option<NonNull<Node>> {
         let registered = self.is_registered();
         let node = self.into_node();
@@ -251,23 +253,23 @@ impl Held {
         Some(node)
     }
 
-    /// The node, which stays this one's.
+    /// Returns the node; `self` stays its owner.
     pub(super) fn as_ptr(&self) -> NonNull<Node> {
         self.0
     }
 
-    /// The node, for whoever keeps the promises of its owner.
+    /// Converts `self` to the node; the caller must keep the invariants of its owner.
     fn into_node(self) -> NonNull<Node> {
         ManuallyDrop::new(self).0
     }
 
     fn node(&self) -> &Body {
-        // SAFETY: By the type invariant the pointer is valid and the body not written by others.
+        // SAFETY: By the type invariant the pointer is valid and no other code writes the body.
         unsafe { &(*self.0.as_ptr()).body }
     }
 
     fn node_mut(&mut self) -> &mut Body {
-        // SAFETY: By the type invariant the pointer is valid and the body not used by others.
+        // SAFETY: By the type invariant the pointer is valid and no other code uses the body.
         unsafe { &mut (*self.0.as_ptr()).body }
     }
 
@@ -276,32 +278,32 @@ impl Held {
         unsafe { &(*self.0.as_ptr()).tag }
     }
 
-    /// Whether the front-end that brought it gave it `ops`.
+    /// Returns true if the node was created with `ops`, so that their front-end made it.
     pub(crate) fn has_ops(&self, ops: &'static Ops) -> bool {
         ptr::eq(self.node().ops, ops)
     }
 
-    /// Whether there is a place for it.
+    /// Returns true if a place for the node exists.
     fn is_registered(&self) -> bool {
         self.tag().registered.get() != 0
     }
 
-    /// Where the request is accounted.
+    /// Returns a copy of the account of the request.
     pub(crate) fn account(&self) -> Account {
         self.node().account
     }
 
-    /// Changes where the request is accounted.
+    /// Returns the account of the request, for changes.
     pub(crate) fn account_mut(&mut self) -> &mut Account {
         &mut self.node_mut().account
     }
 
-    /// Prepares the request for being submitted from another task; it is held from `now` (monotonic ns)
-    /// on.
+    /// Prepares the request for submission by another task; the request is held from `now`,
+    /// monotonic ns.
     pub(crate) fn hold(&mut self, now: u64) {
         self.node_mut().arrival = now;
         let hold = self.node().ops.hold;
-        // SAFETY: The node is initialised and ours by the type invariant.
+        // SAFETY: By the type invariant the node is initialised and owned by `self`.
         unsafe { hold(self.0) }
     }
 
@@ -311,15 +313,15 @@ impl Held {
         let Some(node) = self.into_raw() else {
             return;
         };
-        // SAFETY: The node is initialised and was ours by the type invariant; `self` is gone, so this
-        // happens once; there is no place that would find it later.
+        // SAFETY: By the type invariant the node is initialised and was owned by `self`, which is
+        // consumed, so this happens once. No place could find the node later.
         unsafe { submit(node) }
     }
 
-    /// Counts the end of a request that has come back from its device.
+    /// Counts the end of a request that its device has completed.
     pub(crate) fn count_end(&mut self) {
         let count_end = self.node().ops.count_end;
-        // SAFETY: The node is initialised and ours by the type invariant.
+        // SAFETY: By the type invariant the node is initialised and owned by `self`.
         unsafe { count_end(self.0) }
     }
 
@@ -329,27 +331,27 @@ impl Held {
         let Some(node) = self.into_raw() else {
             return;
         };
-        // SAFETY: As in `submit`; the caller has had the end counted.
+        // SAFETY: As in `submit`; the caller has counted the end.
         unsafe { end(node) }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A lost request is a hung task somewhere: say so loudly.
+        // A lost request causes a hung task, so a warning is required.
         bug!();
     }
 }
 
-/// By which a registered request is found in the queue that it is in.
+/// Handle to find a registered request in its queue.
 ///
 /// # Invariants
 ///
-/// The pointer is valid and its node registered; no other place has it.
+/// The pointer is valid and its node registered; no other place has the pointer.
 #[must_use = "a request whose place is lost can never be served"]
 pub(crate) struct Place(NonNull<Node>);
 
-// SAFETY: It only gives access to what is shared by means of atomics.
+// SAFETY: A place gives access only to the tag, which is shared by means of atomics.
 unsafe impl Send for Place {}
 // SAFETY: As above.
 unsafe impl Sync for Place {}
@@ -369,7 +371,7 @@ impl item::Place for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Its node stays registered, so its request can never be served: say so loudly.
+        // The node stays registered, so the request can never be dispatched: a warning is required.
         bug!();
     }
 }
@@ -414,10 +416,12 @@ impl Item for Held {
     }
 
     fn register(&mut self) -> Place {
-        // A second place for it would be a bug; the node is never given back then, so both stay good.
+        // A second place would be a bug. The node is then never passed back, so both places stay
+        // valid.
         bug!(self.is_registered());
         self.tag().registered.set(1);
-        // INVARIANT: It is registered and ours, so it stays valid until it is not registered any more.
+        // INVARIANT: The node is registered and owned by `self`, so it stays valid while it is
+        // registered.
         Place(self.0)
     }
 
@@ -426,7 +430,7 @@ impl Item for Held {
         bug!(!same);
         core::mem::forget(place);
         if same {
-            // The place is gone.
+            // The place no longer exists.
             self.tag().registered.set(0);
         }
     }

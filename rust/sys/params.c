@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Module parameters that can be seen and changed in /sys/module/nrs/parameters. The kernel crate's parameters can be set
- * at load time only and are not shown there. sys/params.rs reads them.
+ * Module parameters, shown and changed in /sys/module/nrs/parameters and read by sys/params.rs. The
+ * parameters of the kernel crate can be set at load time only and are not shown there.
  */
 
 #include <linux/limits.h>
@@ -10,7 +10,7 @@
 #include <linux/stringify.h>
 #include <linux/sysfs.h>
 
-/* Sets a parameter to 0 for WORD, if that is not NULL, or to a number of [LOW, HIGH]; else EINVAL. */
+/* Sets a parameter to 0 for WORD, if not NULL, or to a number from LOW to HIGH; else -EINVAL. */
 static int nrs_set(const char *val, const struct kernel_param *kp, const char *word,
 		   unsigned int low, unsigned int high)
 {
@@ -20,7 +20,7 @@ static int nrs_set(const char *val, const struct kernel_param *kp, const char *w
 	return 0;
 }
 
-/* Shows a parameter; WORD for 0, if that is not NULL. */
+/* Shows a parameter; shows 0 as WORD, if not NULL. */
 static int nrs_get(char *buffer, const struct kernel_param *kp, const char *word)
 {
 	if (!word || READ_ONCE(*(unsigned int *)kp->arg))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Module parameters, as `/sys/module/nrs/parameters` shows them.
+//! Module parameters, as shown in `/sys/module/nrs/parameters`.
 //!
-//! C counterpart: `params.c`, which defines them and refuses what is out of range. Each may change at any
-//! time; a reader takes the value once and keeps it.
+//! C counterpart: `params.c`, which defines the parameters and refuses values out of range. Each
+//! may change at any time; a reader loads the value once and uses the copy.
 
 use kernel::{
     prelude::*,
@@ -19,8 +19,8 @@ macro_rules! params {
         $(
             $(#[$doc])*
             pub(crate) fn $name() -> u32 {
-                // SAFETY: `params.c` defines this aligned object of static duration; C writes it with one plain
-                // store of its full width, which does not tear.
+                // SAFETY: `params.c` defines this aligned object of static duration; C writes it
+                // with one plain store of its full width, which does not tear.
                 unsafe { Atomic::from_ptr(&raw mut $param) }.load(ordering::Relaxed)
             }
         )+
@@ -28,12 +28,12 @@ macro_rules! params {
 }
 
 params! {
-    /// Slots of a service that was not told how many, 1 to 65,535; 0: `auto`.
+    /// Returns the default number of slots of a service, 1 to 65,535; 0: `auto`.
     default_slots: nrs_param_default_slots,
-    /// Requests that an open file of `/dev/nrs` that is attached now may have, 64 to 1,048,576.
+    /// Returns the limit of requests of a newly attached file of `/dev/nrs`, 64 to 1,048,576.
     user_requests_max: nrs_param_user_requests_max,
-    /// 1: a task that inserts a request into a disk's scheduler runs the queue itself.
+    /// Returns 1 if a task that inserts a request into a disk's scheduler runs the queue itself.
     direct_run: nrs_param_direct_run,
-    /// Classes that a policy keeps on one partition of a service that is made now, 64 to 1,048,576.
+    /// Returns the limit of classes of a policy on one partition of a new service, 64 to 1,048,576.
     classes_max: nrs_param_classes_max,
 }

@@ -2,17 +2,18 @@
 
 //! The module's own workqueues.
 //!
-//! - *Dispatch*: sends requests down. Its work neither allocates nor waits for work that does.
-//! - *Progress*: finds requests that may go on. Its work neither allocates nor sends anything down.
-//! - *Upkeep*: everything that allocates.
-//! - *Calls*: tells other modules what they asked for. What they do there, only they know.
+//! - *Dispatch*: submits requests to devices. The work neither allocates nor waits for work that
+//!   does.
+//! - *Progress*: finds eligible requests. The work neither allocates nor submits.
+//! - *Upkeep*: all work that allocates.
+//! - *Calls*: calls other modules. The module does not know what these calls do or wait for.
 //!
-//! All are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`): with one for all, what is to free memory would
-//! wait for what waits for memory. While no worker thread can be made, one rescuer sends down for all devices, and one that
-//! hangs holds up the others.
+//! All are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`). With one rescuer for all,
+//! work that frees memory would wait for work that waits for memory. While no worker thread can be
+//! created, one rescuer dispatches for all devices, and a device that blocks delays the others.
 //!
-//! There is one of each for the whole module: an owner of work items may then be dropped by its own work without waiting
-//! for itself, and destroying the queues at unload waits for everything that is still queued.
+//! There is one of each for the whole module. An owner of work items may then be dropped by its own
+//! work without waiting for itself, and destroying the queues at unload waits for all queued work.
 
 use core::ptr;
 
@@ -25,7 +26,7 @@ use kernel::{
 
 use super::misc::bug;
 
-/// A queue that [`WorkQueues`] made, or null.
+/// Pointer to a queue made by [`WorkQueues`], or null.
 type Place = Atomic<*mut bindings::workqueue_struct>;
 
 static DISPATCH: Place = Atomic::new(ptr::null_mut());
@@ -33,17 +34,17 @@ static PROGRESS: Place = Atomic::new(ptr::null_mut());
 static UPKEEP: Place = Atomic::new(ptr::null_mut());
 static CALLS: Place = Atomic::new(ptr::null_mut());
 
-/// The owner of one queue; dropping it waits for all queued work.
+/// Owner of one queue; dropping it waits for all queued work.
 struct Owner(&'static Place);
 
 impl Owner {
-    /// Makes the queue at `place`.
+    /// Creates the queue at `place`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EBUSY` if there is one already.
+    /// `ENOMEM`; `EBUSY`: the queue exists.
     fn new(place: &'static Place, name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
-        // SAFETY: `name` is printed as it is, by a format without further conversions, and the name is copied.
+        // SAFETY: The format has one conversion, for the C string `name`, which is copied.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
@@ -59,7 +60,7 @@ impl Owner {
             .cmpxchg(ptr::null_mut(), queue, ordering::Full)
             .is_err()
         {
-            // SAFETY: Made above and not shared.
+            // SAFETY: Created above and not shared.
             unsafe { bindings::destroy_workqueue(queue) };
             return Err(EBUSY);
         }
@@ -71,14 +72,15 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let queue = self.0.xchg(ptr::null_mut(), ordering::Full);
         if !queue.is_null() {
-            // SAFETY: The queue is ours, and whoever could queue more work is gone: the owner is
-            // dropped after all front-ends and services.
+            // SAFETY: `self` owns the queue, and no code can queue more work: the owner is dropped
+            // after all front-ends and services.
             unsafe { bindings::destroy_workqueue(queue) };
         }
     }
 }
 
-/// The owner of the module's workqueues. They end in an order in which none is used by one that is left.
+/// Owner of the module's workqueues. The order of the fields ensures that no remaining queue uses a
+/// destroyed one.
 pub(crate) struct WorkQueues {
     _calls: Owner,
     _upkeep: Owner,
@@ -87,11 +89,11 @@ pub(crate) struct WorkQueues {
 }
 
 impl WorkQueues {
-    /// Makes the queues.
+    /// Creates the queues.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EBUSY` if there are some already.
+    /// `ENOMEM`; `EBUSY`: the queues exist.
     pub(crate) fn new() -> Result<Self> {
         let dispatch = Owner::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
         let progress = Owner::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
@@ -106,36 +108,37 @@ impl WorkQueues {
     }
 }
 
-/// The queue at `place`.
+/// Returns the queue at `place`.
 ///
-/// Falls back to a system queue when the module's own is not there, which happens only while the module
-/// goes.
+/// If the module's own queue does not exist, which happens only during unload, returns a system
+/// queue.
 fn at(place: &'static Place) -> &'static Queue {
     let queue = place.load(ordering::Acquire);
     if queue.is_null() {
         bug!();
         return kernel::workqueue::system_unbound();
     }
-    // SAFETY: The queue lives until its owner is dropped, after everybody who may call this.
+    // SAFETY: The queue exists until its owner is dropped, which is after all callers of this
+    // function.
     unsafe { Queue::from_raw(queue) }
 }
 
-/// For work that sends requests down.
+/// Returns the queue for work that submits requests to devices.
 pub(crate) fn dispatch() -> &'static Queue {
     at(&DISPATCH)
 }
 
-/// For work that finds requests which may go on.
+/// Returns the queue for work that finds eligible requests.
 pub(crate) fn progress() -> &'static Queue {
     at(&PROGRESS)
 }
 
-/// For work that allocates.
+/// Returns the queue for work that allocates.
 pub(crate) fn upkeep() -> &'static Queue {
     at(&UPKEEP)
 }
 
-/// For work that calls other modules.
+/// Returns the queue for work that calls other modules.
 pub(crate) fn calls() -> &'static Queue {
     at(&CALLS)
 }

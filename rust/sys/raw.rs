@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What bindgen makes of `dm_helper.h` and `elevator_helper.h`; everything else comes from the kernel crate's bindings.
+//! Bindings that bindgen generates from `dm_helper.h` and `elevator_helper.h`, in addition to those
+//! of the kernel crate.
 
 #![allow(
     clippy::all,

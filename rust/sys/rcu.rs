@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A pointer that readers follow without a lock while a writer replaces what it points to.
+//! A pointer that readers follow without a lock while a writer replaces the value.
 
 use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 
@@ -15,7 +15,7 @@ use kernel::{
 
 use super::series::{rcu_barrier, synchronize_rcu};
 
-/// A published value with room for the callback that frees it.
+/// A published value with memory for the callback that frees it.
 #[repr(C)]
 struct Published<T> {
     head: UnsafeCell<bindings::callback_head>,
@@ -26,20 +26,20 @@ struct Published<T> {
 ///
 /// # Invariants
 ///
-/// The pointer is null or owns a `Published<T>` from `KBox`; whoever swaps a pointer out frees it one
-/// grace period later.
+/// The pointer is null or owns a `Published<T>` from `KBox`. Code that swaps a pointer out frees
+/// the old value one grace period later.
 pub(crate) struct RcuBox<T: Send + Sync + 'static> {
     current: Atomic<*mut Published<T>>,
     _owns: PhantomData<T>,
 }
 
-// SAFETY: Readers get `&T`, the writer moves `T` between tasks.
+// SAFETY: Readers get `&T`; the writer moves `T` between tasks.
 unsafe impl<T: Send + Sync + 'static> Send for RcuBox<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync + 'static> Sync for RcuBox<T> {}
 
 impl<T: Send + Sync + 'static> RcuBox<T> {
-    /// Points to nothing.
+    /// Creates a null pointer.
     pub(crate) fn new() -> Self {
         Self {
             current: Atomic::new(ptr::null_mut()),
@@ -47,29 +47,29 @@ impl<T: Send + Sync + 'static> RcuBox<T> {
         }
     }
 
-    /// What is published now, for as long as `guard` lives.
+    /// Returns the published value, for the lifetime of `guard`.
     pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<&'a T> {
         let current = self.current.load(ordering::Acquire);
-        // SAFETY: By the type invariant the pointer is null or valid, and it is freed only after a
-        // grace period that cannot end while the guard lives.
+        // SAFETY: By the type invariant the pointer is null or valid, and the value is freed only
+        // after a grace period, which cannot end while the guard lives.
         unsafe { current.as_ref() }.map(|published| &published.value)
     }
 
-    /// Publishes `value`; the old one is freed by an RCU callback, without waiting.
+    /// Publishes `value`; an RCU callback frees the old value, without waiting.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; the old value stays.
+    /// `ENOMEM`; the old value stays published.
     pub(crate) fn set(&self, value: T) -> Result {
         self.swap(KBox::into_raw(Self::publish(value)?));
         Ok(())
     }
 
-    /// Publishes `value`, or nothing; waits until nobody reads the old one any more, and drops that here. Sleeps.
+    /// Publishes `value`, or null; waits for the readers of the old value and drops it. Sleeps.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; the old value stays.
+    /// `ENOMEM`; the old value stays published.
     pub(crate) fn replace(&self, value: Option<T>) -> Result {
         let new = match value {
             Some(value) => KBox::into_raw(Self::publish(value)?),
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static> RcuBox<T> {
         )?)
     }
 
-    /// Publishes nothing.
+    /// Publishes null.
     pub(crate) fn clear(&self) {
         self.swap(ptr::null_mut());
     }
@@ -104,8 +104,8 @@ impl<T: Send + Sync + 'static> RcuBox<T> {
         if old.is_null() {
             return;
         }
-        // SAFETY: `old` is valid and was just swapped out, so this is its only callback; `head` is its
-        // first field.
+        // SAFETY: `old` is valid and was just swapped out, so this is its only callback; `head` is
+        // its first field.
         unsafe {
             bindings::call_rcu(
                 UnsafeCell::raw_get(&raw const (*old).head),
@@ -114,14 +114,14 @@ impl<T: Send + Sync + 'static> RcuBox<T> {
         };
     }
 
-    /// Frees a value that nobody reads any more.
+    /// Frees a value after its grace period.
     ///
     /// # Safety
     ///
-    /// Called by RCU only, with what [`RcuBox::swap`] gave it.
+    /// Called by RCU only, with the `head` that [`RcuBox::swap`] passed.
     unsafe extern "C" fn free(head: *mut bindings::callback_head) {
-        // SAFETY: `head` is the first field of a `repr(C)` structure that came from `KBox::into_raw`;
-        // the grace period is over, so nobody reads it any more.
+        // SAFETY: `head` is the first field of a `repr(C)` structure that came from
+        // `KBox::into_raw`; the grace period is over, so there are no readers.
         drop(unsafe { KBox::from_raw(head.cast::<Published<T>>()) });
     }
 }
@@ -132,7 +132,8 @@ impl<T: Send + Sync + 'static> Drop for RcuBox<T> {
     }
 }
 
-/// Waits until all values that were replaced are freed; before the module's text goes.
+/// Waits, when dropped, until all replaced values are freed; required before the module's text is
+/// unmapped.
 pub(crate) struct Barrier;
 
 impl Drop for Barrier {
@@ -150,10 +151,10 @@ mod tests {
         workqueue::{Work, WorkItem},
     };
 
-    /// Two halves that must always be equal.
+    /// Two halves with equal values.
     struct Pair(u64, u64);
 
-    /// Reads while the test writes.
+    /// A reader that runs while the test writes.
     #[pin_data]
     struct Reader {
         shared: Arc<RcuBox<Pair>>,
@@ -207,7 +208,7 @@ mod tests {
         )?;
         let queued = crate::sys::queue::upkeep().enqueue(reader.clone()).is_ok();
         let mut written = 0;
-        // Until the reader has met a good number of values.
+        // Until the reader has read a sufficient number of values.
         while queued && (written < 100 || reader.reads.load(ordering::Relaxed) < 1000) {
             written += 1;
             shared.set(Pair(written, written))?;

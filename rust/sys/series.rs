@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What differs between the supported series of the kernel.
+//! Differences between the supported kernel series.
 //!
-//! Everything that uses such a thing imports it from here: from the kernel crate where that has it, otherwise from
-//! [`before_7_3`].
+//! Code that needs such a name imports it from here: the kernel crate's definition if there is one,
+//! otherwise that of [`before_7_3`].
 
 #[cfg(feature = "before_7_3")]
 mod before_7_3;
@@ -27,17 +27,18 @@ mod since_7_3 {
         },
     };
 
-    /// Answer of a timer's callback: the timer is not started again.
+    /// Return value of a timer callback that does not restart the timer.
     pub(crate) const NO_RESTART: bindings::hrtimer_restart =
         bindings::hrtimer_restart::HRTIMER_NORESTART;
 
-    /// This module.
+    /// Handle of this module.
     pub(crate) const THIS_MODULE: &ThisModule = this_module::<crate::LocalModule>();
 }
 #[cfg(not(feature = "before_7_3"))]
 pub(crate) use since_7_3::*;
 
-/// Makes the attributes of a directory, as [`kernel::configfs_attrs`], whose expansion names `THIS_MODULE` before 7.3.
+/// Creates the attributes of a directory, like [`kernel::configfs_attrs`], whose expansion uses
+/// `THIS_MODULE` before 7.3.
 macro_rules! configfs_attributes {
     ($($body:tt)*) => {{
         #[cfg(feature = "before_7_3")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Kernel services that only C can reach: macros and inline functions, one wrapper each. */
+/* Wrappers of macros and inline functions of the kernel. */
 
 #include <linux/bio.h>
 #include <linux/blk-cgroup.h>
@@ -46,10 +46,13 @@ bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset)
 		return false;
 	first = bio_iter_iovec(bio, bio->bi_iter);
 	folio = page_folio(first.bv_page);
-	/* Pages of slabs and drivers keep other things where those of files have their mapping. */
+	/* Pages of slabs and drivers use the field `mapping` for other data. */
 	if (page_has_type(&folio->page) || folio_test_anon(folio) || folio_test_swapcache(folio))
 		return false;
-	/* While a page is locked or written back it stays with its file; inodes are freed after a grace period. */
+	/*
+	 * A page stays in its file while it is locked or written back; inodes are freed after a grace
+	 * period.
+	 */
 	rcu_read_lock();
 	mapping = READ_ONCE(folio->mapping);
 	if (mapping && (folio_test_locked(folio) || folio_test_writeback(folio))) {
@@ -79,7 +82,7 @@ struct device *nrs_md_disk(struct mapped_device *md)
 
 void nrs_disk_changed(struct device *disk, char **words)
 {
-	/* Who listens learns of it from the counters if there is no memory for it. */
+	/* If the allocation fails, listeners can still read the counters. */
 	kobject_uevent_env(&disk->kobj, KOBJ_CHANGE, words);
 }
 
@@ -112,7 +115,7 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 	int ret = -ENODATA;
 
 #ifdef CONFIG_CGROUPS
-	/* The node may be renamed meanwhile; its old name stays until nobody reads it. */
+	/* The node may be renamed meanwhile; its old name is freed after a grace period. */
 	rcu_read_lock();
 	ret = strscpy(buf, rcu_dereference(task_dfl_cgroup(current)->kn->name), len);
 	rcu_read_unlock();
@@ -125,12 +128,18 @@ bool nrs_can_hold_back(void)
 	const unsigned int bound = PF_MEMALLOC | PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO;
 	const struct bio_list *bios = current->bio_list;
 
-	/* File systems keep their handle of a transaction in journal_info. Bios of the list may be those that hold the slots. */
+	/*
+	 * File systems keep their transaction handle in journal_info. Bios of the list may hold all
+	 * slots.
+	 */
 	return !(current->flags & bound) && !current->journal_info &&
 	       (!bios || (bio_list_empty(&bios[0]) && bio_list_empty(&bios[1])));
 }
 
-/* The cgroup that @bio is charged to, if that is one of the unified hierarchy below its root. The bio holds it. */
+/*
+ * Returns the cgroup of @bio if it is on the unified hierarchy, below the root. @bio has a
+ * reference.
+ */
 static struct cgroup *nrs_cgroup_of(struct bio *bio)
 {
 #ifdef CONFIG_BLK_CGROUP
@@ -167,7 +176,7 @@ int nrs_hostname(char *buf, size_t len)
 	/* An exiting task drops its namespaces before the last references to its files. */
 	struct new_utsname *name = current->nsproxy ? utsname() : init_utsname();
 
-	/* The name may change meanwhile; it is NUL-terminated at all times. */
+	/* The name may change meanwhile; it is always NUL-terminated. */
 	return strscpy(buf, name->nodename, len);
 }
 
@@ -209,7 +218,9 @@ bool nrs_ratelimit(void)
 }
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
-/* Locks that this CPU holds, and its interrupts before the first one. Only looked at with interrupts disabled. */
+/*
+ * Locks held by this CPU, and its interrupt flags before the first. Used with interrupts disabled.
+ */
 static DEFINE_PER_CPU(unsigned int, nrs_irq_depth);
 static DEFINE_PER_CPU(unsigned long, nrs_irq_flags);
 
@@ -248,7 +259,7 @@ bool nrs_irq_try_lock(spinlock_t *lock)
 
 void nrs_irq_unlock(spinlock_t *lock)
 {
-	/* A task that was woken under the lock runs once interrupts are enabled. */
+	/* With preemption disabled, a task woken under the lock runs once interrupts are enabled. */
 	preempt_disable();
 	spin_unlock(lock);
 	nrs_irq_enable();

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who is running: identity of the task that submits a request.
+//! Identity of the running task, which submits a request.
 //!
 //! # Tasks that exit
 //!
-//! Requests also come from `do_exit` (kernel/exit.c): `exit_task_work` drops the last references to files, and closing
-//! those writes back what they have in memory. By then the task has lost some of what it had:
+//! Requests also come from `do_exit` (kernel/exit.c): `exit_task_work` drops the last references to
+//! files, and closing them writes their dirty pages back. By then the task has lost some of its
+//! state:
 //!
-//! | step of `do_exit` | gone from then on | who would use it |
+//! | step of `do_exit` | state lost in this step | user of that state |
 //! |---|---|---|
-//! | `exit_signals`, `exit_mm` | pending signals, the address space | nobody |
-//! | `exit_files`, `exit_fs` | open files, root and working directory | nobody |
-//! | `exit_nsproxy_namespaces` | `nsproxy`, and with it the UTS namespace | [`hostname`], which takes the initial one then |
+//! | `exit_signals`, `exit_mm` | pending signals, the address space | none |
+//! | `exit_files`, `exit_fs` | open files, root and working directory | none |
+//! | `exit_nsproxy_namespaces` | `nsproxy`, UTS namespace | [`hostname`]: uses the initial one |
 //! | **`exit_task_work`** | | requests |
-//! | `cgroup_task_exit` | a place among the tasks of its cgroup; the pointer to the cgroup stays | nobody |
-//! | `exit_notify` | once it is reaped: `signal`, `sighand`, links to its pid; `tgid` is a number and stays | nobody |
+//! | `cgroup_task_exit` | list entry in its cgroup; the pointer to the cgroup stays | none |
+//! | `exit_notify` | once reaped: `signal`, `sighand`, pid links; the number `tgid` stays | none |
 //! | the task is freed | credentials, `comm`, flags, the cgroup | [`Submitter`] |
 
 use core::{marker::PhantomData, ptr};
@@ -23,35 +24,37 @@ use kernel::bindings;
 
 use super::{bio::View, raw};
 
-/// The running task, and the cgroup on whose behalf a request is made. The identity is read when it is asked for.
+/// The running task, and the cgroup for which a request is made. Each attribute is read when it is
+/// needed.
 ///
 /// # Invariants
 ///
-/// `task` is the task that runs this; it is not sent to another one. `bio` is null or valid for `'a`.
+/// `task` is the running task, and `self` is not sent to another one. `bio` is null or valid for
+/// `'a`.
 pub(crate) struct Submitter<'a> {
     task: *const bindings::task_struct,
     flags: u32,
-    /// Names the cgroup; null: that of the task.
+    /// Bio that determines the cgroup; null: the cgroup of the task.
     bio: *mut bindings::bio,
     _bio: PhantomData<View<'a>>,
 }
 
-/// What tells submitters apart.
+/// Attributes that distinguish submitters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whose {
     /// Executable name, padded with NUL.
     pub(crate) comm: [u8; 16],
-    /// User and group, as [`Submitter::owner`] returns them.
+    /// User and group from [`Submitter::owner`].
     pub(crate) owner: Option<(u32, u32)>,
-    /// Thread group id; 0: not asked for.
+    /// Thread group id; 0 if not requested.
     pub(crate) pid: u32,
-    /// Cgroup, as [`Submitter::cgroup`] returns it; `None` also if not asked for.
+    /// Cgroup from [`Submitter::cgroup`]; `None` also if not requested.
     pub(crate) cgroup: Option<u64>,
 }
 
 /// Returns the running task.
 pub(crate) fn submitter() -> Submitter<'static> {
-    // INVARIANT: A raw pointer keeps it in this task.
+    // INVARIANT: The raw pointer makes `Submitter` neither `Send` nor `Sync`.
     // SAFETY: `current` is valid while this task runs.
     unsafe {
         let task = bindings::get_current();
@@ -65,8 +68,8 @@ pub(crate) fn submitter() -> Submitter<'static> {
 }
 
 impl<'a> Submitter<'a> {
-    /// Returns the same for a request whose first bio is `bio`. The bio names the cgroup that it is charged to, even when a
-    /// kernel thread writes back what a task of that cgroup wrote.
+    /// Returns the submitter of a request whose first bio is `bio`. The bio determines the cgroup
+    /// to charge, even when a kernel thread writes back data of a task of that cgroup.
     #[cfg(feature = "elevator")]
     pub(crate) fn of_bio(self, bio: View<'a>) -> Self {
         // INVARIANT: The view is valid for `'a`.
@@ -80,30 +83,30 @@ impl<'a> Submitter<'a> {
         self.flags & bindings::PF_KTHREAD != 0
     }
 
-    /// Returns whether the submitter is a kernel thread with its own credentials, which say nothing
-    /// of the user that it works for.
+    /// Returns true for a kernel thread with its own credentials, which do not identify the user
+    /// for whom it works.
     pub(crate) fn is_anonymous(&self) -> bool {
         // SAFETY: By the type invariant this task runs; only this task replaces its credentials.
         self.is_kthread() && unsafe { (*self.task).cred == (*self.task).real_cred }
     }
 
-    /// Whether it is reclaiming memory: what it submits must not wait.
+    /// Returns true if the task reclaims memory: its requests must not be delayed.
     pub(crate) fn reclaims(&self) -> bool {
         self.flags & bindings::PF_MEMALLOC != 0
     }
 
-    /// Returns the file-system ids of the user and the group that the submitter works for, in the
-    /// initial namespace; `None`: the submitter is anonymous.
+    /// Returns the file-system ids of the user and the group for which the submitter works, in the
+    /// initial namespace; `None` if the submitter is anonymous.
     ///
-    /// A task has credentials of its own, and may take other credentials for a while. Those that a
-    /// task of root takes, or a kernel thread, are of the user that a server works for. Those that
-    /// the task of another user takes are of the task that mounted an overlay.
+    /// A task has its own credentials and may temporarily override them. If a task of root or a
+    /// kernel thread overrides its credentials, the new ones identify the user for whom a server
+    /// works. If a task of another user does, they identify the task that mounted an overlay.
     pub(crate) fn owner(&self) -> Option<(u32, u32)> {
         if self.is_anonymous() {
             return None;
         }
-        // SAFETY: By the type invariant this task runs; its own credentials may be read without a
-        // lock because only the task itself replaces them.
+        // SAFETY: By the type invariant this task runs; its credentials may be read without a lock
+        // because only the task itself replaces them.
         let [own, taken] = unsafe {
             [(*self.task).real_cred, (*self.task).cred]
                 .map(|cred| ((*cred).fsuid.val, (*cred).fsgid.val))
@@ -119,12 +122,13 @@ impl<'a> Submitter<'a> {
 
     /// Returns the executable name, padded with NUL.
     fn comm(&self) -> [u8; 16] {
-        // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within its array and a torn
-        // read of it gives a mixed name, nothing worse.
+        // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within
+        // its array, and a torn read only yields a mixed name.
         unsafe { (*self.task).comm }
     }
 
-    /// Returns what tells the submitter from others; the process and the cgroup if they are asked for.
+    /// Returns the attributes of the submitter, with the process if `pid` and the cgroup if
+    /// `cgroup`.
     #[inline(always)]
     pub(crate) fn whose(&self, pid: bool, cgroup: bool) -> Whose {
         Whose {
@@ -135,8 +139,9 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Returns the id of the cgroup on the unified hierarchy: that of the bio, if it is charged to one below the root, or else
-    /// that of the task; `None` for a kernel thread, and 0 without cgroups.
+    /// Returns the id of the cgroup on the unified hierarchy: that of the bio, if the bio is
+    /// charged to one below the root, else that of the task. `None` for a kernel thread; 0 without
+    /// cgroups.
     pub(crate) fn cgroup(&self) -> Option<u64> {
         if !self.bio.is_null() {
             // SAFETY: By the type invariant.
@@ -152,8 +157,8 @@ impl<'a> Submitter<'a> {
         Some(unsafe { raw::nrs_current_cgroup() })
     }
 
-    /// Returns the name of the cgroup of [`Self::cgroup`], without the cgroups above it; `None` for the root, which has none.
-    /// The first 63 bytes of a longer one.
+    /// Returns the last component of the path of the cgroup of [`Self::cgroup`], at most 63 bytes;
+    /// `None` for the root.
     pub(crate) fn cgroup_name<'b>(&self, buf: &'b mut [u8; 64]) -> Option<&'b [u8]> {
         let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
         let mut len = -(bindings::ENODATA as i32);
@@ -167,30 +172,32 @@ impl<'a> Submitter<'a> {
         }
         match usize::try_from(len) {
             Ok(len) => buf.get(..len).filter(|name| !name.is_empty()),
-            // The name did not fit: what fits serves.
+            // The name did not fit and is truncated.
             Err(_) if len == -(bindings::E2BIG as i32) => buf.get(..buf.len() - 1),
             Err(_) => None,
         }
     }
 }
 
-/// Whether the running task may administrate the system: `CAP_SYS_ADMIN` in the initial namespace.
+/// Returns true if the running task has `CAP_SYS_ADMIN` in the initial namespace.
 pub(crate) fn is_admin() -> bool {
     // SAFETY: Always safe to call from task context.
     unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as i32) }
 }
 
-/// Returns whether the running task can be held back before it submits a request: it works for a user, is in no
-/// transaction of a file system, reclaims no memory, and has no other requests to submit first.
+/// Returns true if the running task can be throttled before it submits a request. Such a task works
+/// for a user, is in no transaction of a file system, reclaims no memory, and has no other bios to
+/// submit first.
 #[cold]
 pub(crate) fn can_be_held_back() -> bool {
     // SAFETY: Always safe to call from task context.
     !submitter().is_anonymous() && unsafe { raw::nrs_can_hold_back() }
 }
 
-/// Returns the host name of the running task's UTS namespace, or of the initial one for a task that has left its
-/// namespaces: the last references to its files go after them (`exit_task_work` in `do_exit`), and writing back what
-/// such a file has in memory submits requests.
+/// Returns the host name of the running task's UTS namespace, or of the initial one if the task has
+/// left its namespaces. An exiting task drops the last references to its files later
+/// (`exit_task_work` in `do_exit`), and writing back the dirty pages of such a file submits
+/// requests.
 pub(crate) fn hostname(buf: &mut [u8; 65]) -> &[u8] {
     // SAFETY: `buf` is valid for its length.
     let len = unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts that somebody reads: made whole, bounded, charged to who asked.
+//! Texts for user space: generated as a whole, bounded, charged to the reader.
 
 use core::{fmt, ptr};
 
 use kernel::{alloc::flags::__GFP_NOWARN, ffi::c_char, prelude::*};
 
-/// Bytes that one text may have.
+/// Largest text, bytes.
 pub(crate) const TEXT_MAX: usize = 64 << 20;
 
 /// A text that grows up to [`TEXT_MAX`] bytes.
 pub(crate) struct Text {
     bytes: KVVec<u8>,
-    /// Why it stopped growing.
+    /// Error for which the text stopped growing.
     failure: Option<Error>,
 }
 
 impl Text {
-    /// What `show` writes.
+    /// Returns the text that `show` writes.
     ///
     /// # Errors
     ///
-    /// - `EFBIG`: it has more than 64 MiB.
-    /// - `ENOMEM`: no memory for it.
-    /// - What `show` returns.
+    /// - `EFBIG`: the text is larger than 64 MiB.
+    /// - `ENOMEM`: no memory for the text.
+    /// - The errno of `show`.
     pub(crate) fn of(show: impl FnOnce(&mut dyn fmt::Write) -> Result) -> Result<KVVec<u8>> {
         let mut text = Text {
             bytes: KVVec::new(),
@@ -31,7 +31,7 @@ impl Text {
         };
         let result = show(&mut text);
         match text.failure {
-            // `show` only saw that its text was not taken.
+            // `show` saw only `fmt::Error`.
             Some(failure) => Err(failure),
             None => result.map(|()| text.bytes),
         }
@@ -41,7 +41,7 @@ impl Text {
         if bytes.len() > TEXT_MAX.saturating_sub(self.bytes.len()) {
             return Err(EFBIG);
         }
-        // The text is charged to whoever reads it.
+        // Charged to the memory cgroup of the reader.
         self.bytes
             .extend_from_slice(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
         Ok(())
@@ -57,7 +57,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// A text buffer of the kernel's: always terminated, cut where it ends.
+/// A text buffer of the kernel: always NUL-terminated, truncated at its end.
 pub(super) struct Reply {
     buf: *mut c_char,
     len: usize,
@@ -66,12 +66,14 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// Creates an empty text in `buf`.
+    ///
     /// # Safety
     ///
     /// `buf` is valid for writes of `len` bytes while the value lives.
     pub(super) unsafe fn new(buf: *mut c_char, len: usize) -> Self {
         if len > 0 {
-            // SAFETY: The caller promises it.
+            // SAFETY: By the safety requirements of this function.
             unsafe { *buf = 0 };
         }
         Self {
@@ -82,12 +84,12 @@ impl Reply {
         }
     }
 
-    /// Bytes written, without the terminator.
+    /// Returns the number of bytes written, without the terminator.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Whether the buffer is full, and what was written did not fit.
+    /// Returns true if a written text did not fit and was truncated.
     pub(super) fn is_cut(&self) -> bool {
         self.cut
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A high-resolution timer that is cancelled before its owner goes.
+//! A high-resolution timer that is cancelled before its owner is freed.
 //!
-//! The kernel crate's handle cancels the timer when it is replaced, so an owner that re-arms from many
-//! places would lose wake-ups. Here the timer wraps its owner: it can be armed through a shared
-//! reference, the latest call counts, and dropping the whole cancels it before the owner's fields go.
+//! The kernel crate's handle cancels the timer when it is replaced, so an owner that re-arms from
+//! several places would lose wake-ups. This timer wraps its owner: it can be armed through a shared
+//! reference, the latest call determines the expiry, and dropping the whole cancels the timer
+//! before the owner's fields are dropped.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -14,9 +15,9 @@ use kernel::{bindings, prelude::*, types::Opaque};
 
 use super::series::NO_RESTART;
 
-/// What an owner does when its timer expires; runs in hard interrupt context.
+/// Callback of a timer's owner; runs in hard interrupt context.
 pub(crate) trait Expire: Send + Sync + Sized + 'static {
-    /// The time that was armed for has come.
+    /// Handles the expiry of the timer.
     fn expired(timed: &Timed<Self>);
 }
 
@@ -24,7 +25,7 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 ///
 /// # Invariants
 ///
-/// `raw` was set up in place and its callback finds this structure around it.
+/// `raw` was initialised in place, and its callback computes the address of this structure from it.
 #[repr(C)]
 #[pin_data(PinnedDrop)]
 pub(crate) struct Timed<T: Expire> {
@@ -46,7 +47,7 @@ impl<T: Expire> Timed<T> {
         Error: From<E>,
     {
         try_pin_init!(Self {
-            // INVARIANT: Set up in its final place.
+            // INVARIANT: Initialised at its final address.
             raw <- Opaque::ffi_init(|slot: *mut bindings::hrtimer| {
                 // SAFETY: `slot` is valid for writes and pinned from now on.
                 unsafe {
@@ -62,9 +63,10 @@ impl<T: Expire> Timed<T> {
         }? Error)
     }
 
-    /// Arms the timer for `at` (monotonic ns); replaces what it was armed for.
+    /// Arms the timer for `at`, monotonic ns; replaces the earlier expiry time.
     pub(crate) fn arm(&self, at: u64) {
-        // SAFETY: The timer is set up by the type invariant and lives until drop cancels it.
+        // SAFETY: By the type invariant the timer is initialised, and it exists until drop cancels
+        // it.
         unsafe {
             bindings::hrtimer_start_range_ns(
                 self.raw.get(),
@@ -75,22 +77,22 @@ impl<T: Expire> Timed<T> {
         }
     }
 
-    /// Cancels the timer and waits for a callback that is running.
+    /// Cancels the timer and waits for a running callback.
     ///
-    /// Not from the callback, and not under a lock that the callback takes.
+    /// Must not be called from the callback, nor under a lock that the callback takes.
     pub(crate) fn cancel(&self) {
-        // SAFETY: The timer is set up by the type invariant.
+        // SAFETY: By the type invariant the timer is initialised.
         unsafe { bindings::hrtimer_cancel(self.raw.get()) };
     }
 
-    /// The time has come.
+    /// Calls [`Expire::expired`] of the timer's owner.
     ///
     /// # Safety
     ///
     /// Called by the timer core only, with the timer of a `Timed<T>`.
     unsafe extern "C" fn run(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-        // SAFETY: `raw` is the first field of this `repr(C)` structure and `Opaque` is transparent; the
-        // structure is alive because its drop waits for this callback.
+        // SAFETY: `raw` is the first field of this `repr(C)` structure and `Opaque` is transparent;
+        // the structure is alive because its drop waits for this callback.
         let timed = unsafe { &*timer.cast::<Self>() };
         T::expired(timed);
         NO_RESTART
@@ -125,7 +127,7 @@ mod tests {
         sys::misc,
     };
 
-    /// Counts its expiries; arms itself again until it has `left` none.
+    /// An owner that counts expiries and re-arms the timer until `left` is 0.
     #[pin_data]
     struct Owner {
         count: Atomic<u64>,
@@ -174,7 +176,7 @@ mod tests {
         timed.arm(0);
         timed.done.wait_for_completion();
         let count = timed.count.load(ordering::Relaxed);
-        // Dropping cancels.
+        // Dropping cancels the timer.
         timed.arm(misc::now() + 3600 * NSEC_PER_SEC);
         drop(timed);
         assert!(count == 5);

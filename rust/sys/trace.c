@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints themselves, and the functions by which Rust reaches those that are on. */
+/* Defines the tracepoints and the functions by which Rust calls them. */
 
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The tracepoints. What their fields say is in Documentation/tracing.md, and stays. */
+/* Tracepoints. Documentation/tracing.md describes their fields, which are stable. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM nrs
 
@@ -14,7 +14,7 @@
 
 #ifndef NRS_TRACE_COPY
 #define NRS_TRACE_COPY
-/* Texts are arrays of their own, so that whoever reads events needs to follow nothing. */
+/* Texts are copied into arrays, so that a reader of events has no pointers to follow. */
 static inline void nrs_copy(char *to, size_t size, const struct nrs_text *text)
 {
 	size_t length = min_t(size_t, text->length, size - 1);

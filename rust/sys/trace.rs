@@ -2,22 +2,22 @@
 
 //! Tracepoints.
 //!
-//! C header: `include/linux/tracepoint.h`; the events are defined in `trace.h`, what their fields mean is in
-//! `Documentation/tracing.md`.
+//! C header: `include/linux/tracepoint.h`. `trace.h` defines the events, `Documentation/tracing.md`
+//! describes their fields.
 //!
 //! # Vocabulary
 //!
-//! - *Event*: one of the structures below; what it is made of is asked for only if somebody looks.
-//! - *Followed*: somebody looks at one of the events of a request's life.
-//! - *Life*: what a request keeps so that its events can be told from those of others ([`Life`]).
+//! - *Event*: one of the structures below; it is composed only if its tracepoint is enabled.
+//! - *Followed*: at least one event of a request's life is enabled.
+//! - *Life*: number and times of a request that identify its events ([`Life`]).
 //!
-//! An event that nobody looks at costs an instruction that does nothing: each has a static branch, as those in
-//! C have. The kernel crate's `declare_trace!` looks for tracepoints among the crate's own bindings only, so
-//! what it makes is made here. On kernels without tracepoints there is nothing.
+//! A disabled event costs a no-op instruction: each has a static branch, like tracepoints in C. The
+//! kernel crate's `declare_trace!` finds tracepoints only in the crate's own bindings, so its
+//! expansion is repeated here. Kernels without tracepoints have no events.
 //!
 //! # Context
 //!
-//! Any; those who look get along with locks and with interrupts that are off.
+//! Any; tracing programs run under locks and with interrupts disabled.
 
 use core::fmt::{Display, Write};
 
@@ -26,35 +26,35 @@ use kernel::sync::atomic::{ordering, Atomic};
 use super::raw;
 use crate::sched::attr::{Id, Opcode, Priority};
 
-/// Whether requests are followed.
+/// Returns true if requests are followed.
 #[inline(always)]
 pub(crate) fn follows() -> bool {
     Enqueue::is_on() || Dispatch::is_on() || Complete::is_on()
 }
 
-/// What a request keeps for its events; nothing if requests were not followed when it arrived.
+/// Data of a request for its events; empty if requests were not followed when it arrived.
 ///
-/// Packed, as it is part of what every request has and fills a hole there.
+/// Packed, because it is part of every request and fills a hole there.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub(crate) struct Life {
-    /// When it was dispatched, monotonic ns.
+    /// Time of dispatch, monotonic ns; 0: not recorded.
     dispatched: u64,
-    /// Its number; 0: it has none, and no events.
+    /// Number of the request; 0: it has none, and no events.
     id: u32,
 }
 
-/// The number given last.
+/// Last number given to a request.
 static LAST: Atomic<u32> = Atomic::new(0);
 
 impl Life {
-    /// That of a request that is not followed.
+    /// Value for a request that is not followed.
     pub(crate) const NONE: Self = Self {
         dispatched: 0,
         id: 0,
     };
 
-    /// That of a request which arrives; its number is that of no other until 2^32 - 1 more have come.
+    /// Creates the data of an arriving request; its number is unique among 2^32 - 1 requests.
     pub(crate) fn begin() -> Self {
         let mut id = 0;
         while id == 0 {
@@ -63,7 +63,7 @@ impl Life {
         Self { dispatched: 0, id }
     }
 
-    /// Its number, if it is followed.
+    /// Returns the number of the request, if it is followed.
     pub(crate) const fn id(&self) -> Option<u64> {
         match self.id {
             0 => None,
@@ -71,12 +71,12 @@ impl Life {
         }
     }
 
-    /// Notes that it is dispatched at `now`, monotonic ns.
+    /// Records the dispatch of the request at `now`, monotonic ns.
     pub(crate) fn dispatched(&mut self, now: u64) {
         self.dispatched = now;
     }
 
-    /// Time since it was dispatched until `now`, monotonic ns; none if nobody looked then.
+    /// Returns the time from the dispatch to `now`, ns; `None` if the dispatch was not recorded.
     pub(crate) const fn since(&self, now: u64) -> Option<u64> {
         match self.dispatched {
             0 => None,
@@ -85,24 +85,24 @@ impl Life {
     }
 }
 
-/// Bytes of a text that is made for an event, at most.
+/// Largest text of an event, bytes.
 const SHOWN_MAX: usize = 64;
 
-/// A text that is made for an event; what does not fit is left out.
+/// A text generated for an event, truncated at `SHOWN_MAX` bytes.
 pub(crate) struct Shown {
     bytes: [u8; SHOWN_MAX],
     len: usize,
 }
 
 impl Shown {
-    /// What `value` shows.
+    /// Returns the text of `value`.
     pub(crate) fn of(value: Option<&dyn Display>) -> Self {
         let mut shown = Self {
             bytes: [0; SHOWN_MAX],
             len: 0,
         };
         if let Some(value) = value {
-            // What does not fit is left out.
+            // Truncation is not an error.
             let _ = write!(shown, "{value}");
         }
         shown
@@ -120,7 +120,7 @@ impl Write for Shown {
     }
 }
 
-/// A value as C has it.
+/// A value that can be converted to its C representation.
 trait Value {
     type Raw;
 
@@ -147,7 +147,7 @@ value! {
     bool => u8: |is| (*is).into();
     Id => u32: |id| id.get().unwrap_or(u32::MAX);
     Opcode => u32: |opcode| opcode.number();
-    // 1 for the high-priority head.
+    // 1 is the high-priority head.
     Priority => u8: |priority| (*priority == Priority::High).into();
     &str => raw::nrs_text: |text| bytes(text.as_bytes());
     Shown => raw::nrs_text: |shown| bytes(shown.bytes.get(..shown.len).unwrap_or(&[]));
@@ -159,7 +159,7 @@ value! {
     };
 }
 
-/// `text` as C has it.
+/// Returns the C representation of `text`.
 fn bytes(text: &[u8]) -> raw::nrs_text {
     raw::nrs_text {
         start: text.as_ptr().cast(),
@@ -167,20 +167,20 @@ fn bytes(text: &[u8]) -> raw::nrs_text {
     }
 }
 
-/// The head that an event is of.
+/// Head to which an event belongs.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     /// Name of the service.
     pub(crate) service: &'a str,
-    /// Name of the policy; empty: none has to do with it.
+    /// Name of the policy; empty if no policy is involved.
     pub(crate) policy: &'a str,
     /// Index of the partition.
     pub(crate) cpt: u16,
-    /// Which of its heads.
+    /// Head of the partition.
     pub(crate) priority: Priority,
 }
 
-/// Defines an event: its tracepoint, the function that shows it to those who look, what C calls it; then its fields.
+/// Defines an event by its tracepoint, the function that emits it, the C structure, and the fields.
 macro_rules! event {
     ($(#[$doc:meta])* $Event:ident: $point:ident, $do_trace:ident, $raw:ident {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
@@ -191,7 +191,7 @@ macro_rules! event {
         }
 
         impl $Event<'_> {
-            /// Whether somebody looks at this event.
+            /// Returns true if the event is enabled.
             #[inline(always)]
             pub(crate) fn is_on() -> bool {
                 #[cfg(CONFIG_TRACEPOINTS)]
@@ -216,7 +216,7 @@ macro_rules! event {
                 return false;
             }
 
-            /// Shows the event to those who look.
+            /// Emits the event.
             #[cold]
             #[inline(never)]
             pub(crate) fn tell(&self) {
@@ -228,7 +228,7 @@ macro_rules! event {
                     extern "C" {
                         fn $do_trace(event: *const raw::$raw);
                     }
-                    // SAFETY: The event is complete, and what it points to is there during the call.
+                    // SAFETY: The event is complete, and the texts in it are valid during the call.
                     unsafe { $do_trace(&_event) };
                 }
             }
@@ -237,129 +237,129 @@ macro_rules! event {
 }
 
 event! {
-    /// A request has arrived.
+    /// Arrival of a request.
     Enqueue: __tracepoint_nrs_enqueue, rust_do_trace_nrs_enqueue, nrs_event_enqueue {
-        /// The head it is for, and the policy that takes new requests there.
+        /// Head of the request, and the policy that takes new requests there.
         head: Head<'a>,
-        /// Its job. A program may give any bytes.
+        /// Job id. A program may supply any bytes.
         jobid: Shown,
-        /// Network identifier of who asks.
+        /// Network identifier of the client.
         nid: Shown,
-        /// Its number.
+        /// Number of the request.
         id: u64,
-        /// Bytes that it transfers.
+        /// Length of the request, bytes.
         bytes: u64,
-        /// First byte of its range.
+        /// First byte of the range.
         offset: u64,
-        /// Who asks.
+        /// User id of the client.
         uid: Id,
-        /// Who asks.
+        /// Group id of the client.
         gid: Id,
-        /// What is asked for.
+        /// Operation code.
         opcode: Opcode,
-        /// It waits; else it goes down at once.
+        /// True if the request is queued, false if it is dispatched immediately.
         queued: bool,
     }
 }
 
 event! {
-    /// A request is to be served.
+    /// Dispatch of a request.
     Dispatch: __tracepoint_nrs_dispatch, rust_do_trace_nrs_dispatch, nrs_event_dispatch {
-        /// The head it went through, and the policy that decided.
+        /// Head of the request, and the policy that selected it.
         head: Head<'a>,
-        /// Its number.
+        /// Number of the request.
         id: u64,
-        /// Bytes that it transfers.
+        /// Length of the request, bytes.
         bytes: u64,
-        /// For how long it waited, ns.
+        /// Time in the queue, ns.
         waited_ns: u64,
-        /// Slots of the target that are in use, with its own.
+        /// Slots of the target in use, including that of this request.
         slots: u32,
-        /// Slots of the target in effect.
+        /// Slot limit of the target in effect.
         limit: u32,
-        /// It had to wait; else it went down at once.
+        /// True if the request was queued, false if it was dispatched immediately.
         queued: bool,
-        /// It has a slot.
+        /// True if the request has a slot.
         slot: bool,
     }
 }
 
 event! {
-    /// A request has ended.
+    /// End of a request.
     Complete: __tracepoint_nrs_complete, rust_do_trace_nrs_complete, nrs_event_complete {
-        /// The head it went through, without a policy.
+        /// Head of the request, without a policy.
         head: Head<'a>,
-        /// Its number.
+        /// Number of the request.
         id: u64,
-        /// Bytes that it transferred.
+        /// Length of the request, bytes.
         bytes: u64,
-        /// Time since it was dispatched, ns.
+        /// Time since the dispatch, ns.
         service_ns: u64,
-        /// 0, or how it failed.
+        /// Errno, or 0 on success.
         error: i32,
     }
 }
 
 event! {
-    /// A policy withholds all that a head has.
+    /// Throttling of all requests of a head by its policy.
     Throttle: __tracepoint_nrs_throttle, rust_do_trace_nrs_throttle, nrs_event_throttle {
-        /// The head, and the policy that takes new requests there.
+        /// Head, and the policy that takes new requests there.
         head: Head<'a>,
-        /// Until when, monotonic ns.
+        /// Time until which requests are throttled, monotonic ns.
         until_ns: u64,
-        /// For how long from now on, ns.
+        /// Remaining time, ns.
         delay_ns: u64,
-        /// Requests that are queued on the head.
+        /// Requests queued on the head.
         queued: u32,
     }
 }
 
 event! {
-    /// A head has another policy, or the same with other parameters.
+    /// Change of the policy of a head, or of the policy's parameters.
     Policy: __tracepoint_nrs_policy, rust_do_trace_nrs_policy, nrs_event_policy {
         /// Name of the service.
         service: &'a str,
-        /// Name of the policy before.
+        /// Name of the old policy.
         old: &'a str,
-        /// Name of the policy from now on.
+        /// Name of the new policy.
         new_: &'a str,
-        /// The argument that it was started with.
+        /// Argument with which the policy was started.
         argument: Shown,
-        /// Which head, of all partitions.
+        /// Head, in all partitions.
         high: Priority,
     }
 }
 
 event! {
-    /// Factors of an agent are in force, or a step nearer to one.
+    /// Factors of an agent are set, or have moved one step towards 1.
     Factors: __tracepoint_nrs_factors, rust_do_trace_nrs_factors, nrs_event_factors {
         /// Name of the service.
         service: &'a str,
-        /// Of which instance their ids are.
+        /// Instance to which the ids belong.
         instance: u64,
-        /// How many there are.
+        /// Number of factors.
         factors: u64,
-        /// Their lease, ms.
+        /// Lease of the factors, ms.
         lease_ms: u64,
-        /// 0: they were set; else steps of their return to one.
+        /// 0: the factors were set; else the number of steps of their return to one.
         step: u32,
     }
 }
 
 event! {
-    /// Shares were computed, and are in effect.
+    /// Computation of shares, which are in effect.
     Shares: __tracepoint_nrs_shares, rust_do_trace_nrs_shares, nrs_event_shares {
         /// Name of the service.
         service: &'a str,
-        /// Entities that have one.
+        /// Entities that have a share.
         entities: u64,
         /// Number of the computation.
         generation: u64,
-        /// Time since the one before, ms.
+        /// Time since the previous computation, ms.
         delta_ms: u64,
-        /// How long it took, ns.
+        /// Duration of the computation, ns.
         took_ns: u64,
-        /// For which heads.
+        /// Head, in all partitions.
         high: Priority,
     }
 }

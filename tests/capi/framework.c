@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A framework as strict as Lustre's ptlrpc: partitions with a regular and a high-priority head, a spinlock over all calls that
- * have to do with requests, threads that serve, a policy of its own for what nrs does not take, requests that move to the
- * other head, and policies that are replaced while they have requests.
+ * A framework with the requirements of Lustre's ptlrpc: partitions with a regular and a
+ * high-priority head, a spinlock around all calls for requests, server threads, and a fallback
+ * policy for requests that nrs refuses. Requests move to the other head, and policies are replaced
+ * while they have requests.
  */
 
 #include <linux/completion.h>
@@ -22,14 +23,14 @@
 #define PARTITIONS	2
 #define HEADS		2
 #define SERVERS		2	/* threads of a partition */
-#define POLICIES_MAX	4	/* of a head, with those that are drained */
+#define POLICIES_MAX	4	/* of a head, including drained ones */
 #define STEPS_MAX	24
-#define QUEUED_MAX	512	/* requests that are queued or started, of a partition */
+#define QUEUED_MAX	512	/* queued or started requests of a partition */
 
 struct request {
 	struct nrs_item item;
-	struct list_head link;		/* in all queued ones, or in the head's own queue */
-	struct nrs_policy *policy;	/* that has it; NULL: the head's own */
+	struct list_head link;		/* in all queued requests, or in the head's fallback queue */
+	struct nrs_policy *policy;	/* policy of the request; NULL: the fallback policy */
 	unsigned int head;
 	unsigned int answers;
 	bool started;
@@ -44,7 +45,7 @@ struct running {
 struct head {
 	struct running policies[POLICIES_MAX];
 	struct list_head own;
-	bool throttled;			/* until the timer expires, or something changes */
+	bool throttled;			/* until the timer expires, or a change */
 	struct hrtimer timer;
 	struct partition *partition;
 };
@@ -64,7 +65,7 @@ struct framework {
 	struct partition partitions[PARTITIONS];
 	struct request *requests;
 	unsigned int count;
-	unsigned int limit;		/* requests that are brought before the next step */
+	unsigned int limit;		/* requests submitted before the next step */
 	atomic_t next, answered, moved, forced, declined, wakes;
 	bool ended;
 };
@@ -97,7 +98,7 @@ static enum hrtimer_restart expired(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Queues a request; with the partition's lock. */
+/* Queues a request; the caller must hold the partition's lock. */
 static void add(struct partition *partition, struct request *request, unsigned int head)
 {
 	struct head *to = &partition->heads[head];
@@ -136,7 +137,7 @@ static struct running *find(struct partition *partition, struct request *request
 	return NULL;
 }
 
-/* Takes a request out of a head; with the partition's lock. */
+/* Removes a request from a head; the caller must hold the partition's lock. */
 static struct request *take(struct partition *partition, struct head *head)
 {
 	struct request *request;
@@ -160,7 +161,7 @@ static struct request *take(struct partition *partition, struct head *head)
 		item = nrs_get(running->policy, running->stopping, &later);
 		if (item) {
 			request = container_of(item, struct request, item);
-			/* What is withheld may be eligible by now. */
+			/* A throttled request may be eligible meanwhile. */
 			CHECK(some || until, "a request that was not there");
 			CHECK(request->policy == running->policy, "of another policy");
 			list_del(&request->link);
@@ -214,7 +215,7 @@ static void finish(struct partition *partition, struct request *request)
 	atomic_inc(&partition->framework->answered);
 }
 
-/* A thread that serves. */
+/* Serves requests in a thread. */
 static int serve(void *data)
 {
 	struct partition *partition = data;
@@ -228,7 +229,7 @@ static int serve(void *data)
 				usleep_range(50, 100);
 			finish(partition, request);
 		} else {
-			/* As ptlrpc's threads, it looks again now and then. */
+			/* Polls regularly, like ptlrpc's threads. */
 			wait_event_interruptible_timeout(partition->wait, READ_ONCE(framework->ended) ||
 							 READ_ONCE(partition->active), 2);
 			cond_resched();
@@ -237,7 +238,7 @@ static int serve(void *data)
 	return 0;
 }
 
-/* The thread that brings the requests of a partition. */
+/* Submits the requests of a partition in a thread. */
 static int bring(void *data)
 {
 	struct partition *partition = data;
@@ -265,7 +266,7 @@ static void move(struct partition *partition)
 	struct request *request;
 
 	spin_lock(&partition->lock);
-	/* The newest: those before are about to be served. */
+	/* The newest request, because the older ones are about to be served. */
 	list_for_each_entry_reverse(request, &partition->queued, link) {
 		struct running *running;
 
@@ -286,8 +287,8 @@ static void move(struct partition *partition)
 }
 
 /*
- * Carries out a step: "NAME [ARGUMENT]" starts a policy in all partitions and heads, while those before are drained, "-" none;
- * "!NAME VALUE" sets a parameter.
+ * Executes a step: "NAME [ARGUMENT]" starts a policy in all partitions and heads, while earlier
+ * ones are drained, "-" starts none; "!NAME VALUE" sets a parameter.
  */
 static int step(struct framework *framework, char *text)
 {
@@ -328,7 +329,7 @@ static int step(struct framework *framework, char *text)
 	return 0;
 }
 
-/* Stops policies that are drained; whether one is left that is not. */
+/* Stops drained policies; returns true if a stopping policy is not drained. */
 static bool reap(struct framework *framework)
 {
 	unsigned int cpt, index, at;
@@ -357,7 +358,7 @@ static bool reap(struct framework *framework)
 	return left;
 }
 
-/* Carries out the steps behind the first one, in turn, and moves requests, until all are answered. */
+/* Executes all steps but the first, in order, and moves requests, until all are answered. */
 static void stir(struct framework *framework, char *script)
 {
 	unsigned long begun = jiffies;
@@ -367,7 +368,10 @@ static void stir(struct framework *framework, char *script)
 	while (steps < STEPS_MAX && (text = strsep(&script, ";")))
 		texts[steps++] = text;
 	while (atomic_read(&framework->answered) < framework->count) {
-		/* When enough is answered since the last step, and the policy before that is drained. */
+		/*
+		 * Waits for enough answers since the last step, and for the policy before the last to
+		 * drain.
+		 */
 		unsigned int each = framework->count / (steps + 1), cpt;
 
 		if (!reap(framework) && done < steps && atomic_read(&framework->answered) >= each * (done + 1)) {
@@ -375,7 +379,7 @@ static void stir(struct framework *framework, char *script)
 
 			CHECK(!error, "step %u: %d", done, error);
 		}
-		/* Some are queued when the next step comes. */
+		/* Keeps requests queued when the next step begins. */
 		WRITE_ONCE(framework->limit, done < steps ? each * (done + 2) : framework->count);
 		for (cpt = 0; cpt < PARTITIONS; cpt++)
 			wake_up_all(&framework->partitions[cpt].wait);
@@ -411,7 +415,7 @@ static void show(struct framework *framework, const char *name)
 	kfree(text);
 }
 
-/* Threads of a test, which are waited for. */
+/* Threads of a test, which are joined. */
 struct crew {
 	struct task_struct *tasks[PARTITIONS * (SERVERS + 1)];
 	unsigned int count;
@@ -423,7 +427,7 @@ static void hire(struct crew *crew, int (*what)(void *), struct partition *parti
 
 	if (!CHECK(!IS_ERR(task), "a thread: %ld", PTR_ERR(task)))
 		return;
-	/* It may end by itself before it is waited for. */
+	/* The thread may exit before it is joined. */
 	get_task_struct(task);
 	wake_up_process(task);
 	crew->tasks[crew->count++] = task;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Plays a server and a framework of include/nrs.h. To be written to /sys/module/nrs_capi_test/parameters/run:
+ * Test of include/nrs.h with a server and a framework. Commands for
+ * /sys/module/nrs_capi_test/parameters/run:
  *
- *   framework COUNT STEP[;STEP...]   STEP starts a policy (NAME [ARGUMENT], "-": none) or sets a parameter (!NAME VALUE)
+ *   framework COUNT STEP[;STEP...]   STEP starts a policy (NAME [ARGUMENT], "-": none)
+ *                                    or sets a parameter (!NAME VALUE)
  *   server COUNT
  *   refusals
  *   hold                             keeps a policy started, until "release"
  *   release
  *
- * The write fails with EIO if a check does; the kernel log says which one.
+ * The write fails with EIO if a check fails; the kernel log names the check.
  */
 
 #include <linux/module.h>
@@ -18,7 +20,7 @@
 
 #include "test.h"
 
-/* Lines of failed checks that are printed, at most. */
+/* Largest number of failed checks that are logged. */
 #define FAILURES_SHOWN 20
 
 static atomic_t failures;
@@ -43,7 +45,7 @@ u32 capi_random(u32 below)
 
 void capi_request(struct nrs_request *request, u64 cookie)
 {
-	/* Reads and writes of Lustre's protocol. */
+	/* OST_READ and OST_WRITE of Lustre's protocol. */
 	static const u32 opcodes[] = { 3, 4 };
 	u32 user = capi_random(5);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A server with threads of its own: some bring requests, some serve those that nrs dispatches; timers end some of them, in
- * soft interrupts.
+ * A server with its own threads: some submit requests, others serve those that nrs dispatches.
+ * Timers complete some requests in soft interrupts.
  */
 
 #include <linux/completion.h>
@@ -125,7 +125,7 @@ static int bring(void *data)
 		request->server = server;
 		timer_setup(&request->timer, over, 0);
 		capi_request(&record, (uintptr_t)request);
-		/* Less than the estimate of nrs says, so there are early replies. */
+		/* Below the estimate of nrs, so there are early replies. */
 		record.timeout_ms = cpu_to_le32(1000);
 		request->submitted = true;
 		error = nrs_submit(server->nrs, &record, false);
@@ -166,7 +166,7 @@ static void play(struct server *server)
 		kthread_stop(tasks[index]);
 		put_task_struct(tasks[index]);
 	}
-	/* What is queued is served while it waits. */
+	/* Queued requests are served while the close waits. */
 	nrs_server_stats(server->nrs, &stats);
 	CHECK(le64_to_cpu(stats.requests) == server->count, "%llu requests", le64_to_cpu(stats.requests));
 	nrs_server_close(server->nrs);
@@ -217,13 +217,13 @@ static void wake(void *context)
 {
 }
 
-/* Whether @pointer is an ERR_PTR of @error. */
+/* Checks that @pointer is an ERR_PTR of @error. */
 static void refused(const void *pointer, int error)
 {
 	CHECK(IS_ERR(pointer) && PTR_ERR(pointer) == error, "%ld, not %d", PTR_ERR(pointer), error);
 }
 
-/* A request keeps the module loaded until it is completed. */
+/* Checks that a request keeps the module loaded until it is completed. */
 static void pin(void)
 {
 	struct nrs_attach how = attach("capi-server");

@@ -7,7 +7,7 @@
 
 #include <nrs.h>
 
-/* A check: counts a failure, and says where it is, if @cond does not hold. */
+/* Counts and logs a failure, with its location, if @cond is false. */
 #define CHECK(cond, fmt, ...)									\
 	({											\
 		bool holds_ = (cond);								\
@@ -19,19 +19,19 @@
 
 __printf(1, 2) void capi_failed(const char *fmt, ...);
 
-/* A number from 0 to @below - 1. */
+/* Returns a random number from 0 to @below - 1. */
 u32 capi_random(u32 below);
 
 /* Fills in a request of one of a few users, jobs and clients. */
 void capi_request(struct nrs_request *request, u64 cookie);
 
-/* Puts @count requests through the policies of @script, in turn; see main.c. */
+/* Passes @count requests through the policies of @script, one after the other; see main.c. */
 int capi_framework(unsigned int count, char *script);
 
-/* Puts @count requests through a service. */
+/* Passes @count requests through a service. */
 int capi_server(unsigned int count);
 
-/* What is refused. */
+/* Checks calls that must be refused. */
 int capi_refusals(void);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A stand-in for ptlrpc: a service "ost_io" with two partitions and two heads each, whose policies are called in the contexts and
- * in the order in which ptlrpc calls them. To be written to /sys/module/ptlrpc/parameters/:
+ * A stand-in for ptlrpc: a service "ost_io" with two partitions of two heads, which calls policies
+ * in the contexts and the order of ptlrpc. Parameters in /sys/module/ptlrpc/parameters/:
  *
  *   nrs_policies   NAME [reg|hp] [ARGUMENT]
- *   load           COUNT: that many requests for each partition; the write ends when each is answered
+ *   load           COUNT: requests for each partition; the write returns when all are answered
  */
 
 #include <linux/delay.h>
@@ -95,7 +95,7 @@ int lustre_msg_get_projid(struct lustre_msg *msg, u32 *projid)
 }
 EXPORT_SYMBOL(lustre_msg_get_projid);
 
-/* The fallback: a queue through the requests. */
+/* Fallback policy: a queue linked through the requests. */
 
 static struct fifo {
 	struct ptlrpc_nrs_resource resource;
@@ -183,7 +183,7 @@ static struct ptlrpc_nrs_policy *find_policy(struct ptlrpc_nrs *nrs, const char 
 	return NULL;
 }
 
-/* Makes another policy the primary, with the head's lock; lets go of it meanwhile. */
+/* Replaces the primary policy; the caller must hold the head's lock, which is dropped meanwhile. */
 static void replace_primary(struct ptlrpc_nrs *nrs, struct ptlrpc_nrs_policy *policy)
 {
 	struct ptlrpc_nrs_policy *old = nrs->nrs_policy_primary;
@@ -247,7 +247,7 @@ out:
 	return error;
 }
 
-/* Requests; as ptlrpc, with two resources each. */
+/* Requests, with two resources each, as in ptlrpc. */
 
 static void get_resources(struct ptlrpc_nrs *nrs, struct ptlrpc_nrs_request *nrq, struct ptlrpc_nrs_resource **resources,
 			  bool moving)
@@ -300,7 +300,7 @@ static struct ptlrpc_nrs_policy *policy_of(struct ptlrpc_nrs_request *nrq)
 	return nrq->nr_res_ptrs[nrq->nr_res_idx]->res_policy;
 }
 
-/* With the partition's lock. */
+/* Queues a request; the caller must hold the partition's lock. */
 static void enqueue(struct ptlrpc_nrs_request *nrq)
 {
 	int index;
@@ -359,7 +359,10 @@ static struct ptlrpc_request *get(struct ptlrpc_nrs *nrs)
 	return NULL;
 }
 
-/* Moves a regular request that is queued to the other head, with the lock of the client's connection, as ptlrpc. */
+/*
+ * Moves a queued regular request to the other head, under the lock of the client's connection, as
+ * in ptlrpc.
+ */
 static void move(struct ptlrpc_service_part *part)
 {
 	struct ptlrpc_nrs_resource *resources[NRS_RES_MAX];
@@ -375,7 +378,10 @@ static void move(struct ptlrpc_service_part *part)
 	}
 	if (!nrq)
 		goto out;
-	/* Without the partition's lock: it may be taken meanwhile, and let go of its resources. */
+	/*
+	 * Without the partition's lock, a thread may take the request and release its resources
+	 * meanwhile.
+	 */
 	if (get_random_u32_below(2))
 		udelay(20);
 	get_resources(&part->scp_nrs_hp, nrq, resources, true);
@@ -429,7 +435,7 @@ static void finish(struct ptlrpc_service_part *part, struct ptlrpc_request *req)
 	policy->pol_nrs->nrs_req_started--;
 	policy->pol_req_started--;
 	spin_unlock(&part->scp_req_lock);
-	/* In this order. */
+	/* ptlrpc uses this order. */
 	put_resources(req->rq_nrq.nr_res_ptrs);
 	spin_lock(&part->rpc_lock);
 	list_del(&req->link);
@@ -457,7 +463,7 @@ static int serve(void *data)
 	return 0;
 }
 
-/* A request of one of five users; the first in eight goes to the other head. */
+/* Creates a request of one of five users; every eighth uses the high-priority head. */
 static struct ptlrpc_request *make_request(unsigned int index)
 {
 	struct ptlrpc_request *req = kzalloc(sizeof(*req), GFP_KERNEL);

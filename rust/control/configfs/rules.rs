@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rules of `tbf` that an administrator makes: `nrs/SERVICE/rules/NAME/` in configfs.
+//! Rules of `tbf` created by an administrator: `nrs/SERVICE/rules/NAME/` in configfs.
 //!
 //! | attribute | holds |
 //! |---|---|
 //! | `match` | conditions; `EBUSY` while the rule is started |
 //! | `head` | `reg`, `hp` or `all`; `EBUSY` while the rule is started |
-//! | `rate` | what a class gets; nothing: that of `nrs_tbf_rate` |
-//! | `minrate` | what a class gets at least, `0` for nothing |
-//! | `rank` | the rule to stand before; nothing: in front |
+//! | `rate` | rate of a class; empty: `nrs_tbf_rate` |
+//! | `minrate` | guaranteed minimum of a class; `0`: none |
+//! | `rank` | rule that this rule precedes; empty: first of all rules |
 //! | `realtime`, `borrow` | `0` or `1` |
-//! | `also` | other rules whose limits hold too, joined by `+` |
+//! | `also` | names, joined by `+`, of further rules whose limits apply |
 //! | `enabled` | `0` or `1`, see below |
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Draft*: what was written to a directory ([`Draft`]); all there is before the rule is started.
-//! - *Started*: one of the rules in `nrs_tbf_rule` has the name of the directory, on a head that `head` has.
-//!   Who started it does not matter: it is the same rule, and the directory shows and changes it.
+//! - *Draft*: the values written to a directory ([`Draft`]), used to start the rule.
+//! - *Started*: a rule in `nrs_tbf_rule` has the name of the directory, on a head of `head`. The
+//!   directory shows and changes this rule, even if the rule was started another way.
 //!
 //! ```text
-//!            ┌────────────── tbf is stopped, or the rule by another way ─────────────┐
-//!            ▼                                                                       │
-//!  mkdir ─▶ draft, enabled 0 ──────────── 1 to enabled: "start" ───────────▶ started, enabled 1
-//!            │       ▲                                                       │       │
-//!            │       └──────────────────── 0 to enabled: "stop" ─────────────┘       │ values: "change"
-//!            ▼                                                                       │
-//!          rmdir ◀──────────────────────────── "stop" ───────────────────────────────┘
+//!            ┌────────── tbf or the rule is stopped by other means ──────────┐
+//!            ▼                                                               │
+//!  mkdir ─▶ draft, enabled 0 ─────── 1 to enabled: "start" ────────▶ started, enabled 1
+//!            │       ▲                                               │       │ values: "change"
+//!            │       └─────────────── 0 to enabled: "stop" ──────────┘       │
+//!            ▼                                                               │
+//!          rmdir ◀───────────────────────── "stop" ──────────────────────────┘
 //! ```
 //!
-//! All of this becomes commands ([`command`]), so it is refused for the same reasons, and
-//! nothing is changed then, here neither.
+//! Each change is executed as a command ([`command`]), so it fails for the same reasons. A failure
+//! changes neither the rules nor the draft.
 
 use core::fmt::{self, Write as _};
 
@@ -56,16 +56,16 @@ use crate::{
     sys::series::{configfs_attributes, ENAMETOOLONG},
 };
 
-/// Bytes of the conditions, at most: the rest of a command needs fewer than 256.
+/// Maximum bytes of the conditions: the rest of a command needs fewer than 256.
 const MATCH_MAX: usize = COMMAND_MAX - 256;
 
-/// The directory `rules` of a service.
+/// Directory `rules` of a service.
 #[pin_data]
 pub(crate) struct Rules {
     place: Arc<Place>,
 }
 
-/// The directory `rules` for the service of `place`.
+/// Creates the directory `rules` for the service of `place`.
 pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Error>> {
     let item_type = configfs_attributes! {
         container: Group<Rules>,
@@ -113,12 +113,12 @@ impl GroupOperations for Rules {
     }
 }
 
-/// The name that a directory gives its rule.
+/// Returns the name of the rule of a directory.
 ///
 /// # Errors
 ///
-/// - `ENAMETOOLONG`: more than [`NAME_MAX`] characters.
-/// - `EINVAL`: others than letters, digits and `_`.
+/// - `ENAMETOOLONG`: the name has more than [`NAME_MAX`] characters.
+/// - `EINVAL`: the name has other characters than letters, digits and `_`.
 fn rule_name(name: &CStr) -> Result<Name> {
     let text = name.to_str().map_err(|_| EINVAL)?;
     Name::new(text).ok_or_else(|| {
@@ -130,28 +130,28 @@ fn rule_name(name: &CStr) -> Result<Name> {
     })
 }
 
-/// The rules of the first head of `heads` that has one named `name`.
+/// Returns the rules of the first head of `heads` that has a rule called `name`.
 fn rules_with(service: &Service, name: &Name, heads: Heads) -> Option<Shared<Book>> {
     service.parameters().kept.tbf.book_with(name, heads)
 }
 
-/// The errno for text that no command can have; the kernel log says why `service` refuses it.
+/// Returns the errno of a syntax error, and logs the reason for `service` to the kernel log.
 fn refused(service: &Service) -> impl Fn(RuleError) -> Error + '_ {
     |error| Refused::from(error::Error::from(error)).report(service.name())
 }
 
-/// What can be set as `KEY=VALUE` in a command: a field of [`Pairs`].
+/// Value that is set as `KEY=VALUE` in a command: a field of [`Pairs`].
 struct Key {
     name: &'static str,
-    /// Whether it is set.
+    /// Returns true if the value is set.
     is_in: fn(&Pairs) -> bool,
-    /// Makes it in the first what it is in the second.
+    /// Copies the value from the second to the first argument.
     copy: fn(&mut Pairs, &Pairs),
-    /// Writes it as in a command; of one that is not set what it is by default.
+    /// Writes the value as in a command; the default if the value is not set.
     show: fn(&Pairs, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
 
-/// Defines keys and their attributes: the number of the attribute, the field of [`Pairs`], how it is written.
+/// Defines keys and their attributes: number of the attribute, field of [`Pairs`], formatter.
 macro_rules! keys {
     ($($KEY:ident, $id:literal, $field:ident: $show:expr;)+) => {
         $(
@@ -206,7 +206,7 @@ keys! {
     };
 }
 
-/// The value of a key, as it is written in a command.
+/// Value of a key, formatted as in a command.
 struct Value<'a>(&'a Pairs, &'a Key);
 
 impl fmt::Display for Value<'_> {
@@ -226,7 +226,7 @@ impl fmt::Display for Written<'_> {
     }
 }
 
-/// What the rule `name` of `book` is; `rank` is not kept there.
+/// Returns the pairs of the rule `name` of `book`, except `rank`, which is not stored there.
 fn pairs_in(book: &Book, name: &Name) -> Pairs {
     let Some(rule) = book.get(name) else {
         return Pairs::default();
@@ -244,10 +244,10 @@ fn pairs_in(book: &Book, name: &Name) -> Pairs {
     }
 }
 
-/// What was written to a directory.
+/// Values written to a directory.
 struct Draft {
     heads: Heads,
-    /// Conditions, none if empty.
+    /// Conditions; empty if not set.
     conditions: CString,
     pairs: Pairs,
 }
@@ -261,7 +261,7 @@ impl Draft {
         })
     }
 
-    /// What a command for these heads begins with.
+    /// Returns the prefix of a command for the heads.
     fn prefix(&self) -> &'static str {
         match self.heads {
             Heads::All => "",
@@ -271,7 +271,7 @@ impl Draft {
     }
 }
 
-/// The directory of a rule.
+/// Directory of a rule.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Rule {
     name: Name,
@@ -297,16 +297,17 @@ impl PinnedDrop for Rule {
 }
 
 impl Rule {
-    /// The rules of a head that the rule is started on.
+    /// Returns the rules of a head on which the rule is started; `None` if it is not started.
     fn started(&self, draft: &Draft, service: &Service) -> Option<Shared<Book>> {
         rules_with(service, &self.name, draft.heads)
     }
 
-    /// Carries out `args`, a command.
+    /// Executes the command `args`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; what [`command`] refuses.
+    /// - `ENOMEM`.
+    /// - The errors of [`command`].
     fn command(service: &Service, args: fmt::Arguments<'_>) -> Result {
         let command = CString::try_from_fmt(args)?;
         let done = self::command(service, command.to_str().map_err(|_| EINVAL)?);
@@ -317,7 +318,8 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: no conditions. What the command returns.
+    /// - `EINVAL`: there are no conditions.
+    /// - The errors of the command.
     fn start(&self, draft: &Draft, service: &Service) -> Result {
         let conditions = draft.conditions.to_str().map_err(|_| EINVAL)?;
         if conditions.is_empty() {
@@ -334,7 +336,7 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// What the command returns.
+    /// The errors of the command.
     fn stop(&self, draft: &Draft, service: &Service) -> Result {
         if self.started(draft, service).is_none() {
             return Ok(());
@@ -343,7 +345,8 @@ impl Rule {
         Self::command(service, format_args!("{prefix}stop {}", self.name))
     }
 
-    /// One line in `page` with the value of `key`, of the rule if it is started, else of the draft.
+    /// Writes the value of `key` as one line to `page`: of the rule if it is started, else of the
+    /// draft.
     fn show_pair(&self, key: &Key, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = self.draft.lock();
         let pairs = match self.started(&draft, &self.place.service()) {
@@ -353,15 +356,15 @@ impl Rule {
         line(page, format_args!("{}", Value(&pairs, key)))
     }
 
-    /// Sets `key` to what `page` holds, in the draft, and in the rule if it is started.
+    /// Sets `key` to the value in `page`, in the draft, and in the rule if it is started.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: not a value of `key`.
-    /// - What a command that changes the rule returns.
+    /// - `EINVAL`: the text is not a value of `key`.
+    /// - The errors of the command that changes the rule.
     fn store_pair(&self, key: &Key, page: &[u8]) -> Result {
         let value = text_of(page)?;
-        // One word, so that no other pair gets in with it.
+        // One word, so that the text cannot add another pair.
         if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(EINVAL);
         }
@@ -387,11 +390,11 @@ impl Rule {
         Ok(())
     }
 
-    /// Has `change` work on the draft.
+    /// Applies `change` to the draft.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: the rule is started.
+    /// - `EBUSY`: the rule is started.
     fn edit(&self, change: impl FnOnce(&mut Draft)) -> Result {
         let mut draft = self.draft.lock();
         if self.started(&draft, &self.place.service()).is_some() {
@@ -402,7 +405,7 @@ impl Rule {
     }
 }
 
-/// `match`
+/// Attribute `match`.
 #[vtable]
 impl AttributeOperations<0> for Rule {
     type Data = Rule;
@@ -425,12 +428,12 @@ impl AttributeOperations<0> for Rule {
             return Err(EINVAL);
         }
         if !text.is_empty() {
-            // Which fields there are is known when the rule is started.
+            // The fields of the type are checked when the rule is started.
             let command = CString::try_from_fmt(format_args!("start {} {text}", this.name))?;
             let service = this.place.service();
             let command = Command::parse(command.to_str().map_err(|_| EINVAL)?);
             let command = command.map_err(refused(&service))?;
-            // Conditions, and nothing after them.
+            // Only conditions may follow the name.
             if !matches!(command.action, Action::Start(_, pairs) if pairs == Pairs::default()) {
                 return Err(EINVAL);
             }
@@ -440,7 +443,7 @@ impl AttributeOperations<0> for Rule {
     }
 }
 
-/// `head`
+/// Attribute `head`.
 #[vtable]
 impl AttributeOperations<1> for Rule {
     type Data = Rule;
@@ -465,7 +468,7 @@ impl AttributeOperations<1> for Rule {
     }
 }
 
-/// `enabled`
+/// Attribute `enabled`.
 #[vtable]
 impl AttributeOperations<8> for Rule {
     type Data = Rule;

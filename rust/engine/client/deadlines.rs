@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long a client waits for its device.
+//! Deadlines of a client's requests at its device.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *In flight*: submitted to the device and not completed ([`crate::sched::timeouts::in_flight`]).
-//! - *Sign of life*: a completion of anything that was submitted to the device, by any client.
-//! - *Timeout*: what follows from the service times of the client; other devices of the service may be
-//!   slower.
-//! - *Lost* client: it has requests in flight, and the device gave no sign of life for the timeout. *Found*
-//!   again: there is one, or nothing is in flight.
-//! - *Given up*: in flight when the client was lost. It is not lost again for these alone.
-//! - *Lengthy* request: a discard, a secure erase or a write of zeroes, which takes a healthy device minutes. While one
-//!   is in flight the timeout is that of `at_max`, and no history learns of its service time.
+//! - *In flight*: submitted to the device and not completed
+//!   ([`crate::sched::timeouts::in_flight`]).
+//! - *Sign of life*: a completion of any request that any client submitted to the device.
+//! - *Timeout*: derived from the service times of this client, because other devices of the service
+//!   may be slower.
+//! - *Lost* client: has requests in flight, and the device completed nothing for the timeout. The
+//!   client is *found* again after a sign of life, or when nothing is in flight.
+//! - *Given up*: in flight when the client was lost. Given-up requests alone do not make the client
+//!   lost again.
+//! - *Lengthy* request: a discard, a secure erase or a write of zeroes, which takes a healthy
+//!   device minutes. While one is in flight, the timeout is that of `at_max`; its service time is
+//!   in no history.
 //!
 //! ```text
 //!            no sign of life for the timeout
-//!      live ───────────────────────────────────▶ lost: new requests and those that are queued
-//!        ▲                                         │   fail, if that was asked for
+//!      live ───────────────────────────────────▶ lost: new and queued requests fail,
+//!        ▲                                         │   if so configured
 //!        └──────────── a sign of life ─────────────┘
 //! ```
 //!
-//! Only what is in flight can time out: what is queued here is known to be alive. A request that was
-//! submitted is left alone whatever happens; its memory belongs to its owner again only when the device says
-//! so.
+//! Only requests in flight can time out; queued requests are known to be alive. A submitted request
+//! is never touched: its memory returns to its owner only when the device completes the request.
 //!
 //! # The timer
 //!
-//! A submission that finds it not armed, or armed for later than its own timeout, arms it; the timer arms
-//! itself for as long as requests are in flight, and once a second while the client is lost. It is armed for no later
-//! than the history ages: the timeout that a submission finds may be of a congestion that is forgotten by then.
+//! A submission arms the timer if it is not armed, or armed for later than the timeout of the
+//! submission. The timer rearms itself while requests are in flight, and once a second while the
+//! client is lost. It expires no later than the history ages, because the timeout that a submission
+//! reads may reflect a congestion that is evicted by then.
 //!
-//! A submission first counts its request and then looks for what the timer is armed; the timer first says that
-//! it is not armed and then looks at the count. All of that is in one total order, so at least one of them
-//! sees the other.
+//! A submission first counts its request and then reads the expiry of the timer. The timer first
+//! marks itself as not armed and then reads the count. All these accesses are in one total order,
+//! so at least one side sees the other.
 
 use core::fmt;
 
@@ -62,20 +65,20 @@ use crate::{
     },
 };
 
-/// What the timer is armed for if it is not.
+/// Value of `armed` if the timer is not armed.
 const ASLEEP: u64 = u64::MAX;
 
-/// Time between two looks at a client that is lost, ms.
+/// Time between two checks of a lost client, ms.
 const POLL: u64 = 1000;
 
-/// The coarse clock may lag behind by this, ms.
+/// Maximum lag of the coarse clock, ms.
 const TICK: u64 = 10;
 
 /// Requests in flight that arrived on one CPU.
 struct Flight {
-    /// An [`InFlight`].
+    /// The bits of an [`InFlight`].
     in_flight: Word,
-    /// Of those, the ones that were in flight when the client was lost.
+    /// Number of these requests that were in flight when the client was lost.
     given_up: Word,
 }
 
@@ -91,19 +94,20 @@ impl Flight {
         InFlight::from_bits(self.in_flight.get())
     }
 
-    /// Returns how many are given up.
+    /// Returns the number of requests that were given up.
     fn given_up(&self) -> u32 {
         self.given_up.get() as u32
     }
 
-    /// Gives up all requests in flight. A request that ends meanwhile first leaves the count and then looks whether some
-    /// are given up.
+    /// Gives up all requests in flight. A request that ends meanwhile first decrements the count
+    /// and then checks for given-up requests.
     fn give_up(&self) {
         self.given_up.set(self.in_flight().count().into());
         self.take_back(0, self.in_flight().count());
     }
 
-    /// Requests have ended, `ended` of them given up; `left` are in flight.
+    /// Reduces the given-up requests after `ended` of them have ended; `left` requests are in
+    /// flight.
     fn take_back(&self, ended: u64, left: u32) {
         self.given_up.change(|count| {
             let new = count.saturating_sub(ended).min(left.into());
@@ -117,43 +121,45 @@ impl Flight {
 struct Sum {
     count: u32,
     given_up: u32,
-    /// When the first one was submitted that is not given up, or else the first one, ms.
+    /// Time of the earliest submission that is not given up, or else the earliest of all, ms.
     since: Option<u64>,
 }
 
-/// What a client knows of its device.
+/// Deadlines of a client and the state of its device.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Deadlines {
     timeouts: Arc<Timeouts>,
     target: Arc<Target>,
     /// Requests in flight, by the CPU on which they arrived.
     flights: PerCpu<Flight>,
-    /// Of those, the lengthy ones; counted before and until after they are in flight.
+    /// Number of lengthy requests in flight; incremented before and decremented after they are in
+    /// flight.
     lengthy: Word,
-    /// When the timer expires, ms, at the latest; [`ASLEEP`].
+    /// Latest expiry of the timer, ms; [`ASLEEP`] if the timer is not armed.
     armed: Word,
-    /// 1: it is lost.
+    /// 1: the client is lost.
     lost: Word,
-    /// When it was lost last, ms.
+    /// Time of the last loss, ms.
     lost_at: Hint,
-    /// What its requests take.
+    /// Service times of the client's requests.
     #[pin]
     history: History,
-    /// Arms the timer.
+    /// Lock that serialises arming of the timer.
     #[pin]
     alarm: SpinLockIrq<()>,
-    /// The last sign of life when it was lost.
+    /// Time of the last sign of life before the loss, ms.
     dead: Hint,
-    /// Requests of a lost client fail.
+    /// 1: requests of a lost client fail.
     fails: Hint,
-    /// Its requests that are queued.
+    /// Number of queued requests of the client.
     held: Arc<Word>,
     herald: Arc<Herald>,
     counts: DeadlineCounts<Counter>,
 }
 
 impl Deadlines {
-    /// Those of a client that has `held` requests queued, sends to `target`, and is spoken of by `herald`.
+    /// Creates the deadlines of a client that has `held` requests queued, dispatches to `target`,
+    /// and is reported by `herald`.
     pub(crate) fn new(
         timeouts: Arc<Timeouts>,
         target: Arc<Target>,
@@ -184,28 +190,29 @@ impl Deadlines {
         Ok(deadlines)
     }
 
-    /// Where its requests go.
+    /// Returns the target of the client's requests.
     pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
     }
 
-    /// Has the client follow the terms of its service.
+    /// Updates the client to the terms of its service.
     pub(crate) fn follow(self: &Timed<Self>) {
         self.history.follow(&self.timeouts);
         if self.in_flight().count != 0 {
-            // The client may be lost at another time now, or never.
+            // The new terms may change the time of the loss, or prevent the loss.
             self.arm_for(misc::millis());
         }
     }
 
-    /// Returns the requests in flight. A CPU that has none any more had a completion, which is a sign of life; so the
-    /// device owes one since the earliest submission of a CPU that has some, or the last sign of life.
+    /// Returns the requests in flight. A CPU without requests in flight had a completion, which is
+    /// a sign of life. So the device owes one since the earliest submission of a CPU with requests
+    /// in flight, or since the last sign of life.
     fn in_flight(&self) -> Sum {
         let (mut sum, mut new) = (Sum::default(), None);
         let earlier = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
         for flight in self.flights.iter() {
             let in_flight = flight.in_flight();
-            // What one CPU gave up hides nothing of another one.
+            // Requests that one CPU gave up do not hide requests of another CPU.
             let given_up = flight.given_up().min(in_flight.count());
             let since = in_flight.owed_since(0);
             sum.count = sum.count.saturating_add(in_flight.count());
@@ -217,43 +224,44 @@ impl Deadlines {
         sum
     }
 
-    /// The client is `disk` for others; its requests fail while it is lost, if `fails`.
+    /// Sets the device for reports of the client. With `fails`, requests fail while the client is
+    /// lost.
     pub(crate) fn open(&self, disk: Disk, fails: bool) {
         self.fails.set(fails.into());
         self.herald.open(disk, fails);
     }
 
-    /// What its requests take.
+    /// Returns the service times of the client's requests.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// Whether the timer sleeps.
+    /// Returns true if the timer is not armed.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn is_asleep(&self) -> bool {
         self.armed.get() == ASLEEP
     }
 
-    /// Whether the client is lost.
+    /// Returns true if the client is lost.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.get() != 0
     }
 
-    /// Has requests fail while the client is lost, or wait.
+    /// Sets whether requests fail while the client is lost, or stay queued.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.set(fails.into());
     }
 
-    /// Whether requests are to fail now.
+    /// Returns true if requests are to fail now.
     pub(crate) fn is_failing(&self) -> bool {
         self.lost.get() != 0 && self.fails.get() != 0
     }
 
-    /// A request that was queued is about to be submitted; what its history is told of that goes to its
-    /// `account`. Whether it is to be submitted.
+    /// Starts the deadline of a queued request that is about to be submitted, and records its
+    /// queueing time in `account`. Returns true if the request is to be submitted.
     pub(crate) fn submits(self: &Timed<Self>, account: &mut Account) -> bool {
         if self.is_failing() {
             account.refused = true;
@@ -268,7 +276,7 @@ impl Deadlines {
         true
     }
 
-    /// A request goes to the device now.
+    /// Starts the deadline of a request that is submitted now.
     pub(crate) fn enter(self: &Timed<Self>, account: &mut Account) {
         let timeout = self.history.last_timeout();
         if timeout == 0 {
@@ -293,20 +301,21 @@ impl Deadlines {
         }
     }
 
-    /// Has the timer expire when the timeout of a request that is submitted at `now` is over, or may be another one.
+    /// Arms the timer for the end of the timeout of a request submitted at `now`, or for an earlier
+    /// change of the timeout.
     #[cold]
     fn watch(self: &Timed<Self>, now: u64) {
         let look = self.history.outlook(now).next_look(now, false, now);
         self.arm_for(look.unwrap_or(now));
     }
 
-    /// A request has ended.
+    /// Ends the deadline of a request that has ended.
     #[inline]
     pub(crate) fn leave(&self, account: &Account) {
         let submitted = account.submitted;
         if submitted.is_none() {
-            // It was not counted when it was submitted; that it ended is a sign of life all the same, for those that
-            // were.
+            // The request was not counted at submission, but its end is a sign of life for the
+            // requests that were.
             if !account.refused && self.armed.get() != ASLEEP {
                 self.target.note_life(account.cpu, misc::millis());
                 if self.lost.get() != 0 {
@@ -337,8 +346,8 @@ impl Deadlines {
         self.history.hear(service, now);
     }
 
-    /// A request that was `submitted` has ended at `now`, which leaves `left` of its CPU in flight: if it was given up, it
-    /// is not any more.
+    /// Removes a request from the given-up requests, if it is one. The request was `submitted` and
+    /// ended at `now`; `left` requests of its CPU are in flight.
     #[cold]
     fn take_back(&self, flight: &Flight, submitted: Submitted, now: u64, left: u32) {
         let since = now.saturating_sub(self.lost_at.get());
@@ -346,7 +355,7 @@ impl Deadlines {
         flight.take_back(ended, left);
     }
 
-    /// Has the timer expire at `wake`, ms, unless it expires earlier anyway.
+    /// Arms the timer for `wake`, ms, unless it expires earlier.
     fn arm_for(self: &Timed<Self>, wake: u64) {
         let now = misc::now();
         let delay = wake.saturating_sub(misc::millis()).saturating_add(TICK);
@@ -358,7 +367,7 @@ impl Deadlines {
         drop(alarm);
     }
 
-    /// The device gave no sign of life after `alive`, and owes completions, `late` of them since then.
+    /// Marks the client as lost. The last sign of life was at `alive`; `late` requests are overdue.
     fn lose(&self, now: u64, alive: u64, late: u32) {
         self.lost_at.set(now);
         self.flights.iter().for_each(Flight::give_up);
@@ -369,13 +378,13 @@ impl Deadlines {
         self.timeouts.counts().lost.count(1);
         self.timeouts.counts().timeouts.count(late.into());
         self.herald.changed();
-        // Who ended one meanwhile may have found it live.
+        // A request that ended meanwhile may have seen the client as not lost.
         if self.target.life() != alive {
             self.find();
         }
     }
 
-    /// There is a sign of life.
+    /// Marks the client as found, after a sign of life or when nothing is in flight.
     #[cold]
     fn find(&self) {
         if self.lost.change(|lost| (lost != 0).then_some(0)) {
@@ -385,7 +394,7 @@ impl Deadlines {
         }
     }
 
-    /// Writes the counters as `name: value` pairs on the line of others.
+    /// Appends the counters as `name: value` pairs to the current line.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         out.write_str(", ")?;
         self.counts.map(Counter::get).write_pairs(out)?;
@@ -393,7 +402,7 @@ impl Deadlines {
         write!(out, ", state: {state}")
     }
 
-    /// Writes what it takes its device to need, in Lustre's format for clients.
+    /// Writes the estimates of the device, in Lustre's format for clients.
     pub(crate) fn write_timeouts(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let clock = clock();
         let seen = self.history.outlook(clock.now).seen;
@@ -421,7 +430,7 @@ impl Expire for Deadlines {
         let look = outlook.next_look(owed, lengthy, now);
         if timed.lost.get() == 0 {
             if in_flight.count <= in_flight.given_up {
-                // Who submits another one arms the timer.
+                // The next submission arms the timer.
                 return;
             }
             if let Some(look) = look {
@@ -439,7 +448,7 @@ impl Expire for Deadlines {
     }
 }
 
-/// Nothing is said of a client that is gone.
+/// Stops the reports of a client that is removed.
 #[pinned_drop]
 impl PinnedDrop for Deadlines {
     fn drop(self: Pin<&mut Self>) {

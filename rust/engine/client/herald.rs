@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who tells others that a client was lost or found again.
+//! Reports the loss and the recovery of a client (uevent, kernel log).
 //!
-//! The kernel log gets a line for each, and programs that listen for changes of the mapped device get
-//! `NRS_EVENT=lost` or `NRS_EVENT=found`, `NRS_CLIENT=…` and `NRS_SERVICE=…`. While a client is lost whose
-//! requests fail, what it has queued is sent on its way, so that it fails: with it everything that is queued
-//! for its device, for nobody else knows where its requests are.
+//! The kernel log gets a line for each change. Listeners for changes of the mapped device get a
+//! uevent with `NRS_EVENT=lost` or `NRS_EVENT=found`, `NRS_CLIENT=…` and `NRS_SERVICE=…`. If
+//! requests of a lost client are to fail, its queued requests are dispatched, so that they fail.
+//! All requests queued for its device are dispatched with them, because queues are not separated by
+//! client.
 //!
-//! A client is lost and found in turns, so the number of changes tells what there is to say.
+//! Losses and recoveries alternate, so the number of changes determines the reports to make.
 
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -22,27 +23,27 @@ use crate::{
     sys::{atomic::Word, disk::Disk, misc, queue},
 };
 
-/// What the work of a herald needs.
+/// State of the reporting work.
 struct Stage {
-    /// The device that others know.
+    /// The mapped device, which emits the uevents.
     disk: Option<Disk>,
-    /// Changes that were told.
+    /// Number of changes that were reported.
     told: u64,
-    /// What is queued goes where it fails.
+    /// True if queued requests of a lost client are to fail.
     fails: bool,
     partitions: Arc<Partitions>,
-    /// Index of its target.
+    /// Index of the client's target.
     target: u16,
 }
 
-/// Tells of one client.
+/// Reporter of the changes of one client.
 #[pin_data]
 pub(crate) struct Herald {
     client: CString,
     service: CString,
-    /// Changes: lost, found, lost, …
+    /// Number of changes: lost, found, lost, …
     changes: Word,
-    /// `None`: the client is gone.
+    /// State of the work; `None`: the client was removed.
     #[pin]
     stage: Mutex<Option<Stage>>,
     #[pin]
@@ -53,7 +54,7 @@ impl_has_work! {
     impl HasWork<Self> for Herald { self.work }
 }
 
-/// `name` in one line.
+/// Returns `name` with control characters replaced, for one line of text.
 fn printable(name: &CStr) -> Result<CString> {
     let mut bytes = KVec::new();
     for byte in name.to_bytes() {
@@ -65,7 +66,8 @@ fn printable(name: &CStr) -> Result<CString> {
 }
 
 impl Herald {
-    /// One for `client` of `service`, whose requests are queued in `partitions` for `target`.
+    /// Creates the herald of `client` of `service`, whose requests are queued in `partitions` for
+    /// `target`.
     pub(crate) fn new(
         client: &CStr,
         service: &CStr,
@@ -92,7 +94,7 @@ impl Herald {
         )
     }
 
-    /// Tells of `disk` from now on; what is queued fails while the client is lost, if `fails`.
+    /// Enables uevents of `disk`. With `fails`, queued requests fail while the client is lost.
     pub(crate) fn open(&self, disk: Disk, fails: bool) {
         let mut stage = self.stage.lock();
         if let Some(stage) = &mut *stage {
@@ -101,25 +103,25 @@ impl Herald {
         }
     }
 
-    /// Tells of nothing any more; waits for what is being told.
+    /// Stops reporting; waits for a report in progress.
     pub(crate) fn close(&self) {
         let stage = self.stage.lock().take();
         drop(stage);
     }
 
-    /// The client is lost now, or found. Any context.
+    /// Records a loss or a recovery of the client. Any context.
     pub(crate) fn changed(self: &Arc<Self>) {
         self.changes.add(1);
         self.look_after();
     }
 
-    /// What is queued has to be looked after. Any context.
+    /// Schedules the work, which also handles requests that were queued since. Any context.
     pub(crate) fn look_after(self: &Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
-    /// Tells of one change.
+    /// Reports one change.
     fn say(&self, disk: Option<&Disk>, lost: bool) {
         let (client, service) = (&*self.client, &*self.service);
         if misc::may_print() {
@@ -154,7 +156,7 @@ impl WorkItem for Herald {
         loop {
             let changes = this.changes.get();
             if stage.told == changes {
-                // Odd: it is lost.
+                // Odd: the client is lost.
                 if stage.fails && changes & 1 != 0 {
                     if let Some(lanes) = stage.partitions.of(stage.target) {
                         lanes.drain();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an agent reads of a service, and sets of it ([`crate::sched::agent`]).
+//! Access of an agent to a service ([`crate::sched::agent`]).
 
 use core::fmt;
 
@@ -20,27 +20,27 @@ use crate::{
     sys::misc,
 };
 
-/// What is said to an agent that writes factors for parts which have gone.
+/// Error for an agent that sets factors of parts that were removed.
 const STALE: error::Error = error::Error::new(Code::Stale, "the factors are for another instance");
 
-/// What an agent is told of all accounts.
+/// Header of the accounts for an agent.
 pub(crate) struct Head {
-    /// What their ids name.
+    /// Instance whose ids the accounts use.
     pub(crate) instance: u64,
-    /// When they were read, monotonic ns.
+    /// Time at which the accounts were read, monotonic ns.
     pub(crate) time_ns: u64,
-    /// Hash of what all servers have to have alike.
+    /// Hash of the parameters that must be equal on all servers.
     pub(crate) terms: u64,
 }
 
-/// An open file as the agent of a service. It is the only one until this is dropped; its factors return to one then.
+/// An open file as the only agent of a service. When this is dropped, the factors return to one.
 pub(crate) struct Binding {
     service: Arc<Service>,
     told: Told,
 }
 
 impl Binding {
-    /// Binds to `service`.
+    /// Binds an agent to `service`.
     ///
     /// # Errors
     ///
@@ -58,17 +58,18 @@ impl Binding {
         })
     }
 
-    /// The service.
+    /// Returns the service.
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.service
     }
 
-    /// Forgets what the agent was told, as if it had bound only now.
+    /// Resets the record of reported accounts, as if the agent had just bound.
     pub(crate) fn restart(&mut self) {
         self.told = Told::new();
     }
 
-    /// Has `write` write the accounts that changed since the last time, or `all`; they are told if that works.
+    /// Passes the accounts that changed since the last call, or `all`, to `write`; they count as
+    /// reported if `write` succeeds.
     pub(crate) fn accounts<R>(
         &mut self,
         all: bool,
@@ -82,7 +83,7 @@ impl Binding {
         let time_ns = misc::now();
         let (instance, _) = self.service.instance();
         if instance != before {
-            // Some are of parts that have gone; the next time has those of the new ones.
+            // Some accounts are of parts that were removed; the next call reports the new ones.
             reading = Reading::new();
         }
         let head = Head {
@@ -103,14 +104,14 @@ impl Drop for Binding {
 }
 
 impl Service {
-    /// The instance that ids name now, and whether parts run whose factors can be set.
+    /// Returns the current instance of ids, and true if parts run whose factors can be set.
     fn instance(&self) -> (u64, bool) {
         let starts = self.settings.lock().parameters.kept.starts();
         let instance = agent::instance(self.seed, starts.unwrap_or(0));
         (instance, starts.is_some())
     }
 
-    /// Writes level and key of each of `ids` that is known.
+    /// Writes level and key of each known id in `ids`.
     pub(crate) fn write_names(
         &self,
         ids: impl Iterator<Item = u64>,
@@ -119,11 +120,13 @@ impl Service {
         agent::write_names(self, ids, out).map_err(|error| errno_of(error.code))
     }
 
-    /// Replaces the factors of `instance` by `pairs`, in force for `lease_ms` unless they are replaced before.
+    /// Replaces the factors of `instance` by `pairs`, in force for `lease_ms` unless replaced
+    /// earlier.
     ///
     /// # Errors
     ///
-    /// `ESTALE`: the instance is another one, or no part takes factors. `ENOMEM`. Nothing is changed then.
+    /// Nothing is changed on error. `ESTALE`: `instance` is not current, or no part takes factors.
+    /// `ENOMEM`.
     pub(crate) fn set_factors(
         &self,
         instance: u64,

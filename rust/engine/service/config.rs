@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Changing policies and parameters of a service.
+//! Changes of policies and parameters of a service.
 //!
-//! What is asked for is checked whole, parts for all heads are made, and only then is anything replaced,
-//! so a refused change leaves everything as it was. A policy whose parameters change is started anew with
-//! them; the instance before it is drained.
+//! A change is validated completely, and parts for all heads are created, before anything is
+//! replaced, so a refused change has no effect. If a change of parameters needs new parts, the
+//! policy restarts with them, and the previous instance is drained.
 
 use kernel::prelude::*;
 
@@ -32,10 +32,10 @@ use crate::{
     },
 };
 
-/// Configuration of the primary of each head, regular first; `None`: the fallback serves.
+/// Configurations of the primaries of the heads, regular first; `None`: the fallback serves.
 type Primaries = ByHead<Option<Config>>;
 
-/// What `all` has for the head of `priority`.
+/// Returns the entry of the head of `priority`.
 fn of_head<T>([regular, high]: &mut ByHead<T>, priority: Priority) -> &mut T {
     match priority {
         Priority::Regular => regular,
@@ -43,17 +43,18 @@ fn of_head<T>([regular, high]: &mut ByHead<T>, priority: Priority) -> &mut T {
     }
 }
 
-/// What an administrator has set.
+/// Settings made by the administrator.
 pub(crate) struct Settings {
-    /// What can be set whatever runs, and is there again when a policy is started again.
+    /// Parameters that can be set whichever policies run, and that apply to a policy when it starts
+    /// again.
     pub(super) parameters: Parameters,
     primaries: Primaries,
-    /// What the parts of a primary share, if those of all targets do.
+    /// Shared state of the parts of a primary, if the parts of all targets share it.
     shared: ByHead<Option<AnyShared>>,
 }
 
 impl Settings {
-    /// No primary, these values, and nothing that is more than a value.
+    /// Creates settings with `values`, and without primaries and rules.
     pub(super) fn new(values: Values) -> Result<Self> {
         Ok(Self {
             parameters: Parameters {
@@ -65,18 +66,18 @@ impl Settings {
         })
     }
 
-    /// What parts that were started with `config` on the head of `priority` are told.
+    /// Returns the update for parts that run with `config` on the head of `priority`.
     fn update(&mut self, config: &Config, priority: Priority) -> Result<Option<AnyUpdate>> {
         self.parameters.update(config, priority).map_err(|_| ENOMEM)
     }
 
-    /// Configuration of the primary of the head at `index`, regular first.
+    /// Returns the configuration of the primary of the head at `index`, regular first.
     pub(super) fn primary(&self, index: usize) -> Option<Config> {
         self.primaries.get(index).copied().flatten()
     }
 }
 
-/// A part that is started with `config` and told `update`.
+/// Creates a part with `config` and applies `update`.
 fn part(config: &Config, shared: &AnyShared, update: Option<&AnyUpdate>) -> Result<KernelPart> {
     let mut part = KernelPart::new(config, misc::random(), shared).map_err(|_| ENOMEM)?;
     if let Some(update) = update {
@@ -86,24 +87,28 @@ fn part(config: &Config, shared: &AnyShared, update: Option<&AnyUpdate>) -> Resu
 }
 
 impl Service {
-    /// What its parameters are set to.
+    /// Returns the values of the parameters.
     pub(crate) fn values(&self) -> Values {
         self.settings.lock().parameters.values
     }
 
-    /// Sets the parameter that `stored` is of; running policies that it concerns are started anew with it, or told of it.
+    /// Sets the parameter `stored`. Running policies that depend on the parameter restart or are
+    /// updated.
     ///
     /// # Errors
     ///
-    /// - What [`Values::set`] refuses.
-    /// - `EBUSY`: `buffer_max` is to be larger, and requests are in order now.
-    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
+    /// Nothing is changed on error.
+    ///
+    /// - Errors of [`Values::set`].
+    /// - `EBUSY`: `buffer_max` is to be raised while ordered requests exist.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
     pub(crate) fn set(&self, stored: &Stored, text: &str) -> refused::Result {
         let mut settings = self.settings.lock();
         let old = settings.parameters.values;
         let mut new = old;
         new.set(stored, text)?;
-        // More room is made first, since that may fail, and less is left last, since that does not.
+        // Tables grow first, because this may fail, and shrink last, because this cannot fail.
         let (room, more) = (old.service.buffer_max.get(), new.service.buffer_max.get());
         let back = || {
             if more > room {
@@ -137,8 +142,8 @@ impl Service {
         Ok(())
     }
 
-    /// Has `f` change a copy of the parameters; policies follow what it made of them, all of it or nothing. Then looks at
-    /// everything again.
+    /// Applies `f` to a copy of the parameters, and updates the policies to the result, atomically.
+    /// Then reconsiders all queued requests.
     ///
     /// # Errors
     ///
@@ -153,12 +158,14 @@ impl Service {
         Ok(())
     }
 
-    /// The same where nothing that was throttled may be eligible afterwards.
+    /// Applies a change that makes no throttled request eligible, as [`Self::change_settings`]
+    /// does.
     ///
     /// # Errors
     ///
-    /// - What `f` refuses, or [`Parameters::check`] of what it made.
-    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
+    /// - Errors of `f`, and of [`Parameters::check`] on the result.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
     pub(super) fn retell(
         &self,
         settings: &mut Settings,
@@ -179,7 +186,7 @@ impl Service {
                 *told = new.update(config, priority).map_err(|_| ENOMEM)?;
             }
         }
-        // Parts that are made from here on get the new ones.
+        // Parts that are created from here on use the new parameters.
         let old = core::mem::replace(&mut settings.parameters, new);
         let done = if primaries == settings.primaries {
             self.oversight.follow(&settings.parameters)
@@ -190,7 +197,7 @@ impl Service {
             settings.parameters = old;
             return Err(error);
         }
-        // What the overseer goes by, parts go by, too.
+        // Parts receive the overseer's update, too.
         let followed = self.oversight.update();
         for (priority, told) in Priority::ALL.into_iter().zip(&told) {
             if let Some(update) = told.as_ref().or(followed.as_ref()) {
@@ -203,7 +210,7 @@ impl Service {
         Ok(())
     }
 
-    /// Has all classes of the primaries of `priority` follow what was handed over.
+    /// Refreshes all classes of the primaries of `priority` after an update.
     fn refresh(&self, priority: Priority) {
         let running = self.partitions.running();
         for running in running.filter(|running| running.priority() == priority) {
@@ -211,13 +218,13 @@ impl Service {
         }
     }
 
-    /// Looks at everything again: policies, or what they go by, are others now.
+    /// Retries all decisions after a change of policies or of their state.
     fn look_again(&self) {
         self.ticker.worker().kick();
         self.partitions.run_all();
     }
 
-    /// Hands `update` to the primaries of `priority`, if it is one for them.
+    /// Applies `update` to the primaries of `priority` that it is for.
     fn hand_over(&self, priority: Priority, update: &AnyUpdate) {
         for partition in self.partitions.iter() {
             let now = misc::now();
@@ -231,8 +238,7 @@ impl Service {
         }
     }
 
-    /// Has the service itself follow `values`, which its policies and the room for requests in order
-    /// follow already.
+    /// Applies `values` to the service itself, after its policies and its order tables.
     fn follow(&self, values: &Values) {
         let upkeep = values.policies.upkeep();
         self.ticker.set_delta(upkeep.delta_ms);
@@ -244,12 +250,12 @@ impl Service {
         self.share_out(values.service.slots);
     }
 
-    /// Takes over the parameters of `other`; nobody uses this one yet.
+    /// Copies the parameters of `other`; this service must not be in use yet.
     pub(crate) fn adopt(&self, other: &Self) {
         let mut parameters = {
             let settings = other.settings.lock();
             let mut parameters = settings.parameters.clone();
-            // No policy runs here yet.
+            // No policy runs in this service yet.
             let followed = parameters.kept.follow(&settings.primaries, &[None; 2]);
             bug!(followed.is_err());
             parameters
@@ -258,7 +264,7 @@ impl Service {
         let max = parameters.values.service.buffer_max;
         let own = settings.parameters.values.service.buffer_max;
         if self.set_records(max.get()).is_err() {
-            // Without memory for it, it stays as it is.
+            // Without memory, `buffer_max` stays as it is.
             let shrunk = self.set_records(own.get());
             bug!(shrunk.is_err());
             parameters.values.set_buffer_max(own);
@@ -269,36 +275,38 @@ impl Service {
         settings.parameters = parameters;
     }
 
-    /// Carries out a write to `nrs_policies`.
+    /// Executes a write to `nrs_policies`.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed. As [`Self::start_policy`].
+    /// `EINVAL`: the command is malformed. Other errors as for [`Self::start_policy`].
     pub(crate) fn set_policy(&self, command: &str) -> refused::Result {
         self.start_policy(&Command::parse(command)?, false)
     }
 
-    /// Starts the policy that `command` names, for an administrator or for the `framework` that drives the policies.
+    /// Starts the policy that `command` names, for an administrator or for the `framework` that
+    /// drives the policies.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: an argument that the policy refuses.
-    /// - `ENOENT`: no policy of that name.
-    /// - `EBUSY`: an administrator asks, and a framework drives the policies.
-    /// - `EAGAIN`: earlier policies are still stopping.
+    /// Nothing is changed on error.
     ///
-    /// Nothing is changed then.
+    /// - `EINVAL`: an argument that the policy rejects.
+    /// - `ENOENT`: no policy of that name.
+    /// - `EBUSY`: an administrator starts a policy, but a framework drives the policies.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
     pub(crate) fn start_policy(&self, command: &Command<'_>, framework: bool) -> refused::Result {
         let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
-        // A framework joins with the lock, after it has begun to use the service.
+        // A framework joins under the lock, after it has begun to use the service.
         if !framework && self.users() > 0 && self.dispatch.is_fed_by(Feed::Framework) {
             let reason = "policies of this service are started by the framework that uses it";
             return Err(Refused::because(EBUSY, reason));
         }
         let policies = &settings.parameters.values.policies;
         let config = Config::parse(kind, command.argument, policies)?;
-        // The fallback always runs: to select it is to do without a primary.
+        // The fallback always runs: selecting it removes the primary.
         let chosen = match kind {
             Kind::FALLBACK => None,
             _ => Some(config),
@@ -314,13 +322,13 @@ impl Service {
         Ok(())
     }
 
-    /// The policy of the primary of the heads of `priority`.
+    /// Returns the policy of the primary of the heads of `priority`.
     pub(crate) fn primary_kind(&self, priority: Priority) -> Option<Kind> {
         let primary = self.settings.lock().primary(priority as usize);
         primary.as_ref().map(Config::kind)
     }
 
-    /// Whether heads that `kind` runs on could start it anew now.
+    /// Returns true if all heads that run `kind` could restart it now.
     pub(super) fn can_start_anew(&self, settings: &Settings, kind: Kind) -> bool {
         let heads = Priority::ALL.into_iter().zip(&settings.primaries);
         let mut running = heads.filter(|(_, config)| config.is_some_and(|one| one.kind() == kind));
@@ -332,7 +340,7 @@ impl Service {
         })
     }
 
-    /// Tells the tracepoint of the heads whose configuration changes.
+    /// Emits the tracepoint for each head whose configuration changes.
     #[cold]
     fn watch_change(&self, old: &Primaries, new: &Primaries) {
         let name = |config: &Option<Config>| {
@@ -353,8 +361,8 @@ impl Service {
         }
     }
 
-    /// What the parts of a target share that are started with `config`: `common`, which is made if it is not there
-    /// yet, or for a policy that knows targets apart something of their own.
+    /// Returns the shared state of the parts of a target that are started with `config`. This is
+    /// `common`, which is created if needed, or new state for a policy that separates targets.
     fn shared(&self, config: &Config, common: &mut Option<AnyShared>) -> Result<AnyShared> {
         if let Some(common) = common {
             return Ok(common.clone());
@@ -366,7 +374,7 @@ impl Service {
         Ok(shared)
     }
 
-    /// Starts the primaries on the partitions of a target that is new.
+    /// Starts the primaries on the partitions of a new target.
     pub(super) fn furnish(&self, settings: &mut Settings, lanes: &Lanes) -> Result {
         let primaries = settings.primaries;
         let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
@@ -386,8 +394,8 @@ impl Service {
         Ok(())
     }
 
-    /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
-    /// running policy is told. Settings that refuse are as before.
+    /// Applies `new`: starts new primaries on all partitions or on none, and updates running
+    /// policies where possible. The settings are unchanged on error.
     fn replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
         let kept = settings.parameters.kept.clone();
         let replaced = self.try_replace(settings, new);
@@ -435,7 +443,7 @@ impl Service {
             }
         }
         let install = || {
-            // Nothing fails here: places are taken only here, under the settings' mutex.
+            // Cannot fail: instances are added only here, under the settings' mutex.
             let mut parts = parts.iter_mut();
             for (priority, config) in changes() {
                 for partition in self.partitions.iter() {
@@ -455,7 +463,7 @@ impl Service {
         };
         self.oversight
             .change(oversight, &settings.parameters, install)?;
-        // From here on nothing fails.
+        // No failure is possible from here on.
         for ((priority, pair), update) in pairs.zip(&told) {
             let (Some(update), (Some(old), Some(new))) = (update, pair) else {
                 continue;
@@ -467,7 +475,8 @@ impl Service {
         }
         settings.primaries = *new;
         settings.shared = shared;
-        // Parts that are gone have no factors; what stays of their policy on the other head has none either.
+        // Removed parts have no factors, and neither has the remaining part of their policy on the
+        // other head.
         self.agent.follow(settings.parameters.kept.lease());
         if trace::Policy::is_on() {
             self.watch_change(&old, new);

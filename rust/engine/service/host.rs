@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A service as its policies see it.
+//! A service as seen by its policies.
 
 use super::Service;
 use crate::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of requests, and of how many there are records.
+//! Order of requests, and the number of records.
 
 use core::fmt::Write;
 
@@ -21,13 +21,14 @@ use crate::{
     sys::node::Held,
 };
 
-/// Records of the partition of each of `cpts` CPTs, if those of a target may have `max` together.
+/// Returns the records of each partition of a target, so that its `cpts` partitions have `max`
+/// together.
 pub(super) fn records_each(max: u32, cpts: u32) -> u32 {
     max.div_ceil(cpts.max(1))
 }
 
 impl Service {
-    /// Makes room for `max` records in all partitions together, or leaves no more than that.
+    /// Resizes the order tables to `max` records in all partitions together.
     ///
     /// # Errors
     ///
@@ -38,17 +39,18 @@ impl Service {
         all.try_for_each(|partition| partition.set_records(each))
     }
 
-    /// Moves a request that waits, and what it waits for, to high priority; nothing if it waits no more.
+    /// Moves a queued request and its predecessors to high priority; does nothing if the request is
+    /// not queued.
     pub(crate) fn promote(&self, record: Record) {
         self.reorder(record, |order, id| order.promote(id));
     }
 
-    /// Sends a request that waits, and what it waits for, on its way as soon as that may be.
+    /// Dispatches a queued request and its predecessors as soon as the order permits.
     pub(crate) fn force(&self, record: Record) {
         self.reorder(record, |order, id| order.force(id));
     }
 
-    /// The request is over for those that wait for its end. Its completion did without the record.
+    /// Ends the request for its successors. The request completed without its record.
     pub(crate) fn finish(&self, record: Record) {
         self.reorder(record, |order, id| order.finish(id));
     }
@@ -64,7 +66,7 @@ impl Service {
         }
     }
 
-    /// Brings the order tables the memory that they want; whether there was something to bring. May sleep.
+    /// Allocates the memory that the order tables need; returns true if any was needed. May sleep.
     pub(crate) fn feed_order(&self) -> Result<bool> {
         let mut some = false;
         for partition in self.partitions.iter() {
@@ -73,20 +75,20 @@ impl Service {
         Ok(some)
     }
 
-    /// The domain of a stream that client `serial` calls `stream`. Nobody can choose a number that makes it another
-    /// client's.
+    /// Returns the domain of the stream that client `serial` calls `stream`. No client can choose a
+    /// number that yields the domain of another client.
     pub(crate) fn domain_of(&self, serial: u32, stream: u64) -> u64 {
         let hasher = Hasher::new(self.seed);
         hasher.mix(hasher.word(serial.into()), stream)
     }
 
-    /// The partition where those of `domain` meet that are for `target`.
+    /// Returns the partition of the requests of `domain` for `target`.
     pub(crate) fn home(&self, target: &Target, domain: u64) -> u16 {
         let cpt = domain.checked_rem(self.cpts().into()).unwrap_or(0);
         partitions::home(target.index(), cpt as u16)
     }
 
-    /// Writes how many clients there are and what each may have, and how requests wait for each other.
+    /// Writes the number of clients, their credits, and the counters of ordered requests.
     pub(crate) fn write_concurrency(&self, out: &mut dyn Write) -> Result {
         self.concurrency.write(out).map_err(|_| ENOSPC)?;
         let mut counts = OrderCounts::ZERO;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a service tells of itself.
+//! Output of the state of a service.
 
 use core::fmt;
 
@@ -44,7 +44,7 @@ fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
             bug!();
             continue;
         };
-        // A policy that is started anew while its last instance stops is started.
+        // A policy that restarts while its previous instance stops counts as started.
         if sum.state != State::Started {
             sum.state = status.state;
         }
@@ -54,7 +54,7 @@ fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
     }
 }
 
-/// What `nrs_policies` shows of one head, whose primary was started with `primary`.
+/// Returns the rows of `nrs_policies` for one head, whose primary was started with `primary`.
 fn rows<'a>(sums: &'a Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
     sums.each_ref().map(|sum| Row {
         name: sum.kind.name(),
@@ -117,7 +117,7 @@ impl Service {
         }
     }
 
-    /// Writes the slots, the counters of each client and the state of each target, YAML.
+    /// Writes the slots, the counters of each client and the state of each target in YAML.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
         self.roster
             .with(|clients| self.write_clients_to(clients, out))
@@ -179,7 +179,7 @@ impl Service {
         Ok(())
     }
 
-    /// Writes what each client takes its device to need.
+    /// Writes the timeout of each client's device.
     pub(crate) fn write_client_timeouts(&self, out: &mut dyn fmt::Write) -> Result {
         let write = |clients: &Clients, out: &mut dyn fmt::Write| -> fmt::Result {
             for client in clients.iter() {
@@ -197,14 +197,14 @@ impl Service {
             .map_err(|_| ENOSPC)
     }
 
-    /// Writes whether the service makes progress, and what that is judged by.
+    /// Writes the health of the service, and the values on which the judgement is based.
     pub(crate) fn write_health(&self, out: &mut dyn fmt::Write) -> Result {
         let seen = self.partitions.iter().map(|partition| partition.seen());
         let limits = Limits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());
         write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
     }
 
-    /// Requests that found no class of their own.
+    /// Returns the number of requests that found no class of their own.
     fn overflow(&self) -> u64 {
         let mut sum = 0u64;
         self.partitions.each_part(|part, _| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An agent binds, sets factors, and goes.
+//! Life of an agent: bind, set factors, close.
 
 use kernel::{prelude::*, sync::Arc};
 
@@ -13,12 +13,12 @@ use crate::{
     sys::{misc, series::ESTALE},
 };
 
-/// Number of accounts that are told, and their instance.
+/// Returns the number of reported accounts, and their instance.
 fn told(binding: &mut Binding) -> Result<(usize, u64)> {
     binding.accounts(true, |head, changes| Ok((changes.count(), head.instance)))
 }
 
-/// Sets a factor of nobody, or none; what is answered.
+/// Sets `count` factors of unknown ids; returns the result.
 fn set(service: &Service, instance: u64, count: usize) -> Result {
     let mut pairs = Pairs::new(count).map_err(|_| ENOMEM)?;
     for id in 1..=count as u64 {
@@ -50,14 +50,14 @@ mod life {
         let mut binding = Binding::new(service.clone())?;
         let (count, instance) = told(&mut binding)?;
         assert!(count == 0 && instance != 0);
-        // Nobody takes factors.
+        // No part takes factors.
         assert!(set(&service, instance, 1) == Err(ESTALE));
         parameters::set(&service, "nrs_policies", "fairshare uid_fair")?;
         let (_, started) = told(&mut binding)?;
         assert!(started != 0 && started != instance);
         assert!(set(&service, instance, 1) == Err(ESTALE));
         set(&service, started, 1)?;
-        // What changes in place changes nothing else.
+        // Changes of running parts keep the instance.
         parameters::set(&service, "nrs_fairshare_weights", "uid:5:7")?;
         parameters::set(&service, "nrs_fairshare_delta_ms", "50")?;
         parameters::set(&service, "slots", "5")?;
@@ -69,7 +69,7 @@ mod life {
         assert!(set(&service, started, 1) == Err(ESTALE));
         let (_, again) = told(&mut binding)?;
         assert!(again != started);
-        // Those of the instance before have been dropped, and did not lapse.
+        // The factors of the previous instance were dropped, and did not lapse.
         assert!(service.agent().counted(misc::now()).lapsed == 0);
         set(&service, again, 1)?;
         drop(binding);
@@ -78,7 +78,7 @@ mod life {
         Ok(())
     }
 
-    /// The lease is of a minute.
+    /// Verifies that a lapsed lease of one minute counts once.
     #[test]
     fn a_lapse_counts_once() -> Result {
         let service = Service::new(c"kunit", Some(2))?;
@@ -89,13 +89,13 @@ mod life {
         let agent = service.agent();
         let now = misc::now();
         let later = now.saturating_add(61 * NSEC_PER_SEC);
-        // It ends while a renewal in time is carried out, which fails.
+        // The lease ends during a timely renewal, which fails.
         let failed = agent.renew(|| {
             agent.look(later);
             Err(ENOMEM)
         });
         assert!(failed == Err(ENOMEM) && agent.counted(now).lapsed == 0);
-        // Two look at the same time; who read the clock first comes last.
+        // Concurrent calls: the caller that read the clock first comes last.
         for at in [later, now, later] {
             assert!(agent.counted(at).lapsed == 1);
         }

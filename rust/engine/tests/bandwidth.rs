@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bandwidth classes on a whole service with two partitions, with its worker, ticker and locks as they are: changes
-//! and drains. Who gets how much is checked on the host and on devices.
+//! Bandwidth classes on a whole service with two partitions, and with real worker, ticker and
+//! locks: changes and drains. The resulting shares are tested on the host and on devices.
 
 use core::cell::Cell;
 
@@ -24,31 +24,31 @@ use crate::{
     },
 };
 
-/// Bytes of each request.
+/// Size of each request, bytes.
 const BYTES: u64 = 64 << 10;
 
-/// The cost of each.
+/// Cost of each request.
 const COST: Cost = Cost::new(Direction::Read, BYTES);
 
-/// Users in these tests are below this.
+/// Number of users; user ids are smaller.
 const USERS: usize = 4;
 
-/// Requests that were served in a time, by user.
+/// Number of requests served during an interval, by user.
 type Served = [u64; USERS];
 
-/// A service with one device that is fast without end.
+/// A service with one infinitely fast device.
 struct Yard {
     service: Arc<Service>,
     client: Arc<Client>,
     target: Arc<Target>,
     probe: Arc<Probe>,
-    /// Requests that have ended, in the order of their submission.
+    /// Number of requests that have ended, in order of submission.
     ended: Cell<usize>,
     brought: Cell<u64>,
 }
 
 impl Yard {
-    /// One with `qbm` on both heads and this plan.
+    /// Creates a service with `qbm` on both heads and this plan.
     fn new(plan: &str) -> Result<Self> {
         let service = Service::new(c"kunit", Some(kernel::cpu::nr_cpu_ids().min(2)))?;
         service.use_begin(Feed::Block)?;
@@ -72,7 +72,8 @@ impl Yard {
         Ok(parameters::set(&self.service, name, value)?)
     }
 
-    /// Has user `uid` bring a request to partition `part`; whether it went down at once.
+    /// Submits a request of user `uid` to partition `part`; returns true if it was dispatched on
+    /// arrival.
     fn bring(&self, uid: u32, part: u64, priority: Priority, must_pass: bool) -> Result<bool> {
         let brought = self.brought.get();
         self.brought.set(brought + 1);
@@ -114,7 +115,7 @@ impl Yard {
         }
     }
 
-    /// Has user `uid` bring `count` requests to each of two partitions.
+    /// Submits `count` requests of user `uid` to each of two partitions.
     fn queue(&self, uid: u32, count: u32) -> Result {
         for index in 0..2 * count {
             self.bring(uid, u64::from(index) % 2, Priority::Regular, false)?;
@@ -122,7 +123,7 @@ impl Yard {
         Ok(())
     }
 
-    /// Ends what was submitted, and counts it.
+    /// Ends the submitted requests, and counts them.
     fn end(&self, served: &mut Served) {
         while let Some((name, account)) = self.probe.seen(self.ended.get()) {
             self.ended.set(self.ended.get() + 1);
@@ -134,9 +135,9 @@ impl Yard {
         }
     }
 
-    /// Serves for `ms`; returns what was served in that time.
+    /// Serves for `ms`; returns the requests served during that time.
     fn serve(&self, ms: u64) -> Served {
-        // What happened until now does not count.
+        // Earlier requests do not count.
         self.end(&mut Served::default());
         let until = misc::now() + ms * MS;
         let mut served = Served::default();
@@ -147,19 +148,19 @@ impl Yard {
         served
     }
 
-    /// Requests that wait.
+    /// Returns the number of queued requests.
     fn held(&self) -> u64 {
         self.client.held()
     }
 
-    /// The value of a tunable.
+    /// Returns the value of a parameter.
     fn text(&self, name: &str) -> Result<KVVec<u8>> {
         let mut text = Text(KVVec::new());
         parameters::show(&self.service, name, &mut text)?;
         Ok(text.0)
     }
 
-    /// Serves until nothing waits; whether that was within ten seconds.
+    /// Serves until no request is queued; returns true if that took less than ten seconds.
     fn serve_all(&self) -> bool {
         let until = misc::now() + 10_000 * MS;
         while self.held() != 0 && misc::now() < until {
@@ -168,7 +169,7 @@ impl Yard {
         self.held() == 0
     }
 
-    /// Sends everything down, and the device goes.
+    /// Dispatches all requests, and removes the device.
     fn close(self) -> Result<bool> {
         self.set("nrs_policies", "fifo")?;
         self.service.drain();
@@ -193,7 +194,7 @@ impl core::fmt::Write for Text {
     }
 }
 
-/// Whether `text` has `part` in it.
+/// Returns true if `text` contains `part`.
 fn has(text: &[u8], part: &str) -> bool {
     text.windows(part.len())
         .any(|window| window == part.as_bytes())
@@ -235,7 +236,7 @@ mod life {
     fn what_waits_for_tokens_goes_when_the_policy_does() -> Result {
         let yard = Yard::new("by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki")?;
         let mut gone = 0;
-        // Stopped, started anew, changed to others; each time in the middle of things.
+        // Stopped, restarted or replaced, each time with requests queued.
         for policy in [
             "fifo",
             "qbm",
@@ -269,7 +270,7 @@ mod life {
         yard.service.drain();
         yard.serve(50);
         let left = yard.held();
-        // What went is owed for.
+        // Forced and drained requests are charged.
         yard.bring(1, 0, Priority::Regular, false)?;
         let [_, owed, ..] = yard.serve(300);
         let empty = yard.close()?;
@@ -285,7 +286,7 @@ mod life {
         yard.serve(200);
         let (held, ended) = (yard.held(), yard.ended.get());
         yard.set("nrs_qbm_clients_max", "16")?;
-        // At once, but the machine may be busy.
+        // Parts restart immediately, but the machine may be busy.
         yard.serve_all();
         let rest = yard.ended.get() - ended;
         yard.queue(2, 20)?;

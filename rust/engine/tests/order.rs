@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that have to wait for others, and those that are moved because others wait for them.
+//! Requests with ordering constraints, and predecessors that are moved for their successors.
 
 use kernel::prelude::*;
 
@@ -15,7 +15,7 @@ use crate::{
     sys::node::Account,
 };
 
-/// A write of a block.
+/// Returns the relation of a write to block `number`.
 fn block(number: u64) -> Option<Relation> {
     Some(Relation::Overlap {
         domain: 0,
@@ -26,7 +26,7 @@ fn block(number: u64) -> Option<Relation> {
 }
 
 impl Bench {
-    /// User `uid` writes to block `number`.
+    /// Submits a write of a user to block `number`.
     fn write(
         &self,
         name: u64,
@@ -37,7 +37,7 @@ impl Bench {
         self.bring_after(name, 1, priority, must_pass, block(number))
     }
 
-    /// Ends a request that passed at once and has a record.
+    /// Ends a request with a record that was dispatched on arrival.
     fn end_recorded(&self, priority: Priority, record: Option<RecordId>) {
         let mut account = Account::new(priority, 0);
         account.placement.record = record;
@@ -49,12 +49,12 @@ impl Bench {
         self.target.kick(kick);
     }
 
-    /// Names of the requests that were submitted, in order, each ended when it comes; up to `count`.
+    /// Ends up to `N` requests in order of submission; returns their names.
     fn names<const N: usize>(&self) -> [Option<u64>; N] {
         core::array::from_fn(|index| self.end_submitted(index))
     }
 
-    /// Records there are.
+    /// Returns the number of records.
     fn records(&self) -> u32 {
         self.partition.with(|inner| inner.order().live())
     }
@@ -64,7 +64,8 @@ impl Bench {
 mod life {
     use super::*;
 
-    /// They leave the device to those that have slots: half as many as there are slots are there at a time.
+    /// Verifies that requests forced for a successor observe the limit of forced requests: half the
+    /// number of slots.
     #[test]
     fn what_is_forced_for_others_takes_turns() -> Result {
         let bench = Bench::new(4)?;
@@ -99,7 +100,7 @@ mod life {
         Ok(())
     }
 
-    /// However much that must not wait is at the device.
+    /// Verifies that drained requests are dispatched however many forced requests are in flight.
     #[test]
     fn what_is_drained_takes_no_turns() -> Result {
         let bench = Bench::new(2)?;
@@ -120,7 +121,7 @@ mod life {
         Ok(())
     }
 
-    /// Reclaim waits for the one that waits, and so for all that is before it.
+    /// Verifies that reclaim of memory also forces the predecessors of its request.
     #[test]
     fn what_frees_memory_takes_along_what_it_waits_for() -> Result {
         let bench = Bench::new(2)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is set by name, what is refused, and what is shown of it.
+//! Parameters by name: settings, refusals and displayed values.
 
 use core::fmt;
 
@@ -11,31 +11,31 @@ use crate::{
     sched::parameters::{all, Access},
 };
 
-/// What `clients` shows of a service with 7 slots that nobody uses.
+/// Content of `clients` for an unused service with 7 slots.
 const CLIENTS: &str =
     "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0, \
     factors_written: 0, factors_stale: 0, factors_lapsed: 0 }\n\
     clients:\ntargets:\n";
 
-/// A mode with weights, and what is shown of each of them afterwards.
+/// A mode with weights, and the displayed values of both afterwards.
 const PAIR: &str = "gid_then_uid_fair weight=uid:1:2,gid:9:3";
 const MODE: &str = "gid_then_uid_fair\n";
 const WEIGHTS: &str = "uid:1:2\ngid:9:3\n";
 
-/// What `nrs_tbf_rule` shows after one rule was started.
+/// Content of `nrs_tbf_rule` after one rule was started.
 const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n\
     high_priority_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n";
 
-/// What parameters with a value for each head show.
+/// Displayed values of parameters with a value for each head.
 const QUANTA: &str = "reg_quantum:16   \nhp_quantum:16   \n";
 const OFFSETS: &str = "reg_offset_type:logical\nhp_offset_type:logical\n";
 const SUPPORTED: &str = "reg_supported:reads\nhp_supported:writes\n";
 
-/// A configuration of `qbm`, and how it is shown.
+/// A configuration of `qbm`, and its displayed form.
 const PLAN: &str = "by uid # who\n\ngroup a  capacity=1M; ; client 5 class=fc min=50%\n";
 const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_come min=50%\n";
 
-/// A text that fits a buffer.
+/// A text of limited length.
 struct Text {
     bytes: [u8; 3072],
     len: usize,
@@ -73,7 +73,8 @@ mod names {
     #[test]
     fn parameters_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
-        // Name, value, what comes of it, what is shown afterwards if that is short. The host has what is out of range.
+        // Name, value, result, and displayed value if it is short. Host tests cover values out of
+        // range.
         let cases: [(&str, &str, Result, &str); 53] = [
             ("slots", "7", Ok(()), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
@@ -165,7 +166,7 @@ mod names {
         Ok(())
     }
 
-    /// What is declared is served: shown, and if it does something done.
+    /// Verifies that each declared parameter is implemented: it can be read, or else written.
     #[test]
     fn all_parameters_are_served() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
@@ -186,7 +187,7 @@ mod names {
         Ok(())
     }
 
-    /// A service that replaces another one has all of its values.
+    /// Verifies that a service that replaces another one adopts all its values.
     #[test]
     fn all_values_are_adopted() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
@@ -222,7 +223,7 @@ mod names {
             parameters::load(&other, parameter, &mut adopted)?;
             assert!(own.len == adopted.len && own.bytes == adopted.bytes);
         }
-        // What is read without the values follows them, too.
+        // State that is read without the settings' mutex follows the values, too.
         let (new, old) = (other.dispatch(), service.dispatch());
         assert!(new.level() == old.level() && new.sources() == old.sources());
         assert!(new.pop_window() == 77 && new.slots().count() == 5);

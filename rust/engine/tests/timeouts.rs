@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deadlines: what is measured, what is refused, who is lost and found, with clock and timer as they are.
+//! Deadlines: measurement, refusals, loss and recovery of clients, with real clock and timer.
 
 use kernel::{
     cpu::nr_cpu_ids,
@@ -28,7 +28,7 @@ use crate::{
     sys::{misc, node::Account, timer::Timed},
 };
 
-/// Estimates of at least one second, and nothing on top.
+/// Sets terms for estimates of at least one second, without any margin.
 fn brief(terms: &mut Terms) -> error::Result {
     terms.min = AtMin::parse("1")?;
     terms.early_margin = AtEarlyMargin::parse("1")?;
@@ -39,14 +39,14 @@ fn brief(terms: &mut Terms) -> error::Result {
     Ok(())
 }
 
-/// No deadlines.
+/// Disables deadlines.
 fn off(terms: &mut Terms) -> error::Result {
     terms.max = AtMax::parse("0")?;
     terms.fixed = ObdTimeout::parse("0")?;
     Ok(())
 }
 
-/// Sets what `f` changes.
+/// Applies `f` to the terms.
 fn change(timeouts: &Timeouts, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
     let mut terms = timeouts.terms();
     f(&mut terms).map_err(|_| EINVAL)?;
@@ -81,12 +81,12 @@ impl Bench {
         self.client.deadlines().ok_or(ENODEV)
     }
 
-    /// Sends a request.
+    /// Submits a request.
     fn send(&self) -> Result<Account> {
         self.send_on(0)
     }
 
-    /// Sends a request that arrived on `cpu`.
+    /// Submits a request that arrived on `cpu`.
     fn send_on(&self, cpu: u16) -> Result<Account> {
         let mut account = Account::new(Priority::Regular, cpu);
         self.deadlines()?.enter(&mut account);
@@ -99,7 +99,7 @@ impl Bench {
     }
 }
 
-/// Waits up to ten seconds.
+/// Waits up to ten seconds for `f` to return true.
 fn wait_for(mut f: impl FnMut() -> bool) -> bool {
     for _ in 0..1000 {
         if f() {
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn each_partition_has_its_estimate() -> Result {
         let timeouts = Timeouts::new(2)?;
-        // Nothing is known yet.
+        // There are no samples yet.
         assert_eq!(timeouts.estimate(), 10_000);
         let now = misc::millis();
         for (partition, service) in [(0, 6_000), (1, 20_000), (1, 1), (0, 5), (7, 90_000)] {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(timeouts.estimate(), 20_000);
         timeouts.expect(40_000);
         assert_eq!(timeouts.estimate(), 40_000);
-        // Other terms are in effect at once.
+        // New terms take effect immediately.
         change(&timeouts, |terms| {
             terms.max = AtMax::parse("30")?;
             Ok(())
@@ -135,8 +135,8 @@ mod tests {
         Ok(())
     }
 
-    /// The device of a client that was idle has no longer timeout for what it took once, and neither
-    /// for what other clients measure.
+    /// Verifies that old samples, and samples of other clients, do not extend the timeout of an
+    /// idle client's device.
     #[test]
     fn an_idle_client_forgets() -> Result {
         let bench = Bench::new()?;
@@ -145,15 +145,16 @@ mod tests {
         let history = bench.deadlines()?.history();
         history.hear(60_000, now);
         assert_eq!(history.outlook(now).timeout, 60_000);
-        // The history is 600 s.
+        // The history covers 600 s.
         assert_eq!(history.outlook(now + 400_000).timeout, 60_000);
         assert_eq!(history.outlook(now + 600_000).timeout, 1_000);
         assert_eq!(history.last_timeout(), 1_000);
         Ok(())
     }
 
-    /// A device that was congested and then idle for a history is lost as soon as one that never was, though the timer
-    /// was armed in the congestion.
+    /// Verifies that the timer does not keep an old timeout. A device that was congested and then
+    /// idle for a history is lost as soon as any other, though the timer was armed during the
+    /// congestion.
     #[test]
     fn a_timer_of_a_congestion_is_forgotten() -> Result {
         let bench = Bench::new()?;
@@ -179,7 +180,8 @@ mod tests {
         Ok(())
     }
 
-    /// A discard that takes longer than the timeout loses no client, and is no measure for others.
+    /// Verifies that a discard longer than the timeout does not make the client lost, and is no
+    /// sample.
     #[test]
     fn a_discard_has_its_own_time() -> Result {
         let bench = Bench::new()?;
@@ -192,7 +194,7 @@ mod tests {
         assert!(!deadlines.is_lost() && !deadlines.is_asleep());
         deadlines.leave(&discard);
         assert_eq!(deadlines.history().outlook(misc::millis()).seen.worst, None);
-        // The read is owed since then.
+        // The device owes the read since then.
         assert!(wait_for(|| bench.counts() == [1, 1, 0]));
         deadlines.leave(&read);
         Ok(())
@@ -222,7 +224,7 @@ mod tests {
         assert!(account.submitted.is_none());
         assert!(bench.deadlines()?.is_asleep());
         bench.deadlines()?.leave(&account);
-        // Fixed ones are there.
+        // Fixed timeouts are in effect.
         change(&bench.timeouts, |terms| {
             terms.fixed = ObdTimeout::parse("7")?;
             Ok(())
@@ -243,7 +245,7 @@ mod tests {
         assert!(!deadlines.is_asleep());
         assert!(wait_for(|| deadlines.is_lost()));
         assert!(wait_for(|| bench.counts() == [2, 1, 0]));
-        // It waits: requests are submitted all the same.
+        // Requests are submitted to a lost client whose requests do not fail.
         let mut queued = Account::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
         deadlines.leave(&one);
@@ -253,19 +255,20 @@ mod tests {
         deadlines.leave(&queued);
         assert!(wait_for(|| deadlines.is_asleep()));
         assert_eq!(bench.counts(), [2, 1, 1]);
-        // What they took is known.
+        // Their service times are known.
         assert!(bench.timeouts.estimate() >= 1_000);
         Ok(())
     }
 
-    /// A request that never ends loses its client once, not in each pause of the others.
+    /// Verifies that a request that never ends makes its client lost once, not in each pause of
+    /// other requests.
     #[test]
     fn a_client_is_lost_once_for_each_request() -> Result {
         let bench = Bench::new()?;
         let deadlines = bench.deadlines()?;
         let hung = bench.send()?;
         assert!(wait_for(|| deadlines.is_lost()));
-        // What is submitted in the same tick is given up with it.
+        // Requests submitted in the same tick are given up together.
         fsleep(Delta::from_millis(20));
         for _ in 0..2 {
             let other = bench.send()?;
@@ -278,15 +281,15 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert_eq!(bench.counts(), [2, 2, 1]);
         deadlines.leave(&hung);
-        // The other one is given up, too.
+        // The other request is given up, too.
         assert!(wait_for(|| deadlines.is_asleep()));
         assert_eq!(bench.counts(), [2, 2, 2]);
         deadlines.leave(&also);
         Ok(())
     }
 
-    /// Requests that came on several CPUs are owed together, and what is given up of one CPU hides
-    /// nothing of another one.
+    /// Verifies that requests that arrived on several CPUs are owed together. Requests that one CPU
+    /// gave up do not hide requests of another CPU.
     #[test]
     fn requests_of_several_cpus() -> Result {
         let bench = Bench::new()?;
@@ -296,7 +299,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert!(wait_for(|| bench.counts() == [2, 1, 0]));
         fsleep(Delta::from_millis(20));
-        // Whichever CPU it came on, it is given up no more.
+        // Whichever CPU the request arrived on, it is no longer given up.
         deadlines.leave(&early);
         assert!(!deadlines.is_lost());
         assert!(wait_for(|| deadlines.is_asleep()));
@@ -305,7 +308,7 @@ mod tests {
         assert_eq!(bench.counts(), [3, 2, 1]);
         deadlines.leave(&hung);
         assert!(wait_for(|| deadlines.is_asleep()));
-        // The device owes the request that is left since the last sign of life.
+        // The device owes the remaining request since the last sign of life.
         let (one, two) = (bench.send_on(0)?, bench.send_on(last)?);
         for sent in [one, two] {
             fsleep(Delta::from_millis(700));
@@ -318,7 +321,7 @@ mod tests {
         Ok(())
     }
 
-    /// A completion of what was submitted while there were no deadlines is a sign of life.
+    /// Verifies that a completion of a request submitted without deadlines is a sign of life.
     #[test]
     fn what_is_not_counted_is_a_sign_of_life() -> Result {
         let bench = Bench::new()?;
@@ -345,7 +348,7 @@ mod tests {
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
         assert!(!deadlines.submits(&mut queued) && queued.refused);
-        // That it ends says nothing of the device.
+        // The end of a request that was not submitted is no sign of life.
         deadlines.leave(&queued);
         assert!(deadlines.is_failing());
         deadlines.leave(&sent);
@@ -365,12 +368,12 @@ mod tests {
             assert!(!deadlines.is_lost());
             bench.target.note_life(0, misc::millis());
         }
-        // One of its own; the other request is still owed.
+        // A completion of this client; the other request is still owed.
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
         assert!(wait_for(|| deadlines.is_lost()));
         assert_eq!(bench.counts(), [1, 1, 0]);
-        // Somebody else's request is a sign of life for all.
+        // A completion of another client is a sign of life for all clients.
         bench.target.note_life(0, misc::millis());
         assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&other);
@@ -393,7 +396,7 @@ mod tests {
         change(&bench.timeouts, |terms| initial(terms, "1"))?;
         deadlines.follow();
         assert!(wait_for(|| deadlines.is_lost()));
-        // Without timeouts nobody is lost.
+        // Without timeouts no client is lost.
         change(&bench.timeouts, off)?;
         deadlines.follow();
         assert!(wait_for(|| !deadlines.is_lost()));

@@ -21,19 +21,19 @@ use crate::{
     },
 };
 
-/// Where a request of a framework is.
+/// State of a request of a framework.
 #[derive(Default)]
 pub(crate) enum State {
-    /// With the framework.
+    /// The framework owns the request.
     #[default]
     Idle,
-    /// In a policy.
+    /// The request is queued in a policy.
     Queued(Queued),
-    /// The policy has decided.
+    /// The policy has dispatched the request.
     Started(Running),
 }
 
-/// Tells a framework that something may be served.
+/// Runner that notifies a framework of requests that may be eligible.
 struct Alarm(Waker);
 
 impl Runner for Alarm {
@@ -48,13 +48,14 @@ pub(crate) struct Framework {
     owner: Arc<Owner>,
 }
 
-/// A policy that a framework started; its module stays loaded until the driver is gone, which may call it.
+/// A policy that a framework started. Its module stays loaded as long as the driver, which may call
+/// it.
 pub(crate) struct Policy {
     driver: Driver,
     _pin: Pin,
 }
 
-/// Keeps a module loaded.
+/// Reference that keeps a module loaded.
 struct Pin(Arc<Owner>);
 
 impl Drop for Pin {
@@ -67,9 +68,11 @@ impl capi::Framework for Framework {
     type Policy = Policy;
     type State = State;
 
+    /// Opens an engine for a framework.
+    ///
     /// # Errors
     ///
-    /// What [`Engine::open`] refuses.
+    /// Any error of [`Engine::open`].
     fn open(name: &CStr, cpts: u32, waker: Waker, owner: Owner) -> Result<Self> {
         let waker = Arc::new(Alarm(waker), GFP_KERNEL)?;
         Ok(Self {
@@ -88,9 +91,11 @@ impl capi::Framework for Framework {
         parameters::show(self.engine.service(), name, out)
     }
 
+    /// Starts a policy and keeps the module loaded.
+    ///
     /// # Errors
     ///
-    /// What [`Engine::start`] refuses. `ENODEV`: the module is being removed.
+    /// Any error of [`Engine::start`]. `ENODEV`: the module is being removed.
     fn start(&self, name: &str, argument: &str, priority: Priority, cpt: u32) -> Result<Policy> {
         let cpt = u16::try_from(cpt).map_err(|_| ENOENT)?;
         self.owner.get()?;
@@ -100,9 +105,11 @@ impl capi::Framework for Framework {
         Ok(Policy { driver, _pin: pin })
     }
 
+    /// Queues a request.
+    ///
     /// # Errors
     ///
-    /// `EINVAL`: `request` is malformed. `EAGAIN`: the policy does not take it.
+    /// `EINVAL`: `request` is malformed. `EAGAIN`: the policy does not accept the request.
     fn enqueue(policy: &Policy, mut room: Room<State>, request: &[u8]) -> Result {
         let record = wire::Request::decode(request).map_err(|_| EINVAL)?;
         let Decoded { attrs, cost } = Decoded::of(&record).ok_or(EINVAL)?;
@@ -150,9 +157,11 @@ impl capi::Framework for Framework {
         policy.driver.peek(force)
     }
 
+    /// Removes a queued request.
+    ///
     /// # Errors
     ///
-    /// `ENOENT`: it is not queued with this policy.
+    /// `ENOENT`: the request is not queued in this policy.
     fn dequeue(policy: &Policy, mut room: Room<State>) -> Result {
         let queued = match room.replace(State::Idle) {
             State::Queued(queued) => queued,

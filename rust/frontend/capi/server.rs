@@ -2,7 +2,7 @@
 
 //! A server of another kernel module, as a client of its service.
 //!
-//! # Vocabulary
+//! # Terms
 //!
 //! - *Pump*: the work item that reads the session and calls the server ([`Pump`]).
 //!
@@ -10,10 +10,11 @@
 //!   write(request) ──▶ session ──▶ policy ──▶ session ──▶ pump ──▶ dispatch ──▶ write(completion)
 //! ```
 //!
-//! # How a server ends
+//! # Closing a server
 //!
-//! What is queued is dispatched, and each request completed. A completion may be counted by a task that is still in
-//! [`capi::Server::write`] then: it is a reader of RCU, and is waited for.
+//! Queued requests are dispatched, and every request is completed. The task that counts a
+//! completion may still be in [`capi::Server::write`] then. The task is an RCU reader, and close
+//! waits for it.
 
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -34,7 +35,7 @@ use crate::{
     },
 };
 
-/// Reads a session, and calls the server.
+/// Reader of a session that calls the server.
 #[pin_data]
 struct Pump {
     callbacks: Callbacks,
@@ -61,7 +62,7 @@ impl Pump {
         )
     }
 
-    /// Reads `session` from now on, or nothing any more; waits for what is being told.
+    /// Sets the session to read, or none; waits for a call of the server in progress.
     fn set(&self, session: Option<Arc<Session>>) {
         let before = core::mem::replace(&mut *self.session.lock(), session);
         drop(before);
@@ -70,7 +71,7 @@ impl Pump {
 
 impl Reader for Pump {
     fn called(self: Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::calls().enqueue(self);
     }
 }
@@ -83,9 +84,10 @@ impl WorkItem for Pump {
         let Some(session) = &*session else {
             return;
         };
-        // One at a time: a request that is taken may be completed, and the server knows of it when it is told.
+        // One at a time: a taken request may be completed, but the server knows the request only
+        // after the call.
         while let Ok(mut taken) = session.take(1, true) {
-            // An early reply that is too late is the timer's.
+            // A late early reply is left to the timer.
             let Some(item) = taken.next() else {
                 break;
             };
@@ -104,9 +106,11 @@ pub(crate) struct Server {
 }
 
 impl capi::Server for Server {
+    /// Opens a session for a server.
+    ///
     /// # Errors
     ///
-    /// What [`Attached::new`] refuses.
+    /// Any error of [`Attached::new`].
     fn open(attach: &[u8], callbacks: Callbacks, owner: Owner) -> Result<Self> {
         let asked = wire::Attach::decode(attach).map_err(|_| EINVAL)?;
         let pump = Pump::new(callbacks)?;
@@ -119,9 +123,11 @@ impl capi::Server for Server {
         })
     }
 
+    /// Writes a record to the session.
+    ///
     /// # Errors
     ///
-    /// What [`Session::write`] refuses. `ENODEV`: a request of a module that is being removed.
+    /// Any error of [`Session::write`]. `ENODEV`: a request of a module that is being removed.
     fn write(&self, record: &[u8], wait: bool) -> Result {
         let header = record.get(..wire::Header::SIZE).ok_or(EINVAL)?;
         let kind = wire::Header::decode(header).map_err(|_| EINVAL)?.kind;
@@ -156,7 +162,7 @@ impl capi::Server for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The pump has the session, and that its reader.
+        // The pump owns the session, and the session its reader.
         self.pump.set(None);
     }
 }

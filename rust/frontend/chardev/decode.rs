@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The attributes and the cost of a request, from its record.
+//! Decodes the attributes and the cost of a request from its record.
 
 use super::wire;
 use crate::sched::{
@@ -10,17 +10,18 @@ use crate::sched::{
     nid::{Address, Net, Nid},
 };
 
-/// A record that is valid.
+/// A valid record.
 pub(crate) struct Decoded {
-    /// Its attributes.
+    /// Attributes of the request.
     pub(crate) attrs: Attrs,
-    /// What it is charged for.
+    /// Cost of the request.
     pub(crate) cost: Cost,
 }
 
 impl Decoded {
-    /// Decodes `record`. `None`: it has an unknown flag, a range beyond 2^64, a charge above [`wire::CHARGE_MAX`] or
-    /// without its flag, an invalid network identifier or job, or reserved bytes that are not 0.
+    /// Decodes `record`. Returns `None` for an unknown flag, a range beyond 2^64, a charge above
+    /// [`wire::CHARGE_MAX`] or without its flag, and an invalid network identifier or job. Unused
+    /// bytes must be 0.
     pub(crate) fn of(record: &wire::Request) -> Option<Self> {
         let flags = record.header.flags;
         let charged = flags & wire::REQUEST_CHARGE != 0;
@@ -71,7 +72,8 @@ impl Decoded {
     }
 }
 
-/// The network identifier in the fields of a record, if there is one. `None`: it is invalid.
+/// Returns the network identifier in the fields of a record, if present. `None`: the fields are
+/// invalid.
 pub(crate) fn nid_of(
     net: u8,
     address_len: u8,

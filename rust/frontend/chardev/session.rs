@@ -2,39 +2,42 @@
 
 //! An open file of `/dev/nrs`, or a server of another kernel module, as a client of its service.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Cookie*: what the server calls a request; one request at a time has it.
-//! - *Released*: the policy has decided that the request is to be served.
+//! - *Cookie*: the server's identifier of a request, unique among requests that are not completed.
+//! - *Released*: dispatched by the policy.
 //! - *Ready*: released, and not read yet.
 //! - *Running*: read, and not completed yet.
-//! - *Owed*: the slot and place that a released request must give back.
-//! - *Late*: the lease is over; the request owes nothing any more, and may still be completed.
+//! - *Owed*: the slot and the room that a released request must give back.
+//! - *Late*: a request whose lease has expired; it owes nothing any more, and may still be
+//!   completed.
 //!
 //! ```text
 //!   request ──▶ queued ──▶ ready ──▶ running ──▶ completed
 //!                 │          │          │
-//!                 │          └──────────┴─ lease over ──▶ late ──▶ completed, counted only
-//!                 └─ the file is closed ──▶ ended as soon as it is decided
+//!                 │          └──────────┴─ lease expired ──▶ late ──▶ completed, counted only
+//!                 └─ the file is closed ──▶ ended as soon as it is dispatched
 //! ```
 //!
 //! # Locking
 //!
-//! One spinlock per session, taken with interrupts off because a timer takes it. Nothing of the engine
-//! that takes a lock is called and no task is woken under it; it is taken with no lock of the engine held. A mutex
-//! keeps the requests of a file in their order where that matters ([`admit`]); it is taken first.
+//! One spinlock per session, taken with interrupts off because a timer takes it. It is taken
+//! without any lock of the engine; no engine function that takes a lock is called and no task is
+//! woken under it. A mutex serialises the requests of a file where their order matters ([`admit`]);
+//! it is taken first.
 //!
-//! # Time
+//! One timer per session, armed for the first of these: the end of the oldest lease, the next check
+//! of a deadline, the end of a recovery. It expires at most a thousand times a second. A work item
+//! completes due work that is too much for one lock hold ([`remainder`]). a deadline, and the end
+//! of a recovery. It expires at most a thousand times a second. A work item completes due work that
+//! is too much for one lock hold ([`remainder`]).
 //!
-//! One timer per session, armed for the end of the oldest lease, the next deadline to look at, or the end of a
-//! recovery, whichever comes first. It expires a thousand times a second at most. What is due then and too much for
-//! one lock hold is left to a work item ([`remainder`]).
-//!
-//! # Memory
-//!
-//! A request has a box for the engine, which is freed when the request is read, and a row in the session's
-//! [`table`], whose memory is freed with the session. Both are charged to the task that wrote it, the arrays of the
-//! table to the task that attached the file, and [`Terms::limit`] bounds all of it.
+//! A request has a box for the engine and a row in the session's [`table`]. The box is freed when
+//! the request is read, the memory of the row with the session. Both are charged to the task that
+//! wrote the request, the arrays of the table to the task that attached the file. [`Terms::limit`]
+//! bounds all of this memory.
+//! wrote the request, the arrays of the table to the task that attached the file. [`Terms::limit`]
+//! bounds all of this memory.
 
 use kernel::{
     fs, new_mutex,
@@ -78,41 +81,41 @@ pub(crate) use reading::Item;
 use remainder::Remainder;
 use table::{Due, Finished, Gone, Inner, Owed, Served};
 
-/// Requests that one lock hold hands out or looks at, at most.
+/// Maximum number of requests that one lock hold returns or checks.
 pub(crate) const CHUNK: u32 = 64;
 
-/// Time between two expiries of the timer, at least, ns.
+/// Minimum time between two expiries of the timer, ns.
 const REST: u64 = NSEC_PER_MSEC;
 
-/// Who reads, of a session that is no open file.
+/// Reader of a session that is no open file.
 pub(crate) trait Reader: Send + Sync {
-    /// There is something to read. Any context, without locks.
+    /// Schedules a read of the session. Any context, without locks.
     fn called(self: Arc<Self>);
 }
 
-/// How a session is to be.
+/// Parameters of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
-    /// Requests may go at once when nobody waits.
+    /// True if requests may be dispatched immediately while no request is queued.
     pub(crate) may_pass: bool,
-    /// How long a released request may keep its slot, ns; 0: for ever.
+    /// Time for which a released request may keep its slot, ns; 0: unlimited.
     pub(crate) lease_ns: u64,
-    /// Requests that it may have.
+    /// Maximum number of requests of the session.
     pub(crate) limit: u32,
 }
 
-/// A request with the engine, or ready.
+/// A request that the engine owns, or that is ready.
 pub(crate) struct Queued {
     session: Arc<Session>,
     handle: Handle,
     cookie: u64,
-    /// Not 0: others wait for a request of its peer, as was seen when it was read.
+    /// Not 0: requests depend on a request of the same peer, as of the read.
     urgent: Hint,
-    /// Time until its deadline, ms, as was seen then; 0: it has none; [`PASSED`].
+    /// Time until the deadline, ms, as of the read; 0: no deadline; [`PASSED`].
     left: Hint,
 }
 
-/// How a request ends whose file is closed.
+/// Status of a request whose file is closed.
 const CANCELED: i32 = -(kernel::bindings::ECANCELED as i32);
 
 /// [`Queued::left`]: the deadline has passed.
@@ -128,7 +131,7 @@ impl Expire for Open {
 
 impl Submit for Queued {
     fn submitted(this: Boxed<Self>) {
-        // The box may be the last that knows of the session.
+        // The box may own the last reference to the session.
         let session = this.value().session.clone();
         session.release(this);
     }
@@ -137,7 +140,7 @@ impl Submit for Queued {
 /// An open file that is a client.
 pub(crate) type Session = Timed<Open>;
 
-/// What a session and its timer have.
+/// State of a session, without its timer.
 #[pin_data]
 pub(crate) struct Open {
     service: Arc<Service>,
@@ -147,10 +150,10 @@ pub(crate) struct Open {
     terms: Terms,
     counters: Counters,
     remainder: Arc<Remainder>,
-    /// `None`: whoever waits for `readable` reads.
+    /// Reader of a server; `None`: tasks that wait for `readable` read.
     reader: Option<Arc<dyn Reader>>,
     readable: PollCondVarBox,
-    /// Room for a request; while draining or closing: no request left.
+    /// Wait queue for room for a request; while draining or closing, for the end of all requests.
     roomy: PollCondVarBox,
     #[pin]
     order: Mutex<()>,
@@ -159,8 +162,9 @@ pub(crate) struct Open {
 }
 
 impl Session {
-    /// A session without requests, of the client that `attachment` made; it must be [`Session::close`]d
-    /// before that goes. `reader` reads, unless it is an open file.
+    /// Creates a session without requests for the client of `attachment`. [`Session::close`] must
+    /// be called before the attachment is dropped. `reader` reads the session, unless it is an open
+    /// file.
     pub(crate) fn open(
         attachment: &Attachment,
         terms: Terms,
@@ -198,7 +202,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Has what can be read be read.
+    /// Notifies the reader of readable records.
     fn call_reader(&self) {
         match &self.reader {
             Some(reader) => reader.clone().called(),
@@ -206,14 +210,14 @@ impl Session {
         }
     }
 
-    /// Takes `record`, which is of `kind`.
+    /// Accepts `record` of type `kind`.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed, or of another kind than those that are written.
-    /// - What the record is refused with.
+    /// - `EINVAL`: the record is malformed, or of a type that is not written.
+    /// - Any error of the type of record.
     pub(crate) fn write(self: &Arc<Self>, kind: u16, record: &[u8], nonblocking: bool) -> Result {
-        /// A record, unless it is malformed.
+        /// Returns the record, or `EINVAL` if it is malformed.
         fn valid<T>(decoded: Result<T, wire::Malformed>) -> Result<T> {
             decoded.map_err(|_| EINVAL)
         }
@@ -227,12 +231,12 @@ impl Session {
         }
     }
 
-    /// Name of its service.
+    /// Returns the name of the service.
     pub(crate) fn service_name(&self) -> &str {
         self.service.name()
     }
 
-    /// A request is to be served now.
+    /// Makes a dispatched request ready, or ends the request if the session is closing.
     fn release(&self, boxed: Boxed<Queued>) {
         let (account, cost, handle) = (boxed.account(), boxed.cost(), boxed.value().handle);
         let owed = Owed { account, cost };
@@ -283,8 +287,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed.
-    /// - `ENOENT`: no request with this cookie was read and not completed.
+    /// - `EINVAL`: the record is malformed.
+    /// - `ENOENT`: no request with this cookie was read and is not completed.
     pub(crate) fn complete(&self, record: &wire::Completion) -> Result {
         if record.reserved != 0 || record.header.flags != 0 {
             return Err(EINVAL);
@@ -321,7 +325,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives back what a released request owes; `error` is how it failed, 0 if it did not.
+    /// Releases what a released request owes; `error` is the errno of a failed request, or 0.
     fn end(&self, owed: Owed, error: i32) {
         self.service
             .complete(&owed.account, owed.cost, &self.target, error, misc::cpu());
@@ -332,7 +336,7 @@ impl Session {
     fn end_all(&self, finished: Finished, error: i32) {
         match (finished.owed, finished.record) {
             (Some(owed), _) => self.end(owed, error),
-            // What it owed it gave back when its lease was over.
+            // A late request gave back what it owed when its lease expired.
             (None, Some(record)) => {
                 self.service.finish(record);
                 self.concurrency.fed();
@@ -342,7 +346,7 @@ impl Session {
         self.count_gone(finished.gone);
     }
 
-    /// Tells how long a request took that was served.
+    /// Adds the service time of a request to the estimates.
     fn measure(&self, finished: &Finished) {
         let now = early::now();
         let took = early::between(finished.arrival, now);
@@ -351,7 +355,7 @@ impl Session {
         timeouts.measured(finished.served.cpt, service.max(1), now);
     }
 
-    /// Counts what ended with a request that was taken out.
+    /// Counts the consequences of the removal of a request.
     fn count_gone(&self, gone: Gone) {
         if gone.expired {
             self.count_found(&Found {
@@ -364,7 +368,7 @@ impl Session {
         }
     }
 
-    /// Counts a record that was refused with `error`, once its writer is told.
+    /// Counts a record that was refused with `error`, when the error is returned to the writer.
     pub(crate) fn count_refused(&self, error: Error) {
         let counter = match error {
             EINVAL => &self.counters.refused,
@@ -375,28 +379,28 @@ impl Session {
         counter.count(1);
     }
 
-    /// Arms the timer for what is due next, unless it expires before that anyway.
+    /// Arms the timer for the next due event, unless it expires earlier.
     fn set_timer(&self, inner: &mut Inner) {
         let due = inner.due();
         let sooner = due.look < inner.armed.look || due.lease < inner.armed.lease;
         if inner.closing || !sooner {
             return;
         }
-        // INVARIANT: Armed for no later than both.
+        // INVARIANT: Armed for no later than the due times.
         inner.armed = due;
         let wait = due.look.saturating_sub(early::now());
         let look = misc::now().saturating_add(wait.saturating_mul(NSEC_PER_MSEC));
         self.arm(look.min(due.lease).max(inner.rest));
     }
 
-    /// Has the timer not armed again, as if the session were closing.
+    /// Prevents the timer from being armed again, as if the session were closing.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn stop_timer(&self) {
         self.inner.lock().closing = true;
     }
 
-    /// Looks at deadlines and ends leases that are over at `now` (ns), as many as one lock hold may; returns whether more
-    /// is due. Any context.
+    /// Checks deadlines and ends leases that have expired at `now` (ns), as many as one lock hold
+    /// may; returns true if more is due. Any context.
     pub(crate) fn look(&self, now: u64) -> bool {
         let terms = self.service.timeouts().terms();
         let (found, over, more) = {
@@ -425,7 +429,7 @@ impl Session {
         more
     }
 
-    /// What is possible now; `table` waits for changes.
+    /// Returns the events that are possible now; registers `table` for changes.
     pub(crate) fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32 {
         table.register_wait(file, &self.readable);
         table.register_wait(file, &self.roomy);
@@ -441,7 +445,7 @@ impl Session {
         mask
     }
 
-    /// What it has done.
+    /// Returns the counters of the session.
     pub(crate) fn stats(&self) -> wire::Stats {
         let (live, ready, running, peers) = {
             let inner = self.inner.lock();

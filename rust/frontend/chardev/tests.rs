@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! KUnit suite of deadlines and early replies; `nrs-test check` has the rest.
+//! KUnit suite of deadlines and early replies; `nrs-test check` covers the rest.
 
 use kernel::{
     prelude::*,
@@ -22,7 +22,7 @@ use crate::{
     sys::{misc, timer::Expire},
 };
 
-/// A lease that is over only when the test says so, ns.
+/// Lease that expires only in simulated time, ns.
 const LEASE: u64 = 3600 * NSEC_PER_SEC;
 
 /// A session and its client.
@@ -32,12 +32,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// On the service `name` with `slots` slots; it may have `limit` requests.
+    /// Creates a session of `limit` requests on the service `name` with `slots` slots.
     fn new(name: &CStr, slots: u32, limit: u32) -> Result<Self> {
         Self::leasing(name, slots, limit, LEASE)
     }
 
-    /// The same with leases of `lease_ns`.
+    /// Creates a session with leases of `lease_ns`.
     fn leasing(name: &CStr, slots: u32, limit: u32, lease_ns: u64) -> Result<Self> {
         let attachment = registry::attach_user(name, CString::try_from(c"kunit")?)?;
         let slots = CString::try_from_fmt(fmt!("{slots}"))?;
@@ -54,7 +54,8 @@ impl Bench {
         })
     }
 
-    /// On a service whose estimate is a second, and where requests get `max` seconds, in steps of a second.
+    /// Creates a session with an estimate of one second and an `at_max` of `max` seconds, in steps
+    /// of a second.
     fn quick(name: &CStr, max: u32) -> Result<Self> {
         let bench = Self::new(name, 1, 1000)?;
         let most = CString::try_from_fmt(fmt!("{max}"))?;
@@ -74,14 +75,15 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Brings request `cookie`, whose client waits for `timeout` ms and has waited for `elapsed` of them.
+    /// Submits request `cookie`, whose client has a timeout of `timeout` ms, `elapsed` of which
+    /// have passed.
     fn bring_for(&self, cookie: u64, timeout: u32, elapsed: u32) -> Result {
         let mut request = wire::Request::new(cookie);
         (request.timeout_ms, request.elapsed_ms) = (timeout, elapsed);
         self.told(self.session.request(&request, true))
     }
 
-    /// Reads up to eight requests that are ready.
+    /// Reads up to eight ready requests.
     fn read(&self) -> [Option<wire::Released>; 8] {
         let mut seen = [None; 8];
         if let Ok(mut taken) = self.session.take(8, true) {
@@ -107,7 +109,7 @@ impl Bench {
         result.inspect_err(|error| self.session.count_refused(*error))
     }
 
-    /// Closes it; whether nothing is left.
+    /// Closes the session; returns true if no request is left.
     fn close(self) -> bool {
         self.session.close();
         let stats = self.session.stats();
@@ -115,7 +117,7 @@ impl Bench {
         left == 0 && self.attachment.client().held() == 0
     }
 
-    /// The next thing to read, within five seconds.
+    /// Returns the next item to read, within five seconds.
     fn item(&self) -> Option<Item> {
         let mut next = None;
         let look = || {
@@ -126,7 +128,7 @@ impl Bench {
         next
     }
 
-    /// Looks each millisecond for up to `ms` whether `f` is so.
+    /// Polls each millisecond for up to `ms` until `f` returns true.
     fn wait(&self, ms: u64, mut f: impl FnMut() -> bool) -> bool {
         let until = misc::now() + ms * NSEC_PER_MSEC;
         while !f() {
@@ -138,7 +140,7 @@ impl Bench {
         true
     }
 
-    /// The next early reply: request, timeout, flags.
+    /// Returns the next early reply: request, timeout, flags.
     fn early(&self) -> Option<(u64, u32, u32)> {
         match self.item()? {
             Item::Early(told) => {
@@ -149,7 +151,7 @@ impl Bench {
         }
     }
 
-    /// Reads the next request that is to be served.
+    /// Reads the next request to be served.
     fn released(&self) -> Option<wire::Released> {
         match self.item()? {
             Item::Request(_, record) => Some(record),
@@ -157,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// Early replies read, refused, late, and requests expired.
+    /// Returns the numbers of early replies read, refused and late, and of requests expired.
     fn counts(&self) -> (u64, u64, u64, u64) {
         let stats = self.session.stats();
         (
@@ -191,7 +193,7 @@ mod deadlines {
         bench.complete(1)?;
         let second = bench.released();
         let closed = bench.close();
-        // 10 s * 125 % + 5 s, from which on what was needed to get here is gone; a tick is 10 ms at most.
+        // 10 s * 125 % + 5 s, less the time needed to get here; a tick is 10 ms at most.
         let left = |r: &wire::Released| {
             r.left_ms <= 17_500 && u64::from(r.left_ms).saturating_add(took) >= 17_488
         };
@@ -236,10 +238,10 @@ mod deadlines {
         let first = bench.released();
         let wrong = [busy(1, 0), busy(1, wire::LEASE_MAX + 1), busy(1, u32::MAX)];
         let moved = busy(1, 5000).is_ok() && busy(1, 6000).is_ok();
-        // One event, however often it is said.
+        // One early reply, however often the server reports.
         let early = bench.early();
         let shorter = busy(1, 10);
-        // Its lease moves with it.
+        // The lease is extended as well.
         bench.session.look(misc::now() + LEASE);
         let kept = bench.session.stats().reclaimed;
         bench
@@ -248,7 +250,7 @@ mod deadlines {
         let ended = bench.session.stats().reclaimed;
         bench.complete(1)?;
         let gone = busy(1, 5000);
-        // Without a deadline only the lease moves.
+        // Without a deadline only the lease is extended.
         let second = bench.released();
         let plain = busy(2, 5000);
         let nothing = bench.session.take(1, true).err();
@@ -264,7 +266,8 @@ mod deadlines {
         Ok(())
     }
 
-    /// A lock hold ends 12 leases at most; the next look goes on, and each lease counts once.
+    /// Verifies that a lock hold ends at most 12 leases, the next look continues, and each lease
+    /// counts once.
     #[test]
     fn leases_that_end_together_take_several_lock_holds() -> Result {
         let bench = Bench::new(c"kunit-lease", 65, 64)?;
@@ -291,8 +294,8 @@ mod deadlines {
         Ok(())
     }
 
-    /// An expiry of the timer ends 12 of the leases that end together, and process context the others: here the timer
-    /// is not armed again.
+    /// Verifies that an expiry of the timer ends 12 of the leases that expire together, and process
+    /// context the rest. The timer is not armed again here.
     #[test]
     fn leases_that_end_together_are_ended_in_process_context() -> Result {
         const COUNT: u64 = 300;

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What passes through `/dev/nrs`, and in bytes through `/dev/nrs-control`; the same file serves the module and its clients.
+//! Records of `/dev/nrs`, and binary data of `/dev/nrs-control`; the module and its clients share
+//! this file.
 //!
 //! C counterpart: `include/uapi/nrs.h`. All numbers are little-endian; there is no padding.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Record*: what is read and written: a header ([`Header`]) and the rest of a structure of that type.
-//! - *Argument*: what an ioctl takes: a size and the rest of a structure.
+//! - *Record*: unit of reads and writes: a header ([`Header`]) and the rest of a structure of that
+//!   type.
+//! - *Argument*: parameter of an ioctl: a size and the rest of a structure.
 //!
 //! # Extension
 //!
-//! Records and arguments state their size. A new field is appended to its structure, and 0 in the
-//! field means what its absence meant before; `decode` then takes the structure without the field,
-//! too. Bytes behind the known fields have to be 0, so no field is ignored by mistake. The header
-//! has the rules for both sides.
+//! Records and arguments contain their size. A new field is appended to its structure, and 0 in the
+//! field has the meaning of its absence. `decode` then accepts the structure without the field,
+//! too. Bytes behind the known fields must be 0, so that no field is ignored by mistake. The C
+//! header has the rules for both sides.
 
 #![cfg_attr(
     MODULE,
@@ -24,7 +26,7 @@
 #[path = "wire/made.rs"]
 mod made;
 
-/// The version of the interface.
+/// Version of the interface.
 pub const VERSION: u32 = 1;
 
 /// Type of the ioctls.
@@ -36,16 +38,16 @@ pub const IOC_ATTACH: u32 = (IOC << 8) | 1;
 /// `_IO(IOC, 2)`: argument [`Stats`].
 pub const IOC_STATS: u32 = (IOC << 8) | 2;
 
-/// Records that one call takes or gives, at most.
+/// Maximum number of records of one call.
 pub const BATCH: usize = 256;
 
-/// Bytes of a record or argument, at most.
+/// Maximum size of a record or argument, bytes.
 pub const SIZE_MAX: usize = 512;
 
-/// Bytes that a request may be charged for, at most.
+/// Maximum charge of a request, bytes.
 pub const CHARGE_MAX: u64 = 1 << 40;
 
-/// Longest lease, ms.
+/// Maximum lease, ms.
 pub const LEASE_MAX: u32 = 3_600_000;
 
 /// Type of [`Request`].
@@ -65,52 +67,52 @@ pub const TYPE_BUSY: u16 = 7;
 /// Type of [`Reconnect`].
 pub const TYPE_RECONNECT: u16 = 8;
 
-/// [`Attach::flags`]: every request queues, even when nobody waits.
+/// [`Attach::flags`]: every request is queued, even if the queue is empty.
 pub const ATTACH_QUEUE_ALL: u32 = 1;
-/// All of them.
+/// All flags of [`Attach::flags`].
 pub const ATTACH_FLAGS: u32 = ATTACH_QUEUE_ALL;
 
-/// [`Request::flags`]: goes through the high-priority head.
+/// [`Request::flags`]: uses the high-priority head.
 pub const REQUEST_HIGH: u32 = 1;
 /// [`Request::flags`]: is charged for `charge` bytes instead of `length`.
 pub const REQUEST_CHARGE: u32 = 2;
-/// All of them.
+/// All flags of [`Request::flags`].
 pub const REQUEST_FLAGS: u32 = REQUEST_HIGH | REQUEST_CHARGE;
 
-/// [`Released::flags`]: nobody waited, so it did not queue.
+/// [`Released::flags`]: the request was dispatched without queueing.
 pub const RELEASED_PASSED: u32 = 1;
-/// [`Released::flags`]: was sent out without a slot, because the service was drained.
+/// [`Released::flags`]: the request was dispatched without a slot, because the service was drained.
 pub const RELEASED_FORCED: u32 = 2;
-/// [`Released::flags`]: its deadline passed, so its client has given up.
+/// [`Released::flags`]: the deadline has passed, so the client has given up.
 pub const RELEASED_EXPIRED: u32 = 4;
 
-/// [`Early::flags`]: the client waits for less than the estimate.
+/// [`Early::flags`]: the client's timeout is less than the estimate.
 pub const EARLY_AT_ONCE: u32 = 1;
-/// [`Early::flags`]: the server said itself that it is busy.
+/// [`Early::flags`]: the server reported that it is busy.
 pub const EARLY_BUSY: u32 = 2;
 
-/// [`Account::flags`]: the class has requests itself, and none below.
+/// [`Account::flags`]: the class has requests itself, and no classes below.
 pub const ACCOUNT_LEAF: u32 = 1;
 /// [`Account::flags`]: the class has requests, queued or in service.
 pub const ACCOUNT_ACTIVE: u32 = 2;
 /// [`Account::flags`]: the class has queued requests.
 pub const ACCOUNT_WAITING: u32 = 4;
-/// [`Account::flags`]: the last record of a class that is removed.
+/// [`Account::flags`]: the last record of a class that was removed.
 pub const ACCOUNT_GONE: u32 = 8;
 
 /// A factor of one.
 pub const FACTOR_ONE: u32 = 1 << 31;
 
-/// Factors that one command sets, at most.
+/// Maximum number of factors of one command.
 pub const FACTORS_MAX: usize = 16_384;
 
-/// Longest lease of factors, ms.
+/// Maximum lease of factors, ms.
 pub const FACTORS_LEASE_MAX: u32 = 60_000;
 
-/// An identity that is not known.
+/// An unknown identity.
 pub const ID_ABSENT: u32 = u32::MAX;
 
-/// [`Request::net`]: the client's network identifier is not known.
+/// [`Request::net`]: the client's network identifier is unknown.
 pub const NET_NONE: u8 = 0;
 /// Network `tcp`.
 pub const NET_TCP: u8 = 2;
@@ -127,15 +129,15 @@ pub const NET_PTLF: u8 = 15;
 /// Network `kfi`.
 pub const NET_KFI: u8 = 16;
 
-/// A field: so many bytes, the least significant first.
+/// A field with a fixed number of bytes, the least significant first.
 pub trait Field: Sized {
-    /// The value 0 of all its parts.
+    /// The value with all parts 0.
     const ZERO: Self;
 
-    /// Takes a value from the front of `bytes`.
+    /// Reads a value from the front of `bytes`, and removes it there.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
 
-    /// Puts the value to the front of `bytes`; returns the rest.
+    /// Writes the value to the front of `bytes`; returns the rest.
     fn put<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a mut [u8]>;
 }
 
@@ -187,16 +189,16 @@ impl<T: Field + Copy, const N: usize> Field for [T; N] {
     }
 }
 
-/// Why bytes are not what they should be.
+/// Reason why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// Shorter than the structure.
     Short,
-    /// Longer than is known here, and the rest is not 0.
+    /// Longer than the known structure, and the rest is not 0.
     Unknown,
 }
 
-/// Defines structures: name, bytes, fields in their order.
+/// Defines structures by name, size in bytes, and fields in order.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident, $bytes:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
@@ -209,16 +211,16 @@ macro_rules! structures {
                 $($(#[$field_doc])* pub $field: $type,)+
             }
 
-            // Nothing between the fields: the sum of their sizes is the whole.
+            // No padding: the sum of the sizes of the fields is the size of the structure.
             const _: () = assert!(size_of::<$name>() == $name::SIZE);
             const _: () = assert!(0 $(+ size_of::<$type>())+ == $name::SIZE);
             const _: () = assert!($name::SIZE <= SIZE_MAX);
 
             impl $name {
-                /// Bytes.
+                /// Size in bytes.
                 pub const SIZE: usize = $bytes;
 
-                /// Name, offset and bytes of each field.
+                /// Name, offset and size of each field.
                 pub const FIELDS: &'static [(&'static str, usize, usize)] = &[
                     $((
                         stringify!($field),
@@ -227,7 +229,7 @@ macro_rules! structures {
                     ),)+
                 ];
 
-                /// Reads the whole of `bytes`.
+                /// Decodes all of `bytes`.
                 ///
                 /// # Errors
                 ///
@@ -241,7 +243,7 @@ macro_rules! structures {
                     Ok(known)
                 }
 
-                /// Its bytes.
+                /// Returns the bytes of the structure.
                 pub fn encode(&self) -> [u8; Self::SIZE] {
                     let mut bytes = [0; Self::SIZE];
                     // There is room for all fields.
@@ -267,29 +269,29 @@ macro_rules! structures {
 }
 
 structures! {
-    /// How each record starts.
+    /// Start of each record.
     Header, 8 {
-        /// What it is: one of `TYPE_*`.
+        /// Type of the record: one of `TYPE_*`.
         kind: u16,
-        /// Bytes of the whole record.
+        /// Size of the whole record, bytes.
         size: u16,
-        /// Depends on the type.
+        /// Flags, by type.
         flags: u32,
     }
 
-    /// A request that wants to be served; written.
+    /// A request to be scheduled; written.
     Request, 208 {
         /// Type, size, `REQUEST_*`.
         header: Header,
-        /// Names the request; no other one that has not been completed may have it.
+        /// Identifier of the request; unique among requests that are not completed.
         cookie: u64,
-        /// What the range is in, for example an inode.
+        /// Object of the range, for example an inode.
         object: u64,
         /// First byte of the range.
         offset: u64,
-        /// Bytes of the range.
+        /// Length of the range, bytes.
         length: u64,
-        /// Bytes that it costs, with `REQUEST_CHARGE`; else 0.
+        /// Cost, bytes, with `REQUEST_CHARGE`; else 0.
         charge: u64,
         /// RPC number of the operation.
         opcode: u32,
@@ -303,43 +305,43 @@ structures! {
         nodemap: u32,
         /// Type of the client's network: one of `NET_*`.
         net: u8,
-        /// Bytes of the address: 16 for IPv6, else 4; 0 without a network.
+        /// Length of the address, bytes: 16 for IPv6, else 4; 0 without a network.
         address_len: u8,
         /// Number of the network.
         net_number: u16,
         /// The client's address, most significant byte first; then 0.
         address: [u8; 16],
-        /// Job; ends with NUL, after which there is nothing but 0.
+        /// Job; ends with NUL, followed only by 0.
         jobid: [u8; 32],
-        /// Related requests have the same one; 0: none.
+        /// Stream number that related requests share; 0: none.
         stream: u64,
-        /// Cookies of what has to be completed before; 0: none.
+        /// Cookies of requests that must be completed first; 0: none.
         predecessor: [u64; 8],
-        /// Nodes of the job; 0: unknown.
+        /// Number of nodes of the job; 0: unknown.
         job_size: u32,
-        /// Which of the server's targets it is for.
+        /// Target of the server that the request is for.
         target: u32,
-        /// How long its client waits, from its arrival on, ms; 0: it does not say.
+        /// Timeout of the client, from the arrival of the request on, ms; 0: unknown.
         timeout_ms: u32,
-        /// How long ago it arrived, ms.
+        /// Time since the arrival of the request, ms.
         elapsed_ms: u32,
     }
 
-    /// A request has been served, or given up; written.
+    /// A request was served, or given up; written.
     Completion, 32 {
         /// Type, size, 0.
         header: Header,
         /// The request.
         cookie: u64,
-        /// 0, or the errno that it failed with.
+        /// 0, or the errno of the failed request.
         status: u32,
         /// Must be 0.
         reserved: u32,
-        /// Bytes that were transferred.
+        /// Bytes transferred.
         bytes: u64,
     }
 
-    /// A request, and what has to be completed before it, is to be served with high priority; written.
+    /// A request and its predecessors are to be served with high priority; written.
     Promotion, 16 {
         /// Type, size, 0.
         header: Header,
@@ -353,57 +355,57 @@ structures! {
         header: Header,
         /// The request.
         cookie: u64,
-        /// How long the policy withheld it, ns.
+        /// Time for which the request was queued in the policy, ns.
         wait_ns: u64,
-        /// Requests that its client may have in the service now.
+        /// Number of requests that the client may have in the service now.
         credits: u32,
-        /// Clients with requests in the service now.
+        /// Number of clients with requests in the service now.
         fan_out: u32,
-        /// The worst service time now, for replies, ms.
+        /// Largest service time now, for replies, ms.
         estimate_ms: u32,
-        /// Time until its deadline, ms; 0: it has none, or it passed.
+        /// Time until the deadline, ms; 0: there is none, or it has passed.
         left_ms: u32,
     }
 
-    /// A request takes longer, so its client is to wait for longer; read.
+    /// A request takes longer, so its client must extend its timeout; read.
     Early, 24 {
         /// Type, size, `EARLY_*`.
         header: Header,
         /// The request.
         cookie: u64,
-        /// How long its client is to wait in all, from its arrival on, ms.
+        /// New timeout of the client, from the arrival of the request on, ms.
         timeout_ms: u32,
-        /// The worst service time now, ms.
+        /// Largest service time now, ms.
         estimate_ms: u32,
     }
 
-    /// All clients that are to come back are back, or will not come; read.
+    /// All clients expected after a restart have reconnected, or will not reconnect; read.
     Recovered, 16 {
         /// Type, size, 0.
         header: Header,
-        /// Reports of clients that came back.
+        /// Reports of clients that reconnected.
         clients: u32,
-        /// Largest of their timeouts, ms.
+        /// Largest timeout of these clients, ms.
         largest_ms: u32,
     }
 
-    /// A request that was read takes so much longer, from now; written.
+    /// A request that was read takes longer than expected; written.
     Busy, 24 {
         /// Type, size, 0.
         header: Header,
         /// The request.
         cookie: u64,
-        /// How long, ms; 1 to `LEASE_MAX`.
+        /// Additional time from now on, ms; 1 to `LEASE_MAX`.
         extra_ms: u32,
         /// Must be 0.
         reserved: u32,
     }
 
-    /// A client has come back after a restart of the server; written.
+    /// A client has reconnected after a restart of the server; written.
     Reconnect, 32 {
         /// Type, size, 0.
         header: Header,
-        /// Its network identifier, as in [`Request`].
+        /// Network identifier of the client, as in [`Request`].
         net: u8,
         /// See [`Request`].
         address_len: u8,
@@ -411,113 +413,117 @@ structures! {
         net_number: u16,
         /// See [`Request`].
         address: [u8; 16],
-        /// How long it waits for a request, ms; 0: it does not say.
+        /// Timeout of the client for a request, ms; 0: unknown.
         timeout_ms: u32,
     }
 
-    /// Makes an open file a client of a service.
+    /// Argument that attaches an open file to a service as a client.
     Attach, 88 {
-        /// Bytes of this structure.
+        /// Size of this structure, bytes.
         size: u32,
         /// `VERSION`.
         version: u32,
         /// `ATTACH_*`.
         flags: u32,
-        /// How long a released request may keep its slot, ms; 0: for ever.
+        /// Time for which a released request may keep its slot, ms; 0: unlimited.
         lease_ms: u32,
-        /// In: requests that the file may have, 0 for as many as the module allows. Out: how many it may.
+        /// In: maximum number of requests of the file, 0 for the module's limit. Out: the limit in
+        /// effect.
         requests_max: u32,
         /// Must be 0.
         reserved: u32,
-        /// Name of the service; ends with NUL, after which there is nothing but 0.
+        /// Name of the service; ends with NUL, followed only by 0.
         service: [u8; 32],
-        /// Name of the client among the others of the service, likewise; empty: the process's number.
+        /// Name of the client in the service, in the same format; empty: the number of the process.
         client: [u8; 32],
     }
 
-    /// What an open file has done.
+    /// Counters of an open file.
     Stats, 208 {
-        /// Bytes of this structure.
+        /// Size of this structure, bytes.
         size: u32,
         /// 0.
         reserved: u32,
-        /// Requests that were taken.
+        /// Requests that were accepted.
         requests: u64,
-        /// Of these, those that did not queue because nobody waited.
+        /// Of these, requests that were dispatched without queueing.
         passed: u64,
-        /// Requests that a policy withholds now.
+        /// Requests that are queued in a policy now.
         queued: u64,
-        /// Requests that are released and not read yet.
+        /// Requests that were released and not read yet.
         ready: u64,
         /// Requests that were read and are not completed.
         running: u64,
         /// Requests that were completed.
         completed: u64,
-        /// Of these, those with an error.
+        /// Of these, requests with an error.
         failed: u64,
-        /// Bytes transferred by those.
+        /// Bytes transferred by completed requests.
         bytes: u64,
-        /// Records that were refused because they are malformed (`EINVAL`).
+        /// Records that were refused because they were malformed (`EINVAL`).
         refused: u64,
         /// Requests that were refused because of their cookie (`EEXIST`).
         duplicates: u64,
-        /// Completions of what is not running (`ENOENT`).
+        /// Completions of requests that are not running (`ENOENT`).
         unknown: u64,
-        /// Slots that were taken away because the lease was over.
+        /// Slots that were revoked because the lease had expired.
         reclaimed: u64,
-        /// Completions that came after that.
+        /// Completions after the lease had expired.
         late: u64,
-        /// Requests that were sent out without a slot.
+        /// Requests that were dispatched without a slot.
         forced: u64,
         /// Requests that were moved to high priority.
         promoted: u64,
-        /// Requests that had to wait for others that come before them.
+        /// Requests that had to wait for predecessors.
         blocked: u64,
-        /// Requests beyond what their clients were told that they may have.
+        /// Requests beyond the credits of their clients.
         over: u64,
         /// Requests for which the service had no room at first.
         room_waits: u64,
-        /// Clients with requests, of this file.
+        /// Clients of this file with requests.
         peers: u32,
-        /// Clients with requests, of the service.
+        /// Clients of the service with requests.
         fan_out: u32,
-        /// Requests that each of them may have in the service.
+        /// Requests that each of these clients may have in the service.
         credits: u32,
-        /// The same for one whose request was moved to high priority.
+        /// Requests that a client may have if one of its requests was moved to high priority.
         credits_high: u32,
         /// Early replies that were read.
         early_sent: u64,
-        /// Early replies that would not have helped, so that there was none.
+        /// Early replies that were not sent because they would not have helped.
         early_refused: u64,
         /// Early replies that were not read before the deadline.
         early_late: u64,
         /// Requests whose deadline passed.
         expired: u64,
-        /// Reports of clients that came back.
+        /// Reports of clients that reconnected.
         reconnected: u64,
     }
 
-    /// How the answer to `accounts` starts; records follow ([`Account`]).
+    /// Start of the answer to `accounts`; records follow ([`Account`]).
     Accounts, 32 {
-        /// Bytes of one record.
+        /// Size of one record, bytes.
         record_size: u32,
-        /// Records.
+        /// Number of records.
         count: u32,
-        /// Names what ids are of; changes with the mode, the cost model and each start of the policy; never 0.
+        /// Instance of the ids; changes with the mode, the cost model and each start of the policy;
+        /// never 0.
         instance: u64,
-        /// When the accounts were read, monotonic ns.
+        /// Time at which the accounts were read, monotonic ns.
         time_ns: u64,
-        /// Hash of the mode and the cost model, per service if the mode has cgroup; 0 without accounts.
+        /// Hash of the mode and the cost model; per service if the mode has cgroup; 0 without
+        /// accounts.
         terms: u64,
     }
 
-    /// What was done for one class.
+    /// Account of one class.
     Account, 40 {
-        /// The class.
+        /// Identifier of the class.
         id: u64,
-        /// The class above; 0: none.
+        /// Identifier of the class above; 0: none.
         parent: u64,
-        /// Service so far, units of cost; of a class that has others below: what no other record has.
+        /// Service so far, units of cost; for a class with classes below: service that is in no
+        /// other record.
         service: u64,
         /// Weight among siblings without the factor; 4096 for a weight of one.
         weight: u32,
@@ -529,20 +535,20 @@ structures! {
         level: u32,
     }
 
-    /// A factor, behind the first line of `factors`.
+    /// A factor, after the first line of `factors`.
     Factor, 16 {
-        /// The class.
+        /// Identifier of the class.
         id: u64,
-        /// By what its weight is multiplied, in units of 2^-31: 1 to `FACTOR_ONE`.
+        /// Factor of the weight, in units of 2^-31: 1 to `FACTOR_ONE`.
         factor: u32,
         /// Must be 0.
         reserved: u32,
     }
 }
 
-/// The text in front of the first NUL.
+/// Returns the text before the first NUL.
 ///
-/// `None`: there is no NUL, or something other than NUL behind it.
+/// `None`: there is no NUL, or a byte after it is not 0.
 pub fn text(field: &[u8; 32]) -> Option<&[u8]> {
     let len = field.iter().position(|byte| *byte == 0)?;
     let (text, rest) = field.split_at_checked(len)?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The words of a table line.
+//! Arguments of a table line.
 //!
 //! ```text
 //! START LEN nrs DEVICE OFFSET SERVICE [COUNT [nid NID] [jobid JOBID] [jobid_name FORMAT]
-//!                                            [size NODES] [opportunity on|off] [stream hint|cgroup|none]
-//!                                            [on_timeout fail|wait]]
+//!                                            [size NODES] [opportunity on|off]
+//!                                            [stream hint|cgroup|none] [on_timeout fail|wait]]
 //! ```
 //!
-//! `COUNT` is the number of words after it, as device-mapper targets do. The same words, without START
-//! LEN nrs, come out of `dmsetup table`.
+//! `COUNT` is the number of arguments after it, as in other device-mapper targets. `dmsetup table`
+//! prints the same arguments, without START LEN nrs.
 
 use core::fmt;
 
@@ -29,20 +29,22 @@ use crate::{
     },
 };
 
-/// Largest bio: larger ones are split above the target, so that a slot stands for a bounded piece of work.
+/// Maximum size of a bio: larger ones are split above the target, so that a slot stands for a
+/// bounded amount of work.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What a table line says about a client.
+/// Settings of a client from a table line.
 pub(crate) struct Config {
     /// Name of the service.
     pub(crate) service: CString,
-    /// By what its requests are told apart.
+    /// Settings that identify the client's requests.
     pub(crate) naming: Naming,
-    /// Requests that are not at the device fail while the client is lost; else they wait.
+    /// True if requests that are not in flight fail while the client is lost; else they stay
+    /// queued.
     pub(crate) fails: bool,
 }
 
-/// Reads a decimal number: digits only.
+/// Parses a decimal number that consists of digits only.
 fn number(word: &str) -> Option<u64> {
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
         word.parse().ok()
@@ -51,7 +53,7 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// Reads a table line.
+/// Parses a table line.
 pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
     let refuse = Refusal::invalid;
     let no_memory = |_| Refusal {
@@ -187,13 +189,13 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         device: CString::try_from_fmt(kernel::prelude::fmt!("{device}")).map_err(no_memory)?,
         offset,
         max_sectors: (MAX_BYTES / SECTOR) as u32,
-        // On a lost device they are to end with a timeout.
+        // On a lost device flushes are to end with a timeout.
         flushes_pass: !config.fails,
         config,
     })
 }
 
-/// Writes what [`parse`] reads from SERVICE on.
+/// Writes the arguments that [`parse`] reads, from SERVICE on.
 pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
     write!(out, "{}", config.service.to_str().map_err(|_| fmt::Error)?)?;
     let count = 2usize.saturating_mul(

@@ -4,21 +4,21 @@
 //!
 //! A request has a tag before a scheduler sees it. Submitters that find no tag wait in order of
 //! arrival, whatever the policy. So a submitter with queued requests leaves tags to others: it may
-//! have as many requests queued as there are free tags. Of n submitters that want more, each has one
+//! have as many requests queued as there are free tags. If n submitters want more, each gets one
 //! part in n + 1 of the tags that are not in flight, and one part stays free.
 //!
-//! Submitters are users in cgroups, told apart by a hash. Kernel threads that work for no user are
-//! neither counted nor held back: other tasks wait for what they write, and each waits for one tag
+//! Submitters are users in cgroups, distinguished by a hash. Kernel threads that work for no user
+//! are neither counted nor blocked. Other tasks wait for their writes, and each waits for one tag
 //! at a time.
 //!
 //! # Why no wake-up is lost
 //!
 //! A submitter waits only while requests of its own are queued, which are dispatched without its
-//! help. A task that waits first marks its submitter, then looks at the counts, and sleeps before
-//! the lock is released. A task that dispatches a request first counts the request off, then looks
-//! for the mark, and takes the lock before the wake-up. Words are in one total order
-//! ([`crate::sched::atomic`]), so one of both tasks sees the other. The dispatch of the last
-//! request wakes all tasks of the submitter. A frozen queue dispatches all its requests.
+//! help. A task that waits first marks its submitter, then reads the counts, and sleeps before the
+//! lock is released. A task that dispatches a request first decrements the count, then checks for
+//! the mark, and takes the lock before the wake-up. Words are in one total order
+//! ([`crate::sched::atomic`]), so at least one of both tasks sees the other. The dispatch of the
+//! last request wakes all tasks of the submitter. A frozen queue dispatches all its requests.
 
 use kernel::{
     new_condvar, new_spinlock,
@@ -40,18 +40,18 @@ use crate::{
     },
 };
 
-/// Submitters that are told apart.
+/// Number of submitters that are distinguished.
 const SUBMITTERS: usize = 64;
 
-/// Time after which a task that is held back looks again, ms.
+/// Time after which a blocked task checks its condition again, ms.
 const LOOK_MS: u32 = 1000;
 
-/// What is known of a submitter.
+/// State of a submitter.
 #[pin_data]
 struct Count {
     /// Queued requests.
     queued: Word,
-    /// Tasks that are held back.
+    /// Tasks that are blocked.
     waiting: Word,
     #[pin]
     bell: CondVar,
@@ -70,7 +70,7 @@ pub(super) struct Tags {
     counts: [Count; SUBMITTERS],
 }
 
-/// Returns the number of a submitter; that of nobody for an anonymous submitter.
+/// Returns the number of a submitter; [`Account::NOBODY`] for an anonymous submitter.
 fn number(who: &Submitter<'_>) -> u8 {
     let Some((uid, _)) = who.owner() else {
         return Account::NOBODY;
@@ -109,7 +109,7 @@ impl Tags {
         number
     }
 
-    /// Returns how many more requests a submitter with `count` may queue.
+    /// Returns the number of further requests that a submitter with `count` may queue.
     fn room(&self, count: &Count) -> u64 {
         let tags = self.queue.tags();
         // Other hardware queues may have many in flight.
@@ -121,7 +121,7 @@ impl Tags {
         }
     }
 
-    /// Counts off a request of submitter `number`, which is dispatched.
+    /// Removes a dispatched request of submitter `number` from the counts.
     pub(super) fn leave(&self, number: u8) {
         let Some(count) = self.counts.get(usize::from(number)) else {
             return;
@@ -136,16 +136,16 @@ impl Tags {
         if was_last {
             count.bell.notify_all();
         } else {
-            // Two, so that there may be more again when others have fewer.
+            // Two, because the share may have grown when other submitters have fewer requests.
             for _ in 0..self.room(count).min(2) {
                 count.bell.notify_one();
             }
         }
     }
 
-    /// Holds the running task back while the submitter of `bio` has too many requests queued, unless
-    /// other tasks may depend on the bio. Returns whether there are too many, and the bio must not
-    /// wait.
+    /// Blocks the running task while the submitter of `bio` has too many requests queued, unless
+    /// other tasks may depend on the bio. Returns true if there are too many requests and the bio
+    /// must not wait.
     #[inline]
     pub(super) fn hold_back(&self, bio: View<'_>) -> bool {
         let total = self.total.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Leases, factors and what differs; that parts tell and follow is tested with parts.
+//! Tests of leases, factors and changes. The tests of the policies cover the hooks of the parts.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn reading(reports: &[(u64, u64)]) -> Reading {
     }
 }
 
-/// Id, service, whether it is gone.
+/// Returns for each change the id, the service, and true if the class was removed.
 fn told(changes: Changes<'_>) -> Vec<(u64, u64, bool)> {
     changes
         .map(|(report, gone)| {
@@ -78,7 +78,7 @@ fn what_differs_is_told() {
         [(2, 5, false), (4, 5, false)]
     );
     assert!(step(1, &[(2, 5), (4, 5)], false).is_empty());
-    // New ones in front, between and behind; one that changed; one that is gone.
+    // New classes before, between and after the known ones; a changed class; a removed class.
     assert_eq!(
         step(1, &[(1, 0), (3, 0), (4, 6), (9, 0)], false),
         [
@@ -95,7 +95,7 @@ fn what_differs_is_told() {
     );
     assert_eq!(step(1, &[(3, 0)], true), [(3, 0, false)]);
     assert_eq!(step(1, &[(7, 0)], true), [(7, 0, false)]);
-    // Ids of another instance are nothing that was told before.
+    // Ids of another instance count as new.
     assert_eq!(step(2, &[(7, 0), (8, 0)], false).len(), 2);
     assert_eq!(step(2, &[], false), [(7, 0, true), (8, 0, true)]);
     assert!(step(2, &[], false).is_empty());
@@ -128,7 +128,7 @@ fn pairs_are_checked() {
 
 #[test]
 fn a_lease_ends_in_steps() {
-    // Lease, time since it was set, steps; ms.
+    // Lease, time since the start of the lease (both ms), steps due.
     for (lease, now, steps) in [
         (1, 0, 0),
         (1, 1, 1),
@@ -147,7 +147,7 @@ fn a_lease_ends_in_steps() {
         let now = now.saturating_add(7).saturating_mul(MS);
         assert_eq!(lease.steps(now), steps, "{now}");
     }
-    // The end of the file is the end of the lease, and later ends do not matter.
+    // Closing the file ends the lease; later ends have no effect.
     let lease = Lease::new(0, 10_000);
     assert_eq!(lease.steps(5 * MS), 0);
     lease.end(5 * MS);
@@ -164,7 +164,7 @@ fn a_lease_that_is_held_does_not_end() {
     assert_eq!((lease.steps(1000 * MS), lease.steps(u64::MAX - 1)), (0, 0));
     lease.resume(1000 * MS);
     assert_eq!((lease.steps(999 * MS), lease.steps(1000 * MS)), (0, 1));
-    // What has ended goes on ending.
+    // An ended lease cannot be extended.
     assert_eq!(lease.hold(1000 * MS), None);
     assert_eq!(lease.steps(1100 * MS), 2);
 }
@@ -193,7 +193,7 @@ fn instances_and_terms() {
     assert_ne!(instance(1, 1), instance(1, 2));
     assert_ne!(instance(1, 1), instance(2, 1));
     assert_ne!(instance(0, 0), 0);
-    // Agents of other versions compare it.
+    // Agents of other versions compare the digest.
     assert_eq!(
         digest(format_args!("{} {}", "uid_fair", "pages")),
         0x2545_3e9c_e1b6_437c

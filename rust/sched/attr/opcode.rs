@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Operations, by the numbers and names that Lustre's wire protocol gives to RPCs.
+//! Operations, with the numbers and names of RPCs in Lustre's wire protocol.
 
 use crate::sched::item::Direction;
 use core::fmt;
 
 /// Number of an operation.
 ///
-/// Any number can be held, known or not; [`Opcode::NONE`] stands for "no operation known".
+/// Every number is valid, known or not; [`Opcode::NONE`] means "no operation known".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(u32);
 
-/// Defines a constant per operation, and the table of their names.
+/// Defines a constant for each operation, and the table of the names.
 macro_rules! opcodes {
     ($($constant:ident = $number:literal, $name:literal;)+) => {
         impl Opcode {
@@ -20,7 +20,7 @@ macro_rules! opcodes {
                 pub const $constant: Self = Self($number);
             )+
 
-            /// All operations that have a name, by number.
+            /// Operations that have a name, sorted by number.
             pub const KNOWN: &'static [(Self, &'static str)] = &[
                 $((Self::$constant, $name),)+
             ];
@@ -124,20 +124,20 @@ opcodes! {
 }
 
 impl Opcode {
-    /// No operation known: Lustre has none of number 0xffffffff.
+    /// No operation known; Lustre does not use number 0xffffffff.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The operation of number `number`.
+    /// Returns the operation with `number`.
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// Its number; 0xffffffff for [`Opcode::NONE`].
+    /// Returns the number of the operation; 0xffffffff for [`Opcode::NONE`].
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Which way its data goes.
+    /// Returns the direction of the operation's data.
     pub const fn direction(self) -> Direction {
         match self {
             Self::OST_READ | Self::MDS_READPAGE => Direction::Read,
@@ -146,7 +146,7 @@ impl Opcode {
         }
     }
 
-    /// Its name, if it has one.
+    /// Returns the name of the operation, if it has one.
     pub fn name(self) -> Option<&'static str> {
         let at = Self::KNOWN
             .binary_search_by_key(&self, |&(opcode, _)| opcode)
@@ -154,7 +154,7 @@ impl Opcode {
         Self::KNOWN.get(at).map(|&(_, name)| name)
     }
 
-    /// The operation named `name`, such as `ost_read`.
+    /// Parses the name of an operation, such as `ost_read`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::KNOWN
             .iter()
@@ -162,7 +162,7 @@ impl Opcode {
     }
 }
 
-/// Shows the name, else the number, else `none`.
+/// The name, else the number, else `none`.
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.name(), *self) {
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Caches of front-ends pack numbers into 11 bits.
+    /// Verifies that known numbers fit into 11 bits, because caches of front ends pack them.
     #[test]
     fn known_numbers_are_small() {
         assert!(Opcode::KNOWN

@@ -2,7 +2,7 @@
 
 //! Offset streams of block requests.
 
-/// Marks the numbers of cgroups, so that no cgroup is taken for a hint.
+/// Flag of stream numbers that are cgroup ids, so that no cgroup equals a hint.
 const CGROUP: u64 = 1 << 63;
 
 /// Source of the offset streams of a block device.
@@ -23,20 +23,20 @@ impl Stream {
         ("none", Self::None),
     ];
 
-    /// Returns the source called `word`.
+    /// Returns the source named `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         let found = Self::WORDS.iter().find(|(known, _)| *known == word);
         found.map(|(_, stream)| *stream)
     }
 
-    /// Returns the word for the source.
+    /// Returns the name of the source.
     pub fn word(self) -> &'static str {
         let found = Self::WORDS.iter().find(|(_, stream)| *stream == self);
         found.map_or("", |(word, _)| word)
     }
 
-    /// Returns the stream of a request with `hint`, 0 for none, from a submitter in `cgroup`. Kernel threads have no
-    /// cgroup of their own: the hint names the stream of their requests.
+    /// Returns the stream of a request with `hint` (0: none) from a submitter in `cgroup`. Kernel
+    /// threads have no cgroup of their own; their requests use the hint.
     #[inline]
     pub fn of(self, hint: u64, cgroup: impl FnOnce() -> Option<u64>) -> u64 {
         match self {
@@ -66,7 +66,7 @@ mod tests {
         let of = |stream: Stream, hint, cgroup| stream.of(hint, || cgroup);
         assert_eq!(of(Stream::None, 258, Some(7)), 0);
         assert_eq!(of(Stream::Hint, 258, Some(7)), 258);
-        // Reads carry no hint.
+        // Reads have no hint.
         assert_eq!(of(Stream::Hint, 0, Some(7)), 0);
         assert_ne!(of(Stream::Cgroup, 0, Some(7)), 0);
         assert_eq!(
@@ -77,12 +77,12 @@ mod tests {
             of(Stream::Cgroup, 0, Some(7)),
             of(Stream::Cgroup, 0, Some(8))
         );
-        // A cgroup is no hint of the same number.
+        // A cgroup differs from a hint with the same number.
         assert_ne!(
             of(Stream::Cgroup, 0, Some(258)),
             of(Stream::Hint, 258, None)
         );
-        // Writeback of everybody is not one stream.
+        // Writeback of different cgroups is not one stream.
         assert_eq!(of(Stream::Cgroup, 258, None), 258);
         assert_eq!(of(Stream::Cgroup, 0, None), 0);
     }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which request of a head is dispatched next.
+//! Selection of the request that a head dispatches next.
 //!
 //! # Stopping instances
 //!
-//! Stopping instances and those that take requests take turns. In their turns the oldest stopping instance
-//! is asked first. Each keeps its limits while another instance has eligible requests, or another head for
-//! the same target. So that each drain ends, a request is forced if:
+//! Stopping instances and running ones (primary and fallback) take turns. In the turn of the
+//! stopping instances, the oldest one is tried first. Each stopping instance respects its limits
+//! while another instance, or another head for the same target, has eligible requests. To guarantee
+//! that each drain ends, a request is forced if one of these conditions is true:
 //!
 //! - no other request is eligible;
 //! - its instance was not served for [`FORCE_AFTER_NS`] (one request each time);
-//! - the head has no place for another instance, and no stopping instance has fewer requests queued.
+//! - no further instance can be installed on the head, and no stopping instance has fewer queued
+//!   requests.
 //!
-//! A drain by force ([`View::force`]) takes no turns: the oldest instance goes first.
+//! With [`View::force`] there are no turns: the oldest instance is served first.
 
 use super::{other_mut, Head, Instance, Ticket};
 use crate::sched::{
@@ -24,12 +26,13 @@ use crate::sched::{
 /// Time after which a request of a stopping instance that was not served is forced, ns.
 pub const FORCE_AFTER_NS: u64 = NSEC_PER_SEC;
 
-/// Time after which a head with throttled stopping instances is asked again at the latest, as other heads
-/// may have become idle, ns.
+/// Maximum time, ns, until a head with throttled stopping instances is queried again, because other
+/// heads may have become idle.
 pub const ASK_AFTER_NS: u64 = 10 * NSEC_PER_MSEC;
 
 impl<P, T> Instance<P, T> {
-    /// Returns when a request of the instance is forced, if it is stopping and not served before, ns.
+    /// Returns the time, ns, at which a request of the stopping instance is forced if the instance
+    /// is not served before.
     fn due_at(&self, now: u64) -> u64 {
         match self.due {
             0 => now.saturating_add(FORCE_AFTER_NS),
@@ -37,13 +40,14 @@ impl<P, T> Instance<P, T> {
         }
     }
 
-    /// Returns whether a request of the instance, which is stopping, is forced though others are eligible.
+    /// Returns true if a request of the stopping instance is forced although requests of other
+    /// instances are eligible.
     fn is_forced(&self, now: u64, fewest: Option<u32>) -> bool {
         self.due_at(now) <= now || fewest == Some(self.queued)
     }
 }
 
-/// The answer if nothing is dispatched before `until`; none: nothing is queued.
+/// Returns the result of a head that dispatches nothing before `until`; `None`: nothing is queued.
 pub(super) const fn none<T>(until: Option<u64>) -> Get<T> {
     match until {
         Some(until) => Get::Throttled { until },
@@ -52,24 +56,26 @@ pub(super) const fn none<T>(until: Option<u64>) -> Get<T> {
 }
 
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
-    /// Decides which request is dispatched next, and takes it out with the ticket for [`Head::stop`].
+    /// Selects the request to dispatch next and removes it; the ticket is for [`Head::stop`].
     ///
-    /// Primary and fallback take turns while both have something, and so do both with the stopping instances.
-    /// An instance that throttles its requests never keeps another one from being served; if no request is
-    /// dispatched, the answer is the earliest time at which one may.
-    /// With [`View::force`] all instances are made to serve. `contended` says whether another head for the
-    /// target has eligible requests; only a head with stopping instances asks.
+    /// Primary and fallback take turns while both have eligible requests; running and stopping
+    /// instances do as well. An instance that throttles its requests does not prevent service of
+    /// other instances. If no request is dispatched, the result is the earliest time at which a
+    /// request may be eligible. With [`View::force`] no instance throttles. `contended` returns
+    /// true if another head for the target has eligible requests; it is called only if the head has
+    /// stopping instances.
     pub fn get(&mut self, view: &View<'_>, contended: impl FnOnce() -> bool) -> Get<(I, Ticket)> {
         let mut until = None;
         if let Some(found) = self.take(view, contended, &mut until) {
-            // INVARIANT: one is queued no more.
+            // INVARIANT: one fewer is queued.
             self.queued = self.queued.saturating_sub(1);
             return Get::Item(found);
         }
         none(until)
     }
 
-    /// Returns what [`Head::get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
+    /// Returns the result that [`Head::get`] would return, as exactly as [`Part::peek`] does,
+    /// without changes.
     pub fn peek(&self, view: &View<'_>, contended: bool) -> Get<()> {
         let mut until: Option<u64> = None;
         let fewest = self.fewest();
@@ -95,7 +101,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         none(until)
     }
 
-    /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].
+    /// Removes the next request, see [`Head::get`]; lowers `until` like [`Instance::get`].
     fn take(
         &mut self,
         view: &View<'_>,
@@ -131,7 +137,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         self.take_stopping(&force, until)
     }
 
-    /// Takes a request from primary or fallback.
+    /// Dispatches a request of the primary or the fallback.
     fn take_running(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
         for fallback in [!self.fallback_last, self.fallback_last] {
             let instance = if fallback {
@@ -148,21 +154,22 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         None
     }
 
-    /// Returns how many requests the stopping instance with the fewest has queued, if no place is free.
+    /// Returns the minimum number of queued requests of a stopping instance; `None` if another
+    /// instance can be installed.
     fn fewest(&self) -> Option<u32> {
         let is_full = self.others.iter().all(Option::is_some);
         let stopping = self.others.iter().flatten().filter(|i| i.stopping);
         stopping.map(|i| i.queued).min().filter(|_| is_full)
     }
 
-    /// Takes a request from the stopping instances.
+    /// Dispatches a request of the stopping instances.
     fn take_stopping(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
         let fewest = self.fewest();
         for i in self.others.iter_mut().flatten().filter(|i| i.stopping) {
             i.due = i.due_at(view.now);
         }
         let newest = self.serial;
-        // Those that are forced first, then by age.
+        // Forced instances first, then by age.
         let rank = move |i: &Instance<P, T>| {
             let forced = !view.force && i.is_forced(view.now, fewest);
             (forced, newest.wrapping_sub(i.id.serial))

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests of a framework that has heads of its own and drives one policy at a time.
+//! Requests of a framework with heads of its own, which drives one policy at a time.
 //!
-//! # Vocabulary
-//!
-//! - *Chosen*: instances whose tag the framework names. A policy that was started anew has several: the newest one takes
-//!   requests, and the older ones are drained.
+//! The framework selects instances by their tag (`chosen`). A policy that was restarted has several
+//! such instances: the newest one takes requests, and the older ones are drained.
 //!
 //! ```text
 //!               drive_enqueue           drive_get            Head::stop
 //!   (arrived) ────────────────▶ queued ────────────▶ started ───────────▶ ended
 //!                                 │
-//!                                 └ drive_dequeue: the framework takes the request back
+//!                                 └ drive_dequeue: the framework removes the request
 //! ```
 //!
-//! These requests are not counted in [`Head::queued`], so that nothing but the framework dispatches them. Instances count
-//! them, so that none is reaped that has some.
+//! These requests are not counted in [`Head::queued`], so that only the framework dispatches them.
+//! Instances count them, so that an instance with such requests is not reaped.
 
 use super::{decide::none, Head, Ticket};
 use crate::sched::{
@@ -26,12 +24,12 @@ use crate::sched::{
 };
 
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
-    /// Queues a request with `attrs` in the newest instance that is `chosen`; returns its ticket, and whether the part needs
-    /// memory now.
+    /// Queues a request with `attrs` in the newest instance that is `chosen`; returns the ticket,
+    /// and true if the part needs memory now.
     ///
     /// # Errors
     ///
-    /// Hands the item back if no instance is chosen, or the part declines it.
+    /// Returns the item if no instance is chosen, or if the part declines the request.
     pub fn drive_enqueue(
         &mut self,
         item: I,
@@ -53,8 +51,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         Ok((ticket, !instance.part.need().is_empty()))
     }
 
-    /// Decides which request of the instances that are `chosen` is served next, and takes it out with the ticket for
-    /// [`Head::stop`]. Stopping instances go first; they keep their limits, for the framework knows what it drains.
+    /// Selects the request to dispatch next among the instances that are `chosen`, and removes it;
+    /// the ticket is for [`Head::stop`]. Stopping instances are served first, but respect their
+    /// limits, because the framework manages the drain.
     pub fn drive_get(&mut self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<(I, Ticket)> {
         let mut until = None;
         for stopping in [true, false] {
@@ -70,7 +69,8 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         none(until)
     }
 
-    /// Returns what [`Head::drive_get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
+    /// Returns the result that [`Head::drive_get`] would return, as exactly as [`Part::peek`] does,
+    /// without changes.
     pub fn drive_peek(&self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<()> {
         let mut until: Option<u64> = None;
         for instance in self.iter().filter(|i| i.queued != 0 && chosen(&i.tag)) {
@@ -85,7 +85,8 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         none(until)
     }
 
-    /// Takes a request back that [`Head::drive_enqueue`] gave `ticket` for; `None` if it is not queued.
+    /// Removes a request with `ticket` from [`Head::drive_enqueue`]; `None` if the request is not
+    /// queued.
     pub fn drive_dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
         let instance = self.find_mut(ticket.instance())?;
         instance.dequeue(ticket.class(), place, now)

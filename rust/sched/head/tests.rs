@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of heads, with small parts that decline, throttle or hold classes.
+//! Tests of heads with small parts that decline, throttle or reserve classes.
 
 use super::*;
 use crate::{
@@ -22,29 +22,29 @@ fn req(name: u64) -> Request {
     Request::new(0, name, 1, name)
 }
 
-/// What a mock part does with requests.
+/// Behaviour of a mock part.
 #[derive(Clone, Copy, Default)]
 struct Manner {
-    /// Declines requests whose number divides by this.
+    /// Declines requests whose number is a multiple of this value.
     declines: Option<u64>,
-    /// Serves nothing before this time, unless forced.
+    /// Time before which nothing is served, unless forced.
     until: u64,
-    /// Serves nothing for this time after each request, unless forced.
+    /// Time for which nothing is served after each request, unless forced.
     every: u64,
-    /// Serves nothing even if forced, which no part should do.
+    /// Serves nothing even if forced, which violates the contract of parts.
     broken: bool,
 }
 
-/// A first-in first-out part; its class is `object % 4`.
+/// FIFO part with the class `object % 4`.
 struct Mock {
     manner: Manner,
     queue: IndexFifo,
-    /// Names and classes of those in the queue.
+    /// Names and classes of the queued requests.
     classes: VecDeque<(u64, ClassId)>,
     alive: Slab<()>,
     passed: u32,
     stopped: u32,
-    /// What came back with the last end.
+    /// Grant of the last ended request.
     last: Option<Grant>,
     inside: u32,
 }
@@ -72,7 +72,7 @@ impl Mock {
         Self::new(Manner::default())
     }
 
-    /// All classes leave, others take their slots.
+    /// Replaces all classes by new ones at the same indices.
     fn renew(&mut self) {
         for slot in 0..4 {
             self.alive.remove(slot).unwrap();
@@ -220,7 +220,7 @@ fn add(head: &mut TestHead, number: u64) -> Ticket {
         .unwrap()
 }
 
-/// Numbers of the requests that come out at `now` until nothing does.
+/// Dispatches requests at `now` until none is eligible; returns their numbers.
 fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
     let mut out = vec![];
     while let Get::Item((item, ticket)) = head.get(&view(now), || false) {
@@ -230,7 +230,7 @@ fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
     out
 }
 
-/// State, tag, queued, active of each instance.
+/// Returns state, tag, queued and active of each instance.
 fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
     let sum: u32 = head.instances().map(|status| status.queued).sum();
     assert_eq!(head.queued(), sum);
@@ -268,8 +268,8 @@ fn a_switch_drains_the_old_ones() {
     let refused = head.install(Mock::plain(), 4);
     assert!(refused.is_err(), "the part comes back");
     assert_eq!(shown(&head)[3], ("started", 3, 1, 0), "nothing changed");
-    // All places are taken: in turns, the instance with the fewest requests by force. The other one
-    // by force when the rest is done.
+    // No further instance can be installed. The instance with the fewest requests is forced in its
+    // turns; the other one is forced when the rest is done.
     let mut tickets = VecDeque::new();
     let mut order = vec![];
     while let Get::Item((item, ticket)) = head.get(&view(0), || false) {
@@ -389,7 +389,7 @@ fn tickets_go_stale() {
     head.install(Mock::plain(), 1).ok().unwrap();
     assert!(!head.is_live(&old), "the primary takes new requests");
     let primary = head.classify(&attrs(1), 0);
-    // The class goes, the instance stays.
+    // The class is removed, the instance remains.
     head.primary_mut().unwrap().renew();
     assert!(!head.is_live(&primary));
     let made = head.enqueue(req(1), old, || attrs(1), 0).unwrap();
@@ -398,7 +398,7 @@ fn tickets_go_stale() {
     assert_ne!(made.class(), primary.class());
     assert!(head.is_live(&made));
     assert_eq!(drain(&mut head, 0), [1]);
-    // The instance goes, another one takes its place.
+    // The instance is removed, another one takes its index.
     head.drop_primary();
     assert!(head.is_live(&old) && head.reap().is_some());
     let id = head.install(Mock::plain(), 2).ok().unwrap();

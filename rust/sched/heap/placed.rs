@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A heap with its own places.
+//! Heap with its own array of places.
 
 use super::{Entry, Heap, Places, Sort};
 use crate::sched::mem::{grow, NoMemory};
 
-/// A heap with its own places.
-///
-/// There is room for each slot that is known, at any time.
+/// Heap with its own array of places; always has memory for each known table index.
 pub struct Placed<K = u64> {
     heap: Heap<K>,
     places: Places,
@@ -16,7 +14,7 @@ pub struct Placed<K = u64> {
 grow!(Placed<K> { heap: Heap<K>, places: Places } [K: Sort]);
 
 impl<K: Sort> Placed<K> {
-    /// A heap that can be fed for up to `max` slots; sleeps.
+    /// Creates a heap that accepts memory for up to `max` table indices; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             heap: Heap::new(max)?,
@@ -24,18 +22,18 @@ impl<K: Sort> Placed<K> {
         })
     }
 
-    /// The entry that comes out first.
+    /// Returns the entry that comes out first.
     #[inline]
     pub fn top(&self) -> Option<&Entry<K>> {
         self.heap.top()
     }
 
-    /// Returns the number of slots in the heap.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Puts `slot` at `key`, or takes it out, wherever it was.
+    /// Adds `slot` with `key` or moves it there; removes `slot` if `key` is `None`.
     #[inline]
     pub fn place(&mut self, slot: u32, key: Option<K>) {
         match key {
@@ -46,7 +44,8 @@ impl<K: Sort> Placed<K> {
         }
     }
 
-    /// Puts `slot` at `key`, or takes it out; `was`: it is in the heap.
+    /// Adds `slot` with `key` or moves it there; removes `slot` if `key` is `None`. `was`: `slot`
+    /// is in the heap.
     #[inline]
     pub fn set(&mut self, slot: u32, key: Option<K>, was: bool) {
         match key {

@@ -18,7 +18,8 @@ impl Forest {
         *self.knots.get(slot as usize).unwrap()
     }
 
-    /// The invariants of one queue, told from the definition of rank; the number of its slots.
+    /// Checks the invariants of one queue with ranks computed by definition; returns the number of
+    /// knots.
     fn check(&self, root: Root) -> usize {
         let Some(top) = root.top() else {
             return 0;
@@ -53,7 +54,7 @@ impl Forest {
     }
 }
 
-/// Two queues in a forest, and what should be in them.
+/// Two queues in a forest, and their expected contents.
 struct Model {
     forest: Forest,
     roots: [Root; 2],
@@ -73,7 +74,8 @@ impl Model {
         }
     }
 
-    /// Adds, moves or removes `slot`; in the end it is in queue `to` with `key`, or nowhere.
+    /// Adds, moves or removes `slot`; afterwards `slot` is in the queue and has the key given by
+    /// `to`, or is in no queue.
     fn set(&mut self, slot: u32, to: Option<(usize, i64)>) {
         let key = |key: i64| self.base.wrapping_add(key as u64);
         let from = std::mem::replace(&mut self.place[slot as usize], to);
@@ -112,7 +114,7 @@ impl Model {
 }
 
 proptest! {
-    /// Any steps on two queues, with equal keys and keys around the wrap.
+    /// Performs random steps on two queues, with equal keys and keys around the wrap.
     #[test]
     fn any_steps(
         base in prop_oneof![Just(0u64), Just(u64::MAX), Just(1 << 63), any::<u64>()],
@@ -127,11 +129,11 @@ proptest! {
     }
 }
 
-/// The key of a slot.
+/// Key of a table index.
 type Order = Box<dyn Fn(u32, &mut Rng) -> i64>;
 
-/// Many slots in rising, falling, equal, tent-shaped and random order, then emptied from the top or in the
-/// order of slots.
+/// Inserts many table indices in rising, falling, equal, tent-shaped and random order. Then empties
+/// the queue from the top or in the order of indices.
 #[test]
 fn orders() {
     const SLOTS: u32 = 30_000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Host: the standard library's vectors and counted references. Bytes of vectors are counted.
+//! Host: vectors and reference-counted values of the standard library. The bytes of vectors are
+//! counted.
 
 use super::NoMemory;
 use core::ops::{Deref, DerefMut};
@@ -12,14 +13,14 @@ pub(super) type Boxed<T> = Box<T>;
 pub(super) type Counted<T> = Arc<T>;
 
 thread_local! {
-    /// See [`super::taken`]; what one thread takes, another one may give back.
+    /// See [`super::taken`]; another thread may free what one thread has allocated.
     pub(super) static TAKEN: Cell<usize> = const { Cell::new(0) };
 
     /// See [`super::fail_after`].
     pub(super) static FAILS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Fails if it is the turn of this allocation.
+/// Fails if [`super::fail_after`] selects this allocation.
 fn try_allocate() -> Result<(), NoMemory> {
     match FAILS.take() {
         Some(0) => return Err(NoMemory),
@@ -29,7 +30,7 @@ fn try_allocate() -> Result<(), NoMemory> {
     Ok(())
 }
 
-/// A vector whose bytes are counted.
+/// Vector whose bytes are counted.
 pub(super) struct Metered<T>(Vec<T>);
 
 impl<T> Metered<T> {
@@ -37,7 +38,7 @@ impl<T> Metered<T> {
         Self(Vec::new())
     }
 
-    /// Makes room for `more` elements with `reserve`.
+    /// Reserves memory with `reserve`.
     fn grow<E>(
         &mut self,
         reserve: impl FnOnce(&mut Vec<T>) -> Result<(), E>,

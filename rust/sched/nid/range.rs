@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Ranges of network identifiers, as rules name them: `ADDRESSES@NETWORK`.
+//! Ranges of network identifiers in rules: `ADDRESSES@NETWORK`.
 //!
-//! # Vocabulary
-//!
-//! - *Range*: numbers from one to another, all of them or every n-th ([`Range`]).
-//! - *Pattern*: the addresses of one network that some text stands for ([`Pattern`]).
-//! - *Guard*: a test of a few bits that whatever matches a pattern passes ([`Guard`]).
+//! A [`Pattern`] is a set of addresses of one network. A [`Range`] is a sequence of numbers, all of
+//! them or every n-th. A [`Guard`] is a test of a few bits that every identifier matching a pattern
+//! passes.
 //!
 //! | addresses | on | meaning |
 //! |---|---|---|
@@ -16,8 +14,9 @@
 //! | `[1-100,200]` | numbered nodes | ranges in brackets |
 //! | `10.0.0.0/8`, `2001:db8::/32` | IP networks | addresses with the same first bits |
 //!
-//! Ranges in brackets are `lo`, `lo-hi` or `lo-hi/stride`, joined by commas. A network is matched by type
-//! and number: `tcp` is not `tcp1`. Four parts stand for IPv4 addresses only, `*` alone for both kinds.
+//! Ranges in brackets are `lo`, `lo-hi` or `lo-hi/stride`, separated by commas. Networks match by
+//! type and number: `tcp` is not `tcp1`. Four parts match IPv4 addresses only; a single `*` matches
+//! IPv4 and IPv6 addresses.
 
 use crate::sched::{
     mem::NoMemory,
@@ -26,7 +25,7 @@ use crate::sched::{
 };
 use core::net::IpAddr;
 
-/// Numbers from `lo` to `hi`, every `stride`-th of them.
+/// Every `stride`-th number from `lo` to `hi`.
 ///
 /// # Invariants
 ///
@@ -39,7 +38,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether `number` is one of them.
+    /// Returns true if the range contains `number`.
     pub fn has(&self, number: u32) -> bool {
         let Some(from) = number.checked_sub(self.lo) else {
             return false;
@@ -48,7 +47,7 @@ impl Range {
     }
 }
 
-/// A piece of an array.
+/// Range of array indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     from: u16,
@@ -56,7 +55,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The elements from `from` up to before `to`; none if these are above 65535.
+    /// Creates the range from `from` to below `to`; empty if one of the two is above 65535.
     pub fn new(from: usize, to: usize) -> Self {
         match (u16::try_from(from), u16::try_from(to)) {
             (Ok(from), Ok(to)) => Self { from, to },
@@ -64,19 +63,19 @@ impl Span {
         }
     }
 
-    /// The elements from the first one up to before `to`.
+    /// Returns the range from the same start to below `to`.
     #[must_use]
     pub fn up_to(self, to: usize) -> Self {
         Self::new(usize::from(self.from), to)
     }
 
-    /// The elements in `array`.
+    /// Returns the elements of `array` in the range.
     pub fn of<T>(self, array: &[T]) -> &[T] {
         let span = usize::from(self.from)..usize::from(self.to);
         array.get(span).unwrap_or_default()
     }
 
-    /// The elements in `array`, for writing.
+    /// Returns the mutable elements of `array` in the range.
     pub fn of_mut<T>(self, array: &mut [T]) -> &mut [T] {
         let span = usize::from(self.from)..usize::from(self.to);
         array.get_mut(span).unwrap_or_default()
@@ -86,19 +85,20 @@ impl Span {
 /// Addresses of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All.
+    /// All addresses.
     Any,
     /// IPv4 addresses with the same first bits.
     V4 { first: u32, bits: u8 },
     /// IPv6 addresses with the same first bits.
     V6 { first: u128, bits: u8 },
-    /// IPv4 addresses by their parts; a part without ranges is any number.
+    /// IPv4 addresses by parts; a part without ranges matches any number.
     Parts([Span; 4]),
     /// Node numbers.
     Numbers(Span),
 }
 
-/// Addresses of one network; its ranges lie in an array that it is used with.
+/// Addresses of one network. The ranges of the pattern are in an array that the caller passes to
+/// each call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     net: Net,
@@ -106,7 +106,7 @@ pub struct Pattern {
     kind: Kind,
 }
 
-/// What a text stands for.
+/// Meaning of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// One client.
@@ -115,7 +115,7 @@ pub enum Parsed {
     Many(Pattern),
 }
 
-/// A test of few bits: who does not pass matches no identifier of the pattern it was made of.
+/// Quick test: an identifier that does not pass does not match the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     net: u32,
@@ -123,7 +123,7 @@ pub struct Guard {
     bits: u32,
 }
 
-/// What a [`Guard`] looks at in an identifier.
+/// Properties of an identifier that a [`Guard`] tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     net: u32,
@@ -131,7 +131,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The digest of `nid`.
+    /// Computes the digest of `nid`.
     pub fn of(nid: &Nid) -> Self {
         let bits = match nid.address() {
             Address::V4(ip) => u32::from_be_bytes(ip),
@@ -146,19 +146,19 @@ impl Digest {
 }
 
 impl Guard {
-    /// Whether an identifier of this digest may match.
+    /// Returns true if an identifier with this digest may match.
     #[inline]
     pub const fn passes(&self, digest: Digest) -> bool {
         self.net == digest.net && (self.bits ^ digest.bits) & self.mask == 0
     }
 }
 
-/// Type and number of a network in one word.
+/// Packs type and number of a network into one word.
 const fn net_word(net: Net, number: u16) -> u32 {
     ((net as u32) << 16) | number as u32
 }
 
-/// The first `bits` bits of a word of 32.
+/// Returns a mask of the first `bits` bits of a 32-bit word.
 const fn mask32(bits: u8) -> u32 {
     match u32::MAX.checked_shl(32u32.saturating_sub(bits as u32)) {
         Some(mask) => mask,
@@ -166,7 +166,7 @@ const fn mask32(bits: u8) -> u32 {
     }
 }
 
-/// The first `bits` bits of a word of 128.
+/// Returns a mask of the first `bits` bits of a 128-bit word.
 const fn mask128(bits: u8) -> u128 {
     match u128::MAX.checked_shl(128u32.saturating_sub(bits as u32)) {
         Some(mask) => mask,
@@ -174,7 +174,7 @@ const fn mask128(bits: u8) -> u128 {
     }
 }
 
-/// Bits that all numbers of `ranges` have in common: which, and what they are.
+/// Returns a mask of the bits that all numbers of `ranges` have in common, and their values.
 fn common(ranges: &[Range]) -> (u32, u32) {
     let lo = ranges.iter().map(|range| range.lo).min().unwrap_or(0);
     let hi = ranges
@@ -188,13 +188,14 @@ fn common(ranges: &[Range]) -> (u32, u32) {
 }
 
 impl Pattern {
-    /// Parses `ADDRESSES@NETWORK`; ranges are handed to `keep`, which tells their places.
+    /// Parses `ADDRESSES@NETWORK`. `keep` stores a range and returns its index.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: no `@`, an unknown network, addresses the network does not have, or a range
-    ///   that is empty, backwards, with a stride of 0 or with a number that is too large.
-    /// - `ENOMEM`: `keep` had none.
+    /// - `EINVAL`: no `@`, an unknown network, or an address that is invalid for the network.
+    /// - `EINVAL`: a range that is empty or descending, a stride of 0, or a number that is too
+    ///   large.
+    /// - `ENOMEM`: `keep` failed.
     pub fn parse(
         text: &str,
         keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
@@ -241,7 +242,7 @@ impl Pattern {
         many(Self::parts(addresses, keep)?)
     }
 
-    /// Parses an address and a number of bits.
+    /// Parses an address with a number of prefix bits.
     fn prefix(ip: &str, text: &str) -> Result<Kind, RuleError> {
         let at = ip.len().saturating_add(1);
         let bits = |max: u8, expected| {
@@ -266,7 +267,7 @@ impl Pattern {
         }
     }
 
-    /// Parses four parts with dots between them.
+    /// Parses four parts separated by dots.
     fn parts(
         text: &str,
         keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
@@ -299,7 +300,8 @@ impl Pattern {
         Ok(Kind::Parts(parts))
     }
 
-    /// Whether `nid` is one of them; `ranges` is the array that the pattern was parsed with.
+    /// Returns true if the pattern matches `nid`; `ranges` is the array that the pattern was parsed
+    /// with.
     pub fn has(&self, nid: &Nid, ranges: &[Range]) -> bool {
         if (self.net, self.number) != (nid.net(), nid.number()) {
             return false;
@@ -323,7 +325,8 @@ impl Pattern {
         }
     }
 
-    /// What every identifier of it passes; `ranges` is the array that the pattern was parsed with.
+    /// Computes the guard that every matching identifier passes; `ranges` is the array that the
+    /// pattern was parsed with.
     pub fn guard(&self, ranges: &[Range]) -> Guard {
         let (mask, bits) = match self.kind {
             Kind::Any => (0, 0),
@@ -348,7 +351,7 @@ impl Pattern {
     }
 }
 
-/// Refuses what is left.
+/// Returns an error unless the text is at its end.
 fn end(scan: &Scan<'_>) -> Result<(), RuleError> {
     match scan.peek() {
         None => Ok(()),
@@ -356,14 +359,14 @@ fn end(scan: &Scan<'_>) -> Result<(), RuleError> {
     }
 }
 
-/// Reads a decimal number up to `max`.
+/// Parses a decimal number up to `max`.
 fn number(scan: &mut Scan<'_>, max: u32, expected: &'static str) -> Result<u32, RuleError> {
     let refused = scan.expected(expected);
     let number = scan.take(|byte| byte.is_ascii_digit()).parse().ok();
     number.filter(|number| *number <= max).ok_or(refused)
 }
 
-/// Reads ranges up to `max` in brackets.
+/// Parses ranges up to `max` in brackets.
 fn ranges(
     scan: &mut Scan<'_>,
     max: u32,
@@ -405,7 +408,7 @@ fn ranges(
     }
 }
 
-/// What is expected after `/`.
+/// Error text for an invalid stride.
 const STRIDE: &str = "a stride, 1 or more";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is kept of a request from its arrival to its end.
+//! Record of a request from its arrival to its end.
 
 use super::{Forced, RecordId, PREDECESSORS_MAX};
 use crate::sched::{
@@ -11,45 +11,45 @@ use crate::sched::{
     slab::{Linked, Links, List, NONE},
 };
 
-/// What a record stands in for.
+/// Ordering constraints of a record.
 pub(super) enum Ties {
-    /// Nothing.
+    /// No constraints.
     Free,
-    /// A range.
+    /// Range of bytes.
     Range {
-        /// What it is.
+        /// Range and access.
         extent: Extent,
-        /// Its name in the tree.
+        /// Index of the range in the tree.
         node: u32,
     },
-    /// Others, by name.
+    /// Explicit predecessors.
     After([Option<RecordId>; PREDECESSORS_MAX]),
 }
 
-/// Where a request is.
+/// State of a request.
 pub(super) enum State<I: Item> {
-    /// The owner has it in hand.
+    /// The owner handles the request.
     Held,
-    /// Here, until what it waits for has ended.
+    /// Blocked until the predecessors have ended.
     Blocked(I),
-    /// In a head.
+    /// Queued in a head.
     Queued {
         place: I::Place,
         ticket: Ticket,
         priority: Priority,
     },
-    /// It was decided.
+    /// Dispatched.
     Running,
-    /// Nowhere; those that waited for it are being looked at.
+    /// Ended; the requests that were blocked by it are being checked.
     Ended,
 }
 
-/// How urgent a request is, because of itself or of one that comes after it.
+/// Urgency of a request; inherited from the requests that wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Urgency {
-    /// It belongs in the high-priority head.
+    /// True if the request belongs in the high-priority head.
     pub(super) high: bool,
-    /// Whether it may be withheld.
+    /// Forced dispatch.
     pub(super) forced: Forced,
 }
 
@@ -74,18 +74,19 @@ impl Urgency {
     }
 }
 
-/// How far the predecessors of an urgent request have been told.
+/// Progress of propagating urgency to the predecessors of a request.
 ///
 /// # Invariants
 ///
-/// All predecessors with serials from `before` on have been told, or will be told by others that were; and
-/// those outside of `start..end`.
+/// Predecessors with serials from `before` on, or outside of `start..end`, have inherited the
+/// urgency, or will inherit it from predecessors that have.
 #[derive(Clone, Copy)]
 pub(super) struct Chase {
     pub(super) before: u64,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Whether it is in the list of those that are to be told of, and who comes next in it.
+    /// True if the record is in the list of records with unfinished chases; `next` is the next one
+    /// in the list.
     pub(super) listed: bool,
     pub(super) next: u32,
 }
@@ -99,7 +100,8 @@ impl Chase {
         next: NONE,
     };
 
-    /// Leaves out what comes before a write to `extent`: whoever conflicts with that is told through it.
+    /// Excludes the range of a write that has inherited the urgency, because earlier requests in
+    /// conflict with the write inherit the urgency from it.
     pub(super) fn leave_out(&mut self, extent: &Extent) {
         if !extent.writes {
             return;
@@ -112,23 +114,24 @@ impl Chase {
     }
 }
 
-/// What is kept of one request.
+/// Record of one request.
 ///
 /// # Invariants
 ///
-/// - `waits` is the slot of an unfinished record with a smaller serial exactly if the record is in that one's
-///   `waiters`.
-/// - `links` are those in `waiters` of another record, or, once it has ended, in the list of ended ones.
+/// - `waits` is the index of an unfinished record with a smaller serial exactly if this record is
+///   in that record's `waiters`.
+/// - `links` are in the `waiters` of another record, or, after the end, in the list of ended
+///   records.
 pub struct Record<I: Item> {
-    /// Its number in the order of arrival.
+    /// Number of the record in the order of arrival.
     pub(super) serial: u64,
     pub(super) ties: Ties,
     pub(super) state: State<I>,
     pub(super) attrs: Option<Attrs>,
     pub(super) urgency: Urgency,
-    /// The one it waits for.
+    /// Index of the record that this record waits for.
     pub(super) waits: u32,
-    /// Those that wait for it.
+    /// Records that wait for this record.
     pub(super) waiters: List,
     pub(super) links: Links,
     pub(super) chase: Chase,
@@ -156,7 +159,7 @@ impl<I: Item> Record<I> {
         matches!(self.state, State::Ended)
     }
 
-    /// Begins to tell its predecessors.
+    /// Starts propagating the urgency to the predecessors.
     pub(super) fn start_chase(&mut self) {
         self.chase.before = self.serial;
         if let Ties::Range { extent, .. } = &self.ties {

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What has to end before a request may start.
+//! Ordering constraints of a request.
 
 use super::{tree::Extent, RecordId, PREDECESSORS_MAX};
 use crate::sched::item::{Direction, Item, Spot};
 
-/// Domains are numbers below this one; higher bits are ignored.
+/// Number of domains; higher bits are ignored.
 const DOMAINS: u64 = 1 << 62;
 
-/// How a request is related to those before it.
+/// Relation of a request to earlier requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Relation {
-    /// Not at all.
+    /// No constraint.
     Free,
-    /// After those that overlap it, where one of the two writes.
+    /// After overlapping requests, if one of the two writes.
     Overlap {
-        /// What the range is in; 62 bits.
+        /// Object that contains the range; 62 bits.
         domain: u64,
-        /// First byte.
+        /// First byte of the range.
         start: u64,
-        /// First byte after it.
+        /// First byte after the range.
         end: u64,
-        /// Whether it writes.
+        /// True if the request writes.
         writes: bool,
     },
-    /// After these, as far as they have not ended.
+    /// After these requests, unless they have ended.
     After([Option<RecordId>; PREDECESSORS_MAX]),
 }
 
 impl Relation {
-    /// After those that overlap `spot` in `domain`; what does not read is taken for a write. What has no
-    /// length is not related to anything.
+    /// Creates the relation to requests that overlap `spot` in `domain`. Every request that does
+    /// not read counts as a write. Requests without length are unrelated.
     pub const fn overlap(domain: u64, spot: &Spot, direction: Direction) -> Self {
         if spot.length == 0 {
             return Self::Free;
@@ -43,7 +43,7 @@ impl Relation {
         }
     }
 
-    /// After everything in `domain`: for requests of one stream.
+    /// Creates the relation to all requests in `domain`, for requests of one stream.
     pub const fn sequence(domain: u64) -> Self {
         Self::Overlap {
             domain,
@@ -53,7 +53,7 @@ impl Relation {
         }
     }
 
-    /// Its range, if that is what it is about.
+    /// Returns the extent of an `Overlap` that is not empty.
     pub(super) const fn extent(&self) -> Option<Extent> {
         match *self {
             Self::Overlap {
@@ -72,11 +72,11 @@ impl Relation {
     }
 }
 
-/// What is noted with an item while there is no record for it.
+/// Data stored in the mark of an item that has no record.
 ///
 /// # Invariants
 ///
-/// As a mark, the domain is in the low 62 bits.
+/// In a mark, the low 62 bits are the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) domain: u64,
@@ -88,7 +88,7 @@ impl Note {
     const HIGH: u64 = 1 << 62;
     const FORCED: u64 = 1 << 63;
 
-    /// As a mark.
+    /// Encodes the note as a mark.
     pub(super) const fn mark(self) -> u64 {
         let mut mark = self.domain & DOMAINS.wrapping_sub(1);
         if self.high {
@@ -100,7 +100,7 @@ impl Note {
         mark
     }
 
-    /// What [`Note::mark`] made.
+    /// Decodes a mark from [`Note::mark`].
     pub(super) const fn of_mark(mark: u64) -> Self {
         Self {
             domain: mark & DOMAINS.wrapping_sub(1),
@@ -109,7 +109,7 @@ impl Note {
         }
     }
 
-    /// How `item`, which it was noted with, is related to others.
+    /// Returns the relation of `item`, whose mark the note was.
     pub(super) fn relation<I: Item>(self, item: &I) -> Relation {
         Relation::overlap(self.domain, &item.spot(), item.cost().direction)
     }

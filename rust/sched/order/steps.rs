@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is to be done after a change, a step at a time.
+//! Work after a change, one step at a time.
 //!
 //! ```text
-//!   a request became urgent ──▶ chase: tell one predecessor; move it, or force it, if it is queued
-//!   a request ended ──────────▶ look: one of its waiters waits for another one, or is released
-//!   all were forced ──────────▶ sweep: look at one record; force it, if it is queued
-//!   a record is free ─────────▶ enter: the oldest that overflowed is blocked, or released
+//!   a request became urgent ──▶ chase: propagate to one predecessor; move or force it if queued
+//!   a request ended ──────────▶ look: one of its waiters waits for another record, or is released
+//!   all were forced ──────────▶ sweep: examine one record; force it if queued
+//!   a record is free ─────────▶ enter: the oldest overflowed request is blocked, or released
 //! ```
 
 use super::{
@@ -23,7 +23,8 @@ use crate::sched::{
 };
 
 impl<I: Item> Order<I> {
-    /// The next thing for the owner to do; `None` if there is nothing until something changes.
+    /// Returns the next action of the owner; `None` if there is nothing to do until something
+    /// changes.
     #[allow(
         clippy::should_implement_trait,
         reason = "there may be more after the end, so it is no iterator"
@@ -40,7 +41,8 @@ impl<I: Item> Order<I> {
         self.is_busy().then_some(Act::Again)
     }
 
-    /// Whether [`Order::next`] has something to do. An owner that does not go on has to come back.
+    /// Returns true if [`Order::next`] has something to do. An owner that stops early has to
+    /// continue later.
     pub fn is_busy(&self) -> bool {
         self.chase != NONE
             || self.ended.first().is_some()
@@ -48,7 +50,7 @@ impl<I: Item> Order<I> {
             || (!self.overflow.is_empty() && self.has_room())
     }
 
-    /// Whether there is a record for another request.
+    /// Returns true if a record is available for another request.
     fn has_room(&self) -> bool {
         (self.records.live() as usize) < self.max && self.records.room() > 0 && self.tree.room() > 0
     }
@@ -65,7 +67,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Goes on with the chase of the first that is listed.
+    /// Continues the first listed chase.
     fn chase(&mut self) -> Option<Act<I>> {
         let slot = self.chase;
         let (waits, urgency) = {
@@ -86,7 +88,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Takes the first of those that are listed off the list.
+    /// Removes the record in `slot`, the first of the listed chases, from the list.
     fn unlist(&mut self, slot: u32) {
         if let Some(record) = self.records.at_mut(slot) {
             record.chase.listed = false;
@@ -95,8 +97,8 @@ impl<I: Item> Order<I> {
         self.forget(slot);
     }
 
-    /// Tells one more predecessor of a blocked record, or a few that it names; returns whether there may be
-    /// more.
+    /// Passes the urgency of a blocked record to one more predecessor, or to several explicit
+    /// ones; returns true if there may be more.
     fn tell(&mut self, slot: u32) -> bool {
         let Some(record) = self.records.at_mut(slot) else {
             return false;
@@ -141,11 +143,11 @@ impl<I: Item> Order<I> {
             record.chase.start = chase.start;
             record.chase.end = chase.end;
         }
-        // Others may be listed before it by now: it comes off the list when it is the first again.
+        // Other records may have been listed before this one; it is removed when it is first again.
         chase.before > 0 || self.chase != slot
     }
 
-    /// Has a queued record moved to the high-priority head, if it is in the other one.
+    /// Moves a queued record to the high-priority head, if it is in the regular one.
     fn lift(&mut self, slot: u32) -> Option<Act<I>> {
         let attrs = self.records.at(slot)?.attrs;
         let regular = |priority| priority == Priority::Regular;
@@ -158,7 +160,7 @@ impl<I: Item> Order<I> {
         })
     }
 
-    /// Has a queued record go down.
+    /// Forces the dispatch of a queued record.
     fn take_out(&mut self, slot: u32) -> Option<Act<I>> {
         let forced = self.forced(self.records.at(slot)?);
         let (id, place, ticket, priority) = self.take_in_hand(slot, |_| true)?;
@@ -171,7 +173,7 @@ impl<I: Item> Order<I> {
         })
     }
 
-    /// Whether the request of `record` may be withheld.
+    /// Returns how the dispatch of the request of `record` is forced.
     fn forced(&self, record: &Record<I>) -> Forced {
         let all = if record.serial < self.drained_before {
             Forced::AtOnce
@@ -183,7 +185,8 @@ impl<I: Item> Order<I> {
         all.max(record.urgency.forced)
     }
 
-    /// Gives what is known of a queued record to the owner, if it is in a head that is `wanted`.
+    /// Passes the state of a queued record to the owner if the record is in a head that is
+    /// `wanted`.
     fn take_in_hand(
         &mut self,
         slot: u32,
@@ -204,7 +207,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Looks at one that waits for a record that has ended.
+    /// Handles one waiter of the record at index `ended`, which has ended.
     fn look(&mut self, ended: u32) -> Option<Act<I>> {
         let Some(waiter) = self.records.at(ended)?.waiters.first() else {
             self.ended.remove(&mut self.records, ended);
@@ -221,7 +224,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Hands out a blocked request that waits for nothing any more.
+    /// Releases a blocked request without predecessors.
     fn release(&mut self, slot: u32) -> Option<Act<I>> {
         let id = self.records.handle(slot)?;
         let forced = self.forced(self.records.at(slot)?);
@@ -244,7 +247,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Looks at one record while all are being forced.
+    /// Examines one record while all are being forced.
     fn sweep(&mut self) -> Option<Act<I>> {
         let slot = self.sweep;
         self.sweep = slot.wrapping_add(1);
@@ -258,7 +261,7 @@ impl<I: Item> Order<I> {
         self.take_out(slot)
     }
 
-    /// Makes a record for the oldest request that overflowed.
+    /// Creates a record for the oldest overflowed request.
     fn enter_overflowed(&mut self) -> Option<Act<I>> {
         let front = self.overflow.front()?;
         let note = Note::of_mark(front.mark());

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which requests touch which ranges.
+//! Index of requests by range.
 //!
-//! # Vocabulary
+//! Two extents of one domain conflict if they overlap and at least one of them writes. Serials
+//! number the requests in the order of arrival, from 1.
 //!
-//! - *Conflict*: two extents of one domain overlap, and at least one of them writes.
-//! - *Serial*: the number of a request in the order of arrival, from 1 on.
-//!
-//! The tree is a treap (Seidel and Aragon, "Randomized search trees", 1996) by domain, start and serial; its
-//! priorities come from a secret seed, so nobody who chooses ranges can choose its shape. It is expected to be
-//! O(log n) deep.
+//! The tree is a treap (Seidel and Aragon, "Randomized search trees", 1996) by domain, start and
+//! serial. Its priorities come from a secret seed, so users who choose ranges cannot choose the
+//! shape. The expected depth is O(log n).
 //!
 //! # Searching
 //!
-//! All extents of a domain that start before an end are O(log n) whole subtrees and single nodes. In such a
-//! subtree something overlaps exactly if its largest end is after the start that is asked for. The latest of
-//! those that overlap is found by branch and bound over the last serials. That may look at many nodes where
-//! long old extents lie across short new ones; after O(log n) nodes the search settles for what it has
-//! ([`Found`]), so that each costs O(log n).
+//! All extents of a domain that start before a given end are O(log n) whole subtrees and single
+//! nodes. Such a subtree contains an overlap exactly if its largest end is after the given start.
+//! Branch and bound over the largest serials finds the latest overlapping extent. That may visit
+//! many nodes where long old extents overlap short new ones. Therefore the search stops after O(log
+//! n) nodes and returns its best result ([`Found`]); each search costs O(log n).
 
 mod search;
 
@@ -27,21 +25,21 @@ use crate::sched::{
     slab::{Slab, SlabNeed, SlabPile, NONE},
 };
 
-/// A range and what is done there.
+/// Range and type of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// What the range is in.
+    /// Object that contains the range.
     pub domain: u64,
-    /// First byte.
+    /// First byte of the range.
     pub start: u64,
-    /// First byte after it.
+    /// First byte after the range.
     pub end: u64,
-    /// Whether something is written.
+    /// True if the range is written.
     pub writes: bool,
 }
 
 impl Extent {
-    /// Whether the order of both matters.
+    /// Returns true if the order of the two requests matters.
     pub const fn conflicts(&self, other: &Self) -> bool {
         self.domain == other.domain
             && self.start < other.end
@@ -50,30 +48,30 @@ impl Extent {
     }
 }
 
-/// A node that a search came to.
+/// Node found by a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// What the owner noted with it.
+    /// Owner of the extent, as passed to [`Tree::insert`].
     pub owner: u32,
-    /// Its serial.
+    /// Serial of the request.
     pub serial: u64,
-    /// Its extent.
+    /// Extent of the request.
     pub extent: Extent,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// No conflict.
+    /// No conflict exists.
     Nothing,
-    /// The latest that conflicts; or one that conflicts, if the search was given up.
+    /// The latest conflict; or any conflict, if the search was stopped.
     Conflict(Hit),
-    /// The search was given up before it came to one that conflicts; this is another earlier one of the same
+    /// The search was stopped before it found a conflict; another earlier extent of the same
     /// domain.
     StandIn(Hit),
 }
 
-/// Of a set of extents.
+/// Summary of a set of extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Digest {
     /// Largest end.
@@ -104,14 +102,14 @@ pub struct Node {
     extent: Extent,
     serial: u64,
     owner: u32,
-    /// No child has a larger one.
+    /// Heap priority; no child has a larger one.
     priority: u32,
     parent: u32,
     left: u32,
     right: u32,
-    /// Of the subtree.
+    /// Digest of all extents in the subtree.
     all: Digest,
-    /// Of those in the subtree that write.
+    /// Digest of the extents in the subtree that write.
     writers: Digest,
 }
 
@@ -128,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Of it alone.
+    /// Returns the digests of the node without children: of all accesses, and of writes.
     const fn own(&self) -> (Digest, Digest) {
         let all = Digest {
             end: self.extent.end,
@@ -148,9 +146,9 @@ impl Node {
 ///
 /// # Invariants
 ///
-/// - A node's left subtree has smaller keys, its right one larger; its children's `parent` is the node, the
-///   root's is [`NONE`].
-/// - A node's `all` and `writers` are those of its subtree.
+/// - The left subtree of a node has smaller keys, the right one larger keys. The `parent` of a
+///   child is the node, that of the root is [`NONE`].
+/// - `all` and `writers` of a node cover its subtree.
 pub struct Tree {
     nodes: Slab<Node>,
     root: u32,
@@ -158,11 +156,11 @@ pub struct Tree {
     visits: u64,
 }
 
-/// What a [`Tree`] wants.
+/// Memory requirement of a [`Tree`].
 pub type TreeNeed = SlabNeed<Node>;
 
 impl Tree {
-    /// An empty tree that can be fed for up to `max` extents; sleeps.
+    /// Creates an empty tree that accepts memory for up to `max` extents; may sleep.
     pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             nodes: Slab::new(max)?,
@@ -172,28 +170,28 @@ impl Tree {
         })
     }
 
-    /// Returns the chunks missing for `target` extents in all.
+    /// Returns the chunks missing for a total of `target` extents.
     pub fn wants(&self, target: usize) -> TreeNeed {
         self.nodes.wants(target.saturating_sub(self.nodes.slots()))
     }
 
-    /// Number of extents that there is memory for beside those there are.
+    /// Returns the number of further extents that there is memory for.
     pub fn room(&self) -> usize {
         self.nodes.room()
     }
 
-    /// Takes chunks and hands back those there is no use for.
+    /// Adds chunks; returns the unused ones.
     pub fn feed(&mut self, pile: SlabPile<Node>) -> SlabPile<Node> {
         self.nodes.feed(pile)
     }
 
-    /// Nodes that were looked at, ever: what the tree costs.
+    /// Returns the total number of visited nodes, as the cost of the tree.
     pub const fn visits(&self) -> u64 {
         self.visits
     }
 
-    /// Adds the extent of a request with `serial`, with a note of whose it is; `None` if there is no memory.
-    /// Returns the name for [`Tree::remove`].
+    /// Inserts the extent of a request with `serial` and its `owner`. Returns the index for
+    /// [`Tree::remove`]; `None` without memory.
     pub fn insert(&mut self, extent: Extent, serial: u64, owner: u32) -> Option<u32> {
         let mut node = Node {
             extent,
@@ -233,14 +231,15 @@ impl Tree {
             }
             self.lift(slot);
         }
-        // INVARIANT: those that were lowered are digested; the node and those above are now.
+        // INVARIANT: lowered nodes are digested in `lift`; this node and all nodes above it are
+        // digested here.
         self.digest_up(slot);
         Some(slot)
     }
 
-    /// Removes the extent that [`Tree::insert`] named `slot`.
+    /// Removes the extent at index `slot`, from [`Tree::insert`].
     pub fn remove(&mut self, slot: u32) {
-        // Lowered until it has no child; what was lifted over it is above it, and digested below.
+        // Lowered until it has no child. Nodes lifted over it are above it, and are digested below.
         while let Some(node) = self.nodes.at(slot) {
             let priority = |child: u32| self.nodes.at(child).map(|child| child.priority);
             let child = if priority(node.left) > priority(node.right) {
@@ -270,7 +269,7 @@ impl Tree {
         (parent != NONE).then_some(parent)
     }
 
-    /// Makes `new` the child of `parent` that `old` was; the root if there is no parent.
+    /// Makes `new` the child of `parent` in place of `old`, or the root without a parent.
     fn replace_child(&mut self, parent: u32, old: u32, new: u32) {
         match self.nodes.at_mut(parent) {
             Some(parent) if parent.left == old => parent.left = new,
@@ -282,7 +281,8 @@ impl Tree {
         }
     }
 
-    /// Swaps a node with its parent, which becomes its child and is digested.
+    /// Rotates a node above its parent, which becomes its child; computes the digests of the
+    /// parent.
     fn lift(&mut self, slot: u32) {
         let Some(parent) = self.parent(slot) else {
             return;
@@ -312,7 +312,7 @@ impl Tree {
         self.digest(parent);
     }
 
-    /// Makes the digests of a node from those of its children; returns its parent.
+    /// Computes the digests of a node from those of its children; returns its parent.
     fn digest(&mut self, slot: u32) -> Option<u32> {
         let node = self.nodes.at(slot)?;
         let (mut all, mut writers) = node.own();
@@ -329,7 +329,7 @@ impl Tree {
         Some(node.parent)
     }
 
-    /// Digests a node and all above it.
+    /// Computes the digests of a node and all nodes above it.
     fn digest_up(&mut self, slot: u32) {
         let mut at = slot;
         while let Some(parent) = self.digest(at) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who waits for whom.
+//! Dependencies between records.
 
 use super::{
     record::{Record, State, Ties, Urgency},
@@ -14,7 +14,7 @@ use crate::sched::{
 };
 
 impl<I: Item> Order<I> {
-    /// Makes a record that waits for nothing; `None` if there is none to be had.
+    /// Creates a record without predecessors; `None` if no record is available.
     pub(super) fn make(&mut self, relation: &Relation) -> Option<u32> {
         if self.records.live() as usize >= self.max {
             return None;
@@ -43,7 +43,7 @@ impl<I: Item> Order<I> {
         Some(slot)
     }
 
-    /// Finds what a new record has to wait for; returns whether that is nothing.
+    /// Determines the predecessor of a new record; returns true if there is none.
     pub(super) fn settle(&mut self, slot: u32, urgency: Urgency) -> bool {
         if let Some(record) = self.records.at_mut(slot) {
             record.urgency = urgency;
@@ -60,7 +60,8 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// The latest predecessor that has not ended; another earlier record if the search was given up.
+    /// Returns the latest predecessor that has not ended, or another earlier record if the search
+    /// was stopped.
     pub(super) fn predecessor(&mut self, slot: u32) -> Option<u32> {
         let record = self.records.at(slot)?;
         match &record.ties {
@@ -70,7 +71,7 @@ impl<I: Item> Order<I> {
                 Found::Conflict(hit) | Found::StandIn(hit) => Some(hit.owner),
             },
             Ties::After(those) => {
-                // A name of a table that was replaced may be that of a later record here, even of this one.
+                // A handle from a replaced table may match a later record here, even this one.
                 let earlier = |id: &&RecordId| {
                     let other = self.records.get(**id);
                     other.is_some_and(|other| !other.has_ended() && other.serial < record.serial)
@@ -81,7 +82,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has the record in `slot` wait for the one in `other`, which becomes as urgent.
+    /// Makes the record at index `slot` wait for the one at `other`, which inherits the urgency.
     pub(super) fn wait(&mut self, slot: u32, other: u32) {
         let Some(record) = self.records.at_mut(slot) else {
             bug!();
@@ -93,7 +94,7 @@ impl<I: Item> Order<I> {
         self.urge(other, urgency);
     }
 
-    /// Takes the record in `slot` out of the waiters of the one that it waits for.
+    /// Removes the record at index `slot` from the waiters of its predecessor.
     pub(super) fn stop_waiting(&mut self, slot: u32) {
         let Some(record) = self.records.at_mut(slot) else {
             bug!();
@@ -103,7 +104,7 @@ impl<I: Item> Order<I> {
         self.waiters(other, |records, waiters| waiters.remove(records, slot));
     }
 
-    /// Runs `f` on the waiters of the record in `slot`.
+    /// Calls `f` with the waiters of the record at index `slot`.
     fn waiters(&mut self, slot: u32, f: impl FnOnce(&mut Slab<Record<I>>, &mut List)) {
         let Some(record) = self.records.at_mut(slot) else {
             bug!();
@@ -116,7 +117,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Blocks the record in `slot`.
+    /// Blocks the record at index `slot`.
     pub(super) fn keep(&mut self, slot: u32, item: I) {
         if let Some(record) = self.records.at_mut(slot) {
             record.state = State::Blocked(item);
@@ -124,7 +125,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Makes a record more urgent, and has its predecessors told, if it is not that urgent yet.
+    /// Increases the urgency of a record and propagates an increase to its predecessors.
     pub(super) fn urge(&mut self, slot: u32, urgency: Urgency) {
         let Some(record) = self.records.at_mut(slot) else {
             bug!();
@@ -137,7 +138,7 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has the predecessors of an urgent record told, from the first one on.
+    /// Lists the record to propagate its urgency, from its first predecessor on.
     fn list(&mut self, slot: u32) {
         let first = self.chase;
         if let Some(record) = self.records.at_mut(slot) {
@@ -155,7 +156,7 @@ impl<I: Item> Order<I> {
         self.sweep = 0;
     }
 
-    /// Frees the record of a request that has ended, unless somebody still has to look at it.
+    /// Frees the record of an ended request, unless waiters or a chase still refer to it.
     pub(super) fn forget(&mut self, slot: u32) {
         let done = |record: &Record<I>| {
             record.has_ended() && record.waiters.first().is_none() && !record.chase.listed

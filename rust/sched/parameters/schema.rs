@@ -1,35 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How parameters are declared: one row says all that is known of one.
+//! Declaration of parameters: one row declares one parameter.
 //!
 //! ```text
 //! parameters! {
-//!     /// What users can set.
+//!     /// Parameters of the policy.
 //!     pub struct Tunables of |values| values.policies.example, "example.md", "EAGAIN, ENOMEM" {
-//!         /// Requests of one client that are served together.
-//!         "nrs_example_quantum" quantum: [heads "quantum" number Quantum, "requests, ", 1..=65_535 = 8],
-//!         /// Which requests are sorted.
-//!         "nrs_example_sorted" sorted: [choice Sorted, #[default] Reads = "reads", Writes = "writes"],
-//!         /// How many requests are remembered.
+//!         /// Requests of one client dispatched in a row.
+//!         "nrs_example_quantum" quantum: [heads "quantum" number Quantum,
+//!             "requests, ", 1..=65_535 = 8],
+//!         /// Requests to sort.
+//!         "nrs_example_sorted" sorted: [choice Sorted,
+//!             #[default] Reads = "reads", Writes = "writes"],
+//!         /// Number of remembered requests.
 //!         "nrs_example_window" window: [given Window],
 //!     }
 //!     also { classes_max: ClassesMax }
 //!     texts {
-//!         /// What was counted.
+//!         /// Statistics of the policy.
 //!         "nrs_example_stats" Read "YAML", "", "ENOMEM", None;
 //!     }
 //! }
 //! ```
 //!
-//! - A *row* makes a field of the struct, its type with limits and default, and a [`Parameter`](super::Parameter): the
-//!   file, what it shows and takes, its check, its line in the reference. The comment is the help.
-//! - `heads`: there is a value for each head, called so in the text. `given`: the type is declared elsewhere.
-//! - `also`: fields that are no parameters.
-//! - `texts`: parameters that the service itself shows (`Read`), carries out (`Write`), or both (`Both`): what they show or
-//!   take, what they are to begin with, errors beside `EINVAL`, their check.
-//! - A row may end with `page "…"`, `errors "…"`, `default "…"`, in this order, where the group's do not fit.
+//! - A *row* generates a field of the struct, its type with limits and default, and a
+//!   [`Parameter`](super::Parameter). The parameter defines the file, its text, its check and its
+//!   line in the reference. The comment is the help text.
+//! - `heads`: each head has a value, named by the literal in the text. `given`: the type is
+//!   declared elsewhere.
+//! - `also`: fields that are not parameters.
+//! - `texts`: parameters that the service formats (`Read`), executes (`Write`), or both (`Both`):
+//!   name and access, content or syntax, initial value, errors beside `EINVAL`, check.
+//! - A row may end with `page "…"`, `errors "…"`, `default "…"`, in this order, to override the
+//!   values of the table.
 
-/// Declares what users set of one policy, or of a service: the struct, and all its parameters as `PARAMETERS`.
+/// Declares the parameters of one policy or of a service: the struct, and `PARAMETERS` with a
+/// [`Parameter`](super::Parameter) per row.
 macro_rules! parameters {
     (
         $(#[$doc:meta])*
@@ -39,7 +45,7 @@ macro_rules! parameters {
     ) => {
         $crate::sched::parameters::schema::fields! { [$(#[$doc])*] $Group { $($rows)* } { $($also)* } }
 
-        /// All of its parameters.
+        /// All parameters of the table.
         pub const PARAMETERS: &[$crate::sched::parameters::Parameter] =
             $crate::sched::parameters::schema::rows! {
                 |$values| $at, $page, $errors { $($rows)* } { $($texts)* }
@@ -47,7 +53,7 @@ macro_rules! parameters {
     };
 }
 
-/// Declares the struct of the rows, and the types of its fields.
+/// Declares the struct of the rows and the types of its fields.
 macro_rules! fields {
     (
         [$(#[$doc:meta])*] $Group:ident {
@@ -66,7 +72,7 @@ macro_rules! fields {
     };
 }
 
-/// The type of a row's field; the declaration of the type of its values.
+/// Expands to the type of a row's field (`type`), or to the declaration of this type (`new`).
 macro_rules! kind {
     (type [heads $form:literal $kind:ident $Type:ident $($rest:tt)*]) => {
         $crate::sched::policy::params::heads::PerHead<$Type>
@@ -81,7 +87,7 @@ macro_rules! kind {
     };
 }
 
-/// The parameters of rows and texts.
+/// Expands to the parameters of rows and texts.
 macro_rules! rows {
     (
         |$values:ident| $at:expr, $page:literal, $errors:literal {
@@ -120,7 +126,7 @@ macro_rules! rows {
     };
 }
 
-/// What a row's type says of a parameter.
+/// Expands to the part of a parameter that follows from the type of its row.
 macro_rules! row {
     (|$values:ident| $at:expr, $field:ident, [heads $form:literal $kind:ident $Type:ident $($rest:tt)*]) => {
         $crate::sched::parameters::Parameter {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Parameters of a service itself, whatever policy serves.
+//! Parameters of a service itself, independent of policies.
 
 use super::{
     policy,
@@ -14,7 +14,7 @@ use crate::sched::{
     sources::Sources,
 };
 
-/// Which policies run.
+/// Parameters that select policies.
 pub const POLICIES: &[Parameter] = rows! {
     |values| values, "user-guide.md", "" {} {
         /// Policy of each head; reads show all policies.
@@ -23,7 +23,7 @@ pub const POLICIES: &[Parameter] = rows! {
 };
 
 parameters! {
-    /// What users set of a service, beside its policies and timeouts.
+    /// Values of a service, beside its policies and timeouts.
     pub struct Service of |values| values.service, "user-guide.md", "" {
         /// Order that every policy keeps.
         "nrs_pop" level: [given Level] page "order.md",
@@ -31,25 +31,26 @@ parameters! {
         "nrs_pop_window" pop_window: [given PopWindow] page "order.md",
         /// Limit of sorted and ordered requests.
         "buffer_max" buffer_max: [given BufferMax] errors "EBUSY, EAGAIN, ENOMEM",
-        /// Whether a block device with as many queued requests as its credits holds its submitters back.
+        /// Submitters to a block device at its credit limit wait (1) or continue (0).
         "nrs_enforce_credits" enforce_credits: [choice EnforceCredits,
-            /// Credits are advice.
+            /// Credits are advisory.
             #[default]
             Off = "0",
-            /// A submitter that may sleep waits for up to a second.
+            /// A submitter that may sleep waits for up to 1 s.
             On = "1",
         ],
-        /// Multiple of at_max without a decision before the service is unhealthy.
+        /// Multiple of at_max without a dispatch after which the service is unhealthy.
         "at_unhealthy_factor" unhealthy_factor: [number UnhealthyFactor,
             "", 0..=1_000 = 3, "; 0: never unhealthy"],
         /// Block requests with high priority.
         "high_priority_sources" sources: [given Sources],
         /// High-priority requests in a row before a regular one.
         "high_priority_ratio" ratio: [number Ratio, "requests, ", 0..=4_294_967_295 = 10],
-        /// Stall timeout: eligible requests are then dispatched without slots.
+        /// Stall timeout: eligible requests not dispatched for this long are dispatched without
+        /// slots.
         "stall_ms" stall_ms: [number StallMs,
             "ms, ", 100..=600_000 or 0 = 30_000, ", or 0 for never"],
-        /// Requests in flight on each target.
+        /// Limit of requests in flight on each target.
         "slots" slots: [given Slots]
             default "module parameter default_slots",
     }

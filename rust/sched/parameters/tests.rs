@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the table says and what its checks take.
+//! Tests of the parameter tables and their checks.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn check(name: &str, value: &str) -> Result {
     named(name).unwrap().check.unwrap()(value)
 }
 
-/// The default of `parameter` as it is shown.
+/// Returns the initial value of `parameter` as a read shows it.
 fn default(parameter: &Parameter) -> String {
     let mut text = String::new();
     parameter.write_default(&mut text).unwrap();
@@ -39,7 +39,7 @@ fn the_rows_are_whole() {
         let mut for_tests = for_tests.map(|kind| format!("nrs_{}_", kind.name()));
         let has_page = !for_tests.any(|prefix| name.starts_with(&prefix));
         assert_eq!(parameter.page.ends_with(".md"), has_page, "{name}");
-        // What is written is checked, unless everything is taken.
+        // Written values are checked, unless every value is accepted.
         let both = parameter.access == Access::Both;
         assert_eq!(parameter.check.is_some(), both, "{name}");
         assert!(
@@ -52,7 +52,7 @@ fn the_rows_are_whole() {
     }
 }
 
-/// What a parameter is to begin with is something that it takes, and says the same.
+/// Checks that the initial value of each parameter passes its check and reads back unchanged.
 #[test]
 fn defaults_are_taken() {
     let words = ["default only", "no group", "module parameter default_slots"];
@@ -161,7 +161,7 @@ fn what_is_refused_changes_nothing() {
     }
 }
 
-/// Numbers are taken from the first to the last one that is said, and no others.
+/// Checks that a number is accepted exactly within the limits that the help states.
 #[test]
 fn numbers_are_within_the_limits_that_are_said() {
     let mut numbers = 0;
@@ -197,7 +197,7 @@ fn numbers_are_within_the_limits_that_are_said() {
     assert!(numbers > 25, "{numbers}");
 }
 
-/// Words are all that a choice says.
+/// Checks that a choice accepts exactly the words that the help states.
 #[test]
 fn words_are_those_that_are_said() {
     let mut choices = 0;
@@ -220,7 +220,7 @@ fn words_are_those_that_are_said() {
     assert!(choices > 20, "{choices}");
 }
 
-/// What is a text is taken by the parser of the policy: one text each that is taken, and that is refused.
+/// Checks texts with the parsers of policies: some that are accepted, some that are refused.
 #[test]
 fn texts() {
     for (name, text, reason) in [
@@ -237,7 +237,7 @@ fn texts() {
             "reg start a uid={1000}&nid={10.0.0.1@tcp} 10",
             None,
         ),
-        // Which rules there are, and what the type is, is the service's.
+        // Existing rules and the type are known only to a service.
         (
             "nrs_tbf_rule",
             "start a {10.0.0.*@tcp} rate=10 also=b+c",
@@ -261,7 +261,7 @@ fn texts() {
             None,
         ),
         ("nrs_qbm_config", "group all\n", Some("capacity is missing")),
-        // Whether it is there is the service's.
+        // The existence of the weight is known only to a service.
         ("nrs_fairshare_weights", "-uid:5", None),
         ("nrs_fairshare_weights", "uid:1000:2 gid:5:3", None),
         (

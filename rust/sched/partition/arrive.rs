@@ -5,9 +5,9 @@
 //! ```text
 //!              predecessors have not ended
 //!   arrived ───┬──────────────────────────▶ blocked ([`super::settle`])
-//!              │  must not be throttled, or a slot is free and no request waits for one
-//!              ├──────────────────────────▶ passed: dispatched at once; if too many requests without a slot are in
-//!              │                            flight already, in its turn among those
+//!              │  must not be throttled, or a slot is free and no request is queued
+//!              ├──────────────────────────▶ passed: dispatched immediately; at the limit of
+//!              │                            requests without slots, in turn among these
 //!              └──────────────────────────▶ queued in a head
 //! ```
 
@@ -20,45 +20,44 @@ use crate::sched::{
     policy::{Part, Passed, Way},
 };
 
-/// What a partition is told of a request that arrives, beside its attributes.
+/// Properties of an arriving request, beside its attributes.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// Everything that the class may depend on; `None`: it takes more than fits, so that requests
-    /// are classified one by one.
+    /// All inputs of classification; `None` if they do not fit, so that each request is classified.
     pub ident: Option<&'a Ident>,
-    /// Whether the request may be throttled.
+    /// Constraint on throttling and queueing of the request.
     pub forced: Forced,
-    /// The request may be dispatched at once while no request waits.
+    /// True if the request may be dispatched immediately while no request is queued.
     pub may_pass: bool,
-    /// Ordering constraints; `None` if the request is unordered, and needs no record.
+    /// Ordering constraints; `None` if the request is unordered and needs no record.
     pub relation: Option<&'a Relation>,
-    /// The request may wait for a record; else it is refused if there is none.
+    /// True if the request may wait for a free record; otherwise it is refused if there is none.
     pub may_overflow: bool,
 }
 
 /// Outcome of admitting a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Went<I> {
-    /// The request is to be dispatched at once; its admission is noted.
+    /// The caller dispatches the request immediately; its admission is stored.
     Passed(I),
     /// The request is queued.
     Queued,
-    /// The request waits for the end of others, or for a record.
+    /// The request waits for the end of predecessors, or for a free record.
     Blocked,
-    /// No record is left by which the order of the request could be kept.
+    /// No record is free to order the request.
     Refused(I),
 }
 
-/// What follows from the arrival of a request.
+/// Consequences of the arrival of a request.
 pub struct Arrived<I> {
-    /// Outcome for the request.
+    /// Outcome of the request.
     pub went: Went<I>,
     /// Record in the order table.
     pub record: Option<RecordId>,
-    /// A part, or the order table, needs memory, or the order table has more to do.
+    /// True if a part or the order table needs memory, or the order table has more actions.
     pub hungry: bool,
-    /// Other partitions may have what is free: it is their turn, or a slot was taken and given
-    /// back.
+    /// True if other partitions may use free slots: it is their turn, or a slot was taken and
+    /// returned.
     pub others: bool,
 }
 
@@ -74,9 +73,9 @@ impl<I> Arrived<I> {
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Takes a request: it is dispatched at once if it must be, or if it may be and no request
-    /// waits; else it is queued. `attrs` is called unless a request with the same ident came
-    /// lately.
+    /// Dispatches an arriving request immediately if it is forced, or if it may pass and no request
+    /// is queued; otherwise queues the request. Calls `attrs` unless the cache has the class of the
+    /// ident.
     pub fn arrive(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -149,8 +148,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             Ok(more) => {
                 hungry |= more || (record.is_some() && !self.order.need().is_empty());
             }
-            // The fallback takes everything, so this does not happen; should it, the request is
-            // dispatched.
+            // The fallback never refuses; if it does, the request is dispatched.
             Err(mut item) => {
                 bug!();
                 item.placement_mut().admission = env.admit_over();
@@ -170,7 +168,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Charges the class of requests with `attrs`, one of which has grown by `cost`; returns whether the part needs memory now.
+    /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.
+    /// Returns true if the part needs memory.
     pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
         let lane = self.lane(attrs.priority);
         // The policy cannot refuse.
@@ -178,8 +177,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         hungry
     }
 
-    /// Dispatches a request that its class has been charged for, with a `slot` or because it must
-    /// be.
+    /// Dispatches a request whose class is charged, with a `slot`, or without one if the request is
+    /// forced.
     #[inline]
     fn pass(
         &mut self,
@@ -196,7 +195,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         if let Some(admission) = admission {
             item.placement_mut().admission = admission;
         } else {
-            // No slot: what must not be throttled takes none from requests that may be.
+            // No slot is used, so that forced requests take no slots from other requests.
             let now = env.now();
             env.hold(&mut item, now);
         }
@@ -214,7 +213,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Keeps a request until its predecessors have ended.
+    /// Blocks a request until its predecessors have ended.
     #[cold]
     fn block(
         &mut self,
@@ -230,7 +229,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         self.blocked(env, Some(id))
     }
 
-    /// Keeps a request for which there is no record now, behind all that came before it.
+    /// Blocks a request without a free record, behind all earlier requests.
     #[cold]
     fn overflow(
         &mut self,
@@ -244,14 +243,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         let attrs = self.keep(env, &mut item, attrs);
         let now = env.now();
         let (ticket, _) = self.lane(priority).classify(terms.ident, &attrs, now);
-        // The attributes are not kept; this is their class.
+        // The attributes are not stored; the ticket names their class.
         item.placement_mut().ticket = Some(ticket);
         let (high, forced) = (priority == Priority::High, terms.forced != Forced::No);
         self.order.overflow(item, domain, high, forced);
         self.blocked(env, None)
     }
 
-    /// Holds a request that no policy sees yet; returns its attributes.
+    /// Records the hold of a request that no policy has classified; returns its attributes.
     fn keep(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -267,7 +266,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         attrs
     }
 
-    /// Returns what follows for a request that has to wait; carries out what follows for others.
+    /// Executes actions of the order table and returns the outcome of a blocked request.
     fn blocked(&mut self, env: &mut impl Env<I, T>, record: Option<RecordId>) -> Arrived<I> {
         let now = env.now();
         let settled = self.settle(env, now);
@@ -276,7 +275,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
         Arrived {
             hungry: !self.order.need().is_empty() || self.order.is_busy(),
-            // What was moved may be dispatched before what others have.
+            // Requests that the order table moved or released may be dispatched in a round.
             others: settled,
             ..Arrived::just(Went::Blocked, record)
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which request of a partition is dispatched next, and when.
+//! Dispatch decisions of a partition.
 //!
-//! A partition that is ready alone, or whose timer has expired, takes the slots that are free. A
-//! request that arrives meanwhile may see no slot though the partition has nothing eligible after
-//! all, or see only the slot that is kept and is lent when the timer expires: what the owner does
-//! then is in [`super::round`].
+//! The only ready partition, or a partition whose timer has expired, takes the free slots. A
+//! request that arrives meanwhile may find no slot although the partition has nothing eligible. It
+//! may also find only the reserved slot, which is lent when the timer expires. [`super::round`]
+//! handles both cases.
 
 use super::{earlier, Admission, Env, Machine, Placement, Scheduled, BATCH};
 use crate::sched::{
@@ -16,32 +16,32 @@ use crate::sched::{
     units::NSEC_PER_MSEC,
 };
 
-/// Time between two expiries of the timer of a partition, at least, ns.
+/// Minimum time between two expiries of the timer of a partition, ns.
 const PAUSE: u64 = 20_000;
 
-/// What a partition did with the slots that were free.
+/// Result of a dispatch attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
-    /// Requests that were dispatched.
+    /// Dispatched requests.
     pub count: u32,
-    /// A slot was taken and given back: who looked for one meanwhile may have seen none.
+    /// True if a slot was taken and returned: another CPU may have missed it.
     pub vain: bool,
 }
 
-/// How a request leaves its head.
+/// Dispatch mode of a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// With a slot.
     Slot,
-    /// Without a slot, if its policy finds it eligible.
+    /// Without a slot, if its policy considers the request eligible.
     Over,
     /// Without a slot, eligible or not.
     Forced,
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Counts the end of a request that was queued or recorded here and dispatches up to `most`;
-    /// returns whether [`Self::settle_some`] has something left.
+    /// Counts the end of a request that was queued or recorded in this partition and dispatches up
+    /// to `most` requests. Returns true if [`Self::settle_some`] has more to do.
     #[inline]
     pub fn end(
         &mut self,
@@ -56,7 +56,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         self.order.is_busy()
     }
 
-    /// Makes a change in the order table, and carries out what follows; returns like [`Self::end`].
+    /// Applies `change` to the order table and executes the resulting actions. Returns true if
+    /// [`Self::settle_some`] has more to do.
     pub fn reorder(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -68,14 +69,15 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         self.order.is_busy()
     }
 
-    /// Dispatches what is eligible again, as the timer has expired.
+    /// Dispatches requests that became eligible when the timer expired.
     pub fn expired(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.armed = 0;
         env.line().stop_lending(env.index());
         self.decide_more(env, now, BATCH);
     }
 
-    /// Dispatches up to `most` requests while slots are free.
+    /// Executes actions of the order table, then dispatches up to `most` requests while slots are
+    /// free.
     #[inline]
     pub fn decide_more(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let settled = self.settle(env, now);
@@ -85,27 +87,27 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             }
             return Decided::default();
         }
-        // What was throttled may be eligible by now: others learn of it before slots are looked
-        // for.
+        // Throttled requests may be eligible by now: the mark is published before slots are
+        // searched for.
         self.tell(env, now);
         self.pump(env, now, most)
     }
 
-    /// Dispatches a batch without slots if eligible requests have been queued for `stall`, ns,
-    /// without a dispatch; returns whether they have. Requests that are throttled stay.
+    /// Dispatches a batch without slots if eligible requests exist and none was dispatched for
+    /// `stall`, ns. Returns true if so. Throttled requests stay queued.
     pub fn unstall(&mut self, env: &mut impl Env<I, T>, now: u64, stall: u64) -> bool {
         let stalled = !self.pending(now).is_none() && now.saturating_sub(self.moved) >= stall;
         if stalled {
             let moved = self.moved;
             self.send_down(env, now, BATCH, Leave::Over);
-            // Nothing moved by itself.
+            // Forced dispatches do not count as progress.
             self.moved = moved;
             self.stalled = true;
         }
         stalled
     }
 
-    /// Dispatches up to `most` requests, with `leave`.
+    /// Dispatches up to `most` requests in mode `leave`.
     pub fn send_down(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32, leave: Leave) {
         for _ in 0..most {
             if !self.decide(env, Priority::High, now, leave)
@@ -117,7 +119,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         self.tell(env, now);
     }
 
-    /// Dispatches up to `most` requests while slots are free. The mark says what there is.
+    /// Dispatches up to `most` requests while slots are free. The mark must be up to date.
     pub(super) fn pump(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let mut decided = Decided::default();
         let (mut lent, mut asked) = (None, false);
@@ -125,7 +127,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         while decided.count < most {
             let limits = env.limits();
             let first = self.turn.first(pending, env.line().pool(), &limits);
-            // Another partition may have taken the slot meanwhile, so that only the kept one is left.
+            // Another partition may have taken the slot meanwhile, so that only the reserved slot
+            // is left.
             let Some(priority) = first.filter(|first| env.line().take(*first, &limits)) else {
                 if pending.regular && limits.high_priority {
                     lent = env.line().lent_at(&limits);
@@ -148,8 +151,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         if asked {
             self.tell(env, now);
         }
-        // The head that is throttled for the shorter time; a head that is not waits for a slot, or
-        // for the kept one.
+        // Earliest expiry of a throttled head, or the time at which the reserved slot is lent. A
+        // head that is not throttled waits for a slot.
         let lent = lent.map(|at| {
             env.line().lend(env.index());
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
@@ -157,7 +160,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         });
         if let Some(until) = earlier(self.next_expiry(now), lent) {
             let until = until.max(now.saturating_add(PAUSE));
-            // A timer that expires soon enough serves.
+            // A timer that expires early enough is kept.
             if self.armed < now || self.armed > until {
                 self.armed = until;
                 env.arm(until);
@@ -166,8 +169,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         decided
     }
 
-    /// Takes one request out of the head of `priority` and sends it. With [`Leave::Slot`] the
-    /// caller has taken a slot for it, which the request keeps.
+    /// Dispatches one request from the head of `priority`; returns true if the head had an eligible
+    /// one. With [`Leave::Slot`] the caller has taken the slot that the request keeps.
     fn decide(
         &mut self,
         env: &mut impl Env<I, T>,

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One head of a partition, with a cache of the classes of recent requests.
+//! Head of a partition with a cache of the classes of recent requests.
 //!
-//! # Vocabulary
-//!
-//! - *Ident*: everything of a request that its class may depend on, short enough to compare.
-//! - *Cache*: idents of recent requests and their classes, so that attributes need not be gathered
-//!   again.
+//! An [`Ident`] has all inputs of classification and is short enough to compare. The cache maps
+//! idents of recent requests to classes, so that attributes need not be gathered again.
 
 use super::tab::{Folder, Tabs};
 use crate::sched::{
@@ -17,34 +14,35 @@ use crate::sched::{
     policy::{Part, Passed, Way},
 };
 
-/// Places of the cache; a power of two.
+/// Entries of the cache; a power of two.
 const CACHE: usize = 16;
 
-/// Everything of a request that its class may depend on.
+/// All properties of a request on which its class may depend.
 pub type Ident = [u64; 5];
 
-/// The ident of a recent request, and its class.
+/// Ident of a recent request, and its class.
 #[derive(Clone, Copy)]
 struct Cached {
     ident: Ident,
     ticket: Ticket,
 }
 
-/// One head and its cache.
+/// Head of a partition, and its cache.
 pub struct Lane<I, P, T> {
-    /// Policies of the lane.
+    /// Policies of the head.
     pub head: Head<I, P, T>,
     cache: [Option<Cached>; CACHE],
-    /// Time before which nothing is eligible, ns; 0: unknown.
+    /// Time until which all requests are throttled, ns; 0 if unknown.
     pub(super) until: u64,
-    /// When the cache was cleared last, ns.
+    /// Time at which the cache was last cleared, ns.
     cleared: u64,
-    /// Rows by which requests pass without the lock.
+    /// Rows for dispatch without the lock; `None` if not set up.
     folder: Option<Folder>,
 }
 
 impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
-    /// Creates a lane with nothing queued, and `fallback` to serve; `tag` is that of the fallback.
+    /// Creates a lane without requests and with the policy `fallback`; `tag` is the tag of the
+    /// fallback.
     #[inline(never)]
     pub fn new(fallback: P, tag: T) -> Result<Owned<Self>, NoMemory> {
         Owned::new(Self {
@@ -56,14 +54,14 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         })
     }
 
-    /// Has requests pass by `tabs` without the lock; sleeps.
+    /// Enables dispatch through `tabs` without the lock; sleeps.
     pub fn set_tabs(&mut self, tabs: Shared<Tabs>) -> Result<(), NoMemory> {
         self.folder = Some(Folder::new(tabs)?);
         Ok(())
     }
 
-    /// Has the next requests with `ident` on `cpu` pass without the lock, if the policy lets them
-    /// pass freely; one has passed.
+    /// Opens a row, so that further requests with `ident` on `cpu` pass without the lock, if the
+    /// policy lets them pass freely. A request with `ident` has passed with the lock.
     pub(super) fn open(&mut self, cpu: u32, ident: Option<&Ident>) {
         let Some(folder) = &mut self.folder else {
             return;
@@ -81,7 +79,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         }
     }
 
-    /// Counts what passed without the lock; what comes next passes with it.
+    /// Counts the requests that passed without the lock and closes all rows.
     #[inline]
     pub(super) fn fold(&mut self) {
         if let Some(folder) = self.folder.as_mut().filter(|folder| !folder.is_empty()) {
@@ -91,19 +89,19 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         }
     }
 
-    /// Classifies a request; returns its class, and whether the part needs memory now.
+    /// Classifies a request; returns its class, and true if the part needs memory.
     pub(super) fn classify(
         &mut self,
         ident: Option<&Ident>,
         attrs: &Attrs,
         now: u64,
     ) -> (Ticket, bool) {
-        // A class may be made in place of another one.
+        // A new class may replace another one.
         self.fold();
         let ticket = self.head.classify(attrs, now);
         self.head.note(&ticket, attrs, now);
         if let Some(ident) = ident {
-            // A default class that stands in for lack of memory is not cached.
+            // The default class that is used for lack of memory is not cached.
             let keep = self.head.is_live(&ticket);
             if let Some(slot) = self.cache.get_mut(place(ident)) {
                 *slot = keep.then_some(Cached {
@@ -116,9 +114,9 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         (ticket, self.head.primary_mut().is_some_and(wants))
     }
 
-    /// Counts a request that is dispatched without queueing; returns whether it may be, and whether
-    /// the part needs memory now. `attrs` is called only if the cache does not have the class, and
-    /// the part more than one.
+    /// Counts a request that is dispatched without queueing. Returns the policy's verdict, and true
+    /// if the part needs memory. Calls `attrs` only if the cache does not have the class and the
+    /// part has several classes.
     #[inline]
     pub(super) fn pass(
         &mut self,
@@ -140,7 +138,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         self.pass_anew(ident, &attrs(), cost, way, now)
     }
 
-    /// Does the same for a request whose class is not in the cache.
+    /// Counts a request as [`Self::pass`] does, if its class is not in the cache.
     #[cold]
     pub(super) fn pass_anew(
         &mut self,
@@ -154,8 +152,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         (self.head.pass(&ticket, cost, way, now), hungry)
     }
 
-    /// Queues a request; returns its ticket, and whether the part needs memory now. `attrs` is
-    /// called like in [`Self::pass`].
+    /// Queues a request; returns its ticket, and true if the part needs memory. Calls `attrs` under
+    /// the same condition as [`Self::pass`].
     pub(super) fn enqueue(
         &mut self,
         item: I,
@@ -176,7 +174,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         Ok((self.enqueue_as(item, ticket, attrs, now)?, hungry))
     }
 
-    /// Queues a request in the class of `ticket`; returns the ticket of the class that took it.
+    /// Queues a request in the class of `ticket`; returns the ticket of the class that accepted it.
     pub(super) fn enqueue_as(
         &mut self,
         item: I,
@@ -185,15 +183,15 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         now: u64,
     ) -> Result<Ticket, I> {
         let ticket = self.head.enqueue(item, ticket, attrs, now)?;
-        // It may be eligible though the requests before it are throttled.
+        // The request may be eligible although earlier requests are throttled.
         self.until = 0;
         Ok(ticket)
     }
 
-    /// Takes a request out that was queued with `ticket`, to go another way; its class is charged.
+    /// Removes a request that was queued with `ticket` and charges its class.
     pub(super) fn dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
         let item = self.head.dequeue(ticket, place, now)?;
-        // The policy cannot refuse; a class that was removed is not charged.
+        // The policy cannot refuse; a removed class is not charged.
         let _ = self
             .head
             .pass(ticket, item.cost(), Way::Forced { contended: true }, || now);
@@ -201,12 +199,12 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         Some(item)
     }
 
-    /// Returns whether requests are eligible at `now`, as far as is known.
+    /// Returns true if requests are eligible at `now`, as far as is known.
     pub(super) fn has_work(&self, now: u64) -> bool {
         self.until <= now && self.head.queued() > 0
     }
 
-    /// Clears the cache as often as the primary says, so that requests are noted again
+    /// Clears the cache at the interval of the primary policy, so that it sees attributes again
     /// ([`Part::note_interval`]).
     pub fn refresh_cache(&mut self, now: u64) {
         let interval = self
@@ -221,8 +219,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     }
 }
 
-/// Returns where the cache has the class of a request. Idents that share a place cost each other a
-/// look-up, nothing worse, so the mix is a cheap one.
+/// Returns the cache index of an ident. The hash is cheap, because a collision only costs a
+/// classification.
 pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
     let sum = client
         .wrapping_add(*ids)
@@ -232,7 +230,7 @@ pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
     (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (CACHE - 1)
 }
 
-/// Returns the class of recent requests with `ident`.
+/// Returns the cached class of `ident`.
 fn cached<'a>(cache: &'a [Option<Cached>; CACHE], ident: &Ident) -> Option<&'a Ticket> {
     let cached = cache.get(place(ident))?.as_ref()?;
     let pairs = cached.ident.iter().zip(ident);

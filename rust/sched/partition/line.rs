@@ -1,58 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The slots of a target, and the partitions that wait for them.
+//! Slots of a target, and the partitions that compete for them.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Waiting*: a partition that has queued requests.
-//! - *Ready*: a partition with eligible requests, as far as it knows; throttled requests do not
-//!   count.
-//! - *Urgent*: a ready partition with high-priority requests among them.
-//! - *Turn*: the ready partition with the smallest tag goes next ([`crate::sched::turns`]).
+//! - *Waiting*: a backlogged partition, with queued requests.
+//! - *Ready*: a partition with eligible requests, as far as it knows.
+//! - *Urgent*: a ready partition with eligible high-priority requests.
+//! - *Turn*: the ready partition with the smallest tag dispatches next ([`crate::sched::turns`]).
 //!
 //! ```text
-//!             a request is queued, or eligible again: starts at the clock
-//!   idle ─────────────────────────────────────────────────────────────────▶ ready ──▶ dispatches, tag advances
-//!     ▲                                                                       │
-//!     └───────────── nothing is queued, or all of it is throttled ◀───────────┘
+//!           a request is queued or becomes eligible: starts at the clock
+//!   idle ────────────────────────────────────────────────────────────────▶ ready ─▶ dispatches,
+//!     ▲                                                                      │       tag advances
+//!     └───────────── no request is queued, or all are throttled ◀────────────┘
 //! ```
 //!
-//! All of a partition's own state changes under its lock; others read it without. Tags that are
-//! read while they change cost a partition a turn, at most one for each CPU that dispatches at the
+//! The state of a partition changes under its lock and is read by others without it. A tag that is
+//! read while it changes costs a partition a turn, at most one per CPU that dispatches at that
 //! time.
 //!
-//! A partition that has the target to itself keeps no state here but that it waits.
+//! The only partition of a target publishes only whether it is backlogged.
 //!
 //! # Why no wake-up is lost
 //!
-//! Who queues a request, or makes a throttled one eligible, first marks its partition waiting and
-//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a
-//! ready partition. All of that is in one total order ([`crate::sched::atomic`]), so at least one
-//! of them sees the other. A partition's marks change under its lock.
+//! A CPU that queues a request, or makes one eligible, first marks its partition waiting and ready,
+//! and then looks for a free slot. A CPU that frees a slot first returns the slot, and then looks
+//! for a ready partition. All these operations are in one total order ([`crate::sched::atomic`]),
+//! so at least one CPU sees the other's change. The marks of a partition change under its lock.
 //!
 //! # Stocks
 //!
-//! While no partition waits, a slot goes from request to request of a CPU by its stock
-//! ([`super::stock`]). A slot of a stock may serve as long as all slots in use, those of stocks
-//! among them, are within the limits; beyond that, and before a slot is found missing, all stocks
-//! are emptied into the pool.
+//! While no partition is backlogged, the stock of a CPU passes a slot from request to request
+//! ([`super::stock`]). A slot of a stock may be used while all slots in use, including those of
+//! stocks, are within the limits. Beyond that, and before a search for a slot fails, all stocks are
+//! emptied into the pool.
 //!
-//! Whoever marks a partition waiting then empties all stocks, and then looks for a free slot.
-//! Whoever puts slots into a stock then looks whether a partition waits; if so, empties that stock
-//! again and looks for a ready partition. So at least one of them sees the other, as above. Whoever
-//! empties stocks frees slots, and looks for a ready partition as well: another one may have found
-//! no stock listed meanwhile.
+//! A CPU that marks a partition waiting then empties all stocks, and then looks for a free slot. A
+//! CPU that puts slots into a stock then checks for a backlogged partition. If there is one, the
+//! CPU empties the stock again and looks for a ready partition. So at least one CPU sees the
+//! other's change, as above. A CPU that empties stocks frees slots, and looks for a ready partition
+//! as well, because another CPU may have found no listed stock meanwhile.
 //!
-//! `rust/host/nrs-model` runs this code for two and three CPUs in every order in which few of them
-//! are interrupted.
+//! `rust/host/nrs-model` runs this code for two and three CPUs in every interleaving with few
+//! preemptions.
 //!
-//! # The slot that is kept for high priority
+//! # The reserved slot for high priority
 //!
-//! While high-priority requests come, regular ones leave one slot free, so that one that arrives
-//! alone does not wait for another to end. When none has come for [`LENT_MS`], regular requests use
-//! that slot, too. The timer of one partition that waits for it, the *lender*, expires by then. Who
-//! finds that slot free and no lender has a partition become it; a lender whose timer expires stops
-//! being it before it looks for a slot, so that one of both sees the other.
+//! While high-priority requests arrive, regular requests leave one slot free, so that a single
+//! high-priority request is dispatched immediately. After [`LENT_MS`] without a high-priority
+//! request, regular requests use the reserved slot as well. One partition that needs the slot is
+//! the *lender*: its timer expires at this time. A CPU that finds the slot free and no lender makes
+//! a partition the lender. A lender whose timer expires gives up this role before it looks for a
+//! slot, so that at least one CPU sees the other's change.
 
 use super::stock::Stocks;
 use crate::sched::{
@@ -63,10 +63,10 @@ use crate::sched::{
     turns,
 };
 
-/// Partitions of one target, at most.
+/// Maximum partitions per target.
 pub const PARTITIONS_MAX: usize = 64;
 
-/// For how long without a high-priority request a slot is kept for the next one, ms.
+/// Time after the last high-priority request for which a slot stays reserved, ms.
 const LENT_MS: u64 = 1000;
 
 /// Returns the bit of partition `index` in a set of partitions.
@@ -74,7 +74,7 @@ pub const fn bit(index: u16) -> u64 {
     1u64.wrapping_shl(index as u32)
 }
 
-/// A set of up to 64 partitions that many change at once.
+/// Atomic set of up to 64 partitions.
 struct Set(Word);
 
 impl Set {
@@ -82,8 +82,7 @@ impl Set {
         Self(Word::new(0))
     }
 
-    /// Makes the partition of `bit` a member if `new` says so and `old` does not, and the other way
-    /// round.
+    /// Adds the partition of `bit` if only `new` is true; removes it if only `old` is true.
     fn change(&self, bit: u64, old: bool, new: bool) {
         match (old, new) {
             (false, true) => self.0.set_bits(bit),
@@ -98,36 +97,36 @@ impl Set {
     }
 }
 
-/// What other CPUs know of a partition without its lock.
+/// State of a partition that other CPUs read without its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Queued requests exist.
+    /// True if requests are queued.
     pub waiting: bool,
-    /// Eligible requests exist.
+    /// True if requests are eligible.
     pub ready: bool,
-    /// Eligible high-priority requests exist.
+    /// True if high-priority requests are eligible.
     pub urgent: bool,
 }
 
-/// A partition whose turn it is.
+/// Partition whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// Index of the partition.
     pub index: u16,
-    /// No other partition may have the slot.
+    /// True if no other partition may use the slot.
     pub alone: bool,
 }
 
-/// What came of a look for a slot.
+/// Result of a search for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// A slot was taken.
+    /// True if a slot was taken.
     pub slot: bool,
-    /// Slots of stocks were given back: others may have missed them.
+    /// True if slots of stocks were returned: other CPUs may have missed them.
     pub others: bool,
 }
 
-/// One partition.
+/// Share and tag of a partition.
 struct Place {
     share: Hint,
     tag: Hint,
@@ -142,39 +141,39 @@ impl Place {
     }
 }
 
-/// The slots of a target, and its partitions.
+/// Slots of a target, and its partitions.
 pub struct Line {
-    /// There is only one partition.
+    /// True if there is only one partition.
     alone: bool,
-    /// The slots in use, those of stocks among them, a [`Pool`].
+    /// Slots in use, including those of stocks, as a [`Pool`].
     pool: Apart<Word>,
     stocks: Stocks,
-    /// Slots of one stock, at most.
+    /// Maximum slots of one stock.
     stock_max: Hint,
-    /// Slots in effect.
+    /// Effective number of slots.
     limit: Word,
-    /// When a high-priority request came last, ms of the coarse clock.
+    /// Time of the last high-priority request, ms of the coarse clock.
     urgent_ms: Hint,
     /// Index of the lender plus one; 0: none.
     lender: Word,
     waiting: Set,
-    /// 1: no partition waited for a moment.
+    /// 1 if all partitions were idle at some time since the last [`Line::stayed_busy`].
     calmed: Hint,
     ready: Set,
     urgent: Set,
-    /// The largest tag of all that had a turn.
+    /// Virtual time: the largest tag of a partition that had a turn.
     clock: Hint,
     places: [Place; PARTITIONS_MAX],
 }
 
 impl Line {
-    /// Creates the line of a target with `slots` slots and `partitions` partitions, none of them
-    /// ready, and without stocks.
+    /// Creates the line of a target with `slots` slots and `partitions` partitions, none ready, and
+    /// without stocks.
     pub fn new(partitions: u16, slots: u32) -> Self {
         Self::with_stocks(partitions, slots, Stocks::none())
     }
 
-    /// Creates the same line with `stocks`.
+    /// Creates a line as [`Line::new`] does, with `stocks`.
     pub fn with_stocks(partitions: u16, slots: u32, stocks: Stocks) -> Self {
         Self {
             alone: partitions <= 1,
@@ -193,29 +192,29 @@ impl Line {
         }
     }
 
-    /// Returns the slots in effect.
+    /// Returns the effective number of slots.
     pub fn slots(&self) -> u32 {
         self.limit.get() as u32
     }
 
-    /// Sets the slots in effect.
+    /// Sets the effective number of slots.
     pub fn set_slots(&self, slots: u32) {
         self.limit.set(slots.into());
         self.stock_max.set(self.stocks.most(slots).into());
     }
 
-    /// Returns the slots in use, those of stocks among them.
+    /// Returns the slots in use, including those of stocks.
     pub(super) fn pool(&self) -> Pool {
         Pool::from_bits(self.pool.0.get())
     }
 
-    /// Returns the slots that requests have.
+    /// Returns the slots in use by requests.
     pub fn used(&self) -> Pool {
         self.pool().without(self.stocks.sum())
     }
 
-    /// Returns what bounds the slots at `now_ms` of the coarse clock, with `ratio` high-priority
-    /// requests in a row.
+    /// Returns the limits of the slots at `now_ms` of the coarse clock, with at most `ratio`
+    /// high-priority requests in a row.
     pub fn limits(&self, ratio: u32, now_ms: u64) -> Limits {
         Limits {
             slots: self.slots(),
@@ -224,18 +223,18 @@ impl Line {
         }
     }
 
-    /// Takes a slot if a request of `priority` may have one.
+    /// Takes a slot for a request of `priority`; returns true if one was available.
     pub fn take(&self, priority: Priority, limits: &Limits) -> bool {
         let take = |pool| Some(Pool::from_bits(pool).take(priority, limits)?.bits());
         self.pool.0.change(take)
     }
 
-    /// Gives back a slot that was taken for a request of `priority`.
+    /// Releases a slot that was taken for a request of `priority`.
     pub fn put(&self, priority: Priority) {
         self.pool.0.sub(Pool::one(priority).bits());
     }
 
-    /// Takes a slot for a request of `priority` that passes on `cpu`, if it may have one.
+    /// Takes a slot for a request of `priority` on `cpu`, from its stock if possible.
     #[inline]
     pub fn take_on(&self, cpu: u32, priority: Priority, limits: &Limits) -> Found {
         let stocked = priority == Priority::Regular && self.pool().is_within(limits);
@@ -248,8 +247,8 @@ impl Line {
         self.take_several(cpu, priority, limits)
     }
 
-    /// Does the same with an empty stock, which gets some of what is free; if nothing is, what is
-    /// in stocks is given back first.
+    /// Takes a slot from the pool, and more for the empty stock of `cpu`. If none is free, empties
+    /// all stocks into the pool and retries.
     #[inline(never)]
     fn take_several(&self, cpu: u32, priority: Priority, limits: &Limits) -> Found {
         let most = match priority {
@@ -275,8 +274,8 @@ impl Line {
         }
     }
 
-    /// Gives back a slot that was taken for a request of `priority` which has ended on `cpu`.
-    /// Whoever calls this then looks for a ready partition, unless the line is calm.
+    /// Releases a slot after a request of `priority` ended on `cpu`. The caller then looks for a
+    /// ready partition, unless [`Self::is_calm`].
     #[inline]
     pub fn put_on(&self, cpu: u32, priority: Priority) {
         if !self.is_calm() {
@@ -295,8 +294,8 @@ impl Line {
         }
     }
 
-    /// Puts `slots` slots into the stock of `cpu`, which is to hold `most` at most; returns whether
-    /// they went to the pool at once, since a partition waits.
+    /// Puts `slots` slots into the stock of `cpu`, up to `most` in all. Returns true if they went
+    /// to the pool, because a partition is backlogged.
     #[inline(never)]
     fn stock(&self, cpu: u32, slots: u32, most: u32) -> bool {
         let left = self.stocks.put(cpu, slots, most);
@@ -306,7 +305,8 @@ impl Line {
         self.look_again(cpu)
     }
 
-    /// Empties the stock of `cpu`, which got slots, if a partition waits; returns whether one does.
+    /// Empties the stock of `cpu` after it received slots, if a partition is backlogged; returns
+    /// true if so.
     #[inline]
     fn look_again(&self, cpu: u32) -> bool {
         let calm = self.is_calm();
@@ -316,13 +316,13 @@ impl Line {
         !calm
     }
 
-    /// Gives back `slots` slots of regular requests.
+    /// Releases `slots` slots of regular requests into the pool.
     #[cold]
     fn give(&self, slots: u32) {
         self.pool.0.sub(slots.into());
     }
 
-    /// Gives back what is in stocks; returns whether there was something.
+    /// Empties all stocks into the pool; returns true if they had slots.
     fn give_all(&self) -> bool {
         let slots = self.stocks.empty_all();
         if slots > 0 {
@@ -331,15 +331,15 @@ impl Line {
         slots > 0
     }
 
-    /// Notes that a high-priority request came at `now_ms` of the coarse clock.
+    /// Records the arrival of a high-priority request at `now_ms` of the coarse clock.
     pub fn note_urgent(&self, now_ms: u64) {
         if self.urgent_ms.get() != now_ms {
             self.urgent_ms.set(now_ms);
         }
     }
 
-    /// Returns when a regular request may have the slot that is kept for high priority, ms of the
-    /// coarse clock, if that slot is free and the last one.
+    /// Returns the time, ms of the coarse clock, at which a regular request may use the reserved
+    /// slot, if only that slot is free.
     pub fn lent_at(&self, limits: &Limits) -> Option<u64> {
         let lent = Limits {
             high_priority: false,
@@ -350,7 +350,7 @@ impl Line {
         kept.then(|| self.urgent_ms.get().saturating_add(LENT_MS))
     }
 
-    /// Makes the partition at `index`, whose timer is armed for that, the lender.
+    /// Makes the partition at `index` the lender; its timer is armed for [`Self::lent_at`].
     pub fn lend(&self, index: u16) {
         let lender = u64::from(index).wrapping_add(1);
         if !self.alone && self.lender.get() != lender {
@@ -358,37 +358,38 @@ impl Line {
         }
     }
 
-    /// Notes that the timer of the partition at `index` has expired.
+    /// Ends the role of the partition at `index` as the lender, after its timer expired.
     pub fn stop_lending(&self, index: u16) {
         if self.lender.get() == u64::from(index).wrapping_add(1) {
             self.lender.set(0);
         }
     }
 
-    /// Returns whether no partition waits for a slot.
+    /// Returns true if no partition is backlogged.
     pub fn is_calm(&self) -> bool {
         self.waiting.members() == 0
     }
 
-    /// Returns whether some partition has waited ever since the last call. Called by one task.
+    /// Returns true if some partition was backlogged at all times since the last call. Called by
+    /// one task.
     pub fn stayed_busy(&self) -> bool {
         let calm = self.is_calm() || self.calmed.get() != 0;
         self.calmed.set(0);
         !calm
     }
 
-    /// Returns whether partitions other than that at `index` are ready.
+    /// Returns true if a partition other than `index` is ready.
     pub fn others_ready(&self, index: u16) -> bool {
         !self.alone && self.ready.members() & !bit(index) != 0
     }
 
-    /// Returns whether partitions take turns.
+    /// Returns true if partitions take turns.
     pub const fn has_turns(&self) -> bool {
         !self.alone
     }
 
-    /// Changes the mark of the partition at `index` from `old` to `new`. Called with the lock of
-    /// the partition held. Whoever calls this then looks for a ready partition.
+    /// Changes the mark of the partition at `index` from `old` to `new`. The caller must hold the
+    /// lock of the partition, and then looks for a ready partition.
     pub fn mark(&self, index: u16, old: Mark, new: Mark) {
         self.waiting.change(bit(index), old.waiting, new.waiting);
         if !self.alone {
@@ -402,7 +403,8 @@ impl Line {
         }
     }
 
-    /// Does the same for all but that the partition waits, if partitions take turns.
+    /// Changes the `ready` and `urgent` marks, if partitions take turns. A partition that becomes
+    /// ready starts at the virtual time.
     fn mark_ready(&self, index: u16, old: Mark, new: Mark) {
         let bit = bit(index);
         if new.ready && !old.ready {
@@ -416,8 +418,8 @@ impl Line {
         self.ready.change(bit, old.ready, new.ready);
     }
 
-    /// Returns the partitions other than `asked` that may have a slot that is free, or become the
-    /// lender, as bits.
+    /// Returns the partitions, as bits, that are not in `asked` and may use a free slot or become
+    /// the lender.
     fn candidates(&self, asked: u64, limits: impl FnOnce() -> Limits) -> u64 {
         let ready = if self.alone {
             self.waiting.members()
@@ -443,11 +445,11 @@ impl Line {
         }
     }
 
-    /// Returns the partition whose turn it is, other than `asked`, bits; `None` if no slot is free
-    /// within `limits`, or no partition is ready for it.
+    /// Returns the partition whose turn it is, except those in `asked` (bits). Returns `None` if no
+    /// slot is free within `limits`, or no partition is ready for the slot.
     ///
-    /// Partitions take turns, whichever partition's request freed the slot: with own-first a
-    /// partition that is always busy would keep all slots to itself.
+    /// A freed slot does not go to the partition of the ended request first: a partition that is
+    /// always busy would then occupy all slots.
     pub fn next(&self, asked: u64, limits: impl FnOnce() -> Limits) -> Option<Next> {
         let candidates = self.candidates(asked, limits);
         let alone = candidates.is_power_of_two();
@@ -463,8 +465,8 @@ impl Line {
         })
     }
 
-    /// Charges the partition at `index` for a request that costs `cost`, in the units of its
-    /// policy. Called with the lock of the partition held, if partitions take turns.
+    /// Charges the partition at `index` for a request of `cost`, in the units of its policy. The
+    /// caller must hold the lock of the partition, if partitions take turns.
     pub fn charge(&self, index: u16, cost: u32) {
         let Some(place) = self.places.get(usize::from(index)) else {
             return;
@@ -487,8 +489,9 @@ impl Line {
         place.tag.set(turns::advance(tag, turns::pace(share), cost));
     }
 
-    /// Has partitions that are not ready follow the clock. One that becomes ready meanwhile sets its tag itself, to the
-    /// same or a later one; should it have been charged already, that request counts for nothing.
+    /// Advances the tags of partitions that are not ready to the virtual time. A partition that
+    /// becomes ready concurrently sets its own tag to the same or a later value. If it has already
+    /// been charged, the charge of that request is lost.
     #[cold]
     fn keep_up(&self, clock: u64) {
         for (_, place) in self.places_of(!self.ready.members()) {
@@ -496,15 +499,14 @@ impl Line {
         }
     }
 
-    /// Sets the shares of the partitions, in units of 2^-32, from the next requests on; 0: not
-    /// known.
+    /// Sets the shares of the partitions, in units of 2^-32, for subsequent requests; 0 if unknown.
     pub fn set_shares(&self, shares: &[u64]) {
         for (place, share) in self.places.iter().zip(shares) {
             place.share.set(*share);
         }
     }
 
-    /// Returns the partitions of a set, bits, with their indices.
+    /// Returns the partitions of a set (bits) with their indices.
     fn places_of(&self, partitions: u64) -> impl Iterator<Item = (u32, &Place)> {
         let mut left = partitions;
         core::iter::from_fn(move || {
@@ -519,7 +521,7 @@ impl Line {
 mod tests {
     use super::*;
 
-    /// Marks of partitions, slots taken, who was asked; whose turn it is.
+    /// Checks the partition that is next for marks, slots taken, and partitions already queried.
     #[test]
     fn partitions_have_turns() {
         let mark = |urgent| Mark {
@@ -544,14 +546,14 @@ mod tests {
         assert_eq!(next(0), Some((2, false)));
         line.set_shares(&[1 << 31, 0, 1 << 31]);
         line.charge(2, 4);
-        // It starts where the others are.
+        // Partition 1 starts at the virtual time.
         line.mark(1, idle, urgent);
         assert_eq!(next(0), Some((1, false)));
         assert!(line.others_ready(0) && line.others_ready(1));
-        // What is left is kept for high priority.
+        // The remaining slot is reserved for high priority.
         assert!(line.take(Priority::Regular, &limits()));
         assert_eq!(next(0), Some((1, true)));
-        // One partition is to lend it.
+        // One partition becomes the lender.
         assert_eq!(next(0b010), Some((0, false)));
         line.lend(2);
         assert_eq!(next(0b010), None);
@@ -571,7 +573,8 @@ mod tests {
         assert!(line.is_calm());
     }
 
-    /// Slots go through stocks of at most four each; what requests have is told without them.
+    /// Checks that slots are taken through stocks of at most four, and that `used` does not count
+    /// stocks.
     #[test]
     fn stocks_keep_slots() {
         let line = Line::with_stocks(1, 16, Stocks::new(2).unwrap());
@@ -581,18 +584,18 @@ mod tests {
             assert!(!found.others);
             found.slot
         };
-        // Two more than it needs.
+        // Two slots more than needed.
         assert!(take(0));
         assert_eq!((line.pool().active(), line.used().active()), (3, 1));
         assert!(take(0) && take(0));
         assert_eq!((line.pool().active(), line.used().active()), (3, 3));
-        // A stock that would be above four keeps two.
+        // A stock above four keeps two.
         assert!((0..4).all(|_| take(1)));
         (0..5).for_each(|_| line.put_on(1, Priority::Regular));
         assert_eq!((line.pool().active(), line.used().active()), (6, 2));
         (0..2).for_each(|_| line.put_on(0, Priority::Regular));
         assert_eq!((line.pool().active(), line.used().active()), (6, 0));
-        // All sixteen are to be had, whoever has some in stock.
+        // All sixteen slots can be taken, including those in other stocks.
         (0..10).for_each(|_| assert!(line.take(Priority::Regular, &limits())));
         assert!((0..4).all(|_| take(1)));
         let found = line.take_on(1, Priority::Regular, &limits());
@@ -603,7 +606,7 @@ mod tests {
         assert_eq!((line.pool().active(), line.used().active()), (16, 16));
     }
 
-    /// A stock gives nothing beyond the limits: fewer slots, one that is kept for high priority.
+    /// Checks that stocks stay within the limits: fewer slots, and the reserved slot.
     #[test]
     fn stocks_are_within_limits() {
         let high = Priority::High;
@@ -623,7 +626,7 @@ mod tests {
         }
     }
 
-    /// A partition that waits has what is in stocks, and nothing goes into stocks while it does.
+    /// Checks that stocks are emptied and stay empty while a partition is backlogged.
     #[test]
     fn stocks_are_empty_while_a_partition_waits() {
         let waits = Mark {
@@ -639,7 +642,7 @@ mod tests {
         assert_eq!(line.pool().active(), 0);
     }
 
-    /// Tags wrap, and a partition that was idle for any time does not lose its turn by that.
+    /// Checks that a partition keeps its turn after any idle time, although tags wrap.
     #[test]
     fn a_partition_that_was_idle_has_its_turn() {
         let (idle, ready) = (
@@ -650,7 +653,8 @@ mod tests {
                 urgent: false,
             },
         );
-        // Charges of a whole share, of 2^49 each: some before, in and after the half of the range.
+        // Charges of 2^49 each at a whole share: counts before, in and after the middle of the
+        // range.
         for charges in [1_000, 16_000, 20_000, 30_000, 32_760, 33_000, 52_000] {
             let line = Line::new(2, 4);
             let next = || line.next(0, || line.limits(2, 0)).map(|next| next.index);

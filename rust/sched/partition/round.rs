@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The round: the partitions of a target take turns for the slots that are free.
+//! Dispatch rounds: the partitions of a target take turns at free slots.
 //!
-//! While several partitions are ready, the CPU that finds a slot free gives it away instead of
-//! using it: it has the partition whose turn it is dispatch one request, and goes on until no slot
-//! is free that one of them may use, or each that may has been asked in vain ([`Line::next`]). A
-//! partition that was asked in vain is left out for the rest of that round only. No wake-up is lost
-//! by that: the partition has nothing eligible before it is marked ready again, or waits for a slot
-//! of the other kind, and the CPU that brings about either of them goes round once more, after all
-//! marks and slots that this round has seen.
+//! While several partitions are ready, a CPU that finds a free slot does not use it for its own
+//! partition. It lets the partition whose turn it is dispatch one request. It repeats this until no
+//! usable slot is free, or each ready partition has been queried without a dispatch
+//! ([`Line::next`]). A partition that dispatched nothing is skipped for the rest of the round only.
+//! No wake-up is lost: such a partition has nothing eligible until it is marked ready again, or
+//! needs a slot of the other kind. The CPU that causes either event starts another round, after all
+//! marks and slots that this round has read.
 //!
-//! A timer cannot ask other partitions, so it calls the caretaker of the service, which goes round
-//! ([`is_needed`]).
+//! A timer cannot lock other partitions, so it wakes the caretaker of the service, which runs the
+//! round ([`is_needed`]).
 
 use super::{
     decide::Decided,
@@ -20,20 +20,20 @@ use super::{
 };
 use crate::sched::slots::Limits;
 
-/// The partitions of a target, of which each has a lock of its own.
+/// Partitions of a target, each with its own lock.
 pub trait Partitions {
     /// Returns the line of the target.
     fn line(&self) -> &Line;
 
-    /// Returns what bounds the slots now.
+    /// Returns the current limits of the slots.
     fn limits(&self) -> Limits;
 
-    /// Has the partition at `index` dispatch up to `most` requests.
+    /// Dispatches up to `most` requests of the partition at `index`.
     fn decide(&mut self, index: u16, most: u32) -> Decided;
 }
 
-/// Uses the slots that are free: partitions dispatch in turn, but for those that were `asked`
-/// (bits) and dispatched all that they could.
+/// Dispatches from the partitions in turn while slots are free, except partitions in `asked`
+/// (bits), which have already dispatched all they could.
 pub fn pass_on(partitions: &mut impl Partitions, mut asked: u64) {
     let mut left = BATCH;
     while let Some(next) = partitions
@@ -44,7 +44,8 @@ pub fn pass_on(partitions: &mut impl Partitions, mut asked: u64) {
         let most = if next.alone { left } else { 1 };
         let decided = partitions.decide(next.index, most);
         if decided.vain {
-            // Those that were asked before may have more by now, and have seen no slot.
+            // Partitions queried earlier may have more requests by now, and may have missed the
+            // returned slot.
             asked = bit(next.index);
         } else if next.alone || decided.count == 0 {
             asked |= bit(next.index);
@@ -53,8 +54,8 @@ pub fn pass_on(partitions: &mut impl Partitions, mut asked: u64) {
     }
 }
 
-/// Goes round after the arrival of a request, of which the partition said whether it is the turn of
-/// `others`; returns whether a round was needed.
+/// Runs a round after the arrival of a request if other partitions may use a slot (`others`) and a
+/// partition is backlogged. Returns true if a round was needed.
 #[inline]
 pub fn arrived(partitions: &mut impl Partitions, others: bool) -> bool {
     let needed = others && !partitions.line().is_calm();
@@ -64,8 +65,8 @@ pub fn arrived(partitions: &mut impl Partitions, others: bool) -> bool {
     needed
 }
 
-/// Uses what a request gave back that has ended. With `home`, the index of the partition that
-/// queued or recorded it, `end` has that partition count the end and dispatch up to so many
+/// Dispatches after the end of a request. `home` is the index of the partition that queued or
+/// recorded the request. `end` counts the end there and dispatches up to the given number of
 /// requests.
 #[inline]
 pub fn ended<R: Partitions>(
@@ -75,7 +76,8 @@ pub fn ended<R: Partitions>(
 ) {
     let mut asked = 0;
     if let Some(index) = home {
-        // Its lock is taken anyway; what no other partition waits for is its own.
+        // `end` takes the lock of `home` anyway, so `home` dispatches there if no other partition
+        // is ready.
         let pump = !partitions.line().others_ready(index);
         end(partitions, index, if pump { BATCH } else { 0 });
         if pump {
@@ -85,8 +87,7 @@ pub fn ended<R: Partitions>(
     pass_on(partitions, asked);
 }
 
-/// Returns whether a partition other than that at `index`, whose timer has expired, may have a
-/// slot.
+/// Returns true if a partition other than `index`, whose timer has expired, may have a slot.
 pub fn is_needed(line: &Line, index: u16, limits: impl FnOnce() -> Limits) -> bool {
     line.next(bit(index), limits).is_some()
 }

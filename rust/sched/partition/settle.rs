@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that wait for others: what the order table of a partition asks for is done.
+//! Execution of the actions that the order table of a partition requires for blocked requests.
 //!
 //! ```text
-//!              nothing before it                     decided
+//!              no predecessors                      dispatched
 //!   arrived ─────────────────────▶ queued in a head ─────────▶ running ──▶ ended
 //!      │                             ▲    │    ▲                             │
-//!      │ others have to end first    │    └────┘ Move: to the other head     │
+//!      │ predecessors in flight      │    └────┘ Move: to the other head     │
 //!      ▼                             │                                       │
 //!   blocked ─────────────────────────┴── Release ◀───────────────────────────┘
 //! ```
 //!
-//! A request that must not be throttled, and its predecessors, are dispatched without a slot
-//! instead of being queued.
+//! A request that must not be throttled, and its predecessors, are dispatched without slots instead
+//! of being queued.
 
 use super::{lane::Ident, Env, Machine, Scheduled};
 use crate::sched::{
@@ -22,25 +22,26 @@ use crate::sched::{
     policy::{Part, Way},
 };
 
-/// Steps in one lock hold, at most.
+/// Maximum actions per lock hold.
 const STEPS: u32 = 64;
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Looks for the predecessors of a request; out of line, as most requests have none.
+    /// Enters a request into the order table and searches its predecessors. Out of line, because
+    /// most requests have no predecessors.
     #[inline(never)]
     pub(super) fn enter(&mut self, relation: &Relation, priority: Priority) -> Entered {
         self.order.enter(*relation, priority == Priority::High)
     }
 
-    /// Notes that the request of record `id` is dispatched: it is not found in a queue any more.
+    /// Records that the request of record `id` is dispatched and no longer queued.
     pub(super) fn go(&mut self, id: RecordId, item: &mut I) {
         if let Some(place) = self.order.running(id) {
             item.unregister(place);
         }
     }
 
-    /// Queues a request in its head; returns whether the part needs memory now.
-    /// Hands the request back if the head does.
+    /// Queues a request in its head; returns true if the part needs memory. Returns the request as
+    /// the error if the head refuses it.
     pub(super) fn queue(
         &mut self,
         mut item: I,
@@ -59,8 +60,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         Ok(hungry)
     }
 
-    /// Notes where a request is `queued`, and by what it is found there.
-    /// Hands the request back if it is not.
+    /// Records the ticket of a request that is `queued`, and its place for removal. Returns the
+    /// request as the error if the head refused it.
     fn queued_as(
         &mut self,
         place: Option<(RecordId, I::Place)>,
@@ -90,8 +91,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         Ok(())
     }
 
-    /// Does what the order table has to have done, at most [`STEPS`]; returns whether there was
-    /// something.
+    /// Executes up to [`STEPS`] actions of the order table; returns true if there were any.
     #[inline]
     pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         self.order.is_busy() && self.settle_busy(env, now)
@@ -108,7 +108,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         true
     }
 
-    /// Does some of what the order table has to have done; returns whether something is left.
+    /// Executes up to [`STEPS`] actions of the order table and updates the mark; returns true if
+    /// actions are left.
     pub fn settle_some(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         if self.settle(env, now) {
             self.tell(env, now);
@@ -127,7 +128,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                 forced,
             } => {
                 let placement = item.placement_mut();
-                // A ticket of the other head says nothing here.
+                // A ticket of the other head is not valid here.
                 let kept = placement
                     .ticket
                     .take()
@@ -193,7 +194,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Queues a request whose predecessors have ended; `kept` is its ticket if its attributes are
-    /// not known.
+    /// unknown.
     fn release(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -215,13 +216,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             None => self.queue(item, record, None, &attrs, now).map(drop),
         };
         if let Err(item) = queued {
-            // Heads take everything; should one not, the request is dispatched.
+            // Heads never refuse; if one does, the request is dispatched.
             bug!();
             self.send(env, item, Forced::AtOnce);
         }
     }
 
-    /// Submits a request without a slot, as it is `forced`.
+    /// Submits a request without a slot, immediately or through [`Env::bypass`] as `forced`
+    /// requires.
     fn send(&mut self, env: &mut impl Env<I, T>, mut item: I, forced: Forced) {
         if let Some(id) = item.placement().record {
             self.go(id, &mut item);

@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Stocks: slots that a CPU keeps for its next requests, so that CPUs do not write one word in
-//! turn.
+//! Per-CPU stocks of slots, which avoid contention of CPUs on one word.
 //!
-//! A slot of a stock is in use in the pool, and free for a request that passes on that CPU. A stock
-//! is *listed* if a look at the list finds it: who puts a slot into a stock that is not listed
-//! lists the stock afterwards, who empties all listed stocks clears the list before.
+//! A slot of a stock is in use in the pool, and free for a request dispatched on the CPU of the
+//! stock. A bitmap lists the stocks that may have slots. A CPU that puts a slot into an unlisted
+//! stock sets its bit afterwards. A CPU that empties all listed stocks clears the bitmap first.
 //!
 //! ```text
-//!            several at once              a request passes
+//!            several slots                a request passes
 //!   pool ─────────────────────▶ stock ─────────────────────▶ in flight
 //!     ▲                         │   ▲                             │
-//!     └── it is full, or a ─────┘   └────── the request has ended ┘
-//!         request is queued
+//!     └── stock full, or ───────┘   └────── the request ends ─────┘
+//!         a request is queued
 //! ```
 
 use crate::sched::{atomic::Word, cpus::PerCpu, mem::NoMemory};
 
-/// Slots of one stock, at most.
+/// Maximum slots of one stock.
 const MOST: u32 = 16;
 
-/// Bit of a stock that is listed; the bits below are the number of its slots.
+/// Flag of a listed stock; the bits below are the number of its slots.
 const LISTED: u64 = 1 << 32;
 
-/// The stocks of a target.
+/// Stocks of a target.
 pub struct Stocks {
-    /// Listed stocks; CPUs whose numbers are equal modulo 64 share a bit.
+    /// Bitmap of listed stocks; CPUs whose numbers are equal modulo 64 share a bit.
     listed: Word,
     stocks: PerCpu<Word>,
 }
 
 impl Stocks {
-    /// Returns no stocks.
+    /// Creates an empty set of stocks.
     pub const fn none() -> Self {
         Self {
             listed: Word::new(0),
@@ -47,7 +46,8 @@ impl Stocks {
         })
     }
 
-    /// Returns how many of `slots` slots one stock holds, at most: half of the slots, shared out.
+    /// Returns the maximum number of slots in one stock: half of `slots` divided by the number of
+    /// CPUs.
     pub(super) fn most(&self, slots: u32) -> u32 {
         let cpus = self.stocks.len();
         slots
@@ -56,7 +56,7 @@ impl Stocks {
             .min(MOST)
     }
 
-    /// Takes a slot from the stock of `cpu`; returns whether there was one.
+    /// Takes a slot from the stock of `cpu`; returns true if the stock had one.
     #[inline]
     pub(super) fn take(&self, cpu: u32) -> bool {
         self.stocks.of(cpu).is_some_and(|stock| {
@@ -65,8 +65,8 @@ impl Stocks {
         })
     }
 
-    /// Puts a slot into the stock of `cpu`, if that is listed and has fewer than `most`; returns
-    /// whether it did.
+    /// Puts a slot into the stock of `cpu`, if the stock is listed and has fewer than `most` slots;
+    /// returns true if it did.
     #[inline]
     pub(super) fn put_one(&self, cpu: u32, most: u32) -> bool {
         self.stocks.of(cpu).is_some_and(|stock| {
@@ -76,8 +76,8 @@ impl Stocks {
         })
     }
 
-    /// Puts `slots` slots into the stock of `cpu`, which is to hold `most` at most; returns how
-    /// many are left over: of a stock that becomes full half is, too.
+    /// Puts `slots` slots into the stock of `cpu`, up to `most` in all; returns the number of
+    /// excess slots. A stock that would exceed `most` keeps half of `most`, rounded up.
     pub(super) fn put(&self, cpu: u32, slots: u32, most: u32) -> u32 {
         let Some(stock) = self.stocks.of(cpu) else {
             return slots;
@@ -99,14 +99,14 @@ impl Stocks {
         left
     }
 
-    /// Takes all slots out of the stock of `cpu`; returns how many.
+    /// Empties the stock of `cpu`; returns the number of its slots.
     #[cold]
     pub(super) fn empty(&self, cpu: u32) -> u32 {
         let stock = self.stocks.of(cpu);
         stock.map_or(0, |stock| count_of(stock.swap(0)))
     }
 
-    /// Takes all slots out of all stocks; returns how many.
+    /// Empties all listed stocks; returns the number of their slots.
     #[inline]
     pub(super) fn empty_all(&self) -> u32 {
         if self.listed.get() == 0 {
@@ -125,7 +125,7 @@ impl Stocks {
         })
     }
 
-    /// Returns how many slots are in stocks.
+    /// Returns the number of slots in all stocks.
     pub(super) fn sum(&self) -> u32 {
         if self.listed.get() == 0 {
             return 0;

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tabs: requests that pass without the lock of their partition.
+//! Per-CPU tabs: dispatch without the lock of the partition.
 //!
-//! # Vocabulary
+//! # Terms
 //!
 //! - *Row*: the ident of a submitter on one CPU, and a tally.
-//! - *Tally*: requests that passed by the row and are not yet counted in their class, and their
-//!   pages.
+//! - *Tally*: number and pages of requests that passed by the row and are not yet counted in their
+//!   class.
 //! - *Open* row: the class of its requests is known, and its policy lets requests pass freely
 //!   ([`Part::passes_freely`](crate::sched::policy::Part::passes_freely)).
 //!
 //! ```text
 //!             a request passes with the lock
-//!   closed ──────────────────────────────────▶ open ──┐ a request passes without:
+//!   closed ──────────────────────────────────▶ open ──┐ a request passes without it:
 //!     ▲                                         │ ▲   │ the tally grows
-//!     └── the head is looked at or changed: ────┘ └───┘
+//!     └── the head is read or changed: ─────────┘ └───┘
 //!         the tally is counted
 //! ```
 //!
-//! Rows are opened and closed with the lock of the partition held. Closing a row takes its tally in
-//! the same step, so each request is counted once: with the row, or by itself with the lock. A row
-//! has a new number each time it is opened, so a request that has compared the ident of a row finds
-//! out if that is not its row any more: an ident is written after the tally was taken, and read
-//! before the tally grows ([`Hint`]). It finds out, too, if another one was counted meanwhile.
+//! Rows are opened and closed under the lock of the partition. Closing a row takes its tally
+//! atomically, so each request is counted once: with the row, or alone under the lock. A row has a
+//! new number each time it is opened. So a request that compared the ident of a row detects that
+//! the row was reused. An ident is written after the tally was taken, and read before the tally is
+//! increased ([`Hint`]). The same comparison detects a request that another CPU counted meanwhile.
 //!
-//! Requests that say nothing of their submitter have a row of their own ([`UNKNOWN`]), which is open
-//! only while their policy has one class.
+//! Requests without an ident share a row ([`UNKNOWN`]), which is open only while their policy has
+//! one class.
 //!
-//! What passes takes its slot first and then looks whether its row is open still, so the wake-up
-//! argument is that of a request that passes at another partition ([`super::line`]).
+//! A passing request first takes its slot and then checks that its row is still open. So no wake-up
+//! is lost, by the argument for a request of another partition ([`super::line`]).
 
 use super::{
     lane::{place, Ident},
@@ -42,34 +42,36 @@ use crate::sched::{
     slots::Limits,
 };
 
-/// Rows of one CPU; a power of two.
+/// Rows per CPU; a power of two.
 const ROWS: usize = 4;
 
-/// The ident of requests that have none: no user and no group has the number.
+/// Ident of requests without an ident: no user and no group has this number.
 const UNKNOWN: Ident = [u64::MAX; 5];
 
-/// CPUs with rows of their own, at most; others share them.
+/// Maximum CPUs with their own rows; further CPUs share rows.
 const CPUS_MAX: u32 = 512;
 
-/// Rows of a partition that are open, at most: a lock hold may close all.
+/// Maximum open rows per partition, because one lock hold may close all of them.
 const OPEN_MAX: usize = 128;
 
-/// Bits of a tally: pages, then requests, then the number of the row; 0: the row is closed.
+/// Bit fields of a tally, from bit 0: pages, requests, number of the row. A tally of 0 is a closed
+/// row.
 const PAGES: u32 = 36;
 const REQUESTS: u32 = 14;
 const REQUESTS_MAX: u64 = (1 << REQUESTS) - 1;
 const NUMBER: u32 = PAGES + REQUESTS;
 const NUMBER_MAX: u64 = (1 << (64 - NUMBER)) - 1;
 
-/// Logarithm of the pages that a request has fewer of: as many requests as fit into a tally do not fill the bits of pages.
+/// Binary logarithm of the page limit of a counted request: the maximum number of requests in a
+/// tally cannot overflow its pages.
 const LARGE: u32 = PAGES - REQUESTS;
 
-/// Requests that passed.
+/// Requests that passed without the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of requests.
     pub requests: u32,
-    /// Pages of all of them.
+    /// Pages of the requests.
     pub pages: u64,
 }
 
@@ -82,7 +84,7 @@ impl Tally {
     }
 }
 
-/// A row, in a cache line of its own.
+/// Row, in its own cache line.
 #[repr(align(64))]
 struct Row {
     ident: [Hint; 5],
@@ -103,7 +105,8 @@ impl Row {
         pairs.fold(0, |differ, (a, b)| differ | (a.get() ^ b)) == 0
     }
 
-    /// Adds a request of `pages` to `tally`, if the row has that tally still, and there is room.
+    /// Adds a request of `pages` to the tally, if it still equals `tally` and has room; returns
+    /// true if so.
     #[inline]
     fn count(&self, tally: u64, pages: u32) -> bool {
         let sum = tally.wrapping_add((1 << PAGES) | u64::from(pages));
@@ -111,7 +114,7 @@ impl Row {
     }
 }
 
-/// The rows of all CPUs, of one partition.
+/// Rows of all CPUs for one partition.
 pub struct Tabs {
     rows: List<Row>,
 }
@@ -127,7 +130,7 @@ impl Tabs {
         Shared::new(Self { rows })
     }
 
-    /// Returns where the row of `ident` on `cpu` is.
+    /// Returns the index of the row of `ident` on `cpu`.
     #[inline]
     fn index(&self, cpu: u32, ident: &Ident) -> usize {
         let row = place(ident) & (ROWS - 1);
@@ -140,8 +143,9 @@ impl Tabs {
         }
     }
 
-    /// Has a regular request with `ident`, if it has one, and `pages` pass on `cpu` with a slot of `line`, if its row
-    /// is open and it may have one. If slots were given back, others may have missed them.
+    /// Passes a regular request of `pages` on `cpu` with a slot of `line`, if the row of `ident` is
+    /// open and a slot is available. A result with `others` means that slots were returned, which
+    /// other CPUs may have missed.
     #[inline]
     pub fn pass(
         &self,
@@ -175,28 +179,28 @@ impl Tabs {
     }
 }
 
-/// What the lock of the partition protects of a row.
+/// State of an open row, protected by the lock of the partition.
 #[derive(Clone, Copy)]
 struct Opened {
-    /// The class of its requests.
+    /// Class of the requests of the row.
     ticket: Ticket,
     /// Index of the row.
     index: usize,
-    /// The tally when another ident was in need of the row last.
+    /// Tally at the last attempt to use the row for another ident.
     seen: u64,
 }
 
-/// The rows that are open, for those who have the lock.
+/// Open rows; requires the lock of the partition.
 pub struct Folder {
     tabs: Shared<Tabs>,
-    /// There is room for [`OPEN_MAX`], so nothing allocates.
+    /// Open rows; capacity [`OPEN_MAX`] is preallocated.
     open: List<Opened>,
-    /// The number that a row had last.
+    /// Number of the row opened last.
     number: u64,
 }
 
 impl Folder {
-    /// Creates a folder of `tabs`, of which no row is open; sleeps.
+    /// Creates a folder of `tabs` without open rows; sleeps.
     pub fn new(tabs: Shared<Tabs>) -> Result<Self, NoMemory> {
         Ok(Self {
             tabs,
@@ -205,9 +209,9 @@ impl Folder {
         })
     }
 
-    /// Opens the row of `ident` on `cpu` for requests of the class of `ticket`. Returns the class and
-    /// the tally of the row if it was open for another ident, which has to make room: unless
-    /// requests have passed by it since another ident was in need of it last.
+    /// Opens the row of `ident` on `cpu` for requests of the class of `ticket`. If the row was open
+    /// for another ident, closes it first and returns its class and tally. A row that counted
+    /// requests since the last such attempt stays open for the other ident.
     pub fn open(
         &mut self,
         cpu: u32,
@@ -235,7 +239,7 @@ impl Folder {
                     index,
                     seen: 0,
                 };
-                // There is room.
+                // The capacity suffices.
                 self.open.push(opened).ok()?;
                 None
             }
@@ -252,13 +256,13 @@ impl Folder {
         before
     }
 
-    /// Returns whether no row is open.
+    /// Returns true if no row is open.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.open.as_slice().is_empty()
     }
 
-    /// Closes a row, if one is open; returns the class of its requests and the tally.
+    /// Closes an open row, if any; returns the class and the tally.
     pub fn close(&mut self) -> Option<(Ticket, Tally)> {
         let opened = *self.open.as_slice().last()?;
         let left = self.open.as_slice().len().wrapping_sub(1);

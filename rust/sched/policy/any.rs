@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What stands for any policy: a type for each that policies have, with a variant or field for each policy.
+//! Types that represent any policy: one for each type that policies define, with a variant or field
+//! per policy.
 
-/// Implements methods of a part of any policy by those of the part that it is.
+/// Implements methods of `AnyPart` by the methods of the part in it.
 macro_rules! forward {
     ($this:ident;
         &mut { $(fn $name:ident($($arg:ident: $Type:ty),*) $(-> $Return:ty)?;)+ }
@@ -17,16 +18,17 @@ macro_rules! forward {
     };
 }
 
-/// Defines the types that stand for any policy, from lines `Name: module`, and declares the modules.
+/// Defines the types that represent any policy, from lines `Name: module`, and declares the
+/// modules.
 ///
-/// Each module has `Tunables`, `PARAMETERS`, `Counts`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`,
-/// which is a [`Part`](super::Part). The names in it are those of the file that it is used in. A line with `#[cfg(…)]`
-/// is of a policy that only tests have.
+/// Each module has `Tunables`, `PARAMETERS`, `Counts`, `Kept`, `Overseer`, `Config`, `Shared`,
+/// `Update` and `State<I>`, which is a [`Part`](super::Part). Names are resolved in the file that
+/// uses the macro. A line with `#[cfg(…)]` is a policy that exists in tests only.
 macro_rules! policies {
     ($($(#[$only:meta])? $name:ident: $module:ident),+ $(,)?) => {
         $($(#[$only])? pub mod $module;)+
 
-        /// Does the same with what any policy has.
+        /// Evaluates the same expression with the value of any variant.
         macro_rules! each {
             ($of:expr, $one:ident => $body:expr) => {
                 match $of {
@@ -35,7 +37,7 @@ macro_rules! policies {
             };
         }
 
-        /// The policies there are.
+        /// Available policies.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind {
             $(#[doc = concat!("The policy `", stringify!($module), "`.")] $(#[$only])? $name,)+
@@ -45,21 +47,21 @@ macro_rules! policies {
             /// All policies.
             pub const ALL: &'static [Self] = &[$($(#[$only])? Self::$name),+];
 
-            /// The name users know it by.
+            /// Returns the name of the policy, as users write it.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($(#[$only])? Self::$name => stringify!($module),)+
                 }
             }
 
-            /// The counters that a head has of the policy as a whole.
+            /// Returns the rows of the counters that a head has of the policy as a whole.
             pub const fn counts(self) -> &'static [Stat] {
                 match self {
                     $($(#[$only])? Self::$name => <$module::Counts as Stats>::ROWS,)+
                 }
             }
 
-            /// Whether only tests have the policy; no page tells of it.
+            /// Returns true if the policy exists in tests only and is not documented.
             pub const fn is_for_tests(self) -> bool {
                 match self {
                     $($(#[$only])? Self::$name => !stringify!($($only)?).is_empty(),)+
@@ -67,7 +69,7 @@ macro_rules! policies {
             }
         }
 
-        /// What users can set for each policy; it survives stops and starts.
+        /// Parameters of each policy, which users set; they are kept when policies stop and start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Tunables {
             $(#[doc = concat!("Those of `", stringify!($module), "`.")] $(#[$only])?
@@ -90,7 +92,8 @@ macro_rules! policies {
         }
 
         impl Tunables {
-            /// What the engine does at intervals: as the first policy says that says something.
+            /// Returns the engine's periodic work: that of the first policy that defines one, else
+            /// the default.
             pub fn upkeep(&self) -> Upkeep {
                 let all = [$($(#[$only])? self.$module.upkeep()),+];
                 all.into_iter().flatten().next().unwrap_or_default()
@@ -99,17 +102,20 @@ macro_rules! policies {
 
         $crate::sched::policy::control::controls! { $($(#[$only])? $name: $module),+ }
 
-        /// The parameters of each policy.
+        /// Parameters of each policy.
         pub static PARAMETERS: &[&[Parameter]] = &[$($(#[$only])? $module::PARAMETERS),+];
 
-        /// The configuration of any policy.
+        /// Configuration of any policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Config {
             $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])? $name($module::Config),)+
         }
 
         impl Config {
-            /// The configuration of a policy that is started with argument `arg`.
+            /// Returns the configuration of a policy that is started with argument `arg`.
+            ///
+            /// # Errors
+            ///
             /// `EINVAL`: the policy does not take the argument.
             pub fn parse(kind: Kind, arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
                 Ok(match kind {
@@ -119,21 +125,22 @@ macro_rules! policies {
                 })
             }
 
-            /// See [`Configuration::with`].
+            /// Returns the configuration with other parameters; see [`Configuration::with`].
             pub fn with(&self, tunables: &Tunables) -> Self {
                 match self {
                     $($(#[$only])? Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
                 }
             }
 
-            /// See [`Configuration::on`].
+            /// Returns the configuration for another head; see [`Configuration::on`].
             pub fn on(self, priority: Priority) -> Self {
                 match self {
                     $($(#[$only])? Self::$name(config) => Self::$name(config.on(priority)),)+
                 }
             }
 
-            /// See [`Configuration::update_to`].
+            /// Returns the update from this configuration to `new`; see
+            /// [`Configuration::update_to`].
             pub fn update_to(&self, new: &Self) -> Option<AnyUpdate> {
                 match (self, new) {
                     $($(#[$only])? (Self::$name(old), Self::$name(new)) => {
@@ -143,7 +150,7 @@ macro_rules! policies {
                 }
             }
 
-            /// See [`Configuration::follows`].
+            /// Returns true if running parts can adopt `new`; see [`Configuration::follows`].
             pub fn follows(&self, new: &Self) -> bool {
                 match (self, new) {
                     $($(#[$only])? (Self::$name(old), Self::$name(new)) => old.follows(new),)+
@@ -151,32 +158,33 @@ macro_rules! policies {
                 }
             }
 
-            /// The policy.
+            /// Returns the policy.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $($(#[$only])? Self::$name(_) => Kind::$name,)+
                 }
             }
 
-            /// Whether what its parts share is of one target each, not of all targets of a service.
+            /// Returns true if each target has shared state of its own; false if all targets of a
+            /// service share the state.
             pub const fn is_per_target(&self) -> bool {
                 match self {
                     $($(#[$only])? Self::$name(_) => $module::Shared::PER_TARGET,)+
                 }
             }
 
-            /// Whether it matters in which cgroup a request was made.
+            /// Returns true if the policy uses the cgroup in which a request was made.
             pub fn wants_cgroup(&self) -> bool {
                 each!(self, config => config.wants_cgroup())
             }
 
-            /// The argument the policy was started with.
+            /// Returns the argument with which the policy was started.
             pub fn argument(&self) -> Option<&dyn fmt::Display> {
                 each!(self, config => config.argument())
             }
         }
 
-        /// What memory a part of any policy wants.
+        /// Memory that a part of any policy needs.
         pub enum AnyNeed<I: Item> {
             $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
             $name(<$module::State<I> as Part<I>>::Need),)+
@@ -208,7 +216,7 @@ macro_rules! policies {
             $name(Owned<$module::State<I>>),)+
         }
 
-        /// What the parts of one head share, of any policy; clones are the same.
+        /// State that the parts of one head share, of any policy; clones refer to the same state.
         #[derive(Clone)]
         pub enum AnyShared {
             $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
@@ -216,10 +224,11 @@ macro_rules! policies {
         }
 
         impl AnyShared {
-            /// What the `parts` parts of a policy started with `config` share; sleeps.
+            /// Creates the shared state for the `parts` parts of a policy started with `config`;
+            /// may sleep.
             ///
-            /// `seed` is that of the service: what parts of different heads, or of one start and the next,
-            /// make of it is the same. It must not be known to those who name classes.
+            /// `seed` is the service's, so values derived from `seed` are equal on all heads and
+            /// after restarts. `seed` must be unknown to clients, which choose the keys of classes.
             pub fn new(
                 config: &Config,
                 seed: u64,
@@ -233,7 +242,7 @@ macro_rules! policies {
             }
         }
 
-        /// What a part of any policy is told.
+        /// Update for a part of any policy.
         #[derive(Clone)]
         pub enum AnyUpdate {
             $(#[doc = concat!("For one of `", stringify!($module), "`.")] $(#[$only])?
@@ -241,11 +250,11 @@ macro_rules! policies {
         }
 
         impl<I: Item> AnyPart<I> {
-            /// A part with nothing queued and its first reserve of memory; sleeps.
+            /// Creates a part with nothing queued and a first reserve of memory; may sleep.
             ///
-            /// `seed` makes its random choices and must not be known to those who name classes.
-            /// `shared` was made from the same `config`.
-            /// Fails, too, if `shared` is another policy's.
+            /// `seed` seeds the part's random choices and must be unknown to clients, which choose
+            /// the keys of classes. `shared` must have been created from the same `config`; fails
+            /// if `shared` belongs to another policy.
             pub fn new(
                 config: &Config,
                 seed: u64,
@@ -259,21 +268,21 @@ macro_rules! policies {
                 })
             }
 
-            /// Whether parts of `kind` ask which file a request is for.
+            /// Returns true if parts of `kind` use the file that a request is for.
             pub const fn wants_file(kind: Kind) -> bool {
                 match kind {
                     $($(#[$only])? Kind::$name => <$module::State<I> as Part<I>>::WANTS_FILE,)+
                 }
             }
 
-            /// Returns the class of all requests, of parts of `kind` that have only one.
+            /// Returns the class of all requests, for parts of `kind` that have only one class.
             pub const fn only_class_of(kind: Kind) -> Option<ClassId> {
                 match kind {
                     $($(#[$only])? Kind::$name => <$module::State<I> as Part<I>>::ONLY_CLASS,)+
                 }
             }
 
-            /// Its policy.
+            /// Returns the policy.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $($(#[$only])? Self::$name(_) => Kind::$name,)+
@@ -335,7 +344,7 @@ macro_rules! policies {
                 }
             }
 
-            /// Memory meant for a part of another policy comes back whole.
+            /// Adds memory; memory for a part of another policy is returned whole.
             fn grow(&mut self, spare: AnySpare<I>) -> AnySpare<I> {
                 match (self, spare) {
                     $($(#[$only])? (Self::$name(part), AnySpare::$name(spare)) => {
@@ -345,7 +354,7 @@ macro_rules! policies {
                 }
             }
 
-            /// An update for another policy comes back as it is.
+            /// Installs an update; an update for another policy is returned unchanged.
             fn update(&mut self, update: AnyUpdate, now: u64) -> AnyUpdate {
                 match (self, update) {
                     $($(#[$only])? (Self::$name(part), AnyUpdate::$name(update)) => {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What policies with classes share: the class table, memory, counts, and the steps of a request.
+//! Common code of policies with classes: the class table, memory, counters, and the life cycle of a
+//! request.
 //!
-//! A policy with classes says what its classes are, which class is served next, and what happens when a request is
-//! added to a class or taken from it ([`Classful`]). [`State`] does the rest, and is the policy's part.
+//! A policy with classes defines its classes and selects the class to dispatch from. It reacts when
+//! a request is added to a class or removed from it ([`Classful`]). [`State`] implements the rest
+//! and is the policy's part.
 
 use crate::sched::{
     attr::Attrs,
@@ -14,12 +16,12 @@ use crate::sched::{
     policy::{Get, Grant, Part, Passed, View, Way},
 };
 
-/// Comparisons that take as long as a class that needs none.
+/// Number of comparisons that take as long as processing one class without comparisons.
 pub const CLASS_WORK: u32 = 64;
 
-/// A class: its record, and how many requests it has.
+/// Class: the record of the policy, and the numbers of its requests.
 pub struct Class<R> {
-    /// What the policy keeps.
+    /// Record of the policy.
     pub record: R,
     queued: u32,
     active: u32,
@@ -39,39 +41,40 @@ impl<R> Class<R> {
         self.queued
     }
 
-    /// Returns the number of requests in service.
+    /// Returns the number of requests in flight.
     pub const fn active(&self) -> u32 {
         self.active
     }
 
-    /// Whether requests are queued or in service.
+    /// Returns true if requests are queued or in flight.
     pub const fn is_active(&self) -> bool {
         self.queued != 0 || self.active != 0
     }
 }
 
-/// The class of policy `P` in a slot.
+/// Class of policy `P` in the class table.
 pub type ClassOf<I, P> = Class<<P as Classful<I>>::Record>;
 
-/// The classes of policy `P`.
+/// Class table of policy `P`.
 pub type Table<I, P> = ClassTable<<P as Classful<I>>::Key, ClassOf<I, P>>;
 
-/// A policy with classes, without what is the same for all of them.
+/// Policy with classes, without the code that all such policies share.
 ///
 /// # Context
 ///
-/// As for [`Part`]: all methods but [`Classful::new`] and [`Classful::queue`] run under the partition's lock.
+/// As for [`Part`]: all methods except [`Classful::new`] and [`Classful::queue`] run under the
+/// partition's lock.
 pub trait Classful<I: Item>: Sized {
-    /// What tells classes apart.
+    /// Key that distinguishes classes.
     type Key: Copy + Eq + Hashed;
 
-    /// What is kept of a class, with its queued requests.
+    /// Record of a class, including its queued requests.
     type Record;
 
-    /// The classes with queued requests in the order of service.
+    /// Backlogged classes in the order of dispatch.
     type Queue: Grow;
 
-    /// How a part is started.
+    /// Configuration with which a part is started.
     type Config;
 
     /// See [`Part::Shared`].
@@ -83,36 +86,37 @@ pub trait Classful<I: Item>: Sized {
     /// See [`Part::WANTS_FILE`].
     const WANTS_FILE: bool = false;
 
-    /// Whether classes have an owner, see [`Classful::shared`].
+    /// True if classes have an owner, see [`Classful::shared`].
     const OWNED: bool = false;
 
-    /// The key that the default class is shown with.
+    /// Key under which the default class is shown.
     const DEFAULT: Self::Key;
 
-    /// Returns what a part decides with.
+    /// Creates the policy's own state.
     fn new(
         config: &Self::Config,
         seed: u64,
         shared: &mem::Shared<Self::Shared>,
     ) -> Result<Self, NoMemory>;
 
-    /// Returns the bound of the class table.
+    /// Returns the maximum number of classes in the class table.
     fn classes_max(config: &Self::Config) -> u32;
 
     /// Returns an empty queue for up to `slots` classes.
     fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory>;
 
-    /// Returns the number of idle classes that are kept.
+    /// Returns the maximum number of idle classes.
     fn idle_max(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether idle classes are kept for what their records say, see [`Classful::keep_until`].
+    /// Returns true if idle classes are retained because of their records, see
+    /// [`Classful::keep_until`].
     fn keeps(&self) -> bool {
         false
     }
 
-    /// Returns until when an idle class is kept, ns.
+    /// Returns the time until which an idle class is retained, ns.
     fn keep_until(_record: &Self::Record) -> u64 {
         0
     }
@@ -120,14 +124,14 @@ pub trait Classful<I: Item>: Sized {
     /// Returns the key of the class of a request.
     fn key(&self, attrs: &Attrs) -> Self::Key;
 
-    /// Returns the key of the shared class for requests that no class `key` could be made for; it stands for the owner of
-    /// that class. None: the default class.
+    /// Returns the key of the shared class, for requests for which no class `key` can be created.
+    /// This key also identifies the owner of the class. `None` means the default class.
     fn shared(&self, _key: &Self::Key) -> Option<Self::Key> {
         None
     }
 
-    /// Returns the record of a new class; without a key, of the default class. `shared` is what [`Classful::shared`] says
-    /// of `key`, if it was asked.
+    /// Returns the record of a new class; without a key, of the default class. `shared` is the
+    /// result of [`Classful::shared`] for `key`, if that was called.
     fn record(
         &mut self,
         key: Option<&Self::Key>,
@@ -135,19 +139,20 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Self::Record;
 
-    /// Whether a class is up to date with what the part was told, so that [`Classful::sync`] has nothing to do.
+    /// Returns true if the last update was applied to the class, so that [`Classful::sync`] has
+    /// nothing to do.
     fn is_synced(&self, _record: &Self::Record) -> bool {
         true
     }
 
-    /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class. Returns
-    /// the number of comparisons beyond what a class costs anyway.
+    /// Applies the last update to the class at `slot`; called before other uses of the class.
+    /// Returns the number of comparisons beyond the basic cost of a class.
     fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) -> u32 {
         0
     }
 
-    /// Adds a request to a class. The count of the class does not include the request yet.
-    /// Hands the request back if the policy declines it.
+    /// Adds a request to a class, whose count does not include the request yet. Returns the request
+    /// if the policy declines it.
     fn push(
         &mut self,
         queue: &mut Self::Queue,
@@ -157,7 +162,8 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Result<(), I>;
 
-    /// Takes the request at `place` out of a class, which still counts the request; it is not charged.
+    /// Removes the request at `place` from a class, which still counts the request; the request is
+    /// not charged.
     fn remove(
         &mut self,
         queue: &mut Self::Queue,
@@ -167,16 +173,16 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Option<I>;
 
-    /// Chooses the class that is served next; requests are queued.
+    /// Selects the class to dispatch from; called only if requests are queued.
     fn next(state: &mut State<I, Self>, view: &View<'_>) -> Get<u32>;
 
-    /// See [`Part::throttled`].
+    /// Returns the time until which all classes are throttled; see [`Part::throttled`].
     fn throttled(_state: &State<I, Self>, _now: u64) -> Option<u64> {
         None
     }
 
-    /// Takes the request that is served next out of a class, which still counts the request. Returns also for how
-    /// long the policy kept the request on purpose, ms.
+    /// Removes the request to dispatch next from a class, which still counts the request. Also
+    /// returns the time for which the policy throttled the request, ms.
     fn pop(
         &mut self,
         queue: &mut Self::Queue,
@@ -185,7 +191,7 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Option<(I, u32)>;
 
-    /// See [`Part::pass`]; the class in `slot` exists.
+    /// Counts a request that is not queued; see [`Part::pass`]. The class at `slot` exists.
     fn pass(
         state: &mut State<I, Self>,
         slot: u32,
@@ -194,38 +200,38 @@ pub trait Classful<I: Item>: Sized {
         now: impl FnOnce() -> u64,
     ) -> Passed;
 
-    /// Goes on after requests came or left, or memory came.
+    /// Continues deferred work after requests or memory were added or removed.
     fn settle(_state: &mut State<I, Self>) {}
 
-    /// See [`Part::update`].
+    /// Installs `update`; see [`Part::update`].
     fn update(state: &mut State<I, Self>, update: Self::Update) -> Self::Update;
 
-    /// Sets the counters of a class to zero.
+    /// Resets the counters of a class.
     fn reset(_record: &mut Self::Record) {}
 
-    /// See [`Part::add_counts`].
+    /// Adds the policy's own counters to `sums`; see [`Part::add_counts`].
     fn add_counts(&self, _sums: &mut [u64]) {}
 }
 
-/// A policy with classes on one head.
+/// Policy with classes on one head.
 ///
 /// # Invariants
 ///
-/// - `queued` is the number of requests in all classes, each of which knows its own number.
-/// - A class is busy in the table exactly if it has requests queued or in service.
-/// - The queue has memory for every slot of the table.
+/// - `queued` is the sum of the numbers of queued requests of all classes.
+/// - A class is busy in the table exactly if it has requests queued or in flight.
+/// - The queue has memory for every index of the table.
 pub struct State<I: Item, P: Classful<I>> {
-    /// What the policy decides with.
+    /// State of the policy.
     pub policy: P,
-    /// The classes.
+    /// Class table.
     pub table: Table<I, P>,
-    /// Those with queued requests.
+    /// Backlogged classes.
     pub queue: P::Queue,
     queued: u32,
 }
 
 impl<I: Item, P: Classful<I>> State<I, P> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
+    /// Creates a part with nothing queued and a first reserve of memory; may sleep.
     pub fn new(
         config: &P::Config,
         seed: u64,
@@ -251,7 +257,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         Ok(state)
     }
 
-    /// Takes a first reserve of memory; sleeps. Not inlined, for the stack's sake.
+    /// Takes a first reserve of memory; may sleep. Not inlined, in order to save stack.
     #[inline(never)]
     fn reserve(&mut self) -> Result<(), NoMemory> {
         let spare = self.need().allocate()?;
@@ -259,7 +265,8 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         Ok(())
     }
 
-    /// Makes the class with `key`, which is not there; without room it is the shared or the default class.
+    /// Creates the class with `key`, which does not exist. Without room, returns the shared or the
+    /// default class.
     #[cold]
     fn create(&mut self, key: P::Key, now: u64) -> ClassId {
         let shared = self.policy.shared(&key);
@@ -267,7 +274,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
             Some(shared) => self.table.owned_by(shared),
             None => Place::Free,
         };
-        // Before, so that the new class is not the one that goes.
+        // Trim first, so that the new class is not evicted.
         self.table
             .trim(now, self.policy.idle_max().saturating_sub(1));
         if let Some(id) = self.make(key, shared.as_ref(), place, now) {
@@ -281,7 +288,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         id.unwrap_or(DEFAULT_ID)
     }
 
-    /// Makes the class with `key` in `place`, if there is room; `shared` is its owner.
+    /// Creates the class with `key` in `place`, if there is room; `shared` is its owner.
     fn make(
         &mut self,
         key: P::Key,
@@ -297,7 +304,8 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         Some(id)
     }
 
-    /// Returns the slot of `class`, or that of the default class if it is stale, with the class up to date.
+    /// Returns the index of `class`, with the last update applied; that of the default class if
+    /// `class` is stale.
     #[inline]
     fn open(&mut self, class: ClassId, now: u64) -> u32 {
         let known = self.table.get(class);
@@ -309,14 +317,14 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         slot
     }
 
-    /// Notes that a request of the class in `slot` left, and the class has no other.
+    /// Marks the class at `slot` idle after its last request has left.
     fn idle(&mut self, slot: u32, now: u64) {
         self.table.idle(slot, now);
         self.keep(slot);
         self.table.trim(now, self.policy.idle_max());
     }
 
-    /// Keeps the class in `slot` for what its record says.
+    /// Keeps the class at `slot` as long as its record requires.
     pub fn keep(&mut self, slot: u32) {
         if self.policy.keeps() {
             let class = self.table.at(slot);
@@ -344,7 +352,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         self.table.is_settled(class)
     }
 
-    /// A stale class is the default class.
+    /// Enqueues into the default class if `class` is stale.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> Result<(), I> {
         let slot = self.open(class, now);
         let Some(class) = self.table.at_mut(slot) else {
@@ -399,7 +407,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
             bug!();
             return Get::Empty;
         };
-        // INVARIANT: a request went from queued to in service, so the class stays busy.
+        // INVARIANT: a request changed from queued to in flight, so the class stays busy.
         class.queued = class.queued.saturating_sub(1);
         class.active = class.active.saturating_add(1);
         self.queued = self.queued.saturating_sub(1);
@@ -442,7 +450,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         rest
     }
 
-    /// Forgets classes that were idle for 10 s.
+    /// Evicts classes that have been idle for 10 s.
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.table.age(now, max)
     }
@@ -481,15 +489,16 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 }
 
-/// Calls `f` for at most `max` of `slots` slots from `from` on; returns the slot to go on from, or `None` at the end.
+/// Calls `f` for at most `max` of `slots` indices from `from` on; returns the index to continue
+/// from, or `None` at the end.
 pub fn each(slots: u32, from: u32, max: u32, f: impl FnMut(u32)) -> Option<u32> {
     let end = from.saturating_add(max).min(slots);
     (from..end).for_each(f);
     (end < slots).then_some(end)
 }
 
-/// Fills `out` with what `row` says of `slots` slots from `from` on; returns the slot to go on from, or `None` at the
-/// end.
+/// Fills `out` with the rows that `row` returns for the `slots` indices from `from` on. Returns the
+/// index to continue from, or `None` at the end.
 pub fn fill<T, const N: usize>(
     out: &mut Block<T, N>,
     slots: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a policy is started with: what users set of it, and the configuration of a start.
+//! Parameters that users set for a policy, and the configuration of a start.
 
 use crate::sched::{
     attr::Priority,
@@ -9,12 +9,13 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// What the engine does for a policy at intervals.
+/// Periodic work that the engine does for a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Time between two looks at everything, ms.
+    /// Interval of the upkeep, ms.
     pub delta_ms: u32,
-    /// Whether partitions take turns by the shares of those who wait in them; else each has the same.
+    /// True if partitions take turns by the shares of the requests queued in them; false if all
+    /// partitions have equal shares.
     pub by_shares: bool,
 }
 
@@ -27,65 +28,72 @@ impl Default for Upkeep {
     }
 }
 
-/// What users set of a policy.
+/// Parameters of a policy that users set.
 pub trait Tuning {
-    /// Says whether the values go together.
-    /// `EINVAL`: they do not.
+    /// Verifies that the values are consistent.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the values are inconsistent.
     fn check(&self) -> Result {
         Ok(())
     }
 
-    /// Sets the bound of the class table.
+    /// Sets the maximum number of classes in the class table.
     fn set_classes_max(&mut self, _max: ClassesMax) {}
 
-    /// Sets the bound of the requests that are sorted.
+    /// Sets the maximum number of requests that are sorted.
     fn set_buffer_max(&mut self, _max: BufferMax) {}
 
-    /// What the engine is to do at intervals; of one policy at most.
+    /// Returns the periodic work that the engine does; defined by at most one policy.
     fn upkeep(&self) -> Option<Upkeep> {
         None
     }
 }
 
-/// The configuration of a start: parsed, checked and never changed.
+/// Configuration of a start: parsed, checked and immutable.
 pub trait Configuration: Copy + PartialEq {
-    /// What users set of the policy.
+    /// Parameters of the policy.
     type Tunables;
 
-    /// What a running part is told.
+    /// Update for a running part.
     type Update;
 
-    /// The configuration of a start on the regular head with argument `arg`.
+    /// Returns the configuration of a start on the regular head with argument `arg`.
+    ///
+    /// # Errors
+    ///
     /// `EINVAL`: the policy does not take the argument.
     fn parse(arg: Option<&str>, tunables: &Self::Tunables) -> Result<Self>;
 
-    /// The same argument on the same head with other parameters; the argument wins where they say different
-    /// things.
+    /// Returns the configuration with the same argument and head and other parameters; the argument
+    /// overrides parameters.
     fn with(&self, tunables: &Self::Tunables) -> Self;
 
-    /// The same on the head of `priority`.
+    /// Returns the same configuration for the head of `priority`.
     fn on(self, _priority: Priority) -> Self {
         self
     }
 
-    /// What a part that was started with this is told so that it goes on with `new`; none: a new part has to
-    /// be started.
+    /// Returns the update with which a part that was started with this configuration continues with
+    /// `new`; `None` if a new part must be started.
     fn update_to(&self, _new: &Self) -> Option<Self::Update> {
         None
     }
 
-    /// Whether a part that was started with this goes on with `new` by what the service keeps for the policy
+    /// Returns true if a part that was started with this configuration continues with `new`. The
+    /// part then gets updates from the state that the service keeps for the policy
     /// ([`super::control::Keep::update`]).
     fn follows(&self, _new: &Self) -> bool {
         false
     }
 
-    /// Whether it matters in which cgroup a request was made.
+    /// Returns true if the policy uses the cgroup in which a request was made.
     fn wants_cgroup(&self) -> bool {
         false
     }
 
-    /// The argument of the start.
+    /// Returns the argument of the start.
     fn argument(&self) -> Option<&dyn fmt::Display> {
         None
     }
@@ -93,10 +101,10 @@ pub trait Configuration: Copy + PartialEq {
 
 /// Parameters of a policy that takes no argument.
 pub trait Simple: Tuning + Copy + PartialEq {
-    /// What a running part is told.
+    /// Update for a running part.
     type Update;
 
-    /// See [`Configuration::update_to`].
+    /// Returns the update to `new`; see [`Configuration::update_to`].
     fn update_to(&self, _new: &Self, _priority: Priority) -> Option<Self::Update> {
         None
     }
@@ -105,9 +113,9 @@ pub trait Simple: Tuning + Copy + PartialEq {
 /// Configuration of a policy that takes no argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoArgument<T> {
-    /// The parameters at the time of the start.
+    /// Parameters at the time of the start.
     pub tunables: T,
-    /// The head.
+    /// Head on which the policy runs.
     pub priority: Priority,
 }
 

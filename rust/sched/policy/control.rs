@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a policy does for a whole service, beside its parts: what the service keeps for it, and the parameters
-//! that it shows and carries out itself.
+//! Service-wide side of a policy: the state that a service keeps for a policy, and parameters that
+//! the policy shows and executes itself.
 //!
 //! ```text
-//!             store                 change: a copy, all of it or nothing          is_news: update
-//!   text ─────────────▶ the policy ─────────────────────────────────────▶ kept ───────────────────▶ parts
+//!             store                 change: a copy, all or nothing          is_news: update
+//!   text ─────────────▶ the policy ──────────────────────────────▶ kept ───────────────────▶ parts
 //!             show                           running: each part in turn
-//!   text ◀───────────── the policy ◀───────────────────────────────────── parts
+//!   text ◀───────────── the policy ◀───────────────────────────────── parts
 //! ```
 //!
 //! # Context
 //!
-//! All of this may sleep.
+//! All functions may sleep.
 
 use super::{
     AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing, Part, ROWS,
@@ -28,25 +28,25 @@ use crate::sched::{
 };
 use core::fmt::Write;
 
-/// What is of each head, regular first.
+/// Values for each head, regular first.
 pub type ByHead<T> = [T; 2];
 
-/// What is set of a service: all of it.
+/// All parameters of a service.
 #[derive(Clone)]
 pub struct Parameters {
-    /// Values.
+    /// Plain values.
     pub values: Values,
-    /// What is more than a value.
+    /// State that is more than a value.
     pub kept: Kept,
 }
 
 impl Parameters {
-    /// See [`Keep::check`].
+    /// Verifies that values and kept state fit; see [`Keep::check`].
     pub fn check(&self) -> Result {
         self.kept.check(&self.values.policies)
     }
 
-    /// See [`Keep::update`].
+    /// Returns the update for parts; see [`Keep::update`].
     pub fn update(
         &mut self,
         config: &Config,
@@ -56,8 +56,8 @@ impl Parameters {
         self.kept.update(config, tunables, priority)
     }
 
-    /// Whether parts that were started with `config` are to be told of these, who were told of `old`; see
-    /// [`Keep::is_news`].
+    /// Returns true if parts that were started with `config` and have the update of `old` need a
+    /// new update; see [`Keep::is_news`].
     pub fn is_news(&self, old: &Self, config: &Config, priority: Priority) -> bool {
         let before = (&old.kept, &old.values.policies);
         let tunables = &self.values.policies;
@@ -65,14 +65,14 @@ impl Parameters {
     }
 }
 
-/// What a service keeps for a policy with configurations `C`; cheap to clone. What it shares is never changed, but
-/// replaced.
+/// State that a service keeps for a policy with configurations `C`; cheap to clone. Data shared
+/// between clones is never modified, only replaced.
 pub trait Keep<C: Configuration>: Clone {
-    /// What is kept before anything is set.
+    /// Returns the state before anything is set.
     fn empty() -> core::result::Result<Self, NoMemory>;
 
-    /// Follows a change of what runs on the heads from `old` to `new`, if that is the policy.
-    /// After an error it is to be dropped.
+    /// Adjusts the state to a change of the configurations on the heads from `old` to `new`; `None`
+    /// stands for other policies. After an error the state must be dropped.
     fn follow(
         &mut self,
         _old: &ByHead<Option<C>>,
@@ -81,17 +81,17 @@ pub trait Keep<C: Configuration>: Clone {
         Ok(())
     }
 
-    /// Says whether values suit what is kept.
+    /// Verifies that values fit the kept state.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: they do not.
+    /// `EBUSY`: the values do not fit.
     fn check(&self, _tunables: &C::Tunables) -> Result {
         Ok(())
     }
 
-    /// What parts that were started with `config` on the head of `priority` are told, when they are made and
-    /// whenever it is news.
+    /// Returns the update for parts that were started with `config` on the head of `priority`.
+    /// Parts get it when they are created and whenever [`Keep::is_news`] is true.
     fn update(
         &mut self,
         _config: &C,
@@ -101,8 +101,8 @@ pub trait Keep<C: Configuration>: Clone {
         Ok(None)
     }
 
-    /// Whether parts that were started with `config` on the head of `priority` are to be told of this, who were told of
-    /// `old`.
+    /// Returns true if parts that were started with `config` on the head of `priority`, and have
+    /// the update of `old`, need a new update.
     fn is_news(
         &self,
         _config: &C,
@@ -114,18 +114,19 @@ pub trait Keep<C: Configuration>: Clone {
         false
     }
 
-    /// The parameters that the policy shows and carries out itself.
+    /// Returns the parameters that the policy shows and executes itself.
     fn texts<H: Host + 'static>() -> &'static [Text<H>] {
         &[]
     }
 
-    /// Returns how often the parts on the regular head were started, from 1, if they run and take factors
-    /// ([`crate::sched::agent`]).
+    /// Returns the number of starts of the parts on the regular head, from 1, if the parts run and
+    /// take factors ([`crate::sched::agent`]).
     fn starts(&self) -> Option<u64> {
         None
     }
 
-    /// Replaces the factors of classes by `pairs`, in force while `lease` lasts; called only if parts take factors.
+    /// Replaces the factors of classes by `pairs`, which are valid while `lease` lasts; called only
+    /// if parts take factors.
     fn set_factors(
         &mut self,
         _pairs: Pairs,
@@ -134,7 +135,7 @@ pub trait Keep<C: Configuration>: Clone {
         Ok(())
     }
 
-    /// Returns the lease of the factors, if there are some.
+    /// Returns the lease of the factors, if factors are set.
     fn lease(&self) -> Option<&Shared<Lease>> {
         None
     }
@@ -146,35 +147,35 @@ impl<C: Configuration> Keep<C> for Nothing {
     }
 }
 
-/// A part that runs on a head, in its partition.
+/// Part that runs on a head, in its partition.
 pub trait Running {
-    /// Its requests.
+    /// Type of its requests.
     type Item: Item;
 
-    /// The CPT of the partition.
+    /// Returns the CPT of the partition.
     fn cpt(&self) -> u16;
 
-    /// The head.
+    /// Returns the priority of the head.
     fn priority(&self) -> Priority;
 
-    /// Runs `f` with the lock of the partition held; `None` if nothing but the fallback runs there. What is long is
-    /// done in several calls.
+    /// Runs `f` under the lock of the partition; returns `None` if only the fallback runs there.
+    /// Long operations must be split into several calls.
     fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Self::Item>) -> Option<R>) -> Option<R>;
 }
 
-/// The parts of a service.
+/// Parts of a service.
 pub trait Parts {
-    /// Their requests.
+    /// Type of their requests.
     type Item: Item;
 
-    /// Monotonic nanoseconds.
+    /// Returns the time, monotonic ns.
     fn now(&self) -> u64;
 
-    /// Those that run, without those that are being drained.
+    /// Returns the running parts, without the parts that are being drained.
     fn running(&self) -> impl Iterator<Item = impl Running<Item = Self::Item>>;
 }
 
-/// Has all classes of the part in `running` follow what it was told last, at `now`, ns.
+/// Applies the last update to all classes of the part in `running`, at `now`, ns.
 pub fn refresh(running: &impl Running, now: u64) {
     let mut from = Some(0);
     while let Some(slot) = from {
@@ -182,52 +183,53 @@ pub fn refresh(running: &impl Running, now: u64) {
     }
 }
 
-/// Refreshes the part in `running` if the part wants that at `now`, ns ([`Part::wants_refresh`]).
+/// Refreshes the part in `running` if [`Part::wants_refresh`] is true at `now`, ns.
 pub fn refresh_stale(running: &impl Running, now: u64) {
     if running.with(|part| Some(part.wants_refresh(now))) == Some(true) {
         refresh(running, now);
     }
 }
 
-/// What clients of a service are called.
+/// Context of an overseer: names of devices, and rescheduling.
 pub trait Scene {
-    /// Calls `f` once with the name of device `device` of the service, if there is such a one.
+    /// Calls `f` once with the name of device `device` of the service, if that device exists.
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 
-    /// Lets other tasks run; called now and then by what takes long.
+    /// Lets other tasks run; called at intervals by long operations.
     fn reschedule(&self) {}
 }
 
-/// Nobody has a name.
+/// Scene without device names.
 impl Scene for Nothing {}
 
-/// What came of a look at all parts.
+/// Result of a periodic look at all parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// Somebody may be served who was not.
+    /// True if requests that were throttled may be eligible now.
     pub moved: bool,
-    /// Parts are to be refreshed ([`super::Part::refresh`]).
+    /// True if parts must be refreshed ([`super::Part::refresh`]).
     pub refresh: bool,
 }
 
-/// What a policy has looked after several times a second while it runs on any head, beside the parts.
+/// Periodic work of a policy over all parts, done several times a second while the policy runs on
+/// any head.
 ///
 /// # Context
 ///
-/// Used with a lock held that requests may wait for: allocations in it start no I/O.
+/// Called with a lock held on which requests may block, so allocations start no I/O.
 pub trait Oversee<C: Configuration, K>: Sized {
-    /// Who oversees parts that are started with `config`, `None` if nobody has to. `seed` must not be known to those
-    /// who name classes.
+    /// Creates the overseer of parts that are started with `config`, `None` if they need none.
+    /// `seed` must be unknown to clients, which choose the keys of classes.
     fn new(_config: &C, _kept: &K, _seed: u64) -> core::result::Result<Option<Self>, NoMemory> {
         Ok(None)
     }
 
-    /// Whether it may go on for parts that are started with `config`.
+    /// Returns true if the overseer can continue for parts that are started with `config`.
     fn fits(&self, _config: &C) -> bool {
         true
     }
 
-    /// Goes on with `kept`.
+    /// Adjusts the overseer to `kept`.
     fn follow(
         &mut self,
         _kept: &K,
@@ -237,12 +239,12 @@ pub trait Oversee<C: Configuration, K>: Sized {
         Ok(())
     }
 
-    /// What parts are told when they are made.
+    /// Returns the update for new parts.
     fn update(&self) -> Option<C::Update> {
         None
     }
 
-    /// Looks at what came since the last time; with `due`, it is time to judge, too.
+    /// Processes the events since the last call; with `due`, also takes the periodic decisions.
     fn look(
         &mut self,
         _now: u64,
@@ -255,71 +257,72 @@ pub trait Oversee<C: Configuration, K>: Sized {
 
 impl<C: Configuration, K> Oversee<C, K> for Nothing {}
 
-/// Why a service refuses something.
+/// Error with which a service refuses an operation.
 pub trait Refusal: From<Error> {
-    /// The reason, if one is known.
+    /// Returns the reason, if known.
     fn reason(&self) -> Option<Error>;
 }
 
-/// A service.
+/// Service.
 pub trait Host: Parts {
-    /// Why it refuses something.
+    /// Error with which the service refuses an operation.
     type Refusal: Refusal;
 
-    /// What is set.
+    /// Returns all parameters of the service.
     fn parameters(&self) -> Parameters;
 
-    /// Has `f` note something in what is kept that no part is to be told.
+    /// Calls `f` to record data in the kept state of which parts need no update.
     fn note(&self, f: impl FnOnce(&mut Kept));
 
-    /// Has `f` change a copy of what is set; all of it takes effect, or nothing.
+    /// Calls `f` to change a copy of the parameters; all changes take effect, or none.
     ///
     /// # Errors
     ///
-    /// - What `f` refuses.
-    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
+    /// - The errors of `f`.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`: out of memory.
     fn change(
         &self,
         f: impl FnOnce(&mut Parameters) -> Result,
     ) -> core::result::Result<(), Self::Refusal>;
 
-    /// Whether heads that `kind` runs on could start it anew now.
+    /// Returns true if the heads on which `kind` runs could restart it now.
     fn can_restart(&self, kind: Kind) -> bool;
 
-    /// Number of partitions of each target.
+    /// Returns the number of partitions of each target.
     fn cpts(&self) -> u16;
 
-    /// Has `f` look at who oversees, if somebody does.
+    /// Calls `f` with the overseer, if there is one.
     fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R;
 
-    /// Sets the counters of all classes of `kind` to zero.
+    /// Resets the counters of all classes of `kind`.
     fn reset(&self, kind: Kind);
 }
 
-/// Bytes that any text may have.
+/// Maximum length of any text, bytes.
 pub const TEXT_MAX: usize = 256 << 10;
 
-/// Writes a text.
+/// Function that writes a text.
 pub type Show<H> = fn(&H, &mut dyn Write) -> core::result::Result<(), <H as Host>::Refusal>;
 
-/// Carries a text out.
+/// Function that executes a text.
 pub type Store<H> = fn(&H, &str) -> core::result::Result<(), <H as Host>::Refusal>;
 
-/// A parameter that stores no value of its own.
+/// Parameter that stores no value of its own.
 pub struct Text<H: Host> {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Shows it.
+    /// Function that shows the parameter.
     pub show: Option<Show<H>>,
-    /// Carries out what is written.
+    /// Function that executes a written text.
     pub store: Option<Store<H>>,
-    /// Says whether a text may be carried out of which there are only the first lines so far; with it, a text may
-    /// have several lines.
+    /// Function that checks a text of which only the first lines have arrived. If present, a text
+    /// may have several lines.
     pub check: Option<Store<H>>,
 }
 
 impl<H: Host> Text<H> {
-    /// Bytes that most texts, and all values, may have.
+    /// Maximum length of a text of one line, and of all values, bytes.
     pub const LONGEST: usize = 4095;
 
     const fn new(name: &'static str, show: Option<Show<H>>, store: Option<Store<H>>) -> Self {
@@ -331,22 +334,22 @@ impl<H: Host> Text<H> {
         }
     }
 
-    /// One that is shown.
+    /// Creates a read-only parameter.
     pub const fn read(name: &'static str, show: Show<H>) -> Self {
         Self::new(name, Some(show), None)
     }
 
-    /// One that does something when it is written.
+    /// Creates a write-only parameter, which executes the written text.
     pub const fn write(name: &'static str, store: Store<H>) -> Self {
         Self::new(name, None, Some(store))
     }
 
-    /// One that is shown and written.
+    /// Creates a parameter for reading and writing.
     pub const fn both(name: &'static str, show: Show<H>, store: Store<H>) -> Self {
         Self::new(name, Some(show), Some(store))
     }
 
-    /// The same with texts of several lines and up to [`TEXT_MAX`] bytes.
+    /// Returns the same parameter for texts of several lines and up to [`TEXT_MAX`] bytes.
     pub const fn in_lines(self, check: Store<H>) -> Self {
         Self {
             check: Some(check),
@@ -354,7 +357,7 @@ impl<H: Host> Text<H> {
         }
     }
 
-    /// Bytes that it may have.
+    /// Returns the maximum length of the text, bytes.
     pub const fn longest(&self) -> usize {
         match self.check {
             Some(_) => TEXT_MAX,
@@ -363,7 +366,7 @@ impl<H: Host> Text<H> {
     }
 }
 
-/// Writes why something was refused, nothing if nothing was.
+/// Writes the error of a refused operation; writes nothing if there is none.
 pub fn show_error<E: From<Error>>(
     out: &mut dyn Write,
     error: Option<Error>,
@@ -374,7 +377,7 @@ pub fn show_error<E: From<Error>>(
     }
 }
 
-/// Whether a command for `heads` is for the head of `priority`.
+/// Returns true if a command for `heads` applies to the head of `priority`.
 pub fn addresses(heads: Heads, priority: Priority) -> bool {
     match heads {
         Heads::All => true,
@@ -383,7 +386,7 @@ pub fn addresses(heads: Heads, priority: Priority) -> bool {
     }
 }
 
-/// A text has no room for more.
+/// Conversion for a text that does not fit.
 impl From<core::fmt::Error> for Error {
     fn from(_: core::fmt::Error) -> Self {
         Self::new(Code::NoSpace, "no room for the text")
@@ -396,10 +399,10 @@ impl From<NoMemory> for Error {
     }
 }
 
-/// Defines what stands for the controls of any policy; part of [`super::any::policies`].
+/// Defines the types for the controls of any policy; part of [`super::any::policies`].
 macro_rules! controls {
     ($($(#[$only:meta])? $name:ident: $module:ident),+) => {
-        /// What a service keeps for each policy.
+        /// State that a service keeps for each policy.
         #[derive(Clone)]
         pub struct Kept {
             $(#[doc = concat!("For `", stringify!($module), "`.")] $(#[$only])?
@@ -407,15 +410,15 @@ macro_rules! controls {
         }
 
         impl Kept {
-            /// What is kept before anything is set; sleeps.
+            /// Returns the state before anything is set; may sleep.
             pub fn empty() -> core::result::Result<Self, NoMemory> {
                 Ok(Self {
                     $($(#[$only])? $module: Keep::<$module::Config>::empty()?,)+
                 })
             }
 
-            /// See [`Keep::follow`].
-            /// After an error it is to be dropped.
+            /// Adjusts the state to a change of configurations; see [`Keep::follow`]. After an
+            /// error, the state must be dropped.
             pub fn follow(
                 &mut self,
                 old: &ByHead<Option<Config>>,
@@ -435,13 +438,13 @@ macro_rules! controls {
                 Ok(())
             }
 
-            /// See [`Keep::check`].
+            /// Verifies that values fit the kept state; see [`Keep::check`].
             pub fn check(&self, tunables: &Tunables) -> Result {
                 $($(#[$only])? Keep::<$module::Config>::check(&self.$module, &tunables.$module)?;)+
                 Ok(())
             }
 
-            /// See [`Keep::update`].
+            /// Returns the update for parts; see [`Keep::update`].
             pub fn update(
                 &mut self,
                 config: &Config,
@@ -457,7 +460,8 @@ macro_rules! controls {
                 })
             }
 
-            /// See [`Keep::is_news`], for parts that were started with `config`.
+            /// Returns true if parts that were started with `config` need a new update; see
+            /// [`Keep::is_news`].
             pub fn is_news(
                 &self,
                 config: &Config,
@@ -477,13 +481,13 @@ macro_rules! controls {
                 }
             }
 
-            /// See [`Keep::starts`], of the policy that takes factors.
+            /// Returns the number of starts of the policy that takes factors; see [`Keep::starts`].
             pub fn starts(&self) -> Option<u64> {
                 let all = [$($(#[$only])? Keep::<$module::Config>::starts(&self.$module)),+];
                 all.into_iter().flatten().next()
             }
 
-            /// See [`Keep::set_factors`], of the policy that takes factors.
+            /// Replaces the factors of the policy that takes factors; see [`Keep::set_factors`].
             pub fn set_factors(
                 &mut self,
                 pairs: Pairs,
@@ -498,27 +502,28 @@ macro_rules! controls {
                 Ok(())
             }
 
-            /// See [`Keep::lease`], of the policy that has factors.
+            /// Returns the lease of the policy that has factors; see [`Keep::lease`].
             pub fn lease(&self) -> Option<&Shared<Lease>> {
                 let all = [$($(#[$only])? Keep::<$module::Config>::lease(&self.$module)),+];
                 all.into_iter().flatten().next()
             }
 
-            /// The parameters that policies show and carry out themselves.
+            /// Returns the parameters that policies show and execute themselves.
             pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static Text<H>> {
                 let all = [$($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
                 all.into_iter().flatten()
             }
         }
 
-        /// Who oversees the parts of a policy.
+        /// Overseer of the parts of any policy.
         pub enum AnyOverseer {
             $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
             $name($module::Overseer),)+
         }
 
         impl AnyOverseer {
-            /// See [`Oversee::new`], of the first of `configs` that needs one.
+            /// Creates the overseer for the first of `configs` that needs one; see
+            /// [`Oversee::new`].
             #[inline(never)]
             pub fn new(
                 configs: &[Option<Config>],
@@ -540,7 +545,8 @@ macro_rules! controls {
                 Ok(None)
             }
 
-            /// See [`Oversee::fits`], of the first of `configs` that it is for.
+            /// Returns true if the overseer fits the first of `configs` of the same policy; see
+            /// [`Oversee::fits`].
             pub fn fits(&self, configs: &[Option<Config>]) -> bool {
                 let mut configs = configs.iter().flatten();
                 let fits = configs.find_map(|config| match (self, config) {
@@ -552,7 +558,7 @@ macro_rules! controls {
                 fits == Some(true)
             }
 
-            /// See [`Oversee::follow`].
+            /// Adjusts the overseer to `kept`; see [`Oversee::follow`].
             pub fn follow(
                 &mut self,
                 kept: &Kept,
@@ -569,7 +575,7 @@ macro_rules! controls {
                 }
             }
 
-            /// See [`Oversee::update`].
+            /// Returns the update for new parts; see [`Oversee::update`].
             pub fn update(&self) -> Option<AnyUpdate> {
                 match self {
                     $($(#[$only])? Self::$name(overseer) => {
@@ -579,7 +585,7 @@ macro_rules! controls {
                 }
             }
 
-            /// See [`Oversee::look`].
+            /// Processes the events since the last call; see [`Oversee::look`].
             pub fn look(
                 &mut self,
                 now: u64,
@@ -593,7 +599,7 @@ macro_rules! controls {
                 }
             }
 
-            /// Its policy.
+            /// Returns the policy.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $($(#[$only])? Self::$name(_) => Kind::$name,)+

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Client round robin: every client gets the same number of requests served, a batch at a time.
+//! Client round robin: every client gets the same number of requests dispatched, a batch at a time.
 //!
-//! A class is a client: who has a network identifier is known by it, the others by the number that the
-//! front-end gave them; requests of nobody are one class. In a class the order is that of arrival. How
-//! turns are taken is [`super::robin`]'s.
+//! A class is a client, identified by its network identifier, or else by the number from the
+//! front-end; requests without a client form one class. The requests of a class are in the order of
+//! arrival. [`super::robin`] defines the order of classes.
 
 use super::robin::{self, plain::Plain, Bounds, Robin, Ties, Tuned};
 use crate::sched::{
@@ -21,13 +21,13 @@ pub use crate::sched::policy::{
 };
 
 parameters! {
-    /// What users can set; it survives stops and starts.
+    /// Parameters of the policy, kept across stops and starts.
     pub struct Tunables of |values| values.policies.crrn, "crrn.md", "ENOMEM" {
         /// Requests of one client in a batch.
         "nrs_crrn_quantum" quantum: [heads "quantum" number Quantum, "requests, ", 1..=65_535 = 8],
     }
     also {
-        /// Bound of the class table.
+        /// Largest number of classes in the table.
         classes_max: ClassesMax,
     }
     texts {}
@@ -48,7 +48,7 @@ impl Tuned for Tunables {
 
     fn setting(&self, _priority: Priority) {}
 
-    /// No request needs more memory than it brings.
+    /// Returns the limits; requests need no memory beside their own.
     fn bounds(&self) -> Bounds {
         Bounds {
             classes: self.classes_max.get(),
@@ -57,23 +57,23 @@ impl Tuned for Tunables {
     }
 }
 
-/// How a part was started.
+/// Configuration of a part.
 pub type Config = robin::Config<Tunables>;
 
-/// What a running part is told.
+/// Update of a running part.
 pub type Update = robin::Update<()>;
 
 /// Round robin over clients on one head.
 pub type State<I> = robin::State<I, Crrn>;
 
-/// A client.
+/// Client, the key of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// All that no class could be made for.
+    /// Requests for which no class could be created.
     Default,
-    /// By its network identifier.
+    /// Client with a network identifier.
     Nid(Nid),
-    /// By its number in the service; 0: nobody.
+    /// Client with a number in the service; 0 for requests without a client.
     Number(u32),
 }
 
@@ -87,7 +87,7 @@ impl Hashed for Client {
     }
 }
 
-/// The policy.
+/// Round robin over clients.
 pub enum Crrn {}
 
 impl<I: Item> Robin<I> for Crrn {
@@ -105,7 +105,7 @@ impl<I: Item> Robin<I> for Crrn {
         }
     }
 
-    /// Ties are broken by sequence.
+    /// Returns a constant, because ties are broken by sequence.
     fn tie(_client: &Client) -> [u64; 2] {
         [0; 2]
     }

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Delay: requests are held back for a random time, to see what others make of a slow server.
+//! Delay policy: requests are delayed for a random time, to test programs against a slow server.
 //!
-//! # Vocabulary
-//!
-//! - *Due*: when the delay of a request ends, monotonic ns.
-//! - *Record*: by which a delayed request is found and ordered ([`Key`]); at most `buffer_max` of them.
-//! - *Line*: delayed requests that found no record, in the order of arrival; the one in front gets the next
-//!   record.
+//! - *Due*: end of a request's delay, monotonic ns.
+//! - *Record*: table entry that orders a delayed request by [`Key`]; at most `buffer_max` of them.
+//! - *Line*: delayed requests without a record, in the order of arrival; the first request of the
+//!   line gets the next record.
 //!
 //! ```text
 //!             draw: is delayed                        due
-//!  (request) ─────────────────► record ──────────────────────► in service ───► (gone)
+//!  (request) ─────────────────► record ──────────────────────► in flight ────► (completed)
 //!      │                  │       ▲ a record is free     ▲
-//!      │                  └────► line ───────────────────┘ there is no record, and it is due
-//!      └── declined: the fallback serves it
+//!      │                  └────► line ───────────────────┘ due, and the part has no record
+//!      └── declined: the fallback dispatches the request
 //! ```
 //!
-//! What is drawn for a request is drawn once, when it is queued: whether it is delayed, and for how long, in
-//! nanoseconds and evenly from the shortest delay to the longest, both included. A request in the line is as
-//! old as it is, so getting a record late makes it no later; but it may have to wait for those before it.
-//! Requests that are due at the same time go in the order of arrival. A part that is drained waits for
-//! nothing.
+//! Whether a request is delayed is drawn once, when the request is queued. The delay is evenly
+//! distributed from the shortest to the longest delay, both included, in nanoseconds. A request
+//! that gets a record late keeps its due time, but the requests before it in the line may delay it
+//! further. Requests due at the same time are dispatched in the order of arrival. A part that is
+//! drained ignores due times.
 
 use crate::sched::{
     attr::Attrs,
@@ -45,19 +43,20 @@ pub use crate::sched::policy::{
 pub use config::{Config, Setting, Update};
 pub use params::{Tunables, PARAMETERS};
 
-/// Records that there should be memory for beside those in use.
+/// Number of records with memory, beside the records in use.
 const RESERVE: usize = 256;
 
-/// Requests of the line that get a record in one call, at most; twice as many as come in one.
+/// Largest number of requests of the line that get a record in one call; twice the number of
+/// arrivals in a call.
 const STEP: u32 = 2;
 
-/// Requests of the line that get a record when memory came, at most.
+/// Largest number of requests of the line that get a record when memory arrives.
 const BATCH: u32 = 64;
 
 /// The only class.
 const CLASS: ClassId = ClassId::new(0, 1);
 
-/// What delayed requests are ordered by: when they are due, then as they came.
+/// Sort key of delayed requests: due time, then arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Key {
     due: u64,
@@ -70,7 +69,7 @@ impl Sort for Key {
     }
 }
 
-/// What memory a part wants.
+/// Memory that a part needs.
 type Need<I> = (SlabNeed<I>, <Forest<Key> as Grow>::Need);
 
 /// Memory for a part.
@@ -80,9 +79,9 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 ///
 /// # Invariants
 ///
-/// - Every slot that is taken is in `queue`, and there are at most `max` of them.
-/// - The mark of a request with a record is the bits of its handle, which are odd; that of one in `line` is
-///   when it is due, which is even there.
+/// - Every occupied entry of `records` is in `queue`, and there are at most `max` of them.
+/// - The mark of a request with a record is its handle, which is odd. The mark of a request in
+///   `line` is its due time, rounded up to an even number.
 pub struct State<I: Item> {
     records: Slab<I>,
     forest: Forest<Key>,
@@ -96,7 +95,7 @@ pub struct State<I: Item> {
 }
 
 impl<I: Item> State<I> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
+    /// Creates a part without requests, with a first reserve of memory; may sleep.
     pub fn new(
         config: &Config,
         seed: u64,
@@ -108,7 +107,7 @@ impl<I: Item> State<I> {
         Ok(state)
     }
 
-    /// A part with nothing queued that has no record.
+    /// Creates a part without requests and without memory for records.
     fn without_memory(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
         let max = config.tunables.buffer_max.get() as usize;
         Ok(Self {
@@ -124,7 +123,7 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Whether a request can have a record now.
+    /// Returns true if there is room for another record.
     fn has_room(&self) -> bool {
         let slots = self.records.slots();
         let vacant = self.records.vacant() > 0;
@@ -133,7 +132,7 @@ impl<I: Item> State<I> {
         vacant || new
     }
 
-    /// Gives `item`, which is due at `due`, a record, for which there is room.
+    /// Creates a record of `item`, which is due at `due`; there must be room.
     fn record(&mut self, item: I, due: u64) {
         let handle = match self.records.insert(item) {
             Ok(handle) => handle,
@@ -143,20 +142,20 @@ impl<I: Item> State<I> {
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
         self.forest.create(slot);
-        // INVARIANT: the slot joins the queue, and the mark is its handle.
+        // INVARIANT: the record joins the queue, and the mark is its handle.
         self.forest.push(&mut self.queue, Key { due, turn }, slot);
         if let Some(item) = self.records.at_mut(slot) {
             item.set_mark(handle.bits());
         }
     }
 
-    /// Takes the request with the record in `slot` out.
+    /// Removes the request with the record at index `slot`.
     fn take(&mut self, slot: u32) -> Option<I> {
         self.forest.remove(&mut self.queue, slot);
         self.records.remove(slot)
     }
 
-    /// Gives records to at most `most` requests of the line.
+    /// Creates records for at most `most` requests of the line.
     fn refill(&mut self, most: u32) {
         for _ in 0..most {
             if self.line.is_empty() || !self.has_room() {
@@ -169,7 +168,8 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// When the request is due that is served next; whether it has a record, and which.
+    /// Returns the due time of the request that is dispatched next, and the index of its record, if
+    /// there is one.
     fn first(&self) -> Option<(u64, Option<u32>)> {
         match self.forest.top(self.queue) {
             Some((slot, key)) => Some((key.due, Some(slot))),
@@ -192,7 +192,7 @@ impl<I: Item> Part<I> for State<I> {
         class == CLASS
     }
 
-    /// Declines what is not to be delayed.
+    /// Queues a request that is to be delayed; declines other requests.
     fn enqueue(&mut self, mut item: I, _class: ClassId, now: u64) -> core::result::Result<(), I> {
         let Some(delay) = self.setting.draw(&mut self.rng) else {
             return Err(item);
@@ -203,7 +203,7 @@ impl<I: Item> Part<I> for State<I> {
             self.record(item, due);
         } else {
             self.overflow = self.overflow.saturating_add(1);
-            // INVARIANT: even, and not before it is due.
+            // INVARIANT: even, and not before the request is due.
             item.set_mark(due.saturating_add(1) & !1);
             self.line.push(item);
         }
@@ -249,7 +249,8 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    /// Refuses as long as any request may be delayed: what is queued is drawn for, once.
+    /// Refuses requests without queueing while any request may be delayed, because delays are drawn
+    /// once, when a request is queued.
     fn pass(
         &mut self,
         class: ClassId,
@@ -290,12 +291,12 @@ impl<I: Item> Part<I> for State<I> {
         false
     }
 
-    /// What is queued stays as it was drawn.
+    /// Applies `update` to later requests; queued requests keep their due times.
     fn update(&mut self, update: Update, _now: u64) -> Update {
         Update(core::mem::replace(&mut self.setting, update.0))
     }
 
-    /// Requests that found no record when they came.
+    /// Returns the number of requests without room for a record at their arrival.
     fn overflow(&self) -> u64 {
         self.overflow
     }

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fair shares: every entity that has requests gets its part of the service.
+//! Fair share policy: divides the service among the entities with queued requests by weight.
 //!
-//! # Vocabulary
-//!
-//! - *Mode*: the levels of sharing, for example groups, then the users of each ([`mode::Mode`]).
-//! - *Node*: a value of a level, below one of the level before; the last ones are *leaves* and have the
-//!   requests ([`node::Node`]). A leaf is also a class.
-//! - *Entity*: the share of a node among its siblings, a weight and a tag ([`entity::Entity`]).
-//! - *Selector*: chooses the leaf that is served next ([`select::Selector`]).
-//! - *Opportunity*: a request served without a decision, because the service was under-loaded; it counts
-//!   but is not charged to the share.
-//! - *Forced*: a request that must not be withheld, served while others waited; it is charged to the share,
-//!   as debt if it is more than the share, up to [`entity::DEBT_MAX`].
+//! - Mode: levels of the tree, for example groups, then the users of each group ([`mode::Mode`]).
+//! - Node: value of a level below a node of the previous level. *Leaves*, the nodes of the last
+//!   level, hold the requests ([`node::Node`]). A leaf is also a class.
+//! - Entity: weight and tag of a node, which compete with the entities of its siblings
+//!   ([`entity::Entity`]).
+//! - Selector: chooses the leaf that is dispatched next ([`select::Selector`]).
+//! - Opportunity: request dispatched without a decision at low load. The request is counted but not
+//!   charged.
+//! - Forced request: request dispatched without queueing while other requests are queued. The
+//!   charge lowers the lag of the entity to no less than minus [`entity::DEBT_MAX`].
 //!
 //! ```text
 //!             enqueue                 get                        stop
-//!  (request) ─────────► queue of its ─────► in service ─────────────────► (gone)
+//!  (request) ─────────► queue of its ─────► in flight ──────────────────► (completed)
 //!      │                    leaf                ▲     the measured time corrects
-//!      └───────────────── pass ─────────────────┘     what was charged (cost model time)
+//!      └───────────────── pass ─────────────────┘     the charge (cost model time)
 //! ```
 //!
-//! Only nodes with queued requests compete. Within a leaf the order is that of arrival, or with locality
-//! that of places within bounded batches ([`locality`]).
+//! Only nodes with queued requests compete. A leaf dispatches requests in the order of arrival, or
+//! with locality in the order of offset within bounded batches ([`locality`]).
 
 use crate::sched::{
     agent::{Account, Report, ReportBuf},
@@ -77,10 +76,10 @@ pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
 pub use stats::Counts;
 
-/// A buffer for [`State::rows`].
+/// Buffer of [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
 
-/// What memory a part wants.
+/// Memory that a part needs.
 type Need<I> = (
     ClassNeed<PathId, Node<I>>,
     <Details as Grow>::Need,
@@ -90,32 +89,32 @@ type Need<I> = (
 /// Memory for a part.
 type Spare<I> = <Need<I> as mem::Need>::Spare;
 
-/// Fair shares on one head.
+/// State of the policy on one head.
 ///
 /// # Invariants
 ///
 /// - `queued` is the number of requests in the queues of all leaves.
-/// - A leaf is in the selector exactly if its queue is not empty.
-/// - The selector has memory for every slot of the table.
+/// - A leaf is in the selector if and only if the leaf has queued requests.
+/// - The selector has memory for every index of the table.
 pub struct State<I: Item> {
     members: Members<I>,
     selector: Selector,
-    /// The leaf that is served in a row, with locality.
+    /// Leaf dispatched in a row, with locality.
     slice: Slice,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
     sweep: u32,
-    /// The time that was told last, ns.
+    /// Time of the last call with a time, ns.
     time: u64,
-    /// Service to everybody.
+    /// Service to all entities.
     total: Windows,
     /// See [`Part::terms`].
     terms: u64,
 }
 
 impl<I: Item> State<I> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
+    /// Creates a part without requests, with a first reserve of memory; may sleep.
     pub fn new(
         config: &Config,
         seed: u64,
@@ -149,26 +148,27 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Service to everybody, of late.
+    /// Returns the service to all entities in the last second and minute.
     pub const fn total(&self) -> Windows {
         self.total
     }
 
-    /// Copies the statistics of the nodes from slot `from` on into `out` until it is full; returns the slot
-    /// to go on from, or `None` at the end.
+    /// Copies the statistics of the nodes from index `from` on into `out` until `out` is full.
+    /// Returns the index to continue from, or `None` at the end.
     pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
         let slots = self.members.table.slots();
         fill(out, slots, from, |slot| self.row(slot))
     }
 
-    /// The node in `slot`, if others are told of it: not the default class and shared leaves, whose members differ from
-    /// server to server.
+    /// Returns the node at index `slot` if the node is reported to the agent. The default class and
+    /// shared leaves are not, because their members differ between servers.
     fn told_node(&self, slot: u32) -> Option<&Node<I>> {
         let node = self.members.table.at(slot)?;
         (node.key != Key::Default).then_some(node)
     }
 
-    /// What servers tell each other of `node`, which is in `slot`; of a group, what its shared leaf has.
+    /// Returns the account of `node`, at index `slot`, for the agent. Service and activity of a
+    /// group are those of the shared leaf below the group.
     fn account(&self, slot: u32, node: &Node<I>) -> Account {
         let is_leaf = node.leaf().is_some();
         let served = match is_leaf {
@@ -188,7 +188,7 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Takes the samples of the leaf in `slot`.
+    /// Samples the lag and the service of the leaf at index `slot`.
     fn sample(&mut self, slot: u32, now: u64) {
         let lag = self.selector.lag(&self.members, slot);
         let Some(is_active) = self.members.leaf(slot).map(Leaf::is_active) else {
@@ -203,7 +203,8 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// The node in `slot`; none for a default class that never served.
+    /// Returns the node at index `slot`; `None` for a default class that is idle and never
+    /// dispatched.
     fn shown(&self, slot: u32) -> Option<&Node<I>> {
         let node = self.members.table.at(slot)?;
         let quiet = |node: &Node<I>| {
@@ -221,7 +222,7 @@ impl<I: Item> State<I> {
         parent.map_or(PathId::ROOT.0, |parent| parent.id.0)
     }
 
-    /// The statistics of the node in `slot`.
+    /// Returns the statistics of the node at index `slot`.
     fn row(&self, slot: u32) -> Option<Row> {
         let node = self.shown(slot)?;
         let level = self.members.mode.levels().get(usize::from(node.level));
@@ -256,8 +257,8 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Charges the leaf in `slot` for what one of its requests has grown by. With the cost model `time`, how long the request
-    /// takes is charged in any case.
+    /// Charges the leaf at index `slot` for the growth of one of its requests. The cost model
+    /// `time` charges nothing here, because the measured time of the request is charged at its end.
     #[cold]
     fn merge(&mut self, slot: u32, cost: Cost) {
         let charge = match self.members.cost_model {
@@ -272,7 +273,7 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Charges the leaf in `slot` for what went down past its queue.
+    /// Charges the leaf at index `slot` for a request dispatched without queueing.
     #[cold]
     fn owe(&mut self, slot: u32, charge: u32) {
         let Some((leaf, tariff)) = self.members.open(slot) else {
@@ -284,7 +285,7 @@ impl<I: Item> State<I> {
         self.selector.step(&mut self.members, slot, step, next);
     }
 
-    /// Settles the difference between what a request was charged and the time it took.
+    /// Corrects the charge of a request by the time that the request took.
     fn correct(&mut self, slot: u32, grant: &Grant, cost: Cost, now: u64) {
         let elapsed = self.members.busy.end(grant.stamp, now);
         let part = &mut self.members.estimates;
@@ -319,7 +320,8 @@ impl<I: Item> Part<I> for State<I> {
         self.members.classify(attrs, &mut self.selector, now)
     }
 
-    /// Clients of jobs are counted four times in the time for which one counts.
+    /// Returns a quarter of the job size window, so that each client is noted four times per
+    /// window.
     fn note_interval(&self) -> Option<u64> {
         self.members.size_window().map(|window| window / 4)
     }
@@ -333,7 +335,8 @@ impl<I: Item> Part<I> for State<I> {
         self.members.table.is_settled(class)
     }
 
-    /// Never declines; a stale class is the default class.
+    /// Appends a request, without ever declining; the request of a stale class goes to the default
+    /// class.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         self.time = now;
         let locality = self.members.locality;
@@ -356,8 +359,8 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    /// The leaf goes on with what is left, or leaves as if its last request had been served for nothing: what
-    /// it is owed stays.
+    /// Removes a request. The leaf continues with its remaining requests, or leaves the selector
+    /// with its lag unchanged.
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         self.time = now;
         let locality = self.members.locality;
@@ -370,7 +373,7 @@ impl<I: Item> Part<I> for State<I> {
         let idle = !leaf.is_active();
         self.queued = self.queued.saturating_sub(1);
         self.slice.check(slot, next.is_some());
-        // A front that cost as much and came at the same time is where this one was.
+        // A front with the same cost and arrival leaves the position of the leaf unchanged.
         if next != before || self.members.arrival(slot) != arrival {
             self.selector
                 .step(&mut self.members, slot, Step::Skip, next);
@@ -438,8 +441,8 @@ impl<I: Item> Part<I> for State<I> {
         Get::Item((item, grant))
     }
 
-    /// A forced request is charged like a chosen one if requests wait at any partition of the target, so that it comes
-    /// out of the share of its entity.
+    /// Counts a request that is not queued. A forced request is charged like a dispatched one if
+    /// requests are queued at any partition of the target.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
         let owes = way == Way::Forced { contended: true };
         let Some((_, tariff)) = self.members.pass(class) else {
@@ -462,7 +465,7 @@ impl<I: Item> Part<I> for State<I> {
         Passed::Counted
     }
 
-    /// What a request is charged with the cost model `time` depends on each request.
+    /// Returns false for the cost model `time`, whose charge depends on each request.
     fn passes_freely(&self) -> bool {
         self.members.cost_model != CostModel::Time
     }
@@ -515,7 +518,7 @@ impl<I: Item> Part<I> for State<I> {
         )
     }
 
-    /// Forgets nodes that were idle for 10 s, and keeps the tags of the others near the clock.
+    /// Removes nodes that were idle for 10 s, and keeps the tags of the other nodes near the clock.
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.time = now;
         let more = self.members.expire(now, max, &mut self.selector);
@@ -531,9 +534,9 @@ impl<I: Item> Part<I> for State<I> {
         more
     }
 
-    /// Takes over what changed; [`Part::refresh`] has the nodes follow new weights.
+    /// Applies `update`; [`Part::refresh`] applies new weights to the nodes.
     fn update(&mut self, update: Update, now: u64) -> Update {
-        // Whether there is a threshold does not change.
+        // The threshold never changes between 0 and another value.
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
         }
@@ -567,7 +570,7 @@ impl<I: Item> Part<I> for State<I> {
         self.members.counts.add_to(sums);
     }
 
-    /// Sizes of jobs change meanwhile, and factors return to one.
+    /// Returns true if weights depend on job sizes, or if factors have to return towards one.
     fn wants_refresh(&self, now: u64) -> bool {
         self.members.mode.has_size() || self.members.are_factors_stale(now)
     }

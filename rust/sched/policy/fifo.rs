@@ -2,8 +2,8 @@
 
 //! First in, first out: one class, one queue.
 //!
-//! The policy of a head that nothing else was started on, and the one that serves what another policy
-//! declines. It takes no argument and has nothing to tune.
+//! The default policy of a head, and the fallback for requests that another policy declines. The
+//! policy has no argument and no parameters.
 
 use crate::sched::{
     attr::Attrs,
@@ -14,20 +14,20 @@ use crate::sched::{
     policy::{Get, Grant, NoArgument, Part, Passed, Simple, Tuning, View, Way},
 };
 
-/// Nothing to tune.
+/// Empty set of parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tunables;
 
 impl Tuning for Tunables {}
 
-/// It has no parameters.
+/// Empty list, because the policy has no parameters.
 pub const PARAMETERS: &[Parameter] = &[];
 
 impl Simple for Tunables {
     type Update = Update;
 }
 
-/// Nothing to configure.
+/// Configuration of a part.
 pub type Config = NoArgument<Tunables>;
 
 pub use crate::sched::policy::{
@@ -37,13 +37,13 @@ pub use crate::sched::policy::{
 /// The only class.
 const CLASS: ClassId = ClassId::new(0, 1);
 
-/// The queue of one head.
+/// Queue of one head.
 pub struct State<I: Item> {
     fifo: I::Fifo,
 }
 
 impl<I: Item> State<I> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(
         _config: &Config,
         _seed: u64,

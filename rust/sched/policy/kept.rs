@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! For how long policies keep requests on purpose.
+//! Throttling delay of requests, as opposed to the time in which they compete for slots.
 //!
-//! # Vocabulary
-//!
-//! - *Front*: the request of a class that goes next.
-//! - *Kept*: a front is kept while it may not go because of a rate; a request behind it is kept, too.
-//! - *Withheld* time: from a request's arrival to the end of the last such time in its class. What it waits beyond
-//!   that, it waits for the service.
+//! - *Front*: next request of a class.
+//! - *Kept*: a front is kept while its rate forbids the dispatch; the requests behind the front are
+//!   kept, too.
+//! - *Withheld time*: time from a request's arrival to the end of the last interval in which its
+//!   class was kept. The rest of the queueing time is due to the service.
 //!
 //! ```text
-//!   arrival          front of its class        may go             goes down
+//!   arrival          front of its class        eligible           dispatched
 //!      │ behind others      │ kept                │ waits for a slot   │
 //!      ├────────────────────┴─────────────────────┼────────────────────┤
 //!      │◀─────────────── withheld ───────────────▶│
@@ -18,23 +17,25 @@
 
 use crate::sched::units::NSEC_PER_MSEC;
 
-/// Time from `arrival` to `until`, ns, as milliseconds; 0 if it is over before the arrival.
+/// Returns the time from `arrival` to `until`, ns, as milliseconds; 0 if `until` is before the
+/// arrival.
 pub fn withheld(arrival: u64, until: u64) -> u32 {
     u32::try_from(until.saturating_sub(arrival) / NSEC_PER_MSEC).unwrap_or(u32::MAX)
 }
 
-/// Until when a class was kept last.
+/// End of the last interval in which a class was kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     until: u64,
 }
 
 impl Kept {
-    /// Never.
+    /// Value for a class that was never kept.
     pub const NEVER: Self = Self { until: 0 };
 
-    /// The front, which arrived at `arrival`, goes at `now`; it has been the front since `staged` and could not go
-    /// before `due`. All in monotonic ns. Returns for how long it was withheld, ms.
+    /// Notes that the front, which arrived at `arrival`, is dispatched at `now`. The front became
+    /// the front at `staged` and was not eligible before `due`. All times are monotonic, ns.
+    /// Returns the withheld time of the front, ms.
     #[inline]
     pub fn front_goes(&mut self, staged: u64, due: u64, arrival: u64, now: u64) -> u32 {
         if due > staged {
@@ -51,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_class_at_its_rate() {
-        // One a second; all came at 5 s, and the device takes each at once.
+        // One request per second; all arrive at 5 s, and each is dispatched when eligible.
         let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
         for (n, want) in (0u64..5).zip([0, 1_000, 2_000, 3_000, 4_000]) {
             let due = arrival + n * 1_000 * MS;
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_class_that_waits_for_slots() {
-        // There were tokens at any time.
+        // The front was eligible at any time.
         let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
         for n in 0..5 {
             let staged = arrival + n * 700 * MS;
@@ -74,17 +75,17 @@ mod tests {
     #[test]
     fn first_kept_then_slow() {
         let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
-        // Kept for two seconds, then it waited for a slot for three.
+        // Kept for two seconds, then queued for a slot for three.
         assert_eq!(
             kept.front_goes(arrival, 7_000 * MS, arrival, 10_000 * MS),
             2_000
         );
-        // Behind it all the time, and free to go since.
+        // Behind the first request until its dispatch, and eligible since.
         assert_eq!(
             kept.front_goes(10_000 * MS, 10_000 * MS, arrival, 11_000 * MS),
             2_000
         );
-        // Came while nobody was kept.
+        // Arrived while the class was not kept.
         assert_eq!(
             kept.front_goes(11_000 * MS, 11_000 * MS, 8_000 * MS, 12_000 * MS),
             0
@@ -96,7 +97,7 @@ mod tests {
         let mut kept = Kept::NEVER;
         assert_eq!(kept.front_goes(MS, 900_000 * MS, MS, 3 * MS), 2);
         assert_eq!(kept.front_goes(MS, u64::MAX, 0, u64::MAX), u32::MAX);
-        // A clock that runs backwards.
+        // Time that moves back.
         assert_eq!(kept.front_goes(9 * MS, 8 * MS, u64::MAX, 0), 0);
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Lottery: each request is served of a client that is drawn, clients with more queued requests more often.
+//! Lottery: the client of each dispatch is drawn; clients with more queued requests are drawn more
+//! often.
 //!
-//! The policy exists in tests only, as an example of a policy with classes and as proof that a policy is one file and
-//! one line. A class is a client, and has a *ticket* for each queued request, up to `nrs_lottery_tickets`. The tickets
-//! of all classes are a Fenwick tree over the slots (P. M. Fenwick, "A new data structure for cumulative frequency
-//! tables", 1994), so that a draw is exact and costs O(log n).
+//! The policy exists in tests only, as an example of a policy with classes. A class is a client
+//! with a *ticket* for each queued request, up to `nrs_lottery_tickets`. The tickets of all classes
+//! are a Fenwick tree over the indices of classes (P. M. Fenwick, "A new data structure for
+//! cumulative frequency tables", 1994), so a draw is exact and takes O(log n).
 
 use crate::sched::{
     attr::Attrs,
@@ -27,20 +28,20 @@ pub use crate::sched::policy::{
 };
 
 parameters! {
-    /// What users can set.
+    /// Parameters of the policy.
     pub struct Tunables of |values| values.policies.lottery, "", "ENOMEM" {
-        /// Tickets of a client in a draw of lottery, at most.
+        /// Largest number of tickets of a client in a draw.
         "nrs_lottery_tickets" tickets: [number Tickets, "tickets, ", 1..=65_535 = 8],
     }
     also {
-        /// Bound of the class table.
+        /// Largest number of classes in the table.
         classes_max: ClassesMax,
     }
     texts {}
 }
 
 stats! {
-    /// Counters of lottery.
+    /// Counters of the policy.
     Counts {
         draws: Counter Plain "nrs_policy_draws_total" "Draws of the client that is served next";
     }
@@ -56,10 +57,10 @@ impl Simple for Tunables {
     type Update = Update;
 }
 
-/// How a part is started.
+/// Configuration of a part.
 pub type Config = NoArgument<Tunables>;
 
-/// The tickets of all classes: node `i` has those of the slots from `i & (i + 1)` to `i`.
+/// Tickets of all classes; node `i` has the sum for the indices from `i & (i + 1)` to `i`.
 pub struct Drum {
     nodes: Bulk<u64>,
     sum: u64,
@@ -70,7 +71,7 @@ impl Drum {
         self.nodes.get(index).copied().unwrap_or(0)
     }
 
-    /// Gives the class in `slot`, which had `before` tickets, `now` tickets.
+    /// Changes the number of tickets of the class at index `slot` from `before` to `now`.
     fn set(&mut self, slot: u32, before: u32, now: u32) {
         let moved = |sum: u64| sum.wrapping_add(now.into()).wrapping_sub(u64::from(before));
         let mut index = slot as usize;
@@ -81,7 +82,7 @@ impl Drum {
         self.sum = moved(self.sum);
     }
 
-    /// Returns the slot of the class that has ticket number `ticket`.
+    /// Returns the index of the class with ticket number `ticket`.
     fn find(&self, mut ticket: u64) -> u32 {
         let mut slot = 0usize;
         let mut step = self.nodes.len().checked_ilog2().map_or(0, |log| 1 << log);
@@ -111,7 +112,7 @@ impl Grow for Drum {
         if index < self.nodes.len() {
             return;
         }
-        // The slot has no tickets, the slots before that the node covers may have some.
+        // The new class has no tickets; the classes before it that the node covers may have some.
         let first = index & index.wrapping_add(1);
         let (mut sum, mut end) = (0, index);
         while end > first {
@@ -131,18 +132,18 @@ impl Grow for Drum {
     }
 }
 
-/// A draw.
+/// Draws of clients.
 pub struct Lottery {
     rng: Rng,
     tickets: u32,
     counts: Counts,
 }
 
-/// A lottery on one head.
+/// State of the policy on one head.
 pub type State<I> = classes::State<I, Lottery>;
 
 impl Lottery {
-    /// A class has `now` queued requests and had `before`.
+    /// Updates the tickets of a class, whose number of queued requests changes to `now`.
     fn set<F>(&self, drum: &mut Drum, slot: u32, class: &Class<F>, now: u32) {
         let tickets = |queued: u32| queued.min(self.tickets);
         drum.set(slot, tickets(class.queued()), tickets(now));
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
     use crate::sched::mem::Need;
 
-    /// Against a list of tickets, while slots come and tickets change.
+    /// Compares look-ups with a list of tickets, while classes are added and tickets change.
     #[test]
     fn each_ticket_is_found() {
         let mut drum = Drum {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Object round robin: objects take turns, and the requests of one are served in the order of their offsets.
+//! Object round robin: objects take turns, and the requests of an object are dispatched in the
+//! order of their offsets.
 //!
-//! A class is an object on its target or, where requests say which offset stream they belong to, the
-//! stream, whatever objects it goes through. How turns are taken is [`super::robin`]'s, how requests are
-//! sorted [`super::robin::sorted`]'s.
+//! A class is an object on its target, or an offset stream if requests have one, whatever the
+//! objects of the stream are. [`super::robin`] defines the order of classes,
+//! [`super::robin::sorted`] the order of requests.
 
 use super::robin::{
     self,
@@ -30,25 +31,25 @@ pub const PARAMETERS: &[Parameter] = rows! {
         "nrs_orr_quantum" quantum: [heads "quantum" given Quantum],
         /// Sort key: offset on the device or in the file.
         "nrs_orr_offset_type" offset_type: [heads "offset_type" given OffsetType],
-        /// Sorted requests; fifo serves the others.
+        /// Directions of the requests that are sorted; fifo dispatches the other requests.
         "nrs_orr_supported" supported: [heads "supported" given Supported],
     } {}
 };
 
-/// How a part was started.
+/// Configuration of a part.
 pub type Config = robin::Config<Tunables>;
 
-/// What a running part is told.
+/// Update of a running part.
 pub type Update = robin::Update<Sorting>;
 
 /// Round robin over objects on one head.
 pub type State<I> = robin::State<I, Orr>;
 
-/// The policy.
+/// Round robin over objects.
 pub enum Orr {}
 
 impl<I: Item> Robin<I> for Orr {
-    /// An offset stream, or a target and an object of it, in the order of turns in a round.
+    /// Offset stream, or target and object, in the order of turns in a round.
     type Key = [u64; 2];
     type Store = Sorted<I>;
     type Tunables = Tunables;
@@ -59,7 +60,7 @@ impl<I: Item> Robin<I> for Orr {
 
     fn key(attrs: &Attrs) -> [u64; 2] {
         match attrs.stream {
-            // 2^32 at most.
+            // At most 2^32.
             0 => [u64::from(attrs.target).wrapping_add(1), attrs.object],
             stream => [0, stream],
         }

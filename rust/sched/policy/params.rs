@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How parameters of policies are made: each has its own type, which cannot hold a wrong value.
+//! Types of policy parameters: each parameter has its own type, which holds valid values only.
 //!
-//! Choices (`choice!`) and numbers (`number!`) take one line of text, and show themselves as the text that they take.
+//! Choices (`choice!`) and numbers (`number!`) parse one line of text, and are displayed as the
+//! same text.
 
 use crate::sched::error::Result;
 use core::fmt;
 
 pub mod heads;
 
-/// The words of a choice as a text: `one, two or three`.
+/// Joins the words of a choice into a text: `one, two or three`.
 macro_rules! either {
     ($word:literal) => { $word };
     ($word:literal, $last:literal) => { concat!($word, " or ", $last) };
@@ -20,7 +21,8 @@ macro_rules! either {
 
 pub(crate) use either;
 
-/// Defines a choice between words: one type, with `parse`, `name` and `Display`. `$name` is the parameter's.
+/// Defines a type for a choice between words, with `parse`, `name` and `Display`. `$name` is the
+/// parameter's name.
 macro_rules! choice {
     (
         $(#[$doc:meta])* $type:ident, $name:literal:
@@ -36,14 +38,17 @@ macro_rules! choice {
             /// All values.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
-            /// The word for the value.
+            /// Returns the word for the value.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+
                 }
             }
 
-            /// The value of a word; a newline after it is ignored.
+            /// Returns the value of a word; a trailing newline is ignored.
+            ///
+            /// # Errors
+            ///
             /// `EINVAL`: not one of the words.
             pub fn parse(text: &str) -> $crate::sched::error::Result<Self> {
                 let text = $crate::sched::policy::params::line(text);
@@ -73,8 +78,8 @@ macro_rules! choice {
 
 pub(crate) use choice;
 
-/// Defines a number within limits: one type, with `parse`, `new`, `get` and `Display`. `$name` is the parameter's;
-/// with `or 0` zero is a value, too.
+/// Defines a type for a number within limits, with `parse`, `new`, `get` and `Display`. `$name` is
+/// the parameter's name. With `or 0`, zero is also valid.
 macro_rules! number {
     (
         $(#[$doc:meta])* $type:ident, $name:literal:
@@ -91,7 +96,10 @@ macro_rules! number {
             /// Largest value.
             pub const MAX: u32 = $hi;
 
-            /// The value of a decimal number; a newline after it is ignored.
+            /// Returns the value of a decimal number; a trailing newline is ignored.
+            ///
+            /// # Errors
+            ///
             /// `EINVAL`: not a number, or outside the limits.
             pub fn parse(text: &str) -> $crate::sched::error::Result<Self> {
                 let text = $crate::sched::policy::params::line(text);
@@ -102,7 +110,7 @@ macro_rules! number {
                 )))
             }
 
-            /// The parameter with `value`; none outside the limits.
+            /// Returns the parameter with `value`; `None` outside the limits.
             pub const fn new(value: u32) -> Option<Self> {
                 if (value >= Self::MIN && value <= Self::MAX) $(|| value == $zero)? {
                     Some(Self(value))
@@ -111,7 +119,7 @@ macro_rules! number {
                 }
             }
 
-            /// The number.
+            /// Returns the number.
             pub const fn get(self) -> u32 {
                 self.0
             }
@@ -143,23 +151,27 @@ macro_rules! number {
 
 pub(crate) use number;
 
-/// A value that is one word or one line, as it is shown.
+/// Value that is displayed as one word or one line.
 pub trait Value: Copy + Default + fmt::Display {
-    /// Unit and limits, or the words.
+    /// Unit and limits, or the list of words.
     const TAKES: &'static str;
 
-    /// Bytes of the longest text.
+    /// Length of the longest text, bytes.
     const LONGEST: usize = 0;
 
-    /// Columns that it is shown in where each head has one, filled with blanks from the right; 0: as many as it has.
+    /// Number of columns where a value per head is shown, padded with blanks on the right; 0
+    /// without padding.
     const COLUMNS: usize = 0;
 
-    /// The value of a text without blanks around it.
-    /// `EINVAL`: there is no such value.
+    /// Returns the value of a text without surrounding blanks.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: not a valid value.
     fn parse(text: &str) -> Result<Self>;
 }
 
-/// Bytes of the longest of `words`.
+/// Returns the length of the longest of `words`, bytes.
 pub(crate) const fn longest(mut words: &[&str]) -> usize {
     let mut longest = 0;
     while let [word, rest @ ..] = words {
@@ -171,7 +183,7 @@ pub(crate) const fn longest(mut words: &[&str]) -> usize {
     longest
 }
 
-/// Decimal digits of `number`.
+/// Returns the number of decimal digits of `number`.
 pub(crate) const fn digits(number: u32) -> usize {
     match number.checked_ilog10() {
         Some(log) => (log as usize).wrapping_add(1),
@@ -180,16 +192,16 @@ pub(crate) const fn digits(number: u32) -> usize {
 }
 
 number! {
-    /// Classes of one head, at most, beside the default class.
+    /// Maximum number of classes per head, without the default class.
     ClassesMax, "classes_max": "", 64..=1_048_576 = 16_384
 }
 
 number! {
-    /// Requests that are kept in an order of their own, at most, on one head of one partition.
+    /// Maximum number of requests that are sorted, per head and partition.
     BufferMax, "buffer_max": "requests, ", 256..=1_048_576 = 65_536
 }
 
-/// `text` without the newline that `echo` appends.
+/// Returns `text` without the newline that `echo` appends.
 pub(crate) fn line(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }

@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bandwidth classes with guaranteed minimums: every client gets what its class promises.
+//! Bandwidth classes with guaranteed minimums for clients.
 //!
-//! # Vocabulary
-//!
-//! - *Class*: the requests of one client for one target ([`Who`]); not to be confused with the class of
-//!   bandwidth that the client is promised, which is here only a *rank*.
-//! - *Gate*: the leaky bucket of a client in a group, which classes of all partitions share; an [`Update`] brings
-//!   the gates. A class claims the gate of its client when it needs it ([`crate::sched::qbm::gate::table`]).
-//! - *Front*: the oldest queued request of a class; its gate decides when it may go ([`record`]).
+//! A class of this policy is the requests of one client for one target ([`Who`]). The bandwidth
+//! class that the plan assigns to a client is only a rank here. A gate is the leaky bucket of a
+//! client in a group, which classes of all partitions share; an [`Update`] installs the gates. A
+//! class claims the gate of its client when it needs the gate ([`crate::sched::qbm::gate::table`]).
+//! The front of a class is its oldest queued request, which is eligible once it has tokens of the
+//! gate ([`record`]).
 //!
 //! ```text
-//!             enqueue            the gate lets it go          its turn         stop
-//!  (request) ─────────► FIFO of ─────────────────────► ready ─────────► in service ───► (gone)
-//!      │                 class                                             ▲
-//!      └─────────────── pass, if there are tokens or it must ──────────────┘
+//!             enqueue            the gate has tokens         its turn          stop
+//!  (request) ─────────► FIFO of ─────────────────────► ready ─────────► in flight ───► (end)
+//!      │                 class                                              ▲
+//!      └─────────────── pass, if there are tokens or it is forced ──────────┘
 //! ```
 //!
-//! # Which class goes first
+//! # Order of classes
 //!
-//! Of the fronts that have their tokens, those that nothing holds back, then those of first_come, fair_share,
-//! low_share and mover; within a rank whoever has had them for longest ([`queue`]). A front that has had its
-//! tokens for longer than it would have waited for them at the floor, the least rate that anybody has, goes
-//! before all others. So no rank takes the floor from another, whatever is asked of the device.
+//! Among the fronts with tokens, those without a limit are first, then those of first_come,
+//! fair_share, low_share and mover. Within a rank, the front that has had its tokens for longest is
+//! first ([`queue`]).
+//!
+//! The floor is the lowest rate of any client. A front becomes overdue when it has had its tokens
+//! for longer than the time that its bytes take at the floor. Overdue fronts precede all others. So
+//! no rank takes the floor from another rank, regardless of the load of the device.
 //!
 //! # New clients
 //!
-//! What the plan promises a client, the worker finds out. Until it has, the client has what newcomers of its group
-//! start with; [`Part::need`] says that there is somebody to meet, which wakes the worker.
+//! The worker determines the rate that the plan gives to a client. Until then, the client has the
+//! initial rate of its group. [`Part::need`] reports that new clients exist, which wakes the
+//! worker.
 //!
-//! # When tables are full
+//! # Full tables
 //!
-//! A part asks the plan only for whom few places are left: a quarter of its classes and part of the gates are kept for
-//! clients that have a line ([`Plan::lists`]). Others share one class for each target, which is charged to the shared gate of
-//! its group.
+//! A quarter of a part's classes and some of the gates are reserved for clients with a line in the
+//! plan ([`Plan::lists`]). The plan is consulted only when no other class or gate is left. Other
+//! clients share one class for each target, which is charged to the shared gate of its group.
 
 use crate::sched::{
     attr::Attrs,
@@ -62,10 +65,11 @@ pub use control::Kept;
 pub use overseer::Overseer;
 pub use params::{Tunables, PARAMETERS};
 
-/// What a part is told: the gates of its service, and the plan; none: nobody is held back.
+/// Update of a part: the gates of its service, and the plan; `None` means that nothing is limited.
 pub type Update = Option<(mem::Shared<Gates>, mem::Shared<Plan>)>;
 
-/// One place in so many of the table is kept for clients that the plan lists, and for shared classes.
+/// Divisor of the table size for the part reserved for clients that the plan lists, and for shared
+/// classes.
 const KEPT: u32 = 4;
 
 /// Configuration of a part.
@@ -75,13 +79,13 @@ impl Simple for Tunables {
     type Update = Update;
 }
 
-/// Classes whose time has come that one [`Part::get`] looks at.
+/// Maximum number of classes whose time has come that one [`Part::get`] examines.
 const LOOKS: u32 = 64;
 
-/// Time after which a part that looked at many classes is to be asked again, ns.
+/// Time after which a part that examined [`LOOKS`] classes is called again, ns.
 const PAUSE: u64 = 1;
 
-/// Whether there are clients for the worker to meet, which takes no memory.
+/// True if there are clients unknown to the manager; a need that takes no memory.
 #[derive(Clone, Copy)]
 pub struct News(bool);
 
@@ -97,7 +101,7 @@ impl mem::Need for News {
     }
 }
 
-/// What memory a part wants, and whether classes want seats.
+/// Memory that a part needs, and whether the manager must be woken.
 type Need<I> = (
     ClassNeed<Who, Record<<I as Item>::Fifo>>,
     <Queue as Grow>::Need,
@@ -107,35 +111,35 @@ type Need<I> = (
 /// Memory for a part.
 type Spare<I> = <Need<I> as mem::Need>::Spare;
 
-/// The classes of one head.
+/// Classes of one head.
 ///
 /// # Invariants
 ///
 /// - `queued` is the number of requests in the FIFOs of all classes.
-/// - A class is in the queue exactly if its FIFO is not empty, and busy in the table exactly if it has
-///   requests queued or in service.
-/// - The queue has memory for every slot of the table.
+/// - A class is in the queue exactly if its FIFO is not empty.
+/// - A class is busy in the table exactly if it has requests queued or in flight.
+/// - The queue has memory for every index of the table.
 pub struct State<I: Item> {
     table: ClassTable<Who, Record<I::Fifo>>,
     queue: Queue,
     gates: Option<mem::Shared<Gates>>,
     plan: Option<mem::Shared<Plan>>,
-    /// Counts gates.
+    /// Number of changes of the gates.
     generation: u32,
-    /// Counts plans.
+    /// Number of changes of the plan.
     plans: u32,
     by: By,
-    /// The target of what the default class serves.
+    /// Target of the requests in the default class.
     target: u32,
     queued: u32,
 }
 
 impl<I: Item> State<I> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
+    /// Creates a part with nothing queued and a first reserve of memory; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: out of memory.
     pub fn new(
         config: &Config,
         seed: u64,
@@ -161,12 +165,13 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// The gates.
+    /// Returns the gates.
     pub const fn gates(&self) -> Option<&mem::Shared<Gates>> {
         self.gates.as_ref()
     }
 
-    /// Has the class in `slot` look for its gate, if the one it has is not the right one any more; whether it did.
+    /// Claims a gate for the class at `slot` if its current gate is not the right one; returns true
+    /// if it did.
     #[inline]
     fn settle(&mut self, slot: u32, now: u64) -> bool {
         let gates = self.gates.as_deref();
@@ -175,7 +180,7 @@ impl<I: Item> State<I> {
         };
         let holds = record.generation == self.generation
             && gates.is_none_or(|gates| gates.holds(&record.seat));
-        // A class that shares a gate takes its own as soon as there is one.
+        // A class that shares a gate claims its own gate as soon as one is free.
         let own = |who: &Who| who.party != Who::NOBODY.party;
         let shares = record.seat.is_shared()
             && record.fifo.is_empty()
@@ -187,7 +192,8 @@ impl<I: Item> State<I> {
         true
     }
 
-    /// Makes the class of `who`; without room it is the class that clients without a line share for the target.
+    /// Creates the class of `who`. Without room, returns the class that clients without a line
+    /// share for the target.
     #[cold]
     fn create(&mut self, who: Who, now: u64) -> ClassId {
         if let Some(id) = self.make(who, Place::Free, now) {
@@ -213,7 +219,7 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Makes the class of `who` in `place`, if there is room.
+    /// Creates the class of `who` in `place`, if there is room.
     fn make(&mut self, who: Who, place: Place, now: u64) -> Option<ClassId> {
         let (limit, generation) = (self.queue.capacity(), self.generation);
         let make = || Record::new(generation);
@@ -223,7 +229,7 @@ impl<I: Item> State<I> {
         Some(id)
     }
 
-    /// Tells the manager of the client of the class in `slot`, if it does not know of it.
+    /// Reports the client of the class at `slot` to the manager, if the manager does not know it.
     #[inline]
     fn announce(&self, slot: u32) {
         if let Some(record) = self.table.at(slot) {
@@ -231,7 +237,7 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Has the class in `slot` claim its gate.
+    /// Claims the gate of the class at `slot`.
     fn sit(&mut self, slot: u32, now: u64) {
         let gates = self.gates.as_deref();
         let who = match self.table.key(slot) {
@@ -261,7 +267,7 @@ impl<I: Item> State<I> {
         self.queue.set(slot, &mut record.keys, keys);
     }
 
-    /// Looks again where the class in `slot` is.
+    /// Updates the position of the class at `slot` in the queue.
     #[inline]
     fn look(&mut self, slot: u32, now: u64) {
         if self.settle(slot, now) {
@@ -276,13 +282,14 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Takes the front of the class in `slot` out, and books for the next.
+    /// Removes the front of the class at `slot`, and books for the next front.
     fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
         let id = self.table.id(slot);
         let gates = self.gates.as_deref();
         let record = self.table.at_mut(slot)?;
         let item = record.fifo.pop()?;
-        // INVARIANT: one request less is queued; the class stays busy, as one more is in service.
+        // INVARIANT: one request less is queued; the class stays busy, because one more is in
+        // flight.
         self.queued = self.queued.saturating_sub(1);
         record.active = record.active.saturating_add(1);
         let withheld = record.withheld(item.arrival(), now);
@@ -292,7 +299,8 @@ impl<I: Item> State<I> {
         Some((item, Grant::of(id).after(withheld)))
     }
 
-    /// The class that goes next, at the price of a few looks; or until when all wait.
+    /// Returns the class to dispatch from after a bounded number of checks, or the time until which
+    /// all are throttled.
     #[inline]
     fn next(&mut self, view: &View<'_>) -> core::result::Result<u32, u64> {
         let now = view.now;
@@ -313,7 +321,7 @@ impl<I: Item> State<I> {
             }
         }
         if view.force {
-            // What was ready may wait by now.
+            // A class that was ready may be throttled by now.
             let waiting = self.queue.waiting().map(|(slot, _)| slot);
             if let Some(slot) = waiting.or_else(|| self.queue.ready(now)) {
                 self.settle(slot, now);
@@ -342,14 +350,15 @@ impl<I: Item> Part<I> for State<I> {
         id
     }
 
-    /// Also not while the manager does not know of the client: its requests are classified, so that the worker is woken.
+    /// Returns true if `class` may be reused. The class is not reusable while the manager does not
+    /// know the client: requests are then classified, so that the worker is woken.
     fn is_live(&self, class: ClassId) -> bool {
         let gates = self.gates.as_deref();
         let knows = |record: &Record<I::Fifo>| record.is_known(gates);
         self.table.is_settled(class) && self.table.at(class.slot()).is_some_and(knows)
     }
 
-    /// Never declines; a stale class is the default class.
+    /// Queues the request and never declines it; uses the default class if `class` is stale.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
@@ -372,7 +381,7 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    /// A front gives back what it has taken, and the next one takes for itself.
+    /// Removes the request. A removed front returns its tokens, and the next front takes its own.
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
@@ -382,7 +391,7 @@ impl<I: Item> Part<I> for State<I> {
         let item = record.fifo.remove(place)?;
         let next = record.fifo.front().map(Item::cost);
         self.queued = self.queued.saturating_sub(1);
-        // A front that costs as much takes over what was taken.
+        // A new front of the same cost takes over the tokens.
         if next != before {
             let keys = record.withdraw(gates, next, now);
             self.queue.set(slot, &mut record.keys, keys);
@@ -421,7 +430,7 @@ impl<I: Item> Part<I> for State<I> {
         let Some(record) = self.table.at_mut(slot) else {
             return Passed::Stale;
         };
-        // Classified once more, so that the worker is woken.
+        // The request is classified again, so that the worker is woken.
         if record.announce(gates) {
             return Passed::Stale;
         }
@@ -451,7 +460,7 @@ impl<I: Item> Part<I> for State<I> {
         self.queued
     }
 
-    /// Also not empty while there are clients for the worker to meet.
+    /// Returns the memory needed; not empty while clients are unknown to the manager.
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
         let news = self.gates.as_deref().is_some_and(Gates::has_news);
@@ -462,12 +471,12 @@ impl<I: Item> Part<I> for State<I> {
         (self.table.grow(classes), self.queue.feed(queue), ())
     }
 
-    /// Forgets classes that were idle for 10 s.
+    /// Evicts classes that have been idle for 10 s.
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.table.age(now, max)
     }
 
-    /// With other gates, all classes look for theirs.
+    /// Installs gates and plan. With other gates, all classes claim their gates again.
     fn update(&mut self, update: Update, _now: u64) -> Update {
         let (gates, plan) = update.unzip();
         let same = match (&self.gates, &gates) {
@@ -482,12 +491,12 @@ impl<I: Item> Part<I> for State<I> {
         gates.zip(core::mem::replace(&mut self.plan, plan))
     }
 
-    /// Looks at the fronts whose gate has another rate or rank, or is another one.
+    /// Updates the fronts whose gate has another rate or rank, or is replaced.
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
         let slots = self.table.slots();
         let end = from.saturating_add(max).min(slots);
         for slot in from..end {
-            // Those without requests look when they have some.
+            // Classes without requests are updated when a request arrives.
             let record = self.table.at(slot);
             let Some(record) = record.filter(|record| !record.fifo.is_empty()) else {
                 continue;
@@ -507,7 +516,7 @@ impl<I: Item> Part<I> for State<I> {
         (end < slots).then_some(end)
     }
 
-    /// The gates count.
+    /// Returns the number of requests for which no class could be created.
     fn overflow(&self) -> u64 {
         self.table.overflow()
     }

@@ -2,51 +2,50 @@
 
 //! Round robin: classes take turns, a batch of requests at a time.
 //!
-//! What `crrn`, `orr` and `trr` have in common. Each of them says what its classes are and how the requests
-//! of one are ordered; this engine does the rest.
+//! This engine is common to `crrn`, `orr` and `trr`. Each of these policies defines its classes and
+//! the order of the requests of a class.
 //!
-//! # Vocabulary
-//!
-//! - *Batch*: requests of one class that are served together, at most a *quantum* of them ([`Batch`]).
-//! - *Round*: in each round a class has one batch at most ([`Rounds`]).
-//! - *Sequence*: counts the batches of a policy in the order in which they began.
-//! - *Turn*: what classes are ordered by, made from the tag of the request that the class serves next
-//!   ([`Turn`]).
-//! - *Dry*: a class without queued requests, whose batch is not full.
+//! - *Batch*: requests of one class that are dispatched together, at most a *quantum* of them
+//!   ([`Batch`]).
+//! - *Round*: in each round a class has at most one batch ([`Rounds`]).
+//! - *Sequence*: number of a batch, in the order in which the batches of a policy started.
+//! - *Turn*: sort key of classes, derived from the tag of the class's next request ([`Turn`]).
+//! - *Dry*: state of a class without queued requests whose batch is not full.
 //!
 //! # States of a batch
 //!
 //! ```text
-//!              a request comes              quantum requests have come
-//!   (no batch) ───────────────▶ open ─────────────────────────────────▶ full ─┐ the next request begins
-//!       ▲                       │  ▲                                          │ a batch of a later round
-//!       │       the last queued │  │ resumes: a request                       │
-//!       │       one is served   ▼  │ comes in time                            │
-//!       │                       dry                                           │
-//!       │                        │ else                                       │
-//!       └────────────────────────┴────────────────────────────────────────────┘
+//!              a request arrives        quantum requests arrived
+//!   (no batch) ───────────────▶ open ───────────────────────────▶ full ─┐ the next request starts
+//!       ▲                       │  ▲                                    │ a batch of a later round
+//!       │      the last queued  │  │ resumes: a request                 │
+//!       │      request leaves   ▼  │ arrives in time                    │
+//!       │                       dry                                     │
+//!       │                        │ else                                 │
+//!       └────────────────────────┴──────────────────────────────────────┘
 //! ```
 //!
-//! With ties by sequence, a batch never resumes. With ties by key it does within [`PAUSE_NS`]. If others
-//! were served meanwhile that costs two changes of class, so a batch that is broken too often ends (one
-//! break for each [`BREAK`] requests of a quantum), and so do those after it when they are dry, until the
-//! class fills one.
+//! With ties by sequence, a batch never resumes. With ties by key, a batch resumes within
+//! [`PAUSE_NS`]. If other classes were served in the meantime, resuming costs two changes of class.
+//! So a batch that resumes too often (more than once for each [`BREAK`] requests of a quantum)
+//! ends. Later batches of the class end as soon as they are dry, until the class fills a batch.
 //!
 //! # Order
 //!
-//! Rounds go one after the other. Within a round either the batch that began first goes first (`crrn`, as in
-//! Lustre), or the classes go in the order of their keys (`orr`, `trr`). The second is so that two runs of
-//! the same work give the same order: which stream came first in a round is chance, what its number is
-//! is not. For the same reason such a class may go on with its batch when it was dry for a moment only, and
-//! its round is not over as long as no request of a later one was served.
+//! Rounds are served in sequence. Within a round either the batch that started first precedes
+//! (`crrn`, as in Lustre), or classes are ordered by key (`orr`, `trr`). The order by key is the
+//! same in two runs of the same work. Keys are fixed, but which stream arrives first in a round is
+//! random. For the same reason a class with ties by key can resume its batch after a short pause. A
+//! round lasts until a request of a later round is dispatched.
 //!
 //! # Bounds
 //!
-//! A request waits for at most one quantum of each other class in every round up to its own, and the rest of
-//! one more batch of those that were dry. With ties by key, classes are objects, of which there is no end: a
-//! client that goes from file to file would bring a new one into the same round for ever. So a round takes in
-//! new batches only until there were [`NEWCOMERS`] more than there are classes with requests; what
-//! comes later begins with the next round. All numbers are 64 bits wide and never wrap: at 10^9 requests/s they
+//! A request is delayed by at most one quantum of each other class in every round up to the
+//! request's own. In addition, each class that was dry may dispatch the rest of one more batch.
+//! With ties by key, classes are objects, whose number is unbounded. A client that reads file after
+//! file would add new classes to the same round without end. So a round accepts new batches only
+//! until their number exceeds the number of backlogged classes by [`NEWCOMERS`]; later batches
+//! start in the next round. All numbers are 64 bits wide and never wrap: at 10^9 requests/s they
 //! last for 500 years.
 
 use crate::sched::heap::Sort;
@@ -62,42 +61,43 @@ pub(crate) mod store;
 pub use config::{Bounds, Config, Tuned, Update};
 pub use part::{Robin, State};
 
-/// For how long a class keeps a batch that is not full, with no request queued, 10 ms in ns.
+/// Time for which a class without queued requests keeps a batch that is not full: 10 ms, in ns.
 ///
-/// Long enough for a client that waits for answers, short enough not to be noticed by people.
+/// The time is long enough for a client that waits for replies, and too short for people to notice.
 pub const PAUSE_NS: u64 = 10_000_000;
 
-/// Requests of a quantum for which its batch may resume once after others were served.
+/// Number of requests of a quantum for each of which its batch may resume once after other classes
+/// were served.
 pub const BREAK: u32 = 32;
 
-/// Batches that a round takes in while it is served, with ties by key: so many, and one for each class that
-/// has requests queued.
+/// Number of batches, beside one for each backlogged class, that a round accepts while it is
+/// served, with ties by key.
 pub const NEWCOMERS: u32 = 64;
 
-/// Which batch goes first of those in one round.
+/// Order of the batches of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ties {
-    /// The one that began first.
+    /// Batch that started first.
     Sequence,
-    /// The one of the class with the least key.
+    /// Batch of the class with the least key.
     Key,
 }
 
-/// Where a request belongs.
+/// Round and batch of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag {
-    /// Its round.
+    /// Round of the request.
     pub round: u64,
-    /// Of its batch; always 0 with [`Ties::Key`].
+    /// Sequence of the batch; always 0 with [`Ties::Key`].
     pub sequence: u64,
 }
 
-/// What classes are ordered by: the round, then what breaks the tie.
+/// Sort key of classes: the round, then the tie-break.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
-    /// The round.
+    /// Round of the next request.
     pub round: u64,
-    /// Sequence or key.
+    /// Sequence or key, by which ties are broken.
     pub tie: [u64; 2],
 }
 
@@ -108,24 +108,25 @@ impl Sort for Turn {
     }
 }
 
-/// The batch of a class that requests are added to.
+/// Batch of a class to which requests are added.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Batch {
     round: u64,
     sequence: u64,
-    /// Requests that it still has room for.
+    /// Number of requests for which the batch has room.
     left: u32,
-    /// Of a class that is dry: since when, ns.
+    /// Time at which the class became dry, ns.
     dry: u64,
-    /// And how many requests the policy had served then.
+    /// Value of [`Rounds`]'s `served` at that time.
     served: u64,
-    /// How often others were served before the class went on with it.
+    /// Number of times that other classes were served before the batch resumed.
     broken: u32,
-    /// That was too often: the class is not waited for until it fills a batch.
+    /// True if `broken` was too large: batches of the class do not resume until the class fills
+    /// one.
     fickle: bool,
 }
 
-/// The rounds of a policy.
+/// Rounds of a policy.
 ///
 /// # Invariants
 ///
@@ -134,18 +135,18 @@ pub struct Batch {
 pub struct Rounds {
     ties: Ties,
     quantum: u32,
-    /// The least round that a batch may begin in.
+    /// Lowest round in which a batch may start.
     round: u64,
-    /// Of the batch that began last.
+    /// Sequence of the batch that started last.
     sequence: u64,
-    /// Counts the requests that left.
+    /// Number of requests that left.
     served: u64,
-    /// Batches that began in `round`.
+    /// Number of batches that started in `round`.
     begun: u32,
 }
 
 impl Rounds {
-    /// Before the first request.
+    /// Creates the state before the first request.
     pub const fn new(ties: Ties, quantum: u32) -> Self {
         Self {
             ties,
@@ -157,17 +158,17 @@ impl Rounds {
         }
     }
 
-    /// How ties are broken.
+    /// Returns the order of the batches of a round.
     pub const fn ties(&self) -> Ties {
         self.ties
     }
 
-    /// Batches that begin from now on have `quantum` requests; returns what they had.
+    /// Sets the quantum of later batches; returns the previous one.
     pub fn set_quantum(&mut self, quantum: u32) -> u32 {
         core::mem::replace(&mut self.quantum, quantum)
     }
 
-    /// Whether a class that was dry until `now` goes on with its batch.
+    /// Returns true if a class that was dry until `now` resumes its batch.
     fn resumes(&self, batch: &mut Batch, now: u64) -> bool {
         if self.ties == Ties::Sequence || batch.fickle || now.saturating_sub(batch.dry) > PAUSE_NS {
             return false;
@@ -179,8 +180,9 @@ impl Rounds {
         !batch.fickle
     }
 
-    /// Adds a request to the batch of its class, or to a new one, at `now`; its tag. `waiting`: the class has
-    /// requests queued already. `busy`: how many classes have.
+    /// Adds a request to the batch of its class, or to a new batch, at `now`; returns its tag.
+    /// `waiting` is true if the class has queued requests, `busy` is the number of classes with
+    /// queued requests.
     #[inline]
     pub fn admit(&mut self, batch: &mut Batch, waiting: bool, busy: u32, now: u64) -> Tag {
         if batch.left == 0 || !(waiting || self.resumes(batch, now)) {
@@ -197,10 +199,10 @@ impl Rounds {
         tag
     }
 
-    /// Makes `batch` a new one.
+    /// Starts a new batch in `batch`.
     fn begin(&mut self, batch: &mut Batch, busy: u32) {
         if batch.left > 0 {
-            // The rest of the batch is lost; the class has had its turn in that round.
+            // The rest of the batch is dropped, because the class has had its turn in that round.
             batch.round = batch.round.wrapping_add(1);
         } else {
             batch.fickle = false;
@@ -208,7 +210,7 @@ impl Rounds {
         batch.round = batch.round.max(self.round);
         match self.ties {
             Ties::Sequence if batch.sequence < self.sequence => {
-                // Another class began a batch since this one did.
+                // Another class has started a batch since this batch started.
                 self.sequence = self.sequence.wrapping_add(1);
                 batch.sequence = self.sequence;
             }
@@ -225,13 +227,13 @@ impl Rounds {
         batch.broken = 0;
     }
 
-    /// A class has no queued requests any more, from `now` on.
+    /// Notes that a class has no queued requests from `now` on.
     pub fn dry(&self, batch: &mut Batch, now: u64) {
         batch.dry = now;
         batch.served = self.served;
     }
 
-    /// A request with `tag` has left, and `next` is who is served next.
+    /// Notes that a request with `tag` left; `next` is the turn of the class that is served next.
     pub fn leave(&mut self, tag: Tag, next: Option<&Turn>) {
         self.served = self.served.wrapping_add(1);
         let round = match (self.ties, next) {

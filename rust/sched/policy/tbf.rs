@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Token bucket filter: no class of requests goes faster than its rule says.
+//! Token bucket filter: limits the rate of each class of requests by rules.
 //!
-//! # Vocabulary
-//!
-//! - *Type*: the fields of a request that make its class ([`Config::fields`]).
-//! - *Rule*: whom a limit is for, and what it is; the first rule that matches a class counts
-//!   ([`crate::sched::rules`]).
-//! - *Bucket*: tokens of a class, of a rule, or of all rules together ([`crate::sched::bucket`]).
-//! - *Plan*: the rules, ready for use ([`plan`]); an [`Update`] brings a new one.
-//! - *Front*: the oldest queued request of a class; what its buckets have for it decides when it may go
-//!   ([`record`]).
+//! The type of a part is the set of request fields that make a class ([`Config::fields`]). A class
+//! is subject to the first rule that matches it ([`crate::sched::rules`]). A [`plan`] contains the
+//! rules with all derived numbers; an [`Update`] installs a new plan. Buckets exist per class, per
+//! rule, and for all rules together ([`crate::sched::bucket`]). The front of a class is its oldest
+//! queued request, which is eligible once it has its tokens ([`record`]).
 //!
 //! ```text
 //!             enqueue                 get, when the front has its tokens         stop
-//!  (request) ─────────► FIFO of its ─────────────────────────────────► in service ───► (gone)
-//!      │                  class                                            ▲
-//!      └───────────────── pass, if there are tokens or it must ────────────┘
+//!  (request) ─────────► FIFO of its ─────────────────────────────────► in flight ───► (end)
+//!      │                  class                                           ▲
+//!      └───────────────── pass, if there are tokens or it is forced ──────┘
 //! ```
 //!
-//! # Which class goes first
+//! # Order of classes
 //!
-//! Classes with queued requests are ordered by the time at which their front has its tokens
-//! ([`queue`]). A class without tokens is therefore behind all that have some, and delays nobody. Where several have
-//! tokens, each has a deadline: its last request, and with `nrs_tbf_overload` = `rate` three quarters of the time of its
-//! request at its rate. So higher rates have an advantage, and a class waits for another one for a bounded time. Classes
-//! of a rule below its guaranteed minimum (`minrate`) go first, but after `nrs_tbf_floor_ratio` requests under rules with
-//! a minimum a class of another rule has its turn. The minimum is a bucket of the rule, so that nobody multiplies it by
-//! names.
+//! Backlogged classes are ordered by the time at which their front has its tokens ([`queue`]). A
+//! class without tokens is therefore behind all classes with tokens and does not delay them.
+//! Classes with tokens are ordered by deadline, which is the time of their last request. With
+//! `nrs_tbf_overload` = `rate`, three quarters of the duration of their request at their rate are
+//! added. So higher rates have an advantage, and the time that a class waits for another class is
+//! bounded.
 //!
-//! # When rules change
+//! Classes of a rule below its guaranteed minimum (`minrate`) precede other classes. But after
+//! `nrs_tbf_floor_ratio` requests under rules with a minimum, a class of another rule is chosen.
+//! The minimum is a bucket of the rule, so that clients cannot multiply it by choosing names.
 //!
-//! [`Classful::update`] swaps the plan; [`Classful::sync`] matches a class anew before it is used, and all classes a few
-//! at a time. What a front has taken is given back and taken from the new buckets; a
-//! bucket under a new rule or rate is as full as the old one was, so that no change gives anybody a token.
+//! # Changes of rules
+//!
+//! [`Classful::update`] replaces the plan; [`Classful::sync`] matches a class again before its next
+//! use, and all classes in batches. The tokens that a front has taken are returned and taken from
+//! the new buckets. A bucket under a new rule or rate is as full as the old one, so that no change
+//! grants tokens.
 
 use crate::sched::{
     attr::Attrs,
@@ -74,23 +74,25 @@ pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 pub use stats::Counts;
 
-/// Comparisons for classes that one [`Part::get`] looks at in vain: those of 64 classes.
+/// Maximum number of comparisons for classes that one [`Part::get`] examines without a result:
+/// those of 64 classes.
 const LOOKS: u32 = 64 * CLASS_WORK;
 
-/// Time after which a part that looked in vain is to be asked again, as late as timers may be, 50 us in nanoseconds.
+/// Time after which a part whose search ended without a result is called again, 50 us in ns: the
+/// slack of timers.
 const PAUSE: u64 = 50_000;
 
-/// What the parts of one head share.
+/// State that the parts of one head share.
 pub struct Shared {
     buckets: Buckets,
     start: Update,
 }
 
 impl Shared {
-    /// A rate holds for what goes to all targets together.
+    /// False, because a rate applies to all targets together.
     pub const PER_TARGET: bool = false;
 
-    /// Full buckets, and the rules of a start, for any number of parts; sleeps.
+    /// Creates full buckets and the initial rules, for any number of parts; may sleep.
     pub fn new(config: &Config, seed: u64, _parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let rules = tunables.rules_max.get() as usize;
@@ -98,7 +100,7 @@ impl Shared {
             let classes = tunables.classes_max.get() as usize;
             rules.saturating_mul(2).saturating_add(classes)
         } else {
-            // Each partition has its own buckets for rules that others name, and for minimums.
+            // Each partition has its own buckets for minimums and for rules that other rules name.
             rules.saturating_mul(8)
         };
         let rules = mem::Shared::new(config.book()?.compile(0)?)?;
@@ -108,21 +110,22 @@ impl Shared {
         })
     }
 
-    /// Returns how often a bucket found no place in the table, so that its rate held per partition only.
+    /// Returns the number of times that a bucket found no place in the table, so that its rate
+    /// applied per partition only.
     pub fn full(&self) -> u64 {
         self.buckets.full()
     }
 }
 
-/// A buffer for [`State::rows`].
+/// Buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
 
-/// What tells classes apart.
+/// Key of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Requests with the same fields.
     One(Subject),
-    /// Requests under the rule with this identifier that have no class of their own.
+    /// Requests under the rule with this identifier for which no class can be created.
     Rest(u32),
 }
 
@@ -135,13 +138,13 @@ impl Hashed for Who {
     }
 }
 
-/// A word that no subject starts with.
+/// First hashed word of [`Who::Rest`]; no subject starts with it.
 const REST: u64 = 1 << 32;
 
-/// Token buckets: what classes refer to.
+/// State of the policy on one head.
 pub struct Tbf {
     update: Update,
-    /// That of the rules in `update`.
+    /// Generation of the rules in `update`.
     generation: u64,
     shared: mem::Shared<Shared>,
     pools: [Seat; COUNTS],
@@ -150,7 +153,7 @@ pub struct Tbf {
     salt: u64,
 }
 
-/// Token buckets on one head.
+/// Token bucket filter on one head.
 pub type State<I> = classes::State<I, Tbf>;
 
 impl Tbf {
@@ -165,8 +168,9 @@ impl Tbf {
         }
     }
 
-    /// The index of the rule for a class, and the hash by which its bucket goes. The default classes and the shared
-    /// classes of the default rule of all partitions have one bucket, which is not that of requests without fields.
+    /// Returns the rule of a class and the hash of its bucket. The default class and the shared
+    /// class of the default rule have one bucket on all partitions. That bucket differs from the
+    /// bucket of requests without fields.
     fn terms(&self, key: Option<&Who>) -> Terms {
         let (plan, buckets) = (self.update.plan(), &self.shared.buckets);
         let default = plan.rules().default_index();
@@ -185,24 +189,25 @@ impl Tbf {
     }
 }
 
-/// What holds for a class.
+/// Rule and bucket of a class.
 struct Terms {
-    /// Index of its rule.
+    /// Index of the rule.
     rule: u32,
-    /// By what its bucket goes.
+    /// Hash of the bucket.
     hash: u64,
-    /// Comparisons that it took to find the rule.
+    /// Number of comparisons made to find the rule.
     work: u32,
 }
 
 impl<I: Item> State<I> {
-    /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
-    /// slot to go on from, or `None` at the end.
+    /// Copies the statistics of the classes from index `from` on into `out` until `out` is full.
+    /// Returns the index to continue from, or `None` at the end.
     pub fn rows(&self, from: u32, now: u64, out: &mut RowBuf) -> Option<u32> {
         fill(out, self.table.slots(), from, |slot| self.row(slot, now))
     }
 
-    /// The statistics of the class in `slot`; none for a default class that never served.
+    /// Returns the statistics of the class at `slot`; `None` for a default class that was never
+    /// used.
     fn row(&self, slot: u32, now: u64) -> Option<Row> {
         let class = self.table.at(slot)?;
         let record = &class.record;
@@ -211,7 +216,7 @@ impl<I: Item> State<I> {
             return None;
         }
         let plan = self.policy.update.plan();
-        // Matching could take long: until a class is matched anew it is shown under the rule that it had.
+        // Matching could take long: until the class is matched again, its previous rule is shown.
         let rule = match record.generation == self.policy.generation {
             true => record.rule,
             false => {
@@ -239,9 +244,9 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Tells `count` the identifier of the rule of each class, of those in at most `max` slots from `from`
-    /// on; returns the slot to go on from, or `None` at the end. The default class counts while it is in
-    /// use.
+    /// Calls `count` with the identifier of the rule of each class, for at most `max` indices from
+    /// `from` on. Returns the index to continue from, or `None` at the end. The default class
+    /// counts only while it is in use.
     pub fn refs(&self, from: u32, max: u32, mut count: impl FnMut(u32)) -> Option<u32> {
         each(self.table.slots(), from, max, |slot| {
             let class = self.table.at(slot);
@@ -251,13 +256,14 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// The rules in effect.
+    /// Returns the rules in effect.
     pub fn rules(&self) -> &Update {
         &self.policy.update
     }
 
-    /// Looks at the first class; says what to answer, or, if another is to be looked at, how many comparisons there were.
-    /// The `last` time a class that just has its tokens goes, whatever its deadline.
+    /// Examines the first class. Returns the result of `Part::get`; if another class must be
+    /// examined, returns the number of comparisons made as the error. With `last`, a class that has
+    /// just got its tokens is chosen regardless of its deadline.
     fn look(&mut self, view: &View<'_>, last: bool) -> core::result::Result<Get<u32>, u32> {
         let now = view.now;
         let ratio = self.policy.update.plan().floor_ratio;
@@ -349,7 +355,8 @@ impl<I: Item> Classful<I> for Tbf {
         self.update.plan().idle_max
     }
 
-    /// The level of a bucket that partitions share outlives the class; else the class is kept until its bucket is full.
+    /// Returns true if rates apply per partition: a class is then kept until its bucket is full. A
+    /// bucket that partitions share outlives its class.
     fn keeps(&self) -> bool {
         !self.global
     }
@@ -367,7 +374,8 @@ impl<I: Item> Classful<I> for Tbf {
         self.update.plan().id_of(rule).map(Who::Rest)
     }
 
-    /// The shared class names the rule, so that a new class is matched once.
+    /// Returns the record of a new class. The shared class identifies the rule, so that a new class
+    /// is matched only once.
     fn record(&mut self, key: Option<&Who>, shared: Option<&Who>, now: u64) -> Record<I::Fifo> {
         let (rule, hash) = match (key, shared) {
             (Some(Who::One(subject)), Some(_)) => {
@@ -386,7 +394,7 @@ impl<I: Item> Classful<I> for Tbf {
         record.generation == self.generation
     }
 
-    /// Matches the class against the rules in effect, if it was not yet.
+    /// Matches the class against the rules in effect, unless that was done before.
     fn sync(state: &mut State<I>, slot: u32, now: u64) -> u32 {
         let policy = &mut state.policy;
         let class = state.table.at(slot);
@@ -411,7 +419,7 @@ impl<I: Item> Classful<I> for Tbf {
         work
     }
 
-    /// Never declines.
+    /// Queues the request; never declines it.
     fn push(
         &mut self,
         queue: &mut Queue,
@@ -432,7 +440,7 @@ impl<I: Item> Classful<I> for Tbf {
         Ok(())
     }
 
-    /// A front gives back what it has taken, and the next one takes for itself.
+    /// Removes the request. A removed front returns its tokens, and the next front takes its own.
     fn remove(
         &mut self,
         queue: &mut Queue,
@@ -445,7 +453,7 @@ impl<I: Item> Classful<I> for Tbf {
         let before = record.fifo.front().map(Item::cost);
         let item = record.fifo.remove(place)?;
         let next = record.fifo.front().map(Item::cost);
-        // A front that costs as much takes over what was taken.
+        // A new front of the same cost takes over the tokens.
         if next != before {
             let keys = record.withdraw(&mut self.context(now), next);
             queue.set(slot, &mut record.keys, keys);
@@ -527,7 +535,7 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     fn add_counts(&self, sums: &mut [u64]) {
-        // All parts of the head have the same table.
+        // All parts of the head share one table.
         if let [sum, ..] = sums {
             *sum = self.shared.full().max(*sum);
         }

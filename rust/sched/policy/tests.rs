@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names, arguments and parameters of policies.
+//! Tests of names, arguments and parameters of policies.
 
 use super::*;
 use fairshare::{
@@ -54,7 +54,7 @@ fn arguments() {
     }
 }
 
-/// Parameters that change reach a policy that is started, but for a mode that was given.
+/// Verifies that changed parameters reach a started policy, except for a mode given as argument.
 #[test]
 fn with_other_tunables() {
     let before = Tunables::default();

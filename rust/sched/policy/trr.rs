@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Target round robin: backing devices take turns, and the requests of one are served in the order of their
-//! offsets.
+//! Target round robin: backing devices take turns, and the requests of a device are dispatched in
+//! the order of their offsets.
 //!
-//! A class is a target. How turns are taken is [`super::robin`]'s, how requests are sorted
-//! [`super::robin::sorted`]'s.
+//! A class is a target. [`super::robin`] defines the order of classes, [`super::robin::sorted`] the
+//! order of requests.
 
 use super::robin::{
     self,
@@ -30,25 +30,25 @@ pub const PARAMETERS: &[Parameter] = rows! {
         "nrs_trr_quantum" quantum: [heads "quantum" given Quantum],
         /// Sort key: offset on the device or in the file.
         "nrs_trr_offset_type" offset_type: [heads "offset_type" given OffsetType],
-        /// Sorted requests; fifo serves the others.
+        /// Directions of the requests that are sorted; fifo dispatches the other requests.
         "nrs_trr_supported" supported: [heads "supported" given Supported],
     } {}
 };
 
-/// How a part was started.
+/// Configuration of a part.
 pub type Config = robin::Config<Tunables>;
 
-/// What a running part is told.
+/// Update of a running part.
 pub type Update = robin::Update<Sorting>;
 
 /// Round robin over targets on one head.
 pub type State<I> = robin::State<I, Trr>;
 
-/// The policy.
+/// Round robin over targets.
 pub enum Trr {}
 
 impl<I: Item> Robin<I> for Trr {
-    /// The number of the target.
+    /// Number of the target.
     type Key = u64;
     type Store = Sorted<I>;
     type Tunables = Tunables;

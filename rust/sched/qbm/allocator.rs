@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who has how much of a group's bandwidth.
+//! Allocator: divides the bandwidth of a group among the clients.
 //!
-//! # Vocabulary
+//! - The *allocation* of a client is its current bandwidth, bytes/s. The *goal* is the bandwidth
+//!   due to the client: the minimum, or the requested amount if less. *Extra* is allocation beyond
+//!   the goal.
+//! - A client below its goal is *unmet*. A *wanting* client has requested more than its goal and
+//!   received `EAGAIN`.
+//! - The *floor* is the absolute minimum that each client has; it prevents starvation.
+//! - The *pool* is the free bandwidth of the group. A *reserve* is free bandwidth that only one
+//!   class may draw from; no other class takes away bandwidth that was drawn from a reserve.
+//! - *Oversubscription* is bandwidth allocated beyond the capacity, so that each client has the
+//!   floor.
+//! - The *given* bandwidth is the last allocation reported to a client before the client gave up
+//!   some.
 //!
-//! - *Allocation*: what a client has, bytes/s. *Goal*: what it is to have: its minimum, or what it asked for
-//!   if that was less. *Extra*: what it has above its goal.
-//! - *Unmet*: a client below its goal. *Wanting*: one that asked for more than its goal and was told to wait.
-//! - *Floor*: the absolute minimum, which everybody has; it keeps a client from freezing.
-//! - *Pool*: the free bandwidth of the group. *Reserve*: free bandwidth that only one class may draw from;
-//!   what it gave, no other class ever takes from that class.
-//! - *Oversubscription*: what was given beyond the capacity so that everybody has the floor.
-//! - *Given*: what a client was told last that it has, before it said that it can do with less.
-//!
-//! # Where bandwidth flows
+//! # Sources and sinks of bandwidth
 //!
 //! ```text
-//!   taken, in this order                      freed, in this order
+//!   allocated, in this order                  released, in this order
 //!
-//!   1 reserve of the class ─┐               ┌─► 1 reserve of the class, what it gave
+//!   1 reserve of the class ─┐               ┌─► 1 reserve of the class, as far as drawn
 //!   2 pool ─────────────────┤               ├─► 2 oversubscription
-//!   3 extra of others ──────┼─► a client ───┼─► 3 the unmet
-//!     (lowest class first)  │               ├─► 4 the wanting
+//!   3 extra of others ──────┼─► a client ───┼─► 3 unmet clients
+//!     (lowest class first)  │               ├─► 4 wanting clients
 //!   4 stolen from lower     │               ├─► 5 movers, up to their maximums
 //!     classes, to the floor ┘               └─► 6 pool
 //! ```
@@ -31,44 +33,47 @@
 //! After every request that settles:
 //!
 //! - allocations + pool + reserves = capacity + oversubscription;
-//! - everybody has at least the floor and at most its maximum (or the floor, if that is more);
-//! - while a client of a sharing class is unmet or there is oversubscription, nobody has extra;
-//! - while a client of a sharing class is unmet, pool and reserve of its class are empty, and lower classes have
-//!   just their floors or what their own reserves gave;
-//! - nobody loses anything below its goal to a client of its own or a lower class, but by sharing;
-//! - no first come client is unmet that could have all that it is missing.
+//! - every client has at least the floor and at most its maximum (or the floor, if that is larger);
+//! - while a client of a sharing class is unmet or there is oversubscription, no client has extra;
+//! - while a client of a sharing class is unmet, the pool and the reserve of the class are empty;
+//! - meanwhile lower classes have only their floors or bandwidth from their own reserves;
+//! - no client loses bandwidth below its goal to a client of its own or a lower class, except by
+//!   sharing;
+//! - no unmet first come client could be given everything it is missing.
 //!
-//! # What the rules leave open
+//! # Decisions that the rules leave open
 //!
 //! The rules are those of StorNext's QBM allocator ([`rules`], in its order). Decided here:
 //!
-//! - *First come is whole or nothing.* A request that cannot be met in full leaves the client with what it had,
-//!   the floor at least. When bandwidth is freed, the oldest request is tried first; one that still does
-//!   not fit does not keep a younger one from what it can use, as it would not have kept a newcomer.
-//! - *Unmet comes before extra.* A first come client may wait for more than there is, even if others gave all their
-//!   extra; meanwhile these have it, so nothing is idle. Once pool and extra are enough, they are the waiting client's
-//!   at once.
-//! - *Floors are never stolen from higher classes.* Those below, the client's own class by sharing, then
-//!   oversubscription: 32 KiB/s too much harms nobody, while a first come client that is short by as much
-//!   would be unmet.
-//! - *Movers* have goals like everybody, after everybody else's. Beyond them they share what is left, in
-//!   proportion to their minimums; others take it back as extra. What a mover asks for bounds its share,
-//!   so that one with little to do leaves its part to the others.
-//! - *Wanting* clients are given what is freed, if the pool has the least amount for it or their class's reserve
-//!   has any. Extra of lower classes they get when they ask, again if need be: taken at each change
-//!   of anything, it would flow from the reserve of a lower class through its extra to a higher one.
-//! - *Restore* asks for what the client was told, by the rules of allocation, and ends the time in which it does
-//!   with less: it counts with its whole minimum again. If it counted with what it was told only, each dip
-//!   of a client of a shared class would cost it a part of its share for good.
-//! - *What comes out of a reserve* is a sum of the class, not of each client: what is freed fills the reserve
-//!   before anything else.
-//! - *A new setup* gives out everything anew, to those that had it before those that wait. Nothing of it can be
-//!   seen but the result.
+//! - *First come is all or nothing.* If a request cannot be met in full, the client keeps its
+//!   allocation, at least the floor. Released bandwidth is offered to the oldest request first. If
+//!   that request still does not fit, younger requests are tried, just as a new client would be.
+//! - *Unmet clients precede extra.* A first come client may be missing more than pool and all extra
+//!   can supply. Meanwhile other clients keep the extra, so that no bandwidth is idle. As soon as
+//!   pool and extra suffice, the unmet client gets them.
+//! - *Floors are never stolen from higher classes.* They come from lower classes, then from the
+//!   client's own class by sharing, then from oversubscription. An excess of 32 KiB/s is harmless,
+//!   while a first come client that lacks as much would be unmet.
+//! - *Movers* have goals like other clients, served after all other classes. Movers share the
+//!   remaining bandwidth in proportion to their minimums; other clients take it back as extra. The
+//!   amount that a mover requests limits its share, so that a mover with little load leaves its
+//!   share to the others.
+//! - *Wanting* clients receive released bandwidth, if the pool reaches the grant threshold or the
+//!   reserve of their class is not empty. They get extra of lower classes only on request, and
+//!   repeat the request if necessary. If extra were taken at each change, bandwidth would move from
+//!   a lower class's reserve through its extra to a higher class.
+//! - *Restore* requests the given bandwidth, by the rules of allocation, and ends the reduction:
+//!   the client counts with its full minimum again. If it counted with the given bandwidth only,
+//!   each dip of a client of a sharing class would reduce its share permanently.
+//! - *Bandwidth drawn from a reserve* is accounted per class, not per client: released bandwidth
+//!   refills the reserve first.
+//! - *A new setup* reallocates everything; clients whose goals were met precede clients that were
+//!   unmet. Only the final result is visible.
 //!
 //! # Cost
 //!
-//! No request allocates memory but a registration. Each takes a few passes over the clients, and sorts those
-//! that wait: O(n log n) at worst.
+//! Only a registration allocates memory. Each request takes a few passes over the clients and sorts
+//! the unmet or wanting clients: O(n log n) in the worst case.
 
 use crate::sched::{
     mem::{List, NoMemory},
@@ -83,30 +88,30 @@ mod client;
 mod rules;
 mod share;
 
-/// Names a client of an allocator; the name may be given to another one after it left.
+/// Identifier of a client of an allocator; reused after the client has left.
 pub type ClientId = u32;
 
-/// The highest floor, bytes/s (2^32).
+/// Highest floor, bytes/s (2^32).
 const FLOOR_MAX: u64 = 1 << 32;
 
-/// What a group has, and how it is given.
+/// Bandwidth of a group and parameters of allocation.
 ///
-/// Out of bounds, numbers count as the bound: rates up to 2^48, a floor of 1 to 2^32, reserves up to what those of
-/// higher classes leave of the capacity.
+/// Numbers are clamped: rates to 2^48, the floor to 1 to 2^32. A reserve is clamped to the capacity
+/// that the reserves of higher classes leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// What there is to give, bytes/s.
+    /// Bandwidth of the group, bytes/s.
     pub capacity: u64,
-    /// What is kept for each class out of it, bytes/s, highest class first.
+    /// Part of the capacity reserved for each class, bytes/s, highest class first.
     pub reserves: [u64; CLASSES],
-    /// What everybody has at least, bytes/s.
+    /// Absolute minimum of each client, bytes/s.
     pub floor: u64,
-    /// The least free bandwidth that is given beyond minimums, bytes/s.
+    /// Grant threshold: pool below which none is given beyond minimums, bytes/s.
     pub grant: u64,
 }
 
 impl Setup {
-    /// The same within bounds.
+    /// Returns the setup, clamped to the bounds.
     fn bounded(mut self) -> Self {
         self.capacity = self.capacity.min(RATE_MAX);
         self.floor = self.floor.clamp(1, FLOOR_MAX);
@@ -119,16 +124,16 @@ impl Setup {
     }
 }
 
-/// The answer to a request for more that was granted.
+/// Result of an increase that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raised {
-    /// As much as was asked for, or the maximum; the new allocation.
+    /// Requested amount or maximum reached; the new allocation, bytes/s.
     Whole(u64),
-    /// Less; the new allocation.
+    /// Less than requested; the new allocation, bytes/s.
     Partly(u64),
 }
 
-/// The answer to a request for more when there is none: the client is marked as wanting it (`EAGAIN`).
+/// Error of an increase that found no bandwidth (`EAGAIN`); the client is marked as wanting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again;
 
@@ -136,28 +141,30 @@ pub struct Again;
 ///
 /// # Invariants
 ///
-/// - Those above, but for clients that entered or were withdrawn without being settled.
+/// - The invariants of this module hold, except after `enter` or `withdraw` until `settle`.
 /// - The tallies are the sums over the clients.
-/// - Allocations + pool + reserves = capacity + oversubscription; while a rule is at work, what it has in hand beside.
-/// - What a reserve has and what it has given are what was set up; the class has at least what was given.
+/// - Allocations + pool + reserves = capacity + oversubscription; while a rule runs, bandwidth in
+///   transit belongs to the sum.
+/// - Remaining and drawn bandwidth of a reserve add up to the reserve of the setup; the class has
+///   at least the drawn amount.
 pub struct Allocator {
     setup: Setup,
     slots: List<Slot>,
-    /// Room for the number of each slot.
+    /// Work queue, with room for all clients.
     queue: List<ClientId>,
     vacant: Option<ClientId>,
     tallies: PerClass<Tally>,
     /// Free bandwidth, bytes/s.
     pool: u64,
-    /// What was given beyond the capacity, bytes/s.
+    /// Oversubscription, bytes/s.
     over: u64,
-    /// Requests so far.
+    /// Number of requests so far.
     clock: u64,
     changed: bool,
 }
 
 impl Allocator {
-    /// The allocator of a group without clients.
+    /// Creates the allocator of a group without clients.
     pub fn new(setup: Setup) -> Self {
         let setup = setup.bounded();
         let mut allocator = Self {
@@ -175,18 +182,19 @@ impl Allocator {
         allocator
     }
 
-    /// Registers a client of `terms`, and allocates bandwidth to it; sleeps.
+    /// Registers a client with `terms` and allocates bandwidth; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: there was none, or there are 32,768 clients.
+    /// - [`NoMemory`]: no memory, or there are already 32,768 clients.
     pub fn register(&mut self, terms: Terms) -> Result<ClientId, NoMemory> {
         let id = self.enter(terms)?;
         self.settle();
         Ok(id)
     }
 
-    /// Registers a client of `terms`, which has nothing before [`Allocator::settle`]; sleeps.
+    /// Registers a client with `terms`, without an allocation until [`Allocator::settle`]; may
+    /// sleep.
     ///
     /// # Errors
     ///
@@ -198,38 +206,38 @@ impl Allocator {
         Ok(id)
     }
 
-    /// Frees what a client has, and forgets it.
+    /// Removes a client and releases the allocation.
     pub fn leave(&mut self, id: ClientId) {
         self.withdraw(id);
         self.settle();
     }
 
-    /// Forgets a client; others get what it has with [`Allocator::settle`].
+    /// Removes a client; [`Allocator::settle`] distributes the released allocation.
     pub fn withdraw(&mut self, id: ClientId) {
         if let Some(client) = self.remove(id) {
             self.release(client.terms.class, client.allocation);
         }
     }
 
-    /// A client that did with less needs what it was given again, and all it is to have.
+    /// Restores the given bandwidth of a client that had given up some, and its full goal.
     pub fn restore(&mut self, id: ClientId) {
         self.ask_back(id);
         self.settle();
     }
 
-    /// The same; the client gets it with [`Allocator::settle`].
+    /// Does the same without settling; the client is served by [`Allocator::settle`].
     pub fn ask_back(&mut self, id: ClientId) {
         self.ask(id, Client::ask_all);
     }
 
-    /// A client asks for `by` bytes/s more than it has.
+    /// Increases the allocation of a client by `by` bytes/s.
     ///
-    /// Up to its minimum that is a request for bandwidth like its first one; beyond it, it gets what nobody needs
-    /// for a minimum.
+    /// Up to the minimum this is handled like the request at registration; beyond it the client
+    /// gets bandwidth that no minimum needs.
     ///
     /// # Errors
     ///
-    /// - [`Again`]: it has no more than before, and is marked as wanting.
+    /// - [`Again`]: the allocation did not grow, and the client is marked as wanting.
     pub fn increase(&mut self, id: ClientId, by: u64) -> Result<Raised, Again> {
         let client = self.client(id).ok_or(Again)?;
         let (before, class) = (client.allocation, client.terms.class);
@@ -254,7 +262,7 @@ impl Allocator {
         }
     }
 
-    /// A client does with `by` bytes/s less than it has, down to the floor.
+    /// Decreases the allocation of a client by `by` bytes/s, but not below the floor.
     pub fn decrease(&mut self, id: ClientId, by: u64) {
         let floor = self.setup.floor;
         let Some(client) = self.client(id) else {
@@ -273,8 +281,8 @@ impl Allocator {
         self.settle();
     }
 
-    /// A client has other terms from now on, and asks for all that they promise. Nothing happens if they are the
-    /// same.
+    /// Changes the terms of a client, which then requests its full goal. Equal terms have no
+    /// effect.
     pub fn set_terms(&mut self, id: ClientId, terms: Terms) {
         let Some(client) = self.client(id).copied() else {
             return;
@@ -299,7 +307,7 @@ impl Allocator {
         self.settle();
     }
 
-    /// The group has other numbers from now on. Nothing happens if they are the same.
+    /// Changes the setup of the group. An equal setup has no effect.
     pub fn set_setup(&mut self, setup: Setup) {
         let setup = setup.bounded();
         if self.setup != setup {
@@ -308,47 +316,48 @@ impl Allocator {
         }
     }
 
-    /// What a client has, bytes/s.
+    /// Returns the allocation of a client, bytes/s.
     pub fn allocation(&self, id: ClientId) -> u64 {
         self.client(id).map_or(0, |client| client.allocation)
     }
 
-    /// What a client was told last that it has, before it did with less; its allocation if it does not.
+    /// Returns the last allocation reported to a client before it gave up bandwidth, bytes/s; else
+    /// its allocation.
     pub fn given(&self, id: ClientId) -> u64 {
         self.client(id).map_or(0, Client::given)
     }
 
-    /// Whether a client is marked as wanting more.
+    /// Returns true if a client is marked as wanting.
     pub fn wants(&self, id: ClientId) -> bool {
         self.client(id).is_some_and(Client::wants)
     }
 
-    /// Whether a client has less than its minimum, or than what it asked for if that is less.
+    /// Returns true if a client is below the goal: the minimum, or the requested amount if less.
     pub fn is_unmet(&self, id: ClientId) -> bool {
         self.client(id).is_some_and(Client::is_unmet)
     }
 
-    /// What the group has, within bounds.
+    /// Returns the setup, clamped to the bounds.
     pub const fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// What is in the pool, bytes/s.
+    /// Returns the free bandwidth in the pool, bytes/s.
     pub fn free(&self) -> u64 {
         self.pool
     }
 
-    /// What is in the reserve of `class`, bytes/s.
+    /// Returns the remaining bandwidth in the reserve of `class`, bytes/s.
     pub fn reserve_left(&self, class: Class) -> u64 {
         self.tally(class).reserve
     }
 
-    /// What was given beyond the capacity, bytes/s.
+    /// Returns the oversubscription, bytes/s.
     pub fn oversubscribed(&self) -> u64 {
         self.over
     }
 
-    /// Number of clients.
+    /// Returns the number of clients.
     pub fn len(&self) -> u32 {
         let clients = |class| self.tally(class).clients as u32;
         Class::ALL
@@ -357,7 +366,8 @@ impl Allocator {
             .fold(0, u32::wrapping_add)
     }
 
-    /// Changes what a client asks for. One that becomes unmet by it queues behind those that are.
+    /// Changes the requested amount of a client. A client that becomes unmet queues behind the
+    /// clients that already are.
     fn ask(&mut self, id: ClientId, ask: impl FnOnce(&mut Client, u64)) {
         let floor = self.setup.floor;
         let now = self.now();
@@ -370,7 +380,8 @@ impl Allocator {
         });
     }
 
-    /// Notes that a client wants `wish` bytes/s; it keeps its place if it has been wanting.
+    /// Marks a client as wanting `wish` bytes/s; a client that was already wanting keeps its queue
+    /// position.
     fn mark_wanting(&mut self, id: ClientId, wish: u64) {
         let now = self.now();
         self.change(id, |client| {
@@ -381,7 +392,7 @@ impl Allocator {
         });
     }
 
-    /// Frees what a client has above its cap.
+    /// Releases the allocation above the cap of a client.
     fn free_above_cap(&mut self, id: ClientId) {
         let Some(client) = self.client(id) else {
             return;

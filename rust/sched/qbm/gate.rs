@@ -1,50 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Gates: the leaky buckets that hold clients to their rates.
+//! Gates: leaky buckets that limit clients to their rates.
 //!
-//! # Vocabulary
-//!
-//! - *Gate*: the bucket of one client in one group, which all partitions and heads share ([`Gate`]). Classes claim
-//!   it in the table of the service's gates ([`table`]).
-//! - *Inflow*: the bytes that came into a bucket since its gate was made, a number that only grows. Where the
-//!   rate changes, it bends ([`Course`]).
-//! - *Level*: the bytes of the inflow that are used up. What came in beyond it is the credit; a level ahead
-//!   of the inflow is debt.
-//! - *Depth*: how much credit counts, the bytes that come in a *period*; older credit has run over.
-//! - *Ticket*: the place in the inflow from which a request may go ([`Ticket`]).
+//! - A *gate* is the bucket of one client in one group, shared by all partitions and heads
+//!   ([`Gate`]). Request classes claim gates in the service's table ([`table`]).
+//! - The *inflow* counts the bytes credited to a bucket since the gate was created, and only grows.
+//!   A [`Course`] describes the inflow between two changes of the rate.
+//! - The *level* is the part of the inflow that is used up. Inflow beyond the level is credit; a
+//!   level ahead of the inflow is debt.
+//! - The *depth* is the upper limit of the credit: the inflow of one *period*. Credit above the
+//!   depth is discarded.
+//! - A *ticket* is the value of the inflow from which a request is eligible ([`Ticket`]).
 //!
 //! ```text
 //!              depth
 //!       ◄────────────────►
 //!  ─────┬──────────┬──────┬──────────────┬────────► bytes
-//!    run over    level  inflow        ticket
+//!   discarded    level  inflow        ticket
 //!                  ◄──────►
 //!                   credit
 //!
-//!  book:  ticket = level + need,  level = level + bytes        may go: ticket <= inflow
+//!  book:  ticket = level + need,  level = level + bytes        eligible: ticket <= inflow
 //! ```
 //!
-//! A request goes as a whole or not at all. One that is larger than the depth needs a full bucket, goes into
-//! debt and pays it off.
+//! A request is dispatched as a whole or not at all. A request larger than the depth needs a full
+//! bucket and leaves a debt that later inflow pays off.
 //!
 //! # Order
 //!
-//! Whoever has to wait books: its bytes are taken from the level at once, and it goes when the inflow has
-//! reached its ticket. So the waiting requests of all partitions go in the order in which they came to the
-//! gate, and small ones cannot keep a large one waiting. Tickets are bytes, not times: a change of the rate
-//! moves the times of all of them and loses nothing, neither debt nor credit.
+//! A throttled request books: its bytes are added to the level at once, and the request is eligible
+//! when the inflow has reached its ticket. Throttled requests of all partitions are therefore
+//! dispatched in the order in which they booked, and small requests cannot starve a large one.
+//! Tickets are bytes, not times: a change of the rate moves all dispatch times and preserves debt
+//! and credit.
 //!
-//! # Lateness
+//! # Late dispatch
 //!
-//! What is served late finds the inflow ahead, up to [`LATE`] beyond the depth, so that a client with requests
-//! queued gets its rate however late timers are. A client that pauses for longer has the depth and no more,
-//! see [`Gate::wake`].
+//! If a request is dispatched late, credit up to [`LATE`] beyond the depth counts. A client with
+//! queued requests therefore gets its full rate despite late timers. A client that pauses for
+//! longer keeps only the depth, see [`Gate::wake`].
 //!
 //! # Concurrency
 //!
-//! There is no lock. The manager alone sets rates, but for the first one of a gate that is being claimed. It writes the course that is not in use and then the
-//! version, whose last bit says which one is; who reads a course looks whether the version has stayed. So
-//! nobody waits for anybody, wherever the manager is interrupted. The level is changed by compare-and-swap.
+//! There is no lock. Only the manager sets rates, except for the first rate of a gate, which the
+//! claim sets. The manager writes the course that is not in use and then the version, whose last
+//! bit selects the course. A reader reads the course again if the version has changed. Readers
+//! therefore never wait, wherever the manager is interrupted. The level is changed by
+//! compare-and-swap.
 
 use crate::sched::{
     bucket::{nanoseconds, Pace},
@@ -70,71 +72,73 @@ use table::{Door, BLOCK};
 
 pub use table::{is_shared, Owner, Seat};
 
-/// Lateness that is made up for, 10 ms in ns.
+/// Lateness that is compensated, ns (10 ms).
 pub const LATE: u64 = 10_000_000;
 
-/// Debt of requests that must go, at most: what comes in in 10 s, ns.
+/// Maximum debt of forced requests: the inflow of this time, ns (10 s).
 const DEBT: u64 = 10_000_000_000;
 
-/// No debt is as large as this, bytes: a level that is farther ahead is one that the inflow went around.
+/// Bound of any debt, bytes: a level that is further ahead means that the inflow has wrapped.
 const AROUND: i64 = 1 << 52;
 
-/// What a request takes at most, bytes.
+/// Maximum charge of a request, bytes.
 const REQUEST_MAX: u64 = 1 << 40;
 
-/// What went through a gate since it was cleared.
+/// Traffic of a gate since it was cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Requests.
+    /// Dispatched requests.
     pub requests: u64,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Periods in which somebody waited for tokens.
+    /// Periods in which a request waited for tokens.
     pub sleeps: u64,
 }
 
 impl Usage {
-    /// Bytes both ways.
+    /// Returns the bytes read and written.
     pub const fn bytes(&self) -> u64 {
         self.read.wrapping_add(self.written)
     }
 }
 
-/// The gates of a service.
+/// Table of the gates of a service.
 ///
 /// # Invariants
 ///
-/// There are [`GROUPS_MAX`] gates of groups, and then a power of two of others, of which `mask` is one less.
+/// The table has [`GROUPS_MAX`] shared gates of groups, followed by a power of two of client gates;
+/// `mask` is that power of two less one.
 pub struct Gates {
     gates: Bulk<Gate>,
     mask: usize,
-    /// Gates that may be claimed at a time, without those of groups.
+    /// Limit of claimed client gates.
     max: u32,
-    /// Of these, gates for clients that the plan lists only.
+    /// Gates reserved for clients that the plan lists, part of `max`.
     kept: AtomicU32,
     used: AtomicU32,
     doors: Bulk<Door>,
-    /// Which groups there are.
+    /// Generation of the set of groups.
     epoch: AtomicU32,
-    /// The last gate that was announced to the manager.
+    /// Last announced gate.
     news: AtomicU32,
-    /// Claims so far.
+    /// Number of claims so far.
     stamps: AtomicU32,
     hasher: Hasher,
     floor: AtomicU64,
 }
 
 impl Gates {
-    /// Gates for `count` clients, with no group; sleeps. `seed` must not be known to those who name clients.
+    /// Creates gates for `count` clients, without groups; may sleep. `seed` must be unknown to
+    /// anyone who can choose names of clients.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: no memory.
     pub fn new(count: u32, seed: u64) -> Result<Self, NoMemory> {
         let tuning = Tuning::default();
-        // Half empty, so that few blocks are full.
+        // At most half of the gates are claimed, so that few blocks are full.
         let size = (count as usize).saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
         let all = size.saturating_add(GROUPS_MAX);
@@ -155,18 +159,18 @@ impl Gates {
         Ok(gates)
     }
 
-    /// The gate at `place`.
+    /// Returns the gate at index `place`.
     #[inline]
     pub fn get(&self, place: u32) -> Option<&Gate> {
         self.gates.get(place as usize)
     }
 
-    /// Number of gates.
+    /// Returns the number of gates.
     pub fn len(&self) -> u32 {
         self.gates.len() as u32
     }
 
-    /// Sets the period of all gates, ns.
+    /// Sets the period of all gates, ns; at least 1.
     pub fn set_period(&self, ns: u64) {
         for index in 0..self.gates.len() {
             if let Some(gate) = self.gates.get(index) {
@@ -175,32 +179,32 @@ impl Gates {
         }
     }
 
-    /// Sets the rate that everybody has whatever goes before it, bytes/s.
+    /// Sets the floor, the rate that each client gets regardless of ranks, bytes/s.
     pub fn set_floor(&self, rate: u64) {
         self.floor.store(Pace::new(rate).word(), Relaxed);
     }
 
-    /// How long `bytes` take at the floor, ns.
+    /// Returns the time in which the floor rate transfers `bytes`, ns.
     pub fn patience(&self, bytes: u64) -> u64 {
         nanoseconds(Pace::from_word(self.floor.load(Relaxed)).span(bytes))
     }
 }
 
-/// Where a request stands at its gate.
+/// Booking of a request at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// The place in the inflow.
+    /// Value of the inflow from which the request is eligible.
     at: u64,
-    /// What was taken; 0: it costs nothing, and may go.
+    /// Bytes charged; 0: the request is free and eligible.
     bytes: u64,
 }
 
 impl Ticket {
-    /// Of a request that nothing is taken for.
+    /// Ticket of a request that is not charged.
     pub const FREE: Self = Self { at: 0, bytes: 0 };
 }
 
-/// Bytes that a request takes.
+/// Returns the bytes charged for a request.
 #[inline]
 fn bytes_of(cost: Cost) -> u64 {
     match cost.direction {
@@ -209,23 +213,24 @@ fn bytes_of(cost: Cost) -> u64 {
     }
 }
 
-/// The leaky bucket of one client in one group.
+/// Leaky bucket of one client in one group.
 ///
 /// # Invariants
 ///
-/// - The track that the last bit of `version` names does not change until the version does. `rate` and `rank` are
-///   written by the manager, and by a claim while the gate is being made.
-/// - `state` is 0, or a tag above a number of users; `party`, `target` and `group` do not change while it has a tag.
+/// - The track selected by the last bit of `version` does not change until the version does. Only
+///   the manager writes `rate` and `rank`, except for a claim while the gate is being created.
+/// - `state` is 0, or a tag above a number of users; `party`, `target` and `group` do not change
+///   while the gate has a tag.
 #[repr(align(64))]
 pub struct Gate {
     state: AtomicU64,
-    /// 1: its client is registered.
+    /// 1 if the client is registered.
     known: AtomicU32,
-    /// The gate that was announced before this one.
+    /// Index of the gate announced before this one.
     news: AtomicU32,
     group: AtomicU32,
     target: AtomicU32,
-    /// Requests in service of the classes that use it.
+    /// Dispatched requests in service, of the request classes that use the gate.
     in_service: AtomicU32,
     party: [AtomicU64; party::WORDS],
     even: Track,
@@ -233,14 +238,14 @@ pub struct Gate {
     version: AtomicU32,
     rank: AtomicU32,
     rate: AtomicU64,
-    /// Ns.
+    /// Period, ns.
     period: AtomicU64,
     level: AtomicU64,
     requests: AtomicU64,
     read: AtomicU64,
     written: AtomicU64,
     sleeps: AtomicU64,
-    /// The end of the last period that counts as slept, ns.
+    /// End of the last period that counts as slept, ns.
     slept: AtomicU64,
 }
 
@@ -278,7 +283,7 @@ impl Gate {
         }
     }
 
-    /// The course in effect.
+    /// Returns the course in effect.
     #[inline]
     fn course(&self) -> Course {
         loop {
@@ -290,9 +295,10 @@ impl Gate {
         }
     }
 
-    /// Sets rate, bytes/s or [`UNREGULATED`], and rank; for the manager only.
+    /// Sets rate, bytes/s or [`UNREGULATED`], and rank. Only the manager, or a claim that creates
+    /// the gate, may call this.
     ///
-    /// What is in the bucket stays, and so does debt. A bucket that was unregulated is full.
+    /// Credit and debt are preserved. A bucket that was unregulated becomes full.
     pub fn set(&self, rate: u64, rank: u8, now: u64) {
         if self.rate() == rate && self.rank() == rank {
             return;
@@ -306,7 +312,7 @@ impl Gate {
             self.level
                 .store(course.base.wrapping_sub(self.depth(&course)), SeqCst);
         }
-        // INVARIANT: the track that is written is not the one in effect.
+        // INVARIANT: the track that is written is not the track in effect.
         let next = self.version().wrapping_add(1);
         self.track(next).store(&course);
         self.rate.store(rate, SeqCst);
@@ -314,7 +320,7 @@ impl Gate {
         self.version.store(next, SeqCst);
     }
 
-    /// Makes it ready for its next client: full, with all counters 0.
+    /// Resets the gate for the next client: full bucket, all counters 0.
     pub fn clear(&self, now: u64) {
         let course = self.course();
         let full = course.inflow(now).wrapping_sub(self.depth(&course));
@@ -326,31 +332,31 @@ impl Gate {
         self.in_service.store(0, Relaxed);
     }
 
-    /// Changes whenever rate or rank do.
+    /// Returns the version, which changes whenever rate or rank do.
     #[inline]
     pub fn version(&self) -> u32 {
         self.version.load(SeqCst)
     }
 
-    /// Bytes per second.
+    /// Returns the rate, bytes/s.
     #[inline]
     pub fn rate(&self) -> u64 {
         self.rate.load(SeqCst)
     }
 
-    /// The rank of its class.
+    /// Returns the rank of the client's class.
     #[inline]
     pub fn rank(&self) -> u8 {
         self.rank.load(SeqCst) as u8
     }
 
-    /// Bytes that the bucket holds.
+    /// Returns the capacity of the bucket, bytes.
     #[inline]
     fn depth(&self, course: &Course) -> u64 {
         course.bytes(self.period.load(Relaxed)).max(1)
     }
 
-    /// The level as far as it counts: what has run over does not.
+    /// Returns the effective level: credit beyond `room` is discarded.
     #[inline]
     fn counts(level: u64, inflow: u64, room: u64) -> u64 {
         let credit = inflow.wrapping_sub(level) as i64;
@@ -361,8 +367,8 @@ impl Gate {
         }
     }
 
-    /// Replaces the level by what `change` makes of what counts of it; returns that. Nothing if `change` says
-    /// so.
+    /// Replaces the level by the result of `change` for the effective level; returns the effective
+    /// level. If `change` fails, the level stays and the error is returned.
     #[inline]
     fn change<E>(
         &self,
@@ -384,8 +390,9 @@ impl Gate {
         }
     }
 
-    /// Takes for a request that has to wait for its turn, and for what is missing; says when it may go, ns,
-    /// `now` if it need not wait. It is counted when it goes ([`Gate::count`]).
+    /// Charges a queued request, even beyond the credit. Returns the ticket and the time from which
+    /// the request is eligible, ns; `now` if immediately. [`Gate::count`] counts the request when
+    /// it is dispatched.
     #[inline]
     pub fn book(&self, cost: Cost, now: u64) -> (Ticket, u64) {
         let bytes = bytes_of(cost);
@@ -403,7 +410,8 @@ impl Gate {
         (Ticket { at, bytes }, course.reaches(at, now))
     }
 
-    /// When a request with `ticket` may go, ns; `now` if it may.
+    /// Returns the time from which a request with `ticket` is eligible, ns; `now` if it is
+    /// eligible.
     #[inline]
     pub fn due(&self, ticket: &Ticket, now: u64) -> u64 {
         let course = self.course();
@@ -413,16 +421,16 @@ impl Gate {
         course.reaches(ticket.at, now)
     }
 
-    /// Gives back what was taken for `ticket`.
+    /// Cancels the charge of `ticket`.
     pub fn cancel(&self, ticket: &Ticket) {
         self.level.fetch_sub(ticket.bytes, SeqCst);
     }
 
-    /// Takes for a request and counts it, if all is there that it needs.
+    /// Charges and counts a request if the credit suffices.
     ///
     /// # Errors
     ///
-    /// The time from which there may be enough, ns.
+    /// The time from which the credit may suffice, ns.
     #[inline]
     pub fn take(&self, cost: Cost, now: u64) -> Result<(), u64> {
         let bytes = bytes_of(cost);
@@ -442,13 +450,14 @@ impl Gate {
         Ok(())
     }
 
-    /// Takes for a request that must go, and counts it; the debt that this makes is bounded.
+    /// Charges and counts a request that is dispatched unconditionally; the resulting debt is
+    /// bounded.
     pub fn force(&self, cost: Cost, now: u64) {
         self.owe(cost, now);
         self.count(cost);
     }
 
-    /// Does the same for what a request has grown by.
+    /// Charges the bytes that a merge added to a request; the resulting debt is bounded.
     pub fn merge(&self, cost: Cost, now: u64) {
         self.owe(cost, now);
         self.count_bytes(cost);
@@ -462,7 +471,7 @@ impl Gate {
             let room = depth.saturating_add(course.bytes(LATE));
             let most = course.bytes(DEBT).max(depth);
             let done = self.change(inflow, room, |level| {
-                // Debt from elsewhere is not forgiven.
+                // Debt from bookings is not reduced.
                 let owed = level.wrapping_sub(inflow) as i64;
                 let most = i64::try_from(most).unwrap_or(i64::MAX).max(owed);
                 let owes = owed.saturating_add_unsigned(bytes).min(most);
@@ -472,7 +481,7 @@ impl Gate {
         }
     }
 
-    /// After a pause of its client, credit beyond the depth is lost.
+    /// Discards credit beyond the depth, after the client has paused.
     pub fn wake(&self, now: u64) {
         let course = self.course();
         if !course.is_regulated() {
@@ -483,12 +492,12 @@ impl Gate {
         let level = self.level.load(SeqCst);
         if Self::counts(level, inflow, brim) == inflow.wrapping_sub(brim) {
             let full = inflow.wrapping_sub(depth);
-            // Who fails here finds that somebody uses it.
+            // If the exchange fails, another CPU is using the gate, and the client has not paused.
             let _ = self.level.compare_exchange(level, full, SeqCst, SeqCst);
         }
     }
 
-    /// Counts a request that goes.
+    /// Counts a dispatched request.
     #[inline]
     pub fn count(&self, cost: Cost) {
         self.requests.fetch_add(1, Relaxed);
@@ -504,26 +513,26 @@ impl Gate {
         };
     }
 
-    /// Notes that `count` requests of a class that uses the gate are in service.
+    /// Adds `count` requests in service, of a class that uses the gate.
     #[inline]
     pub fn begin_service(&self, count: u32) {
         self.in_service.fetch_add(count, Relaxed);
     }
 
-    /// Notes that `count` of them have ended, or are noted at another gate.
+    /// Subtracts `count` requests that have completed or are counted at another gate.
     #[inline]
     pub fn end_service(&self, count: u32) {
         let end = |now: u32| Some(now.saturating_sub(count));
         let _ = self.in_service.fetch_update(Relaxed, Relaxed, end);
     }
 
-    /// Returns whether its client has requests queued or in service.
+    /// Returns true if the client has requests queued or in service.
     pub fn is_busy(&self) -> bool {
         self.users() > 0 || self.in_service.load(Relaxed) > 0
     }
 
-    /// Somebody waited for tokens from `since` until `now`: counts the periods that this touches and that were
-    /// not counted yet.
+    /// Counts the periods from `since` until `now`, during which a request waited for tokens. Each
+    /// period counts once.
     pub fn sleep(&self, since: u64, now: u64) {
         let period = self.period.load(Relaxed);
         let mut slept = self.slept.load(SeqCst);
@@ -542,7 +551,7 @@ impl Gate {
         }
     }
 
-    /// What is in the bucket, bytes; below 0: debt, and what was booked.
+    /// Returns the credit, bytes; negative for debt, including booked requests.
     pub fn balance(&self, now: u64) -> i64 {
         let course = self.course();
         if !course.is_regulated() {
@@ -554,7 +563,7 @@ impl Gate {
         inflow.wrapping_sub(level) as i64
     }
 
-    /// What went through since it was cleared.
+    /// Returns the traffic since the gate was cleared.
     pub fn usage(&self) -> Usage {
         Usage {
             requests: self.requests.load(Relaxed),

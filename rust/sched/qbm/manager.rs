@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The manager: sees what clients use, and has the allocator give them more or less.
+//! Manager: measures the usage of clients, and requests increases and decreases from the allocator.
 //!
-//! # Vocabulary
+//! - A *look* registers clients for which request classes have claimed gates ([`Manager::look`]).
+//! - A *tick* is a look in which clients also leave, restore, increase and decrease. After all
+//!   clients, the groups are rebalanced once and the gates are set once.
+//! - The *shared gate* of a group serves the clients that found no gate of their own. To the
+//!   allocator they are one client, with the terms of clients without a line.
+//! - The *fast* and the *slow* period are described in [`usage`].
 //!
-//! - *Look*: the manager meets clients for which classes have claimed gates ([`Manager::look`]).
-//! - *Tick*: a look in which clients leave, restore, increase and decrease, too; groups are rebalanced and gates
-//!   set once for all of that.
-//! - *Shared gate*: that of the clients of a group that found none of their own; they are one client to the
-//!   allocator, with what the group promises those that no line is for.
-//! - *Fast* and *slow* period: [`usage`].
-//!
-//! # A client's life
+//! # Life cycle of a client
 //!
 //! ```text
-//!   a class claims its gate ──► registers: has its minimum, or what its class's rules leave
+//!   a class claims a gate ──► register: gets the minimum, or what the rules of the class allow
 //!     │
-//!     ├─ slept in half of the fast period, has less than it was given ──► restore
-//!     ├─ used 80 % or more of what it had in a slow period ─────────────► increase by 30 %
-//!     ├─ used less than 60 % ───────────────────────────────────────────► decrease by 10 %
+//!     ├─ throttled in half of the fast period, allocation below the given one ──► restore
+//!     ├─ used 80 % or more of the allocation in a slow period ──────────────────► increase by 30 %
+//!     ├─ used less than 60 % ───────────────────────────────────────────────────► decrease by 10 %
 //!     │
-//!   no request queued or dispatched for a second ──► leaves; what it had is others'
+//!   no request queued or dispatched for a second ──► leave: the allocation is released
 //! ```
 //!
-//! These are the rules of StorNext's client; there each client follows them by itself and sends messages,
-//! here the server sees the same and nobody has to be trusted.
+//! These are the rules of StorNext's client. There each client applies the rules and sends
+//! messages; here the server measures the same values, so that no client has to be trusted.
 //!
 //! # Work
 //!
-//! A look meets the clients of the gates that were announced, a tick goes through all gates. In a tick any number of
-//! clients restore what they gave up, which the allocator gives out once for all of them; a bounded number has its slow
-//! period judged, which may cost O(clients of the group) each. The others have their turn in the next tick.
+//! A look examines the announced gates, a tick examines all gates. In a tick any number of clients
+//! may restore, and the allocator settles once for all of them. The number of slow periods
+//! evaluated per tick is limited, because each evaluation may take O(clients of the group). The
+//! remaining clients follow in the next tick.
 
 mod adjust;
 mod client;
@@ -58,49 +57,51 @@ use group::{Clients, Group};
 use movers::Load;
 use usage::Clock;
 
-/// The place of a group that is gone.
+/// Index of a removed group.
 const NO_GROUP: u32 = u32::MAX;
 
-/// Increases in a tick, at most;
+/// Maximum number of increases and decreases in a tick.
 const CHANGES: u32 = 512;
 
-/// with many clients at least so many,
+/// Minimum of this limit with many clients.
 const CHANGES_MIN: u32 = 32;
 
-/// and then as many as look at so many clients in all.
+/// Maximum number of clients examined by all increases and decreases of a tick; lowers the limit if
+/// there are many clients.
 const LOOKS: u32 = 1 << 20;
 
-/// Clients, their gates, and who has how much.
+/// Registered clients, their gates, and the allocators of the groups.
 ///
 /// # Invariants
 ///
-/// `Client::number` is the number of the group that is at `Client::group` in `groups`.
+/// `Client::owner.group` is the number of the group at index `Client::group` of `groups`, unless
+/// the latter is [`NO_GROUP`].
 pub struct Manager {
     plan: Shared<Plan>,
     gates: Shared<Gates>,
     clients: Clients,
     groups: List<Group>,
-    /// Counts plans.
+    /// Generation of the plan.
     generation: u32,
-    /// The next group's number.
+    /// Number of the next new group.
     number: u32,
     clock: Clock,
-    /// When the last tick was, monotonic ns.
+    /// Time of the last tick, monotonic ns.
     ticked: u64,
-    /// The place that is served first.
+    /// Index of the gate with which the next tick starts.
     turn: u32,
-    /// What each group used, for a tick.
+    /// Load of each group in a tick.
     loads: List<Load>,
-    /// Whether a gate changed.
+    /// True if a gate changed.
     changed: bool,
 }
 
 impl Manager {
-    /// A manager without clients; sleeps.
+    /// Creates a manager without clients; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: no memory.
     pub fn new(plan: Shared<Plan>, gates: Shared<Gates>) -> Result<Self, NoMemory> {
         let mut manager = Self {
             clients: Bulk::filled(gates.len() as usize, || None)?,
@@ -119,12 +120,12 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Meets the clients whose gates were announced since the last time; with `due`, meets all that are new, and judges
-    /// what all clients did, too; sleeps. Wants to be called so five times in a fast period.
+    /// Registers the clients of the gates announced since the last call. If `due`, examines all
+    /// gates and evaluates all clients, too; to be called so five times per fast period. May sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none; the next look tries again.
+    /// - [`NoMemory`]: no memory; the next look retries.
     pub fn look(&mut self, scene: &dyn Scene, due: bool, now: u64) -> Result<(), NoMemory> {
         if !due && !self.gates.has_news() {
             return Ok(());
@@ -146,7 +147,7 @@ impl Manager {
         met
     }
 
-    /// Meets the client of the gate at `place`, if there is one that has requests.
+    /// Registers the client of the gate at `place`, if there is one with requests.
     fn meet(&mut self, place: u32, scene: &dyn Scene, now: u64) -> Result<(), NoMemory> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
@@ -169,7 +170,7 @@ impl Manager {
             .group_of(&owner)
             .filter(|_| !self.gates.is_double(place))
         else {
-            // The class finds its gate gone, and claims another one.
+            // The class finds the gate revoked, and claims another gate.
             self.forget(place);
             self.gates.revoke(place);
             self.changed = true;
@@ -178,21 +179,21 @@ impl Manager {
         self.register(place, &owner, group, scene, now)
     }
 
-    /// The place of the group of `owner`, if its target still is that group's.
+    /// Finds the index of the group of `owner`, if the target still belongs to that group.
     fn group_of(&self, owner: &Owner) -> Option<u32> {
         let mut groups = (0u32..).zip(self.groups.as_slice());
         let (place, _) = groups.find(|(_, group)| group.number == owner.group)?;
         let target = self.plan.groups().get(place as usize)?.target();
         let fits = match target {
-            // A shared gate has no target of its own then.
+            // The shared gate of a group for all targets has no target.
             None if owner.who.target == u32::MAX => true,
             _ => self.plan.group_of(owner.who.target) == Some(place),
         };
         fits.then_some(place)
     }
 
-    /// Registers the client of the gate at `place`, of the group at `group`, which comes for the first time or
-    /// comes back.
+    /// Registers the client of the gate at `place` in the group at index `group`, for the first
+    /// time or again.
     fn register(
         &mut self,
         place: u32,
@@ -227,19 +228,19 @@ impl Manager {
         group.clients = group.clients.saturating_add((!is_shared(place)).into());
         let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
-        // Classes look at the gate only if it changed.
+        // Classes examine their gates only after a change.
         self.changed |= client.set(gate, rate, now);
         gate.set_known(true);
         Ok(())
     }
 
-    /// Looks up what `party` is promised in the group at `group`: O(lines of the plan).
+    /// Looks up the terms of `party` in the group at index `group`: O(lines of the plan).
     fn look_up(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
         scene.reschedule();
         self.plan.terms(group, party, scene)
     }
 
-    /// The client at `place` leaves; what it had is others'.
+    /// Unregisters the client at `place` and releases the allocation.
     fn retire(&mut self, place: u32, now: u64) {
         let client = self.clients.get_mut(place as usize);
         let Some(client) = client.and_then(Option::as_mut).filter(|client| client.here) else {
@@ -268,7 +269,7 @@ impl Manager {
         }
     }
 
-    /// Forgets the client at `place`; its gate is to be free.
+    /// Removes the client at `place`; the caller frees the gate.
     fn forget(&mut self, place: u32) {
         let client = self.clients.get_mut(place as usize);
         let Some(client) = client.and_then(Option::take) else {
@@ -280,7 +281,7 @@ impl Manager {
         }
     }
 
-    /// Sets the gates of all clients whose allocation changed; with `told`, what they lost is counted.
+    /// Sets the gates of all clients whose allocation changed; if `told`, counts losses.
     fn apply(&mut self, told: bool, now: u64) {
         for group in self.groups.as_mut_slice() {
             self.changed |= group.apply(&mut self.clients, &self.gates, told, now);
@@ -288,7 +289,7 @@ impl Manager {
         self.set_starts(now);
     }
 
-    /// Sets what newcomers of each group have.
+    /// Sets the start rate of new clients of each group.
     fn set_starts(&mut self, now: u64) {
         for group in self.groups.as_mut_slice() {
             let full = self.gates.take_full(group.place);
@@ -300,12 +301,13 @@ impl Manager {
         }
     }
 
-    /// Whether a gate changed since the last call: classes have to look at theirs. To be asked after each look.
+    /// Returns true if a gate changed since the last call, so that classes must examine their
+    /// gates. To be called after each look.
     pub fn has_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
 
-    /// Tells `each` of every client that is registered and has a gate of its own: its target, and its rate,
+    /// Calls `each` for every registered client with a gate of its own: party, target and rate,
     /// bytes/s.
     pub fn each(&self, mut each: impl FnMut(&Party, u32, u64)) {
         for place in GROUPS_MAX..self.clients.len() {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Plans: what an administrator wants of the bandwidth of a service.
+//! Plans: the administrator's configuration of a service's bandwidth.
 //!
-//! # Vocabulary
+//! - A *party* identifies a client: a network identifier, a job, a user or a device ([`Party`]).
+//! - A *promise* is the class, minimum and maximum as written; each is optional ([`Promise`]).
+//! - *Settings* are the parameters of a group ([`Settings`]).
+//! - A *line* is a client or a pattern of clients with a promise, for one group or for all
+//!   ([`Client`]). The first line that matches a party in a group decides.
 //!
-//! - *Party*: who a client is: a network identifier, a job, a user or a device ([`Party`]).
-//! - *Promise*: class, minimum and maximum as they are written; each may be left out ([`Promise`]).
-//! - *Settings*: what is said of a group ([`Settings`]).
-//! - *Line*: a client or a pattern of clients with its promise, for one group or for all ([`Client`]). The
-//!   first line that is for a party in a group decides.
-//!
-//! A plan is checked when it is parsed ([`Plan::parse`]), and never changes.
+//! [`Plan::parse`] checks a plan; after that the plan is immutable.
 //!
 //! # Grammar
 //!
@@ -31,14 +29,14 @@
 //! time      = number ( "ms" | "s" )
 //! ```
 //!
-//! Words are separated by blanks (spaces and tabs). A `#` at the start of a word begins a comment that
-//! reaches to the end of the line, over every `;`. Lines are counted at line ends; in text of a single line,
-//! such as a message to a device, at `;`.
+//! Words are separated by blanks (spaces and tabs). A `#` at the start of a word begins a comment
+//! that extends to the end of the line, across every `;`. Line numbers count line ends; in a text
+//! of a single line, such as a message to a device, they count `;`.
 //!
 //! | `by` | a client's name |
 //! |---|---|
-//! | `nid` | a network identifier or a range of them ([`crate::sched::nid::range`]) |
-//! | `jobid` | a job identifier or a pattern of them ([`crate::sched::glob`]) |
+//! | `nid` | a network identifier or a range ([`crate::sched::nid::range`]) |
+//! | `jobid` | a job identifier or a pattern ([`crate::sched::glob`]) |
 //! | `uid` | a number as in rules; 4294967295 stands for requests without a user |
 //! | `device` | the name of a device of the service, or a pattern as for jobs |
 
@@ -66,45 +64,45 @@ pub use parts::{Group, GROUPS_MAX};
 pub use tune::Tuning;
 
 choice! {
-    /// What tells clients apart.
+    /// Attribute by which clients are distinguished.
     By, "by":
-    /// The network identifier.
+    /// Network identifier.
     #[default]
     Nid = "nid",
-    /// The job.
+    /// Job identifier.
     Jobid = "jobid",
-    /// The user.
+    /// User.
     Uid = "uid",
-    /// The device that requests come through.
+    /// Device that requests come through.
     Device = "device",
 }
 
-/// Who a client is.
+/// Identity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
-    /// A network identifier, a job or a user; requests without one are a party of their own.
+    /// A network identifier, a job or a user. All requests without this attribute form one party.
     Key(Key),
-    /// A device, by its number in the service; 0: unknown.
+    /// A device, by its number in the service; 0 is unknown.
     Device(u32),
 }
 
-/// Who asks for something, and of which target: the key of a class of requests.
+/// Key of a request class: a client and a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Who {
-    /// Who asks.
+    /// Client.
     pub party: Party,
-    /// The target: of a device `major << 20 | minor`, else what the program calls it.
+    /// Target: `major << 20 | minor` for a device, else the program's number for the target.
     pub target: u32,
 }
 
 impl Who {
-    /// Whoever no class could be made for.
+    /// Key of requests for which no class could be allocated.
     pub const NOBODY: Self = Self {
         party: Party::Key(Key::Default),
         target: u32::MAX,
     };
 
-    /// Who asks in a request with `attrs`.
+    /// Derives the key of a request with `attrs`.
     pub fn of(by: By, attrs: &Attrs) -> Self {
         let party = match by {
             By::Nid => Party::Key(Key::of(Field::Nid, attrs)),
@@ -119,10 +117,10 @@ impl Who {
     }
 }
 
-/// The party, then the target.
+/// Hashes the party, then the target.
 impl Hashed for Who {
     fn mix(&self, hasher: &Hasher) -> u64 {
-        /// A word that no key starts with.
+        /// Word that no key starts with.
         const DEVICE: u64 = 10;
         let state = match &self.party {
             Party::Key(key) => key.mix(hasher),
@@ -132,47 +130,47 @@ impl Hashed for Who {
     }
 }
 
-/// An error with `code` in line `line`.
+/// Creates an error with `code` for line `line`.
 const fn refused(line: u32, code: Code, reason: &'static str) -> Error {
     Error::new(code, reason).at(Place::Line(line))
 }
 
-/// `EINVAL` in line `line`.
+/// Creates an `EINVAL` error for line `line`.
 const fn invalid(line: u32, reason: &'static str) -> Error {
     refused(line, Code::Invalid, reason)
 }
 
-/// The byte of offset `at` in line `line`.
+/// Creates the place of the byte at offset `at` in line `line`.
 fn byte(line: u32, at: usize) -> Place {
     let at = u16::try_from(at).unwrap_or(u16::MAX);
     Place::Word(line, at.saturating_add(1))
 }
 
-/// What an administrator wants.
+/// Configuration of the bandwidth of a service.
 ///
 /// # Invariants
 ///
-/// It was checked ([`Plan::check`]): every group has a capacity, minimums, maximums and reserves fit into it, names
-/// and targets occur once.
+/// [`Plan::check`] has checked the plan: every group has a capacity, minimums, maximums and
+/// reserves fit into that capacity, names and targets are unique.
 pub struct Plan {
     by: By,
     tuning: Tuning,
     defaults: Promise,
-    /// The line of `defaults`.
+    /// Line number of `defaults`.
     defaults_line: u32,
     groups: List<Group>,
     clients: List<Client>,
-    /// The names of clients, one after the other.
+    /// Concatenated names of clients.
     names: List<u8>,
     ranges: List<Range>,
-    /// Lines of one name each: name, group and number of the line, sorted.
+    /// Lines without a pattern: name, group and index of the line, sorted.
     exact: List<(Key, Option<u32>, u32)>,
-    /// The other lines, in their order.
+    /// Indexes of the lines with patterns, in their order.
     patterns: List<u32>,
 }
 
 impl Plan {
-    /// The plan of nothing: no request is regulated.
+    /// Creates an empty plan, which regulates no request.
     pub fn none() -> Self {
         Self {
             by: By::Nid,
@@ -188,22 +186,22 @@ impl Plan {
         }
     }
 
-    /// What tells clients apart.
+    /// Returns the attribute by which clients are distinguished.
     pub const fn by(&self) -> By {
         self.by
     }
 
-    /// The numbers of the method.
+    /// Returns the tuning parameters.
     pub const fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
-    /// The groups.
+    /// Returns the groups.
     pub fn groups(&self) -> &[Group] {
         self.groups.as_slice()
     }
 
-    /// The group of the target of this number; none: its requests are not regulated.
+    /// Finds the group of a target; `None` if the target's requests are not regulated.
     pub fn group_of(&self, number: u32) -> Option<u32> {
         let mut all = None;
         for (index, group) in (0u32..).zip(self.groups()) {
@@ -216,7 +214,7 @@ impl Plan {
         all
     }
 
-    /// The line for `party` in `group`: the first one that is for both. O(log lines + patterns).
+    /// Finds the first line that matches `party` in `group`. O(log lines + patterns).
     pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
         match party {
             Party::Key(key) => self.line_of(group, key),
@@ -228,7 +226,7 @@ impl Plan {
         }
     }
 
-    /// The same for a client that is no device.
+    /// Finds the first line that matches a client that is not a device.
     fn line_of(&self, group: u32, key: &Key) -> Option<u32> {
         let (exact, pattern) = match key {
             Key::Nid(nid) => (self.exact(group, key), self.first_nid(group, nid)),
@@ -244,7 +242,8 @@ impl Plan {
         exact.into_iter().chain(pattern).min()
     }
 
-    /// Whether a line is for `who`. Only the administrator makes devices: they count as listed.
+    /// Returns true if a line matches `who`. Devices always count as listed, because only the
+    /// administrator creates devices.
     pub fn lists(&self, who: &Who) -> bool {
         match &who.party {
             Party::Key(key) => {
@@ -255,7 +254,8 @@ impl Plan {
         }
     }
 
-    /// How many clients can have a line, each in each group that it is for; patterns are for any number.
+    /// Returns the maximum number of listed clients, counted once in each group of their line;
+    /// `u32::MAX` if there are patterns.
     pub fn listed_max(&self) -> u32 {
         if !self.patterns.as_slice().is_empty() {
             return u32::MAX;
@@ -266,7 +266,7 @@ impl Plan {
         places.fold(0, u32::saturating_add)
     }
 
-    /// What `party` is promised in `group`; none: it is not regulated there.
+    /// Returns the terms of `party` in `group`; `None` if the party is not regulated there.
     pub fn terms(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
         let settings = self.groups().get(group as usize)?;
         match self.line_for(group, party, scene) {
@@ -279,8 +279,8 @@ impl Plan {
         }
     }
 
-    /// What a client that no line is for is promised in `group`; none if there is no such group. Those of a
-    /// group of movers are what such a client would have if it were regulated.
+    /// Returns the terms of clients without a line in `group`; `None` if there is no such group. In
+    /// a group of movers these are the terms that such clients would have if they were regulated.
     pub fn default_terms(&self, group: u32) -> Option<Terms> {
         let group = self.groups().get(group as usize)?;
         Some(group.terms(&self.defaults))

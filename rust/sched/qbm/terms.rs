@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What clients are promised.
+//! Bandwidth guarantees of clients.
 
 /// Number of classes.
 pub const CLASSES: usize = 4;
 
-/// A rate that holds nobody back, bytes/s.
+/// Rate that does not throttle, bytes/s.
 pub const UNREGULATED: u64 = u64::MAX;
 
-/// The rank of clients without a gate of their own: after all classes.
+/// Rank of clients without a gate of their own: lower than all classes.
 pub const LAST: u8 = CLASSES as u8;
 
-/// How a client's bandwidth is allocated; the first class is the highest, and takes from those below.
+/// Allocation class of a client. The first class is the highest and takes bandwidth from lower
+/// classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// All of what it asks for or nothing of it; who has it keeps it.
+    /// The full requested amount or nothing; a client keeps an amount once allocated.
     FirstCome,
-    /// Its minimum, or a share of what the class has in proportion to it.
+    /// The minimum, or a share of the class's bandwidth in proportion to the minimum.
     FairShare,
-    /// The same after the class above.
+    /// The rule of `FairShare`, after that class.
     LowShare,
-    /// Whatever nobody else wants, in proportion to the minimums.
+    /// Bandwidth that no other class uses, in proportion to the minimums.
     Mover,
 }
 
@@ -33,7 +34,7 @@ impl Class {
         Self::Mover,
     ];
 
-    /// The word for it.
+    /// Returns the configuration keyword of the class.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FirstCome => "first_come",
@@ -43,7 +44,7 @@ impl Class {
         }
     }
 
-    /// The class called `name`; `fc`, `fs` and `ls` are short for the first three.
+    /// Parses a class name; `fc`, `fs` and `ls` are short for the first three.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "fc" => Some(Self::FirstCome),
@@ -53,29 +54,29 @@ impl Class {
         }
     }
 
-    /// Its place among the classes; 0 is the highest.
+    /// Returns the position among the classes; 0 is the highest.
     pub const fn rank(self) -> u8 {
         self as u8
     }
 
-    /// The same, for arrays with a place for each class.
+    /// Returns the rank as an index for arrays with one entry per class.
     pub const fn index(self) -> usize {
         self.rank() as usize
     }
 }
 
-/// What a client is promised.
+/// Bandwidth guarantee of a client.
 ///
 /// # Invariants
 ///
 /// `min` is at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How it is allocated.
+    /// Allocation class.
     pub class: Class,
-    /// What it is to have when it asks for it, bytes/s.
+    /// Guaranteed minimum: the bandwidth allocated on request, bytes/s.
     pub min: u64,
-    /// What it never has more than, bytes/s.
+    /// Upper limit of the bandwidth, bytes/s.
     pub max: u64,
 }
 

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From what partitions tell to ranges.
+//! Computation of ranges from the briefs of partitions.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Live*: a leaf that is active, or an inner node with a live leaf below it.
-//! - *Share*: how many of the numbers of its parent a node gets.
-//! - *Running floor*: child `i` has the numbers from `floor(before * len / total)` to just below
-//!   `floor(after * len / total)` of the `len` numbers of its parent. `before` and `after` are the
-//!   sums of the weights without and with child `i`, `total` is the sum of all. So the ranges of
-//!   siblings cover that of their parent without a gap.
+//! - *Live*: an active leaf, or an inner node with a live leaf below.
+//! - *Share*: count of numbers that a node gets of the range of its parent.
+//! - *Running floor*: child `i` gets the numbers from `floor(before * len / total)` to just below
+//!   `floor(after * len / total)`. `len` is the length of the range of its parent. `before` and
+//!   `after` are the sums of the weights without and with child `i`; `total` is the sum of all. So
+//!   the ranges of siblings cover the range of their parent without a gap.
 //!
-//! # How far shares are from exact ones
+//! # Rounding error of shares
 //!
-//! The exact range of a leaf is 2^32 times the product, over all levels, of its ancestors' weights
-//! divided by the sum of the weights of their live siblings: an element of the product of the
-//! transition matrices of the levels (ThemisIO, SC'23). At each level the length of a range is off by
-//! less than one number, 2^-32 of the whole, and an error above is only scaled down below. So a leaf
-//! is less than its depth away from the exact range, unless somewhere above it a sibling's share was
-//! less than one number for each live leaf there. Then each of them gets one first and only the rest
-//! goes by weight, which takes at most one number for each live leaf from the others.
+//! The exact range of a leaf is 2^32 times a product over all levels. The factor of a level is the
+//! weight of the ancestor divided by the sum of the weights of its live siblings. This is an
+//! element of the product of the transition matrices of the levels (ThemisIO, SC'23). Each level
+//! adds an error of less than one number, 2^-32 of the whole, and scales down the error of the
+//! levels above. So a leaf deviates from the exact range by less than its depth. There is one
+//! exception: the share of a node above the leaf may be less than one number per live leaf. Then
+//! each live leaf first gets one number and only the rest is split by weight. This takes at most
+//! one number per live leaf from the others.
 
 use super::{Brief, Entry, Published, Table, PARTS, WHOLE};
 use crate::sched::{
@@ -27,35 +28,35 @@ use crate::sched::{
     sort::{merge_sorted, radix},
 };
 
-/// Index of the root among the nodes.
+/// Index of the root in `nodes`.
 const ROOT: u32 = 0;
 
-/// Levels of a tree at most; what is deeper, or in a circle, has no range.
+/// Maximum levels of a tree; a deeper node, or a node in a cycle, gets no range.
 const LEVELS: u32 = 32;
 
-/// A node, of all partitions.
+/// Node, merged from the briefs of all partitions.
 #[derive(Clone, Copy)]
 struct Node {
     id: u64,
     parent: u64,
     weight: u32,
     leaf: bool,
-    /// Partitions where it is active, as bits.
+    /// Partitions where the node is active, as bits.
     parts: u64,
-    /// Index of its parent.
+    /// Index of the parent.
     up: u32,
-    /// Live leaves from it down.
+    /// Live leaves of the subtree.
     leaves: u32,
-    /// Index of the first entry of those.
+    /// Table index of the first of these leaves.
     first: u32,
-    /// First number.
+    /// First number of the range.
     lo: u32,
-    /// How many numbers; 0: none were given.
+    /// Length of the range; 0 if none is assigned.
     len: u64,
 }
 
 impl Node {
-    /// The root.
+    /// Root of the tree.
     const ROOT: Self = Self {
         id: 0,
         parent: 0,
@@ -81,20 +82,20 @@ impl Node {
         }
     }
 
-    /// Adds what another partition tells.
+    /// Merges the node of another partition.
     fn add(&mut self, other: &Self) {
         self.weight = self.weight.max(other.weight);
         self.leaf &= other.leaf;
         self.parts |= other.parts;
     }
 
-    /// Whether it is not a leaf that is idle.
+    /// Returns true unless the node is an idle leaf.
     const fn may_live(&self) -> bool {
         !self.leaf || self.parts != 0
     }
 
-    /// Adds its range to what partitions are due, the same to each where it is active; what does not divide
-    /// goes to the first ones.
+    /// Adds the range of the leaf to the shares of the partitions where the leaf is active, in
+    /// equal parts. The first partitions get the remainder.
     fn share_out(&self, by_part: &mut [u64; PARTS]) {
         let count = u64::from(self.parts.count_ones());
         let share = self.len.checked_div(count).unwrap_or(0);
@@ -110,26 +111,26 @@ impl Node {
     }
 }
 
-/// The briefs of all partitions, and memory to work with.
+/// Briefs of all partitions, and working memory.
 ///
 /// # Context
 ///
-/// Made and used where sleeping is allowed.
+/// Created and used in a context that may sleep.
 pub struct Outline {
     briefs: List<Brief>,
     spare: List<Brief>,
-    /// The root, then all nodes in the order of their ids.
+    /// Root, then all nodes ordered by id.
     nodes: List<Node>,
-    /// Identifier and index of each inner node, in the order of the identifiers.
+    /// Id and index of each inner node, ordered by id.
     inner: List<(u64, u32)>,
-    /// Level and parent, as one key, and index of each node that may be live, in that order: parents come
-    /// before their children, and siblings are side by side in the order of their ids.
+    /// Key, made of level and parent, and index of each node that may be live, ordered by key.
+    /// Parents precede their children, and siblings are adjacent, ordered by id.
     order: List<(u64, u32)>,
     spare_order: List<(u64, u32)>,
 }
 
 impl Outline {
-    /// No briefs; does not allocate.
+    /// Creates an outline without briefs; does not allocate.
     pub const fn new() -> Self {
         Self {
             briefs: List::new(),
@@ -141,22 +142,23 @@ impl Outline {
         }
     }
 
-    /// Appends briefs, of any partition and in any order; sleeps.
-    /// After an error a part of the briefs may have been appended.
+    /// Appends briefs of any partition in any order; sleeps. On failure a part of the briefs may
+    /// have been appended.
     pub fn extend(&mut self, briefs: &[Brief]) -> Result<(), NoMemory> {
         briefs.iter().try_for_each(|brief| self.briefs.push(*brief))
     }
 
-    /// Removes all briefs; their memory stays.
+    /// Removes all briefs and keeps their memory.
     pub fn clear(&mut self) {
         self.briefs.truncate(0);
     }
 
-    /// The ranges of all leaves that are active; sleeps. O(n).
+    /// Computes the ranges of all active leaves; sleeps. O(n).
     ///
-    /// Briefs of one id are one node: it is active if any of them is, an inner node if any of them is, and
-    /// has the largest of their weights. A node whose parent is not an inner node of the outline hangs below
-    /// the root. The order of siblings is that of their ids, so it stays the same from table to table.
+    /// Briefs of one id form one node. The node is active if any brief is active, an inner node if
+    /// any brief is, and has the largest weight. A node whose parent is not an inner node of the
+    /// outline becomes a child of the root. Siblings are ordered by id, so their order is the same
+    /// in all tables.
     pub fn build(&mut self) -> Result<Published, NoMemory> {
         self.merge()?;
         self.link()?;
@@ -165,11 +167,11 @@ impl Outline {
         self.publish()
     }
 
-    /// Makes nodes of briefs.
+    /// Creates the nodes from the briefs.
     fn merge(&mut self) -> Result<(), NoMemory> {
         radix(&mut self.briefs, &mut self.spare, |brief| brief.id)?;
         self.nodes.truncate(0);
-        // A node with the identifier of the root becomes part of the root.
+        // A node with the id of the root is merged into the root.
         self.nodes.push(Node::ROOT)?;
         for brief in self.briefs.as_slice() {
             self.nodes.push(Node::new(brief))?;
@@ -178,7 +180,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Finds the parents, and the children of each that are not idle leaves.
+    /// Finds the parent of each node and orders the nodes that may be live.
     fn link(&mut self) -> Result<(), NoMemory> {
         self.inner.truncate(0);
         for (index, node) in (0u32..).zip(self.nodes.as_slice()) {
@@ -196,7 +198,7 @@ impl Outline {
         self.arrange()
     }
 
-    /// Brings the nodes that may be live into the order of their levels and parents.
+    /// Sorts the nodes that may be live by level and parent.
     fn arrange(&mut self) -> Result<(), NoMemory> {
         let nodes = self.nodes.as_slice();
         let up = |index: u32| nodes.get(index as usize).map_or(ROOT, |node| node.up);
@@ -215,7 +217,7 @@ impl Outline {
         radix(&mut self.order, &mut self.spare_order, |(key, _)| *key)
     }
 
-    /// Counts the live leaves of each node, from the bottom up.
+    /// Counts the live leaves of each node, bottom-up.
     fn count(&mut self) {
         let nodes = self.nodes.as_mut_slice();
         for &(_, index) in self.order.as_slice().iter().rev() {
@@ -227,26 +229,27 @@ impl Outline {
         }
     }
 
-    /// Gives numbers to each node, from the root down.
+    /// Assigns a range to each node, top-down.
     fn split(&mut self) {
         let nodes = self.nodes.as_mut_slice();
         if let Some(root) = nodes.first_mut() {
             root.len = WHOLE;
         }
         for kids in self.order.as_slice().chunk_by(|a, b| a.0 == b.0) {
-            // The low half of the key.
+            // Low half of the key.
             let parent = kids.first().map_or(ROOT, |(key, _)| *key as u32);
             let Some(parent) = nodes.get(parent as usize).copied() else {
                 continue;
             };
-            // A second round with one number for each leaf first, if a child got fewer than that.
+            // If a child got less than one number per leaf, repeats the split with one number
+            // reserved for each leaf.
             if parent.leaves > 0 && !apportion(nodes, kids, &parent, 0) {
                 apportion(nodes, kids, &parent, parent.leaves);
             }
         }
     }
 
-    /// Copies what was found.
+    /// Builds the tables to publish.
     fn publish(&self) -> Result<Published, NoMemory> {
         let nodes = self.nodes.as_slice();
         let total = nodes.first().map_or(0, |root| root.leaves);
@@ -273,12 +276,13 @@ impl Outline {
     }
 }
 
-/// Splits the numbers of `parent` among the live ones of `kids`, side by side: `base` of them one for
-/// each live leaf, the others by weight, at running floors. `base` is 0 or the number of live leaves.
-/// Returns whether each child got at least one number for each live leaf.
+/// Splits the range of `parent` among the live nodes of `kids` into adjacent ranges. `base` numbers
+/// are assigned as one per live leaf, the others by weight at running floors. `base` is 0 or the
+/// number of live leaves. Returns true if each child got at least one number per live leaf.
 ///
-/// `parent` has at most 2^32 numbers and a weight is below 2^32, so that their product takes 64 bits:
-/// what rounding drops is carried to the next child, so that the running sum is never multiplied.
+/// `parent` has at most 2^32 numbers and a weight is below 2^32, so their product fits into 64
+/// bits. The remainder of each division is carried to the next child, so the running sum is never
+/// multiplied.
 fn apportion(nodes: &mut [Node], kids: &[(u64, u32)], parent: &Node, base: u32) -> bool {
     let live = |node: &&Node| node.leaves > 0;
     let weights = kids
@@ -294,7 +298,7 @@ fn apportion(nodes: &mut [Node], kids: &[(u64, u32)], parent: &Node, base: u32) 
             continue;
         };
         let product = u64::from(node.weight).wrapping_mul(whole);
-        // A live one has a weight, so the sum is not 0.
+        // A live node has a weight, so the sum is not 0.
         let share = product.checked_div(total).unwrap_or(0);
         rest = rest.saturating_add(product.checked_rem(total).unwrap_or(0));
         let carry = u64::from(rest >= total);
@@ -303,7 +307,7 @@ fn apportion(nodes: &mut [Node], kids: &[(u64, u32)], parent: &Node, base: u32) 
             .wrapping_mul(node.leaves.into())
             .saturating_add(share)
             .saturating_add(carry);
-        // Below 2^32 if each got at least one.
+        // Below 2^32 if each leaf got at least one number.
         node.lo = lo as u32;
         node.first = first;
         lo = lo.wrapping_add(node.len);

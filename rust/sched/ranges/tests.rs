@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Ranges against exact shares, computed with 128 bits.
+//! Comparison of ranges with exact shares, computed with 128 bits.
 
 use super::*;
 use crate::sched::rng::Rng;
 
-/// Largest weight of an entity.
+/// Maximum weight of an entity.
 const WEIGHT_MAX: u32 = (1 << 31) - 1;
 
 fn leaf(id: u64, parent: u64, weight: u32) -> Brief {
@@ -33,8 +33,8 @@ fn build(briefs: &[Brief]) -> Published {
     outline.build().unwrap()
 }
 
-/// Length of the range of each leaf of `briefs`, after checks that ranges cover everything, nest, and are
-/// found at both of their ends.
+/// Returns the length of the range of each leaf of `briefs`, after checking that ranges cover
+/// everything, nest, and are found at both ends.
 fn lengths(briefs: &[Brief]) -> Vec<u64> {
     let published = build(briefs);
     let table = &published.table;
@@ -73,13 +73,13 @@ fn known_shares_of_one_level() {
         (&[5], &[WHOLE]),
         (&[1, 1], &[WHOLE / 2, WHOLE / 2]),
         (&[1, 3], &[WHOLE / 4, WHOLE / 4 * 3]),
-        // At 1/3 and 2/3, rounded down.
+        // Boundaries at 1/3 and 2/3, rounded down.
         (&[1, 1, 1], &[THIRD, THIRD, THIRD + 1]),
         // Weight 0 counts as 1.
         (&[0, 1], &[WHOLE / 2, WHOLE / 2]),
         // Exactly one number.
         (&[1, u32::MAX], &[1, WHOLE - 1]),
-        // Less than one number: one for each first, then the rest by weight.
+        // Less than one number: one for each leaf first, then the rest by weight.
         (&[1, u32::MAX, u32::MAX], &[1, WHOLE / 2 - 1, WHOLE / 2]),
     ] {
         let briefs: Vec<Brief> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
@@ -87,7 +87,7 @@ fn known_shares_of_one_level() {
     }
 }
 
-/// Idle leaves have no range, and a group of only such takes nothing from the others.
+/// Checks that idle leaves have no range, and that a group with only idle leaves gets no share.
 #[test]
 fn only_who_is_active_counts() {
     let idle = |brief: Brief| Brief {
@@ -101,7 +101,7 @@ fn only_who_is_active_counts() {
         leaf(81, 8, 1),
         idle(leaf(82, 8, 100)),
         leaf(83, 8, 1),
-        // A group without anybody, and one of groups without anybody.
+        // A group without members, and a group with only an empty group.
         inner(7, 0, 100),
         inner(6, 0, 100),
         inner(61, 6, 100),
@@ -115,7 +115,7 @@ fn only_who_is_active_counts() {
     assert_eq!(build(&briefs[..2]).table.find(0), None);
 }
 
-/// The same node told about by many partitions, in any order.
+/// Merges briefs of the same node from many partitions, in any order.
 #[test]
 fn briefs_of_one_node_are_merged() {
     let on = |part, active, brief| Brief {
@@ -152,7 +152,7 @@ fn briefs_of_one_node_are_merged() {
         want[2] = 3 * eighth / 2 + eighth / 2;
         want[63] = eighth / 2;
         assert_eq!(by_part, want);
-        // Nothing is lost if it is built again.
+        // A second build gives the same result.
         assert_eq!(outline.build().unwrap().by_part, want);
         briefs.rotate_left(5);
         let last = briefs.len() - 1;
@@ -160,18 +160,19 @@ fn briefs_of_one_node_are_merged() {
     }
 }
 
-/// Whoever has work is served, however wrong what partitions tell is.
+/// Checks that active leaves get ranges, even if briefs contradict each other.
 #[test]
 fn orphans_and_contradictions() {
-    // Two leaves whose parent nobody knows, or whose parent is a leaf: below the root.
+    // The parent is unknown, or is a leaf: children of the root.
     let briefs = [leaf(1, 77, 1), leaf(2, 1, 1), leaf(3, 0, 2)];
     assert_eq!(lengths(&briefs), [WHOLE / 4, WHOLE / 4, WHOLE / 2]);
-    // One calls it a leaf, the other an inner node: it is one, or nobody if there is nobody below it.
+    // A node reported as a leaf and as an inner node is an inner node; without live leaves below it
+    // is idle.
     let briefs = [leaf(1, 0, 1), inner(1, 0, 1), leaf(2, 1, 1), leaf(3, 0, 1)];
     let table = build(&briefs).table;
     assert_eq!(table.len(), 2);
     assert_eq!(table.range_of(2).map(|range| range.len()), Some(WHOLE / 2));
-    // Circles, and the identifier of the root, end.
+    // Cycles, and the id of the root, terminate.
     let briefs = [
         inner(1, 2, 1),
         inner(2, 1, 1),
@@ -185,23 +186,23 @@ fn orphans_and_contradictions() {
     assert_eq!(build(&briefs).table.len(), 1);
 }
 
-/// A tree that is told as briefs, and its exact shares.
+/// Tree in the form of briefs, and its exact shares.
 struct Model {
     briefs: Vec<Brief>,
-    /// For each brief its children.
+    /// Children of each brief.
     kids: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
 
 impl Model {
-    /// A random tree with `leaves` leaves, all of them `depth` levels below the root.
+    /// Creates a random tree with `leaves` leaves, all of them `depth` levels below the root.
     fn new(rng: &mut Rng, depth: usize, leaves: usize, weight: &dyn Fn(&mut Rng) -> u32) -> Self {
         let mut model = Self {
             briefs: Vec::new(),
             kids: Vec::new(),
             roots: Vec::new(),
         };
-        // Few members here, many there.
+        // Random fan-out: few children in some trees, many in others.
         let fan = 1 + rng.below(leaves as u64 / depth as u64 + 1);
         for _ in 0..leaves {
             let mut above = None;
@@ -237,7 +238,7 @@ impl Model {
         index
     }
 
-    /// The exact length of each brief, of which 2^64 are one number; rounded down below that.
+    /// Returns the exact length of each brief in units of 2^-64 numbers, rounded down.
     fn exact(&self) -> Vec<u128> {
         let mut exact = vec![0; self.briefs.len()];
         let mut todo = vec![(&self.roots, u128::from(WHOLE) << 64)];
@@ -253,7 +254,7 @@ impl Model {
         exact
     }
 
-    /// The lengths by the rule in the simplest words: products of running sums.
+    /// Returns the lengths by a direct implementation of the rule: products of running sums.
     fn rounded(&self) -> Vec<u64> {
         let mut leaves = vec![0; self.briefs.len()];
         // Children come after their parents.
@@ -292,7 +293,8 @@ impl Model {
     }
 }
 
-/// Random trees against 128-bit numbers: sums, and how far each leaf is from its exact range.
+/// Compares random trees with 128-bit arithmetic: sums, and the deviation of each leaf from its
+/// exact range.
 #[test]
 fn products_against_exact_ones() {
     let mut rng = Rng::new(11);
@@ -312,7 +314,7 @@ fn products_against_exact_ones() {
         let leaves: Vec<usize> = (0..model.briefs.len())
             .filter(|&index| model.briefs[index].leaf)
             .collect();
-        // Who would get less than two numbers may have been lifted, at the cost of the others.
+        // Leaves with less than two exact numbers may have been raised, at the cost of the others.
         let lifted = leaves.iter().any(|&index| exact[index] < 2 << 64);
         let bound = (depth + if lifted { leaves.len() } else { 0 }) as u128;
         near += u32::from(!lifted);
@@ -325,7 +327,7 @@ fn products_against_exact_ones() {
     assert!(near > 60, "only {near} trees were compared closely");
 }
 
-/// The most leaves with the largest and the smallest weights.
+/// Builds tables of very many leaves with the largest and the smallest weights.
 #[test]
 fn ends_of_the_numbers() {
     let count = 1 << 18;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Books: the rules of one head in their order.
+//! Books: the ordered rules of one head.
 //!
-//! A new rule goes to the front, or before the rule that `rank=` names. The rule `default` is there from the
-//! start; it is for whoever no other rule is for, wherever it stands.
+//! A new rule becomes the first rule, or is placed before the rule that `rank=` names. The rule
+//! `default` always exists. It applies to requests that no other rule matches, regardless of its
+//! position.
 //!
-//! Nothing of a book is changed: a command makes a new one, which shares its rules with the old one.
+//! A book is never modified: a command creates a new book, which shares its rules with the previous
+//! book.
 
 use crate::sched::{
     error::Code,
@@ -18,23 +20,23 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// Patterns and conjunctions of several conditions in all rules, at most: a lookup runs under a lock, and may have to
-/// compare each of them.
+/// Maximum number of patterns and of conjunctions of several conditions in all rules. A lookup runs
+/// under a lock, and may have to compare each of them.
 pub const COMPARISONS_MAX: usize = 8_192;
 
 /// Identifier of the default rule.
 const DEFAULT: u32 = 0;
 
-/// The rules of one head.
+/// Rules of one head.
 ///
 /// # Context
 ///
-/// All methods that make a book or a rule set sleep, and so do [`Book::write`] and dropping.
+/// All methods that create a book or a rule set may sleep, and so may [`Book::write`] and dropping.
 ///
 /// # Invariants
 ///
-/// - The default rule is there; names and identifiers are unique, and identifiers are below `next`.
-/// - Each rule named in an `also=` is there.
+/// - The default rule exists. Names and identifiers are unique, and identifiers are below `next`.
+/// - Each rule named in an `also=` exists.
 pub struct Book {
     fields: Fields,
     rate: Rate,
@@ -43,24 +45,24 @@ pub struct Book {
     rules: List<Shared<Rule>>,
 }
 
-/// Where a rule goes.
+/// Position of a rule.
 #[derive(Clone, Copy)]
 enum Place {
     Front,
-    /// Before the rule of this identifier.
+    /// Before the rule with this identifier.
     Before(u32),
 }
 
 impl Book {
-    /// The default rule alone; `fields` are what conditions can ask about, `rate` is that of the default rule
-    /// and of rules that are started without one, and `max` the number of rules that there can be, without
-    /// the default rule.
+    /// Creates a book with the default rule only. Conditions may refer to `fields`; `rate` is that
+    /// of the default rule and of rules that are started without a rate. `max` is the maximum
+    /// number of rules without the default rule.
     pub fn new(fields: Fields, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let conditions = Shared::new(Conditions::never()?)?;
         let rule = Rule::new(DEFAULT, Name::DEFAULT, conditions, Limits::new(rate));
         let mut rules = List::with_capacity(1)?;
         rules.push(Shared::new(rule)?)?;
-        // INVARIANT: the default rule is there, and has no `also=`.
+        // INVARIANT: the default rule exists, and has no `also=`.
         Ok(Self {
             fields,
             rate,
@@ -70,7 +72,8 @@ impl Book {
         })
     }
 
-    /// The same rules, with another rate for rules that are started without one, and another bound.
+    /// Returns a book with the same rules, another rate for rules that are started without a rate,
+    /// and another maximum.
     pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let mut book = self.edit(None, None)?;
         book.rate = rate;
@@ -78,44 +81,45 @@ impl Book {
         Ok(book)
     }
 
-    /// What conditions can ask about.
+    /// Returns the fields to which conditions may refer.
     pub fn fields(&self) -> Fields {
         self.fields
     }
 
-    /// The rules in order.
+    /// Returns the rules in order.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.rules.as_slice().iter().map(|rule| &**rule)
     }
 
-    /// The rule named `name`.
+    /// Returns the rule named `name`.
     pub fn get(&self, name: &Name) -> Option<&Rule> {
         self.rules().find(|rule| rule.name == *name)
     }
 
-    /// Number of rules, with the default rule.
+    /// Returns the number of rules, including the default rule.
     pub fn len(&self) -> usize {
         self.rules.as_slice().len()
     }
 
-    /// Whether `max` rules without the default rule are enough for those that are there.
+    /// Returns true if the number of rules, without the default rule, is at most `max`.
     pub fn fits(&self, max: u32) -> bool {
         self.len() <= (max as usize).saturating_add(1)
     }
 
-    /// The book after `command`; this one stays as it is. Stopping a rule that is not there changes nothing
-    /// and is no error. Which heads the command is for is not looked at.
+    /// Returns the book after `command`; the present book stays unchanged. Stopping a rule that
+    /// does not exist changes nothing and is no error. The heads of the command are not checked.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: the conditions ask about a field that the policy does not look at, or do not say which;
-    ///   `minrate` is above `rate` or of another unit; a rule names itself in `also=`.
-    /// - `EEXIST`: start of a rule that is there, or of `default`.
-    /// - `ENOENT`: change of a rule that is not there; `rank=` or `also=` names one that is not there.
+    /// - `EINVAL`: a condition refers to a field that the policy does not use, or a bare list is
+    ///   ambiguous; `minrate` is above `rate` or has another unit; a rule names itself in `also=`.
+    /// - `EEXIST`: start of a rule that exists, or of `default`.
+    /// - `ENOENT`: change of a rule that does not exist; `rank=` or `also=` names a rule that does
+    ///   not exist.
     /// - `EPERM`: stop of `default`.
-    /// - `EBUSY`: stop of a rule that another one names in `also=`.
-    /// - `ENOSPC`: there are as many rules as there can be, or more than [`COMPARISONS_MAX`] patterns and combinations.
-    /// - `ENOMEM`: the allocator had none.
+    /// - `EBUSY`: stop of a rule that another rule names in `also=`.
+    /// - `ENOSPC`: the maximum number of rules is reached, or [`COMPARISONS_MAX`] is exceeded.
+    /// - `ENOMEM`: out of memory.
     pub fn apply(&self, command: &Command<'_>) -> Result<Self, RuleError> {
         let (at, name) = command.name;
         let known = self.rules.as_slice().iter().find(|rule| rule.name == name);
@@ -174,7 +178,7 @@ impl Book {
         }
     }
 
-    /// The rule named in a pair.
+    /// Returns the identifier of the rule named in a pair.
     fn named(&self, (at, name): At<Name>) -> Result<u32, RuleError> {
         let expected = "the name of a rule that is there";
         match self.get(&name) {
@@ -183,7 +187,7 @@ impl Book {
         }
     }
 
-    /// Where `pairs` want the rule, else `place`.
+    /// Returns the position that `pairs` set, else `place`.
     fn place(&self, pairs: &Pairs, place: Place) -> Result<Place, RuleError> {
         match pairs.rank {
             Some(name) => Ok(Place::Before(self.named(name)?)),
@@ -191,7 +195,8 @@ impl Book {
         }
     }
 
-    /// The limits after `pairs`, of the rule `own` if it is there already.
+    /// Returns `limits` changed by `pairs`; `own` is the identifier of the rule, if the rule
+    /// exists.
     fn limits(
         &self,
         mut limits: Limits,
@@ -211,13 +216,13 @@ impl Book {
             limits.also = Also::NONE;
             for (at, name) in names.into_iter().flatten() {
                 let id = self.named((at, name))?;
-                // There is room for as many as can be written.
+                // `Also` has room for all names that the grammar allows.
                 if own == Some(id) || !limits.also.add(id) {
                     return Err(RuleError::invalid(at, "another rule than this one"));
                 }
             }
         }
-        // INVARIANT: kept by this check.
+        // INVARIANT: this check maintains the invariant of `Limits`.
         let fits = limits.minrate.is_none_or(|minrate| {
             minrate.unit() == limits.rate.unit() && minrate.per_second() <= limits.rate.per_second()
         });
@@ -228,7 +233,7 @@ impl Book {
         Ok(limits)
     }
 
-    /// The book without the rule `remove`, and with the rule `insert` where it belongs.
+    /// Returns the book without the rule `remove`, and with the rule `insert` at its position.
     fn edit(
         &self,
         remove: Option<u32>,
@@ -248,8 +253,9 @@ impl Book {
                 rules.push(rule.clone())?;
             }
         }
-        // INVARIANT: callers name rules that are there, do not remove the default rule or one that others
-        // need, and insert one that is removed or has a new name and identifier.
+        // INVARIANT: callers name existing rules and do not remove the default rule or a rule that
+        // others need. An inserted rule replaces the removed rule, or has a new name and
+        // identifier.
         Ok(Self {
             fields: self.fields,
             rate: self.rate,
@@ -259,12 +265,12 @@ impl Book {
         })
     }
 
-    /// The rules compiled for looking up subjects; `generation` tells compilations apart.
+    /// Returns the rules compiled for lookups; `generation` identifies the compilation.
     pub fn compile(&self, generation: u64) -> Result<RuleSet, NoMemory> {
         RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
     }
 
-    /// Where the rules stand, by identifier.
+    /// Returns the positions of the rules, sorted by identifier.
     fn places(&self) -> Result<List<(u32, usize)>, NoMemory> {
         let mut places = List::with_capacity(self.rules.as_slice().len())?;
         for (place, rule) in self.rules.as_slice().iter().enumerate() {
@@ -277,8 +283,9 @@ impl Book {
         Ok(places)
     }
 
-    /// Writes a line for each rule, in order: `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][
-    /// also=NAMES], ref N`. `refs` tells N, the number of classes bound to the rule of an identifier.
+    /// Writes a line for each rule, in order:
+    /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
+    /// returns N, the number of classes of the rule with an identifier.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
         let places = self.places();
         let name = |id: u32| {
@@ -289,7 +296,7 @@ impl Book {
                     let (_, place) = places.get(found)?;
                     self.rules.as_slice().get(*place)?
                 }
-                // Slow, but without memory.
+                // Slow, but needs no memory.
                 Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id == id)?,
             };
             Some(rule.name)

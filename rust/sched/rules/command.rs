@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Commands: what is written to start, change or stop a rule.
+//! Commands that start, change or stop a rule.
 //!
-//! A command is parsed without memory and without knowing any rule; what depends on the rules that are
-//! there, and on the type of the policy, is checked when it is applied ([`crate::sched::rules::Book::apply`]).
+//! Parsing a command needs neither memory nor the rules. [`crate::sched::rules::Book::apply`]
+//! checks the conditions that depend on the existing rules or on the type of the policy.
 
 use crate::sched::{
     error::Code,
@@ -15,48 +15,48 @@ use crate::sched::{
     text::Heads,
 };
 
-/// Bytes of a command, at most.
+/// Maximum length of a command, bytes.
 pub const COMMAND_MAX: usize = 4095;
 
-/// Something and the offset in the command at which it was read.
+/// Value with the offset in the command at which it was read.
 pub type At<T> = (usize, T);
 
-/// A command as it was written.
+/// Parsed command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    /// Heads it is for; whether the service has them is not known here.
+    /// Heads that the command addresses; the service may not have them.
     pub heads: Heads,
-    /// The rule, and where it was named.
+    /// Name of the rule.
     pub name: At<Name>,
-    /// What happens to the rule.
+    /// Operation on the rule.
     pub action: Action<'a>,
 }
 
-/// What a command does.
+/// Operation of a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Action<'a> {
-    /// Makes the rule, with the text of its conditions.
+    /// Creates the rule, with the text of its conditions.
     Start(Scan<'a>, Pairs),
-    /// Changes what is given.
+    /// Changes the given limits.
     Change(Pairs),
     /// Removes the rule.
     Stop,
 }
 
-/// What `NAME=VALUE` pairs set; what was not written is none.
+/// Values of `NAME=VALUE` pairs; `None` for pairs that are not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
-    /// What a class gets, at most.
+    /// Rate limit of each class.
     pub rate: Option<At<Rate>>,
-    /// What a class gets at least; none inside for `minrate=0`.
+    /// Guaranteed minimum of the rule; inner `None` for `minrate=0`.
     pub minrate: Option<At<Option<Rate>>>,
-    /// The rule to stand before.
+    /// Rule before which the rule is placed.
     pub rank: Option<At<Name>>,
-    /// Whether lost time is made up for.
+    /// True if lost time is made up for.
     pub realtime: Option<bool>,
-    /// Whether what others leave unused may be used.
+    /// True if unused rates of other rules may be borrowed.
     pub borrow: Option<bool>,
-    /// Rules whose limits hold too, each with its place; none inside for `also=`.
+    /// Rules whose limits also apply; all `None` for an empty `also=`.
     pub also: Option<[Option<At<Name>>; ALSO_MAX]>,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: longer than [`COMMAND_MAX`] bytes, a character that does not print, or text that the
-    ///   grammar does not take; a `change` that changes nothing.
+    /// - `EINVAL`: longer than [`COMMAND_MAX`] bytes, a non-printable character, text that does not
+    ///   match the grammar, or a `change` without pairs.
     /// - `ENAMETOOLONG`: a name of more than [`NAME_MAX`] characters.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
         if text.len() > COMMAND_MAX {
@@ -124,10 +124,10 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What is expected where a pair should be.
+/// Text expected where a pair should be.
 const PAIR: &str = "rate=, minrate=, rank=, realtime=, borrow= or also=";
 
-/// Reads the name of the rule that a command is for.
+/// Reads the name of the command's rule.
 fn rule_name(scan: &mut Scan<'_>) -> Result<At<Name>, RuleError> {
     let (at, word) = scan.word();
     if let Some(name) = Name::new(word) {
@@ -145,7 +145,7 @@ fn rule_name(scan: &mut Scan<'_>) -> Result<At<Name>, RuleError> {
 }
 
 impl Pairs {
-    /// Reads pairs up to the end of the command; of those that are repeated the last counts.
+    /// Reads pairs up to the end of the command; the last of repeated pairs counts.
     fn parse(scan: &mut Scan<'_>) -> Result<Self, RuleError> {
         let mut pairs = Self::default();
         loop {
@@ -153,7 +153,7 @@ impl Pairs {
             if word.is_empty() {
                 return Ok(pairs);
             }
-            // A rate by its place is the form before there were pairs.
+            // A rate without a key is the older form.
             let Some((key, value)) = word.split_once('=') else {
                 let rate = Rate::parse(word).ok_or(RuleError::invalid(at, PAIR))?;
                 pairs.rate = Some((at, rate));
@@ -175,14 +175,14 @@ impl Pairs {
     }
 }
 
-/// The name of another rule inside a pair.
+/// Parses the name of another rule in a pair.
 fn name_in(at: usize, text: &str) -> Result<At<Name>, RuleError> {
     let expected = "the name of a rule: 1 to 15 letters, digits and '_'";
     let name = Name::new(text).ok_or(RuleError::invalid(at, expected))?;
     Ok((at, name))
 }
 
-/// `realtime=` takes a number: 0 is off, all others are on.
+/// Parses the value of `realtime=`, a number: 0 is off, all other numbers are on.
 fn realtime(at: usize, text: &str) -> Result<bool, RuleError> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     match text.parse::<u64>() {
@@ -191,7 +191,7 @@ fn realtime(at: usize, text: &str) -> Result<bool, RuleError> {
     }
 }
 
-/// `borrow=` takes 0 or 1.
+/// Parses the value of `borrow=`, 0 or 1.
 fn borrow(at: usize, text: &str) -> Result<bool, RuleError> {
     match text {
         "0" => Ok(false),
@@ -200,7 +200,7 @@ fn borrow(at: usize, text: &str) -> Result<bool, RuleError> {
     }
 }
 
-/// `also=` takes names joined by `+`, or nothing.
+/// Parses the value of `also=`: names joined by `+`, or nothing.
 fn also(at: usize, text: &str) -> Result<[Option<At<Name>>; ALSO_MAX], RuleError> {
     let mut names = [None; ALSO_MAX];
     let mut slots = names.iter_mut();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Conditions: whom a rule is for.
+//! Conditions, which select the requests of a rule.
 
 use crate::sched::{
     attr::Opcode,
@@ -20,20 +20,24 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// What is done with the parts of conditions as they are read.
+/// Receiver of the parts of conditions as they are read.
 pub trait Visit {
-    /// A conjunction begins.
+    /// Starts a conjunction.
     fn conjunction(&mut self) -> Result<(), RuleError>;
 
-    /// A condition begins at offset `at`; without a field, it asks about the policy's only one.
+    /// Starts a condition at offset `at`; without a field, the condition refers to the policy's
+    /// only field.
     fn condition(&mut self, at: usize, field: Option<Field>) -> Result<(), RuleError>;
 
-    /// A value of the condition, at offset `at`.
+    /// Adds a value of the condition, at offset `at`.
     fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError>;
 }
 
-/// Reads conditions; stops behind the last `}`.
-/// `EINVAL`: what the grammar does not take, and what `visit` refuses.
+/// Reads conditions; stops after the last `}`.
+///
+/// # Errors
+///
+/// `EINVAL`: text that does not match the grammar, or an error of `visit`.
 pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
     scan.blanks();
     visit.conjunction()?;
@@ -90,14 +94,14 @@ fn list(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
     }
 }
 
-/// A value that a field may have, or a pattern of values.
+/// Value of a field, or a pattern of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A number.
     Number(u32),
     /// A job identifier.
     Job(JobId),
-    /// A pattern of job identifiers: the text.
+    /// A pattern of job identifiers, given by the text.
     JobPattern,
     /// A network identifier.
     Nid(Nid),
@@ -106,12 +110,12 @@ pub enum Item {
 }
 
 impl Item {
-    /// Parses a value of `field` at offset `at`; ranges of network identifiers go to `keep`.
+    /// Parses a value of `field` at offset `at`; `keep` stores ranges of network identifiers.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: no value of the field.
-    /// - `ENOMEM`: `keep` had no memory.
+    /// - `EINVAL`: not a value of the field.
+    /// - `ENOMEM`: `keep` is out of memory.
     pub fn parse(
         field: Field,
         at: usize,
@@ -160,13 +164,13 @@ fn number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|_| valid)
 }
 
-/// Checks conditions and keeps nothing but the field they are at.
+/// Receiver that checks conditions without storing them.
 pub struct Check {
     field: Option<Field>,
 }
 
 impl Check {
-    /// Before the first condition.
+    /// Creates the receiver.
     pub const fn new() -> Self {
         Self { field: None }
     }
@@ -185,13 +189,13 @@ impl Visit for Check {
     fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError> {
         match self.field {
             Some(field) => Item::parse(field, at, text, &mut |_| Ok(0)).map(|_| ()),
-            // Which field that is depends on the policy.
+            // The field is that of the policy, which is unknown here.
             None => Ok(()),
         }
     }
 }
 
-/// A field and the values that it may have.
+/// Field and its accepted values.
 #[derive(Clone, Copy)]
 pub struct Condition {
     field: Field,
@@ -199,18 +203,19 @@ pub struct Condition {
     patterns: Span,
 }
 
-/// Whom a rule is for.
+/// Conditions of a rule.
 ///
 /// # Invariants
 ///
-/// The exact values of each condition are sorted. Spans point into the arrays of the field's kind.
+/// The exact values of each condition are sorted. Spans refer to the arrays for the type of the
+/// field.
 pub struct Conditions {
     text: List<u8>,
     conjunctions: List<Span>,
     conditions: List<Condition>,
     numbers: List<u32>,
     jobs: List<JobId>,
-    /// Places in `text`.
+    /// Ranges of bytes in `text`.
     job_patterns: List<Span>,
     nids: List<Nid>,
     nid_patterns: List<Pattern>,
@@ -218,7 +223,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Conditions that hold for nobody, shown as `*`: those of the default rule.
+    /// Returns conditions that never hold, shown as `*`: the conditions of the default rule.
     pub fn never() -> Result<Self, NoMemory> {
         let mut never = Self::empty();
         never.text.push(b'*')?;
@@ -239,13 +244,13 @@ impl Conditions {
         }
     }
 
-    /// Reads the conditions at `scan` for a policy that tells `fields` apart; sleeps.
+    /// Parses the conditions at `scan` for a policy that uses `fields`; may sleep.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: what the grammar does not take, a field that the policy does not look at, a bare list
-    ///   for a policy that looks at several.
-    /// - `ENOMEM`: the allocator had none.
+    /// - `EINVAL`: text that does not match the grammar, or a field that the policy does not use.
+    /// - `EINVAL`: a bare list, if the policy has several fields.
+    /// - `ENOMEM`: out of memory.
     pub fn parse(mut scan: Scan<'_>, fields: Fields) -> Result<Self, RuleError> {
         scan.blanks();
         let from = scan.at();
@@ -258,7 +263,7 @@ impl Conditions {
             first: 0,
         };
         if scan.peek() == Some(b'{') {
-            // Shown with the field that it is about.
+            // A bare list is shown with its field.
             for byte in fields.single().map_or("", Field::name).bytes() {
                 build.made.text.push(byte)?;
             }
@@ -273,34 +278,34 @@ impl Conditions {
         Ok(made)
     }
 
-    /// The text, as it was entered.
+    /// Returns the text as entered; a bare list with its field.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(self.text.as_slice()).unwrap_or_default()
     }
 
-    /// Whether one of the conjunctions holds for `subject`; looks at one after the other.
+    /// Returns true if one of the conjunctions holds for `subject`; linear search.
     pub fn hold(&self, subject: &Subject) -> bool {
         self.conjunctions()
             .any(|conjunction| self.holds(conjunction, subject))
     }
 
-    /// The conjunctions.
+    /// Returns the conjunctions.
     pub fn conjunctions(&self) -> impl Iterator<Item = Span> + '_ {
         self.conjunctions.as_slice().iter().copied()
     }
 
-    /// The conditions of a conjunction.
+    /// Returns the conditions of a conjunction.
     pub fn conditions(&self, conjunction: Span) -> &[Condition] {
         conjunction.of(self.conditions.as_slice())
     }
 
-    /// Whether `conjunction` holds for `subject`.
+    /// Returns true if `conjunction` holds for `subject`.
     pub fn holds(&self, conjunction: Span, subject: &Subject) -> bool {
         let mut conditions = self.conditions(conjunction).iter();
         conditions.all(|condition| self.has(condition, subject))
     }
 
-    /// Whether the field of `condition` has one of its values in `subject`.
+    /// Returns true if the field of `condition` has one of the condition's values in `subject`.
     fn has(&self, condition: &Condition, subject: &Subject) -> bool {
         match condition.field {
             Field::Jobid => {
@@ -323,7 +328,7 @@ impl Conditions {
         }
     }
 
-    /// The exact values of a condition on numbers.
+    /// Returns the exact values of a condition on numbers.
     pub fn numbers(&self, condition: &Condition) -> &[u32] {
         match condition.field {
             Field::Nid | Field::Jobid => &[],
@@ -331,7 +336,7 @@ impl Conditions {
         }
     }
 
-    /// The exact values of a condition on job identifiers.
+    /// Returns the exact values of a condition on job identifiers.
     pub fn jobs(&self, condition: &Condition) -> &[JobId] {
         match condition.field {
             Field::Jobid => condition.exact.of(self.jobs.as_slice()),
@@ -339,7 +344,7 @@ impl Conditions {
         }
     }
 
-    /// The patterns of a condition on job identifiers.
+    /// Returns the patterns of a condition on job identifiers.
     pub fn job_patterns(&self, condition: &Condition) -> impl Iterator<Item = &[u8]> + '_ {
         let patterns = match condition.field {
             Field::Jobid => condition.patterns.of(self.job_patterns.as_slice()),
@@ -348,7 +353,7 @@ impl Conditions {
         patterns.iter().map(|span| span.of(self.text.as_slice()))
     }
 
-    /// The exact values of a condition on network identifiers.
+    /// Returns the exact values of a condition on network identifiers.
     pub fn nids(&self, condition: &Condition) -> &[Nid] {
         match condition.field {
             Field::Nid => condition.exact.of(self.nids.as_slice()),
@@ -356,7 +361,7 @@ impl Conditions {
         }
     }
 
-    /// The patterns of a condition on network identifiers.
+    /// Returns the patterns of a condition on network identifiers.
     pub fn nid_patterns(&self, condition: &Condition) -> &[Pattern] {
         match condition.field {
             Field::Nid => condition.patterns.of(self.nid_patterns.as_slice()),
@@ -364,7 +369,8 @@ impl Conditions {
         }
     }
 
-    /// Number of patterns, and of conjunctions of several conditions: what a lookup may have to compare one by one.
+    /// Returns the number of patterns and of conjunctions of several conditions, which a lookup may
+    /// have to compare one by one.
     pub fn comparisons(&self) -> usize {
         let patterns = self.nid_patterns.as_slice().len();
         let several = self.conjunctions().map(|span| self.conditions(span).len());
@@ -373,42 +379,42 @@ impl Conditions {
             .saturating_add(several.filter(|len| *len > 1).count())
     }
 
-    /// The array that patterns of network identifiers are used with.
+    /// Returns the ranges to which patterns of network identifiers refer.
     pub fn ranges(&self) -> &[Range] {
         self.ranges.as_slice()
     }
 }
 
 impl Condition {
-    /// The field it asks about.
+    /// Returns the field.
     pub const fn field(&self) -> Field {
         self.field
     }
 }
 
-/// Shows the text as it was entered; a bare list with its field before it.
+/// Text as entered; a bare list with its field.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// Conditions that are being read.
+/// Receiver that builds [`Conditions`].
 struct Build {
     made: Conditions,
     fields: Fields,
     /// Offset of the conditions in the command.
     from: usize,
-    /// Offset of the conditions in the text that is kept.
+    /// Offset of the conditions in the stored text.
     shift: usize,
-    /// The condition that is being read.
+    /// Condition that is being read.
     open: Option<Condition>,
     /// Index of the first condition of the conjunction that is being read.
     first: usize,
 }
 
 impl Build {
-    /// Numbers of exact values and of patterns of the kind of `field`.
+    /// Returns the numbers of exact values and of patterns in the arrays for `field`.
     fn counts(&self, field: Field) -> (usize, usize) {
         let made = &self.made;
         match field {

@@ -5,23 +5,25 @@
 use crate::sched::{mem::Shared, rules::Conditions};
 use core::{fmt, num::NonZeroU64, ops::RangeInclusive};
 
-/// Bytes of a rule's name, at most.
+/// Maximum length of a rule's name, bytes.
 pub const NAME_MAX: usize = 15;
 
-/// Rules that a rule can name in `also=`, at most: a request takes from four buckets at most.
+/// Maximum number of rules that a rule can name in `also=`; a request takes from at most four
+/// buckets.
 pub const ALSO_MAX: usize = 3;
 
-/// Requests per second that a rule can set, at most.
+/// Maximum rate of a rule, requests/s.
 pub const REQUESTS_MAX: u64 = 10_000_000;
 
-/// Bytes per second that a rule can set, at most.
+/// Maximum rate of a rule, bytes/s.
 pub const BYTES_MAX: u64 = 1 << 40;
 
-/// The name of a rule.
+/// Name of a rule.
 ///
 /// # Invariants
 ///
-/// The first `len` bytes are letters, digits or `_`, all others are 0, and `len` is 1 to [`NAME_MAX`].
+/// The first `len` bytes are letters, digits or `_`, all other bytes are 0, and `len` is 1 to
+/// [`NAME_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     bytes: [u8; NAME_MAX],
@@ -29,13 +31,13 @@ pub struct Name {
 }
 
 impl Name {
-    /// The rule of what no other rule is for.
+    /// Name of the rule for requests that no other rule matches.
     pub const DEFAULT: Self = Self {
         bytes: *b"default\0\0\0\0\0\0\0\0",
         len: 7,
     };
 
-    /// The name `text`, if it is one.
+    /// Returns the name `text`; `None` if `text` is not a valid name.
     pub fn new(text: &str) -> Option<Self> {
         let mut name = Self {
             bytes: [0; NAME_MAX],
@@ -48,12 +50,12 @@ impl Name {
         Some(name)
     }
 
-    /// Whether `byte` can be part of a name.
+    /// Returns true if `byte` is allowed in a name.
     pub const fn takes(byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || byte == b'_'
     }
 
-    /// The name.
+    /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
         core::str::from_utf8(bytes).unwrap_or_default()
@@ -72,19 +74,20 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What a rate counts.
+/// Unit that a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// A number without a unit: what the policy's cost model counts, requests if it has none.
+    /// Number without a unit: the unit of the policy's cost model, or requests without a cost
+    /// model.
     Plain,
-    /// Requests, whatever the cost model.
+    /// Requests, regardless of the cost model.
     Requests,
     /// Bytes.
     Bytes,
 }
 
 impl Unit {
-    /// What can be set per second.
+    /// Returns the allowed range per second.
     const fn range(self) -> RangeInclusive<u64> {
         match self {
             Self::Plain | Self::Requests => 1..=REQUESTS_MAX,
@@ -93,7 +96,7 @@ impl Unit {
     }
 }
 
-/// How much per second.
+/// Rate limit.
 ///
 /// # Invariants
 ///
@@ -104,7 +107,7 @@ pub struct Rate {
     unit: Unit,
 }
 
-/// Units of byte rates as they are written; the first that divides a rate is how it is shown.
+/// Units of byte rates. A rate is displayed in the first unit that divides it.
 const SCALES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
@@ -116,11 +119,11 @@ const SCALES: [(&str, u64); 7] = [
 ];
 
 impl Rate {
-    /// What is expected where a rate should be.
+    /// Text expected where a rate should be.
     pub const EXPECTED: &'static str =
         "a rate: 1 to 10000000, with iops behind it or not, or 1B/s to 1024GiB/s (B KB MB GB KiB MiB GiB)";
 
-    /// `per_second` of `unit`, if that is within the limits of the unit.
+    /// Returns the rate of `per_second` in `unit`; `None` outside the limits of the unit.
     pub fn new(per_second: u64, unit: Unit) -> Option<Self> {
         let per_second = NonZeroU64::new(per_second)?;
         unit.range()
@@ -128,18 +131,18 @@ impl Rate {
             .then_some(Self { per_second, unit })
     }
 
-    /// How many per second.
+    /// Returns the number per second.
     pub const fn per_second(self) -> u64 {
         self.per_second.get()
     }
 
-    /// Of what.
+    /// Returns the unit.
     pub const fn unit(self) -> Unit {
         self.unit
     }
 
-    /// Parses a decimal number with or without a unit, such as `200`, `5000iops` or `200MiB/s`; `/s` may be
-    /// left out.
+    /// Parses a decimal number with or without a unit, such as `200`, `5000iops` or `200MiB/s`;
+    /// `/s` is optional.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text
             .find(|c: char| !c.is_ascii_digit())
@@ -158,7 +161,7 @@ impl Rate {
     }
 }
 
-/// Shows the shortest exact form, which [`Rate::parse`] takes.
+/// Shortest exact form, which [`Rate::parse`] accepts.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.per_second();
@@ -178,9 +181,10 @@ impl fmt::Display for Rate {
     }
 }
 
-/// The rules that a rule names in `also=`: whoever it is for takes from their buckets as well.
+/// Rules that a rule names in `also=`: requests of the rule also take from the buckets of these
+/// rules.
 ///
-/// Only the rules named here count, not those that these name themselves.
+/// Only the rules named here count, not the rules that these rules name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Also {
     ids: [u32; ALSO_MAX],
@@ -188,18 +192,18 @@ pub struct Also {
 }
 
 impl Also {
-    /// None.
+    /// No rules.
     pub const NONE: Self = Self {
         ids: [0; ALSO_MAX],
         len: 0,
     };
 
-    /// Identifiers of the rules.
+    /// Returns the identifiers of the rules.
     pub fn ids(&self) -> &[u32] {
         self.ids.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Adds a rule; one that is there already counts once. False if [`ALSO_MAX`] others are there.
+    /// Adds a rule, unless already present. Returns false if [`ALSO_MAX`] other rules are present.
     pub fn add(&mut self, id: u32) -> bool {
         if self.ids().contains(&id) {
             return true;
@@ -213,27 +217,27 @@ impl Also {
     }
 }
 
-/// What a rule sets.
+/// Limits that a rule sets.
 ///
 /// # Invariants
 ///
-/// `minrate` is of the unit of `rate` and not above it.
+/// `minrate` has the unit of `rate` and is not above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// What a class gets, at most.
+    /// Rate limit of each class.
     pub rate: Rate,
-    /// What a class gets before others get more than that.
+    /// Guaranteed minimum of all classes of the rule together.
     pub minrate: Option<Rate>,
-    /// Whether what a class could not use for lack of service is made up for.
+    /// True if a class may later use tokens that it could not use because it was not served.
     pub realtime: bool,
-    /// Whether classes may use what other rules leave unused.
+    /// True if classes may borrow unused rates of other rules.
     pub borrow: bool,
-    /// Other rules whose limits hold too.
+    /// Other rules whose limits also apply.
     pub also: Also,
 }
 
 impl Limits {
-    /// A rate and nothing else.
+    /// Creates limits with a rate only.
     pub const fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -245,23 +249,23 @@ impl Limits {
     }
 }
 
-/// A rule as it stands in a book.
+/// Rule in a book.
 ///
-/// It is never changed: a change puts another rule with the same `id` in its place.
+/// Rules are immutable: a change replaces the rule by another rule with the same `id`.
 #[derive(Clone)]
 pub struct Rule {
-    /// Tells the rules of a book apart, also from those that were stopped.
+    /// Identifier, which is unique in a book, also among stopped rules.
     pub id: u32,
-    /// Its name.
+    /// Name of the rule.
     pub name: Name,
-    /// Whom it is for.
+    /// Conditions that select the requests.
     pub conditions: Shared<Conditions>,
-    /// What it sets.
+    /// Limits of the rule.
     pub limits: Limits,
 }
 
 impl Rule {
-    /// A rule.
+    /// Creates a rule.
     pub fn new(id: u32, name: Name, conditions: Shared<Conditions>, limits: Limits) -> Self {
         Self {
             id,
@@ -271,7 +275,7 @@ impl Rule {
         }
     }
 
-    /// The rule with other limits.
+    /// Returns the rule with other limits.
     #[must_use]
     pub fn changed(&self, limits: Limits) -> Self {
         Self {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading the text of a command from left to right.
+//! Scanner for the text of a command.
 
 use crate::sched::rules::RuleError;
 
-/// Where a text is read.
+/// Position in a text.
 ///
 /// # Invariants
 ///
-/// The text is ASCII, so that each of its bytes starts a character.
+/// The text is ASCII, so that each byte is a character.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'a> {
     text: &'a str,
@@ -16,34 +16,37 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// The start of `text`, without the blanks and line ends after it.
+    /// Creates a scanner at the start of `text`, without trailing blanks and line ends.
+    ///
+    /// # Errors
+    ///
     /// `EINVAL`: a character that is neither printable ASCII nor a blank.
     pub fn new(text: &'a str) -> Result<Self, RuleError> {
         let text = text.trim_end_matches([' ', '\t', '\n', '\r']);
         let bad = |b: u8| !(b.is_ascii_graphic() || is_blank(b));
         match text.bytes().position(bad) {
             Some(at) => Err(RuleError::invalid(at, "a printable character")),
-            // INVARIANT: all are printable ASCII or blanks.
+            // INVARIANT: all characters are printable ASCII or blanks.
             None => Ok(Self { text, at: 0 }),
         }
     }
 
-    /// The start of `text`, a part of a text that was checked.
+    /// Creates a scanner at the start of `text`, a part of a text that was checked.
     pub const fn part(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     pub const fn at(&self) -> usize {
         self.at
     }
 
-    /// The text from offset `from` up to here.
+    /// Returns the text from offset `from` up to the position.
     pub fn since(&self, from: usize) -> &'a str {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
-    /// The text up to here, to be read from offset `at` on.
+    /// Returns a scanner for the text up to the position, starting at offset `at`.
     pub fn back_to(&self, at: usize) -> Self {
         Self {
             text: self.since(0),
@@ -51,12 +54,12 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The next byte, if there is one.
+    /// Returns the next byte, if there is one.
     pub fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Passes `byte`, if it is the next.
+    /// Skips the next byte if it is `byte`; returns true if it was skipped.
     pub fn skip(&mut self, byte: u8) -> bool {
         let next = self.peek() == Some(byte);
         if next {
@@ -65,7 +68,7 @@ impl<'a> Scan<'a> {
         next
     }
 
-    /// Passes the bytes that `takes` takes.
+    /// Consumes the longest run of bytes for which `takes` returns true, and returns it.
     pub fn take(&mut self, takes: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let len = rest.bytes().take_while(|&b| takes(b)).count();
@@ -74,24 +77,24 @@ impl<'a> Scan<'a> {
         self.since(from)
     }
 
-    /// Passes blanks.
+    /// Skips blanks.
     pub fn blanks(&mut self) {
         self.take(is_blank);
     }
 
-    /// Passes blanks and the word after them; its offset and the word.
+    /// Skips blanks and consumes the word after them; returns the word and its offset.
     pub fn word(&mut self) -> (usize, &'a str) {
         self.blanks();
         (self.at, self.take(|b| !is_blank(b)))
     }
 
-    /// `EINVAL` at the next byte.
+    /// Returns the error `EINVAL` at the next byte.
     pub const fn expected(&self, expected: &'static str) -> RuleError {
         RuleError::invalid(self.at, expected)
     }
 }
 
-/// Whether `byte` separates words.
+/// Returns true if `byte` separates words.
 pub const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rule sets: the rules of a book compiled for looking up subjects.
+//! Rule sets: the rules of a book, compiled for lookups of subjects.
 //!
-//! # Vocabulary
+//! The ordinal of a conjunction is its index among all conjunctions of all rules, in the order of
+//! the rules. The access path of a conjunction is the one condition by which lookups find the
+//! conjunction; the other conditions are checked afterwards. [`Postings`] contain the ordinals for
+//! each exact value of access paths. A guard represents a pattern of an access path; guards are
+//! searched in the order of ordinals.
 //!
-//! - *Ordinal*: the place of a conjunction among all conjunctions of all rules, in the order of the rules.
-//! - *Access path*: the one condition of a conjunction by which it is found; the others are checked then.
-//! - *Postings*: for each exact value of access paths, the ordinals found by it ([`Postings`]).
-//! - *Guard*: what stands for a pattern on an access path; guards are walked in the order of ordinals.
+//! A lookup merges the ordinals under each value of the subject, at most eight lists. It checks
+//! them in ascending order until a conjunction holds, and then searches the guards before that
+//! conjunction. So exact values cost a binary search regardless of the number of rules, and a
+//! pattern costs a comparison of one or three words.
 //!
-//! A lookup takes the ordinals under each value of the subject, seven lists at most, and checks them from
-//! the lowest on until one holds; then it walks the guards that stand before it. So exact values cost a
-//! binary search whatever the number of rules, and a pattern a comparison of one or three words.
-//!
-//! Of several conditions, the one is taken whose values the fewest conjunctions share, and one without
-//! patterns before one with them.
+//! The access path is the condition whose values the fewest conjunctions share; conditions without
+//! patterns are preferred.
 
 use crate::sched::{
     glob,
@@ -32,19 +32,19 @@ use crate::sched::{
     sort,
 };
 
-/// A rule and the places of those it names in `also=`.
+/// Rule and the indices of the rules that it names in `also=`.
 struct Entry {
     rule: Shared<Rule>,
     also: [u32; ALSO_MAX],
     len: u8,
 }
 
-/// A conjunction of a rule.
+/// Conjunction of a rule.
 #[derive(Clone, Copy)]
 struct Conjunction {
     /// Index of the rule.
     rule: u32,
-    /// Its conditions, in the rule's array.
+    /// Conditions, in the rule's array.
     conditions: Span,
 }
 
@@ -52,14 +52,15 @@ struct Conjunction {
 ///
 /// # Invariants
 ///
-/// Values ascend; those of a value are the ordinals from its start to that of the next one, ascending.
+/// Values ascend. The ordinals of a value range from its start to the start of the next value, and
+/// ascend.
 struct Postings<V> {
     starts: List<(V, u32)>,
     ordinals: List<u32>,
 }
 
 impl<V: Ord + Copy> Postings<V> {
-    /// The postings of `pairs`.
+    /// Creates the postings of `pairs`.
     fn new(mut pairs: List<(V, u32)>) -> Result<Self, NoMemory> {
         sort::sort_by(pairs.as_mut_slice(), Ord::cmp);
         let mut starts = List::<(V, u32)>::new();
@@ -79,7 +80,7 @@ impl<V: Ord + Copy> Postings<V> {
         Ok(Self { starts, ordinals })
     }
 
-    /// The ordinals of `value`.
+    /// Returns the ordinals of `value`.
     fn get(&self, value: &V) -> &[u32] {
         let starts = self.starts.as_slice();
         let Ok(at) = starts.binary_search_by(|(other, _)| other.cmp(value)) else {
@@ -93,9 +94,9 @@ impl<V: Ord + Copy> Postings<V> {
     }
 }
 
-/// How conjunctions are found.
+/// Index of conjunctions.
 struct Index {
-    /// Fields with a number, by [`number_key`].
+    /// Fields with numeric values, by [`number_key`].
     numbers: Postings<u64>,
     jobs: Postings<JobId>,
     nids: Postings<Nid>,
@@ -103,7 +104,7 @@ struct Index {
     nid_guards: List<(range::Guard, u32)>,
 }
 
-/// Fields whose values are numbers.
+/// Fields with numeric values.
 const NUMBERS: [Field; 6] = [
     Field::Uid,
     Field::Gid,
@@ -113,12 +114,13 @@ const NUMBERS: [Field; 6] = [
     Field::Opcode,
 ];
 
-/// A number of a field as one word.
+/// Returns field and number as one word.
 const fn number_key(field: Field, number: u32) -> u64 {
     ((field as u64) << 32) | number as u64
 }
 
-/// Calls `each` with every conjunction, its ordinal and its rule's conditions.
+/// Iterates over all conjunctions, with the ordinal, the conditions of the rule, and the conditions
+/// of the conjunction.
 fn conjunctions<'a>(
     entries: &'a [Entry],
     conjunctions: &'a [Conjunction],
@@ -137,8 +139,8 @@ fn conjunctions<'a>(
 }
 
 impl Index {
-    /// The index of conjunctions by those of their conditions that `takes` takes, given the ordinal and the
-    /// place of the condition.
+    /// Creates the index of conjunctions by the conditions for which `takes` returns true; `takes`
+    /// gets the ordinal of the conjunction and the index of the condition.
     fn new(
         entries: &[Entry],
         all: &[Conjunction],
@@ -177,8 +179,8 @@ impl Index {
         })
     }
 
-    /// Conjunctions that share a value of `condition` with it, at most; more than any number of them if it
-    /// has patterns.
+    /// Returns the maximum number of conjunctions that share a value of `condition`. A condition
+    /// with patterns has a higher result than any condition without.
     fn crowd(&self, rule: &Conditions, condition: &Condition) -> usize {
         let patterns = rule.nid_patterns(condition).len();
         let patterns = patterns.saturating_add(rule.job_patterns(condition).count());
@@ -195,7 +197,7 @@ impl Index {
         lists.map(<[u32]>::len).max().unwrap_or_default()
     }
 
-    /// The access path of each conjunction, by its place among the conditions.
+    /// Returns the access path of each conjunction, as an index among its conditions.
     fn paths(&self, entries: &[Entry], all: &[Conjunction]) -> Result<List<u16>, NoMemory> {
         let mut paths = List::with_capacity(all.len())?;
         for (_, rule, conditions) in conjunctions(entries, all) {
@@ -209,7 +211,7 @@ impl Index {
     }
 }
 
-/// The rules of a book, compiled: never changed, and looked up without memory.
+/// Compiled rules of a book: immutable; lookups need no memory.
 pub struct RuleSet {
     generation: u64,
     default: u32,
@@ -219,7 +221,8 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The rule set of `rules`, which hold for whom no other does if their identifier is `default`; sleeps.
+    /// Compiles `rules`; may sleep. The rule with identifier `default` applies to subjects that no
+    /// other rule matches.
     pub fn new(rules: &[Shared<Rule>], default: u32, generation: u64) -> Result<Self, NoMemory> {
         let mut places = List::with_capacity(rules.len())?;
         for (index, rule) in (0u32..).zip(rules) {
@@ -270,12 +273,14 @@ impl RuleSet {
         })
     }
 
-    /// Index of the rule for `subject`: the first in order whose conditions hold, else the default rule.
+    /// Returns the index of the rule for `subject`: the first rule whose conditions hold, else the
+    /// default rule.
     pub fn find(&self, subject: &Subject) -> u32 {
         self.find_counted(subject).0
     }
 
-    /// The same, and how many patterns and conjunctions were compared.
+    /// Returns the index of the rule for `subject`, and the number of patterns and conjunctions
+    /// compared.
     pub fn find_counted(&self, subject: &Subject) -> (u32, u32) {
         let index = &self.index;
         let mut work = 0;
@@ -303,7 +308,7 @@ impl RuleSet {
         (best.map_or(self.default, |(_, rule)| rule), work)
     }
 
-    /// The first ordinal in `lists` that holds, and its rule.
+    /// Returns the first ordinal in `lists` whose conjunction holds, and its rule.
     fn first_of(
         &self,
         lists: &mut [&[u32]; 8],
@@ -324,7 +329,8 @@ impl RuleSet {
         }
     }
 
-    /// The first ordinal in `guards` that stands before `best`, passes and holds, and its rule; else `best`.
+    /// Returns the first ordinal in `guards` before `best` whose guard passes and whose conjunction
+    /// holds, and its rule; else `best`.
     fn first_guarded<G>(
         &self,
         guards: &[(G, u32)],
@@ -343,7 +349,7 @@ impl RuleSet {
             .or(best)
     }
 
-    /// The rule of a conjunction, if that holds.
+    /// Returns the rule of a conjunction, if the conjunction holds.
     fn holds(&self, ordinal: u32, subject: &Subject) -> Option<u32> {
         let conjunction = self.conjunctions.as_slice().get(ordinal as usize)?;
         let conditions = &self.rule(conjunction.rule)?.conditions;
@@ -352,30 +358,30 @@ impl RuleSet {
             .then_some(conjunction.rule)
     }
 
-    /// Rule `index`.
+    /// Returns rule `index`.
     pub fn rule(&self, index: u32) -> Option<&Rule> {
         let entry = self.entries.as_slice().get(index as usize)?;
         Some(&entry.rule)
     }
 
-    /// Indices of the rules that rule `index` names in `also=`.
+    /// Returns the indices of the rules that rule `index` names in `also=`.
     pub fn also(&self, index: u32) -> &[u32] {
         let entry = self.entries.as_slice().get(index as usize);
         let also = entry.and_then(|entry| entry.also.get(..usize::from(entry.len)));
         also.unwrap_or_default()
     }
 
-    /// Index of the default rule.
+    /// Returns the index of the default rule.
     pub fn default_index(&self) -> u32 {
         self.default
     }
 
-    /// Which compilation this is, as given to [`crate::sched::rules::Book::compile`].
+    /// Returns the generation that was passed to [`crate::sched::rules::Book::compile`].
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Number of rules, with the default rule.
+    /// Returns the number of rules, including the default rule.
     pub fn len(&self) -> u32 {
         self.entries.as_slice().len() as u32
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Subjects: what a policy knows of a request, and the sets of fields that say how much that is.
+//! Subjects: the fields of a request that a policy uses, and sets of fields.
 
 use crate::sched::{
     attr::{Attrs, Id, Opcode},
@@ -11,7 +11,7 @@ use crate::sched::{
 };
 use core::fmt::{self, Write};
 
-/// A set of [`Field`]s: the type of a policy that classifies by them.
+/// Set of [`Field`]s: the type of a policy that classifies by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fields(u8);
 
@@ -22,7 +22,7 @@ impl Fields {
     /// All fields.
     pub const ALL: Self = Self(0xff);
 
-    /// The generic type: Lustre's fields.
+    /// Generic type: Lustre's fields.
     pub const GENERIC: Self = Self(0x7f);
 
     const fn bit(field: Field) -> u8 {
@@ -38,36 +38,39 @@ impl Fields {
         }
     }
 
-    /// The set of `field` alone.
+    /// Returns the set of `field` alone.
     pub const fn only(field: Field) -> Self {
         Self(Self::bit(field))
     }
 
-    /// The set with `field`.
+    /// Returns the set with `field`.
     #[must_use]
     pub const fn with(self, field: Field) -> Self {
         Self(self.0 | Self::bit(field))
     }
 
-    /// Whether `field` is in the set.
+    /// Returns true if `field` is in the set.
     pub const fn has(self, field: Field) -> bool {
         self.0 & Self::bit(field) != 0
     }
 
-    /// The fields, in the order in which they are shown.
+    /// Returns the fields in display order.
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |&field| self.has(field))
     }
 
-    /// The only field, if there is just one.
+    /// Returns the only field of a set with one field.
     pub fn single(self) -> Option<Field> {
         let mut fields = self.iter();
         fields.next().filter(|_| fields.next().is_none())
     }
 
-    /// Parses `FIELD[+FIELD…]`, in any order; one that is named twice counts once. `generic` is
+    /// Parses `FIELD[+FIELD…]` in any order, with or without repetitions. `generic` is
     /// [`Fields::GENERIC`].
-    /// `EINVAL`: an unknown field, or none: an empty text, a `+` at either end or two in a row.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: an unknown or empty field name.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "generic" {
             return Ok(Self::GENERIC);
@@ -81,7 +84,7 @@ impl Fields {
     }
 }
 
-/// Shows `FIELD[+FIELD…]` in a fixed order, whatever order they were given in.
+/// Form `FIELD[+FIELD…]`, in display order.
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, field) in self.iter().enumerate() {
@@ -94,9 +97,9 @@ impl fmt::Display for Fields {
     }
 }
 
-/// The fields of a request that a policy tells apart; the others are absent.
+/// Fields of a request that a policy uses; all other fields are absent.
 ///
-/// It is what conditions are matched against, and the key of a class of requests.
+/// Conditions are matched against subjects, and a subject is the key of a class of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject {
     /// Network identifier of the client.
@@ -118,7 +121,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Nothing is known.
+    /// Subject without any field.
     pub const NONE: Self = Self {
         nid: None,
         jobid: JobId::ABSENT,
@@ -130,7 +133,7 @@ impl Subject {
         cgroup: Id::ABSENT,
     };
 
-    /// The `fields` of `attrs`.
+    /// Returns the `fields` of `attrs`.
     pub fn of(attrs: &Attrs, fields: Fields) -> Self {
         let id = |field, id| {
             if fields.has(field) {
@@ -159,7 +162,7 @@ impl Subject {
         }
     }
 
-    /// The value of a field that is a number; 0xffffffff if absent. 0 for the fields that are none.
+    /// Returns the value of a numeric field, 0xffffffff if absent; returns 0 for other fields.
     pub const fn number(&self, field: Field) -> u32 {
         const fn raw(id: Id) -> u32 {
             match id.get() {
@@ -179,8 +182,8 @@ impl Subject {
     }
 }
 
-/// Shows the fields that are there, as `uid:1000 opcode:ost_read`, or `absent`; a job identifier with `_`
-/// for blanks and for what does not print.
+/// Present fields, as in `uid:1000 opcode:ost_read`, or `absent`. Blanks and non-printable
+/// characters of a job identifier are shown as `_`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut gap = "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Commands and what they do to a book.
+//! Commands and their effects on books.
 
 use super::*;
 use crate::sched::{
@@ -39,7 +39,7 @@ fn names(book: &Book) -> Vec<String> {
     book.rules().map(|rule| rule.name.to_string()).collect()
 }
 
-/// A subject, written as conditions are.
+/// Returns the subject written as conditions are.
 fn subject(text: &str) -> Subject {
     let mut subject = Subject::NONE;
     for pair in text.split(' ').filter(|pair| !pair.is_empty()) {
@@ -59,7 +59,7 @@ fn subject(text: &str) -> Subject {
     subject
 }
 
-/// The name of the rule for a subject, found in both ways.
+/// Returns the name of the rule for a subject; compares the compiled lookup with a linear search.
 fn rule_for(book: &Book, text: &str) -> String {
     let subject = subject(text);
     let set = book.compile(7).unwrap();
@@ -275,7 +275,7 @@ fn conditions_and_who_they_are_for() {
             &["opcode=ldlm_enqueue", "opcode=lfsck_query"],
             &["opcode=ost_read", ""],
         ),
-        // Never true, and no error.
+        // Never true, but not an error.
         ("uid", "uid={1}&uid={2}", &[], &["uid=1", "uid=2"]),
     ] {
         let book = with(fields, &[&format!("start a {conditions}")]);
@@ -311,7 +311,7 @@ fn fields_of_the_policy() {
     }
 }
 
-/// The codes of each command, row by row as Lustre's.
+/// Compares the error codes of each command with Lustre's.
 #[test]
 fn codes_of_commands() {
     let book = with(
@@ -389,7 +389,7 @@ fn no_more_rules_than_there_can_be() {
     let less = apply(&full, "stop r3").unwrap();
     let again = apply(&less, "start r8 {8}").unwrap();
     assert_eq!(again.len(), 9);
-    // Identifiers are not given out twice.
+    // Identifiers are not reused.
     let mut ids: Vec<u32> = full
         .rules()
         .chain(again.rules())
@@ -426,7 +426,7 @@ fn shown_like_lustre() {
     );
 }
 
-/// All that a rule sets is shown, as it is written.
+/// Shows all limits of a rule in the form in which they are written.
 #[test]
 fn all_limits_are_shown() {
     let book = with(
@@ -516,10 +516,10 @@ fn changes_keep_identifiers() {
     assert!(set.rule(99).is_none());
 }
 
-/// The rows of the list of defects that concern rules.
+/// Verifies that known defects of other implementations of rules do not occur.
 #[test]
 fn known_traps() {
-    // Operations far beyond the number of those that are known.
+    // Operations far beyond the number of known operations.
     let book = with(
         "opcode",
         &["start a {lfsck_query out_update fld_read sec_ctx_fini obd_ping}"],
@@ -532,7 +532,7 @@ fn known_traps() {
     // Rates above 65535 and 999999.
     let book = with("uid", &["start a {1} rate=65536", "change a rate=1000000"]);
     assert!(lines(&book).starts_with("a uid={1} 1000000,"));
-    // Rank of neighbours.
+    // Rank of adjacent rules.
     let book = with(
         "nid",
         &[

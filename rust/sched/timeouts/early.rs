@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Early replies: when the server says "still busy", and what it grants.
+//! Early replies: extensions of the deadlines of requests that the server is still processing.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Limit*: arrival + `at_max`; no early reply names a later deadline.
-//! - *Sign of life*: something that ended for the same client or device, since the request was sent or its
+//! - *Limit*: arrival + `at_max`, the latest deadline of any early reply.
+//! - *Sign of life*: a completion for the same client or device, since the request was sent or its
 //!   deadline last moved.
 //!
 //! ```text
@@ -13,57 +13,61 @@
 //!   arrival            │  at_early_margin   │
 //!   ──┬────────────────┴────────────────────┴───────────► time
 //!     │ on_arrival        at_margin
-//!     │                   ├─ Grant:  deadline = now + at_extra, or what the server said itself
-//!     └─ at once, if the  └─ Refuse: Late, Dead, Limit
-//!        stated timeout is under the estimate
+//!     │                   ├─ Grant:  deadline = now + at_extra, or as announced by the server
+//!     └─ early, if the    └─ Refuse: Late, Dead, Limit
+//!        stated timeout is below the estimate
 //! ```
 //!
-//! What the estimator is told of a request that is still busy is the time it has taken and the margin, at most
-//! what was granted: so that the timeouts of others grow before it ends. Lustre tells it the time and `at_extra`,
-//! and so has estimates that stay that much above all service times for a whole history; a dead server is
-//! noticed 30 s later after congestion, and nobody needs fewer early replies for it.
+//! The estimator receives a sample for a busy request: the elapsed time plus the margin, at most
+//! the granted time. So the timeouts of other requests grow before this request ends. Lustre adds
+//! `at_extra` instead of the margin, so its estimates exceed all service times by that much for a
+//! whole history. A dead server is then detected 30 s later after congestion, and the number of
+//! early replies is not smaller.
 //!
-//! A request that a policy withheld has its arrival later by that time: then neither its limit nor what the
-//! estimator is told counts what was kept on purpose.
+//! The arrival of a request is moved by the time for which a policy withheld the request. So
+//! neither the limit nor the samples include policy delays.
 
 use super::terms::{millis, Mode, Terms};
 
-/// What client and server know of a request.
+/// Times of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stated {
-    /// When it arrived, ms; later by the time for which it was withheld.
+    /// Arrival, ms, moved by the time for which the request was withheld.
     pub arrival: u64,
-    /// When the client gives up, ms.
+    /// Deadline after which the client gives up, ms.
     pub deadline: u64,
 }
 
-/// Why there is no early reply.
+/// Reason for the absence of an early reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The deadline passed: nobody waits any more.
+    /// The deadline has passed: the client has given up.
     Late,
-    /// The request has had all of `at_max`, or early replies are off: a reply would name no later deadline.
+    /// The request has used up `at_max`, or early replies are off: a reply could not move the
+    /// deadline.
     Limit,
     /// There is no sign of life.
     Dead,
 }
 
-/// What becomes of a request whose deadline is near.
+/// Decision for a request near its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// An early reply.
+    /// Send an early reply.
     Grant {
-        /// The later deadline, ms.
+        /// New deadline, ms.
         deadline: u64,
-        /// What the estimator is told, ms; 0: nothing. Not for a request that is withheld now.
+        /// Sample for the estimator, ms; 0 for none. The sample is not used for a request that is
+        /// withheld now.
         feed: u32,
     },
-    /// None.
+    /// Send no early reply.
     Refuse(Refusal),
 }
 
-/// The deadline of an early reply that is due as soon as a request arrives: its client states a `timeout`
-/// (ms; 0: no deadline) under the server's `estimate` (ms). None if it need not or would not be later.
+/// Returns the deadline of the early reply to a request on arrival. The reply is due if the
+/// client's `timeout` (ms; 0: no deadline) is below the server's `estimate` (ms). Returns `None` if
+/// no later deadline is needed or possible.
 pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> Option<u64> {
     let (rule, adapts) = (terms.rule(), terms.mode() == Mode::Adaptive);
     if !adapts || timeout == 0 || timeout >= rule.clamp(estimate) {
@@ -73,13 +77,13 @@ pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> O
     (longer > timeout).then(|| arrival.saturating_add(longer.into()))
 }
 
-/// When a request with that `deadline` is to be looked at, ms: `at_early_margin` before, but never more than
-/// half of what an early reply grants; at the deadline if there are no early replies.
+/// Returns the time, ms, at which to check a request with `deadline`: `at_early_margin` before it,
+/// but at most half of `at_extra`. Returns the deadline itself if early replies are off.
 pub fn wake(terms: &Terms, deadline: u64) -> u64 {
     deadline.saturating_sub(margin(terms).into())
 }
 
-/// How long before its deadline a request is looked at, ms.
+/// Returns the time from the check of a request to its deadline, ms.
 pub fn margin(terms: &Terms) -> u32 {
     match terms.mode() {
         Mode::Adaptive => millis(terms.early_margin.get()).min(millis(terms.extra.get()) / 2),
@@ -87,15 +91,16 @@ pub fn margin(terms: &Terms) -> u32 {
     }
 }
 
-/// The latest deadline that an early reply names, ms: the limit.
+/// Returns the limit of a request: the latest deadline of an early reply, ms.
 pub fn limit(terms: &Terms, stated: &Stated) -> u64 {
     let longest = millis(terms.max.get());
     stated.arrival.saturating_add(longest.into())
 }
 
-/// What becomes of a request at [`wake`] or later.
+/// Decides on an early reply to a request at [`wake`] or later.
 ///
-/// `alive`: there was a sign of life. `busy_until`: what the server said itself, which is one.
+/// `alive` is true after a sign of life. `busy_until` is a deadline that the server itself
+/// announced, which is a sign of life as well.
 pub fn at_margin(
     terms: &Terms,
     stated: &Stated,
@@ -126,8 +131,8 @@ pub fn at_margin(
     }
 }
 
-/// The same while clients come back: `extra` is [`super::recovery::Recovery::extra`], the estimator is told
-/// nothing, and the deadline never comes closer.
+/// Decides on an early reply in a recovery window. `extra` is [`super::recovery::Recovery::extra`].
+/// The estimator receives no sample, and the deadline never becomes earlier.
 pub fn in_recovery(stated: &Stated, now: u64, extra: u32) -> Answer {
     if now >= stated.deadline {
         return Answer::Refuse(Refusal::Late);

@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The worst service time to expect, from a history of samples. The same file serves the module and
-//! the clients of servers (`rust/host/nrs-client`).
+//! Estimator of the worst expected service time from a history of samples. The module and the
+//! clients of servers (`rust/host/nrs-client`) share this file.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Sample*: one service time, ms; 0 stands for an unknown one.
-//! - *History*: the time for which a sample counts, in four *bins* of the same length.
-//! - *Estimate*: the worst sample of the history, or its mean and some standard deviations; both are
-//!   those of Barton and Rutman, *Adaptive RPC Timeouts*, 2007.
+//! - *Sample*: one service time, ms; 0 if unknown.
+//! - *History*: the time for which a sample counts, in four *bins* of equal length.
+//! - *Estimate*: the worst sample of the history, or the mean plus some standard deviations, as in
+//!   Barton and Rutman, *Adaptive RPC Timeouts*, 2007.
 //!
 //! ```text
 //!              now
 //!   ───────────┬──────────┬──────────┬──────────┐
-//!     bin 0    │  bin 1   │  bin 2   │  bin 3   │ forgotten
+//!     bin 0    │  bin 1   │  bin 2   │  bin 3   │ expired
 //!   ───────────┴──────────┴──────────┴──────────┘
 //!    newest      ◄ history / 4 ►
 //! ```
 //!
-//! Before the first sample ever, the initial estimate stands in. Bins age with time, with or without
-//! samples, so the estimate falls to its least when nothing was measured for a whole history;
-//! Lustre's keeps its last value until there is another sample.
+//! Before the first sample, the initial estimate is used. Bins expire over time, with or without
+//! samples, so the estimate falls to its minimum after a whole history without samples. In Lustre,
+//! the estimate keeps its last value until the next sample.
 //!
-//! Samples are kept as they are and clamped when the estimate is made, so that a changed rule counts
-//! at once, and the worst sample ever is shown as it was.
+//! Samples are stored unchanged and the estimate is clamped, so that a changed rule takes effect
+//! immediately, and the worst sample ever is shown unchanged.
 
-/// Bins of a history.
+/// Number of bins of a history.
 pub const BINS: usize = 4;
 
-/// Samples of a bin that the mean counts, at most; then all of them count half.
+/// Maximum samples of a bin in the mean; at this number, the sums are halved.
 const SAMPLES: u32 = 1 << 17;
 
-/// The longest sample that the mean counts, ms, above an hour; longer ones are taken for this.
+/// Maximum sample in the mean, ms, above one hour; longer samples count as this.
 const LONGEST: u32 = 1 << 22;
 
 /// Fractional bits of a mean and of a standard deviation.
 const FRACTION: u32 = 8;
 
-/// How an estimate follows from samples, and a timeout from an estimate.
+/// Parameters of the estimate and of the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Least estimate, ms.
+    /// Minimum estimate, ms.
     pub min_ms: u32,
-    /// Largest estimate, ms; the least one counts where both contradict.
+    /// Maximum estimate, ms; the minimum takes precedence.
     pub max_ms: u32,
     /// Time for which a sample counts, ms.
     pub history_ms: u32,
     /// Estimate before the first sample, ms.
     pub initial_ms: u32,
-    /// Standard deviations above the mean; `None`: the worst sample counts.
+    /// Standard deviations above the mean; `None` selects the worst sample.
     pub deviations: Option<u32>,
     /// Factor of a timeout, percent.
     pub factor: u32,
@@ -71,13 +71,12 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// Returns `estimate` within its limits, ms.
+    /// Returns `estimate`, ms, clamped to its limits.
     pub fn clamp(&self, estimate: u32) -> u32 {
         estimate.min(self.max_ms).max(self.min_ms)
     }
 
-    /// Returns how long a client waits for a service of that `estimate`, ms, without the time that
-    /// the network takes.
+    /// Returns the timeout for a service with `estimate`, ms, without network time.
     pub fn timeout(&self, estimate: u32) -> u32 {
         let scaled = u64::from(self.clamp(estimate)).saturating_mul(self.factor.into()) / 100;
         let scaled = u32::try_from(scaled).unwrap_or(u32::MAX);
@@ -90,17 +89,17 @@ impl Rule {
     }
 }
 
-/// The samples of one bin.
+/// Samples of one bin.
 ///
 /// # Invariants
 ///
-/// `count` is below [`SAMPLES`] and no sample in the sums is above [`LONGEST`]: `sum` is below 2^39
-/// and `squares` below 2^61, those of four bins below 2^41 and 2^63.
+/// `count` is below [`SAMPLES`] and no sample in the sums is above [`LONGEST`]. So `sum` is below
+/// 2^39 and `squares` below 2^61; the sums over four bins are below 2^41 and 2^63.
 #[derive(Clone, Copy)]
 struct Bin {
-    /// The worst sample, ms; 0: none.
+    /// Worst sample, ms; 0 if none.
     worst: u32,
-    /// Samples that the mean counts, and their sums; only while the mean is asked for.
+    /// Number of samples in the mean, and their sums; updated only if the mean is used.
     count: u32,
     sum: u64,
     squares: u64,
@@ -123,7 +122,7 @@ impl Bin {
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(sample);
         self.squares = self.squares.saturating_add(sample.saturating_mul(sample));
-        // INVARIANT: halves are below the limits.
+        // INVARIANT: the halves are below the limits.
         if self.count >= SAMPLES {
             self.count >>= 1;
             self.sum >>= 1;
@@ -144,7 +143,7 @@ impl Bin {
         }
     }
 
-    /// Returns the mean and so many standard `deviations`, ms; `None` if no sample was counted.
+    /// Returns the mean plus `deviations` standard deviations, ms; `None` without samples.
     fn average(&self, deviations: u32) -> Option<u32> {
         let count = u64::from(self.count);
         // Below 2^49, so the mean is at most 2^30 and its square 2^60.
@@ -158,8 +157,8 @@ impl Bin {
     }
 }
 
-/// Returns the square root of `value`, rounded down, bit by bit; that of `core` may panic as far as
-/// compilers know.
+/// Returns the square root of `value`, rounded down, computed bit by bit; the compiler cannot prove
+/// that the function in `core` never panics.
 fn root(value: u64) -> u64 {
     let (mut rest, mut root) = (value, 0_u64);
     let mut bit = 1_u64 << 62;
@@ -176,44 +175,44 @@ fn root(value: u64) -> u64 {
     root
 }
 
-/// Samples that change nothing.
+/// Range of samples that do not change the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Samples up to this, ms.
+    /// Maximum sample, ms.
     pub limit: u32,
-    /// Before this instant, ms, when the history ages next.
+    /// End of validity, ms, when a bin expires next.
     pub until: u64,
 }
 
 impl Filter {
-    /// Returns whether `sample` at `now` changes nothing.
+    /// Returns true if `sample` at `now` does not change the estimate.
     #[inline]
     pub const fn holds(&self, sample: u32, now: u64) -> bool {
         sample <= self.limit && now < self.until
     }
 }
 
-/// What is shown of an estimator.
+/// Visible state of an estimator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The estimate, ms.
+    /// Estimate, ms.
     pub current: u32,
-    /// The worst sample ever, ms, and when it was measured.
+    /// Worst sample ever, ms, and the time of its measurement.
     pub worst: Option<(u32, u64)>,
-    /// The worst sample of each bin, ms, newest first.
+    /// Worst sample of each bin, ms, newest first.
     pub bins: [u32; BINS],
 }
 
-/// A history of samples.
+/// History of samples.
 ///
 /// # Invariants
 ///
-/// Bins are in the order of time, newest first; the newest one began at `start`. `ever` is at least
-/// the worst sample of any bin.
+/// Bins are ordered by time, newest first; the newest bin began at `start`. `ever` is at least the
+/// worst sample of any bin.
 pub struct Estimator {
     bins: [Bin; BINS],
     start: u64,
-    /// The worst sample ever, ms, and when it was measured.
+    /// Worst sample ever, ms, and the time of its measurement.
     ever: Option<(u32, u64)>,
 }
 
@@ -227,7 +226,7 @@ impl Estimator {
         }
     }
 
-    /// Takes a `sample`, ms; 0 is ignored. What was shorter than a millisecond is told as 1.
+    /// Records a `sample`, ms; 0 is ignored. The caller rounds service times below 1 ms up to 1.
     pub fn measure(&mut self, sample: u32, now: u64, rule: &Rule) {
         if sample == 0 {
             return;
@@ -236,7 +235,7 @@ impl Estimator {
             self.start = now;
         }
         self.age(now, rule);
-        // INVARIANT: a sample is compared with the worst one before it goes to a bin.
+        // INVARIANT: a sample is compared with the worst sample before it is added to a bin.
         if self.ever.is_none_or(|(worst, _)| sample > worst) {
             self.ever = Some((sample, now));
         }
@@ -244,7 +243,7 @@ impl Estimator {
         newest.measure(sample, rule.deviations.is_some());
     }
 
-    /// Returns the estimate at `now`, ms, within its limits.
+    /// Returns the estimate at `now`, ms, clamped to its limits.
     pub fn estimate(&mut self, now: u64, rule: &Rule) -> u32 {
         let estimate = match self.recent(now, rule) {
             Some(recent) => recent,
@@ -254,19 +253,19 @@ impl Estimator {
         rule.clamp(estimate)
     }
 
-    /// Returns what follows from the history alone, ms; `None` without samples in it.
+    /// Returns the estimate from the history alone, ms; `None` without samples in the history.
     pub fn recent(&mut self, now: u64, rule: &Rule) -> Option<u32> {
         self.age(now, rule);
         let all = self.bins.iter().fold(Bin::EMPTY, Bin::plus);
-        // Samples that were measured before the mean was asked for have no part in it.
+        // Samples from before the mean was selected are not part of the mean.
         let average = rule
             .deviations
             .and_then(|deviations| all.average(deviations));
         average.or((all.worst != 0).then_some(all.worst))
     }
 
-    /// Returns which samples change nothing as long as no other is measured and the rule stays. For
-    /// the mean it is those that are 0.
+    /// Returns the samples that do not change the estimate until another sample is measured or the
+    /// rule changes. For the mean, only the sample 0.
     pub fn filter(&mut self, now: u64, rule: &Rule) -> Filter {
         self.age(now, rule);
         let [newest, ..] = &self.bins;
@@ -277,13 +276,13 @@ impl Estimator {
             },
             until: match self.ever {
                 Some(_) => self.start.saturating_add(rule.width()),
-                // Nothing can age.
+                // No bin can expire.
                 None => u64::MAX,
             },
         }
     }
 
-    /// Returns what is shown at `now`.
+    /// Returns the visible state at `now`.
     pub fn seen(&mut self, now: u64, rule: &Rule) -> Seen {
         Seen {
             current: self.estimate(now, rule),
@@ -292,11 +291,11 @@ impl Estimator {
         }
     }
 
-    /// Forgets what is too old at `now`. A clock that ran backwards changes nothing.
+    /// Expires old bins at `now`. A clock that ran backwards changes nothing.
     fn age(&mut self, now: u64, rule: &Rule) {
         let passed = now.saturating_sub(self.start);
         let passed = passed.checked_div(rule.width()).unwrap_or(0);
-        // INVARIANT: the oldest bin becomes the newest, empty, and the others move up.
+        // INVARIANT: the oldest bin becomes the newest, empty, and the others move by one.
         for _ in 0..passed.min(BINS as u64) {
             self.bins.rotate_right(1);
             let [newest, ..] = &mut self.bins;

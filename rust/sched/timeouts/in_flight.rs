@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests of one client in flight at its device, and for how long the device has owed a completion.
+//! Requests of one client in flight, and the time since which its device has owed a completion.
 //!
-//! The device owes a completion since the later of two instants: the first request was submitted while none
-//! was in flight, and its last completion of anybody's request. A device that owes one for longer than the
-//! timeout gave no sign of life in time. Its client is told so once: the requests in flight are *given up* then,
-//! and count no more for what the device owes.
+//! The device owes a completion since the later of two instants. The first is the submission of a
+//! request while none was in flight, the second is the last completion of any client's request. A
+//! device that owes a completion for longer than the timeout is lost. Its client is informed once:
+//! the requests in flight are *given up*, and no longer count as owed.
 //!
 //! ```text
 //!   submitted ──┐        submitted        completion (of any client)
 //!   none in     ▼            │                 │
-//!   flight    owes ──────────▼─── owes ────────┴──► owes from here on, if requests are in flight
+//!   flight    owes ──────────▼─── owes ────────┴──► owes since then, if requests are in flight
 //! ```
 
-/// Bits for the number of requests.
+/// Bits of the number of requests.
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// The number of a client's requests in flight, and when the first of them was submitted.
+/// Number of requests of a client in flight, and the submission time of the first of them.
 ///
 /// # Invariants
 ///
-/// From the highest bit on: when a request was submitted while none was in flight, ms, in 40 bits (34 years);
-/// the number of requests in flight.
+/// High 40 bits: the time at which a request was submitted while none was in flight, ms (34 years).
+/// Low 24 bits: the number of requests in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight(u64);
 
 impl InFlight {
-    /// No requests.
+    /// No requests in flight.
     pub const NONE: Self = Self(0);
 
-    /// Unpacks what [`Self::bits`] returned.
+    /// Creates the value from the result of [`Self::bits`].
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Packs both into a word; a completion subtracts 1 from it.
+    /// Returns both values packed into a word; a completion subtracts 1 from the word.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Adds a request that is submitted at `now`, ms, while `given_up` of those in flight are given up. Returns `None`
-    /// if 2^24 - 1 requests are in flight.
+    /// Adds a request submitted at `now`, ms, while `given_up` of the requests in flight are given
+    /// up. Returns `None` if 2^24 - 1 requests are in flight.
     pub const fn submitted(self, now: u64, given_up: u32) -> Option<Self> {
         // INVARIANT: the count does not reach the other bits.
         match self.count() {
@@ -58,22 +58,23 @@ impl InFlight {
         (self.0 & COUNT_MAX) as u32
     }
 
-    /// Returns since when the device has owed a completion, ms, if its last one was at `alive`; `None` if no
-    /// request is in flight. Of requests that are given up this says nothing.
+    /// Returns the time, ms, since which the device has owed a completion; `None` if no request is
+    /// in flight. `alive` is the time of its last completion. The result is meaningless for
+    /// requests that are given up.
     pub fn owed_since(self, alive: u64) -> Option<u64> {
         (self.count() != 0).then(|| (self.0 >> COUNT_BITS).max(alive))
     }
 }
 
-/// When a request was submitted, ms modulo 2^32, for its service time.
+/// Submission time of a request, ms modulo 2^32, for its service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitted(u32);
 
 impl Submitted {
-    /// That of a request which is not counted as in flight.
+    /// Value of a request that is not counted as in flight.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// That of a request which is submitted at `now`, ms.
+    /// Creates the submission time of a request submitted at `now`, ms.
     pub const fn at(now: u64) -> Self {
         match now as u32 {
             u32::MAX => Self(0),
@@ -81,12 +82,13 @@ impl Submitted {
         }
     }
 
-    /// Whether the request is not counted.
+    /// Returns true if the request is not counted as in flight.
     pub const fn is_none(self) -> bool {
         self.0 == Self::NONE.0
     }
 
-    /// Returns how long ago that was at `now`, ms; 0 if the request is not counted or the clock ran backwards.
+    /// Returns the time from submission to `now`, ms; 0 if the request is not counted or the clock
+    /// ran backwards.
     pub const fn elapsed(self, now: u64) -> u32 {
         let elapsed = (now as u32).wrapping_sub(self.0);
         if self.is_none() || elapsed > i32::MAX as u32 {
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!((two.count(), two.owed_since(5)), (2, Some(100)));
         // A completion of another client.
         assert_eq!(two.owed_since(150), Some(150));
-        // One of its own; the other request is owed since then.
+        // A completion of the client itself; the other request is owed since then.
         let one = InFlight::from_bits(two.bits() - 1);
         assert_eq!((one.count(), one.owed_since(250)), (1, Some(250)));
         let idle = InFlight::from_bits(one.bits() - 1);
@@ -124,7 +126,8 @@ mod tests {
     fn what_is_given_up_is_owed_no_more() {
         let two = InFlight::NONE.submitted(100, 0).unwrap();
         let two = two.submitted(200, 0).unwrap();
-        // Both are given up: the next one is owed since its own submission, the one after that since then, too.
+        // Both requests are given up: the next request is owed since its own submission, and so is
+        // the request after it.
         let three = two.submitted(900, 2).unwrap();
         assert_eq!((three.count(), three.owed_since(5)), (3, Some(900)));
         let four = three.submitted(950, 2).unwrap();
@@ -147,7 +150,7 @@ mod tests {
         for now in [start - 1, start, start + 1] {
             let at = Submitted::at(now);
             assert!(!at.is_none());
-            // 1 ms at the instant that stands for none.
+            // Up to 1 ms of error at the instant that encodes `NONE`.
             assert!(at.elapsed(now + 500).abs_diff(500) <= 1, "{now}");
             assert_eq!(at.elapsed(now - 500), 0);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Recovery: clients come back after the server was away.
+//! Recovery window: clients reconnect after a server outage.
 //!
 //! ```text
 //!            join                  now >= ends
@@ -10,20 +10,20 @@
 //!                              moves, never back   ▼
 //! ```
 //!
-//! A client notices that the server is back only after its own timeout, which may be large, so the window
-//! follows the largest one seen (Barton and Rutman, *Adaptive RPC Timeouts*, 2007, section 5.1). What
-//! requests wait for meanwhile says nothing about the service, and is not measured.
+//! A client detects the recovery of the server only after its own timeout, which may be large. So
+//! the window follows the largest timeout seen (Barton and Rutman, *Adaptive RPC Timeouts*, 2007,
+//! section 5.1). Waiting times in the window do not reflect the service and are not measured.
 
 use super::terms::{millis, AtMax, Mode, Terms};
 
-/// Shortest time that an early reply grants, ms.
+/// Minimum extension of an early reply, ms.
 const SHORTEST: u32 = 1000;
 
-/// A time in which clients may come back.
+/// Window in which clients may reconnect.
 ///
 /// # Invariants
 ///
-/// Until the end, `ends` never decreases.
+/// `ends` never decreases before the window ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     ends: u64,
@@ -32,7 +32,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// No window.
+    /// Creates a state without a window.
     pub const fn new() -> Self {
         Self {
             ends: 0,
@@ -41,50 +41,51 @@ impl Recovery {
         }
     }
 
-    /// A client is back at `now`, with a `timeout` of its own, ms. Returns when the window ends, ms. It begins
-    /// with the client if there is none.
+    /// Adds a client that reconnects at `now` with its own `timeout`, ms, and opens a window if
+    /// there is none. Returns the end of the window, ms.
     pub fn join(&mut self, now: u64, timeout: u32, terms: &Terms) -> u64 {
         if self.is_over(now) {
             *self = Self::new();
         }
         self.clients = self.clients.saturating_add(1);
-        // One that cannot be says nothing.
+        // An invalid timeout is ignored.
         if timeout != u32::MAX {
             self.largest = self.largest.max(timeout);
         }
-        // INVARIANT: the later one.
+        // INVARIANT: the end is the later of both.
         let ends = now.saturating_add(self.window(terms).into());
         self.ends = self.ends.max(ends);
         self.ends
     }
 
-    /// Whether there is no window at `now`.
+    /// Returns true if there is no window at `now`.
     pub const fn is_over(&self, now: u64) -> bool {
         now >= self.ends
     }
 
-    /// When the window ends, ms; 0: there was none.
+    /// Returns the end of the window, ms; 0 if there was none.
     pub const fn ends(&self) -> u64 {
         self.ends
     }
 
-    /// Clients that came back in it.
+    /// Returns the number of clients that reconnected in the window.
     pub const fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// The largest timeout that one stated, ms.
+    /// Returns the largest timeout stated by a client, ms.
     pub const fn largest(&self) -> u32 {
         self.largest
     }
 
-    /// What an early reply grants meanwhile, ms: `at_extra` or a quarter of the window.
+    /// Returns the extension of an early reply in the window, ms: a quarter of the window, at most
+    /// `at_extra` and at least 1 s.
     pub fn extra(&self, terms: &Terms) -> u32 {
         let quarter = self.window(terms) / 4;
         quarter.min(millis(terms.extra.get())).max(SHORTEST)
     }
 
-    /// How long the window is after a client came, ms.
+    /// Returns the length of the window after a client reconnects, ms.
     fn window(&self, terms: &Terms) -> u32 {
         let largest = self.largest.max(millis(terms.initial.get()));
         match terms.mode() {
@@ -108,24 +109,24 @@ mod tests {
         }
     }
 
-    /// Clients that come back; the end, the largest timeout and the clients of the window after each.
+    /// Checks the end, the largest timeout and the clients of the window after each client.
     #[test]
     fn windows() {
         let mut recovery = Recovery::new();
         assert!(recovery.is_over(0) && recovery.is_over(u64::MAX));
         for (now, timeout, ends, largest, clients) in [
-            // A timeout of at_initial at least.
+            // At least the timeout of at_initial.
             (1000, 0, 18_500, 0, 1),
             (2000, 17_500, 28_875, 17_500, 2),
-            // Smaller ones move the end as the largest one does.
+            // A smaller timeout moves the end as the largest one does.
             (3000, 5000, 29_875, 17_500, 3),
             (4000, u32::MAX, 30_875, 17_500, 4),
-            // Never back.
+            // The end never moves back.
             (1000, 100, 30_875, 17_500, 5),
             (6000, 100_000, 136_000, 100_000, 6),
-            // No client waits longer than the timeout for at_max.
+            // No client waits longer than the timeout of at_max.
             (7000, 4_000_000, 762_000, 4_000_000, 7),
-            // After the end another window begins.
+            // After the end, another window begins.
             (762_000, 20_000, 792_000, 20_000, 1),
             (u64::MAX, 20_000, u64::MAX, 20_000, 1),
         ] {
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn what_early_replies_grant() {
         for (extra, timeout, want) in [
-            // A quarter of 17.5 s, of 67.5 s, and no more than at_extra.
+            // A quarter of 17.5 s, of 67.5 s, and at most at_extra.
             (30, 0, 4375),
             (30, 50_000, 16_875),
             (30, 500_000, 30_000),

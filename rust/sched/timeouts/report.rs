@@ -2,14 +2,14 @@
 
 //! Text of `timeouts`, in Lustre's layout.
 //!
-//! A service, a line for each partition, or one line if timeouts do not adapt:
+//! A service has a line per partition, or one line if timeouts do not adapt:
 //!
 //! ```text
 //!    service : cur  33  worst  34 (at 1193427052, 1600s ago)   1   1  33   2
 //! adaptive timeouts off, using obd_timeout 100
 //! ```
 //!
-//! A client:
+//! A client has these lines:
 //!
 //! ```text
 //! last reply : 1193428639, 0s ago
@@ -26,24 +26,24 @@ use super::{
 use crate::sched::units::MSEC_PER_SEC;
 use core::fmt::{self, Write};
 
-/// What it takes to show instants.
+/// Conversion of instants to the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The present, ms.
+    /// Present time, ms.
     pub now: u64,
-    /// The wall clock, ms, when the instants' clock was 0.
+    /// Wall-clock time at 0 of the clock of the instants, ms.
     pub offset: u64,
 }
 
 impl Clock {
-    /// Seconds of the wall clock at `instant`, and how long ago that was, s.
+    /// Returns the wall-clock time of `instant`, s, and the time since then, s.
     fn show(self, instant: u64) -> (u64, u64) {
         let wall = instant.saturating_add(self.offset);
         let ago = self.now.saturating_sub(instant);
         (wall / MSEC_PER_SEC, ago / MSEC_PER_SEC)
     }
 
-    /// What is the same in all lines with an estimate.
+    /// Writes the common part of all lines with an estimate.
     fn write_seen<W: Write + ?Sized>(self, out: &mut W, seen: &Seen) -> fmt::Result {
         let (worst, (at, ago)) = match seen.worst {
             Some((worst, at)) => (worst, self.show(at)),
@@ -80,9 +80,9 @@ impl Clock {
         Ok(())
     }
 
-    /// Writes the lines of a client: the last reply, the network, and what is `seen` of its service.
+    /// Writes the lines of a client: the last reply, the network, and the estimate of its service.
     ///
-    /// The client is a block device, which needs no network.
+    /// The client is a block device, so the network line has only zeros.
     pub fn write_client<W: Write + ?Sized>(
         self,
         out: &mut W,
@@ -101,7 +101,7 @@ impl Clock {
     }
 }
 
-/// Writes that timeouts do not adapt.
+/// Writes the line that states that timeouts do not adapt.
 fn write_off<W: Write + ?Sized>(out: &mut W, terms: &Terms) -> fmt::Result {
     let fixed = terms.fixed;
     writeln!(out, "adaptive timeouts off, using obd_timeout {fixed}")
@@ -114,8 +114,8 @@ mod tests {
 
     const NOW: u64 = 8_652_999;
 
-    /// What is shown of a service with these partitions, and of a client of the first one. The clock
-    /// started at 1193420000 s of the wall clock.
+    /// Returns the texts of a service with partitions `seen` and of a client of the first one. The
+    /// clock started at 1193420000 s of the wall clock.
     fn shown(terms: &Terms, now: u64, seen: &[Seen]) -> [String; 2] {
         let offset = 1_193_420_000_000;
         let clock = Clock { now, offset };

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The service times of a client or a partition, and the timeout that follows as time passes.
+//! Service times of a client or a partition, and the timeout derived from them over time.
 
 use super::{
     estimator::{Estimator, Filter, Seen},
     terms::Terms,
 };
 
-/// A history of service times, under the terms of its service.
+/// History of service times, under the terms of its service.
 pub struct ServiceTimes {
     estimator: Estimator,
     terms: Terms,
 }
 
-/// The timeout at one instant, and what can change it.
+/// Timeout at one instant, and the conditions under which it can change.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
-    /// The estimate and its bins.
+    /// Estimate and its bins.
     pub seen: Seen,
     /// Samples that change nothing.
     pub filter: Filter,
-    /// Timeout, ms; 0: there are no deadlines.
+    /// Timeout, ms; 0 if there are no deadlines.
     pub timeout: u32,
-    /// Timeout while a discard, a secure erase or a write of zeroes is in flight, ms: that of a service time of `at_max`.
+    /// Timeout while a discard, a secure erase or a write of zeroes is in flight, ms; it follows
+    /// from a service time of `at_max`.
     pub longest: u32,
 }
 
@@ -35,12 +36,13 @@ impl ServiceTimes {
         }
     }
 
-    /// Follows `terms` from now on.
+    /// Sets the terms to `terms`.
     pub fn follow(&mut self, terms: &Terms) {
         self.terms = *terms;
     }
 
-    /// Takes a sample of `service` ms at `now`, or none if it is 0; returns what follows.
+    /// Records a sample of `service` ms at `now`, or none if `service` is 0; returns the resulting
+    /// timeout.
     pub fn measure(&mut self, service: u32, now: u64) -> Outlook {
         let rule = self.terms.rule();
         self.estimator.measure(service, now, &rule);
@@ -55,12 +57,13 @@ impl ServiceTimes {
 }
 
 impl Outlook {
-    /// Returns when to look again at a device that has owed a completion since `owed`, ms; `None`: the device is lost
-    /// at `now`. `lengthy`: a request that [`Self::longest`] is for is in flight.
+    /// Returns the time of the next check, ms, of a device that has owed a completion since `owed`.
+    /// Returns `None` if the device is lost at `now`. With `lengthy`, a request with the timeout
+    /// [`Self::longest`] is in flight.
     pub fn next_look(&self, owed: u64, lengthy: bool, now: u64) -> Option<u64> {
         let timeout = if lengthy { self.longest } else { self.timeout };
         let end = owed.saturating_add(timeout.into());
-        // The timeout can become shorter before that: samples are forgotten, a lengthy request ends.
+        // The timeout can become shorter before that: samples expire, or a lengthy request ends.
         let soon = now.saturating_add(self.timeout.into());
         (now < end).then(|| end.min(soon).min(self.filter.until))
     }
@@ -71,10 +74,10 @@ mod tests {
     use super::*;
     use crate::sched::timeouts::terms::{AtHistory, AtIncrement, AtMax, AtMin, ObdTimeout};
 
-    /// Milliseconds of a second.
+    /// Milliseconds per second.
     const S: u64 = 1000;
 
-    /// Timeouts of 1.25 s at least, a history of 8 s in bins of 2 s.
+    /// Creates a history of 8 s in bins of 2 s, with timeouts of at least 1.25 s.
     fn quick() -> ServiceTimes {
         let mut times = ServiceTimes::new();
         times.follow(&Terms {
@@ -86,7 +89,8 @@ mod tests {
         times
     }
 
-    /// Looks at a device that has owed a completion since `owed` until the device is lost; returns when, ms.
+    /// Checks a device that has owed a completion since `owed` until the device is lost; returns
+    /// that time, ms.
     fn lost_at(times: &mut ServiceTimes, owed: u64, lengthy: impl Fn(u64) -> bool) -> u64 {
         let mut now = owed;
         while let Some(look) = times.measure(0, now).next_look(owed, lengthy(now), now) {
@@ -96,14 +100,15 @@ mod tests {
         now
     }
 
-    /// A device that was slow, and idle for a whole history, is lost after the least timeout: when idle no timer is
-    /// armed for later than the history ages.
+    /// Checks that a device that was slow, and then idle for a whole history, is lost after the
+    /// minimum timeout. The timer of an idle device is never armed for later than the expiry of the
+    /// history.
     #[test]
     fn an_idle_device_forgets_its_congestion() {
         let mut times = quick();
         let slow = times.measure(60_000, 100 * S);
         assert_eq!((slow.seen.current, slow.timeout), (60_000, 75_000));
-        // Armed by a request that ended soon after.
+        // The timer was armed by a request that ended soon after.
         let armed = slow.next_look(100 * S, false, 100 * S).unwrap();
         assert!(armed <= 102 * S, "armed for {armed}");
         let idle = times.measure(0, 108 * S);
@@ -111,24 +116,25 @@ mod tests {
         assert_eq!(lost_at(&mut times, 109 * S, |_| false), 110 * S + 250);
     }
 
-    /// A device that owes a completion while its history ages is lost as soon as the shorter timeout is over.
+    /// Checks that a device that owes a completion while its history expires is lost as soon as the
+    /// shorter timeout has passed.
     #[test]
     fn a_history_ages_while_a_device_is_silent() {
         let mut times = quick();
         times.measure(60_000, 100 * S);
         times.measure(2_000, 107 * S);
-        // The worst sample is forgotten at 108 s, the other one at 114 s.
+        // The worst sample expires at 108 s, the other sample at 114 s.
         assert_eq!(lost_at(&mut times, 107 * S, |_| false), 109 * S + 500);
     }
 
-    /// A discard has as much time as `at_max` gives, the requests after it their own again.
+    /// Checks that a discard has the timeout of `at_max`, and later requests their normal timeout.
     #[test]
     fn a_lengthy_request_loses_no_device() {
         let mut times = quick();
         assert_eq!(lost_at(&mut times, 100 * S, |_| true), 850 * S);
         times.measure(1, 900 * S);
         assert_eq!(lost_at(&mut times, 900 * S, |_| false), 901 * S + 250);
-        // The lengthy one ends at 950 s, another one is owed since then.
+        // The lengthy request ends at 950 s; another request is owed since then.
         let first = times.measure(0, 900 * S).next_look(900 * S, true, 900 * S);
         assert!(first.is_some_and(|look| look <= 901 * S + 250), "{first:?}");
     }

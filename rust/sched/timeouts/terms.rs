@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set of adaptive timeouts.
+//! Parameters of adaptive timeouts.
 //!
-//! Names and defaults are Lustre's, where it has them; the initial estimate and the increment are those of
-//! Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also name the average.
+//! Names and defaults are those of Lustre, if it has the parameter. The initial estimate and the
+//! increment are from Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also propose the
+//! average.
 
 use super::estimator::Rule;
 use crate::sched::{
@@ -13,11 +14,11 @@ use crate::sched::{
 };
 
 parameters! {
-    /// What is set of one service.
+    /// Values of the timeouts of one service.
     pub struct Terms of |values| values.timeouts, "adaptive-timeouts.md", "" {
-        /// Least estimate of the service time.
+        /// Minimum estimate of the service time.
         "at_min" min: [number AtMin, "s, ", 1..=3600 = 5, " and at most at_max"],
-        /// Largest estimate, and limit of early replies.
+        /// Maximum estimate, and limit of early replies.
         "at_max" max: [number AtMax, "s, ", 0..=3600 = 600, "; 0: timeouts are fixed"],
         /// Window of service times.
         "at_history" history: [number AtHistory, "s, ", 4..=3600 = 600],
@@ -36,18 +37,19 @@ parameters! {
         "at_deviations" deviations: [number AtDeviations, "standard deviations, ", 1..=100 = 4],
         /// Estimator of service times.
         "at_estimator" estimator: [choice AtEstimator,
-            /// The worst one of the history.
+            /// Worst service time of the history.
             #[default]
             Worst = "worst",
-            /// The mean of the history and some standard deviations.
+            /// Mean of the history plus at_deviations standard deviations.
             Average = "average",
         ],
         /// 1 adds policy delays to service times.
         "at_count_policy_delay" count_policy_delay: [choice AtCountPolicyDelay,
-            /// It is not: a rate limit makes nobody wait longer for others.
+            /// Policy delays are excluded: a rate limit does not extend the timeouts of other
+            /// requests.
             #[default]
             Off = "0",
-            /// It is.
+            /// Policy delays are included.
             On = "1",
         ],
         /// Fixed timeout while at_max is 0.
@@ -66,24 +68,24 @@ parameters! {
     }
 }
 
-/// Whether timeouts adapt.
+/// Mode of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They follow the estimate.
+    /// Timeouts follow the estimate.
     Adaptive,
-    /// All are the same.
+    /// All timeouts are equal.
     Fixed,
-    /// There are none.
+    /// There are no timeouts.
     Off,
 }
 
 impl Terms {
-    /// Whether the terms go together.
+    /// Checks that the terms do not contradict each other.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: `at_min` or `at_extra` is above `at_max` and that is not 0, or `at_early_margin` is above
-    ///   `at_min`.
+    /// - `EINVAL`: `at_min` or `at_extra` is above a nonzero `at_max`, or `at_early_margin` is
+    ///   above `at_min`.
     pub fn check(&self) -> Result {
         let adaptive = self.mode() == Mode::Adaptive;
         let wrong = if adaptive && self.min.get() > self.max.get() {
@@ -98,7 +100,7 @@ impl Terms {
         Err(Error::invalid(wrong))
     }
 
-    /// Whether timeouts adapt.
+    /// Returns the mode of timeouts.
     #[inline]
     pub const fn mode(&self) -> Mode {
         if self.max.get() != 0 {
@@ -110,7 +112,7 @@ impl Terms {
         }
     }
 
-    /// Returns how adaptive timeouts follow from samples.
+    /// Returns the rule of the estimator.
     pub fn rule(&self) -> Rule {
         Rule {
             min_ms: millis(self.min.get()),
@@ -129,8 +131,8 @@ impl Terms {
         }
     }
 
-    /// Returns how long a client waits for a service of that `estimate`, ms, without the time that
-    /// the network takes; 0: for ever.
+    /// Returns the timeout for a service with `estimate`, ms, without network time; 0 for no
+    /// timeout.
     pub fn timeout(&self, estimate: u32) -> u32 {
         match self.mode() {
             Mode::Adaptive => self.rule().timeout(estimate),
@@ -140,7 +142,7 @@ impl Terms {
     }
 }
 
-/// Milliseconds of `seconds`.
+/// Returns `seconds` in milliseconds.
 pub const fn millis(seconds: u32) -> u32 {
     seconds.saturating_mul(MSEC_PER_SEC as u32)
 }
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
     use crate::sched::error::Code;
 
-    /// Terms with these tunables, s; what is `None` is as by default.
+    /// Returns terms with these parameters, s; all others have their defaults.
     fn terms(min: u32, max: u32, extra: u32, margin: u32, fixed: u32) -> Terms {
         Terms {
             min: AtMin::new(min).unwrap(),
@@ -183,7 +185,7 @@ mod tests {
             (5, 29, 30, 5, Some("at_extra would be above at_max")),
             (5, 30, 30, 5, None),
             (4, 600, 30, 5, Some("at_early_margin would be above at_min")),
-            // Without adaptive timeouts there is nothing for these to be above.
+            // Without adaptive timeouts, `at_max` limits neither.
             (601, 0, 3600, 5, None),
             (4, 0, 30, 5, Some("at_early_margin would be above at_min")),
         ] {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests of a front-end that has no memory of its own for them: each in a box.
+//! Requests of a front-end without memory of its own for requests: each is allocated in a box.
 //!
 //! # Vocabulary
 //!
-//! - *Boxed*: a request that its front-end owns ([`Boxed`]); it becomes a [`Held`] for the core.
-//! - *Queue*: requests that the front-end owns, linked through their boxes ([`BoxFifo`]).
+//! - *Boxed*: a request owned by its front-end ([`Boxed`]); it becomes a [`Held`] for the core.
+//! - *Queue*: requests owned by the front-end, linked through their boxes ([`BoxFifo`]).
 //!
 //! ```text
-//!   Boxed::new ──▶ Boxed::into_held ──▶ core, policy, target ──▶ Held::submit ──▶ Submit::submitted
-//!                                                                                    │
-//!                               freed ◀── Boxed ◀── BoxFifo::pop ◀── BoxFifo::push ◀─┘
+//!   Boxed::new ─▶ Boxed::into_held ─▶ core, policy, target ─▶ Held::submit ─▶ Submit::submitted
+//!                                                                               │
+//!                          freed ◀── Boxed ◀── BoxFifo::pop ◀── BoxFifo::push ◀─┘
 //! ```
 
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
@@ -25,27 +25,27 @@ use crate::{
     },
 };
 
-/// What a front-end keeps of a request.
+/// Data that the front-end keeps for a request.
 pub(crate) trait Submit: Send + Sync + Sized + 'static {
-    /// The request is to be served now. In a context that may sleep.
+    /// Takes a dispatched request. Called in a context that may sleep.
     fn submitted(this: Boxed<Self>);
 }
 
-/// A node and what the front-end keeps beside it.
+/// A node and the data of the front-end.
 #[repr(C)]
 struct Holder<T> {
     node: Node,
     value: T,
 }
 
-/// A request that its front-end owns.
+/// A request owned by its front-end.
 ///
 /// # Invariants
 ///
-/// The pointer is from a `KBox<Holder<T>>`, and nothing else uses what it points to.
+/// The pointer is from a `KBox<Holder<T>>`, and only this `Boxed` uses that allocation.
 pub(crate) struct Boxed<T: Submit>(NonNull<Holder<T>>);
 
-// SAFETY: It owns a node, which is plain data, and a `T`, which is `Send`.
+// SAFETY: The box owns a node, which is plain data, and a `T`, which is `Send`.
 unsafe impl<T: Submit> Send for Boxed<T> {}
 // SAFETY: `&Boxed` gives out copies of plain data and `&T`, which is `Sync`.
 unsafe impl<T: Submit> Sync for Boxed<T> {}
@@ -59,7 +59,7 @@ impl<T: Submit> Boxed<T> {
         end: |_| bug!(),
     };
 
-    /// A request that costs `cost` and whose range starts at `spot`.
+    /// Allocates a request that costs `cost` and whose range starts at `spot`.
     pub(crate) fn new(
         value: T,
         cost: Cost,
@@ -79,43 +79,44 @@ impl<T: Submit> Boxed<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// What the front-end keeps.
+    /// Returns the data of the front-end.
     pub(crate) fn value(&self) -> &T {
         &self.holder().value
     }
 
-    /// Where the request is accounted.
+    /// Returns the account of the request.
     pub(crate) fn account(&self) -> Account {
         *self.holder().node.account()
     }
 
-    /// What it costs.
+    /// Returns the cost of the request.
     pub(crate) fn cost(&self) -> Cost {
         self.holder().node.cost()
     }
 
-    /// Since when it was held, monotonic ns; 0: it was not.
+    /// Returns the time from which the request was held, monotonic ns; 0 if it was not held.
     pub(crate) fn arrival(&self) -> u64 {
         self.holder().node.arrival()
     }
 
-    /// Hands it to the core, which hands it to [`Submit::submitted`].
+    /// Converts the request to a [`Held`] for the core, which ends in [`Submit::submitted`].
     pub(crate) fn into_held(self) -> Held {
         let holder = ManuallyDrop::new(self).0;
-        // SAFETY: The node is the first field of the `repr(C)` holder, is initialised, and by the type
-        // invariant nobody else uses it; the box stays until `submit` or `from_held` takes it back.
+        // SAFETY: The node is the first field of the `repr(C)` holder and initialised. By the type
+        // invariant there is no other user. The box stays until `submit` or `from_held` takes it
+        // back.
         unsafe { Held::from_raw(holder.cast()) }
     }
 
-    /// Takes back a request that the core did not take; `None`, and a loud one, if it is another
-    /// front-end's.
+    /// Takes back a request that the core refused; warns and returns `None` if another front-end
+    /// made the request.
     pub(crate) fn from_held(held: Held) -> Option<Self> {
         if !held.has_ops(Self::OPS) {
             return None;
         }
         let node = held.into_raw()?;
-        // SAFETY: Only `into_held` of this very type makes requests with these ops, and this one is given
-        // up by its owner.
+        // SAFETY: Only `into_held` of this type makes requests with these ops, and the owner gave
+        // this request up.
         Some(unsafe { Self::from_node(node) })
     }
 
@@ -123,26 +124,28 @@ impl<T: Submit> Boxed<T> {
     ///
     /// # Safety
     ///
-    /// `node` was given away by [`Self::into_held`] of this very type and is not used any more.
+    /// [`Self::into_held`] of this type made `node`, which no other code uses after this call.
     unsafe fn from_node(node: NonNull<Node>) -> Self {
-        // INVARIANT: The node is the first field of a box that this type made, and ours again.
+        // INVARIANT: The node is the first field of a box made by this type, and owned by the
+        // caller again.
         Self(node.cast())
     }
 
-    /// Nothing to prepare.
+    /// Does nothing: these requests need no preparation.
     ///
     /// # Safety
     ///
-    /// As [`Ops::hold`] says.
+    /// As required by [`Ops::hold`].
     unsafe fn hold(_node: NonNull<Node>) {}
 
     /// Gives the request back to its front-end.
     ///
     /// # Safety
     ///
-    /// As [`Ops::submit`] says.
+    /// As required by [`Ops::submit`].
     unsafe fn submit(node: NonNull<Node>) {
-        // SAFETY: Only `into_held` makes requests with these ops, and this one is given up by its owner.
+        // SAFETY: Only `into_held` makes requests with these ops, and the owner gave this request
+        // up.
         T::submitted(unsafe { Self::from_node(node) });
     }
 }
@@ -154,18 +157,18 @@ impl<T: Submit> Drop for Boxed<T> {
     }
 }
 
-/// A first-in first-out queue of requests that their front-end owns; it never allocates.
+/// A FIFO of requests owned by their front-end; it never allocates.
 ///
 /// # Invariants
 ///
-/// Everything in it came from [`Boxed::into_held`] of the same `T`.
+/// All requests in the queue came from [`Boxed::into_held`] of the same `T`.
 pub(crate) struct BoxFifo<T: Submit> {
     held: NodeFifo,
     _boxes: PhantomData<Boxed<T>>,
 }
 
 impl<T: Submit> BoxFifo<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(crate) fn new() -> Self {
         // INVARIANT: Empty.
         Self {
@@ -180,7 +183,7 @@ impl<T: Submit> BoxFifo<T> {
         self.held.push(boxed.into_held());
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest request.
     pub(crate) fn pop(&mut self) -> Option<Boxed<T>> {
         let node = self.held.pop()?.into_raw()?;
         // SAFETY: By the type invariant.
@@ -189,16 +192,16 @@ impl<T: Submit> BoxFifo<T> {
 
     /// Appends all of `other`, in order.
     pub(crate) fn append(&mut self, other: &mut Self) {
-        // INVARIANT: Those of `other` are of the same kind.
+        // INVARIANT: The requests of `other` came from `into_held` of the same `T`.
         self.held.append(&mut other.held);
     }
 
-    /// Requests in it.
+    /// Returns the number of requests in the queue.
     pub(crate) fn len(&self) -> u32 {
         self.held.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Text that comes in pieces and counts when the file is closed.
+//! Text that is written in pieces and applied when the file is closed.
 //!
-//! Programs write a text of several lines as they like: a shell writes every line by itself, others whatever
-//! their buffer holds.
+//! The size of a write depends on the program: a shell writes each line separately, other programs
+//! write full buffers.
 //!
 //! ```text
-//!             right so far                       closed: carried out, once
-//!   written ◀──────────────┐ ──────────────────────────────────────────────▶ gone
+//! ```text
+//!             accepted so far                    closed: applied once
+//!   written ◀──────────────┐ ──────────────────────────────────────────────▶ freed
 //!      │                   │
-//!      └───── a piece ─────┤ wrong, or too long
-//!                          └──────────────────────▶ spoilt: all that follows is refused, nothing is carried out
+//!      └───── a piece ─────┤ invalid, or too long
+//!                          └──────────▶ rejected: later pieces are refused, nothing is applied
 //! ```
-
 use kernel::{
     bindings, new_mutex,
     prelude::*,
@@ -20,24 +20,24 @@ use kernel::{
     uaccess::{UserPtr, UserSlice},
 };
 
-/// Bytes of a text that is checked as a whole whenever a piece comes.
+/// Size, bytes, up to which the whole text is checked at every write.
 const FEW: usize = 16 << 10;
 
-/// What was written to one open file.
+/// Text written to one open file, and the state of its checks.
 struct Written {
     bytes: KVVec<u8>,
-    /// How many of them there were when they were checked last.
+    /// Length of `bytes` at the last check.
     checked: usize,
-    /// Why it counts for nothing.
+    /// Error for which the text was rejected.
     spoilt: Option<Error>,
 }
 
 impl Written {
-    /// Appends the `len` bytes at `buf` of the caller's memory.
+    /// Appends the `len` bytes at `buf` in user memory.
     ///
     /// # Errors
     ///
-    /// `E2BIG`: more than `most` in all. `EFAULT`, `ENOMEM`.
+    /// `E2BIG`: more than `most` bytes in total. `EFAULT`, `ENOMEM`.
     fn append(&mut self, buf: *mut c_void, len: usize, most: usize) -> Result {
         if len > most.saturating_sub(self.bytes.len()) {
             return Err(E2BIG);
@@ -46,12 +46,13 @@ impl Written {
         piece.read_all(&mut self.bytes, GFP_KERNEL_ACCOUNT)
     }
 
-    /// All lines that have come to their end, if it is time to check them: each time while there are few, and
-    /// then once in a while, since it takes as long as there are lines.
+    /// Returns all complete lines if a check is due. A short text is checked at every write. A
+    /// longer one is checked only after it has grown by 1/16, because each check reads the whole
+    /// text.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: not UTF-8.
+    /// `EINVAL`: the text is not UTF-8.
     fn lines(&mut self) -> Result<Option<&str>> {
         let (len, new) = (
             self.bytes.len(),
@@ -71,7 +72,7 @@ fn text_of(bytes: &[u8]) -> Result<&str> {
     core::str::from_utf8(bytes).map_err(|_| EINVAL)
 }
 
-/// What was written to one open file, by whoever shares it.
+/// Text written to one open file; tasks may share the file.
 #[pin_data]
 pub(super) struct Pieces {
     #[pin]
@@ -79,7 +80,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Nothing.
+    /// Creates an empty text.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             written <- new_mutex!(Written {
@@ -90,16 +91,16 @@ impl Pieces {
         })
     }
 
-    /// Appends the `len` bytes at `buf` of the caller's memory, has `check` look at all lines so far now and
-    /// then, and moves `pos` on.
+    /// Appends the `len` bytes at `buf` in user memory, passes all complete lines to `check` if a
+    /// check is due, and advances `pos`.
     ///
     /// # Errors
     ///
-    /// - `E2BIG`: more than `most` bytes in all.
-    /// - `EINVAL`: not where the last piece ended, or not UTF-8.
+    /// - `E2BIG`: more than `most` bytes in total.
+    /// - `EINVAL`: `pos` is not the end of the last piece, or the text is not UTF-8.
     /// - `EFAULT`: `buf` cannot be read.
-    /// - What `check` returns.
-    /// - What an earlier piece was refused with.
+    /// - The errno of `check`.
+    /// - The errno of an earlier piece.
     pub(super) fn add(
         &self,
         buf: *mut c_void,
@@ -130,7 +131,7 @@ impl Pieces {
         Ok(len)
     }
 
-    /// Hands what was written to `obey`, if there is anything and nothing of it was refused.
+    /// Passes the written text to `obey` if it is not empty and no piece was refused.
     pub(super) fn close(&self, obey: impl FnOnce(Result<&str>)) {
         let written = self.written.lock();
         if written.spoilt.is_none() && !written.bytes.is_empty() {

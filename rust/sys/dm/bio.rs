@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bios on their way through a target, and the memory that device-mapper gives with each.
+//! Bios of a target, and the memory that device-mapper allocates with each bio.
 
 use core::ptr::{self, NonNull};
 
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::sched::item::{Cost, Spot};
 
-/// What becomes of a bio.
+/// Result of mapping a bio.
 pub(crate) struct Map(pub(super) c_uint);
 
 impl Map {
-    /// The request goes down now.
+    /// Lets device-mapper dispatch the request now.
     pub(crate) fn passed(held: Held) -> Self {
         match held.into_raw() {
             Some(_) => Self(raw::DM_MAPIO_REMAPPED),
@@ -27,17 +27,17 @@ impl Map {
         }
     }
 
-    /// Somebody holds the request and submits it later. Only to be used when its [`Held`] was given
-    /// away; the bio must not be touched any more.
+    /// Returns the result for a request that was queued and is submitted later. Its [`Held`] must
+    /// have been given away; the bio must not be accessed any more.
     pub(crate) fn submitted() -> Self {
         Self(raw::DM_MAPIO_SUBMITTED)
     }
 }
 
-/// The per-bio area. Device-mapper recycles it without initialising it.
+/// Per-bio area. Device-mapper recycles the memory without initialising it.
 #[repr(C)]
 pub(super) struct PerBio {
-    /// Null: the bio is not accounted, and there is nothing but this.
+    /// Target of an accounted bio; null: the bio is not accounted, and `node` is not initialised.
     pub(super) target: *mut raw::dm_target,
     pub(super) node: Node,
 }
@@ -46,27 +46,35 @@ pub(super) struct PerBio {
 const _: () = assert!(size_of::<PerBio>() % 8 == 0 && align_of::<PerBio>() <= 8);
 
 impl PerBio {
+    /// Returns the area of `bio`.
+    ///
     /// # Safety
     ///
-    /// `bio` is a clone that device-mapper handed to a target whose per-bio size is that of this type.
+    /// `bio` is a clone that device-mapper passed to a target whose per-bio size is that of this
+    /// type.
     pub(super) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         unsafe { raw::dm_per_bio_data(bio, size_of::<Self>()) }.cast()
     }
 
+    /// Returns the bio of `area`.
+    ///
     /// # Safety
     ///
-    /// `area` is what [`Self::of`] returned of a bio that has not ended.
+    /// [`Self::of`] returned `area` for a bio that has not ended.
     pub(super) unsafe fn bio(area: *mut Self) -> *mut bindings::bio {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         unsafe { raw::dm_bio_from_per_bio_data(area.cast(), size_of::<Self>()) }
     }
 
+    /// Returns the area that contains `node`.
+    ///
     /// # Safety
     ///
     /// `node` is in a per-bio area.
     pub(super) unsafe fn around(node: NonNull<Node>) -> *mut Self {
-        // SAFETY: The caller promises it, so the result stays in the same allocation.
+        // SAFETY: By the safety requirements of this function, so the result stays in the same
+        // allocation.
         unsafe {
             node.as_ptr()
                 .byte_sub(core::mem::offset_of!(Self, node))
@@ -75,11 +83,11 @@ impl PerBio {
     }
 }
 
-/// A request from above, owned until [`Target::map`] says what becomes of it.
+/// A bio from above, owned until [`Target::map`] returns.
 ///
 /// # Invariants
 ///
-/// `bio` is a clone that device-mapper handed to `map` of the target behind `ti`, and nobody else uses
+/// `bio` is a clone that device-mapper passed to `map` of the target `ti`, and no other code uses
 /// it.
 pub(crate) struct Bio<'a, T: Target> {
     pub(super) bio: *mut bindings::bio,
@@ -88,27 +96,27 @@ pub(crate) struct Bio<'a, T: Target> {
 }
 
 impl<T: Target> Bio<'_, T> {
-    /// Returns what the bio says of itself.
+    /// Returns a view of the bio's attributes.
     pub(crate) fn view(&self) -> View<'_> {
         // SAFETY: By the type invariant.
         unsafe { View::new(self.bio) }
     }
 
-    /// First byte, counted from the start of the target.
+    /// Returns the first byte, relative to the start of the target.
     pub(crate) fn offset(&self) -> u64 {
         // SAFETY: `ti` is valid while `map` runs.
         let begin = unsafe { (*self.ti).begin };
-        // An empty flush has sector 0 whatever the target's begin is.
+        // An empty flush has sector 0, independent of `begin`.
         self.view()
             .sector()
             .wrapping_sub(begin)
             .wrapping_mul(SECTOR)
     }
 
-    /// Points the bio to its place on the lower device.
+    /// Points the bio to the lower device.
     fn redirect(&mut self) {
-        // SAFETY: By the type invariant the bio is ours; `ti` is valid while `map` runs, and the lower
-        // device is open while the instance lives.
+        // SAFETY: By the type invariant `self` owns the bio; `ti` is valid while `map` runs, and
+        // the lower device is open while the instance exists.
         unsafe {
             raw::nrs_bio_set_dev(self.bio, (*self.instance.lower).bdev);
             let iter = &mut (*self.bio).bi_iter;
@@ -121,7 +129,7 @@ impl<T: Target> Bio<'_, T> {
         }
     }
 
-    /// Sends the bio down without accounting it.
+    /// Dispatches the bio without accounting it.
     pub(crate) fn bypass(mut self) -> Map {
         self.redirect();
         // SAFETY: The per-bio area of this target's bio; plain data.
@@ -129,10 +137,10 @@ impl<T: Target> Bio<'_, T> {
         Map(raw::DM_MAPIO_REMAPPED)
     }
 
-    /// Ends the bio with a timeout, without sending it down or accounting it.
+    /// Ends the bio with `ETIMEDOUT`, without dispatching or accounting it.
     pub(crate) fn time_out(self) -> Map {
-        // SAFETY: The per-bio area of this target's bio; plain data. The bio is ours by the type invariant, was
-        // not submitted, and is not used after this.
+        // SAFETY: The per-bio area of this target's bio; plain data. `self` owns the bio by the
+        // type invariant; it was not submitted, and is not used after this.
         unsafe {
             (*PerBio::of(self.bio)).target = ptr::null_mut();
             raw::nrs_bio_end(self.bio, ETIMEDOUT.to_errno());
@@ -140,8 +148,8 @@ impl<T: Target> Bio<'_, T> {
         Map::submitted()
     }
 
-    /// Takes the bio into the scheduler's hands. Its range is in the device, called `target`, or in a file if that is
-    /// `wanted` and known.
+    /// Converts the bio to a [`Held`]. The request's range is in the device `target`, or in a file
+    /// if a file is `wanted` and known.
     pub(crate) fn into_held(
         mut self,
         cost: Cost,
@@ -163,7 +171,8 @@ impl<T: Target> Bio<'_, T> {
                 target: self.ti,
                 node: Node::new(Instance::<T>::OPS, cost, spot, account),
             });
-            // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
+            // `self` owns the bio by the type invariant and is consumed, so this is the only
+            // `Held`.
             Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))
         }
     }

@@ -15,6 +15,8 @@ pub(crate) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// Creates the list of words.
+    ///
     /// # Safety
     ///
     /// `argv` points to `argc` C strings that stay valid and unchanged for `'a`.
@@ -22,21 +24,21 @@ impl<'a> Args<'a> {
         let words = if argc == 0 || argv.is_null() {
             &[]
         } else {
-            // SAFETY: The caller promises it; `argc` fits `usize`.
+            // SAFETY: By the safety requirements of this function; `argc` fits `usize`.
             unsafe { core::slice::from_raw_parts(argv, argc as usize) }
         };
         Self { words }
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub(crate) fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Word `index`, if it is there and is UTF-8.
+    /// Returns word `index` if it exists and is valid UTF-8.
     pub(crate) fn get(&self, index: usize) -> Option<&'a str> {
         let word = *self.words.get(index)?;
-        // SAFETY: By the promise given to `new`.
+        // SAFETY: By the safety requirements of `new`.
         unsafe { CStr::from_char_ptr(word) }.to_str().ok()
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that a scheduler does not see: they are dispatched first.
+//! Requests that bypass the scheduler: they are dispatched first.
 
 use core::ptr;
 
@@ -12,26 +12,27 @@ use crate::sys::atomic::Hint;
 ///
 /// # Invariants
 ///
-/// Both ends are null, or `first` is linked to `last`, which is linked to null. The requests belong to the list.
+/// Both ends are null, or `first` is linked to `last`, which is linked to null. The list owns its
+/// requests.
 struct List {
     first: *mut bindings::request,
     last: *mut bindings::request,
 }
 
-// SAFETY: Requests may be dispatched by any task.
+// SAFETY: Any task may dispatch requests.
 unsafe impl Send for List {}
 
-/// Requests that are aside.
+/// List of the requests that bypass the scheduler.
 #[pin_data]
 pub(super) struct Aside {
-    /// 1: there are some.
+    /// 1 if the list is not empty.
     some: Hint,
     #[pin]
     list: SpinLock<List>,
 }
 
 impl Aside {
-    /// No requests.
+    /// Creates an empty list.
     pub(super) fn new() -> impl PinInit<Self> {
         // INVARIANT: Both ends are null.
         let list = List {
@@ -44,20 +45,21 @@ impl Aside {
         })
     }
 
-    /// Returns whether there are some. Any context.
+    /// Returns true if the list is not empty. Any context.
     pub(super) fn has_some(&self) -> bool {
         self.some.get() != 0
     }
 
-    /// Takes a request that goes first.
+    /// Inserts a request at the head.
     ///
     /// # Safety
     ///
-    /// The request is the caller's, and in no list.
+    /// The caller owns the request, which is in no list.
     pub(super) unsafe fn put_first(&self, rq: *mut bindings::request) {
         let mut list = self.list.lock();
-        // INVARIANT: The request is linked to the one that was first.
-        // SAFETY: The caller promises it. The link is ours until the request is dispatched.
+        // INVARIANT: The request is linked to the former head.
+        // SAFETY: By the safety requirements of this function. The list owns the link until the
+        // request is dispatched.
         unsafe { (*rq).__bindgen_anon_1.rq_next = list.first };
         list.first = rq;
         if list.last.is_null() {
@@ -66,15 +68,15 @@ impl Aside {
         self.some.set(1);
     }
 
-    /// Takes a request that goes last.
+    /// Appends a request at the tail.
     ///
     /// # Safety
     ///
     /// As for [`Self::put_first`].
     pub(super) unsafe fn put_last(&self, rq: *mut bindings::request) {
         let mut list = self.list.lock();
-        // INVARIANT: The one that was last is linked to the request, which is linked to null.
-        // SAFETY: As in `put_first`; by the type invariant, the one that was last is the list's.
+        // INVARIANT: The former tail is linked to the request, which is linked to null.
+        // SAFETY: As in `put_first`; by the type invariant the list owns the former tail.
         unsafe {
             (*rq).__bindgen_anon_1.rq_next = ptr::null_mut();
             match list.last.as_mut() {
@@ -86,7 +88,7 @@ impl Aside {
         self.some.set(1);
     }
 
-    /// Gives the first request back; null: there is none.
+    /// Removes and returns the request at the head; null if the list is empty.
     pub(super) fn take(&self) -> *mut bindings::request {
         if !self.has_some() {
             return ptr::null_mut();
@@ -94,8 +96,9 @@ impl Aside {
         let mut list = self.list.lock();
         let rq = list.first;
         if !rq.is_null() {
-            // INVARIANT: The request is not in the list any more; it was the last one if it is linked to null.
-            // SAFETY: By the type invariant, the request is the list's.
+            // INVARIANT: The request is no longer in the list; it was the tail if it is linked to
+            // null.
+            // SAFETY: By the type invariant the list owns the request.
             list.first = unsafe { (*rq).__bindgen_anon_1.rq_next };
             if list.first.is_null() {
                 list.last = ptr::null_mut();
@@ -124,7 +127,7 @@ mod tests {
         let at = |index: usize| start.wrapping_add(index);
         assert!(aside.take().is_null());
         for round in 0..3 {
-            // SAFETY: Requests of the vector, which only the list uses.
+            // SAFETY: The requests are in the vector, and only the list uses them.
             unsafe {
                 if round == 1 {
                     aside.put_first(at(2));

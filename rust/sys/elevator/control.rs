@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The files of `queue/iosched/`, and the changes that they ask for.
+//! The files of `queue/iosched/` and changes of settings.
 //!
-//! A store waits for a work item, which makes another scheduler and puts it in the place of the old one. It does not do that
-//! itself: the task that ends a scheduler takes the file's lock with the queue frozen, so the queue is not frozen under that lock.
+//! A store waits for a work item that creates another scheduler and replaces the old one. The store
+//! cannot do this itself: it would freeze the queue under the file's lock, but the task that ends a
+//! scheduler takes that lock with the queue frozen.
 //!
-//! The block layer holds the file's lock during a store. So there is one store at a time, and none while a scheduler ends.
+//! The block layer holds the file's lock during a store. Therefore at most one store runs at a
+//! time, and none while a scheduler ends.
 
 use core::fmt::Write;
 
@@ -21,29 +23,30 @@ use kernel::{
 use super::{instance::Instance, Scheduler};
 use crate::sys::{misc, queue, raw, text::Reply};
 
-/// How long a store waits until the change is made, ms. It holds the file's lock meanwhile, for which the task that ends the
-/// scheduler waits with the queue frozen; a disk may take any time to finish its requests.
+/// Time for which a store waits for the change, ms. The store holds the file's lock, for which the
+/// task that ends the scheduler waits with the queue frozen; a disk may take any time to finish its
+/// requests.
 const PATIENCE_MS: u32 = 1000;
 
-/// A change of what runs.
+/// Progress of a change of settings.
 pub(super) enum Stage<S> {
-    /// There is none.
+    /// No change is requested.
     Idle,
-    /// A store asks for these settings.
+    /// A store has requested these settings.
     Asked(S),
-    /// The work item makes it.
+    /// The work item makes the change.
     Making,
 }
 
-/// What runs, and what is to run.
+/// Current scheduler and requested change.
 pub(super) struct Control<T: Scheduler> {
     pub(super) current: Arc<T>,
     stage: Stage<T::Settings>,
-    /// How the last change ended.
+    /// Result of the last change.
     outcome: Result,
-    /// The instance has been started.
+    /// True once the instance has been started.
     pub(super) started: bool,
-    /// Nothing changes any more: the instance has ended, or another one has been made in its place.
+    /// True if changes are refused: the instance has ended, or another instance has replaced it.
     pub(super) closed: bool,
 }
 
@@ -62,7 +65,7 @@ impl<T: Scheduler> Control<T> {
         matches!(self.stage, Stage::Idle)
     }
 
-    /// Withdraws a change that has not begun; returns whether that was so.
+    /// Withdraws a change that has not begun; returns true if there was one.
     fn withdraw(&mut self) -> bool {
         let waits = matches!(self.stage, Stage::Asked(_));
         if waits {
@@ -85,7 +88,7 @@ impl<T: Scheduler> Instance<T> {
         let Some(file) = T::FILES.get(INDEX) else {
             return 0;
         };
-        // SAFETY: Files are there while the scheduler is; the page has its size.
+        // SAFETY: The files exist while the scheduler does; the page has `PAGE_SIZE` bytes.
         let (this, mut reply) = unsafe {
             (
                 ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()),
@@ -107,7 +110,7 @@ impl<T: Scheduler> Instance<T> {
         page: *const c_char,
         count: usize,
     ) -> isize {
-        // SAFETY: Files are there while the scheduler is; the block layer passes the bytes.
+        // SAFETY: The files exist while the scheduler does; the block layer passes the bytes.
         let (this, bytes) = unsafe {
             (
                 ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()),
@@ -118,14 +121,15 @@ impl<T: Scheduler> Instance<T> {
         misc::size(done.map(|()| count))
     }
 
-    /// Sets file `index`, and waits until that is done.
+    /// Sets file `index` and waits until the change is made.
     ///
     /// # Errors
     ///
-    /// - What the file refuses, or [`Scheduler::create`]; nothing changes then.
-    /// - `EAGAIN`: another change is being made, or this one has not begun in time; nothing changes then.
-    /// - `ETIMEDOUT`, `EINTR`: the change has begun. It is made when the disk has finished its requests, unless it is
-    ///   refused.
+    /// - The errno of the file's `store` or of [`Scheduler::create`]; the settings do not change.
+    /// - `EAGAIN`: another change is being made, or this one has not begun in time; the settings do
+    ///   not change.
+    /// - `ETIMEDOUT`, `EINTR`: the change has begun. It is made when the disk has finished its
+    ///   requests, unless it fails.
     fn set(this: ArcBorrow<'_, Self>, index: usize, bytes: &[u8]) -> Result {
         let store = T::FILES.get(index).and_then(|file| file.store);
         let text = core::str::from_utf8(bytes).map_err(|_| EINVAL)?;
@@ -136,7 +140,7 @@ impl<T: Scheduler> Instance<T> {
         let mut settings = control.current.settings().clone();
         store.ok_or(EINVAL)?(&mut settings, text.trim_end_matches('\n'))?;
         control.stage = Stage::Asked(settings);
-        // If it is queued already, that run serves.
+        // If the work item is already queued, that run makes the change.
         let _ = queue::upkeep().enqueue::<_, 0>(Arc::from(this));
         let mut left = msecs_to_jiffies(PATIENCE_MS);
         while !control.is_idle() {
@@ -158,8 +162,9 @@ impl<T: Scheduler> Instance<T> {
         control.outcome
     }
 
-    /// Waits for the change that is being made, and lets none begin any more; returns what runs. The wait is as long as that
-    /// for a freeze of the queue, which the caller's is in for anyway.
+    /// Waits for the change in progress and refuses further changes; returns the current scheduler.
+    /// The wait is as long as that for a freeze of the queue, which the caller has to wait for
+    /// anyway.
     pub(super) fn close(&self) -> Arc<T> {
         let mut control = self.control.lock();
         while !control.is_idle() {
@@ -169,14 +174,15 @@ impl<T: Scheduler> Instance<T> {
         control.current.clone()
     }
 
-    /// Puts a scheduler with the settings that were asked for in the place of the current one, and tells who waits.
+    /// Replaces the current scheduler by one with the requested settings, and wakes the store that
+    /// waits.
     fn change(&self) {
         let (settings, before) = {
             let mut control = self.control.lock();
             match core::mem::replace(&mut control.stage, Stage::Making) {
                 Stage::Asked(settings) => (settings, control.current.clone()),
                 stage => {
-                    // It was withdrawn.
+                    // The change was withdrawn.
                     control.stage = stage;
                     return;
                 }
@@ -185,7 +191,7 @@ impl<T: Scheduler> Instance<T> {
         // The task that ends the scheduler may wait for this one with the queue frozen.
         let new = misc::without_io(|| T::create(&self.queue, settings, Some(&before)));
         let outcome = new.and_then(|new| self.replace(new));
-        // The old scheduler leaves its service before who waits is told.
+        // The old scheduler leaves its service before the store returns.
         drop(before);
         self.wait_for_drain();
         let mut control = self.control.lock();
@@ -195,11 +201,11 @@ impl<T: Scheduler> Instance<T> {
         self.changed.notify_all();
     }
 
-    /// Puts `new` in the place of the current scheduler.
+    /// Replaces the current scheduler by `new`.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: the queue has another scheduler by now.
+    /// `ENODEV`: the queue has another scheduler.
     fn replace(&self, mut new: Arc<T>) -> Result {
         self.queue.while_frozen(|| {
             let mut control = self.control.lock();
@@ -208,11 +214,11 @@ impl<T: Scheduler> Instance<T> {
             }
             core::mem::swap(&mut control.current, &mut new);
             // INVARIANT: The queue is frozen and quiesced.
-            // SAFETY: Nobody reads it meanwhile.
+            // SAFETY: By the invariant no other task reads `current` meanwhile.
             unsafe { *self.current.get() = Arc::as_ptr(&control.current) };
             Ok(())
         })
-        // The other one goes without the lock.
+        // The old scheduler is dropped without the lock.
     }
 }
 

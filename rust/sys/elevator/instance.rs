@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A scheduler of one queue, as the block layer calls it.
+//! The scheduler of one queue, with the callbacks of the block layer.
 
 use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 
@@ -28,26 +28,27 @@ use crate::sys::{
     series::{new_spinlock_irq, SpinLockIrq},
 };
 
-/// A scheduler and what its queue needs.
+/// A scheduler and the data of its queue.
 ///
 /// # Invariants
 ///
-/// `current` points to what `control` has as current. It and `nodes` change only while the queue is frozen and quiesced.
+/// `current` points to the current scheduler of `control`. `current` and `nodes` change only while
+/// the queue is frozen and quiesced.
 #[pin_data]
 pub(super) struct Instance<T: Scheduler> {
     pub(super) queue: Arc<Queue>,
     pub(super) current: UnsafeCell<*const T>,
     nodes: UnsafeCell<Nodes>,
-    /// Requests that came without a slot for them.
+    /// Number of requests that came without an entry in `nodes`.
     unseen: Counter,
     #[pin]
     aside: Aside,
-    /// Protects what may grow, of all requests that are withheld.
+    /// Protects the data of all queued requests that a merge changes.
     #[pin]
     pub(super) growing: SpinLockIrq<()>,
     #[pin]
     pub(super) control: Mutex<Control<T>>,
-    /// A change was made, or has failed.
+    /// Notified when a change was made or has failed.
     #[pin]
     pub(super) changed: CondVar,
     #[pin]
@@ -56,7 +57,8 @@ pub(super) struct Instance<T: Scheduler> {
     drainer: Work<Self, 1>,
 }
 
-// SAFETY: All but `current` and `nodes` may be sent; these are plain memory, see the type invariant.
+// SAFETY: All fields but `current` and `nodes` may be sent; these two are plain memory, see the
+// type invariant.
 unsafe impl<T: Scheduler> Send for Instance<T> {}
 // SAFETY: As above.
 unsafe impl<T: Scheduler> Sync for Instance<T> {}
@@ -86,48 +88,56 @@ impl<T: Scheduler> Instance<T> {
         )
     }
 
+    /// Returns the instance of `q`.
+    ///
     /// # Safety
     ///
     /// `q` has a scheduler of this type, which does not exit for `'a`.
     pub(super) unsafe fn of<'a>(q: *mut bindings::request_queue) -> ArcBorrow<'a, Self> {
-        // SAFETY: The caller promises it; `alloc_sched_data` made the pointer with `Arc::into_raw`.
+        // SAFETY: By the safety requirements of this function; `alloc_sched_data` made the pointer
+        // with `Arc::into_raw`.
         unsafe {
             let elevator = (*q).elevator.cast::<raw::elevator_queue>();
             ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>())
         }
     }
 
+    /// Returns the current scheduler.
+    ///
     /// # Safety
     ///
-    /// The queue is not frozen and quiesced meanwhile.
+    /// The queue is not frozen and quiesced while the result is used.
     pub(super) unsafe fn scheduler(&self) -> &T {
-        // SAFETY: By the type invariant; the caller promises that it does not change.
+        // SAFETY: By the type invariant `current` is valid, and by the safety requirements of this
+        // function it does not change.
         unsafe { &**self.current.get() }
     }
 
-    /// Makes the scheduler of a queue; null: it cannot be made.
+    /// Creates the instance of a queue; returns null on failure.
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, as its header says for `alloc_sched_data`.
+    /// Called by the block layer only, as documented for `alloc_sched_data`.
     pub(super) unsafe extern "C" fn alloc_sched_data(
         q: *mut bindings::request_queue,
     ) -> *mut c_void {
-        // SAFETY: The queue is valid, and does not change its scheduler during the call.
+        // SAFETY: The queue is valid, and its scheduler does not change during the call.
         match unsafe { Self::attach(q) } {
             Ok(instance) => Arc::into_raw(instance).cast_mut().cast(),
-            // Who asked gets ENOMEM whatever it was; `create` has told the reason.
+            // The block layer reports any failure as ENOMEM; `create` has logged the reason.
             Err(_) => ptr::null_mut(),
         }
     }
 
+    /// Creates the instance of a queue.
+    ///
     /// # Safety
     ///
     /// As for [`Self::alloc_sched_data`].
     unsafe fn attach(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         let (queue, before) = unsafe { (Queue::new(q)?, Self::running(q)) };
-        // When the number of hardware queues changes, what was set stays.
+        // When the number of hardware queues changes, the settings are kept.
         match before {
             Some(before) => {
                 let current = before.close();
@@ -141,13 +151,14 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// Returns the instance that runs, if the scheduler of `q` is of this type.
+    /// Returns the running instance if the scheduler of `q` is of this type.
     ///
     /// # Safety
     ///
-    /// `q` is valid, and does not change its scheduler for `'a`.
+    /// `q` is valid, and its scheduler does not change for `'a`.
     unsafe fn running<'a>(q: *mut bindings::request_queue) -> Option<ArcBorrow<'a, Self>> {
-        // SAFETY: A scheduler of the queue has its type, whose operations say whose it is.
+        // SAFETY: A scheduler of the queue has its type, whose operations identify the module's
+        // schedulers.
         unsafe {
             let elevator = (*q).elevator.cast::<raw::elevator_queue>();
             let ours: unsafe extern "C" fn(*mut bindings::request_queue) -> *mut c_void =
@@ -161,35 +172,38 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// Waits until a drain that has begun is over. Sleeps.
+    /// Waits until a running drain has ended. Sleeps.
     pub(super) fn wait_for_drain(&self) {
-        // SAFETY: The work item is initialised, and stays while `self` does.
+        // SAFETY: The work item is initialised and exists while `self` does.
         unsafe { bindings::flush_work(Work::raw_get(&raw const self.drainer)) };
     }
 
-    /// Frees what `alloc_sched_data` made.
+    /// Frees the result of `alloc_sched_data`.
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, once, after `exit_sched` or in its place; the queue does not change its scheduler
-    /// during the call.
+    /// Called by the block layer only, once, after `exit_sched` or instead of it; the scheduler of
+    /// the queue does not change during the call.
     pub(super) unsafe extern "C" fn free_sched_data(data: *mut c_void) {
         let data = data.cast_const().cast::<Self>();
         // SAFETY: Made by `Arc::into_raw`.
         let this = unsafe { Arc::from_raw(data) };
         if !this.control.lock().started {
-            // SAFETY: The instance keeps the queue; as the block layer promises.
+            // SAFETY: The instance keeps the queue; the block layer does not change its scheduler
+            // during the call.
             if let Some(stays) = unsafe { Self::running(this.queue.as_ptr()) } {
                 stays.control.lock().closed = false;
             }
         }
-        // SAFETY: Both work items are initialised. What is queued has a reference of its own, made in the same way.
+        // SAFETY: Both work items are initialised. A queued work item owns a reference, also from
+        // `Arc::into_raw`.
         unsafe {
             for work in [
                 Work::raw_get(&raw const this.changer),
                 Work::raw_get(&raw const this.drainer),
             ] {
-                // The tag set of the queue may go once this returns.
+                // Cancelled here because the tag set of the queue may be freed once this function
+                // returns.
                 if bindings::cancel_work_sync(work) {
                     drop(Arc::from_raw(data));
                 }
@@ -206,7 +220,7 @@ impl<T: Scheduler> Instance<T> {
         q: *mut bindings::request_queue,
         elevator: *mut raw::elevator_queue,
     ) -> c_int {
-        // SAFETY: The block layer has put there what `alloc_sched_data` returned.
+        // SAFETY: The block layer stored the result of `alloc_sched_data` there.
         let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
         // SAFETY: The queue is frozen and quiesced. One scheduler serves all hardware queues.
         unsafe {
@@ -214,23 +228,23 @@ impl<T: Scheduler> Instance<T> {
             bindings::blk_queue_flag_set(bindings::QUEUE_FLAG_SQ_SCHED, q);
             (*q).elevator = elevator.cast();
             (*q).async_depth = (*q).nr_requests;
-            // It would delay writeback before the scheduler sees the requests.
+            // Writeback throttling would delay writes before the scheduler sees the requests.
             raw::nrs_queue_throttle_writeback(q, false);
             this.scheduler().follow_depth();
         }
         this.control.lock().started = true;
-        // The block layer loses the scheduler before, should this one fail.
+        // Never fails: the block layer has already given up the previous scheduler.
         0
     }
 
-    /// Makes a slot for each request that `q` may have. Without memory there are as many slots as before; requests beyond them
-    /// are dispatched unseen.
+    /// Creates an entry for each request that `q` may have. If there is no memory, the old entries
+    /// stay; requests beyond them bypass the scheduler.
     ///
     /// # Safety
     ///
-    /// `q` is this instance's, frozen and quiesced, so it has no requests.
+    /// `q` is the queue of this instance, and frozen and quiesced, so it has no requests.
     unsafe fn make_nodes(&self, q: *mut bindings::request_queue) {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         unsafe {
             if let Ok(nodes) = Nodes::new(q) {
                 *self.nodes.get() = nodes;
@@ -238,13 +252,13 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// The queue has another number of requests.
+    /// Adjusts the entries to another number of requests of the queue.
     ///
     /// # Safety
     ///
     /// Called by the block layer only, with the queue frozen and quiesced.
     pub(super) unsafe extern "C" fn depth_updated(q: *mut bindings::request_queue) {
-        // SAFETY: As the block layer promises.
+        // SAFETY: The queue has this scheduler, and is frozen and quiesced.
         unsafe { Self::of(q).make_nodes(q) };
     }
 
@@ -261,18 +275,21 @@ impl<T: Scheduler> Instance<T> {
         this.control.lock().closed = true;
     }
 
-    /// Takes a bio, or prepares it for getting a request; returns whether it was taken.
+    /// Merges a bio into a queued request, or prepares it for getting a request; returns true if
+    /// the bio was merged or has ended.
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, by the submitter of `bio`, who holds the queue.
+    /// Called by the block layer only, by the submitter of `bio`, which holds a reference to the
+    /// queue.
     pub(super) unsafe extern "C" fn bio_merge(
         q: *mut bindings::request_queue,
         bio: *mut bindings::bio,
         segments: c_uint,
     ) -> bool {
-        // SAFETY: The queue is held, and with it its scheduler; the bio is its submitter's. The block
-        // layer sleeps for a tag next if there is none, and ends a bio that must not wait for one.
+        // SAFETY: The caller's reference keeps the queue and its scheduler; the caller owns the
+        // bio. If there is no tag, the block layer sleeps for one next, and ends a bio that must
+        // not wait.
         unsafe {
             if Self::merge(q, bio, segments) {
                 return true;
@@ -285,17 +302,17 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// A request begins.
+    /// Initialises the scheduler's data of a request.
     ///
     /// # Safety
     ///
     /// Called by the block layer only.
     pub(super) unsafe extern "C" fn prepare_request(rq: *mut bindings::request) {
-        // SAFETY: The request is its caller's.
+        // SAFETY: The caller owns the request.
         unsafe { (*rq).elv.priv_[0] = ptr::null_mut() };
     }
 
-    /// Takes requests.
+    /// Inserts requests.
     ///
     /// # Safety
     ///
@@ -305,8 +322,8 @@ impl<T: Scheduler> Instance<T> {
         list: *mut bindings::list_head,
         flags: raw::blk_insert_t,
     ) {
-        // SAFETY: The requests of the list hold the queue and its scheduler. The hardware queue stays: the caller uses it
-        // when this returns.
+        // SAFETY: The requests of the list keep the queue and its scheduler. The hardware queue
+        // stays valid: the caller uses it after this returns.
         unsafe {
             let q = (*hctx).queue;
             raw::nrs_queue_enter(q);
@@ -327,17 +344,18 @@ impl<T: Scheduler> Instance<T> {
                 bindings::blk_mq_run_hw_queue(hctx, false);
             }
             raw::nrs_queue_leave(q);
-            // From here on the scheduler may be another one.
+            // From here on the queue may have another scheduler.
         }
     }
 
-    /// Takes a request.
+    /// Inserts a request.
     ///
     /// # Safety
     ///
-    /// The request is ours, and the queue entered.
+    /// The caller owns the request and has entered the queue.
     unsafe fn insert(&self, rq: *mut bindings::request, is_aside: bool, may_sleep: bool) {
-        // SAFETY: The caller promises it. A request that has a slot already was dispatched before.
+        // SAFETY: By the safety requirements of this function. A request that already has an entry
+        // was dispatched before.
         unsafe {
             if is_aside {
                 return self.aside.put_first(rq);
@@ -359,13 +377,13 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// Returns whether there is something to dispatch.
+    /// Returns true if there is a request to dispatch.
     ///
     /// # Safety
     ///
     /// Called by the block layer only, under RCU; the queue is not quiesced.
     pub(super) unsafe extern "C" fn has_work(hctx: *mut bindings::blk_mq_hw_ctx) -> bool {
-        // SAFETY: The scheduler stays until the queue has been quiesced.
+        // SAFETY: The scheduler exists until the queue has been quiesced.
         let this = unsafe { Self::of((*hctx).queue) };
         // SAFETY: As above.
         let scheduler = unsafe { this.scheduler() };
@@ -373,14 +391,14 @@ impl<T: Scheduler> Instance<T> {
             return true;
         }
         if scheduler.holds() && this.queue.is_dying() {
-            // Who freezes the queue waits for what is withheld. It runs the queue, and so does who inserted a request that did
-            // not see the freeze.
+            // A task that freezes the queue waits for the queued requests. It runs the queue, and
+            // so does a task that inserted a request without seeing the freeze.
             let _ = queue::progress().enqueue::<_, 1>(Arc::from(this));
         }
         false
     }
 
-    /// Returns the next request; null: there is none.
+    /// Returns the next request to dispatch; null if there is none.
     ///
     /// # Safety
     ///
@@ -399,7 +417,7 @@ impl<T: Scheduler> Instance<T> {
         let Some(node) = scheduler.pull().and_then(Held::into_raw) else {
             return ptr::null_mut();
         };
-        // SAFETY: The node is in a slot, and ours.
+        // SAFETY: The node is in an entry, and owned by this function.
         unsafe {
             let slot = PerRequest::around(node);
             let queued = (*slot).node.arrival() != 0;
@@ -411,13 +429,14 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// A request ends.
+    /// Counts the end of a request.
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, once for each request that `prepare_request` got.
+    /// Called by the block layer only, once for each request passed to `prepare_request`.
     pub(super) unsafe extern "C" fn finish_request(rq: *mut bindings::request) {
-        // SAFETY: The request holds the queue. If it has a slot, it was dispatched, so nothing else uses that.
+        // SAFETY: The request keeps the queue. A request with an entry was dispatched, so nothing
+        // else uses that entry.
         unsafe {
             let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
             if slot.is_null() {

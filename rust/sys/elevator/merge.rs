@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bios that become part of requests that are withheld.
+//! Merging of bios into queued requests.
 //!
-//! A request may grow from when it is held until it is dispatched. Meanwhile it is in the hash of its queue, by the sector at which
-//! it ends. A bio changes the block layer's request only, not the node: the policy keeps the cost that the request came with, and
-//! what it grows by is charged apart. From its dispatch on the node has the whole cost.
+//! Bios may be merged into a request from when it is queued until it is dispatched. During that
+//! time the request is in the hash of its queue, by the sector at which it ends. A merge changes
+//! only the block layer's request, not the node: the policy keeps the initial cost, and merged bios
+//! are charged separately. From its dispatch on the node has the total cost.
 //!
-//! A request only grows by bios of its submitter ([`Whose`](crate::sys::task::Whose)), of the same kind. The block layer compares
-//! operation, I/O priority, stream and cgroup of bios by itself.
+//! Only bios of the request's submitter ([`Whose`](crate::sys::task::Whose)) and of the same kind
+//! are merged. The block layer itself compares operation, I/O priority, stream and cgroup of the
+//! bios.
 //!
 //! ```text
 //!             hold                     dispatch_request
-//!   arrived ───────▶ withheld, hashed ──────────────────▶ not hashed: belongs to the driver
+//!   arrived ───────▶ queued, hashed ────────────────────▶ not hashed: owned by the driver
 //!                     ▲     │
 //!                     └─────┘ bio_merge
 //! ```
 //!
-//! The lock is taken with that of a partition held: where it is held, no partition is locked.
+//! Lock order: the lock of a partition, then `growing`. No partition is locked under `growing`.
 
 use core::ptr::{self, NonNull};
 
@@ -31,13 +33,13 @@ use crate::sys::{
     task::{self, Submitter},
 };
 
-/// Returns whether `bio`, by `who`, may grow, or be what a request grows by: it may be withheld.
+/// Returns true if `bio`, submitted by `who`, may be merged or be merged into: it may be delayed.
 fn may_wait(bio: View<'_>, who: &Submitter<'_>) -> bool {
     !bio.is_urgent() && !bio.is_swap() && !who.reclaims()
 }
 
 impl<T: Scheduler> Instance<T> {
-    /// A request is pulled by its queue, so nothing else is ever done to it from here.
+    /// Operations of a request that its queue pulls: only `hold` is ever called.
     pub(super) const OPS: &'static Ops = &Ops {
         hold: Self::hold,
         submit: unused,
@@ -45,20 +47,21 @@ impl<T: Scheduler> Instance<T> {
         end: unused,
     };
 
-    /// A request is about to be withheld, by the task that inserts it: it may grow from now on.
+    /// Makes a request a candidate for merges. Called by the task that inserts it, before it is
+    /// queued.
     ///
     /// # Safety
     ///
     /// As for [`Ops::hold`].
     unsafe fn hold(node: NonNull<Node>) {
-        // SAFETY: The node is in the slot of a request that is being inserted and is still the inserter's; it holds the queue
-        // and its scheduler.
+        // SAFETY: The node is in the entry of a request that is being inserted and still owned by
+        // the inserter; the request keeps the queue and its scheduler.
         unsafe {
             let slot = PerRequest::around(node);
             let rq = (*slot).rq;
             let bio = View::new((*rq).bio);
             let who = task::submitter().of_bio(bio);
-            // What transfers nothing does not grow.
+            // Nothing can be merged into a request without data.
             if (*slot).node.cost().bytes == 0 || !may_wait(bio, &who) {
                 return;
             }
@@ -69,13 +72,14 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// A request that was withheld is dispatched: it does not grow any more.
+    /// Excludes a queued request from merges, because it is dispatched.
     ///
     /// # Safety
     ///
-    /// `slot` is that of a request of this queue which was pulled.
+    /// `slot` is the entry of a request of this queue which was pulled.
     pub(super) unsafe fn grown(&self, slot: *mut PerRequest) {
-        // SAFETY: The caller promises it. Only who has the lock uses the hash and `last_merge`, and changes a hashed request.
+        // SAFETY: By the safety requirements of this function. Only the holder of the lock uses the
+        // hash and `last_merge` or changes a hashed request.
         unsafe {
             let rq = (*slot).rq;
             let q = (*rq).q;
@@ -91,7 +95,7 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
-    /// Makes `bio` part of a request that is withheld, if there is one for it; returns whether it is.
+    /// Merges `bio` into a queued request, if one matches; returns true if it was merged.
     ///
     /// # Safety
     ///
@@ -101,8 +105,8 @@ impl<T: Scheduler> Instance<T> {
         bio: *mut bindings::bio,
         segments: c_uint,
     ) -> bool {
-        // SAFETY: The queue is held, and with it its scheduler. The bio is its submitter's until it is part of a request, and
-        // stays while that is hashed.
+        // SAFETY: The caller's reference keeps the queue and its scheduler. The submitter owns the
+        // bio until it is part of a request, and it stays valid while that request is hashed.
         unsafe {
             let this = Self::of(q);
             let scheduler = this.scheduler();
@@ -114,13 +118,13 @@ impl<T: Scheduler> Instance<T> {
             let growth = raw::blk_mq_sched_try_merge(q, bio, segments, &raw mut over)
                 .then(|| scheduler.growth(View::new(bio)));
             drop(growing);
-            // No two requests become one: there is no `next_request`.
+            // Two requests are never merged: the scheduler has no `next_request`.
             bug!(!over.is_null());
             growth.inspect(|growth| scheduler.charge(growth)).is_some()
         }
     }
 
-    /// Returns whether `rq`, which is hashed, may grow by `bio`.
+    /// Returns true if `bio` may be merged into `rq`, which is hashed.
     ///
     /// # Safety
     ///
@@ -130,7 +134,8 @@ impl<T: Scheduler> Instance<T> {
         rq: *mut bindings::request,
         bio: *mut bindings::bio,
     ) -> bool {
-        // SAFETY: A hashed request has its slot, where `hold` has noted whose it is.
+        // SAFETY: A hashed request has its entry, in which `hold` wrote `whose`; the block layer
+        // passes a valid bio.
         unsafe {
             let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
             let who = task::submitter().of_bio(View::new(bio));
@@ -139,6 +144,8 @@ impl<T: Scheduler> Instance<T> {
     }
 }
 
+/// Reports a bug: an operation that is never called.
+///
 /// # Safety
 ///
 /// None; never called.

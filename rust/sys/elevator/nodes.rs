@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory for the requests of a queue, by their tags.
+//! Memory for the requests of a queue, indexed by their tags.
 //!
-//! A request of a queue with a scheduler has a tag of its hardware queue, `internal_tag`, that no
-//! other request has until it has ended. With shared tags no request of the whole queue has it.
+//! A request of a queue with a scheduler has the tag `internal_tag` of its hardware queue, which is
+//! unique until the request has ended. If tags are shared, it is unique in the whole queue.
 
 use core::{cell::UnsafeCell, mem::offset_of, ptr::NonNull};
 
@@ -11,51 +11,54 @@ use kernel::{bindings, prelude::*};
 
 use crate::sys::{node::Node, raw, task::Whose};
 
-/// What is kept for a request.
+/// Entry of one request.
 pub(super) struct PerRequest {
     pub(super) rq: *mut bindings::request,
-    /// Whose it is; written when it may begin to grow.
+    /// Submitter and kind of the request; written before bios may be merged into it.
     pub(super) whose: Whose,
     pub(super) node: Node,
 }
 
 impl PerRequest {
+    /// Returns the entry that contains `node`.
+    ///
     /// # Safety
     ///
-    /// `node` is that of a [`PerRequest`].
+    /// `node` is the node of a [`PerRequest`].
     pub(super) unsafe fn around(node: NonNull<Node>) -> *mut Self {
-        // SAFETY: The caller promises it, so the result stays in the same allocation.
+        // SAFETY: By the safety requirements of this function, so the result stays in the same
+        // allocation.
         unsafe { node.as_ptr().byte_sub(offset_of!(Self, node)).cast() }
     }
 }
 
-/// Slots for all requests that a queue may have.
+/// Entries for all requests that a queue may have.
 ///
-/// They are in the spare room of a vector: a slot is initialised by who has the tag, and dropping
-/// it needs nothing.
+/// They are in the spare capacity of a vector: the owner of a tag initialises its entry, and an
+/// entry needs no drop.
 pub(super) struct Nodes {
     slots: KVVec<UnsafeCell<PerRequest>>,
-    /// Slots of each hardware queue.
+    /// Number of entries of each hardware queue.
     each: usize,
-    /// Hardware queues have the same tags.
+    /// True if all hardware queues share one set of tags.
     shared: bool,
 }
 
 impl Nodes {
-    /// No slots.
+    /// Table without entries.
     pub(super) const NONE: Self = Self {
         slots: KVVec::new(),
         each: 0,
         shared: false,
     };
 
-    /// Creates slots for all requests that `q` may have.
+    /// Creates entries for all requests that `q` may have.
     ///
     /// # Safety
     ///
     /// `q` is valid and frozen.
     pub(super) unsafe fn new(q: *mut bindings::request_queue) -> Result<Self> {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         let (each, queues, shared) = unsafe {
             (
                 (*q).nr_requests as usize,
@@ -75,13 +78,13 @@ impl Nodes {
         })
     }
 
-    /// Returns the slot of `rq`, if there is one.
+    /// Returns the entry of `rq`, if there is one.
     ///
     /// # Safety
     ///
     /// `rq` has a tag of the queue.
     pub(super) unsafe fn of(&self, rq: *mut bindings::request) -> Option<*mut PerRequest> {
-        // SAFETY: The caller promises it.
+        // SAFETY: By the safety requirements of this function.
         let (tag, queue) = unsafe { ((*rq).internal_tag, (*(*rq).mq_hctx).queue_num as usize) };
         let tag = usize::try_from(tag).ok().filter(|tag| *tag < self.each)?;
         let first = if self.shared {
@@ -91,7 +94,8 @@ impl Nodes {
         };
         let index = first.checked_add(tag)?;
         (index < self.slots.capacity())
-            // SAFETY: Within the vector's memory. No reference is made: others use their slots.
+            // SAFETY: Within the vector's memory. No reference is created, because other tasks use
+            // their entries.
             .then(|| unsafe { UnsafeCell::raw_get(self.slots.as_ptr().add(index)) })
     }
 }

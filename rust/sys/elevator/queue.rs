@@ -18,21 +18,24 @@ pub(crate) struct Queue {
     disk: Disk,
 }
 
-// SAFETY: The functions used may be called by any task.
+// SAFETY: Any task may call the functions used.
 unsafe impl Send for Queue {}
 // SAFETY: As above.
 unsafe impl Sync for Queue {}
 
 impl Queue {
+    /// Returns a reference to the queue and its disk.
+    ///
     /// # Errors
     ///
-    /// `ENODEV`: it has no disk.
+    /// `ENODEV`: the queue has no disk.
     ///
     /// # Safety
     ///
     /// `q` is valid.
     pub(super) unsafe fn new(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
-        // SAFETY: The caller promises it; the disk stays while its scheduler changes.
+        // SAFETY: By the safety requirements of this function; the disk exists while its scheduler
+        // changes.
         let disk = unsafe { Disk::of_queue(q) }.ok_or(ENODEV)?;
         // INVARIANT: A disk keeps its queue.
         Ok(Arc::new(Self { q, disk }, GFP_KERNEL)?)
@@ -42,19 +45,21 @@ impl Queue {
         self.q
     }
 
-    /// Has the queue dispatch, soon, what [`super::Scheduler::has_work`] tells of. Any context; the queue has a scheduler.
+    /// Runs all hardware queues asynchronously, to dispatch ready requests. Any context; the queue
+    /// has a scheduler.
     pub(crate) fn run(&self) {
         // SAFETY: By the type invariant. The tag set exists while the queue has a scheduler.
         unsafe { bindings::blk_mq_run_hw_queues(self.q, true) };
     }
 
-    /// Enables writeback throttling again, which the start of the scheduler has disabled. The queue is frozen; may sleep.
+    /// Enables writeback throttling, which the start of the scheduler has disabled. The queue is
+    /// frozen; may sleep.
     pub(super) fn throttle_writeback(&self) {
         // SAFETY: By the type invariant.
         unsafe { raw::nrs_queue_throttle_writeback(self.q, true) };
     }
 
-    /// Returns whether the queue is frozen, or about to be: nothing may be withheld.
+    /// Returns true if the queue is frozen, or about to be: no request may be queued.
     pub(crate) fn is_dying(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { raw::nrs_queue_is_dying(self.q) }
@@ -67,23 +72,23 @@ impl Queue {
 
     /// Returns the name of the disk.
     pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: By the type invariant there is a disk, whose name does not change.
+        // SAFETY: By the type invariant the queue has a disk, whose name does not change.
         unsafe { CStr::from_char_ptr((&raw const (*(*self.q).disk).disk_name).cast()) }
     }
 
     /// Returns the device number of the disk.
     pub(crate) fn number(&self) -> u32 {
-        // SAFETY: By the type invariant there is a disk, which has its whole device.
+        // SAFETY: By the type invariant the queue has a disk, which has its whole device.
         unsafe { (*(*(*self.q).disk).part0).bd_dev }
     }
 
-    /// Returns how many requests a hardware queue may have.
+    /// Returns the number of requests that a hardware queue may have.
     pub(crate) fn tags(&self) -> u32 {
-        // SAFETY: By the type invariant. The number changes while the queue is frozen.
+        // SAFETY: By the type invariant. The number changes only while the queue is frozen.
         unsafe { (*self.q).nr_requests }
     }
 
-    /// Returns how many requests the device keeps in flight.
+    /// Returns the number of requests that the device keeps in flight.
     pub(crate) fn depth(&self) -> u32 {
         // SAFETY: By the type invariant; a queue with a scheduler has its tag set.
         unsafe {
@@ -91,7 +96,8 @@ impl Queue {
             let queues = if raw::nrs_queue_shares_tags(self.q) {
                 1
             } else {
-                // Reads may have queues of their own; those of polled requests are not counted.
+                // Only default queues count: separate queues for reads or polled requests are
+                // ignored.
                 let [default, ..] = (*set).map;
                 default.nr_queues
             };
@@ -99,7 +105,8 @@ impl Queue {
         }
     }
 
-    /// Runs `f` while no request is in the queue, none is dispatched and the scheduler is not asked.
+    /// Runs `f` while the queue is frozen and quiesced: it has no requests, and the scheduler is
+    /// not called.
     pub(super) fn while_frozen<R>(&self, f: impl FnOnce() -> R) -> R {
         misc::without_io(|| {
             // SAFETY: By the type invariant; process context. Undone below, by the same task.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that are inserted.
+//! Requests being inserted.
 
 use core::{marker::PhantomData, ptr::NonNull};
 
@@ -16,23 +16,23 @@ use crate::{
     },
 };
 
-/// A CPU on which requests are made.
+/// CPU on which a request was allocated.
 pub(crate) struct Cpu(u32);
 
 impl Cpu {
-    /// Returns whether it is about to go: nobody might dispatch for its hardware queue later.
+    /// Returns true if the CPU is about to go offline: later its hardware queue might not be run.
     pub(crate) fn is_leaving(&self) -> bool {
-        // SAFETY: It is a possible CPU.
+        // SAFETY: The CPU is possible.
         unsafe { !raw::nrs_cpu_is_active(self.0) }
     }
 }
 
-/// A request that was inserted.
+/// A request being inserted.
 ///
 /// # Invariants
 ///
-/// `rq` is a request of the file system that its inserter handed over, with a bio; nothing else uses `slot`. `ops` are those of
-/// its scheduler.
+/// `rq` is a request of the file system, with a bio, that its inserter handed over; nothing else
+/// uses `slot`. `ops` are the operations of its scheduler.
 pub(crate) struct Request<'a> {
     pub(super) rq: *mut bindings::request,
     pub(super) slot: *mut PerRequest,
@@ -41,39 +41,40 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns what the first bio says of itself.
+    /// Returns a view of the first bio.
     pub(crate) fn view(&self) -> View<'a> {
-        // SAFETY: By the type invariant. Bios are added to a request only where its owner allows that.
+        // SAFETY: By the type invariant. Bios are merged into a request only where its owner allows
+        // that.
         unsafe { View::new((*self.rq).bio) }
     }
 
-    /// Returns the bytes of all its bios.
+    /// Returns the length of all its bios, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         // SAFETY: By the type invariant.
         unsafe { (*self.rq).__data_len.into() }
     }
 
-    /// Returns the first byte on the disk.
+    /// Returns the offset on the disk, bytes.
     pub(crate) fn offset(&self) -> u64 {
         // SAFETY: By the type invariant.
         unsafe { (*self.rq).__sector }.wrapping_mul(SECTOR)
     }
 
-    /// Returns the CPU on which it was made, whose hardware queue it is in.
+    /// Returns the CPU on which the request was allocated, which determines its hardware queue.
     pub(crate) fn cpu(&self) -> Cpu {
         // SAFETY: By the type invariant.
         Cpu(unsafe { raw::nrs_request_cpu(self.rq) })
     }
 
-    /// Takes the request into the scheduler's hands. Its range is in the device, called `target`, or in a file if that is
-    /// `wanted` and known.
+    /// Converts the request to a [`Held`]. The request's range is in the device `target`, or in a
+    /// file if a file is `wanted` and known.
     pub(crate) fn into_held(self, cost: Cost, target: u16, wanted: bool, account: Account) -> Held {
         let mut spot = Spot::new(target.into(), self.offset(), self.bytes());
         if wanted {
             self.view().find_file(&mut spot);
         }
-        // SAFETY: The slot is this request's by the type invariant and stays until the request has ended; `self` goes, so
-        // this is the only `Held`.
+        // SAFETY: By the type invariant this request owns the entry, which is valid until the
+        // request has ended; `self` is consumed, so this is the only `Held`.
         unsafe {
             (&raw mut (*self.slot).rq).write(self.rq);
             (&raw mut (*self.slot).node).write(Node::new(self.ops, cost, spot, account));

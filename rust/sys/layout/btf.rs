@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares sizes, offsets and prototypes with a kernel's own type information.
+//! Comparison of sizes, offsets and prototypes with the type information of a kernel.
 //!
-//! The kernel's `Documentation/bpf/btf.rst` describes the format, BTF. Numbers have the byte order of
-//! the machine. No input makes the reader panic or loop; each search passes over the types once at most.
+//! The kernel's `Documentation/bpf/btf.rst` describes the format, BTF. Numbers have the byte order
+//! of the machine. No input makes the reader panic or loop; each search reads the types at most
+//! once.
 
 #![cfg_attr(
     not(test),
@@ -18,27 +19,28 @@
 
 use core::fmt;
 
-/// A size or an offset that code was compiled with.
+/// A size or an offset for which code was compiled.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
-    /// The name of the structure.
+    /// Name of the structure.
     pub(crate) structure: &'a str,
-    /// The member whose offset it is; `None` for the size of the structure.
+    /// Member of the offset; `None` for the size of the structure.
     pub(crate) member: Option<&'a str>,
-    /// The size or the offset, in bytes.
+    /// Size or offset, bytes.
     pub(crate) bytes: usize,
-    /// The prototype of the function that the member points to, without its name: `int(struct file *, bool)`.
+    /// Prototype of the function that the member points to, without a name:
+    /// `int(struct file *, bool)`.
     pub(crate) prototype: Option<&'a str>,
 }
 
-/// How a kernel differs from what code was compiled with.
+/// Difference between a kernel and the compiled code.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Difference<'a> {
-    /// The type information is malformed, or has kinds of types that are not known here.
+    /// The type information is malformed, or contains an unknown kind of type.
     Format,
     /// The kernel has no structure of this name.
     NoStructure(&'a str),
-    /// The structure has no such member; members without a name and bit fields do not count.
+    /// The structure has no such member; unnamed members and bit fields are ignored.
     NoMember(&'a str, &'a str),
     /// The size of the structure differs.
     Size {
@@ -53,7 +55,7 @@ pub(crate) enum Difference<'a> {
         found: usize,
         built: usize,
     },
-    /// A member does not point to a function of the prototype.
+    /// The member does not point to a function with this prototype.
     Prototype {
         structure: &'a str,
         member: &'a str,
@@ -91,7 +93,7 @@ impl fmt::Display for Difference<'_> {
 }
 
 /// Compares `rows` with the type information in `btf`, up to the first difference. Rows of one
-/// structure should be neighbours, since each change of the structure is a search.
+/// structure should be adjacent, because each change of the structure causes a search.
 pub(crate) fn compare<'a>(
     btf: &[u8],
     rows: impl Iterator<Item = Row<'a>>,
@@ -142,7 +144,7 @@ pub(crate) fn compare<'a>(
     Ok(())
 }
 
-/// Kinds of types, with the numbers of the format.
+/// Kinds of types, with their numbers in the format.
 mod kind {
     pub(super) const INT: usize = 1;
     pub(super) const PTR: usize = 2;
@@ -167,29 +169,30 @@ mod kind {
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
-/// Bytes of a type without what follows.
+/// Size of a type without its trailing data, bytes.
 const TYPE: usize = 12;
-/// Bytes of a member.
+/// Size of a member, bytes.
 const MEMBER: usize = 12;
-/// Bytes of a parameter.
+/// Size of a parameter, bytes.
 const PARAMETER: usize = 8;
-/// Of so many types the place of one is noted; and of so many at most, several times what a kernel has.
+/// Distance, types, between two recorded positions; and number of positions, enough for several
+/// times the types of a kernel.
 const STRIDE: usize = 4096;
 const PLACES: usize = 128;
-/// Words of a type: `const struct file *const *` has five.
+/// Largest number of words of a type: `const struct file *const *` has five.
 const WORDS_MAX: usize = 8;
 
-/// The number of 32 bits at `at`.
+/// Returns the 32-bit number at `at`.
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
     let number = u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?);
     usize::try_from(number).ok()
 }
 
-/// The sections of the type information.
+/// Sections of the type information.
 struct Btf<'b> {
     types: &'b [u8],
     strings: &'b [u8],
-    /// Where each [`STRIDE`]th type is.
+    /// Position of each [`STRIDE`]th type.
     places: [u32; PLACES],
 }
 
@@ -197,7 +200,7 @@ struct Btf<'b> {
 #[derive(Clone, Copy)]
 struct Structure<'b> {
     size: usize,
-    /// Whether offsets of members have the size of a bit field in their upper 8 bits.
+    /// True if the upper 8 bits of member offsets are the size of a bit field.
     packed: bool,
     members: &'b [u8],
 }
@@ -205,7 +208,7 @@ struct Structure<'b> {
 impl<'b> Btf<'b> {
     fn new(bytes: &'b [u8]) -> Option<Self> {
         let [first, second] = MAGIC.to_ne_bytes();
-        // The last one is for flags; none exist.
+        // The last byte is for flags; no flags are defined.
         let body = bytes
             .starts_with(&[first, second, VERSION, 0])
             .then(|| bytes.get(number(bytes, 4)?..))??;
@@ -219,7 +222,7 @@ impl<'b> Btf<'b> {
             *place = u32::try_from(types.len().saturating_sub(left.len())).ok()?;
             match (0..STRIDE).try_fold(left, |left, _| Some(split(left)?.3)) {
                 Some(rest) => left = rest,
-                // The end; or what is not known, which a search finds.
+                // The end, or an unknown kind, which a search reports.
                 None => break,
             }
         }
@@ -230,7 +233,8 @@ impl<'b> Btf<'b> {
         })
     }
 
-    /// Returns kind, name, and what it is as a structure, of the type with number `id`. 0 is `void`.
+    /// Returns the kind, the name and the structure view of the type with number `id`. Number 0 is
+    /// `void`.
     fn by_number(&self, id: usize) -> Option<(usize, usize, Structure<'b>)> {
         let index = id.checked_sub(1)?;
         let place = usize::try_from(*self.places.get(index / STRIDE)?).ok()?;
@@ -240,12 +244,12 @@ impl<'b> Btf<'b> {
         Some((kind, title, structure))
     }
 
-    /// Returns `Some` if type `id` points to a function of this prototype.
+    /// Returns `Some` if type `id` points to a function with this prototype.
     fn takes(&self, id: usize, prototype: &str) -> Option<()> {
         let (kind::PTR, _, pointer) = self.by_number(id)? else {
             return None;
         };
-        // What is a size for a structure is the number of another type here.
+        // The word that is the size of a structure is the number of another type here.
         let (kind::FUNC_PROTO, _, function) = self.by_number(pointer.size)? else {
             return None;
         };
@@ -258,7 +262,8 @@ impl<'b> Btf<'b> {
         (left == ")").then_some(())
     }
 
-    /// Returns what follows in `text` if it begins with the name of type `id`, which has `words` at most.
+    /// Returns the rest of `text` if it begins with the name of type `id`, which has at most
+    /// `words` words.
     fn begins<'t>(&self, text: &'t str, id: usize, words: usize) -> Option<&'t str> {
         if id == 0 {
             return text.strip_prefix("void");
@@ -283,7 +288,7 @@ impl<'b> Btf<'b> {
         }
     }
 
-    /// Returns what follows in `text` if it begins with the string at `at`.
+    /// Returns the rest of `text` if it begins with the string at `at`.
     fn named<'t>(&self, text: &'t str, at: usize) -> Option<&'t str> {
         let name = self.strings.get(at..)?.split(|byte| *byte == 0).next()?;
         text.strip_prefix(core::str::from_utf8(name).ok()?)
@@ -302,7 +307,7 @@ impl<'b> Btf<'b> {
         Err(Difference::NoStructure(name))
     }
 
-    /// Returns the offset of the member of this name, and the number of its type.
+    /// Returns the offset of the member of this name and the number of its type.
     fn member(&self, structure: &Structure<'_>, name: &str) -> Option<(usize, usize)> {
         structure.members.chunks_exact(MEMBER).find_map(|member| {
             let bits = number(member, 8)?;
@@ -311,7 +316,7 @@ impl<'b> Btf<'b> {
         })
     }
 
-    /// Whether the string at `at` is `name`.
+    /// Returns true if the string at `at` is `name`.
     fn is(&self, at: usize, name: &str) -> bool {
         self.strings
             .get(at..)
@@ -320,7 +325,7 @@ impl<'b> Btf<'b> {
     }
 }
 
-/// Splits the first type off: kind, name, what it is as a structure, types after it.
+/// Splits off the first type: kind, name, structure view, remaining types.
 fn split(types: &[u8]) -> Option<(usize, usize, Structure<'_>, &[u8])> {
     let (title, info, size) = (number(types, 0)?, number(types, 4)?, number(types, 8)?);
     let (kind, count) = ((info >> 24) & 0x7f, info & 0xff_ffff);
@@ -346,7 +351,7 @@ fn split(types: &[u8]) -> Option<(usize, usize, Structure<'_>, &[u8])> {
 mod tests {
     use super::*;
 
-    /// Type information as it is made.
+    /// Type information under construction.
     struct Maker {
         types: Vec<u8>,
         strings: Vec<u8>,
@@ -364,7 +369,7 @@ mod tests {
                 .extend(words.iter().flat_map(|word| word.to_ne_bytes()));
         }
 
-        /// Adds a type with `count` things of `each` words, which nobody reads.
+        /// Adds a type with `count` elements of `each` words, which the reader skips.
         fn other(&mut self, kind: usize, name: &str, count: u32, each: usize) {
             let title = self.string(name);
             let info = (u32::try_from(kind).unwrap() << 24) | count;
@@ -372,7 +377,7 @@ mod tests {
             self.words(&vec![u32::MAX; count as usize * each]);
         }
 
-        /// Adds a structure whose members have these offsets in bits, and sizes of bit fields.
+        /// Adds a structure with members given as name, offset in bits, and size of the bit field.
         fn structure(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) {
             let title = self.string(name);
             let packed = u32::from(members.iter().any(|&(.., field)| field != 0));
@@ -384,7 +389,7 @@ mod tests {
             }
         }
 
-        /// Returns the whole, with a header of `header` bytes.
+        /// Returns the complete type information with a header of `header` bytes.
         fn finish(&self, header: u32) -> Vec<u8> {
             let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
             let mut all = MAGIC.to_ne_bytes().to_vec();
@@ -400,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Type information with every kind of type before the structures `queue` and `ops`.
+    /// Creates type information with every kind of type before the structures `queue` and `ops`.
     fn made() -> Maker {
         let mut made = Maker {
             types: vec![],
@@ -426,7 +431,7 @@ mod tests {
             (kind::TYPE_TAG, 0, 0),
             (kind::ENUM64, 1, 3),
         ] {
-            // What is no structure may have the name of one.
+            // A type that is not a structure may have the name of one.
             made.other(kind, "queue", count, each);
             match kind {
                 kind::INT | kind::VAR | kind::DECL_TAG => made.words(&[u32::MAX]),
@@ -467,7 +472,7 @@ mod tests {
         row("queue", Some("data"), 8),
     ];
 
-    /// What differs from `last` after what is right, as a text.
+    /// Returns the text of the difference of `last`, compared after the rows `RIGHT`.
     fn said(btf: &[u8], last: Row<'_>) -> Option<String> {
         let rows = RIGHT.into_iter().chain([last]);
         compare(btf, rows).err().map(|why| why.to_string())
@@ -475,7 +480,7 @@ mod tests {
 
     #[test]
     fn each_difference_has_its_text() {
-        // A header may have grown.
+        // The header may be longer in later versions.
         for header in [24, 32, 64] {
             let btf = made().finish(header);
             for (last, want) in [
@@ -517,7 +522,7 @@ mod tests {
             let found = compare(&made.finish(24), [row("absent", None, 0)].into_iter());
             assert_eq!(found, Err(Difference::Format), "kind {kind}");
         }
-        // Cut off anywhere: within the types, or within the strings.
+        // Truncated anywhere: within the types, or within the strings.
         for len in 0..right.len() {
             assert_eq!(
                 compare(&right[..len], RIGHT.into_iter()),
@@ -526,8 +531,9 @@ mod tests {
         }
     }
 
-    /// Type information with a structure that points to `int(struct queue *, const flags_t *, enum way, void **)`, its type
-    /// number 3 of what follows `before` types.
+    /// Creates type information with a structure that points to a function with the prototype
+    /// `int(struct queue *, const flags_t *, enum way, void **)`. The pointer is type 3 after
+    /// `before` types.
     fn pointing(before: u32) -> Maker {
         let mut made = Maker {
             types: vec![],
@@ -648,7 +654,8 @@ mod tests {
                 let _ = compare(&btf, [row].into_iter());
             }
         }
-        // The header counts, and the sizes, offsets and names of what is asked for.
+        // Changes of the header and of the sizes, offsets and names of compared structures are
+        // detected.
         assert!(unlike > 255 * 24 + 255 * 4 * 6, "{unlike} differ");
         let mut rng = crate::sched::rng::Rng::new(1);
         for _ in 0..200_000 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests for tests: submitting one tells a probe.
+//! Requests for tests; a probe records their submissions.
 
 use kernel::{
     prelude::*,
@@ -23,20 +23,20 @@ use crate::{
     },
 };
 
-/// Requests that one probe can remember.
+/// Number of submissions that one probe can record.
 const REMEMBERED: usize = 256;
 
-/// What became of the requests of a test.
+/// Submissions of the requests of a test.
 #[pin_data]
 pub(crate) struct Probe {
     submitted: Atomic<u64>,
-    /// Name and account of the requests submitted, in order.
+    /// Name and account of each submitted request, in order.
     #[pin]
     seen: SpinLockIrq<KVec<(u64, Account)>>,
 }
 
 impl Probe {
-    /// A probe that has seen nothing.
+    /// Creates a probe without submissions.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let seen = KVec::with_capacity(REMEMBERED, GFP_KERNEL)?;
         Arc::pin_init(
@@ -48,17 +48,17 @@ impl Probe {
         )
     }
 
-    /// Requests submitted.
+    /// Returns the number of submitted requests.
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(ordering::Acquire)
     }
 
-    /// Name and account of request `index` in the order of submission.
+    /// Returns the name and the account of the submission with this `index`.
     pub(crate) fn seen(&self, index: usize) -> Option<(u64, Account)> {
         self.seen.lock().get(index).copied()
     }
 
-    /// Waits until `count` requests were submitted; whether they were within ten seconds.
+    /// Waits until `count` requests were submitted; returns false after ten seconds.
     pub(crate) fn wait_for(&self, count: u64) -> bool {
         let until = crate::sys::misc::now() + 10 * NSEC_PER_SEC;
         while self.submitted() < count {
@@ -71,14 +71,14 @@ impl Probe {
     }
 }
 
-/// What a test keeps of a request.
+/// Data of a request of a test.
 struct Fake {
     name: u64,
     probe: Arc<Probe>,
 }
 
 impl Submit for Fake {
-    /// Tells the probe and ends the request.
+    /// Records the submission and ends the request.
     fn submitted(this: Boxed<Self>) {
         let Fake { name, probe } = this.value();
         let seen = (*name, this.account());
@@ -87,7 +87,7 @@ impl Submit for Fake {
     }
 }
 
-/// Request `name` to read `bytes` of target 0, held since `name` ns.
+/// Creates request `name` to read `bytes` of target 0, held since `name` ns.
 pub(crate) fn request(
     probe: &Arc<Probe>,
     name: u64,

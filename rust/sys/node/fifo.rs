@@ -10,17 +10,17 @@ use core::{
 use super::{Held, Node, Place};
 use crate::{sched::item::Fifo, sys::atomic::Word};
 
-/// The number that a queue got last.
+/// Last number given to a queue.
 static QUEUES: Word = Word::new(0);
 
-/// A first-in first-out queue of requests, linked through their nodes.
+/// A FIFO of requests, linked through their nodes.
 ///
 /// # Invariants
 ///
-/// `first` and `last` are both null or both point to nodes that this queue owns; following `next` from
-/// `first` visits `len` nodes and ends with `last`, whose `next` is null; `prev` leads the way back. The first
-/// node is handed out as [`Held`] by reference only. No other queue has the `number`, unless it is 0; nodes
-/// that have it are in this queue.
+/// `first` and `last` are both null or both point to nodes that this queue owns. Following `next`
+/// from `first` visits `len` nodes and ends with `last`, whose `next` is null; `prev` is the
+/// reverse link. Code outside gets the [`Held`] of the first node by reference only. No other queue
+/// has the `number`, unless it is 0; nodes with this number are in this queue.
 pub(crate) struct NodeFifo {
     first: Option<Held>,
     last: *mut Node,
@@ -31,7 +31,7 @@ pub(crate) struct NodeFifo {
 
 // SAFETY: The queue owns its nodes, which may move between tasks (see `Held`).
 unsafe impl Send for NodeFifo {}
-// SAFETY: `&NodeFifo` only gives out `&Held`.
+// SAFETY: `&NodeFifo` only returns `&Held`.
 unsafe impl Sync for NodeFifo {}
 
 impl NodeFifo {
@@ -43,7 +43,8 @@ impl NodeFifo {
         let (last, len) = (other.last, other.len);
         other.last = ptr::null_mut();
         other.len = 0;
-        // INVARIANT: Nodes that have its number are in `self` now, where nobody finds them by it.
+        // INVARIANT: Nodes with the number are in `self` now, which has another number, so no
+        // lookup finds them.
         other.number = 0;
         self.link(first, last, len);
     }
@@ -54,11 +55,11 @@ impl NodeFifo {
         if self.first.is_none() {
             self.first = Some(first);
         } else {
-            // SAFETY: The queue is not empty, so `last` is valid and ours by the type invariant; it may
-            // be the node behind `self.first`, of which no reference is alive here.
+            // SAFETY: The queue is not empty, so by the type invariant `last` is valid and owned by
+            // the queue. It may be the node behind `self.first`, to which no reference exists here.
             unsafe { (*self.last).body.next = first.into_node().as_ptr() };
         }
-        // INVARIANT: `last` ends the chain that was just linked.
+        // INVARIANT: `last` ends the chain linked above.
         self.last = last;
         self.len = self.len.wrapping_add(len);
     }
@@ -82,7 +83,7 @@ impl Fifo for NodeFifo {
         item.node_mut().next = ptr::null_mut();
         if item.is_registered() {
             if self.number == 0 {
-                // INVARIANT: Nobody else has it: 2^64 queues take longer than the machine lasts.
+                // INVARIANT: The number is unique: the counter would wrap only after 2^64 queues.
                 self.number = QUEUES.add(1).wrapping_add(1);
             }
             item.tag().queue.set(self.number);
@@ -95,14 +96,14 @@ impl Fifo for NodeFifo {
         let mut first = self.first.take()?;
         let next = core::mem::replace(&mut first.node_mut().next, ptr::null_mut());
         // SAFETY: By the type invariant `next` is null or owned by this queue, and no `Held` for it
-        // exists yet.
+        // exists.
         self.first = NonNull::new(next).map(|node| unsafe { Held::from_raw(node) });
         match &mut self.first {
             Some(next) => next.node_mut().prev = ptr::null_mut(),
             None => self.last = ptr::null_mut(),
         }
         self.len = self.len.wrapping_sub(1);
-        // INVARIANT: It is in no queue.
+        // INVARIANT: The node is in no queue.
         first.tag().queue.set(0);
         Some(first)
     }
@@ -114,23 +115,23 @@ impl Fifo for NodeFifo {
         if self.first.as_ref().is_some_and(|first| first.0 == place.0) {
             return self.pop();
         }
-        // SAFETY: It has our number, so by the type invariant this queue owns it, and as it is not the first
-        // one there is no `Held` for it.
+        // SAFETY: The node has the queue's number, so by the type invariant this queue owns it. It
+        // is not the first node, so there is no `Held` for it.
         let mut held = unsafe { Held::from_raw(place.0) };
         let body = held.node_mut();
         let next = core::mem::replace(&mut body.next, ptr::null_mut());
         let prev = core::mem::replace(&mut body.prev, ptr::null_mut());
-        // SAFETY: It is not the first one, so there is one before it, which is ours; no reference to the body
-        // of that is alive, not even if it is the first one.
+        // SAFETY: The node is not the first, so it has a predecessor, which the queue owns. No
+        // reference to the predecessor's body exists, even if it is the first node.
         unsafe { (*prev).body.next = next };
         if next.is_null() {
             self.last = prev;
         } else {
-            // SAFETY: The one after it is ours and not the first one.
+            // SAFETY: The queue owns the successor, which is not the first node.
             unsafe { (*next).body.prev = prev };
         }
         self.len = self.len.wrapping_sub(1);
-        // INVARIANT: It is in no queue.
+        // INVARIANT: The node is in no queue.
         held.tag().queue.set(0);
         Some(held)
     }
@@ -175,7 +176,7 @@ mod tests {
         let (len, front) = (fifo.len(), fifo.front().map(Item::arrival));
         let seen = arrivals(&mut fifo);
         let none = fifo.is_empty() && fifo.front().is_none();
-        // It can be used after it ran empty.
+        // An emptied queue can be used again.
         fifo.push(fake::request(&probe, 4, 0, Priority::Regular)?);
         let again = arrivals(&mut fifo);
         assert!(len == 3 && front == Some(1) && none);
@@ -209,12 +210,12 @@ mod tests {
         for (arrival, place) in (1..=5).zip(&mut places) {
             let mut held = fake::request(&probe, arrival, 0, Priority::Regular)?;
             held.set_mark(arrival * 10);
-            // The second one is not registered.
+            // The second request is not registered.
             *place = (arrival != 2).then(|| held.register());
             fifo.push(held);
         }
         let mut good = true;
-        // The middle, the end, the beginning.
+        // Removes from the middle, the end and the beginning.
         for index in [3, 4, 0] {
             let Some(place) = places.get_mut(index).and_then(Option::take) else {
                 continue;
@@ -235,7 +236,7 @@ mod tests {
             }
         }
         good &= fifo.len() == 2;
-        // Where it went is another queue, which has no number that it knows.
+        // `append` moved the request to a queue without a number, so neither queue finds it.
         other.append(&mut fifo);
         if let Some(place) = places.get_mut(2).and_then(Option::take) {
             good &= fifo.remove(&place).is_none() && other.remove(&place).is_none();

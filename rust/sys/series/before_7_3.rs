@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the kernel crate of 7.3 has and that of 7.2 lacks.
+//! Parts of the kernel crate of 7.3 that are missing in 7.2.
 
 use core::{
     mem::{align_of, size_of, transmute, ManuallyDrop, MaybeUninit},
@@ -25,11 +25,11 @@ use kernel::{
 
 use crate::sys::raw;
 
-/// Answer of a timer's callback: the timer is not started again.
+/// Return value of a timer callback that does not restart the timer.
 pub(crate) const NO_RESTART: bindings::hrtimer_restart =
     bindings::hrtimer_restart_HRTIMER_NORESTART;
 
-/// This module.
+/// Handle of this module.
 pub(crate) const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
 /// Defines errors by their names in C.
@@ -41,18 +41,18 @@ macro_rules! errors {
 
 errors! { EALREADY ELOOP ENAMETOOLONG ENOTCONN EPROTONOSUPPORT ESTALE }
 
-/// Returns the error of a positive errno. The kernel crate has no constructor that constants may use.
+/// Returns the error for a positive errno. The kernel crate has no such constructor for constants.
 const fn error(errno: u32) -> Error {
     const { assert!(size_of::<Error>() == size_of::<NonZeroI32>()) };
     assert!(0 < errno && errno <= bindings::MAX_ERRNO);
-    // SAFETY: `Error` is a structure around one `NonZeroI32`, which by its size is all that is in it, and the value is
-    // between -`MAX_ERRNO` and -1.
+    // SAFETY: `Error` is a structure around one `NonZeroI32`, which by its size is its only
+    // content, and the value is between -`MAX_ERRNO` and -1.
     unsafe { transmute::<i32, Error>(-(errno as i32)) }
 }
 
-/// Waits until all RCU callbacks that were queued have run.
+/// Waits until all queued RCU callbacks have run.
 pub(crate) fn rcu_barrier() {
-    // SAFETY: Callers may sleep, which is all that it takes.
+    // SAFETY: Callers may sleep, which is the only requirement.
     unsafe { bindings::rcu_barrier() };
 }
 
@@ -62,10 +62,10 @@ pub(crate) fn synchronize_rcu() {
     unsafe { bindings::synchronize_rcu() };
 }
 
-/// A spinlock that disables the interrupts of this CPU. Guards may be dropped in any order.
+/// A spinlock that disables the interrupts of the current CPU. Guards may be dropped in any order.
 pub(crate) type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
-/// Initialises a [`SpinLockIrq`] with a lock class of its own.
+/// Initialises a [`SpinLockIrq`] with its own lock class.
 macro_rules! new_spinlock_irq {
     ($inner:expr, $name:literal $(,)?) => {
         $crate::sys::series::SpinLockIrq::new(
@@ -80,14 +80,15 @@ pub(crate) use new_spinlock_irq;
 /// Operations of a [`SpinLockIrq`].
 pub(crate) struct SpinLockIrqBackend;
 
-// SAFETY: The functions of `shim.c` lock and unlock a `spinlock_t`, which one CPU owns at a time. `relock` is the
-// default implementation.
+// SAFETY: The functions of `shim.c` lock and unlock a `spinlock_t`, which one CPU owns at a time.
+// `relock` is the default implementation.
 unsafe impl Backend for SpinLockIrqBackend {
     type State = bindings::spinlock_t;
     type GuardState = ();
 
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: By the caller's contract `ptr` can be written, and `name` and `key` live for ever.
+        // SAFETY: By the caller's contract `ptr` is valid for writes, and `name` and `key` are
+        // static.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
@@ -102,17 +103,17 @@ unsafe impl Backend for SpinLockIrqBackend {
     }
 
     unsafe fn unlock(ptr: *mut Self::State, (): &()) {
-        // SAFETY: By the caller's contract it owns the lock.
+        // SAFETY: By the caller's contract the caller owns the lock.
         unsafe { raw::nrs_irq_unlock(ptr) }
     }
 
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: As of `lock`.
+        // SAFETY: As for `lock`.
         unsafe { bindings::spin_assert_is_held(ptr) }
     }
 }
 
-/// Memory of a [`PollCondVarBox`].
+/// Allocation of a [`PollCondVarBox`].
 #[pin_data]
 #[repr(C)]
 struct Boxed {
@@ -121,7 +122,7 @@ struct Boxed {
     condvar: PollCondVar,
 }
 
-// SAFETY: A `PollCondVar` can be sent, and `head` is only used when it is freed.
+// SAFETY: A `PollCondVar` can be sent, and `head` is used only when the allocation is freed.
 unsafe impl Send for Boxed {}
 // SAFETY: As above.
 unsafe impl Sync for Boxed {}
@@ -130,11 +131,11 @@ unsafe impl Sync for Boxed {}
 pub(crate) struct PollCondVarBox(ManuallyDrop<Pin<KBox<Boxed>>>);
 
 impl PollCondVarBox {
-    /// Creates one.
+    /// Creates a condition variable.
     ///
     /// # Errors
     ///
-    /// No memory.
+    /// The allocation failed.
     pub(crate) fn new(
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
@@ -153,8 +154,9 @@ impl PollCondVarBox {
     ///
     /// Called by RCU only, with the `head` that [`PollCondVarBox::drop`] gave it.
     unsafe extern "C" fn free(head: *mut bindings::callback_head) {
-        // SAFETY: `head` is the first field of a `repr(C)` structure that came from `KBox::into_raw`, and the grace period
-        // is over. Nothing is dropped in it: the drop below did what the destructor of `PollCondVar` does.
+        // SAFETY: `head` is the first field of a `repr(C)` structure that came from
+        // `KBox::into_raw`, and the grace period is over. `MaybeUninit` drops nothing: the drop
+        // below did the work of the destructor of `PollCondVar`.
         drop(unsafe { KBox::from_raw(head.cast::<MaybeUninit<Boxed>>()) });
     }
 }
@@ -173,12 +175,14 @@ impl Drop for PollCondVarBox {
             assert!(size_of::<PollCondVar>() == size_of::<bindings::wait_queue_head>());
             assert!(align_of::<PollCondVar>() == align_of::<bindings::wait_queue_head>());
         }
-        // SAFETY: Taken once, here, and not moved from its place.
+        // SAFETY: Taken once, here, and not moved in memory.
         let boxed = unsafe { Pin::into_inner_unchecked(ManuallyDrop::take(&mut self.0)) };
         let boxed = KBox::into_raw(boxed);
-        // SAFETY: `boxed` is valid. A `PollCondVar` is a wait queue, which by its size is all that is in it.
+        // SAFETY: `boxed` is valid. A `PollCondVar` is a wait queue, which by its size is its only
+        // content.
         unsafe { bindings::__wake_up_pollfree((&raw mut (*boxed).condvar).cast()) };
-        // SAFETY: `boxed` is valid, and nothing else uses `head`. The module waits for callbacks before it is unloaded.
+        // SAFETY: `boxed` is valid, and only the callback uses `head`. The module waits for
+        // callbacks before it is unloaded.
         unsafe { bindings::call_rcu((*boxed).head.get(), Some(Self::free)) };
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What lustre/ uses of Lustre's header of this name: names and types are Lustre's, there is nothing else. */
+/* The part of Lustre's header of this name that lustre/ uses; all names and types are Lustre's. */
 #ifndef STAND_IN_LUSTRE_NET_H
 #define STAND_IN_LUSTRE_NET_H
 
@@ -55,7 +55,7 @@ struct niobuf_remote {
 	__u32 rnb_len;
 };
 
-/* Of a message only what its accessors return. */
+/* Only the fields that the accessors return. */
 struct lustre_msg {
 	__u32 opcode, uid, gid, projid;
 	char jobid[32];
@@ -185,7 +185,7 @@ struct ptlrpc_request {
 	struct lnet_processid rq_peer;
 	struct req_capsule rq_pill;
 	struct ptlrpc_nrs_request rq_nrq;
-	/* Of the stand-in: */
+	/* Fields of the stand-in: */
 	struct list_head link;
 	struct list_head fifo;
 	struct lustre_msg message;
@@ -204,7 +204,7 @@ struct ptlrpc_service_part {
 	spinlock_t scp_req_lock;
 	struct ptlrpc_nrs scp_nrs_reg;
 	struct ptlrpc_nrs scp_nrs_hp;
-	/* Of the stand-in: */
+	/* Fields of the stand-in: */
 	wait_queue_head_t room;
 	spinlock_t rpc_lock;
 	struct list_head live;

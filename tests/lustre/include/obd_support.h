@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What lustre/ uses of Lustre's header of this name. */
+/* The part of Lustre's header of this name that lustre/ uses. */
 #ifndef STAND_IN_OBD_SUPPORT_H
 #define STAND_IN_OBD_SUPPORT_H
 

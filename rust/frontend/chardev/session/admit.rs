@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a request comes into a session.
+//! Admission of requests to a session.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Room*: a session may have so many requests, and so may all programs of a service together.
+//! - *Room*: both the requests of a session and those of all programs of a service are limited.
 //!
 //! ```text
 //!   request ──▶ checked ──▶ entered ──▶ arrive ──▶ record known ──▶ Ok
 //!                  ▲           │           │
-//!                  │           │ no room   │ no record left: taken out again
+//!                  │           │ no room   │ no record left: removed again
 //!                  └── wait ◀──┴───────────┘          (or EAGAIN)
 //! ```
 //!
 //! # Order
 //!
-//! At level `graph` a request can name those before it only if their records are known, so one writer at a
-//! time enters requests of a file. At the others writers do not wait for each other.
+//! At level `graph`, a request can name predecessors only if their records are known, so one writer
+//! at a time enters requests of a file. At other levels writers do not wait for each other.
 
 use kernel::{prelude::*, sync::Arc};
 
@@ -45,14 +45,14 @@ use crate::{
     },
 };
 
-/// How often a request asks for a record before it waits for one.
+/// Number of attempts to get a record before a request waits for one.
 const TRIES: u32 = 4;
 
-/// A request that wants to come in.
+/// A request to be admitted.
 struct New {
     cookie: u64,
     predecessors: [u64; PREDECESSORS_MAX],
-    /// All requests that this one may have to do with have the same; `None`: there are none.
+    /// Domain that all related requests share; `None`: the request is unrelated.
     domain: Option<u64>,
     attrs: Attrs,
     cost: Cost,
@@ -60,43 +60,46 @@ struct New {
     statement: Statement,
 }
 
-/// What became of a request that came in.
+/// An admitted request.
 struct Entered {
     joined: Joined,
     relation: Relation,
-    /// There is an early reply to be read that was not before.
+    /// True if the first unread early reply was added.
     told: bool,
-    /// Its deadline had passed.
+    /// True if the deadline had passed.
     over: bool,
 }
 
-/// Why a request cannot come in.
+/// Reason for refusing a request.
 enum No {
     Error(Error),
     /// The session has no room.
     Full,
     /// The service has no room.
     Crowded,
-    /// A predecessor can only be waited for here.
+    /// The end of a predecessor without a record has to be waited for here.
     Unrecorded,
-    /// The table has no memory for it.
+    /// The table has no memory for the request.
     Memory,
 }
 
 impl Session {
-    /// Takes a request. Waits for room unless `nonblocking`.
+    /// Accepts a request; waits for room unless `nonblocking`.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed; or a predecessor that is not known, or is not to be named under this level.
+    /// - `EINVAL`: the record is malformed, or a predecessor is unknown or not allowed at this
+    ///   level.
     /// - `EEXIST`: a request with this cookie has not been completed.
-    /// - `EAGAIN`: no room, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
+    /// - `EAGAIN`: no room, and `nonblocking`.
+    /// - `ERESTARTSYS`: a signal arrived while waiting.
     pub(crate) fn request(self: &Arc<Self>, record: &wire::Request, nonblocking: bool) -> Result {
         let new = self.new_request(record)?;
         let mut waited = false;
         let result = self.bring(&new, nonblocking, &mut waited);
         if !matches!(result, Err(EAGAIN | ERESTARTSYS)) {
-            // There was a record, or this one does not wait for any though it may have said so.
+            // There was a record, or this request no longer waits for one though it may have called
+            // `starve`.
             self.concurrency.fed();
         }
         if waited {
@@ -105,11 +108,11 @@ impl Session {
         result
     }
 
-    /// Checks `record`, which means something else at each level of the service.
+    /// Validates `record`, whose meaning depends on the ordering level of the service.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed; or a predecessor is named, and the level is not `graph`.
+    /// `EINVAL`: the record is malformed, or names a predecessor at a level other than `graph`.
     fn new_request(&self, record: &wire::Request) -> Result<New> {
         let Decoded { attrs, cost } = Decoded::of(record).ok_or(EINVAL)?;
         let level = self.service.dispatch().level();
@@ -138,7 +141,8 @@ impl Session {
         })
     }
 
-    /// Enters a request, once there is room, and hands it over; `waited` tells whether it had to wait.
+    /// Enters a request when there is room, and passes it to the engine; sets `waited` if it had to
+    /// wait.
     fn bring(self: &Arc<Self>, new: &New, nonblocking: bool, waited: &mut bool) -> Result {
         let mut tries = 0u32;
         loop {
@@ -155,15 +159,15 @@ impl Session {
                         }
                     }
                     self.undo(name);
-                    // Records can be made at once, or others have made some; if neither, all that there may be
-                    // are in use.
+                    // Records may be allocated now, or by another writer; if neither, all possible
+                    // records are in use.
                     tries = tries.saturating_add(1);
                     if self.service.feed_order()? || tries < TRIES {
                         continue;
                     }
                     if tries == TRIES {
-                        // Said first, then tried once more: of those whose end nobody was told of, the records
-                        // are free by then.
+                        // After `starve` one more attempt: records that were freed without a
+                        // wake-up are found then.
                         self.concurrency.starve();
                         continue;
                     }
@@ -193,7 +197,7 @@ impl Session {
         }
     }
 
-    /// Brings the table memory for one more request.
+    /// Allocates the memory of the table for one more request.
     fn grow(&self) -> Result {
         let need = self.inner.lock().need();
         let spare = need.take(true).map_err(|NoMemory| ENOMEM)?;
@@ -202,7 +206,7 @@ impl Session {
         Ok(())
     }
 
-    /// Enters a request.
+    /// Enters a request into the table.
     fn enter(&self, new: &New) -> Result<Entered, No> {
         let entered = {
             let mut inner = self.inner.lock();
@@ -233,7 +237,7 @@ impl Session {
             let peer = Key::of(Field::Nid, &new.attrs);
             let high = new.attrs.priority == Priority::High;
             let Some(joined) = inner.enter(new.cookie, peer, high) else {
-                // There is memory.
+                // Memory was checked above.
                 bug!();
                 return Err(No::Error(ENOMEM));
             };
@@ -252,7 +256,7 @@ impl Session {
         Ok(entered)
     }
 
-    /// Hands a request that was entered to the engine; returns whether there was a record for it.
+    /// Passes an entered request to the engine; returns true if there was a record for the request.
     fn hand_over(self: &Arc<Self>, new: &New, entered: Entered) -> Result<bool> {
         let Entered { joined, .. } = entered;
         let queued = Queued {
@@ -267,17 +271,18 @@ impl Session {
         let account = Account::new(attrs.priority, misc::cpu());
         let boxed = Boxed::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         let arrival = Arrival {
-            // All that a class may depend on does not fit, and what is said of each request is at hand anyway.
+            // The properties that a class may depend on do not fit, and the attributes are at hand
+            // anyway.
             ident: None,
             client: &self.client,
             target: &self.target,
             must_pass: false,
             reclaims: false,
             may_pass: self.terms.may_pass,
-            // Nothing arrives while a file is being closed.
+            // No request arrives while a file is being closed.
             draining: None,
             relation: Some(&entered.relation),
-            // Its writer can come back.
+            // The writer can retry.
             may_sleep: true,
             may_overflow: false,
             domain: new.domain,
@@ -309,7 +314,7 @@ impl Session {
             self.concurrency.count_over();
         }
         match (passed, record) {
-            // Its record is noted as it is released.
+            // The record is stored when the request is released.
             (Some(held), _) => held.submit(),
             (None, Some(record)) => {
                 let moved = self.inner.lock().learn(joined.handle, record);
@@ -322,7 +327,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Takes out a request that the engine did not take.
+    /// Removes a request that the engine refused.
     fn undo(&self, handle: Handle) {
         let (gone, full) = {
             let mut inner = self.inner.lock();
@@ -332,7 +337,7 @@ impl Session {
             (gone, full)
         };
         if full {
-            // Who came meanwhile found no room.
+            // A writer that came meanwhile found no room.
             self.roomy.notify_one();
         }
         self.concurrency.withdraw();
@@ -341,7 +346,7 @@ impl Session {
         }
     }
 
-    /// Waits until a request of the file has ended that keeps this one from coming in.
+    /// Waits until a request of the file has ended that blocks this one.
     fn wait_for_end(&self, new: &New) -> Result {
         let mut inner = self.inner.lock();
         loop {
@@ -361,14 +366,15 @@ impl Session {
             if unrecorded {
                 inner.impatient = inner.impatient.wrapping_sub(1);
             }
-            // Who was woken for room takes it, or nobody else would.
+            // A task that was woken for room uses it even after a signal, because no other task was
+            // woken.
             if signal && (unrecorded || inner.live >= self.terms.limit) {
                 return Err(ERESTARTSYS);
             }
         }
     }
 
-    /// Wakes whoever else waits for room that this writer did not need.
+    /// Wakes the next task that waits for room, if this writer left any.
     fn hand_on(&self) {
         let room = {
             let inner = self.inner.lock();
@@ -380,12 +386,12 @@ impl Session {
         self.concurrency.hand_on();
     }
 
-    /// Moves a request, and with it what comes before it, to high priority.
+    /// Moves a request and its predecessors to high priority.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed.
-    /// - `ENOENT`: no request with this cookie was taken and not completed.
+    /// - `EINVAL`: the record is malformed.
+    /// - `ENOENT`: no request with this cookie was accepted and not completed.
     pub(crate) fn promote(&self, record: &wire::Promotion) -> Result {
         if record.header.flags != 0 {
             return Err(EINVAL);

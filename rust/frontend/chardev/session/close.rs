@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a session ends.
+//! Draining and closing of a session.
 //!
-//! A server of a kernel module is drained first: it is told of each request, and ends it.
+//! A server of a kernel module is drained first, so that the server receives and completes each
+//! request.
 //!
 //! ```text
-//!   draining ──▶ what is queued is forced, and released ──▶ no request left
+//!   draining ──▶ queued requests are forced, and released ──▶ no request left
 //!
-//!   closing ──▶ what is released ends, what is queued is forced ──▶ no request left
+//!   closing ──▶ released requests end, queued requests are forced ──▶ no request left
 //! ```
 //!
-//! What is decided while a session is closing ends at once ([`Session::release`]), and with that what comes after it
-//! may be decided. So all that is forced ends, whatever waits for what, and nothing of other clients is sent out for it.
-//! Classes owe for what is forced, as always.
+//! A request that is dispatched while its session is closing ends immediately
+//! ([`Session::release`]), and thereby its successors may be dispatched. So all forced requests
+//! end, whatever their ordering constraints, and no requests of other clients are dispatched for
+//! them. Classes are charged for forced requests, as always.
 
 use super::{table::Rest, Session, CANCELED};
 use crate::sys::{chardev::boxed::BoxFifo, misc};
 
 impl Session {
-    /// Releases everything that is queued, whatever the policy says, and waits until each request is completed; nothing
-    /// arrives any more. May sleep.
+    /// Releases all queued requests, whatever the policy decides, and waits until each request is
+    /// completed. No request may arrive any more. May sleep.
     pub(crate) fn drain(&self) {
         let slots = {
             let mut inner = self.inner.lock();
@@ -44,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Ends everything that is queued or running; nothing arrives any more. May sleep.
+    /// Ends all requests, queued or running. No request may arrive any more. May sleep.
     pub(crate) fn close(&self) {
         let mut ready = BoxFifo::new();
         let slots = {
@@ -53,7 +55,7 @@ impl Session {
             ready.append(&mut inner.ready);
             inner.rows.slots()
         };
-        // Not armed again: it is closing.
+        // The timer is not armed again, because the session is closing.
         self.cancel();
         self.remainder.close();
         drop(ready);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a session counts.
+//! Counters of a session.
 
 use crate::{frontend::chardev::wire, sys::atomic::Counter};
 

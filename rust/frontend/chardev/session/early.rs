@@ -2,14 +2,14 @@
 
 //! Deadlines of a session's requests, and the early replies that move them.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Deadline*: when the client of a request gives up, as far as the server was told.
-//! - *Early reply*: what the server passes on to that client: a later deadline.
+//! - *Deadline*: time at which the client of a request gives up, as far as the server knows.
+//! - *Early reply*: record that the server passes on to the client, with a later deadline.
 //! - *Granted*: the later deadline of an early reply that was not read yet.
 //! - *Expired*: the deadline has passed.
-//! - *Watch*: what is known of the deadline of a request ([`Watch`]).
-//! - *Look*: when a watch is to be looked at: the margin before its deadline; then at the deadline.
+//! - *Watch*: state of the deadline of a request ([`Watch`]).
+//! - *Look*: time at which a watch is checked: the margin before its deadline, then the deadline.
 //!
 //! ```text
 //!              ┌──────────── read ◀───────────┐
@@ -20,10 +20,10 @@
 //!     └── its timeout is under the estimate ──▶ told
 //! ```
 //!
-//! A watch is in one of two queues, by the next event that may happen to it: a look, or the read of an early
-//! reply. So a request has one early reply at most, whatever the server does not read. The session's timer
-//! looks at what is due in hard interrupt context, [`CHUNK`] watches at a time, so this depends on no task; a work item
-//! only helps if more is due.
+//! A watch is in one of two queues, by its next possible event: a look, or the read of an early
+//! reply. So a request has at most one unread early reply. The session's timer processes due
+//! watches in hard interrupt context, [`CHUNK`] at a time, so that deadlines depend on no task. A
+//! work item only helps if more watches are due.
 
 use kernel::prelude::*;
 
@@ -42,48 +42,48 @@ use crate::{
     sys::misc::{self, bug},
 };
 
-/// Early replies that one lock hold hands out, at most.
+/// Maximum number of early replies that one lock hold returns.
 pub(super) const TOLD: usize = 16;
 
-/// Now, ms.
+/// Returns the current time, ms.
 pub(super) fn now() -> u64 {
     misc::millis()
 }
 
-/// The time between two instants, ms; 0: `to` is not later.
+/// Returns the time between two instants, ms; 0 if `to` is not later.
 pub(super) fn between(from: u64, to: u64) -> u32 {
     u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX)
 }
 
-/// In which queue the watch of a request is.
+/// Queue of the watch of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In none: there is no deadline, or it passed.
+    /// No queue: there is no deadline, or it has passed.
     None,
-    /// Of those to be looked at, then.
+    /// Queue of looks, with the time of the look.
     Waiting(u64),
-    /// Of the early replies to be read.
+    /// Queue of early replies to be read.
     Told,
 }
 
-/// What is known of the deadline of a request.
+/// State of the deadline of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Watch {
     pub(super) place: Place,
-    /// When its client gives up, as far as the server was told.
+    /// Time at which the client gives up, as far as the server knows.
     pub(super) deadline: u64,
-    /// Deadline of the early reply that waits to be read; of one that was not, 0.
+    /// Deadline of the unread early reply; 0: none.
     granted: u64,
-    /// Until when the server said that it is busy with it; 0: it did not.
+    /// Time until which the server reported to be busy with the request; 0: none.
     busy: u64,
-    /// Of the early reply: `EARLY_*`.
+    /// Flags of the early reply: `EARLY_*`.
     flags: u32,
-    /// There will be no other early reply.
+    /// True if there will be no further early reply.
     last: bool,
 }
 
 impl Watch {
-    /// No deadline.
+    /// State without a deadline.
     pub(super) const NONE: Self = Self {
         place: Place::None,
         deadline: 0,
@@ -94,21 +94,21 @@ impl Watch {
     };
 }
 
-/// What a request states when it comes in.
+/// Deadline of a new request, from its record.
 #[derive(Clone, Copy)]
 pub(super) struct Statement {
-    /// When it arrived.
+    /// Time of the arrival.
     arrival: u64,
-    /// When its client gives up; `None`: it does not say, or deadlines are off.
+    /// Time at which the client gives up; `None`: unknown, or deadlines are off.
     deadline: Option<u64>,
-    /// It has an early reply at once, with this deadline.
+    /// Deadline of an immediate early reply.
     granted: Option<u64>,
-    /// When it is to be looked at; at its deadline if there are no early replies.
+    /// Time of the first look; the deadline if there are no early replies.
     look: u64,
 }
 
 impl Statement {
-    /// What `record` states now.
+    /// Returns the deadline of `record`.
     pub(super) fn of(record: &wire::Request, timeouts: &Timeouts) -> Self {
         let arrival = now().saturating_sub(record.elapsed_ms.into());
         let none = Self {
@@ -139,39 +139,39 @@ impl Statement {
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     handle: Handle,
-    /// The deadline before.
+    /// The previous deadline.
     deadline: u64,
     pub(crate) record: wire::Early,
 }
 
-/// What a look has found.
+/// Result of a look.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Found {
     /// Early replies that would not have helped.
     pub(super) refused: u64,
-    /// Early replies that were not read, or not thought of, before the deadline.
+    /// Early replies that were not read, or not made, before the deadline.
     pub(super) late: u64,
-    /// Requests whose deadline passed.
+    /// Requests whose deadline has passed.
     pub(super) expired: u64,
-    /// What the estimator is told, ms; 0: nothing.
+    /// Sample for the estimator, ms; 0: none.
     pub(super) feed: u32,
-    /// There is something to read that was not before.
+    /// True if there was nothing to read before, and is now.
     pub(super) readable: bool,
 }
 
-/// What became of a server's word that it is busy.
+/// Result of a server's report that it is busy.
 pub(super) enum Moved {
-    /// Only its lease moved: it has no deadline.
+    /// Only the lease was extended: the request has no deadline.
     Lease,
-    /// Its deadline could not be moved.
+    /// The deadline could not be moved.
     Refused,
-    /// Its client is to be told; whether that is the first early reply to be read.
+    /// The client gets an early reply; `first`: it is the first unread one.
     Deadline { first: bool },
 }
 
 impl Inner {
-    /// Notes what a request that was just entered states; returns whether its early reply is the first to be read, and
-    /// whether its deadline has passed.
+    /// Stores the deadline of a request that was just entered. Returns true if its early reply is
+    /// the first unread one, and true if its deadline has passed.
     pub(super) fn state(&mut self, slot: u32, statement: &Statement) -> (bool, bool) {
         let Some(row) = self.rows.at_mut(slot) else {
             bug!();
@@ -199,14 +199,15 @@ impl Inner {
         (self.place(slot, place), false)
     }
 
-    /// Takes out the watch of a request that ends; whether its deadline passed and that was not noticed.
+    /// Removes the watch of a request that ends; returns true if its deadline has passed unnoticed.
     pub(super) fn unwatch(&mut self, slot: u32) -> bool {
         let watch = self.rows.at(slot).map_or(Watch::NONE, |row| row.watch);
         self.place(slot, Place::None);
         watch.place != Place::None && watch.deadline <= now()
     }
 
-    /// The time until the deadline of a request, ms; `None`: it passed. 0: there is none.
+    /// Returns the time until the deadline of a request, ms; `None`: it has passed; 0: there is
+    /// none.
     pub(super) fn left(&self, slot: u32) -> Option<u32> {
         let row = self.rows.at(slot)?;
         if row.expired {
@@ -218,7 +219,7 @@ impl Inner {
         Some(between(now(), row.watch.deadline)).filter(|left| *left > 0)
     }
 
-    /// Notes that the deadline of a request passed.
+    /// Marks the deadline of a request as passed.
     fn expire(&mut self, slot: u32, found: &mut Found) {
         found.expired = found.expired.wrapping_add(1);
         self.place(slot, Place::None);
@@ -227,8 +228,8 @@ impl Inner {
         }
     }
 
-    /// Takes the most urgent early replies, at most `max`; what is too late is left to the timer. `estimate` is what they
-    /// tell of.
+    /// Takes the most urgent early replies, at most `max`; late ones are left to the timer.
+    /// `estimate` is the estimate to report.
     pub(super) fn take_told(
         &mut self,
         max: u32,
@@ -260,7 +261,7 @@ impl Inner {
         taken
     }
 
-    /// Puts back an early reply that was not told.
+    /// Puts back an early reply that was not delivered.
     pub(super) fn put_back_told(&mut self, told: &Told) {
         let Some(row) = self.rows.get_mut(told.handle) else {
             return;
@@ -272,7 +273,7 @@ impl Inner {
         }
     }
 
-    /// Looks at what is due, [`CHUNK`] watches at most.
+    /// Processes due watches, at most [`CHUNK`].
     pub(super) fn look(&mut self, terms: &Terms) -> Found {
         let mut found = Found::default();
         let now = now();
@@ -292,7 +293,7 @@ impl Inner {
                 bug!();
                 break;
             };
-            // Nobody knows it of a request that is not released.
+            // The time is unknown until the request is released.
             let withheld = row.served().map(|served| served.withheld);
             let stated = Stated {
                 arrival: row.arrival.saturating_add(withheld.unwrap_or(0).into()),
@@ -300,7 +301,8 @@ impl Inner {
             };
             match answer(terms, &row.watch, &stated, now, recovery) {
                 Answer::Grant { deadline, feed } => {
-                    // What waits may be withheld, unless that counts anyway.
+                    // A queued request may be throttled, so it is no sample unless throttled time
+                    // counts.
                     let counted = terms.count_policy_delay == AtCountPolicyDelay::On;
                     if counted || withheld.is_some() {
                         found.feed = found.feed.max(feed);
@@ -324,8 +326,8 @@ impl Inner {
         found
     }
 
-    /// Moves the deadline of a request that the server itself says takes until `until`. `None`: it was not read,
-    /// or is completed.
+    /// Moves the deadline of a request that the server reports to take until `until`. `None`: the
+    /// request was not read, or is completed.
     fn busy(&mut self, cookie: &u64, until: u64, terms: &Terms) -> Option<Moved> {
         let now = now();
         let slot = self.find(cookie)?;
@@ -351,7 +353,8 @@ impl Inner {
     }
 }
 
-/// What becomes of a request whose margin is reached at `now`; `recovery`: what is granted meanwhile, ms.
+/// Returns the decision for a request whose margin is reached at `now`; `recovery`: extension
+/// during a recovery, ms.
 fn answer(
     terms: &Terms,
     watch: &Watch,
@@ -384,7 +387,7 @@ fn answer(
 }
 
 impl Session {
-    /// Counts what was found.
+    /// Counts the result of a look.
     pub(super) fn count_found(&self, found: &Found) {
         let (own, all) = (&self.counters, self.service.timeouts().counts());
         if found.refused > 0 {
@@ -401,12 +404,12 @@ impl Session {
         }
     }
 
-    /// Takes the server's word that a request takes longer.
+    /// Handles the server's report that a request takes longer.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed.
-    /// - `ENOENT`: no request with this cookie was read and not completed.
+    /// - `EINVAL`: the record is malformed.
+    /// - `ENOENT`: no request with this cookie was read and is not completed.
     pub(crate) fn busy(&self, record: &wire::Busy) -> Result {
         let fits = record.header.flags == 0
             && record.reserved == 0

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is read of a session: first what cannot wait, then what is to be served.
+//! Reads of a session: first urgent records, then requests to be served.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Item*: what one record is made of ([`Item`]).
+//! - *Item*: source of one record ([`Item`]).
 //!
 //! ```text
 //!   early replies, the most urgent first ──┐
 //!   the end of a recovery ─────────────────┼──▶ take ──▶ copied
-//!   requests that are ready, in order ─────┘      ▲         │ nobody was told
+//!   requests that are ready, in order ─────┘      ▲         │ the copy failed
 //!                                                 └─────────┘
 //! ```
 
@@ -28,27 +28,27 @@ use crate::{
     },
 };
 
-/// What was taken to be read.
+/// Items taken by one read.
 pub(crate) struct Taken {
     early: core::iter::Flatten<core::array::IntoIter<Option<Told>, TOLD>>,
     recovered: Option<wire::Recovered>,
     ready: BoxFifo<Queued>,
-    /// The estimate when it was taken, ms.
+    /// The estimate at the time of the read, ms.
     estimate: u32,
 }
 
-/// One thing that was taken to be read.
+/// One item of a read.
 pub(crate) enum Item {
     /// An early reply.
     Early(Told),
     /// The end of a recovery.
     Recovered(wire::Recovered),
-    /// A request that is to be served now.
+    /// A request to be served now.
     Request(Boxed<Queued>, wire::Released),
 }
 
 impl Taken {
-    /// The next one, if it is there.
+    /// Returns the next item, if any.
     pub(crate) fn next(&mut self) -> Option<Item> {
         if let Some(told) = self.early.next() {
             return Some(Item::Early(told));
@@ -61,7 +61,7 @@ impl Taken {
         Some(Item::Request(boxed, record))
     }
 
-    /// A request as the reader sees it.
+    /// Returns the record of a request for the reader.
     fn record(&self, boxed: &Boxed<Queued>) -> wire::Released {
         let account = boxed.account();
         let (wait, mut flags) = match boxed.arrival() {
@@ -96,7 +96,7 @@ impl Taken {
 }
 
 impl Item {
-    /// Type of its record.
+    /// Returns the type of the record.
     pub(crate) fn kind(&self) -> u16 {
         match self {
             Self::Early(told) => told.record.header.kind,
@@ -105,7 +105,7 @@ impl Item {
         }
     }
 
-    /// Its bytes, in `room`; as many as the record says.
+    /// Returns the bytes of the record, written to `room`.
     pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
         use wire::Field;
         let rest = match self {
@@ -119,14 +119,15 @@ impl Item {
 }
 
 impl Inner {
-    /// Takes up to `max` requests that are ready.
+    /// Takes up to `max` ready requests.
     fn take_ready(&mut self, max: u32) -> BoxFifo<Queued> {
         let mut taken = BoxFifo::new();
         for _ in 0..max {
             let Some(boxed) = self.ready.pop() else {
                 break;
             };
-            // Known from now on: the reader may complete it before this call returns.
+            // Marked as read from here on: the reader may complete the request before this call
+            // returns.
             let handle = boxed.value().handle;
             let served = self.rows.get_mut(handle).and_then(Row::served_mut);
             bug!(served.is_none());
@@ -145,12 +146,12 @@ impl Inner {
 }
 
 impl Session {
-    /// Takes up to `max` things to read, at most [`CHUNK`]. Waits for one unless `nonblocking`; there may be none
-    /// all the same, when an early reply is too late and the timer has not expired yet.
+    /// Takes up to `max` items, at most [`CHUNK`]; waits for one unless `nonblocking`. The result
+    /// may be empty if an early reply is late and the timer has not expired yet.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: none, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
+    /// `EAGAIN`: no item, and `nonblocking`. `ERESTARTSYS`: a signal arrived while waiting.
     pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<Taken> {
         let timeouts = self.service.timeouts();
         let (estimate, terms) = (timeouts.estimate(), timeouts.terms());
@@ -161,7 +162,8 @@ impl Session {
                 return Err(EAGAIN);
             }
             let signal = self.readable.wait_interruptible(&mut inner);
-            // Who was woken for something takes it, or nobody else would.
+            // A task that was woken for an item takes it even after a signal, because no other task
+            // was woken.
             if signal && !inner.is_readable() {
                 return Err(ERESTARTSYS);
             }
@@ -192,13 +194,13 @@ impl Session {
         })
     }
 
-    /// Counts `n` early replies that were read, wrapping.
+    /// Adds `n` early replies to the number that were read; may wrap to subtract.
     fn count_sent(&self, n: u64) {
         self.counters.early_sent.count(n);
         self.service.timeouts().counts().early_sent.count(n);
     }
 
-    /// Puts back `first` and the rest of `taken`: nobody was told of them.
+    /// Puts back `first` and the rest of `taken`, which were not delivered.
     pub(crate) fn put_back(&self, first: Item, mut taken: Taken) {
         let (mut back, mut gone) = (BoxFifo::new(), BoxFifo::new());
         let mut early = 0u64;
@@ -218,7 +220,7 @@ impl Session {
                         inner.running = inner.running.wrapping_sub(1);
                         back.push(boxed);
                     } else {
-                        // Somebody guessed its cookie and completed it.
+                        // The server has completed the request with a guessed cookie.
                         gone.push(boxed);
                     }
                 }

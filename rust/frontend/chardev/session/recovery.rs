@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a session's clients come back after the server was restarted.
+//! Recovery of a session's clients after a restart of the server.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Window*: from the first report of a client that is back until all that may be expected are.
+//! - *Window*: time from the first report of a reconnected client until no further client is
+//!   expected.
 //!
 //! ```text
-//!   nothing ── report ──▶ open ── its end, told by a record ──▶ nothing
+//!   nothing ── report ──▶ open ── its end, reported by a record ──▶ nothing
 //!                         │  ▲
 //!                         └──┘ report: the end moves with the largest timeout
 //! ```
@@ -23,14 +24,14 @@ use crate::{
 /// The window of a session.
 pub(super) struct Window {
     recovery: Recovery,
-    /// It is open, and its end was not noticed.
+    /// True if the window is open, and its end was not noticed.
     open: bool,
-    /// The end of one that nobody was told of.
+    /// Unread record of the end of a window.
     ended: Option<wire::Recovered>,
 }
 
 impl Window {
-    /// None.
+    /// Creates a closed window.
     pub(super) const fn new() -> Self {
         Self {
             recovery: Recovery::new(),
@@ -39,15 +40,15 @@ impl Window {
         }
     }
 
-    /// A client that waits for `timeout` ms is back at `now`.
+    /// Adds a client with a timeout of `timeout` ms that reconnected at `now`.
     fn join(&mut self, now: u64, timeout: u32, terms: &Terms) {
-        // The timer may not have seen its end yet.
+        // The timer may not have noticed the end of the window yet.
         self.close(now);
         self.open = true;
         self.recovery.join(now, timeout, terms);
     }
 
-    /// Closes it if it is over at `now`; whether it was.
+    /// Closes the window if it is over at `now`; returns true if it was.
     pub(super) fn close(&mut self, now: u64) -> bool {
         let over = self.open && self.recovery.is_over(now);
         if over {
@@ -58,39 +59,39 @@ impl Window {
         over
     }
 
-    /// When it ends, if it is open.
+    /// Returns the end of the window, if it is open.
     pub(super) fn ends(&self) -> Option<u64> {
         self.open.then(|| self.recovery.ends())
     }
 
-    /// What an early reply grants while it is open at `now`, ms.
+    /// Returns the extension by an early reply while the window is open at `now`, ms.
     pub(super) fn extra(&self, terms: &Terms, now: u64) -> Option<u32> {
         let open = self.open && !self.recovery.is_over(now);
         open.then(|| self.recovery.extra(terms))
     }
 
-    /// Whether there is the end of one to be read.
+    /// Returns true if the end of a window is to be read.
     pub(super) fn is_readable(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Takes the end of one, to be read.
+    /// Takes the record of the end of a window.
     pub(super) fn take(&mut self) -> Option<wire::Recovered> {
         self.ended.take()
     }
 
-    /// Puts it back, unless there is a newer one.
+    /// Puts the record back, unless there is a newer one.
     pub(super) fn put_back(&mut self, ended: wire::Recovered) {
         self.ended.get_or_insert(ended);
     }
 }
 
 impl Session {
-    /// A client is back.
+    /// Handles the report of a reconnected client.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed.
+    /// `EINVAL`: the record is malformed.
     pub(crate) fn reconnect(&self, record: &wire::Reconnect) -> Result {
         if record.header.flags != 0 {
             return Err(EINVAL);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an expiry of the timer leaves over, done in process context.
+//! Work left by an expiry of the timer, completed in process context.
 //!
-//! All leases of a hung server may end together. The timer ends as many as one lock hold may; a work item ends the
-//! rest, a lock hold at a time.
+//! All leases of a hung server may end together. The timer ends as many as one lock hold may; a
+//! work item ends the rest, in several lock holds.
 
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -18,7 +18,7 @@ use crate::sys::{misc, queue};
 /// The work item of a session.
 #[pin_data]
 pub(super) struct Remainder {
-    /// Session to look after; `None` once it is closed.
+    /// Session to process; `None` after its close.
     #[pin]
     session: Mutex<Option<Arc<Session>>>,
     #[pin]
@@ -30,7 +30,7 @@ impl_has_work! {
 }
 
 impl Remainder {
-    /// Creates the work item of a session that [`Self::open`] tells.
+    /// Creates the work item of a session that [`Self::open`] sets.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -41,20 +41,20 @@ impl Remainder {
         )
     }
 
-    /// Looks after `session` until [`Self::close`].
+    /// Sets the session to process until [`Self::close`].
     pub(super) fn open(&self, session: Arc<Session>) {
         *self.session.lock() = Some(session);
     }
 
-    /// Waits for a run, and does nothing any more. May sleep.
+    /// Waits for a run in progress, and disables further runs. May sleep.
     pub(super) fn close(&self) {
         let session = self.session.lock().take();
         drop(session);
     }
 
-    /// Asks for a run soon. Any context.
+    /// Schedules a run soon. Any context.
     pub(super) fn call(self: &Arc<Self>) {
-        // If it is queued already, that run serves.
+        // If the work is queued already, that run suffices.
         let _ = queue::progress().enqueue(self.clone());
     }
 }

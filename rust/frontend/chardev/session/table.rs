@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The requests of a session: one table, by cookie.
+//! Table of the requests of a session, by cookie.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Row*: what is known of a request ([`Row`]); it has a state ([`State`]).
-//! - *Peer*: the client a request is for ([`Peer`]): a network identifier; requests without one have one peer together.
-//! - *Window*: how many completions are remembered; what was completed earlier is not known any more.
+//! - *Row*: state of a request ([`Row`], [`State`]).
+//! - *Peer*: the client of a request ([`Peer`]): a network identifier; all requests without one
+//!   share one peer.
+//! - *Window*: number of completions that are remembered; earlier completed requests are unknown.
 //!
 //! ```text
 //!   enter ──▶ queued ──▶ released ──▶ removed, or ended: remembered within the window
@@ -14,8 +15,9 @@
 //!                            └──▶ late ──┘
 //! ```
 //!
-//! Deadlines, leases and the window hold slots of the table, so a request needs no memory but its row. The
-//! table keeps its memory until the file is closed; the writer whose request needs more brings it.
+//! Deadlines, leases and the window refer to rows by index, so a request needs no memory but its
+//! row. The table keeps its memory until the file is closed; a writer allocates the memory that its
+//! request needs.
 
 use super::{
     early::{self, Place, Watch},
@@ -36,59 +38,59 @@ use crate::{
     sys::{chardev::boxed::BoxFifo, misc::bug, node::Account},
 };
 
-/// Leases that one lock hold ends, at most.
+/// Maximum number of leases that one lock hold ends.
 pub(super) const LEASES: usize = 12;
 
-/// What a released request must give back.
+/// Resources that a released request must give back.
 #[derive(Clone, Copy)]
 pub(super) struct Owed {
     pub(super) account: Account,
     pub(super) cost: Cost,
 }
 
-/// How a request was released.
+/// Circumstances of the release of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Served {
-    /// The CPT that decided.
+    /// CPT that dispatched the request.
     pub(super) cpt: u16,
-    /// For how long a policy kept it on purpose, ms.
+    /// Time for which a policy throttled the request, ms.
     pub(super) withheld: u32,
-    /// The server knows of it.
+    /// True if the server has read the request.
     pub(super) read: bool,
 }
 
-/// Where a request is.
+/// State of a request.
 #[derive(Clone, Copy)]
 pub(super) enum State {
-    /// With the engine.
+    /// The engine owns the request.
     Queued,
-    /// The policy has decided; it owes a slot.
+    /// The policy has dispatched the request, which owes a slot.
     Released(Owed, Served),
-    /// Its lease is over, so it owes nothing.
+    /// The lease has expired, so the request owes nothing.
     Late(Served),
-    /// It was completed, and is remembered.
+    /// The request was completed, and is remembered.
     Ended,
 }
 
-/// What is known of a request.
+/// State of a request and its deadline.
 pub(super) struct Row {
     pub(super) state: State,
-    /// The engine's record of it, as long as that is the session's to use.
+    /// The engine's record of the request, as long as the session may use it.
     pub(super) record: Option<Record>,
-    /// When it arrived, ms.
+    /// Time of the arrival, ms.
     pub(super) arrival: u64,
     pub(super) watch: Watch,
-    /// Its deadline passed.
+    /// True if the deadline has passed.
     pub(super) expired: bool,
-    /// The client it is for.
+    /// Client of the request.
     peer: Handle,
-    /// It goes through the high-priority head, or is on the way there.
+    /// True if the request uses the high-priority head, or is being moved there.
     high: bool,
-    /// It was moved there, so that its peer is urgent.
+    /// True if the request was moved to high priority, so that its peer is urgent.
     promoted: bool,
-    /// It is to be moved there once its record is known.
+    /// True if the request is to be moved to high priority when its record is known.
     asked: bool,
-    /// In the list of those that are remembered.
+    /// Position in the list of remembered requests.
     links: Links,
 }
 
@@ -103,7 +105,7 @@ impl Row {
         !matches!(self.state, State::Ended)
     }
 
-    /// How it was released, if it is released and not completed.
+    /// Returns the circumstances of the release, if the request is released and not completed.
     pub(super) fn served(&self) -> Option<&Served> {
         match &self.state {
             State::Released(_, served) | State::Late(served) => Some(served),
@@ -111,7 +113,7 @@ impl Row {
         }
     }
 
-    /// As [`Self::served`], for writing.
+    /// Returns the same as [`Self::served`], mutable.
     pub(super) fn served_mut(&mut self) -> Option<&mut Served> {
         match &mut self.state {
             State::Released(_, served) | State::Late(served) => Some(served),
@@ -120,37 +122,37 @@ impl Row {
     }
 }
 
-/// What a peer has.
+/// Numbers of requests of a peer.
 pub(super) struct Peer {
     /// Requests that are queued, or owe something.
     requests: u32,
-    /// Of these, those that were moved to high priority.
+    /// Of these, requests that were moved to high priority.
     urgent: u32,
 }
 
-/// What became of a request that was entered.
+/// Result of entering a request.
 pub(super) struct Joined {
     pub(super) handle: Handle,
-    /// It is the only one of its peer.
+    /// True if this is the only request of its peer.
     pub(super) first: bool,
-    /// Requests of the peer.
+    /// Number of requests of the peer.
     pub(super) requests: u32,
-    /// Others wait for one of these.
+    /// True if requests depend on one of these.
     pub(super) urgent: bool,
 }
 
-/// What is to be counted of a request that was taken out.
+/// Events to be counted for a removed request.
 #[derive(Clone, Copy)]
 pub(super) struct Gone {
-    /// Its deadline passed, and that was not noticed.
+    /// True if the deadline has passed unnoticed.
     pub(super) expired: bool,
-    /// The last request of its peer has ended.
+    /// True if the last request of the peer has ended.
     pub(super) peer_idle: bool,
 }
 
-/// A request that was released, and was taken out.
+/// A released request that was removed from the table.
 pub(super) struct Finished {
-    /// What it owes; `None`: it was late.
+    /// Resources to give back; `None`: the request was late.
     pub(super) owed: Option<Owed>,
     pub(super) record: Option<Record>,
     pub(super) arrival: u64,
@@ -158,36 +160,36 @@ pub(super) struct Finished {
     pub(super) gone: Gone,
 }
 
-/// What moving a request to high priority takes.
+/// Action needed to move a request to high priority.
 pub(super) enum Move {
-    /// Nothing: it is released, or moved already.
+    /// No action: the request is released, or moved already.
     Nothing,
-    /// This record is to be moved.
+    /// Move this record.
     Record(Record),
-    /// Its record is not known yet; whoever learns it moves it.
+    /// The record is not known yet; the writer moves the request when it learns the record.
     Later,
 }
 
-/// What the predecessors of a request come to.
+/// Result of resolving the predecessors of a request.
 pub(super) enum Before {
-    /// The relation that the engine is told.
+    /// Relation for the engine.
     Known(Relation),
-    /// One of them has no record in the partition: only its end can be waited for.
+    /// A predecessor has no record in the partition: the writer must wait for its end.
     Unrecorded,
-    /// One of them is not known.
+    /// A predecessor is unknown.
     Unknown,
 }
 
-/// What closing a session does with the request in one slot.
+/// Action for a request when its session is closed.
 pub(super) enum Rest {
     Nothing,
-    /// It was released.
+    /// The request was released: end it.
     End(Finished),
-    /// It is queued.
+    /// The request is queued: force it.
     Force(Record),
 }
 
-/// What the table wants for one more request.
+/// Memory that the table needs for one more request.
 pub(super) type Need = (
     (TableNeed<u64, Row>, TableNeed<Key, Peer>),
     (Chunks<Knot>, Chunks<Knot>),
@@ -196,10 +198,10 @@ pub(super) type Need = (
 /// Memory for the table.
 pub(super) type Spare = <Need as mem::Need>::Spare;
 
-/// When the session has something to do by itself.
+/// Times of the next events of a session.
 #[derive(Clone, Copy)]
 pub(super) struct Due {
-    /// A deadline, or the end of a recovery, ms.
+    /// A look at a deadline, or the end of a recovery, ms.
     pub(super) look: u64,
     /// The end of a lease, monotonic ns.
     pub(super) lease: u64,
@@ -212,19 +214,20 @@ impl Due {
     };
 }
 
-/// What the lock protects.
+/// State under the lock.
 ///
 /// # Invariants
 ///
-/// One row of a cookie at most is not `Ended`; one at most is. `live` is the number of rows that are not, `running` that
-/// of those that were read; each request in `ready` has a row that is released and was not read. A row is in
-/// `waiting` or `told` as its watch says, in `oldest` if it is `Released` and there are leases, and in `past` if it is
-/// `Ended`. `peers` counts the requests that are queued or owe something.
+/// At most one row of a cookie is not `Ended`; at most one is. `live` is the number of rows that
+/// are not, `running` the number of those rows that were read. Each request in `ready` has a row
+/// that is released and was not read. A row is in `waiting` or `told` according to its watch, and
+/// in `past` if it is `Ended`. A `Released` row is in `oldest` if there are leases. `peers` counts
+/// the requests that are queued or owe something.
 pub(super) struct Inner {
     pub(super) rows: Table<u64, Row>,
     pub(super) peers: Table<Key, Peer>,
     pub(super) watches: Forest,
-    /// Deadlines to look at, by when.
+    /// Deadlines to check, by time of the look.
     pub(super) waiting: Root,
     /// Early replies to be read, by the deadline that they move.
     pub(super) told: Root,
@@ -236,28 +239,29 @@ pub(super) struct Inner {
     remembered: u32,
     window_max: u32,
     pub(super) ready: BoxFifo<Queued>,
-    /// How clients come back.
+    /// Recovery of clients.
     pub(super) window: Window,
-    /// What the timer is armed for; not later than what is due.
+    /// Times for which the timer is armed; not later than the due times.
     pub(super) armed: Due,
-    /// The timer rests until then, monotonic ns.
+    /// Earliest next expiry of the timer, monotonic ns.
     pub(super) rest: u64,
     pub(super) live: u32,
     pub(super) running: u32,
-    /// Writers that wait for any completion.
+    /// Number of writers that wait for any completion.
     pub(super) impatient: u32,
-    /// Somebody waits for the end of all requests.
+    /// True if a task waits for the end of all requests.
     pub(super) draining: bool,
     pub(super) closing: bool,
 }
 
 impl Inner {
-    /// A table for `limit` requests with leases of `lease_ns` (0: none), that remembers `window_max` completions. Its
-    /// memory is charged to the control group of the caller, who decides its size.
+    /// Creates a table for `limit` requests with leases of `lease_ns` (0: none) that remembers
+    /// `window_max` completions. Its memory is charged to the control group of the caller, because
+    /// the caller chooses the size.
     ///
     /// # Errors
     ///
-    /// [`NoMemory`]: the allocator had none, or the group may have no more.
+    /// [`NoMemory`]: the allocation failed, or exceeds the limit of the group.
     pub(super) fn new(
         limit: u32,
         lease_ns: u64,
@@ -292,7 +296,7 @@ impl Inner {
         })
     }
 
-    /// What memory is wanted for one more request.
+    /// Returns the memory that is needed for one more request.
     pub(super) fn need(&self) -> Need {
         let slots = (self.rows.slots() as usize).saturating_add(1);
         (
@@ -301,7 +305,7 @@ impl Inner {
         )
     }
 
-    /// Takes memory and hands back what there is no use for.
+    /// Adds memory, and returns what is not needed.
     pub(super) fn grow(&mut self, ((rows, peers), (watches, leases)): Spare) -> Spare {
         (
             (self.rows.grow(rows), self.peers.grow(peers)),
@@ -309,19 +313,19 @@ impl Inner {
         )
     }
 
-    /// The slot of the request with this cookie that is not completed.
+    /// Returns the index of the request with this cookie that is not completed.
     pub(super) fn find(&self, cookie: &u64) -> Option<u32> {
         self.rows.find(cookie, Row::is_live)
     }
 
-    /// Whether others wait for a request of the peer of the request in `slot`.
+    /// Returns true if requests depend on a request of the peer of the request in `slot`.
     pub(super) fn is_urgent(&mut self, slot: u32) -> bool {
         let peer = self.rows.at(slot).map(|row| row.peer);
         let peer = peer.and_then(|peer| self.peers.get_mut(peer));
         peer.is_some_and(|peer| peer.urgent > 0)
     }
 
-    /// Enters a request that has memory, for `peer`; `None`: it has none. No live row has its cookie.
+    /// Enters a request for `peer`; `None`: there is no memory. No live row may have its cookie.
     pub(super) fn enter(&mut self, cookie: u64, peer: Key, high: bool) -> Option<Joined> {
         let known = self.peers.find(&peer, |_| true);
         let first = known.is_none();
@@ -365,7 +369,7 @@ impl Inner {
         })
     }
 
-    /// Notes that a queued request was released at `now` (ns).
+    /// Marks a queued request as released at `now` (ns).
     pub(super) fn release(&mut self, handle: Handle, owed: Owed, served: Served, now: u64) {
         let Some(row) = self.rows.get_mut(handle) else {
             bug!();
@@ -382,7 +386,7 @@ impl Inner {
         }
     }
 
-    /// Notes the record of a request; returns it if the request is to be moved to high priority.
+    /// Stores the record of a request; returns it if the request is to be moved to high priority.
     pub(super) fn learn(&mut self, handle: Handle, record: Record) -> Option<Record> {
         let row = self.rows.get_mut(handle)?;
         if !matches!(row.state, State::Queued) {
@@ -392,7 +396,7 @@ impl Inner {
         core::mem::replace(&mut row.asked, false).then_some(record)
     }
 
-    /// Notes that a request is to have high priority. `None`: there is no such request.
+    /// Marks a request as one of high priority. `None`: there is no such request.
     pub(super) fn promote(&mut self, cookie: &u64) -> Option<Move> {
         let slot = self.find(cookie)?;
         let row = self.rows.at_mut(slot)?;
@@ -409,7 +413,7 @@ impl Inner {
         Some(wanted)
     }
 
-    /// What comes before request `cookie` with `predecessors` (0: none), for the partition `home`.
+    /// Resolves the `predecessors` (0: none) of request `cookie` for the partition `home`.
     pub(super) fn before(
         &self,
         cookie: u64,
@@ -444,7 +448,7 @@ impl Inner {
         })
     }
 
-    /// Takes a request off its peer; whether that was its last one.
+    /// Removes a request from its peer; returns true if it was the last one.
     fn leave(&mut self, peer: Handle, promoted: bool) -> bool {
         let Some(known) = self.peers.get_mut(peer) else {
             bug!();
@@ -459,7 +463,7 @@ impl Inner {
         idle
     }
 
-    /// Takes out a queued request; it stays counted in `live`.
+    /// Removes a queued request, which stays counted in `live`.
     pub(super) fn take_out_queued(&mut self, handle: Handle) -> Option<Gone> {
         let row = self.rows.get_mut(handle);
         bug!(row.is_none());
@@ -473,7 +477,7 @@ impl Inner {
         })
     }
 
-    /// Takes out a request that was read; `remember`: it may be named as a predecessor.
+    /// Removes a request that was read; `remember`: it may be named as a predecessor.
     pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<Finished> {
         let slot = self.find(cookie)?;
         let read = self.rows.at(slot)?.served()?.read;
@@ -502,7 +506,7 @@ impl Inner {
         let (record, arrival) = (row.record, row.arrival);
         let (peer, promoted) = (row.peer, row.promoted);
         let mut peer_idle = false;
-        // A request that is late owes nothing, and was taken off its peer then.
+        // A late request owes nothing, and was removed from its peer when its lease expired.
         if owed.is_some() {
             peer_idle = self.leave(peer, promoted);
             if self.lease_ns != 0 {
@@ -522,7 +526,8 @@ impl Inner {
         })
     }
 
-    /// Remembers the completion in `slot` instead of the `earlier` one of its cookie, or of the oldest one.
+    /// Remembers the completion in `slot`, and drops the `earlier` one of its cookie, or else the
+    /// oldest.
     fn remember(&mut self, slot: u32, earlier: Option<u32>) {
         self.rows.push(&mut self.past, slot);
         self.remembered = self.remembered.wrapping_add(1);
@@ -537,7 +542,7 @@ impl Inner {
         }
     }
 
-    /// Has the lease of a request begin at `from` (ns) if that is later.
+    /// Extends the lease of a request to one that begins at `from` (ns), if that ends later.
     pub(super) fn extend(&mut self, slot: u32, from: u64) {
         let owes = self
             .rows
@@ -549,8 +554,8 @@ impl Inner {
         }
     }
 
-    /// Ends leases that are over at `now`; returns what those requests owed, and whether they were the last ones of their
-    /// peers.
+    /// Ends leases that have expired at `now`. Returns what the requests owed, and true for the
+    /// last request of a peer.
     pub(super) fn end_leases(&mut self, now: u64) -> [Option<(Owed, bool)>; LEASES] {
         let mut over = [None; LEASES];
         for place in &mut over {
@@ -568,7 +573,7 @@ impl Inner {
                 break;
             };
             row.state = State::Late(served);
-            // What comes after it waits for its completion all the same.
+            // Successors still wait for the completion.
             owed.account.placement.record = None;
             let (peer, promoted) = (row.peer, row.promoted);
             *place = Some((owed, self.leave(peer, promoted)));
@@ -576,7 +581,7 @@ impl Inner {
         over
     }
 
-    /// When there is something to do next.
+    /// Returns the times of the next events.
     pub(super) fn due(&self) -> Due {
         let front = |root| self.watches.top(root).map(|(_, at)| at);
         let looks = [front(self.waiting), front(self.told), self.window.ends()];
@@ -586,13 +591,14 @@ impl Inner {
         }
     }
 
-    /// Whether something is due at `now` (ns).
+    /// Returns true if an event is due at `now` (ns).
     pub(super) fn is_due(&self, now: u64) -> bool {
         let due = self.due();
         due.look <= early::now() || due.lease <= now
     }
 
-    /// Puts the watch of a request where it belongs; whether that is the first early reply to be read.
+    /// Moves the watch of a request to a queue; returns true if it is the first early reply to be
+    /// read.
     pub(super) fn place(&mut self, slot: u32, place: Place) -> bool {
         let Some(row) = self.rows.at_mut(slot) else {
             bug!();
@@ -618,18 +624,18 @@ impl Inner {
         }
     }
 
-    /// Whether there is something to read.
+    /// Returns true if there is something to read.
     pub(super) fn is_readable(&self) -> bool {
         !self.ready.is_empty() || self.told != Root::EMPTY || self.window.is_readable()
     }
 
-    /// The record of the request in `slot`, if it is queued.
+    /// Returns the record of the request in `slot`, if it is queued.
     pub(super) fn queued(&self, slot: u32) -> Option<Record> {
         let queued = |row: &&Row| matches!(row.state, State::Queued);
         self.rows.at(slot).filter(queued)?.record
     }
 
-    /// What is to be done with the request in `slot` as the session is closed.
+    /// Returns the action for the request in `slot` when the session is closed.
     pub(super) fn close(&mut self, slot: u32) -> Rest {
         if let Some(record) = self.queued(slot) {
             return Rest::Force(record);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Records as they are made: of their type and size, and with nothing that was not said.
+//! Constructors of records with their type and size; fields that are not given are unset.
 
 use super::{
     Busy, Completion, Early, Field, Header, Promotion, Reconnect, Recovered, Released, Request,
@@ -19,7 +19,7 @@ impl Header {
 }
 
 impl Request {
-    /// A request without any attribute.
+    /// Creates a request without any attribute.
     pub const fn new(cookie: u64) -> Self {
         Self {
             header: Header::of(TYPE_REQUEST, Self::SIZE, 0),
@@ -35,7 +35,7 @@ impl Request {
 }
 
 impl Promotion {
-    /// Moves request `cookie` to high priority.
+    /// Creates a record that moves request `cookie` to high priority.
     pub const fn new(cookie: u64) -> Self {
         Self {
             header: Header::of(TYPE_PROMOTE, Self::SIZE, 0),
@@ -45,7 +45,7 @@ impl Promotion {
 }
 
 impl Completion {
-    /// The end of request `cookie`.
+    /// Creates the completion of request `cookie`.
     pub const fn new(cookie: u64, status: u32, bytes: u64) -> Self {
         Self {
             header: Header::of(TYPE_COMPLETION, Self::SIZE, 0),
@@ -58,7 +58,7 @@ impl Completion {
 }
 
 impl Released {
-    /// Request `cookie` is to be served.
+    /// Creates the release of request `cookie`.
     pub const fn new(cookie: u64, wait_ns: u64, flags: u32) -> Self {
         Self {
             header: Header::of(TYPE_RELEASED, Self::SIZE, flags),
@@ -70,7 +70,7 @@ impl Released {
 }
 
 impl Early {
-    /// The client of request `cookie` is to wait for `timeout_ms` in all.
+    /// Creates an early reply: the client of request `cookie` extends its timeout to `timeout_ms`.
     pub const fn new(cookie: u64, timeout_ms: u32, estimate_ms: u32, flags: u32) -> Self {
         Self {
             header: Header::of(TYPE_EARLY, Self::SIZE, flags),
@@ -82,7 +82,7 @@ impl Early {
 }
 
 impl Recovered {
-    /// The end of a recovery in which `clients` came back.
+    /// Creates the end of a recovery in which `clients` reconnected.
     pub const fn new(clients: u32, largest_ms: u32) -> Self {
         Self {
             header: Header::of(TYPE_RECOVERED, Self::SIZE, 0),
@@ -93,7 +93,7 @@ impl Recovered {
 }
 
 impl Busy {
-    /// Request `cookie` takes `extra_ms` longer, from now.
+    /// Creates a report that request `cookie` takes `extra_ms` longer, from now on.
     pub const fn new(cookie: u64, extra_ms: u32) -> Self {
         Self {
             header: Header::of(TYPE_BUSY, Self::SIZE, 0),
@@ -105,7 +105,8 @@ impl Busy {
 }
 
 impl Reconnect {
-    /// A client that waits for `timeout_ms` is back; its network identifier is not known.
+    /// Creates a report that a client with timeout `timeout_ms` reconnected; its network identifier
+    /// is unknown.
     pub const fn new(timeout_ms: u32) -> Self {
         Self {
             header: Header::of(TYPE_RECONNECT, Self::SIZE, 0),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A server that also runs where `/dev/nrs` does not exist: requests are then served first come, first served.
+//! A server that also runs where `/dev/nrs` does not exist: requests are then served in FIFO order.
 //!
-//! Each line of standard input is a request of the user that it starts with. Four threads print the
-//! lines. The first line of output says who schedules.
+//! Each line of standard input is a request of the user whose id starts the line. Four threads
+//! print the lines. The first line of output names the scheduler.
 //!
 //! ```text
 //! printf '%s\n' '1000 a' '1001 b' | cargo run -p nrs-client --example fallback
@@ -19,16 +19,16 @@ use std::{
 
 use nrs_client::{wire::ID_ABSENT, Client, Completion, Options, Request};
 
-/// Requests that are not released.
+/// Queue of the requests that are not released.
 enum Queue {
     /// Scheduled by a service of nrs.
     Nrs(Client),
-    /// Released in the order of submission, by their cookies.
+    /// Released in the order of submission; contains cookies.
     Fifo(Mutex<VecDeque<u64>>, Condvar),
 }
 
 impl Queue {
-    /// Attaches to the service; a device that does not exist is no error.
+    /// Attaches to the service; a missing device is not an error.
     fn open(service: &str) -> io::Result<Self> {
         match Options::new(service).open() {
             Ok(client) => Ok(Self::Nrs(client)),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Adaptive timeouts between a client and a server over loopback UDP: the client's timeout follows
-//! the load of the server, early replies extend it, and a server that dies is noticed soon.
+//! the load of the server, early replies extend it, and a failed server is detected quickly.
 //!
 //! ```text
 //! cargo run -p nrs-client --example timeouts
 //! ```
 //!
-//! The server serves one request at a time. It measures and replies early by itself; a server of
-//! `/dev/nrs` is told by the module when and what.
+//! The server serves one request at a time. It measures service times and sends early replies
+//! itself; for a server that uses `/dev/nrs`, the module determines when and with which timeout.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use std::{
 
 use nrs_client::timeouts::{estimator::Estimator, Portal, Rule};
 
-/// Small numbers, so that the example is over soon.
+/// Small values, so that the example ends soon.
 const RULE: Rule = Rule {
     min_ms: 100,
     max_ms: 10_000,
@@ -31,20 +31,20 @@ const RULE: Rule = Rule {
     increment_ms: 100,
 };
 
-/// How long before a deadline an early reply is sent, and how much longer it asks for, ms.
+/// Time before a deadline at which an early reply is sent, and extension that it requests, ms.
 const MARGIN: u64 = 60;
 const EXTRA: u64 = 300;
 
-/// How long the server takes for a request, ms.
+/// Service time of a request, ms.
 const DEVICE: u64 = 30;
 
-/// Messages are four numbers. To the server: the request, and its stated timeout. To the client: the
-/// request, one of these, the service time or the timeout, and the estimate of the server.
+/// Message of four numbers. To the server: the request, and its stated timeout. To the client: the
+/// request, `REPLY` or `EARLY`, the service time or the timeout, and the estimate of the server.
 type Message = [u64; 4];
 const REPLY: u64 = 0;
 const EARLY: u64 = 1;
 
-/// The request that ends the server.
+/// Request that ends the server.
 const STOP: u64 = u64::MAX;
 
 fn send(socket: &UdpSocket, to: SocketAddr, message: Message) -> io::Result<()> {
@@ -52,7 +52,7 @@ fn send(socket: &UdpSocket, to: SocketAddr, message: Message) -> io::Result<()> 
     socket.send_to(&bytes, to).map(drop)
 }
 
-/// Returns a message that comes within `wait` ms, if one does, and its sender.
+/// Returns a message received within `wait` ms, if any, and its sender.
 fn receive(socket: &UdpSocket, wait: u64) -> io::Result<Option<(Message, SocketAddr)>> {
     socket.set_read_timeout(Some(Duration::from_millis(wait.max(1))))?;
     let mut bytes = [0; 32];
@@ -79,7 +79,7 @@ struct Queued {
     deadline: u64,
 }
 
-/// Serves requests in their order until it is told to stop.
+/// Serves requests in FIFO order until it receives `STOP`.
 fn serve(socket: &UdpSocket) -> io::Result<()> {
     let start = Instant::now();
     let mut estimator = Estimator::new();
@@ -135,7 +135,7 @@ fn serve(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// A client that has one request at a time.
+/// A client with one request at a time.
 struct Client {
     socket: UdpSocket,
     server: SocketAddr,
@@ -163,8 +163,8 @@ impl Client {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// Sends a request and waits for its reply; returns whether it came in time, and after how many
-    /// ms.
+    /// Sends a request and waits for its reply; returns true if the reply was in time, and the
+    /// waiting time, ms.
     fn ask(&mut self) -> io::Result<(bool, u64)> {
         self.number += 1;
         let sent = self.now();
@@ -194,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Asks so many times; returns the longest time that it took, ms.
+    /// Sends `requests` requests, one after the other; returns the longest waiting time, ms.
     fn load(&mut self, requests: u32) -> io::Result<u64> {
         let mut longest = 0;
         for _ in 0..requests {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The server of `server.rs` with tokio: one task receives, another one serves, both on one thread.
+//! The server of `server.rs` with tokio: two tasks, one for receiving, one for serving, on one
+//! thread.
 //!
 //! ```text
 //! cargo run -p nrs-client --features tokio --example tokio
@@ -21,7 +22,7 @@ use tokio::{
     runtime::Builder,
 };
 
-/// What the tasks share.
+/// State shared by the tasks.
 struct Server {
     client: AsyncFd<Client>,
     socket: UdpSocket,

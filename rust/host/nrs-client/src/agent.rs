@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Agent of a service: reads through `/dev/nrs-control` what the service does for whom, and sets factors of weights.
+//! Agent of a service: reads accounts of service and sets factors of weights through
+//! `/dev/nrs-control`.
 //!
 //! # Vocabulary
 //!
 //! - *Account*: weight and service of an entity, or of a group of entities ([`Account`]).
-//! - *Instance*: number that names what ids are of; after a change the agent drops all that it knows by id.
-//! - *Factor*: what a weight is multiplied by, in units of 2^-31: 1 to [`crate::wire::FACTOR_ONE`].
-//! - *Lease*: time for which factors are in force. Without renewal they return to one in ten steps.
+//! - *Instance*: number of the scope of ids; after a change the agent discards all ids that it
+//!   knows.
+//! - *Factor*: multiplier of a weight, units of 2^-31: 1 to [`crate::wire::FACTOR_ONE`].
+//! - *Lease*: time for which factors are in effect. Without renewal they return to 1 in ten steps.
 //!
 //! ```no_run
 //! use nrs_client::{agent::Agent, wire::FACTOR_ONE};
@@ -24,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! What each errno means is in `Documentation/control.md`.
+//! `Documentation/control.md` describes each errno.
 
 use std::{
     error::Error,
@@ -37,71 +39,71 @@ use std::{
 
 use crate::wire::{self, Field};
 
-/// Where the node is.
+/// Path of the device node.
 pub const NODE: &str = "/dev/nrs-control";
 
-/// Bytes of an answer that there is room for at first.
+/// Initial size of the answer buffer, bytes.
 const ROOM: usize = 64 << 10;
 
-/// Ids of one command; more would not fit.
+/// Largest number of ids in one command: more do not fit.
 const NAMES: usize = 200;
 
 /// The accounts of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// What the ids are of.
+    /// Scope of the ids.
     pub instance: u64,
-    /// When the accounts were read, monotonic ns.
+    /// Time of reading the accounts, monotonic ns.
     pub time_ns: u64,
-    /// Hash of the mode and the cost model, the same on all servers, but with `cgroup` in the mode another one for each
-    /// service; 0: there are no accounts.
+    /// Hash of the mode and the cost model, equal on all servers; with `cgroup` in the mode it
+    /// differs for each service. 0: there are no accounts.
     pub terms: u64,
-    /// Records in the order of ids, one for each id.
+    /// Records in ascending order of ids, one for each id.
     pub list: Vec<Account>,
 }
 
-/// What a service did for an entity, or for a group of entities.
+/// Service of an entity or of a group of entities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// The entity or group.
+    /// Id of the entity or group.
     pub id: u64,
-    /// The group that it is in; 0: none.
+    /// Id of the group that contains it; 0: none.
     pub parent: u64,
-    /// Service so far, units of cost; of a group: what no other record has.
+    /// Service so far, units of cost; of a group: what no other record counts.
     pub service: u64,
-    /// Weight among siblings without the factor; 4096 for a weight of one.
+    /// Weight among siblings, without the factor; 4096 for a weight of 1.
     pub weight: u32,
-    /// Factor in force, in units of 2^-31.
+    /// Factor in effect, units of 2^-31.
     pub factor: u32,
-    /// Level, 0: outermost.
+    /// Level; 0 is the outermost.
     pub level: u32,
-    /// Whether it is an entity.
+    /// True for an entity, false for a group.
     pub leaf: bool,
-    /// Whether it has requests, queued or in service.
+    /// True if the entity has requests, queued or in service.
     pub active: bool,
-    /// Whether it has queued requests.
+    /// True if the entity has queued requests.
     pub waiting: bool,
-    /// Whether it is removed; this is the last record.
+    /// True if the entity is removed; this is the last record.
     pub gone: bool,
 }
 
-/// What an id is of.
+/// Name of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The id.
+    /// Id of the entity.
     pub id: u64,
     /// Name of the level, as in the mode.
     pub level: String,
-    /// Value at the level, as in `nrs_fairshare_stats`.
+    /// Key at the level, as in `nrs_fairshare_stats`.
     pub key: String,
 }
 
-/// Why the module refused a command; the source of an [`io::Error`].
+/// Refusal of a command by the module; the source of an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The error number.
+    /// Errno of the command.
     pub errno: i32,
-    /// The reason of the module, one line; empty without one.
+    /// Reason from the module, one line; empty if there is none.
     pub reason: String,
 }
 
@@ -121,16 +123,16 @@ impl Error for Refused {}
 #[derive(Debug)]
 pub struct Agent {
     file: File,
-    /// The last answer.
+    /// Answer to the last command.
     answer: Vec<u8>,
 }
 
 impl Agent {
-    /// Opens the node and becomes the agent of `service`, until this is dropped.
+    /// Opens the node and becomes the agent of `service` until the `Agent` is dropped.
     ///
     /// # Errors
     ///
-    /// Those of `open`. `EBUSY`: another file is bound. `ENODEV`: no such service.
+    /// The errors of `open`. `EBUSY`: another file is bound. `ENODEV`: no such service.
     pub fn bind(service: &str) -> io::Result<Self> {
         let mut agent = Self::open()?;
         agent.command(format!("bind {service}").as_bytes())?;
@@ -141,7 +143,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Those of `open`; `EPERM`: without `CAP_SYS_ADMIN`.
+    /// The errors of `open`; `EPERM`: the task lacks `CAP_SYS_ADMIN`.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             file: OpenOptions::new().read(true).write(true).open(NODE)?,
@@ -149,17 +151,17 @@ impl Agent {
         })
     }
 
-    /// Reads the accounts that changed since the last time, or `all` of them.
+    /// Reads the accounts that changed since the last call, or `all` accounts.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: the service is removed. `EFBIG`, `ENOMEM`: too many; no memory.
+    /// `ENODEV`: the service is removed. `EFBIG`: too many accounts. `ENOMEM`.
     pub fn accounts(&mut self, all: bool) -> io::Result<Accounts> {
         let command = if all { "accounts all" } else { "accounts" };
         decoded(self.command(command.as_bytes())?)
     }
 
-    /// Returns what `ids` are of, those that are known.
+    /// Returns the names of those `ids` that are known.
     ///
     /// # Errors
     ///
@@ -178,13 +180,14 @@ impl Agent {
         Ok(names)
     }
 
-    /// Replaces all factors by `factors`, in the order of ids, and renews the lease.
+    /// Replaces all factors by `factors`, in ascending order of ids, and renews the lease.
     ///
     /// # Errors
     ///
-    /// `ESTALE`: the service has another instance now. `EINVAL`: ids that do not ascend, a factor of 0 or above one, a lease
-    /// of 0 or more than a minute. `E2BIG`: more than [`wire::FACTORS_MAX`]. `ENODEV`: the service is removed. `ENOMEM`. Nothing
-    /// is changed then.
+    /// `ESTALE`: the service has another instance. `EINVAL`: ids are not ascending, a factor is 0
+    /// or above 1, or the lease is 0 or more than one minute. `E2BIG`: more than
+    /// [`wire::FACTORS_MAX`] factors. `ENODEV`: the service is removed. `ENOMEM`. On error, nothing
+    /// is changed.
     pub fn factors(
         &mut self,
         instance: u64,
@@ -205,18 +208,18 @@ impl Agent {
         self.command(&command).map(drop)
     }
 
-    /// Has the module carry out a command as it is; returns the answer. For tests of what is refused, too.
+    /// Executes a command and returns the answer, also for tests of refused commands.
     ///
     /// # Errors
     ///
-    /// That of the command, whose source is [`Refused`].
+    /// The error of the command, with a [`Refused`] as its source.
     pub fn command(&mut self, command: &[u8]) -> io::Result<&[u8]> {
         match self.file.write_at(command, 0) {
             Ok(len) if len == command.len() => self.answer(),
             Ok(_) => Err(io::ErrorKind::WriteZero.into()),
             Err(error) => match error.raw_os_error() {
                 Some(errno) => {
-                    // The errno has to do where no reason is answered.
+                    // Without a reason in the answer, the errno alone is reported.
                     let answer = self.answer().unwrap_or_default();
                     let reason = String::from_utf8_lossy(answer).trim_end().to_owned();
                     Err(io::Error::new(error.kind(), Refused { errno, reason }))
@@ -247,7 +250,7 @@ fn bad() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// The name in a line `ID LEVEL KEY`.
+/// Parses the name in a line `ID LEVEL KEY`.
 fn named(line: &str) -> Option<Name> {
     let mut words = line.splitn(3, ' ');
     Some(Name {
@@ -257,7 +260,7 @@ fn named(line: &str) -> Option<Name> {
     })
 }
 
-/// The accounts in `bytes`; later modules may have longer records.
+/// Decodes the accounts in `bytes`; later modules may have longer records.
 fn decoded(mut bytes: &[u8]) -> io::Result<Accounts> {
     let head = wire::Accounts::take(&mut bytes).ok_or_else(bad)?;
     let size = head.record_size as usize;

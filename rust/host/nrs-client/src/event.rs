@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What is read, and the times in it.
+//! Records that are read, and the times in them.
 
 use std::time::Duration;
 
 use crate::{wire, Early, Nid, Reconnect, Recovered, Released};
 
-/// Milliseconds of `time`, at most what fits.
+/// Converts `time` to milliseconds, saturating.
 pub(crate) fn in_ms(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
@@ -16,43 +16,43 @@ fn of_ms(time: u32) -> Duration {
 }
 
 impl Released {
-    /// Whether its deadline passed, so that its client has given up.
+    /// Returns true if the deadline has passed, so that the client has given up.
     pub const fn is_expired(&self) -> bool {
         self.header.flags & wire::RELEASED_EXPIRED != 0
     }
 
-    /// The worst service time now, which its client is told with the reply.
+    /// Returns the worst service time now, to be sent to the client with the reply.
     pub fn estimate(&self) -> Duration {
         of_ms(self.estimate_ms)
     }
 
-    /// Time until its deadline; `None`: it has none, or it passed.
+    /// Returns the time until the deadline; `None` if there is no deadline or it has passed.
     pub fn left(&self) -> Option<Duration> {
         (self.left_ms != 0).then(|| of_ms(self.left_ms))
     }
 }
 
 impl Early {
-    /// How long the client is to wait in all, from the arrival of the request on.
+    /// Returns the total timeout for the client, from the arrival of the request.
     pub fn timeout(&self) -> Duration {
         of_ms(self.timeout_ms)
     }
 
-    /// The worst service time now.
+    /// Returns the worst service time now.
     pub fn estimate(&self) -> Duration {
         of_ms(self.estimate_ms)
     }
 }
 
 impl Recovered {
-    /// Largest timeout of those that came back.
+    /// Returns the largest timeout of the reconnected clients.
     pub fn largest(&self) -> Duration {
         of_ms(self.largest_ms)
     }
 }
 
 impl Reconnect {
-    /// The client with this network identifier, which waits for `timeout`, is back.
+    /// Reports that the client `nid`, whose requests have this `timeout`, has reconnected.
     pub fn of(nid: &Nid, timeout: Duration) -> Self {
         let (address, address_len) = nid.address();
         Self {
@@ -65,13 +65,13 @@ impl Reconnect {
     }
 }
 
-/// What is read.
+/// A record read from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request is to be served now.
+    /// A request was dispatched and is to be served now.
     Released(Released),
-    /// The client of a request is to wait for longer.
+    /// The client of a request should extend its timeout.
     Early(Early),
-    /// All clients that are to come back are back, or will not come.
+    /// All expected clients have reconnected, or will not.
     Recovered(Recovered),
 }

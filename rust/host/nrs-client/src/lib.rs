@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Client of `/dev/nrs`: has the requests of a server in user space scheduled by nrs.
+//! Client of `/dev/nrs`, which schedules the requests of a server in user space.
 //!
 //! # Vocabulary
 //!
 //! - *Client*: an open file of `/dev/nrs` that belongs to a service ([`Client`]).
-//! - *Request*: what the server wants to serve and for whom ([`Request`]); it names it with a cookie.
-//! - *Released*: a request that is to be served now ([`Released`]).
-//! - *Completion*: the end of a request ([`Completion`]); it frees a slot for the next.
-//! - *Deadline*: when the client of a request gives up, if the request says so ([`Request::timeout`]).
-//! - *Early reply*: what the server passes on to that client: a later deadline ([`Early`]).
-//! - *Event*: anything that is read ([`Event`]).
+//! - *Request*: a request of the server, to be scheduled ([`Request`]), identified by a cookie.
+//! - *Released*: a dispatched request, which the server serves now ([`Released`]).
+//! - *Completion*: the end of a request ([`Completion`]); it frees a slot for the next request.
+//! - *Deadline*: time at which the client of a request gives up, if stated ([`Request::timeout`]).
+//! - *Early reply*: a later deadline that the server sends to the client of a request ([`Early`]).
+//! - *Event*: a record read from the device ([`Event`]).
 //!
 //! ```text
-//!   a request arrives ──▶ Client::submit ──▶ policy ──▶ Client::released ──▶ serve it ──▶ Client::complete
+//!   arrival ─▶ Client::submit ─▶ policy ─▶ Client::released ─▶ serve ─▶ Client::complete
 //! ```
 //!
-//! All methods take `&self`: threads that receive, serve and complete may share one client. Reading and
-//! writing never allocate more than one buffer per call.
+//! All methods take `&self`: threads that receive, serve and complete may share one client. Reading
+//! and writing allocate at most one buffer per call.
 //!
 //! # Example
 //!
@@ -28,14 +28,14 @@
 //! let client = Options::new("files").name("server0").open()?;
 //! client.submit(&[Request::new(1).opcode(3).uid(1000).length(4096)])?;
 //! for released in client.released(16)? {
-//!     // ... serve the request that `released.cookie` names ...
+//!     // ... serve the request with the cookie `released.cookie` ...
 //!     client.complete(&[Completion::new(released.cookie, 0, 4096)])?;
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A server whose requests state timeouts reads with [`Client::events`], and passes early replies on:
+//! If requests state timeouts, the server reads with [`Client::events`] and sends early replies:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -50,11 +50,11 @@
 //!     match event {
 //!         Event::Early(early) => tell_client(early.cookie, early.timeout()),
 //!         Event::Released(released) if released.is_expired() => {
-//!             // Nobody waits for it any more.
+//!             // The client has given up.
 //!             client.complete(&[Completion::new(released.cookie, 110, 0)])?;
 //!         }
 //!         Event::Released(released) => {
-//!             // ... serve it, and tell its client `released.estimate()` with the reply ...
+//!             // ... serve the request, and send `released.estimate()` with the reply ...
 //!             client.complete(&[Completion::new(released.cookie, 0, 4096)])?;
 //!         }
 //!         Event::Recovered(_) => {}
@@ -64,8 +64,8 @@
 //! # }
 //! ```
 //!
-//! What each errno means is in `Documentation/dev-nrs.md`. Agents of several servers, which read accounts and set factors
-//! through `/dev/nrs-control`, use [`agent`].
+//! `Documentation/dev-nrs.md` describes each errno. Agents of several servers, which read accounts
+//! and set factors through `/dev/nrs-control`, use [`agent`].
 
 use std::{
     fs::{File, OpenOptions},
@@ -90,10 +90,10 @@ pub use nid::Nid;
 pub use sys::Ready;
 pub use wire::{Busy, Completion, Early, Promotion, Reconnect, Recovered, Released, Stats};
 
-/// Where the device is.
+/// Path of the device.
 pub const DEVICE: &str = "/dev/nrs";
 
-/// How to become a client of a service.
+/// Options for opening a client of a service.
 #[derive(Clone, Debug)]
 pub struct Options {
     device: PathBuf,
@@ -106,7 +106,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// A client of `service`, which is made if it is not there: 1 to 31 letters, digits and `_ - . :`.
+    /// Creates options for `service`, which is created if it does not exist. A name has 1 to 31
+    /// letters, digits and `_ - . :`.
     pub fn new(service: impl Into<String>) -> Self {
         Self {
             device: DEVICE.into(),
@@ -119,38 +120,38 @@ impl Options {
         }
     }
 
-    /// Where the device is, if not at [`DEVICE`].
+    /// Sets the path of the device; the default is [`DEVICE`].
     pub fn device(mut self, device: impl AsRef<Path>) -> Self {
         self.device = device.as_ref().into();
         self
     }
 
-    /// The client's name in statistics; without one it is called after the process.
+    /// Sets the client's name in statistics; the default is the process id.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Whether calls fail with [`io::ErrorKind::WouldBlock`] instead of waiting.
+    /// Makes calls fail with [`io::ErrorKind::WouldBlock`] instead of waiting.
     pub fn nonblocking(mut self, nonblocking: bool) -> Self {
         self.nonblocking = nonblocking;
         self
     }
 
-    /// Whether every request queues, even when nobody waits.
+    /// Queues every request, even if the queue is empty.
     pub fn queue_all(mut self, queue_all: bool) -> Self {
         self.queue_all = queue_all;
         self
     }
 
-    /// How long a released request may keep its slot, in whole milliseconds, at most an hour; zero: for
-    /// ever.
+    /// Sets the time for which a released request may keep its slot, in whole ms, at most one hour;
+    /// zero: no limit.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Requests that the client may have at a time, if fewer than the module allows.
+    /// Limits the number of concurrent requests of the client, if below the limit of the module.
     pub fn requests_max(mut self, requests: u32) -> Self {
         self.requests_max = requests;
         self
@@ -160,7 +161,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Those of `open`, and of `NRS_IOC_ATTACH`; `InvalidInput`: a name or a lease that is too long.
+    /// The errors of `open` and `NRS_IOC_ATTACH`; `InvalidInput`: a name or the lease is too long.
     pub fn open(&self) -> io::Result<Client> {
         let mut open = OpenOptions::new();
         open.read(true).write(true);
@@ -193,7 +194,7 @@ impl Options {
     }
 }
 
-/// `text` and then NULs.
+/// Returns `text`, padded with NULs.
 fn padded(text: &str) -> io::Result<[u8; 32]> {
     let mut field = [0; 32];
     let room = field.len() - 1;
@@ -208,35 +209,36 @@ fn bad(_: wire::Malformed) -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// A request that wants to be served; what is not set is not known.
+/// A request to be scheduled; attributes that are not set are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request(wire::Request);
 
 impl Request {
-    /// A request named `cookie`, which no other one has that was not completed.
+    /// Creates a request with `cookie`, which is unique among the uncompleted requests of the
+    /// client.
     pub const fn new(cookie: u64) -> Self {
         Self(wire::Request::new(cookie))
     }
 
-    /// Its name.
+    /// Returns the cookie of the request.
     pub const fn cookie(&self) -> u64 {
         self.0.cookie
     }
 
-    /// The same request under another name.
+    /// Changes the cookie of the request.
     pub const fn named(mut self, cookie: u64) -> Self {
         self.0.cookie = cookie;
         self
     }
 
-    /// Network identifier of the client it is for.
+    /// Sets the network identifier of the client.
     pub fn nid(mut self, nid: &Nid) -> Self {
         (self.0.net, self.0.net_number) = (nid.net, nid.number);
         (self.0.address, self.0.address_len) = nid.address();
         self
     }
 
-    /// Job it is for, cut at 31 bytes and at the first NUL.
+    /// Sets the job id, truncated at 31 bytes and at the first NUL.
     pub fn jobid(mut self, job: &str) -> Self {
         self.0.jobid = [0; 32];
         let bytes = job.bytes().take_while(|byte| *byte != 0).take(31);
@@ -246,15 +248,15 @@ impl Request {
         self
     }
 
-    /// Bytes that it is charged for, instead of its length.
+    /// Sets the charge of the request, bytes, instead of its length.
     pub const fn charge(mut self, bytes: u64) -> Self {
         self.0.charge = bytes;
         self.0.header.flags |= wire::REQUEST_CHARGE;
         self
     }
 
-    /// Requests that have to be completed before it is served, by their cookies, which are not 0; the first
-    /// eight of them count. For services of level `graph`.
+    /// Sets the cookies, not 0, of requests that must complete first; at most eight are used. For
+    /// services of level `graph`.
     pub fn after(mut self, cookies: &[u64]) -> Self {
         self.0.predecessor = [0; 8];
         for (to, from) in self.0.predecessor.iter_mut().zip(cookies) {
@@ -263,19 +265,19 @@ impl Request {
         self
     }
 
-    /// How long its client waits, from its arrival on, in milliseconds; zero: it does not say.
+    /// Sets the timeout of the client from the arrival of the request, in whole ms; zero: unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout_ms = in_ms(timeout);
         self
     }
 
-    /// How long ago it arrived, in milliseconds.
+    /// Sets the time since the arrival of the request, in whole ms.
     pub fn elapsed(mut self, elapsed: Duration) -> Self {
         self.0.elapsed_ms = in_ms(elapsed);
         self
     }
 
-    /// Whether it goes through the high-priority head.
+    /// Selects the high-priority head if `high`, else the regular head.
     pub const fn high_priority(mut self, high: bool) -> Self {
         self.0.header.flags &= !wire::REQUEST_HIGH;
         if high {
@@ -284,13 +286,13 @@ impl Request {
         self
     }
 
-    /// Its bytes on the device.
+    /// Encodes the request for the device.
     pub fn encode(&self) -> [u8; wire::Request::SIZE] {
         self.0.encode()
     }
 }
 
-/// Setters of the fields of a request that are as on the wire.
+/// Defines setters for fields with the same type in the wire format.
 macro_rules! setters {
     ($($(#[$doc:meta])+ $field:ident: $type:ty,)+) => {
         impl Request {
@@ -306,34 +308,34 @@ macro_rules! setters {
 }
 
 setters! {
-    /// RPC number of the operation; see [`opcode`].
+    /// Sets the RPC number of the operation; see [`opcode`].
     opcode: u32,
-    /// Nodes of the job it is for.
+    /// Sets the number of nodes of the job.
     job_size: u32,
-    /// User it is for.
+    /// Sets the user id of the client.
     uid: u32,
-    /// Group it is for.
+    /// Sets the group id of the client.
     gid: u32,
-    /// Project it is for.
+    /// Sets the project id.
     projid: u32,
-    /// Node map it is for.
+    /// Sets the node map.
     nodemap: u32,
-    /// What its range is in, for example an inode.
+    /// Sets the object that contains the range, for example an inode.
     object: u64,
-    /// First byte of its range.
+    /// Sets the first byte of the range.
     offset: u64,
-    /// Bytes of its range, which it is charged for.
+    /// Sets the length of the range, bytes, which is also the charge.
     length: u64,
-    /// Stream that it belongs to, not 0: related requests are kept together, and in their order if
-    /// the service's level says so.
+    /// Sets the stream, not 0: requests of a stream are scheduled together, and in order if the
+    /// service's level requires it.
     stream: u64,
-    /// Which of the server's targets it is for.
+    /// Sets the target of the server.
     target: u32,
 }
 
 /// An open file of the device that is a client of a service.
 ///
-/// Dropping it ends all its requests, queued or running.
+/// Dropping the client ends all its requests, queued or running.
 #[derive(Debug)]
 pub struct Client {
     file: File,
@@ -341,70 +343,74 @@ pub struct Client {
 }
 
 impl Client {
-    /// Requests that it may have at a time.
+    /// Returns the largest number of concurrent requests of the client.
     pub const fn requests_max(&self) -> u32 {
         self.requests_max
     }
 
-    /// Submits requests in order, up to 256 of them; returns how many were taken. The error, if none was,
-    /// is that of the first.
+    /// Submits requests in order, at most 256; returns the number accepted. If none was, returns
+    /// the error of the first.
     ///
     /// # Errors
     ///
-    /// `EEXIST`: its cookie is in use. `EINVAL`: it is malformed. `EAGAIN`: there is no room.
+    /// `EEXIST`: the cookie is in use. `EINVAL`: the request is malformed. `EAGAIN`: there is no
+    /// room.
     pub fn submit(&self, requests: &[Request]) -> io::Result<usize> {
         self.send(requests.iter().map(Request::encode))
     }
 
-    /// Completes requests in order, up to 256 of them; returns how many completions were taken. The
-    /// error, if none was, is that of the first.
+    /// Completes requests in order, at most 256; returns the number of accepted completions. If
+    /// none was, returns the error of the first.
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such request was released to this client and not completed.
+    /// `ENOENT`: no request with this cookie was released to this client and not completed.
     pub fn complete(&self, completions: &[Completion]) -> io::Result<usize> {
         self.send(completions.iter().map(Completion::encode))
     }
 
-    /// Moves requests, in order and up to 256 of them, to high priority, with all that has to be completed
-    /// before them; returns how many were known. Nothing happens to those that are released or have high priority. The
-    /// error, if none was known, is that of the first.
+    /// Moves requests, in order and at most 256, to high priority, with all requests that must
+    /// complete before them. Released requests and those with high priority are not changed.
+    /// Returns the number of known requests; if there was none, returns the error of the first.
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such request was submitted and not completed.
+    /// `ENOENT`: no request with this cookie was submitted and not completed.
     pub fn promote(&self, cookies: &[u64]) -> io::Result<usize> {
         let all = cookies.iter();
         self.send(all.map(|cookie| Promotion::new(*cookie).encode()))
     }
 
-    /// Says of requests that were read, in order and up to 256 of them, that each takes so much longer from now: its lease
-    /// and its deadline move. Returns how many were known. The error, if none was known, is that of the first.
+    /// Extends the lease and the deadline of requests that were read, in order and at most 256, by
+    /// a time from now. Returns the number of known requests; if there was none, returns the error
+    /// of the first.
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such request was read and not completed. `EINVAL`: zero, or more than an hour.
+    /// `ENOENT`: no request with this cookie was read and not completed. `EINVAL`: the time is
+    /// zero, or more than one hour.
     pub fn busy(&self, requests: &[(u64, Duration)]) -> io::Result<usize> {
         let all = requests.iter();
         self.send(all.map(|(cookie, extra)| Busy::new(*cookie, in_ms(*extra)).encode()))
     }
 
-    /// Says of clients, up to 256 of them, that they have come back after a restart of the server; the first one begins the
-    /// recovery. Returns how many reports were taken.
-    ///
+    /// Reports clients, at most 256, that reconnected after a restart of the server; the first
+    /// report begins the recovery. Returns the number of accepted reports.
     /// # Errors
     ///
-    /// `EINVAL`: malformed.
+    /// `EINVAL`: the report is malformed.
     pub fn reconnect(&self, clients: &[Reconnect]) -> io::Result<usize> {
         self.send(clients.iter().map(Reconnect::encode))
     }
 
-    /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one, or for something else, so
-    /// that there may be none. For servers whose requests state no timeouts: all other events are lost.
+    /// Returns up to `max` released requests, at most 256. Waits for the first event, so that the
+    /// result may be empty. All other events are lost, so the requests of the server should state
+    /// no timeouts.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: there is none, and the client does not wait. `EINTR`: a signal came.
+    /// `EAGAIN`: there is no event, and the client is nonblocking. `EINTR`: interrupted by a
+    /// signal.
     pub fn released(&self, max: usize) -> io::Result<Vec<Released>> {
         let events = self.events(max)?.into_iter();
         let released = events.filter_map(|event| match event {
@@ -414,11 +420,12 @@ impl Client {
         Ok(released.collect())
     }
 
-    /// Takes up to `max` events (at most 256), those that cannot wait first; waits for the first one.
+    /// Returns up to `max` events, at most 256, the most urgent first; waits for the first one.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: there is none, and the client does not wait. `EINTR`: a signal came.
+    /// `EAGAIN`: there is no event, and the client is nonblocking. `EINTR`: interrupted by a
+    /// signal.
     pub fn events(&self, max: usize) -> io::Result<Vec<Event>> {
         let mut bytes = vec![0; max.clamp(1, wire::BATCH) * wire::Released::SIZE];
         let len = (&self.file).read(&mut bytes)?;
@@ -448,26 +455,26 @@ impl Client {
         Ok(all)
     }
 
-    /// Writes up to 256 records of one size; returns how many were taken.
+    /// Writes up to 256 records of one size; returns the number accepted.
     fn send<const N: usize>(&self, records: impl Iterator<Item = [u8; N]>) -> io::Result<usize> {
         let bytes: Vec<u8> = records.take(wire::BATCH).flatten().collect();
         Ok(self.write(&bytes)? / N)
     }
 
-    /// Writes records as they are; returns the bytes that were taken.
+    /// Writes encoded records; returns the number of bytes accepted.
     ///
     /// # Errors
     ///
-    /// That of the first record, if it was not taken.
+    /// The error of the first record, if it was refused.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.file).write(bytes)
     }
 
-    /// What the client has done.
+    /// Returns the statistics of the client.
     ///
     /// # Errors
     ///
-    /// None that can be helped.
+    /// Only errors from which the caller cannot recover.
     pub fn stats(&self) -> io::Result<Stats> {
         let mut bytes = [0; Stats::SIZE];
         bytes[..4].copy_from_slice(&(Stats::SIZE as u32).to_le_bytes());
@@ -475,12 +482,12 @@ impl Client {
         Stats::decode(&bytes).map_err(bad)
     }
 
-    /// Waits up to `timeout` (`None`: for ever) until there is something to read or, with `room`, room for
-    /// a request.
+    /// Waits up to `timeout` (`None`: without limit) until there is an event to read or, with
+    /// `room`, room for a request.
     ///
     /// # Errors
     ///
-    /// `EINTR`: a signal came.
+    /// `EINTR`: interrupted by a signal.
     pub fn wait(&self, room: bool, timeout: Option<Duration>) -> io::Result<Ready> {
         sys::poll(&self.file, room, timeout)
     }
@@ -498,13 +505,13 @@ impl AsRawFd for Client {
     }
 }
 
-/// Carries out an ioctl of the device on a file that may be no client, with the bytes of its argument:
-/// for tests of what is refused.
+/// Executes an ioctl of the device on any file, with the bytes of its argument: for tests of
+/// refused arguments.
 ///
 /// # Errors
 ///
-/// Those of the ioctl; `InvalidInput`: `argument` is shorter than the size that it states, or than what
-/// the device writes.
+/// The errors of the ioctl; `InvalidInput`: `argument` is shorter than its stated size, or than the
+/// structure that the device writes.
 pub fn ioctl(file: &File, command: u32, argument: &mut [u8]) -> io::Result<()> {
     sys::argument(file, command, argument)
 }

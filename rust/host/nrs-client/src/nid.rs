@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Network identifiers, as Lustre writes them: `ADDRESS@NETWORK`.
+//! Network identifiers in Lustre's notation: `ADDRESS@NETWORK`.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use crate::wire;
 
-/// Types of networks by name.
+/// Types of networks, by name.
 const NETS: [(&str, u8); 7] = [
     ("tcp", wire::NET_TCP),
     ("o2ib", wire::NET_O2IB),
@@ -19,7 +19,7 @@ const NETS: [(&str, u8); 7] = [
 
 /// Network identifier of a client.
 ///
-/// Only how it is written is checked; that a network takes such an address is for the module to say.
+/// Only the syntax is checked; the module checks that the network accepts the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nid {
     /// Type of the network: one of `wire::NET_*`.
@@ -36,7 +36,7 @@ enum Address {
 }
 
 impl Nid {
-    /// The address, most significant byte first and padded with 0, and its length in bytes.
+    /// Returns the address, most significant byte first and padded with 0, and its length, bytes.
     pub fn address(&self) -> ([u8; 16], u8) {
         let short = |address: [u8; 4]| {
             let mut all = [0; 16];
@@ -51,7 +51,7 @@ impl Nid {
     }
 }
 
-/// Returns the identifier on the network `tcp`; of an IPv6 address that maps IPv4, that of the IPv4 address.
+/// Returns the identifier on the network `tcp`; an IPv4-mapped IPv6 address is converted to IPv4.
 impl From<IpAddr> for Nid {
     fn from(address: IpAddr) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl From<IpAddr> for Nid {
     }
 }
 
-/// A text that is no network identifier.
+/// Error for a text that is not a network identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANid;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Operations that servers often have, by the numbers of Lustre's wire protocol. A server may use any other number too.
+//! Common operations, numbered as in Lustre's wire protocol. A server may use any other number too.
 
 /// Read of an object's data.
 pub const OST_READ: u32 = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The two system calls that the standard library has not.
+//! Two system calls that the standard library lacks.
 
 #![allow(unsafe_code, reason = "system calls take pointers")]
 
@@ -8,27 +8,28 @@ use std::{fs::File, io, os::fd::AsRawFd, time::Duration};
 
 use crate::wire;
 
-/// What a client can do without waiting.
+/// Operations possible without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// There are released requests.
+    /// True if there is an event to read.
     pub readable: bool,
-    /// There is room for a request.
+    /// True if there is room for a request.
     pub writable: bool,
-    /// The file is no client.
+    /// True if the file is not a client.
     pub broken: bool,
 }
 
-/// Carries out ioctl `command` of the device with an argument that starts with its size.
+/// Executes ioctl `command` of the device with an argument that starts with its size.
 ///
 /// # Errors
 ///
-/// Those of the ioctl; `InvalidInput`: `argument` is shorter than it says, or than the command's.
+/// The errors of the ioctl; `InvalidInput`: `argument` is shorter than its stated size, or than the
+/// structure.
 pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Result<()> {
     let size = argument
         .first_chunk()
         .map_or(usize::MAX, |size| u32::from_le_bytes(*size) as usize);
-    // The device reads as many bytes as are stated, up to a maximum, and writes the structure.
+    // The device reads the stated number of bytes, up to a maximum, and writes the structure.
     let known = match command {
         wire::IOC_ATTACH => wire::Attach::SIZE,
         wire::IOC_STATS => wire::Stats::SIZE,
@@ -37,7 +38,7 @@ pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Re
     if argument.len() < size.min(wire::SIZE_MAX) || argument.len() < known {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: The device reads and writes no more of the argument than was just checked to be there.
+    // SAFETY: The device accesses only the bytes of the argument that were checked above to exist.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), command.into(), argument.as_mut_ptr()) };
     if status < 0 {
         Err(io::Error::last_os_error())
@@ -50,7 +51,7 @@ pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Re
 ///
 /// # Errors
 ///
-/// `EINTR`: a signal came.
+/// `EINTR`: interrupted by a signal.
 pub(crate) fn poll(file: &File, room: bool, timeout: Option<Duration>) -> io::Result<Ready> {
     let mut entry = libc::pollfd {
         fd: file.as_raw_fd(),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Adaptive timeouts, the client's half: how long a client of a server waits for it.
+//! Adaptive timeouts, client side: the time for which a client waits for a server.
 //!
-//! The server's half is in the module. Each request states a timeout ([`Portal::stated`]), which the
-//! server passes on with [`crate::Request::timeout`]; each reply tells the service time of the
-//! request and the estimate of the service ([`crate::Released::estimate`]), and each
-//! [`crate::Event::Early`] becomes an early reply. `examples/timeouts.rs` has both ends of such a
-//! protocol.
+//! The module contains the server side. Each request states a timeout ([`Portal::stated`]), which
+//! the server passes to the module with [`crate::Request::timeout`]. Each reply contains the
+//! service time of the request and the estimate of the service ([`crate::Released::estimate`]).
+//! Each [`crate::Event::Early`] becomes an early reply. `examples/timeouts.rs` has both ends of
+//! such a protocol.
 //!
 //! ```
 //! use nrs_client::timeouts::{Portal, Rule};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that leave the middle of a queue, and instances that go by another tag.
+//! Tests of removal from the middle of a queue, and of changed tags.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_request_is_taken_out_of_the_middle() {
     assert!(head.dequeue(ticket, place, 0).is_none());
     let (ticket, place) = places.remove(2);
     req.unregister(place);
-    // Nothing is found through the ticket of an instance that is not there.
+    // The ticket of an instance that does not exist finds nothing.
     let stale = Ticket {
         serial: 77,
         ..ticket

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Instances that stop while others have requests queued.
+//! Tests of stopping instances while other instances have queued requests.
 
 use super::*;
 use crate::sched::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND};
@@ -8,8 +8,8 @@ use crate::sched::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND};
 /// Time between two requests of a part with 10 requests/s, ns.
 const TENTH: u64 = 100 * MS;
 
-/// A head whose primary serves a request each `every` ns, with `count` requests from 1,000 on
-/// queued there.
+/// Creates a head whose primary serves one request each `every` ns and has `count` queued requests,
+/// numbered from 1,000.
 fn limited(every: u64, count: u64) -> TestHead {
     let mut head = TestHead::new(Mock::plain(), 0);
     let manner = Manner {
@@ -33,22 +33,23 @@ fn next(head: &mut TestHead, now: u64) -> Option<u64> {
     Some(item.id)
 }
 
-/// Dispatches at each ms from `from` to `to`, while a request of the instance that takes requests is
-/// always queued; returns when requests of others were dispatched.
+/// Dispatches one request each ms from `from` to `to` while the running instance is always
+/// backlogged. Returns the times at which requests of other instances were dispatched.
 fn crowd(head: &mut TestHead, from: u64, to: u64) -> Vec<u64> {
     let mut times = vec![];
     for now in (from..to).step_by(MS as usize) {
         add(head, 1);
         if next(head, now).unwrap() >= 1000 {
             times.push(now);
-            // One request of the others was left.
+            // The request of the running instance is still queued.
             assert_eq!(next(head, now), Some(1));
         }
     }
     times
 }
 
-/// A change does not have the requests of a limited user dispatched before those of others.
+/// Checks that a change of the policy does not dispatch the backlog of a limited user before
+/// requests of other users.
 #[test]
 fn a_change_dispatches_no_backlog_before_others() {
     for fallback in [false, true] {
@@ -61,18 +62,18 @@ fn a_change_dispatches_no_backlog_before_others() {
         add(&mut head, 1);
         let first: Vec<_> = (0..2).filter_map(|_| next(&mut head, 0)).collect();
         assert!(first.contains(&1), "{first:?}");
-        // Beside others the old instance has its 10 requests/s.
+        // While others are backlogged, the old instance keeps its 10 requests/s.
         let times = crowd(&mut head, MS, 10 * SECOND);
         assert!((98..=101).contains(&times.len()), "{}", times.len());
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= TENTH));
-        // Alone it is drained at once.
+        // Otherwise it is drained at once.
         let left = head.queued() as usize;
         assert_eq!(drain(&mut head, 10 * SECOND).len(), left);
         assert!(head.reap().is_some() && head.reap().is_none());
     }
 }
 
-/// Without limits, old and new requests take turns.
+/// Checks that old and new requests take turns without limits.
 #[test]
 fn stopping_instances_take_turns() {
     let mut head = limited(0, 4);
@@ -83,7 +84,8 @@ fn stopping_instances_take_turns() {
     assert_eq!(drain(&mut head, 0), [1000, 1, 1001, 2, 1002, 3, 1003]);
 }
 
-/// An instance that is throttled for ever ends, beside others and beside an older one.
+/// Checks that an instance throttled forever is drained, with other instances and an older stopping
+/// one.
 #[test]
 fn each_drain_ends() {
     let mut head = limited(0, 5_000);
@@ -111,8 +113,8 @@ fn each_drain_ends() {
     assert_eq!(head.reap().map(|part| part.inside), Some(3));
 }
 
-/// With all places taken, the instance that ends first is drained in its turns, so that another
-/// change is possible soon.
+/// Checks that with the maximum number of instances the one that can end first is drained in its
+/// turns. Another change is then possible soon.
 #[test]
 fn a_place_is_free_soon() {
     let mut head = limited(TENTH, 10_000);
@@ -137,11 +139,12 @@ fn a_place_is_free_soon() {
     assert!(old.eq(100..110), "{order:?}");
     assert!(order.iter().skip(1).step_by(2).all(|number| *number < 110));
     assert!(head.reap().is_some() && head.can_install().is_ok());
-    // The limits of the other one hold again.
+    // The limits of the other instance apply again.
     assert!((0..50).all(|_| next(&mut head, 0).unwrap() < 1000));
 }
 
-/// Beside another head with eligible requests limits hold, and the head is asked again soon.
+/// Checks that limits apply while another head has eligible requests, and that the head is queried
+/// again soon.
 #[test]
 fn limits_hold_beside_another_head() {
     for (every, times) in [(5 * MS, 10), (TENTH, 10), (3 * SECOND, 1)] {
@@ -165,7 +168,7 @@ fn limits_hold_beside_another_head() {
     }
 }
 
-/// A drain by force takes the oldest instance first.
+/// Checks that a forced drain serves the oldest instance first.
 #[test]
 fn a_drain_by_force_takes_no_turns() {
     let mut head = limited(TENTH, 3);

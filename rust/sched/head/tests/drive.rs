@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that a framework drives.
+//! Tests of requests that a framework drives.
 
 use super::*;
 
@@ -76,9 +76,9 @@ fn a_policy_that_is_started_anew_is_one_policy() {
     ));
     head.install(Mock::plain(), 1).ok().unwrap();
     assert!(enqueue(&mut head, 2, 1).is_some());
-    // It has a request.
+    // The instance has a request.
     assert!(head.reap().is_none());
-    // The older instance keeps its limit, and goes first if it is forced.
+    // The older instance keeps its limit, and is served first if forced.
     assert_eq!(get(&mut head, 1), Some(2));
     assert_eq!(get(&mut head, 1), None);
     let force = View {
@@ -102,7 +102,7 @@ fn another_policy_is_drained_by_its_own_name() {
     head.install(Mock::plain(), 1).ok().unwrap();
     assert!(enqueue(&mut head, 1, 1).is_some());
     head.install(Mock::plain(), 2).ok().unwrap();
-    // A request that was meant for the first one still comes.
+    // Requests for the first policy are still accepted.
     assert!(enqueue(&mut head, 2, 1).is_some());
     assert!(enqueue(&mut head, 3, 2).is_some());
     assert_eq!(get(&mut head, 2), Some(3));

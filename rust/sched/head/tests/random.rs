@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random sequences of all that can happen to a head.
+//! Random sequences of operations on a head.
 
 use super::*;
 use crate::sched::rng::Rng;
 use std::collections::HashSet;
 
-/// Whether a ticket is of another instance than the one that takes new requests.
+/// Returns true if the ticket does not belong to the instance that takes new requests.
 fn stale(head: &TestHead, ticket: &Ticket) -> bool {
     ticket.place != head.primary || head.find(ticket.instance()).is_none()
 }
@@ -16,7 +16,7 @@ fn random_sequences() {
     for seed in 1..=300u64 {
         let mut random = Rng::new(seed);
         let mut head = TestHead::new(Mock::plain(), 0);
-        // Serials wrap, in some runs.
+        // In some runs serial numbers wrap.
         head.serial = (random.below(6) as u32).wrapping_neg();
         let mut kept = vec![head.classify(&attrs(0), 0)];
         let (mut queued, mut started) = (HashSet::new(), vec![]);
@@ -27,7 +27,7 @@ fn random_sequences() {
             match random.below(100) {
                 0..=34 => {
                     let at = attrs(random.below(8));
-                    // A ticket from any time, as from a cache.
+                    // A ticket of any age, as from a cache.
                     let ticket = match random.below(3) {
                         0 => kept[random.below(kept.len() as u64) as usize],
                         _ => head.classify(&at, now),
@@ -45,7 +45,8 @@ fn random_sequences() {
                     next += 1;
                 }
                 35..=64 => {
-                    // Tags grow like serials: by force the oldest instance that stops is served first.
+                    // Tags grow like serial numbers. With force the oldest stopping instance is
+                    // served first.
                     let stopping = head.instances().filter(|s| s.state == State::Stopping);
                     let with_queued = stopping.filter(|s| s.queued > 0);
                     let oldest = with_queued.map(|s| *s.tag).min();
@@ -74,7 +75,8 @@ fn random_sequences() {
                             if force {
                                 assert!(oldest.is_none_or(|tag| from.stopping && from.tag == tag));
                             } else if from.stopping {
-                                // In its turn, and with its limits, as long as another may go.
+                                // Served in its turn and within its limits while another instance
+                                // has eligible requests.
                                 assert!(turn || !others);
                                 assert!(may_go.contains(&from.id) || !others && !contended || full);
                             } else {
@@ -124,7 +126,7 @@ fn random_sequences() {
                     assert_eq!(head.active(), active);
                 }
                 98 if head.queued() == 0 && started.is_empty() => {
-                    // Classes age while nothing is in them.
+                    // Classes are replaced while they are empty.
                     head.parts_mut().for_each(|(_, part)| part.renew());
                 }
                 _ => {}
@@ -140,7 +142,7 @@ fn random_sequences() {
             assert_eq!(usize::from(head.stopping), stopping);
             assert!(head.iter().all(|i| i.queued == i.part.len()));
         }
-        // Wind down: everything comes out, everything but the fallback leaves.
+        // At the end, all requests are dispatched, and all instances but the fallback are reaped.
         head.drop_primary();
         for (_, ticket) in started.drain(..) {
             head.stop(&ticket, COST, now);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Ranges of network identifiers; more texts are read slowly by the fuzz target `nid`.
+//! Tests of ranges of network identifiers. The fuzz target `nid` compares more texts with a naive
+//! implementation.
 
 use super::*;
 
 fn parse(text: &str) -> Result<(Parsed, Vec<Range>), RuleError> {
-    // What lies there before must not matter.
+    // Earlier elements of the array must not matter.
     let mut ranges = vec![
         Range {
             lo: 0,

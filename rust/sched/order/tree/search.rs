@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The search for the latest conflict, by branch and bound.
+//! Search for the latest conflict, by branch and bound.
 
 use super::{Digest, Extent, Found, Hit, Node, Tree};
 use crate::sched::slab::NONE;
 
-/// Nodes that a search may look at beside the two paths to the ends of its range: so many, ...
+/// Maximum number of nodes that a search visits besides the two paths to the ends of its range:
+/// constant part, ...
 const VISITS: u32 = 32;
 
-/// ... and so many for each bit of the number of nodes.
+/// ... and part for each bit of the number of nodes.
 const VISITS_PER_BIT: u32 = 8;
 
-/// Subtrees that a search may have in mind.
+/// Maximum number of subtrees on the stack of a search.
 const STACK: usize = 96;
 
-/// What a search looks for: the latest that conflicts with `extent` and is before serial `before`.
+/// Query: the latest request before serial `before` that conflicts with `extent`.
 #[derive(Clone, Copy)]
 pub(super) struct Asks {
     pub(super) extent: Extent,
@@ -22,7 +23,8 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    /// Of the subtree of `node`; of those in it that count for who asks.
+    /// Returns the digest of the accesses in the subtree of `node` that can conflict with the
+    /// query.
     const fn digest<'a>(&self, node: &'a Node) -> &'a Digest {
         if self.extent.writes {
             &node.all
@@ -36,11 +38,11 @@ impl Asks {
     }
 }
 
-/// Subtrees that are still to be looked at.
+/// Subtrees that are still to be visited.
 struct Stack {
     slots: [u32; STACK],
     len: usize,
-    /// One for which there was no room.
+    /// Subtree that did not fit.
     dropped: u32,
 }
 
@@ -70,14 +72,14 @@ impl Stack {
 }
 
 impl Tree {
-    /// The latest of those before serial `before` that conflict with `extent`.
+    /// Returns the latest request before serial `before` that conflicts with `extent`.
     pub fn latest(&mut self, extent: Extent, before: u64) -> Found {
         let bits = u32::BITS.wrapping_sub(self.nodes.live().leading_zeros());
         let visits = VISITS.saturating_add(VISITS_PER_BIT.saturating_mul(bits));
         self.search(Asks { extent, before }, visits)
     }
 
-    /// [`Tree::latest`], by looking at no more than `left` nodes beside the two paths.
+    /// Searches like [`Tree::latest`], but visits at most `left` nodes besides the two paths.
     pub(super) fn search(&mut self, asks: Asks, mut left: u32) -> Found {
         let mut best = None;
         let mut stack = self.split(&asks, &mut best);
@@ -96,7 +98,7 @@ impl Tree {
             };
             let (first, second) = (node.left, node.right);
             self.consider(slot, &asks, &mut best);
-            // The one with the later serial is looked at first.
+            // The child with the later serial is visited first.
             let last = |child: u32| self.nodes.at(child).map(|child| asks.digest(child).last);
             let (first, second) = if last(first) < last(second) {
                 (first, second)
@@ -113,14 +115,14 @@ impl Tree {
         }
     }
 
-    /// The subtrees in which all extents are in the domain and start before the end; the nodes between them
-    /// are considered.
+    /// Returns the subtrees in which all extents are in the domain and start before the end;
+    /// considers the nodes between them.
     fn split(&mut self, asks: &Asks, best: &mut Option<Hit>) -> Stack {
         let mut stack = Stack::new();
         let domain = asks.extent.domain;
         let from = (domain, 0, 0);
         let to = (domain, asks.extent.end, 0);
-        // Where the paths to both ends part.
+        // The node where the paths to both ends part.
         let mut at = self.root;
         while let Some(node) = self.visit(at) {
             at = if node.key() < from {
@@ -159,14 +161,15 @@ impl Tree {
         stack
     }
 
-    /// Has the subtree of `slot` looked at later, if it promises something.
+    /// Pushes the subtree of `slot` for a later visit, if it may contain a result.
     fn put_off(&self, stack: &mut Stack, slot: u32, asks: &Asks) {
         if self.promises(slot, asks, 0) {
             stack.push(slot);
         }
     }
 
-    /// Takes the node in `slot` if it is better than what was found so far.
+    /// Makes the node at index `slot` the best result, if it matches and is later than the current
+    /// one.
     fn consider(&self, slot: u32, asks: &Asks, best: &mut Option<Hit>) {
         if let Some(node) = self.nodes.at(slot).filter(|node| asks.wants(node)) {
             if best.is_none_or(|best| best.serial < node.serial) {
@@ -175,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// Whether something in the subtree of `slot` may be wanted and be later than serial `bound`.
+    /// Returns true if the subtree of `slot` may contain a result later than serial `bound`.
     fn promises(&self, slot: u32, asks: &Asks, bound: u64) -> bool {
         self.nodes.at(slot).is_some_and(|node| {
             let digest = asks.digest(node);
@@ -183,8 +186,9 @@ impl Tree {
         })
     }
 
-    /// One of the subtree of `slot`, which promises something: the one with the largest end, which overlaps, if
-    /// it is before the serial that is asked for; else the earliest.
+    /// Returns a substitute from the subtree of `slot`, which may contain a result. This is the
+    /// node with the largest end, which overlaps, if it is before the given serial; else the
+    /// earliest node.
     fn settle(&mut self, slot: u32, asks: &Asks) -> Found {
         let widest = |node: &Node| asks.digest(node).end;
         if let Some(hit) = self.descend(slot, asks, widest) {
@@ -199,7 +203,8 @@ impl Tree {
         }
     }
 
-    /// The node of the subtree of `slot` that gives the subtree its largest `figure`, of those that count.
+    /// Returns the node in the subtree of `slot` that gives the subtree its largest `figure`;
+    /// `None` if the node cannot conflict with the query.
     fn descend(&mut self, slot: u32, asks: &Asks, figure: impl Fn(&Node) -> u64) -> Option<Hit> {
         let want = self.nodes.at(slot).map(&figure)?;
         let mut at = slot;

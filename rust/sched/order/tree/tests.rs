@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of the tree against a list, and of what it costs.
+//! Tests of the tree against a list, and of the cost of searches.
 
 use super::{search::Asks, *};
 use crate::sched::mem::Need;
@@ -20,7 +20,7 @@ const fn extent(domain: u64, start: u64, end: u64, writes: bool) -> Extent {
     }
 }
 
-/// Checks all that the tree promises of itself; returns the keys in order.
+/// Checks the invariants of the tree; returns the keys in order.
 fn check(tree: &Tree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
     let Some(node) = tree.nodes.at(slot) else {
         return Vec::new();
@@ -41,7 +41,7 @@ fn check(tree: &Tree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
     keys
 }
 
-/// What a list says.
+/// Returns the expected result from a list.
 fn naive(model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> Option<u64> {
     let hits = model
         .iter()
@@ -49,13 +49,13 @@ fn naive(model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> Option<u64>
     hits.map(|(_, serial, _)| *serial).max()
 }
 
-/// Compares one search; returns whether it was given up.
+/// Compares one search with the list; returns true if the search was stopped.
 fn compare(tree: &mut Tree, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
     let found = tree.latest(asks, before);
     is_right(found, model, asks, before)
 }
 
-/// Checks what a search has found; returns whether it was given up.
+/// Checks the result of a search; returns true if the search was stopped.
 fn is_right(found: Found, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
     let want = naive(model, asks, before);
     let known = |hit: &Hit| {
@@ -85,7 +85,7 @@ fn is_right(found: Found, model: &[(Extent, u64, u32)], asks: Extent, before: u6
 fn against_a_list() {
     let mut rng = Rng::new(3);
     let (mut searches, mut given_up, mut forced_up) = (0, 0, 0);
-    // Few places, many places; short ranges, long ones.
+    // Few or many places, short or long ranges.
     for (places, length, keep) in [(8, 3, 20), (64, 8, 200), (1000, 4, 300), (1000, 900, 300)] {
         let mut tree = tree(1024);
         let mut model: Vec<(Extent, u64, u32)> = Vec::new();
@@ -97,7 +97,7 @@ fn against_a_list() {
             let before = rng.below(serial + 1);
             given_up += u32::from(compare(&mut tree, &model, one, before));
             searches += 2;
-            // Given up early, it still does not miss that there is something.
+            // Even a search stopped early does not miss the existence of a conflict.
             for (visits, before) in [(0, serial), (1, before), (3, before)] {
                 let extent = one;
                 let found = tree.search(Asks { extent, before }, visits);

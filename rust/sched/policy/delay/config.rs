@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a part was started: the parameters of that time, and for which head.
+//! Configuration of a part: the parameters at the start, and the head.
 
 use super::params::Tunables;
 use crate::sched::{
@@ -10,19 +10,19 @@ use crate::sched::{
     units::NSEC_PER_SEC,
 };
 
-/// Which requests a part delays, and for how long.
+/// Delays of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Shortest delay, ns.
     min: u64,
-    /// By how much the longest delay is longer, ns.
+    /// Longest delay minus shortest delay, ns.
     span: u64,
-    /// Requests in a hundred that are delayed.
+    /// Percentage of requests that are delayed.
     pct: u32,
 }
 
 impl Setting {
-    /// Delays of `min` to `max` seconds for `pct` requests in a hundred.
+    /// Creates a setting with delays of `min` to `max` seconds for `pct` percent of the requests.
     pub const fn new(min: u32, max: u32, pct: u32) -> Self {
         Self {
             min: (min as u64).saturating_mul(NSEC_PER_SEC),
@@ -31,12 +31,12 @@ impl Setting {
         }
     }
 
-    /// Whether any request is delayed.
+    /// Returns true if any request is delayed.
     pub const fn delays(&self) -> bool {
         self.pct > 0
     }
 
-    /// The delay of a request, ns; none if it is not delayed.
+    /// Draws the delay of a request, ns; `None` if the request is not delayed.
     pub fn draw(&self, rng: &mut Rng) -> Option<u64> {
         if rng.below(100) >= u64::from(self.pct) {
             return None;
@@ -47,7 +47,7 @@ impl Setting {
     }
 }
 
-/// What a part is told when parameters change; it holds for requests that come later.
+/// Change of parameters of a running part; applies to later requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update(pub Setting);
 
@@ -59,11 +59,11 @@ impl Simple for Tunables {
     }
 }
 
-/// How a part is started.
+/// Configuration of a part.
 pub type Config = NoArgument<Tunables>;
 
 impl Tunables {
-    /// Which requests are delayed on the head of `priority`, and for how long.
+    /// Returns the delays on the head of `priority`.
     pub const fn setting(&self, priority: Priority) -> Setting {
         Setting::new(
             self.min.of(priority).get(),

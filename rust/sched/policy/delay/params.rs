@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set of `delay`: bounds and a percentage for each head.
+//! Parameters of `delay`: limits and a percentage for each head.
 
 use crate::sched::{
     error::{Error, Result},
@@ -9,12 +9,12 @@ use crate::sched::{
 };
 
 parameters! {
-    /// What users can set.
+    /// Parameters of the policy.
     ///
     /// # Invariants
     ///
-    /// On each head `min` is at most `max` ([`Tuning::check`]); whoever sets the fields otherwise gets delays of
-    /// `min` exactly.
+    /// On each head `min` is at most `max` ([`Tuning::check`]). If `min` is above `max`, delays are
+    /// exactly `min`.
     pub struct Tunables of |values| values.policies.delay, "delay.md", "ENOMEM" {
         /// Shortest delay.
         "nrs_delay_min" min: [heads "delay_min" number Min,
@@ -26,14 +26,14 @@ parameters! {
         "nrs_delay_pct" pct: [heads "delay_pct" number Pct, "percent, ", 0..=100 = 100],
     }
     also {
-        /// Delayed requests that are ordered by the end of their delay.
+        /// Largest number of delayed requests that are sorted by the end of their delay.
         buffer_max: BufferMax,
     }
     texts {}
 }
 
 impl Tuning for Tunables {
-    /// On each head the shortest delay is at most the longest one.
+    /// Checks that on each head the shortest delay is at most the longest one.
     fn check(&self) -> Result {
         let ordered = |min: Min, max: Max| min.get() <= max.get();
         if ordered(self.min.regular, self.max.regular) && ordered(self.min.high, self.max.high) {

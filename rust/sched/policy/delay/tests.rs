@@ -58,7 +58,7 @@ fn id(got: Get<(Request, Grant)>) -> Option<u64> {
     }
 }
 
-/// Takes `text` for `nrs_delay_NAME`.
+/// Sets parameter `nrs_delay_NAME` to `text`.
 fn set(tunables: &mut Tunables, name: &str, text: &str) -> Result {
     let mut values = Values::default();
     values.policies.delay = *tunables;
@@ -67,14 +67,14 @@ fn set(tunables: &mut Tunables, name: &str, text: &str) -> Result {
     Ok(())
 }
 
-/// Due times of `count` requests that come at once; none for those that are declined.
+/// Draws the delays of `count` requests; `None` for requests that are declined.
 fn draws(min: u32, max: u32, pct: u32, seed: u64, count: u64) -> Vec<Option<u64>> {
     let setting = Setting::new(min, max, pct);
     let mut rng = Rng::new(seed);
     (0..count).map(|_| setting.draw(&mut rng)).collect()
 }
 
-/// No request goes before the shortest delay or stays beyond the longest.
+/// Verifies that no request is dispatched before the shortest delay or queued beyond the longest.
 #[test]
 fn within_bounds() {
     for (min, max) in [
@@ -109,12 +109,12 @@ fn within_bounds() {
             }
         }
         assert_eq!(order.len(), 1_000);
-        // With one delay for all the order is that of arrival.
+        // With equal delays the order is that of arrival.
         assert_eq!(order.is_sorted(), min == max, "{min} to {max}");
     }
 }
 
-/// With min = max the delay is exact, to the nanosecond, whatever the time of day.
+/// Verifies that delays are exact, to the nanosecond, if the limits are equal, at any time of day.
 #[test]
 fn equal_bounds_are_exact() {
     for (seconds, now) in [(0, 1), (1, START + 7), (4, 999_999_999), (65_535, 3)] {
@@ -130,7 +130,7 @@ fn equal_bounds_are_exact() {
     }
 }
 
-/// Delays are even over the whole range: chi-square over 64 bins, and finer than a second.
+/// Verifies that delays are evenly distributed: chi-square over 64 bins, and finer than a second.
 #[test]
 fn even_over_the_range() {
     for (min, max, seed) in [(0, 1, 1), (5, 300, 2), (1_000, 65_535, 3)] {
@@ -153,7 +153,7 @@ fn even_over_the_range() {
     }
 }
 
-/// As many in a hundred as was asked for, not one more: within 5 deviations.
+/// Compares the percentage of delayed requests with the parameter, within 5 deviations.
 #[test]
 fn percentage_is_unbiased() {
     let count = 1_000_000u64;
@@ -166,7 +166,7 @@ fn percentage_is_unbiased() {
     }
 }
 
-/// What is declined comes back at once and is not queued.
+/// Verifies that declined requests are returned at once and not queued.
 #[test]
 fn declined_requests_come_back() {
     let mut none = part(&config(5, 300, 0), 3);
@@ -189,7 +189,8 @@ fn declined_requests_come_back() {
     assert!((5_755..6_245).contains(&declined), "{declined}");
 }
 
-/// Nothing goes past the queue while any request may be delayed, but what must not be withheld.
+/// Verifies that only forced requests are dispatched without queueing while any request may be
+/// delayed.
 #[test]
 fn passing() {
     let cost = Cost::of_bytes(0);
@@ -210,7 +211,7 @@ fn passing() {
     }
 }
 
-/// A part that is drained serves at once, the request first that is due first.
+/// Verifies that a part that is drained dispatches at once, by due time.
 #[test]
 fn force_serves_at_once() {
     let mut part = part(&config(5, 300, 100), 4);
@@ -227,7 +228,7 @@ fn force_serves_at_once() {
     assert!(matches!(part.get(&view(START, true)), Get::Empty));
 }
 
-/// Changes are for those who come later.
+/// Verifies that changes apply to later requests.
 #[test]
 fn update_in_place() {
     let (old, new) = (config(10, 10, 100), config(2, 2, 100));
@@ -245,7 +246,7 @@ fn update_in_place() {
     part.update(new.update_to(&config(0, 300, 0)).unwrap(), START);
     assert!(part.enqueue(request(3, START), CLASS, START).is_err());
     assert_eq!(id(part.get(&view(START + 10 * SECOND, false))), Some(1));
-    // Another bound of records needs another part.
+    // Another bound of records needs a new part.
     let more = Tunables {
         buffer_max: BufferMax::new(256).unwrap(),
         ..Tunables::default()
@@ -271,8 +272,8 @@ fn heads_have_their_own_setting() {
     assert!(config.argument().is_none());
 }
 
-/// What is beyond the bound waits in line, and no request is later than it would have been, but for those
-/// before it.
+/// Verifies that requests beyond the bound join the line, and are dispatched when due unless
+/// requests before them are late.
 #[test]
 fn bounded_records() {
     let few = Tunables {
@@ -294,7 +295,7 @@ fn bounded_records() {
     );
     assert_eq!(until(&mut part, START), START + SECOND);
     for want in 0..1_000 {
-        // The line notes even times: one late by a nanosecond at most.
+        // The line stores even times, so a request is late by a nanosecond at most.
         let now = START + SECOND + want + 1;
         assert_eq!(id(part.get(&view(now, false))), Some(want));
         assert!(part.line.is_empty() || part.records.live() == 256);
@@ -302,7 +303,7 @@ fn bounded_records() {
     assert!(part.is_empty());
 }
 
-/// Without any memory all wait in line, and are served when they are due.
+/// Verifies that without memory all requests join the line, and are dispatched when due.
 #[test]
 fn without_memory() {
     let config = config(1, 1, 100);
@@ -315,7 +316,7 @@ fn without_memory() {
     assert!((START + SECOND..=START + SECOND + 1).contains(&due));
     assert_eq!(id(part.get(&view(due, false))), Some(0));
     assert_eq!(id(part.get(&view(START, true))), Some(1));
-    // Memory comes: they move over.
+    // With memory the requests move from the line to records.
     feed(&mut part);
     assert_eq!(
         (part.len(), part.records.live(), part.line.len()),
@@ -324,7 +325,7 @@ fn without_memory() {
     assert_eq!(id(part.get(&view(due, false))), Some(2));
 }
 
-/// Random arrivals, decisions, removals and changes against a list of who is due when.
+/// Compares random arrivals, decisions, removals and changes with a list of due times.
 #[test]
 fn against_a_model() {
     for (seed, buffer) in [(1, 256), (2, 65_536)] {
@@ -339,7 +340,7 @@ fn against_a_model() {
         for id in 0..20_000u64 {
             now += rng.below(SECOND / 100);
             feed(&mut part);
-            // First more come than go.
+            // First arrivals outnumber dispatches.
             let arrives = rng.below(100) < if id < 8_000 { 80 } else { 40 };
             if arrives {
                 let mut item = request(id, now);
@@ -374,7 +375,8 @@ fn against_a_model() {
     }
 }
 
-/// On each head the shortest delay is at most the longest one; a text that is refused changes nothing.
+/// Verifies that on each head the shortest delay is at most the longest one, and that a refused
+/// text changes nothing.
 #[test]
 fn parameters() {
     for (name, text, taken) in [

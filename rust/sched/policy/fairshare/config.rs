@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a part is started with, what the parts of one head share, and what they are told.
+//! Configuration of a part, state shared by the parts of one head, and updates of running parts.
 
 use super::{
     factors::Factors,
@@ -24,11 +24,11 @@ use core::fmt;
 
 /// Configuration of a part.
 ///
-/// Two are the same if a part that was started with one goes on with the other, by an [`Update`].
+/// Configurations are equal if an [`Update`] can turn a part of one into a part of the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     argument: Option<Mode>,
-    /// The parameters at the time of the start.
+    /// Parameters at the time of the start.
     pub tunables: Tunables,
 }
 
@@ -44,7 +44,7 @@ impl Configuration for Config {
     type Tunables = Tunables;
     type Update = Update;
 
-    /// The argument is a mode; without one the mode of `tunables`.
+    /// Parses the argument as a mode; without an argument the mode of `tunables` applies.
     fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         let argument = arg.map(Mode::parse).transpose()?;
         Ok(Self {
@@ -70,7 +70,7 @@ impl Configuration for Config {
 }
 
 impl Config {
-    /// The mode: that of the argument, else that of the parameters.
+    /// Returns the mode of the argument, or without an argument the mode of the parameters.
     pub const fn mode(&self) -> Mode {
         match self.argument {
             Some(mode) => mode,
@@ -78,9 +78,9 @@ impl Config {
         }
     }
 
-    /// Returns a hash of the mode and the cost model: without them alike, neither paths nor service can be compared. Ids of
-    /// cgroups are those of one server, so with them in the mode no other service has the same hash; `hasher` is the
-    /// service's.
+    /// Returns a hash of the mode and the cost model. Paths and service of two services are
+    /// comparable only if their hashes are equal. With cgroups in the mode the hash is unique to
+    /// the service, because ids of cgroups are local to a server; `hasher` is the service's.
     pub(super) fn terms(&self, hasher: &Hasher) -> u64 {
         let alike = digest(format_args!("{} {}", self.mode(), self.tunables.cost_model));
         if self.wants_cgroup() {
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// Pages that an entity is served in a row; 0 without locality.
+    /// Returns the number of pages that an entity dispatches in a row; 0 without locality.
     pub const fn slice_pages(&self) -> u32 {
         match self.tunables.locality {
             Locality::On => self.tunables.slice_kib.get() / 4,
@@ -99,7 +99,7 @@ impl Config {
     }
 }
 
-/// The parameters that do not change while a part runs; of the threshold, whether there is one.
+/// Returns the parameters that do not change while a part runs; the threshold is reduced to 0 or 1.
 fn fixed(tunables: &Tunables) -> Tunables {
     let has_threshold = tunables.opp_threshold.get().min(1);
     Tunables {
@@ -112,21 +112,21 @@ fn fixed(tunables: &Tunables) -> Tunables {
     }
 }
 
-/// The parameters that change while a part runs.
+/// Parameters that change while a part runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Live {
-    /// Whether the parts are fair together.
+    /// True if shares apply to all partitions together.
     pub(super) cross_cpt: bool,
-    /// Queue depth below which the oldest request goes.
+    /// Queue depth below which requests are dispatched in FIFO order.
     pub(super) opp_threshold: u32,
     /// Largest job size.
     pub(super) size_max: u32,
-    /// Time for which a client of a job counts, ns.
+    /// Window in which a client of a job counts, ns.
     pub(super) size_window: u64,
 }
 
 impl Live {
-    /// Returns those of `tunables`.
+    /// Returns the parameters of `tunables` that change while a part runs.
     pub(super) fn of(tunables: &Tunables) -> Self {
         Self {
             cross_cpt: tunables.cross_cpt == CrossCpt::On,
@@ -137,21 +137,21 @@ impl Live {
     }
 }
 
-/// What the parts of one head share over all partitions.
+/// State that the parts of one head share over all partitions.
 pub struct Shared {
-    /// Names paths; the same for all heads of a service.
+    /// Hasher of paths, with the same seed for all heads of a service.
     pub hasher: Hasher,
-    /// Service of each node over all parts, if there are several.
+    /// Service of each node over all parts; `None` if the head has one part.
     pub counters: Option<Counters>,
-    /// Sizes of jobs, if the mode asks for them and they are to be counted.
+    /// Sizes of jobs; `None` unless the mode has `size` and sizes are counted.
     pub sizes: Option<Sizes>,
 }
 
 impl Shared {
-    /// Who competes for one target does not compete for another.
+    /// True: each target has its own state, because entities of different targets do not compete.
     pub const PER_TARGET: bool = true;
 
-    /// For `parts` parts of a service with `seed`; sleeps.
+    /// Creates the state for `parts` parts of a service with `seed`; may sleep.
     pub fn new(config: &Config, seed: u64, parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let counters = if parts > 1 {
@@ -173,19 +173,19 @@ impl Shared {
     }
 }
 
-/// What may change while a part runs.
+/// Changes to a running part.
 #[derive(Clone)]
 pub struct Update {
-    /// The weights.
+    /// Weights.
     pub(super) weights: mem::Shared<Weights>,
-    /// What the weights are multiplied by, if servers share.
+    /// Factors of the weights, if servers share.
     pub(super) factors: Option<mem::Shared<Factors>>,
-    /// The parameters.
+    /// Parameters.
     pub(super) live: Live,
 }
 
 impl Update {
-    /// `weights`, and what of `tunables` may change.
+    /// Creates an update of `weights` and of the parameters in `tunables` that can change.
     pub fn new(weights: mem::Shared<Weights>, tunables: &Tunables) -> Self {
         Self {
             weights,
@@ -194,12 +194,12 @@ impl Update {
         }
     }
 
-    /// The same with `factors` for the weights, if servers share.
+    /// Sets the factors of the weights, if servers share.
     pub fn with_factors(self, factors: Option<mem::Shared<Factors>>) -> Self {
         Self { factors, ..self }
     }
 
-    /// Steps of the return of the factors to one that are due at `now`, ns.
+    /// Returns the number of steps towards one that the factors have taken by `now`, ns.
     pub(super) fn steps(&self, now: u64) -> u32 {
         self.factors
             .as_ref()
@@ -207,7 +207,7 @@ impl Update {
     }
 }
 
-/// The place of [`Level::Size`] among the levels of `mode`.
+/// Returns the index of [`Level::Size`] among the levels of `mode`.
 pub(super) fn size_level(mode: &Mode) -> Option<u8> {
     let index = mode.levels().iter().position(|&level| level == Level::Size);
     index.and_then(|index| u8::try_from(index).ok())

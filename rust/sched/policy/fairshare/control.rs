@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The weights of a service, and the parameters that show and change more than a value.
+//! Weights of a service, and the parameters that are texts.
 
 use super::{
     config::Live,
@@ -23,28 +23,28 @@ use crate::sched::{
 };
 use core::fmt::Write;
 
-/// What a service keeps.
+/// State that a service keeps for the policy.
 #[derive(Clone)]
 pub struct Kept {
-    /// Of entities.
+    /// Weights of entities.
     pub weights: Shared<Weights>,
-    /// By which weights are multiplied, of the parts that run.
+    /// Factors of the weights of the running parts.
     factors: Option<Shared<Factors>>,
-    /// How often parts on the regular head were started or stopped.
+    /// Number of starts and stops of parts on the regular head.
     starts: u64,
-    /// The mode of the parts on the regular head, if they run.
+    /// Mode of the parts on the regular head, if the policy runs there.
     mode: Option<Mode>,
 }
 
 impl Kept {
-    /// Changes the weights as `text` says.
+    /// Applies the changes in `text` to the weights.
     fn reweigh(&mut self, text: &str) -> Result {
         self.weights = Shared::new(self.weights.apply(text)?)?;
         Ok(())
     }
 
-    /// Returns the factors for parts that were started with `config`: ids are of the regular head's mode, and name other
-    /// classes in another mode.
+    /// Returns the factors for parts started with `config`. Ids in factors are of the regular
+    /// head's mode; in another mode the same ids would name other classes.
     fn factors_for(&self, config: &Config) -> Option<&Shared<Factors>> {
         self.factors
             .as_ref()
@@ -62,7 +62,8 @@ impl Keep<Config> for Kept {
         })
     }
 
-    /// Factors are of parts that were started together: those after them have none.
+    /// Drops the factors when the configuration of the regular head changes, because factors belong
+    /// to the parts that were started together.
     fn follow(
         &mut self,
         [old, _]: &ByHead<Option<Config>>,
@@ -141,7 +142,7 @@ fn show_mode<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(),
     Ok(writeln!(out, "{mode}").map_err(Error::from)?)
 }
 
-/// Takes a mode and, if they are given, changes of weights.
+/// Sets the mode and, if the text has a list, the weights.
 fn set_mode<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let (mode, list) = weights::split(text.trim())?;
     host.change(|parameters| {
@@ -165,7 +166,7 @@ fn set_weights<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
     let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
     for part in host.running() {
-        // The worker of an idle service does not.
+        // The worker of an idle service does not refresh the part.
         refresh_stale(&part, host.now());
         let high = part.priority() == Priority::High;
         let mut from = Some(0);

@@ -1,54 +1,60 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Eligible earliest virtual deadline first, with a bled clock and a boost for sparse entities: the
-//! scheduler of one node of the tree.
+//! Scheduler of one node of the tree: eligible earliest virtual deadline first. The clock corrects
+//! the sum of the lags, and sparse entities have a boost.
 //!
-//! A *member* is a child that has requests, itself or below it. The rules, what they are taken from and their
-//! measurements: Documentation/fairshare.md.
+//! A *member* is a child with queued requests in its subtree. `Documentation/fairshare.md` has the
+//! rules, their sources and their measurements.
 //!
 //! ```text
-//!        join                   charge: another tag and deadline
+//!        join                   charge: new tag and deadline
 //!  out ───────► in the timeline ◄────────────────────────────────┐
-//!   ▲                  │ pick: the first deadline of those whose │
-//!   │                  │ tag is not ahead of the clock           │
+//!   ▲                  │ pick: first deadline of the members     │
+//!   │                  │ with a tag not ahead of the clock       │
 //!   └────── leave ─────┴─────────────────────────────────────────┘
 //! ```
 //!
 //! # Lags of idle children
 //!
-//! The clock moves on by the service divided by the members' weights; so the lags of all children sum to 0
-//! as long as nothing is forgotten. [`Clock::tilt`] counts what expires, what is owed to a child that is
-//! removed, service past the lines of an idle child, and what a jump of the clock gives. The bleed returns
-//! that to all members by weight.
+//! The clock advances by the service divided by the members' weights, so the lags of all children
+//! sum to 0 unless lags are dropped. [`Clock::tilt`] accumulates the deviation: lags that expire,
+//! lags of children that are removed, service of an idle child without queueing, and jumps of the
+//! clock. [`Clock::serve`] runs slower or faster until the deviation is 0, which spreads the
+//! deviation over all members by weight.
 //!
 //! # Corrections
 //!
-//! If a request cost more than its charge, tag and clock move on as for a charge. If it cost less, the tag
-//! moves back, and the clock stands still for the service that it is ahead: it never runs back. No correction
-//! is larger than one largest request. Without members there is nothing to correct.
+//! If a request cost more than its charge, tag and clock advance as for a charge. If the request
+//! cost less, the tag moves back and the clock stops for that much service, because the clock never
+//! moves back. A correction is at most one largest request. Without members there is nothing to
+//! correct.
 //!
-//! # How long a child waits
+//! # Bound of the delay of a child
 //!
-//! Let `c` be the cost of the largest request (units, at most 2^17), `n` and `W` the largest number and sum
-//! of weights of the members during the wait. The *fair period* of a child with weight `w` is
-//! `P = c * W / w` units of service by this node: as long as its share takes to earn one largest request. A
-//! *round* is `n * c` units: one largest request of every member.
+//! Let `c` be the cost of the largest request (units, at most 2^17). Let `n` and `W` be the largest
+//! number of members and sum of their weights during the delay. The *fair period* of a child with
+//! weight `w` is `P = c * W / w` units of this node's service. In a fair period the child earns one
+//! largest request. A *round* is `n * c` units: one largest request of every member.
 //!
-//! Between two of its requests, and before the first, a child waits at most `3 * P` and one round:
+//! A backlogged child is delayed by at most `3 * P` and one round before its first request and
+//! between two of its requests:
 //!
-//! 1. Its tag is at most one own request, `c / w` in virtual time, ahead of the clock. The bled clock
-//!    moves on by at least `1 / (2 W)` per unit, so it is eligible after at most `2 P`.
-//! 2. Its deadline is at most `c / w` behind its tag. Children that are served before it have an earlier
-//!    deadline and are eligible, so each gets at most one request beyond the share it has earned by that
-//!    deadline. At its own speed the clock takes `P` for that, and one round for the requests beyond.
+//! 1. The tag of the child is at most one of its requests, `c / w` in virtual time, ahead of the
+//!    clock. The clock advances by at least `1 / (2 W)` per unit, so the child is eligible after at
+//!    most `2 P`.
+//! 2. The deadline of the child is at most `c / w` after its tag. Children dispatched before this
+//!    child are eligible and have an earlier deadline. So each of them gets at most one request
+//!    beyond its share up to that deadline. At normal speed the clock takes `P` to reach the
+//!    deadline; the requests beyond the shares take one round.
 //! 3. The clock runs at half speed only while service is owed; that service is part of the round.
-//! 4. While no member is eligible the one with the lowest tag is served, so this child is served before any
-//!    other is served twice past its tag.
+//! 4. While no member is eligible, the member with the least tag is dispatched. So no other child
+//!    is dispatched twice past this child's tag before this child.
 //!
-//! A node gets its own service by the same bound from the node above, so a leaf at depth `d` waits at most as
-//! long as the bounds of the `d` levels take. A pull moves a tag at most [`PULL_MAX`] largest requests ahead of
-//! the clock, and all pulls between two requests that are served here at most 16 times that; debt moves it at
-//! most [`DEBT_MAX`]. The bound is tested with children that come and go and mixed request sizes.
+//! The node above serves this node within the same bound, so the delay of a leaf is at most the sum
+//! over its levels. A pull moves a tag at most [`PULL_MAX`] largest requests ahead of the clock.
+//! All pulls between two requests dispatched here move a tag by at most 16 times that. Debt moves a
+//! tag by at most [`DEBT_MAX`]. Tests check the bound with children that come and go and with mixed
+//! request sizes.
 
 use super::{
     entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},
@@ -57,27 +63,28 @@ use super::{
 };
 use crate::sched::{item::Item, slab::NONE};
 
-/// How far ahead of the clock service elsewhere puts a child, in largest requests.
+/// Largest distance, in largest requests, by which service elsewhere puts a child ahead of the
+/// clock.
 pub(super) const PULL_MAX: u32 = 4;
 
-/// How much service elsewhere is charged between two requests that are served here, as a multiple of
+/// Largest service elsewhere charged between two requests dispatched here, as a multiple of
 /// [`PULL_MAX`].
 const PULLS_IN_A_ROW: u32 = 16;
 
-/// How much service elsewhere is remembered until it is charged, as a multiple of [`PULL_MAX`].
+/// Largest service elsewhere that is pending, as a multiple of [`PULL_MAX`].
 const PENDING_MAX: u32 = 256;
 
-/// How far a member may be ahead of the clock when it is served because nobody is eligible, in its own
-/// requests; the clock jumps to that.
+/// Largest distance of a member from the clock, in requests of the member, when the member is
+/// dispatched because no member is eligible. The clock jumps to that distance.
 const SLACK: u64 = 4;
 
-/// The scheduler of one node: its clock and its members.
+/// Clock and members of one node.
 ///
 /// # Invariants
 ///
-/// - A child is in the timeline exactly if its `place` says so, by its tag and the deadline that it had when either
-///   changed last.
-/// - The clock's weight is the sum of the weights of the members.
+/// - A child is in the timeline if and only if its `place` is [`Place::In`]. The timeline has the
+///   tag and the deadline at the last change of either.
+/// - The weight of the clock is the sum of the weights of the members.
 /// - `chosen` is [`NONE`], or the eligible child with the first deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Sched {
@@ -86,19 +93,20 @@ pub struct Sched {
     chosen: u32,
 }
 
-/// What happened to a request, other than that it was taken from its queue and charged.
+/// Event of a request other than a charged dispatch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// It was taken from its queue at no charge.
+    /// Dispatch or removal at no charge.
     Skip,
-    /// It went down past its queue and costs this much: it comes out of the share, up to [`DEBT_MAX`].
+    /// Dispatch of this cost without queueing. The charge lowers the lag to no less than minus
+    /// [`DEBT_MAX`].
     Owe(u32),
-    /// It ended and cost this much more than was charged.
+    /// End of a request that cost this much more than its charge.
     Correct(i64),
 }
 
 impl Sched {
-    /// A scheduler without members.
+    /// Creates a scheduler without members.
     pub(super) fn new() -> Self {
         Self {
             clock: Clock::default(),
@@ -107,30 +115,30 @@ impl Sched {
         }
     }
 
-    /// Whether it has no members.
+    /// Returns true if there are no members.
     pub(super) const fn is_empty(&self) -> bool {
         self.clock.weight() == 0
     }
 
-    /// Sum of the weights of the members.
+    /// Returns the sum of the weights of the members.
     #[cfg(test)]
     pub(super) const fn weight(&self) -> u64 {
         self.clock.weight()
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub(super) const fn now(&self) -> u64 {
         self.clock.now()
     }
 
-    /// Puts a member where it belongs after its tag or its next cost changed.
+    /// Updates the position of a member after a change of its tag or its next cost.
     fn settle(&mut self, lines: &mut Timelines, entity: &Entity, slot: u32) {
         if entity.place == Place::In {
             lines.set(&mut self.line, slot, entity.start, entity.deadline());
         }
     }
 
-    /// Settles a member whose next request costs `next`; without one it leaves.
+    /// Updates a member whose next request costs `next`; without a next request the member leaves.
     fn go_on(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, next: Option<u32>) {
         match next {
             Some(next) => {
@@ -141,7 +149,7 @@ impl Sched {
         }
     }
 
-    /// Takes out a child without requests and remembers what it is owed.
+    /// Removes a child without requests, and saves the child's lag.
     fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32) {
         if entity.place == Place::Out {
             return;
@@ -152,7 +160,8 @@ impl Sched {
         self.clock.leave(entity.weight());
     }
 
-    /// The child in `slot` has its first request, of `cost`; nothing if it is a member.
+    /// Adds the child at index `slot`, whose first request costs `cost`, unless the child is a
+    /// member.
     pub(super) fn join(
         &mut self,
         lines: &mut Timelines,
@@ -165,7 +174,7 @@ impl Sched {
         let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) else {
             return;
         };
-        // Passed by a whole request.
+        // The clock has passed the old tag by a whole request.
         let boost = entity.owed <= 0 && entity.lag(now) >= entity.advance(cost) as i64;
         let more = entity.resume(now, cost);
         entity.head = cost;
@@ -180,7 +189,7 @@ impl Sched {
         lines.add(&mut self.line, slot, entity.start, deadline);
     }
 
-    /// The eligible child with the first deadline.
+    /// Returns the eligible child with the first deadline.
     #[inline]
     pub(super) fn eligible(&self, lines: &Timelines) -> Option<u32> {
         if self.chosen != NONE {
@@ -189,13 +198,13 @@ impl Sched {
         lines.eligible(self.line, self.clock.now())
     }
 
-    /// Chooses a child; none if there are no members.
+    /// Chooses a child; `None` if there are no members.
     pub(super) fn pick(&mut self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
         let eligible = self.eligible(lines);
         if eligible.is_some() {
             return eligible;
         }
-        // Work conserving: those who are owed service have no requests now.
+        // Work conserving: the children that are owed service have no requests now.
         let (slot, tag) = lines.least(self.line)?;
         let slack = nodes.entity(slot).map_or(0, |entity| {
             entity.advance(entity.head).saturating_mul(SLACK)
@@ -204,8 +213,8 @@ impl Sched {
         Some(slot)
     }
 
-    /// Something happened to a request from below the child in `slot`, which is `entity`; the next one there costs
-    /// `next`.
+    /// Applies `step` of a request below the child at index `slot`, which is `entity`; the child's
+    /// next request costs `next`.
     pub(super) fn step(
         &mut self,
         lines: &mut Timelines,
@@ -217,7 +226,8 @@ impl Sched {
         self.chosen = NONE;
         match step {
             Step::Skip => self.go_on(lines, entity, slot, next),
-            // Without members the request took no share here; other partitions are told of it ([`super::tree`]).
+            // Without members the request took no share here; other partitions are informed by
+            // [`super::tree`].
             Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
             Step::Owe(cost) if entity.place == Place::Out => {
                 let more = entity.absorb(self.clock.now(), cost);
@@ -233,7 +243,7 @@ impl Sched {
         }
     }
 
-    /// A request of a child ended and cost `delta` more than was charged.
+    /// Corrects tag and clock after a request of a child that cost `delta` more than its charge.
     #[inline(never)]
     fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, delta: i64) {
         self.clock.correct(delta);
@@ -270,8 +280,9 @@ impl Sched {
         }
     }
 
-    /// The child in `slot` was served `cost` units elsewhere; of these, and of those still pending, its tag
-    /// and the clock take as many as put it at most `bound` units ahead of the clock. Whether there were any.
+    /// Charges `cost` units of service elsewhere, and pending units, to the child at index `slot`
+    /// and to the clock. The tag stays at most `bound` units ahead of the clock; the rest is
+    /// pending. Returns true if anything was charged.
     pub(super) fn pull(
         &mut self,
         lines: &mut Timelines,
@@ -302,7 +313,7 @@ impl Sched {
         taken > 0
     }
 
-    /// Gives the child in `slot` another weight; what it is owed in units stays the same.
+    /// Sets the weight of the child at index `slot`; the child's lag in units stays the same.
     pub(super) fn reweight(
         &mut self,
         lines: &mut Timelines,
@@ -324,7 +335,7 @@ impl Sched {
         }
     }
 
-    /// The child in `slot`, which is no member, does not come again.
+    /// Drops the lag of the child at index `slot`, which is no member and is removed.
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) {
             let owed = core::mem::take(&mut entity.owed);
@@ -332,7 +343,7 @@ impl Sched {
         }
     }
 
-    /// The child that is served next if this node is served; none without members.
+    /// Returns the child that is dispatched next if this node is; `None` without members.
     pub(super) fn choose(&mut self, lines: &Timelines) -> Option<u32> {
         match self.eligible(lines) {
             Some(slot) => {

@@ -2,63 +2,62 @@
 
 //! Entities and virtual time.
 //!
-//! # Vocabulary
-//!
-//! - *Cost*: what a request takes of the service, in units: pages, requests or microseconds.
-//! - *Virtual time*: how much service an entity of weight 1 should have received; a wrapping number, of
-//!   which 2^32 are one unit at raw weight 1 ([`Clock`]).
+//! - *Cost*: service that a request takes, in units: pages, requests or microseconds.
+//! - *Virtual time*: service that an entity of weight 1 should have received ([`Clock`]). The
+//!   number wraps; 2^32 are one unit at raw weight 1.
 //! - *Weight*: a raw number; 4096 stands for one ([`WEIGHT_ONE`]).
-//! - *Tag*: the virtual time up to which an entity has been served; an entity with weight `w` that is
-//!   charged `c` units moves on by `c * 2^32 / w`.
-//! - *Lag*: virtual time minus tag: positive if the entity is owed service.
+//! - *Tag*: virtual time up to which an entity has been served. A charge of `c` units advances the
+//!   tag of an entity with weight `w` by `c * 2^32 / w`.
+//! - *Lag*: virtual time minus tag; positive if the entity is owed service.
 //!
 //! # Numbers
 //!
-//! | Number | Bits | Why |
-//! |---|---|---|
-//! | weight `w` | 1 to 2^31 - 1 | 1 to 10,000, times a job size up to 4096, times 4096, at most 2^19 - 1 of it; and 2^-10 of one when servers share |
-//! | cost `c` | up to 2^17 | 512 MiB in pages, 131 ms in microseconds |
-//! | `inv` | 2^31 to 2^62 | 2^62 / w, rounded |
-//! | `c * inv` | below 2^80 | in 128 bits: one multiplication and one shift, no division |
-//! | step of a tag | up to 2^49 | `(c * inv) >> 30`; tags that are compared are a few such steps apart, far from 2^63 |
-//! | lag times weight | up to 2^49 for one largest cost | service, of which 2^32 are one unit: 2^14 largest costs until the sum saturates |
+//! - `w`, weight: 1 to 2^31 - 1. An entry of the table (1 to 10,000) times a job size up to 4096,
+//!   limited to 2^19 - 1, times 4096, times a factor of at least 2^-10 if servers share.
+//! - `c`, cost: up to 2^17, which is 512 MiB in pages, 131 ms in microseconds.
+//! - `inv`: 2^31 to 2^62, `2^62 / w` rounded.
+//! - `c * inv`: below 2^80, in 128 bits; one multiplication and one shift, no division.
+//! - Step of a tag, `(c * inv) >> 30`: up to 2^49. Tags that are compared are a few such steps
+//!   apart, far below 2^63.
+//! - Lag times weight, service of which 2^32 are one unit: up to 2^49 for one largest cost. The sum
+//!   saturates at 2^14 largest costs.
 //!
-//! Thirty bits are carried from step to step. What is left is the rounding of `inv`: at most half of 2^-30
-//! per unit of cost, so after 2^40 units a tag is less than 2^10 off, and 2^10 of tag are less than one
-//! unit at every weight.
+//! Thirty bits are carried from step to step. The remaining error is the rounding of `inv`: at most
+//! half of 2^-30 per unit of cost. So after 2^40 units a tag is less than 2^10 off, which is less
+//! than one unit at every weight.
 
-/// A weight of one.
+/// Weight of one.
 pub const WEIGHT_ONE: u32 = 1 << 12;
 /// Smallest weight.
 pub const WEIGHT_MIN: u32 = 1;
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = (1 << 31) - 1;
-/// Largest cost that is charged for one request, units; what is above counts as this.
+/// Largest cost charged for one request, units; larger costs are charged as this cost.
 pub const COST_MAX: u32 = 1 << 17;
-/// Largest debt that forced requests make, units; what is above is forgiven, so that nobody who has to
-/// write metadata is shut out for long.
+/// Largest debt from forced requests, units. Debt above this is dropped, so that an entity that has
+/// to write metadata is not excluded for long.
 pub const DEBT_MAX: u32 = 1 << 14;
 
-/// Bits of a tag's step that are carried.
+/// Bits of a tag's step that are carried to the next step.
 const CARRIED: u32 = 30;
-/// An idle tag further than this from the clock is brought nearer.
+/// Largest distance of an idle tag from the clock.
 const FAR: i64 = 1 << 52;
-/// Where it is brought: further than any request.
+/// Distance to which a tag beyond `FAR` is moved; larger than any request.
 const NEAR: i64 = 1 << 50;
 
-/// After how many of its own requests of idle time the surplus of an entity that was busy expires.
+/// Idle time, in requests of the entity, after which the surplus of a busy entity expires.
 const IDLE_LONG: u64 = 64;
 
-/// Whether an entity is in the timeline of its scheduler.
+/// State of an entity in the timeline of its scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// No: it has no requests.
+    /// Not in the timeline: the entity has no requests.
     Out,
-    /// It is.
+    /// In the timeline.
     In,
 }
 
-/// The share of one node among its siblings.
+/// Weight and tag of one node among its siblings.
 ///
 /// # Invariants
 ///
@@ -68,26 +67,26 @@ pub struct Entity {
     /// Tag: start of the request that is served next.
     pub(super) start: u64,
     inv: u64,
-    /// Lag at the moment it left; only while it is [`Place::Out`].
+    /// Lag at the moment the entity left; valid while `place` is [`Place::Out`].
     pub(super) owed: i64,
     weight: u32,
     rest: u32,
-    /// Cost of the request that is served next; only while it is not [`Place::Out`].
+    /// Cost of the request that is dispatched next; valid while `place` is not [`Place::Out`].
     pub(super) head: u32,
-    /// What it was charged for service elsewhere since it was served here, units.
+    /// Charges for service elsewhere since the last dispatch here, units.
     pub(super) pulled: u32,
-    /// Service elsewhere that is not charged yet.
+    /// Service elsewhere that is not charged yet, units.
     pub(super) pending: u32,
-    /// What [`Entity::ease`] carries, 1/256 of a unit.
+    /// Remainder carried by [`Entity::ease`], 1/256 of a unit.
     eased: u8,
-    /// Whether it is in a timeline.
+    /// Presence in a timeline.
     pub(super) place: Place,
-    /// Whether it had another request queued when one was served, since it became a member.
+    /// True if another request was queued at a dispatch, since the entity became a member.
     pub(super) busy: bool,
 }
 
 impl Entity {
-    /// An entity of `weight` (limited to what is allowed).
+    /// Creates an entity of `weight`, limited to [`WEIGHT_MIN`] and [`WEIGHT_MAX`].
     pub fn new(weight: u32) -> Self {
         let weight = weight.clamp(WEIGHT_MIN, WEIGHT_MAX);
         Self {
@@ -105,19 +104,19 @@ impl Entity {
         }
     }
 
-    /// The weight.
+    /// Returns the weight.
     pub const fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// How far a tag moves for `cost` units.
+    /// Returns the distance by which a charge of `cost` units moves the tag.
     #[inline]
     pub(super) fn advance(&self, cost: u32) -> u64 {
         let step = u128::from(cost.min(COST_MAX)).wrapping_mul(u128::from(self.inv));
         (step >> CARRIED) as u64
     }
 
-    /// Moves the tag on for `cost` units, with the rest of earlier steps.
+    /// Advances the tag by `cost` units, with the remainder of earlier steps.
     #[inline]
     pub(super) fn charge(&mut self, cost: u32) {
         let step = u128::from(cost.min(COST_MAX)).wrapping_mul(u128::from(self.inv));
@@ -126,37 +125,38 @@ impl Entity {
         self.rest = step as u32 & ((1 << CARRIED) - 1);
     }
 
-    /// Takes back a charge of `cost` units.
+    /// Reverts a charge of `cost` units.
     fn refund(&mut self, cost: u32) {
         let step = u128::from(cost.min(COST_MAX)).wrapping_mul(u128::from(self.inv));
-        // The carried bits borrow from the tag: two's complement does that.
+        // The carried bits borrow from the tag in two's complement.
         let left = u128::from(self.rest).wrapping_sub(step);
         self.start = self.start.wrapping_add((left >> CARRIED) as u64);
         self.rest = left as u32 & ((1 << CARRIED) - 1);
     }
 
-    /// Deadline of the request that is served next.
+    /// Returns the deadline of the request that is dispatched next.
     #[inline]
     pub(super) fn deadline(&self) -> u64 {
         self.start.wrapping_add(self.advance(self.head))
     }
 
-    /// Lag at virtual time `now`, in units of virtual time.
+    /// Returns the lag at virtual time `now`, in units of virtual time.
     #[inline]
     pub(super) const fn lag(&self, now: u64) -> i64 {
         now.wrapping_sub(self.start) as i64
     }
 
-    /// Largest number of units whose tag step is at most `room`, limited to 2^32 - 1.
+    /// Returns the largest number of units with a tag step of at most `room`, limited to 2^32 - 1.
     pub(super) fn fits(&self, room: u64) -> u32 {
         let units = u128::from(room).wrapping_mul(u128::from(self.weight)) >> 32;
         units.min(u128::from(u32::MAX)) as u32
     }
 
-    /// What service of `cost` units elsewhere counts here: one part in 256 less.
+    /// Returns the charge here for service of `cost` units elsewhere: one part in 256 less than
+    /// `cost`.
     ///
-    /// Were all of it counted, any division of what the entity gets among the partitions would be as good as
-    /// any other; this makes the even one come back by itself.
+    /// With a full charge every division of an entity's service among the partitions would be
+    /// stable. The reduced charge makes the division converge to the even one.
     pub(super) fn ease(&mut self, cost: u64) -> u64 {
         let whole = cost.min(u64::from(u32::MAX)).wrapping_mul(255);
         let eased = whole.wrapping_add(u64::from(self.eased));
@@ -164,7 +164,7 @@ impl Entity {
         eased >> 8
     }
 
-    /// Gives the entity another weight at virtual time `now`, so that its lag in units stays the same.
+    /// Sets the weight at virtual time `now`, so that the lag in units stays the same.
     pub(super) fn reweight(&mut self, weight: u32, now: u64) {
         let weight = weight.clamp(WEIGHT_MIN, WEIGHT_MAX);
         self.owed = rescale(self.owed, self.weight, weight);
@@ -174,8 +174,8 @@ impl Entity {
         self.inv = inverse(weight);
     }
 
-    /// Brings the tag so near to `now` that it cannot wrap around; what is further than any request away
-    /// stays that far.
+    /// Limits the distance of the tag from `now`, so that the tag cannot wrap around. A tag beyond
+    /// `FAR` moves to `NEAR`, which is further than any request.
     pub(super) fn refresh(&mut self, now: u64) {
         let lag = self.lag(now);
         if lag > FAR {
@@ -185,11 +185,11 @@ impl Entity {
         }
     }
 
-    /// Becomes a member at virtual time `now` with a request of `cost`; answers how much its lag is more than
-    /// when it left.
+    /// Makes the entity a member at virtual time `now` with a request of `cost`. Returns by how
+    /// much its lag is larger than when the entity left.
     ///
-    /// Surplus expires when the clock has passed the old tag; that of an entity which was busy only after a
-    /// long idle time.
+    /// A surplus, which is a negative lag, expires as the clock passes the old tag. For a busy
+    /// entity it expires only after a long idle time ([`IDLE_LONG`]).
     pub(super) fn resume(&mut self, now: u64, cost: u32) -> i64 {
         let owed = self.due(now, cost);
         self.start = now.wrapping_sub(owed as u64);
@@ -199,7 +199,8 @@ impl Entity {
         owed.saturating_sub(core::mem::take(&mut self.owed))
     }
 
-    /// Lag of an entity without requests if it came at virtual time `now` with a request of `cost`.
+    /// Returns the lag that an entity without requests would have if a request of `cost` arrived at
+    /// `now`.
     fn due(&self, now: u64, cost: u32) -> i64 {
         let idle = self.lag(now);
         let long = self.advance(cost).saturating_mul(IDLE_LONG) as i64;
@@ -210,7 +211,7 @@ impl Entity {
         }
     }
 
-    /// Lag in tenths of a unit of cost, at virtual time `now`.
+    /// Returns the lag at virtual time `now`, in tenths of a unit of cost.
     pub(super) fn tenths_at(&self, now: u64) -> i64 {
         let lag = match self.place {
             Place::Out => self.due(now, 1),
@@ -219,8 +220,8 @@ impl Entity {
         self.tenths(lag)
     }
 
-    /// Is a member no more; answers how much its lag is more than it was: what is remembered is limited to
-    /// one largest request.
+    /// Ends the membership and saves the lag, limited to one largest request in either direction.
+    /// Returns by how much the lag grew.
     pub(super) fn retire(&mut self, now: u64) -> i64 {
         let bound = self.advance(COST_MAX) as i64;
         let lag = self.lag(now);
@@ -230,15 +231,15 @@ impl Entity {
         self.owed.saturating_sub(lag)
     }
 
-    /// Changes by `-cost` units what an entity without requests is owed, to no less than `-most` units;
-    /// answers how much its lag is more than it was.
+    /// Changes the lag of an entity without requests by `-cost` units, to no less than `-most`
+    /// units. Returns by how much the lag grew.
     fn shift(&mut self, now: u64, cost: i64, most: u32) -> i64 {
         let floor = (self.advance(most) as i64).wrapping_neg();
         let step = self.advance(limited(cost)) as i64;
         let step = if cost < 0 { step.wrapping_neg() } else { step };
         let due = self.due(now, limited(cost));
         let owed = due.saturating_sub(step);
-        // What is below the floor already stays there.
+        // A lag below the floor stays unchanged.
         let owed = owed.min(self.advance(COST_MAX) as i64).max(floor.min(due));
         let change = owed.saturating_sub(self.owed);
         self.owed = owed;
@@ -246,13 +247,13 @@ impl Entity {
         change
     }
 
-    /// A request of `cost` went past the queue of an entity without requests: what it is owed pays first,
-    /// the rest is surplus, up to [`DEBT_MAX`]; answers how much its lag is more than it was.
+    /// Charges a request of `cost` dispatched without queueing to an entity without requests. The
+    /// charge lowers the lag to no less than minus [`DEBT_MAX`]. Returns by how much the lag grew.
     pub(super) fn absorb(&mut self, now: u64, cost: u32) -> i64 {
         self.shift(now, i64::from(cost), DEBT_MAX)
     }
 
-    /// A request of an entity with requests cost `delta` units more than was charged.
+    /// Corrects the tag of a member by a request that cost `delta` units more than its charge.
     pub(super) fn correct(&mut self, delta: i64) {
         if delta > 0 {
             self.charge(limited(delta));
@@ -261,8 +262,9 @@ impl Entity {
         }
     }
 
-    /// A request of an entity without requests cost `delta` units more than was charged, and the clock took
-    /// that into account; answers the service that is out of balance since then.
+    /// Corrects the lag of an entity without requests by a request that cost `delta` units more
+    /// than its charge, for which the clock was corrected. Returns the service by which the sum of
+    /// the lags deviates since then.
     pub(super) fn correct_idle(&mut self, now: u64, delta: i64) -> i64 {
         let more = self.shift(now, delta, COST_MAX);
         let service = (u64::from(limited(delta)) << 32) as i64;
@@ -274,20 +276,20 @@ impl Entity {
         self.service(more).saturating_add(service)
     }
 
-    /// A lag in tenths of a unit of cost.
+    /// Converts a lag to tenths of a unit of cost.
     fn tenths(&self, lag: i64) -> i64 {
         let scale = i128::from(self.weight).wrapping_mul(10);
         let tenths = i128::from(lag).wrapping_mul(scale) >> 32;
         tenths.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
-    /// A lag in service, of which 2^32 are one unit; saturating.
+    /// Converts a lag to service, of which 2^32 are one unit; saturates.
     pub(super) fn service(&self, lag: i64) -> i64 {
         lag.saturating_mul(i64::from(self.weight))
     }
 }
 
-/// `2^62 / weight`, rounded; `weight` is not 0.
+/// Returns `2^62 / weight`, rounded; `weight` is not 0.
 fn inverse(weight: u32) -> u64 {
     let weight = u64::from(weight);
     let half = weight >> 1;
@@ -297,7 +299,7 @@ fn inverse(weight: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// A difference of virtual times times `from / to`, limited to what is [`FAR`].
+/// Multiplies a difference of virtual times by `from / to`, limited to [`FAR`].
 fn rescale(difference: i64, from: u32, to: u32) -> i64 {
     let scaled = i128::from(difference).wrapping_mul(i128::from(from));
     let scaled = scaled.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
@@ -305,7 +307,7 @@ fn rescale(difference: i64, from: u32, to: u32) -> i64 {
     result.clamp(FAR.wrapping_neg(), FAR)
 }
 
-/// Units of a correction, at most one largest request.
+/// Limits a correction to one largest request, units.
 fn limited(delta: i64) -> u32 {
     delta.unsigned_abs().min(u64::from(COST_MAX)) as u32
 }
@@ -316,53 +318,53 @@ fn limited(delta: i64) -> u32 {
 ///
 /// # Invariants
 ///
-/// `weight` is the sum of the weights of the entities that entered and did not leave; `rest` is below it,
-/// or both are 0. The time never moves back.
+/// `weight` is the sum of the weights of the entities that entered and did not leave. `rest` is
+/// below `weight`, or both are 0. The time never moves back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     now: u64,
     rest: u64,
     weight: u64,
-    /// Service by which the time is ahead of what it should be.
+    /// Service for which the clock has to stop.
     behind: u64,
-    /// Sum of the lags, of those that have requests and those that come again, as service.
+    /// Sum of the lags of all children, members or not, as service.
     owed: i64,
 }
 
 impl Clock {
-    /// The virtual time.
+    /// Returns the virtual time.
     pub const fn now(&self) -> u64 {
         self.now
     }
 
-    /// Sum of the weights.
+    /// Returns the sum of the weights.
     pub const fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// An entity of `weight` has requests now.
+    /// Adds the weight of an entity that became a member.
     pub fn enter(&mut self, weight: u32) {
         self.weight = self.weight.saturating_add(u64::from(weight));
     }
 
-    /// An entity of `weight` has no requests any more.
+    /// Subtracts the weight of an entity that left.
     pub fn leave(&mut self, weight: u32) {
         self.weight = self.weight.saturating_sub(u64::from(weight));
         if self.weight == 0 {
-            // What it stood still for is in the lags for good.
+            // The service for which the clock stopped stays in the lags.
             self.owed = self.owed.saturating_add_unsigned(self.behind);
             (self.rest, self.behind) = (0, 0);
         }
     }
 
-    /// The lags sum to `service` more than they should: something was forgotten, or served to somebody
-    /// who has no requests.
+    /// Notes that the sum of the lags grew by `service`, because a lag was dropped or because an
+    /// entity without requests was served.
     pub fn tilt(&mut self, service: i64) {
         self.owed = self.owed.saturating_add(service);
     }
 
-    /// Moves on for `cost` units that were served, slower or faster by up to a half as long as the lags do
-    /// not sum to 0.
+    /// Advances the clock for `cost` units dispatched, by up to a half slower or faster while the
+    /// lags do not sum to 0.
     #[inline]
     pub fn serve(&mut self, cost: u32) {
         let service = u64::from(cost.min(COST_MAX)) << 32;
@@ -376,12 +378,13 @@ impl Clock {
         self.run(service.wrapping_sub(bled as u64));
     }
 
-    /// Moves on for `cost` units that were served elsewhere.
+    /// Advances the clock for `cost` units dispatched elsewhere.
     pub fn pull(&mut self, cost: u32) {
         self.run(u64::from(cost.min(COST_MAX)) << 32);
     }
 
-    /// A request cost `delta` units more than was charged: moves on, or stands still for as much.
+    /// Corrects the clock for a request that cost `delta` units more than its charge: the clock
+    /// advances, or stops for as much service.
     pub fn correct(&mut self, delta: i64) {
         let service = u64::from(limited(delta)) << 32;
         if delta > 0 {
@@ -391,7 +394,8 @@ impl Clock {
         }
     }
 
-    /// Moves on by the service `amount`, after what it has to stand still for.
+    /// Advances the clock by the service `amount`, minus the service for which the clock has to
+    /// stop.
     #[inline]
     fn run(&mut self, amount: u64) {
         let mut due = amount;
@@ -408,7 +412,7 @@ impl Clock {
         }
     }
 
-    /// Moves on to `time` if that is ahead, which gives to all.
+    /// Advances the clock to `time` if `time` is ahead, which raises the lags of all members.
     pub fn jump(&mut self, time: u64) {
         let ahead = time.wrapping_sub(self.now);
         if ahead as i64 > 0 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares over several servers: what a part is told to multiply the weights of its nodes by.
+//! Factors of the weights of nodes, for shares over several servers.
 //!
-//! See `Documentation/global-fairness.md` for how factors are made from the accounts of all servers, and
-//! [`crate::sched::agent`] for how an agent reads accounts and sets factors.
+//! `Documentation/global-fairness.md` describes how factors are computed from the accounts of all
+//! servers, and [`crate::sched::agent`] how an agent reads accounts and sets factors.
 
 use crate::sched::{
     agent::{faded, scaled, Lease, Pairs},
@@ -12,32 +12,35 @@ use crate::sched::{
 
 pub use crate::sched::agent::ONE;
 
-/// The factors of one server; never changed, but replaced as a whole.
+/// Factors of one server; immutable, replaced as a whole.
 ///
 /// # Invariants
 ///
 /// - `list` is sorted by id, without an id twice; no factor is 0 or above [`ONE`].
-/// - `starts` has the index of the first id of each bucket, which is named by the first `bits` bits of ids, and the length.
+/// - `starts` has the index of the first id of each bucket, followed by the length of `list`. The
+///   first `bits` bits of an id are the number of its bucket.
 pub struct Factors {
     list: List<(u64, u32)>,
-    /// Ids are hashes: a bucket has one or two.
+    /// Indices of first ids. Ids are hashes, so a bucket has one or two ids.
     starts: List<u32>,
     bits: u32,
-    /// How long they are in force; `None`: until they are replaced.
+    /// Time during which the factors are in force; `None`: until the factors are replaced.
     lease: Option<Shared<Lease>>,
 }
 
 impl Factors {
-    /// The factors `pairs`, in force while `lease` lasts; without a lease until they are replaced. Sleeps.
+    /// Creates the factors `pairs`, in force while `lease` lasts, or without a lease until the
+    /// factors are replaced; may sleep.
     pub fn new(pairs: Pairs, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
-        // INVARIANT: that of the pairs is the same.
+        // INVARIANT: pairs have the same invariant.
         let list = pairs.into_list();
         let ids = list.as_slice();
         let bits = ids.len().checked_ilog2().unwrap_or(0);
         let buckets = 1usize << bits;
         let mut starts = List::with_capacity(buckets.saturating_add(1))?;
         for (index, (id, _)) in (0u32..).zip(ids) {
-            // INVARIANT: buckets up to that of this id begin here, unless they began before.
+            // INVARIANT: buckets up to the bucket of this id start here, unless they started
+            // before.
             while starts.as_slice().len() <= bucket(*id, bits) {
                 starts.push(index)?;
             }
@@ -53,24 +56,24 @@ impl Factors {
         })
     }
 
-    /// The lease, if they have one.
+    /// Returns the lease of the factors, if there is one.
     pub(super) fn lease(&self) -> Option<&Shared<Lease>> {
         self.lease.as_ref()
     }
 
-    /// Steps of their return to one that are due at `now`, ns.
+    /// Returns the number of steps towards one that the factors have taken by `now`, ns.
     pub(super) fn steps(&self, now: u64) -> u32 {
         self.lease.as_ref().map_or(0, |lease| lease.steps(now))
     }
 
-    /// The factor of the entity `id` after `steps` steps of its return to one; [`ONE`] for an entity that has none.
-    /// O(log n); does not sleep.
+    /// Returns the factor of the entity `id` after `steps` steps towards one; [`ONE`] for an entity
+    /// without a factor. O(log n); does not sleep.
     pub(super) fn of(&self, id: u64, steps: u32) -> u32 {
         let found = self.find(id);
         found.map_or(ONE, |factor| faded(factor, steps))
     }
 
-    /// The factor of `id`, if it has one.
+    /// Finds the factor of `id`.
     fn find(&self, id: u64) -> Option<u32> {
         let mut starts = self.starts.as_slice().iter().skip(bucket(id, self.bits));
         let (from, to) = (*starts.next()? as usize, *starts.next()? as usize);
@@ -79,13 +82,13 @@ impl Factors {
         some.get(found).map(|(_, factor)| *factor)
     }
 
-    /// `weight`, below 2^31, of the entity `id` times its factor; not below 1.
+    /// Returns `weight` (below 2^31) of the entity `id` times the entity's factor, at least 1.
     pub fn scale(&self, id: u64, weight: u32) -> u32 {
         scaled(weight, self.of(id, 0))
     }
 }
 
-/// The bucket of `id` where `bits` bits name buckets.
+/// Returns the bucket of `id`, whose number has `bits` bits.
 fn bucket(id: u64, bits: u32) -> usize {
     id.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0) as usize
 }
@@ -111,7 +114,7 @@ mod tests {
         }
     }
 
-    /// However many there are, and wherever ids are.
+    /// Looks up all ids, and the ids next to them, in lists of several lengths and ranges of ids.
     #[test]
     fn each_is_found() {
         let mut rng = crate::sched::rng::Rng::new(1);

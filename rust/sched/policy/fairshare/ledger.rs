@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is counted for one entity in one part.
+//! Statistics of one entity in one part.
 //!
-//! Service goes into the windows now and then ([`Ledger::sample`]), so that a request pays for one sum only.
+//! [`Ledger::sample`] adds the service to the windows at intervals, so that each request updates
+//! only one sum.
 //!
 //! ```text
 //!      cell before        cell now
 //!  ├──────────────────┼───────────┼ ─ ─ ─ ┤
 //!            ├────────────────────┤
-//!              the last second: the cell now, and the part of the cell before that still overlaps
+//!              last second: the cell now, and the overlapping part of the cell before
 //! ```
 //!
-//! A window assumes that service was even within the cell before: bursts come out up to one cell early or
-//! late, steady service comes out exactly.
+//! A window assumes even service within the cell before. Bursts appear up to one cell early or
+//! late; steady service is exact.
 
 use crate::sched::{
     rng::avalanche,
@@ -23,9 +24,10 @@ use crate::sched::{
 /// Nanoseconds of a minute.
 const NSEC_PER_MINUTE: u64 = 60 * NSEC_PER_SEC;
 
-/// Service received lately, in cells of one length.
+/// Recent service, in cells of one length.
 ///
-/// A cell saturates at 2^32 - 1 units: in a minute 71 million pages or requests per second.
+/// A cell saturates at 2^32 - 1 units, which is 71 million pages or requests per second for a
+/// minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// Number of the current cell since time 0; wraps.
@@ -35,7 +37,7 @@ struct Window {
 }
 
 impl Window {
-    /// Goes on to `cell`; an earlier cell counts as the current one.
+    /// Advances the window to `cell`; does nothing for an earlier cell.
     fn roll(&mut self, cell: u32) {
         let ahead = cell.wrapping_sub(self.cell) as i32;
         if ahead > 0 {
@@ -48,7 +50,8 @@ impl Window {
         }
     }
 
-    /// Adds `service` at `now`, ns, to the cell of `length` ns; not below 0.
+    /// Adds `service` at `now`, ns, to the current cell of `length` ns; the sum stays at 0 or
+    /// above.
     fn add(&mut self, service: i32, now: u64, length: u64) {
         self.roll(now.checked_div(length).unwrap_or(0) as u32);
         self.now = self.now.saturating_add_signed(service);
@@ -62,7 +65,7 @@ impl Window {
         self.now = self.now.saturating_add(other.now);
     }
 
-    /// Service in the `length` ns before `now`.
+    /// Returns the service in the `length` ns before `now`.
     fn sum(mut self, now: u64, length: u64) -> u64 {
         let cell = now.checked_div(length).unwrap_or(0) as u32;
         self.roll(cell);
@@ -71,7 +74,7 @@ impl Window {
         } else {
             0
         };
-        // In 2^-16; a length is below 2^36 ns.
+        // In units of 2^-16; a length is below 2^36 ns.
         let overlap = length.saturating_sub(into).wrapping_shl(16);
         let overlap = overlap.checked_div(length).unwrap_or(0);
         let before = u64::from(self.before).wrapping_mul(overlap) >> 16;
@@ -79,7 +82,7 @@ impl Window {
     }
 }
 
-/// Service received over the last second and the last minute, units of the cost model.
+/// Service over the last second and the last minute, units of the cost model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Windows {
     second: Window,
@@ -87,7 +90,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Adds `service` at `now`, ns; a negative one corrects what was added before.
+    /// Adds `service` at `now`, ns; negative service corrects service added before.
     pub fn add(&mut self, service: i64, now: u64) {
         let service = service.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         self.second.add(service, now, NSEC_PER_SEC);
@@ -100,47 +103,48 @@ impl Windows {
         self.minute.merge(other.minute);
     }
 
-    /// Service in the second before `now`, ns.
+    /// Returns the service in the second before `now`, ns.
     pub fn second(&self, now: u64) -> u64 {
         self.second.sum(now, NSEC_PER_SEC)
     }
 
-    /// Service in the minute before `now`, ns.
+    /// Returns the service in the minute before `now`, ns.
     pub fn minute(&self, now: u64) -> u64 {
         self.minute.sum(now, NSEC_PER_MINUTE)
     }
 }
 
-/// Logarithm of the shortest wait that is told from none, ns: about a microsecond.
+/// Logarithm of the shortest queueing time, ns, with a bucket apart from 0: about a microsecond.
 const FIRST: u32 = 10;
 
-/// Logarithm of the wait from which on all count the same, ns: about 69 s.
+/// Logarithm of the queueing time, ns, from which all times share a bucket: about 69 s.
 const LAST: u32 = 36;
 
-/// One for shorter waits, two for each power of two, one for longer waits.
+/// Number of buckets: one for shorter times, two for each power of two, one for longer times.
 const BUCKETS: usize = 2 + 2 * (LAST - FIRST) as usize;
 
-/// Histogram of the times that requests were queued.
+/// Histogram of queueing times.
 ///
-/// A bucket goes from a power of two to one and a half times that, or from there to the next. A percentile is
-/// the middle of a bucket, which is at most a quarter off.
+/// A bucket covers the times from a power of two to one and a half times that power, or from there
+/// to the next power. A percentile is the middle of a bucket, which is at most a quarter off.
 ///
-/// A bucket has 16 bits. When one is full, all are halved, and from then on one wait of two is counted, then one
-/// of four and so on, chosen by a hash. So the buckets stay in proportion, to about a hundredth of the rank.
+/// A bucket has 16 bits. When a bucket is full, all counts are halved. From then on one time of two
+/// is counted, then one of four and so on, chosen by a hash. So the buckets stay in proportion, to
+/// about a hundredth of the rank.
 ///
 /// # Invariants
 ///
-/// A count stands for 2^`rarity` waits.
+/// A count stands for 2^`rarity` queueing times.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
     counts: [u16; BUCKETS],
     rarity: u16,
-    /// Waits seen; wraps.
+    /// Number of queueing times added; wraps.
     seen: u32,
 }
 
 impl Waits {
-    /// No wait counted.
+    /// Creates an empty histogram.
     pub const fn new() -> Self {
         Self {
             counts: [0; BUCKETS],
@@ -149,7 +153,7 @@ impl Waits {
         }
     }
 
-    /// The bucket of a wait, ns.
+    /// Returns the bucket of a queueing time, ns.
     #[inline]
     fn bucket(ns: u64) -> usize {
         match ns.checked_ilog2() {
@@ -164,7 +168,7 @@ impl Waits {
         }
     }
 
-    /// Where a bucket starts, ns.
+    /// Returns the start of a bucket, ns.
     fn start(bucket: usize) -> u64 {
         let Some(steps) = bucket.checked_sub(1) else {
             return 0;
@@ -175,12 +179,12 @@ impl Waits {
         halves.wrapping_shl(log)
     }
 
-    /// Counts a wait, ns.
+    /// Adds a queueing time, ns.
     #[inline]
     fn add(&mut self, ns: u64) {
         self.seen = self.seen.wrapping_add(1);
         if self.rarity > 0 {
-            // Every n-th wait could be one of a kind.
+            // Every n-th time could coincide with a pattern of the load, so a hash chooses.
             let hash = avalanche(u64::from(self.seen));
             if hash.trailing_zeros() < u32::from(self.rarity) {
                 return;
@@ -194,7 +198,7 @@ impl Waits {
         }
     }
 
-    /// Makes each count stand for twice as many waits; no count becomes 0.
+    /// Reduces the counts by half, so that each stands for twice as many times; no count becomes 0.
     #[cold]
     fn halve(&mut self) {
         for count in &mut self.counts {
@@ -203,7 +207,7 @@ impl Waits {
         self.rarity = self.rarity.saturating_add(1);
     }
 
-    /// Adds the waits of another part.
+    /// Adds the histogram of another part.
     fn merge(&mut self, other: &Self) {
         let mut other = *other;
         loop {
@@ -225,8 +229,8 @@ impl Waits {
         self.seen = self.seen.wrapping_add(other.seen);
     }
 
-    /// The wait that `mille` of a thousand requests did not exceed, ns; at most a quarter off, 0 below a
-    /// microsecond or without requests, and no more than 2^36.
+    /// Returns the queueing time, ns, that `mille` of a thousand requests did not exceed. The value
+    /// is at most a quarter off, 0 below a microsecond or without requests, and at most 2^36.
     pub fn percentile(&self, mille: u32) -> u64 {
         let counts = || self.counts.iter().map(|count| u64::from(*count));
         let rank = counts().sum::<u64>().saturating_mul(mille.into());
@@ -246,7 +250,8 @@ impl Waits {
         0
     }
 
-    /// What no wait exceeded, ns; at most half too much, and no more than 2^36.
+    /// Returns an upper bound of the longest queueing time, ns: at most half too much, and at most
+    /// 2^36.
     pub fn max(&self) -> u64 {
         let last = self.counts.iter().rposition(|count| *count > 0);
         last.map_or(0, |bucket| {
@@ -255,10 +260,11 @@ impl Waits {
     }
 }
 
-/// Where buckets of debt end and the next ones start, pages.
+/// Limits between buckets of debt, pages.
 pub const DEBTS: [i64; 7] = [-4096, -256, -16, 0, 16, 256, 4096];
 
-/// Buckets of debt: the first is below the first of [`DEBTS`], the last is not below the last.
+/// Number of buckets of debt: the first is below the first of [`DEBTS`], the last is from the last
+/// of [`DEBTS`] on.
 pub const DEBT_BUCKETS: usize = DEBTS.len() + 1;
 
 stats! {
@@ -272,24 +278,24 @@ stats! {
     }
 }
 
-/// The counters of one entity in one part; all saturate.
+/// Counters of one entity in one part; all saturate but `service`.
 ///
 /// # Context
 ///
 /// Changed under the partition's lock, in a few nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    /// Counters that need no more than a number.
+    /// Plain counters.
     pub counts: EntityCounts,
-    /// Service in all, units of the cost model; wraps.
+    /// Total service, units of the cost model; wraps.
     service: u64,
-    /// The part of `service` that is in the windows.
+    /// Value of `service` at the last sample.
     sampled: u64,
-    /// Service received lately.
+    /// Recent service.
     pub windows: Windows,
-    /// Samples in each bucket of debt.
+    /// Number of samples in each bucket of debt.
     pub debts: [u32; DEBT_BUCKETS],
-    /// How long requests were queued.
+    /// Queueing times of requests.
     pub waits: Waits,
 }
 
@@ -300,7 +306,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Nothing counted.
+    /// Creates a ledger with all counts 0.
     pub fn new() -> Self {
         Self {
             counts: EntityCounts::ZERO,
@@ -312,8 +318,8 @@ impl Ledger {
         }
     }
 
-    /// Counts a dispatched request of `pages` that is `service` in units of the cost model; `opportunity`:
-    /// without a decision.
+    /// Counts a dispatched request of `pages` and of `service` units of the cost model;
+    /// `opportunity` if the request was dispatched without a decision.
     #[inline]
     pub fn count(&mut self, pages: u32, service: u32, opportunity: bool) {
         let counts = &mut self.counts;
@@ -323,8 +329,8 @@ impl Ledger {
         self.service = self.service.wrapping_add(u64::from(service));
     }
 
-    /// Counts `requests` requests of `pages` in all that were dispatched without a decision, and are `service` in units
-    /// of the cost model.
+    /// Counts `requests` requests dispatched without a decision, of `pages` and `service` (units of
+    /// the cost model) in all.
     pub fn count_passed(&mut self, requests: u32, pages: u64, service: u64) {
         let (counts, requests) = (&mut self.counts, u64::from(requests));
         counts.dispatched = counts.dispatched.saturating_add(requests);
@@ -333,8 +339,8 @@ impl Ledger {
         self.service = self.service.wrapping_add(service);
     }
 
-    /// Adds the service since the last sample to the windows, as of `now` (ns); returns it, in units of the
-    /// cost model. Negative if more was taken back.
+    /// Adds the service since the last sample to the windows at `now`, ns. Returns that service, in
+    /// units of the cost model; negative if corrections exceed charges.
     pub fn sample(&mut self, now: u64) -> i64 {
         let since = self.service.wrapping_sub(self.sampled) as i64;
         self.sampled = self.service;
@@ -342,23 +348,23 @@ impl Ledger {
         since
     }
 
-    /// Service in all, units of the cost model; wraps.
+    /// Returns the total service, units of the cost model; wraps.
     pub const fn service(&self) -> u64 {
         self.service
     }
 
-    /// Counts one of the dispatched requests as dispatched past the queues while others waited.
+    /// Counts a forced request, which is already counted as dispatched.
     pub fn forced(&mut self) {
         self.counts.forced = self.counts.forced.saturating_add(1);
     }
 
-    /// Counts how long a request was queued, ns.
+    /// Counts the queueing time of a request, ns.
     #[inline]
     pub fn waited(&mut self, ns: u64) {
         self.waits.add(ns);
     }
 
-    /// Counts a sample of what the entity is owed, tenths of a unit of cost.
+    /// Counts a sample of the debt to the entity, tenths of a unit of cost.
     pub fn debt(&mut self, decipages: i64) {
         let bucket = DEBTS.partition_point(|pages| decipages >= pages.wrapping_mul(10));
         if let Some(count) = self.debts.get_mut(bucket) {
@@ -366,18 +372,19 @@ impl Ledger {
         }
     }
 
-    /// Counts how long a request was in service, us.
+    /// Counts the time of a request in flight, us.
     #[inline]
     pub fn time(&mut self, us: u64) {
         self.counts.time_us = self.counts.time_us.saturating_add(us);
     }
 
-    /// Adds `delta` to the service of a request that was counted before.
+    /// Adds `delta` to the service of a request counted before.
     pub fn correct(&mut self, delta: i64) {
         self.service = self.service.wrapping_add_signed(delta);
     }
 
-    /// Counts from zero again; the windows stay, since they forget by themselves.
+    /// Resets the counters; service and windows stay, because old service leaves the windows by
+    /// itself.
     pub fn reset(&mut self) {
         *self = Self {
             service: self.service,
@@ -400,7 +407,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    //! Windows against rates, percentiles against sorting, edges of buckets.
+    //! Compares windows with rates and percentiles with sorting, and checks edges of buckets.
 
     use super::*;
     use crate::sched::rng::Rng;
@@ -421,13 +428,13 @@ mod tests {
                 assert!(windows.minute(now).abs_diff(6_000_000) <= 500, "{step}");
             }
         }
-        // It fades, and is gone after two lengths.
+        // The sum decreases, and is 0 after two lengths.
         let half = windows.second(now + NSEC_PER_SEC / 2);
         assert!((40_000..=60_000).contains(&half), "{half}");
         assert_eq!(windows.second(now + 2 * NSEC_PER_SEC), 0);
         assert!(windows.minute(now + 59 * NSEC_PER_SEC) > 0);
         assert_eq!(windows.minute(now + 120 * NSEC_PER_SEC), 0);
-        // Time that runs back a little counts as now.
+        // A time slightly before the last one counts as now.
         windows.add(7, now - NSEC_PER_SEC);
         assert!(windows.second(now) > 90_000);
         assert!(windows.second(now - 2 * NSEC_PER_SEC) > 0);
@@ -437,7 +444,7 @@ mod tests {
     fn windows_of_parts_add_up() {
         let at = |second: u64| second * NSEC_PER_SEC;
         for (other, one, now, want) in [
-            // The same cell, one behind, long ago, and the other way round.
+            // The same cell, one behind, long ago, and with `a` and `b` swapped.
             (at(100), at(100), at(100), 30),
             (at(99), at(100), at(100), 30),
             (at(100), at(99), at(100), 30),
@@ -524,7 +531,7 @@ mod tests {
             assert!(sum.waits.percentile(990) < 2500);
             assert!(sum.waits.percentile(999) > 1 << 29);
         }
-        // One by one, the rarer wait is neither lost nor counted more often.
+        // Added one by one, the rare times are neither lost nor counted more often.
         let mut one = Ledger::new();
         for step in 0..1_000_000u32 {
             one.waited(if step % 100 == 0 { 1 << 30 } else { 2000 });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The queue of one entity, in the order of arrival or, in batches, in that of places on the device; and for how long
-//! one entity keeps the device.
+//! Queue of one entity, in the order of arrival or, in batches, of offset on the device. In a slice
+//! one entity dispatches requests in a row.
 //!
-//! - *Sweep*: the requests that are served next, at most [`BATCH`] with locality, in ascending order of
-//!   their places ([`Spot`]).
-//! - *Behind*: the requests that arrived since, in the order of arrival.
-//! - *Slice*: requests that the chosen entity has dispatched in a row ([`Slice`]), so that the arm of a disk
-//!   is not moved to another entity after each.
+//! - *Sweep*: requests dispatched next, with locality at most [`BATCH`], by ascending offset
+//!   ([`Spot`]).
+//! - *Behind*: requests that arrived since the start of the sweep, in the order of arrival.
+//! - *Slice*: requests that the chosen entity dispatches in a row ([`Slice`]), which saves a disk a
+//!   seek to another entity after each request.
 //!
 //! ```text
 //!  push ──► behind ── sweep empty: the oldest 32, sorted ──► sweep ──► pop
@@ -15,12 +15,14 @@
 //!    └────── nothing queued, or locality off and none behind ───┘
 //! ```
 //!
-//! A sweep goes up from where the last one ended and then once more up from the lowest spot (a circular
-//! elevator: Seaman, Lind, Wilson, "On teleprocessing system design", IBM Systems Journal 5(3), 1966).
-//! Requests at the same spot, such as those of unknown spots, keep their order.
+//! A sweep goes up from the end of the last sweep, and then up again from the lowest offset. This
+//! is a circular elevator (Seaman, Lind, Wilson, "On teleprocessing system design", IBM Systems
+//! Journal 5(3), 1966). Requests at the same offset, for example at unknown offsets, keep their
+//! order.
 //!
-//! A request that finds `n` queued when it comes has at most `n + BATCH - 1` served before it. Requests of one batch
-//! at different spots change places, even if they overlap: who needs an order waits for completion.
+//! A request that arrives behind `n` queued requests has at most `n + BATCH - 1` requests
+//! dispatched before it. Requests of one batch at different offsets are reordered, even if they
+//! overlap: a submitter that needs an order waits for completion.
 
 use crate::sched::{
     item::{Fifo, Item, Spot},
@@ -28,21 +30,21 @@ use crate::sched::{
 };
 use core::mem;
 
-/// Most requests of a sweep, and of a slice.
+/// Largest number of requests in a sweep, and in a slice.
 pub const BATCH: u32 = 32;
 
-/// A queue of the requests of one entity.
+/// Queue of the requests of one entity.
 ///
 /// # Invariants
 ///
-/// If `sweep` is empty, so is `behind`.
+/// If `sweep` is empty, `behind` is empty.
 pub struct Batches<F: Fifo> {
     sweep: F,
     behind: F,
 }
 
 impl<F: Fifo> Batches<F> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self {
             sweep: F::new(),
@@ -50,9 +52,9 @@ impl<F: Fifo> Batches<F> {
         }
     }
 
-    /// Appends `item`; with `locality` it will be sorted, unless it is the only one.
+    /// Appends `item`, to be sorted with `locality` unless the queue is empty.
     ///
-    /// What is served next stays the same unless the queue was empty.
+    /// The next request stays the same unless the queue was empty.
     pub fn push(&mut self, item: F::Item, locality: bool) {
         if self.sweep.is_empty() || (!locality && self.behind.is_empty()) {
             self.sweep.push(item);
@@ -61,10 +63,10 @@ impl<F: Fifo> Batches<F> {
         }
     }
 
-    /// Takes what is served next; with `locality` sorts the next batch if the sweep ends, else goes on in
-    /// the order of arrival.
+    /// Removes the next request. At the end of the sweep, sorts the next batch with `locality`,
+    /// else continues in the order of arrival.
     ///
-    /// `locality` may be another from call to call: what was sorted is served as it is.
+    /// `locality` may change from call to call; a sorted sweep stays sorted.
     #[inline]
     pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
         let item = self.sweep.pop()?;
@@ -72,7 +74,8 @@ impl<F: Fifo> Batches<F> {
         Some(item)
     }
 
-    /// Takes the request at `place` out, wherever it is; like [`Batches::pop`] if the sweep ends with it.
+    /// Removes the request at `place` from the sweep or from behind; the end of the sweep is
+    /// handled as in [`Batches::pop`].
     pub fn remove(&mut self, place: &<F::Item as Item>::Place, locality: bool) -> Option<F::Item> {
         let item = match self.sweep.remove(place) {
             Some(item) => item,
@@ -82,7 +85,7 @@ impl<F: Fifo> Batches<F> {
         Some(item)
     }
 
-    /// A request at `last` was taken out: another sweep begins if it was the end of one.
+    /// Starts the next sweep if the request removed, at `last`, was the last one of a sweep.
     #[inline]
     fn go_on(&mut self, last: Spot, locality: bool) {
         if self.sweep.is_empty() && !self.behind.is_empty() {
@@ -94,24 +97,25 @@ impl<F: Fifo> Batches<F> {
         }
     }
 
-    /// What is served next.
+    /// Returns the next request.
     pub fn front(&self) -> Option<&F::Item> {
         self.sweep.front()
     }
 
-    /// Number of requests.
+    /// Returns the number of requests.
     pub fn len(&self) -> u32 {
         self.sweep.len().wrapping_add(self.behind.len())
     }
 
-    /// Whether nothing is queued.
+    /// Returns true if nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.sweep.is_empty()
     }
 
     /// Moves the oldest batch to the empty sweep, going up from `last`.
     ///
-    /// By insertion: few, often in order already, and equal ones keep their order. Not inlined, for the stack's sake.
+    /// Sorts by insertion, because batches are small, often sorted already, and equal offsets must
+    /// keep their order. Not inlined, to save stack in the caller.
     #[inline(never)]
     fn sort(&mut self, last: Spot) {
         let mut batch = [const { None }; BATCH as usize];
@@ -142,24 +146,25 @@ impl<F: Fifo> Batches<F> {
     }
 }
 
-/// The leaf that was chosen last, and how much it is served before the next choice.
+/// Leaf that was chosen last, and the service that the leaf gets before the next choice.
 ///
 /// # Invariants
 ///
-/// The leaf in `slot` has requests, unless `slot` is [`NONE`].
+/// The leaf at index `slot` has requests, unless `slot` is [`NONE`].
 #[derive(Clone, Copy)]
 pub struct Slice {
     slot: u32,
-    /// Pages left.
+    /// Pages left in the slice.
     pages: u32,
-    /// Requests left.
+    /// Requests left in the slice.
     requests: u32,
-    /// Pages of a slice; 0: each request is a choice of its own.
+    /// Pages of a slice; 0: each request needs a choice.
     size: u32,
 }
 
 impl Slice {
-    /// No leaf was chosen; slices are of `size` pages, or [`BATCH`] requests if these are less.
+    /// Creates a slice without a leaf; slices are of `size` pages or [`BATCH`] requests, whichever
+    /// ends first.
     pub const fn new(size: u32) -> Self {
         Self {
             slot: NONE,
@@ -169,7 +174,7 @@ impl Slice {
         }
     }
 
-    /// The leaf that is served next without a choice.
+    /// Returns the leaf that is dispatched next without a choice.
     #[inline]
     pub const fn holder(&self) -> Option<u32> {
         if self.slot == NONE {
@@ -179,7 +184,8 @@ impl Slice {
         }
     }
 
-    /// The leaf in `slot` was served a request of `pages`, and has `more`.
+    /// Charges a request of `pages` to the slice; the leaf at index `slot` has `more` requests or
+    /// not.
     #[inline]
     pub fn serve(&mut self, slot: u32, pages: u32, more: bool) {
         if self.size == 0 {
@@ -197,7 +203,7 @@ impl Slice {
         }
     }
 
-    /// The leaf in `slot` has `more` requests; without, its slice ends.
+    /// Ends the slice of the leaf at index `slot` if the leaf has no `more` requests.
     #[inline]
     pub fn check(&mut self, slot: u32, more: bool) {
         if self.slot == slot && !more {
@@ -206,7 +212,8 @@ impl Slice {
     }
 }
 
-/// The place of a request in a sweep that goes up from `last`: first what is not below it.
+/// Returns the sort key of a request in a sweep that goes up from `last`: offsets from `last` on
+/// come first.
 fn order<I: Item>(item: &Option<I>, last: Spot) -> Option<(bool, Spot)> {
     let spot = item.as_ref()?.spot();
     Some((spot < last, spot))

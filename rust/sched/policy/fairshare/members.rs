@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The nodes of a part's tree, and what a selector is told of them.
+//! Nodes of a part's tree, and the interface of selectors to the nodes.
 
 use super::{
     config::{size_level, Config, Shared, Update},
@@ -27,30 +27,30 @@ use crate::sched::{
     slab::NONE,
 };
 
-/// Largest weight, as a multiple of one: that of an item of the list times the size of a job.
+/// Largest weight as a multiple of one: weight of a table entry times size of a job.
 const WEIGHT_LIMIT: u32 = (1 << 19) - 1;
 
-/// One step of a path.
+/// Step of a path.
 #[derive(Clone, Copy)]
 struct Step {
-    /// The value; [`Key::Default`] leads to the shared leaf.
+    /// Value of the level; [`Key::Default`] leads to the shared leaf.
     key: Key,
     level: u8,
     leaf: bool,
 }
 
-/// What requests are charged: pages, 1, or microseconds, up to [`COST_MAX`].
+/// Charges of requests: pages, 1, or microseconds, up to [`COST_MAX`].
 #[derive(Clone, Copy)]
 pub struct Tariff<'a> {
     model: CostModel,
-    /// How long requests of the leaf take, if that is measured.
+    /// Estimates of the leaf's requests, if time is measured.
     own: Option<&'a Estimates>,
-    /// How long requests take in the part.
+    /// Estimates of all requests of the part.
     part: &'a Estimates,
 }
 
 impl Tariff<'_> {
-    /// What a request of the leaf that costs `cost` is charged.
+    /// Returns the charge for a request of the leaf that costs `cost`.
     #[inline]
     pub fn of(&self, cost: Cost) -> u32 {
         match self.model {
@@ -63,7 +63,7 @@ impl Tariff<'_> {
         }
     }
 
-    /// What the next request of `leaf` is charged; none if it has none.
+    /// Returns the charge for the next request of `leaf`; `None` without requests.
     #[inline]
     pub fn next<I: Item>(&self, leaf: &Leaf<I>) -> Option<u32> {
         let next = leaf.queue.front()?;
@@ -71,11 +71,12 @@ impl Tariff<'_> {
     }
 }
 
-/// What is kept of each node beside the tree, by slot, so that what a decision looks at is close together.
+/// Data of nodes that decisions do not read, by index. The data is stored outside the tree to keep
+/// the data that decisions read close together.
 pub struct Details {
-    /// What was done for the requests of leaves.
+    /// Statistics of leaves.
     pub(super) ledgers: PerSlot<Ledger>,
-    /// How long these take, if that is measured.
+    /// Estimates of the time of leaves' requests, if time is measured.
     pub(super) estimates: Option<PerSlot<Estimates>>,
 }
 
@@ -85,7 +86,7 @@ grow!(Details {
 });
 
 impl Details {
-    /// Nothing, for up to `max` slots; sleeps.
+    /// Creates tables for up to `max` nodes; may sleep.
     fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             ledgers: PerSlot::new(max)?,
@@ -96,7 +97,8 @@ impl Details {
         })
     }
 
-    /// What requests of the leaf in `slot` are charged by `model`, in a part of whose requests `part` knows.
+    /// Returns the charges by `model` for requests of the leaf at index `slot`; `part` has the
+    /// estimates of the part.
     #[inline]
     fn tariff<'a>(&'a self, slot: u32, model: CostModel, part: &'a Estimates) -> Tariff<'a> {
         let own = match model {
@@ -107,36 +109,36 @@ impl Details {
     }
 }
 
-/// The nodes of a part.
+/// Nodes of a part.
 ///
 /// # Invariants
 ///
-/// - Every class but the default one is a node; a leaf has as many nodes above it as the mode has levels
-///   before the last, or fewer if it is the shared leaf of the node above it.
-/// - A node is busy in the table exactly if it has requests queued or in service, or children.
+/// - Every class but the default class is a node. A leaf has as many ancestors as the mode has
+///   levels before the last; a shared leaf may have fewer.
+/// - A node is busy in the table if and only if it has requests queued or in flight, or children.
 pub struct Members<I: Item> {
     pub(super) table: ClassTable<PathId, Node<I>>,
     pub(super) shared: mem::Shared<Shared>,
     pub(super) mode: Mode,
     pub(super) cost_model: CostModel,
     pub(super) locality: bool,
-    /// How long requests take in this part.
+    /// Estimates of the time of requests in this part.
     pub(super) estimates: Estimates,
     pub(super) details: Details,
-    /// Shares the time among the requests in service.
+    /// Division of the device time among the requests in flight.
     pub(super) busy: Busy,
-    /// What found a table full that the parts share.
+    /// Numbers of failures to find room in tables that the parts share.
     pub(super) counts: Counts,
     told: Update,
-    /// Steps of the return of the factors to one that nodes are to follow.
+    /// Number of steps towards one in the factors that [`Members::reweigh`] applies.
     steps: u32,
     size_level: Option<u8>,
     size_source: SizeSource,
 }
 
 impl<I: Item> Members<I> {
-    /// Nobody but the default class, with a first reserve of memory; sleeps. Not inlined, so that the caller's stack holds
-    /// no second node.
+    /// Creates a table with the default class and a first reserve of memory; may sleep. Not
+    /// inlined, to keep a second node off the caller's stack.
     #[inline(never)]
     pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
@@ -167,14 +169,14 @@ impl<I: Item> Members<I> {
         })
     }
 
-    /// The leaf in `slot`, for writing, and what its requests are charged.
+    /// Returns the leaf at index `slot`, for writing, and its charges.
     #[inline]
     pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
         let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         Some((self.table.at_mut(slot)?.leaf_mut()?, tariff))
     }
 
-    /// The leaf in `slot`, for writing, its name, and what its requests are charged.
+    /// Returns the class id of the leaf at index `slot`, the leaf, for writing, and its charges.
     #[inline]
     pub fn open_named(&mut self, slot: u32) -> Option<(ClassId, &mut Leaf<I>, Tariff<'_>)> {
         let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
@@ -182,7 +184,8 @@ impl<I: Item> Members<I> {
         Some((id, node.leaf_mut()?, tariff))
     }
 
-    /// The leaf of `class` and what its requests are charged, for a use that does not keep it; none if it went stale.
+    /// Returns the leaf of `class` and its charges, without keeping the class busy; `None` if
+    /// `class` is stale.
     #[inline]
     pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
         let slot = class.slot();
@@ -190,32 +193,33 @@ impl<I: Item> Members<I> {
         Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
     }
 
-    /// The leaf in `slot`.
+    /// Returns the leaf at index `slot`.
     #[inline]
     pub fn leaf(&self, slot: u32) -> Option<&Leaf<I>> {
         self.table.at(slot)?.leaf()
     }
 
-    /// What was done for the requests of the leaf in `slot`.
+    /// Returns the statistics of the leaf at index `slot`.
     #[inline]
     pub fn ledger(&self, slot: u32) -> Option<&Ledger> {
         self.details.ledgers.get(slot)
     }
 
-    /// The same, for writing.
+    /// Returns the statistics of the leaf at index `slot`, for writing.
     #[inline]
     pub fn ledger_mut(&mut self, slot: u32) -> Option<&mut Ledger> {
         self.details.ledgers.get_mut(slot)
     }
 
-    /// The leaf in `slot`, for writing.
+    /// Returns the leaf at index `slot`, for writing.
     #[inline]
     pub fn leaf_mut(&mut self, slot: u32) -> Option<&mut Leaf<I>> {
         self.table.at_mut(slot)?.leaf_mut()
     }
 
-    /// The leaf of a request with `attrs`; makes it and what is missing above it from reserved memory. If no place is
-    /// left, the shared leaf of the lowest node there is on the way to it; below the root that is the default class.
+    /// Returns the leaf of a request with `attrs`; creates missing nodes of its path from reserved
+    /// memory. Without room, returns the shared leaf of the lowest existing node of the path, or
+    /// the default class without any node.
     pub fn classify(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mut id = PathId::ROOT;
         for level in self.mode.levels() {
@@ -226,7 +230,7 @@ impl<I: Item> Members<I> {
         leaf.unwrap_or_else(|| self.grow_path(attrs, selector, now))
     }
 
-    /// Makes the nodes of the path of `attrs` that are missing.
+    /// Creates the missing nodes of the path of `attrs`.
     #[cold]
     fn grow_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mode = self.mode;
@@ -248,7 +252,8 @@ impl<I: Item> Members<I> {
         last
     }
 
-    /// The shared leaf below the node in `above`, or if there is no place even for that, below the nodes above it.
+    /// Returns the shared leaf below the node at index `above`, or without room for that leaf,
+    /// below the nodes above it.
     fn shared_leaf(&mut self, mut above: u32, selector: &mut Selector, now: u64) -> ClassId {
         while let Some(node) = self.table.at(above) {
             let (level, next) = (node.level.saturating_add(1), node.parent);
@@ -265,7 +270,8 @@ impl<I: Item> Members<I> {
         DEFAULT_ID
     }
 
-    /// The node that `step` leads to from `parent`; makes it if it is missing and there is room.
+    /// Returns the node that `step` leads to from `parent`; creates a missing node if there is
+    /// room.
     fn take_step(
         &mut self,
         step: Step,
@@ -279,7 +285,7 @@ impl<I: Item> Members<I> {
         known.or_else(|| self.grow_node(id, step, parent, selector, now))
     }
 
-    /// Makes the node `id`, where `step` leads to from `parent`.
+    /// Creates the node `id`, which `step` leads to from `parent`.
     #[inline(never)]
     fn grow_node(
         &mut self,
@@ -295,7 +301,7 @@ impl<I: Item> Members<I> {
             None if step.leaf => Place::Free,
             None => Place::Promised,
         };
-        // Counted first, so that the parent is not what is forgotten to make room.
+        // The child is counted first, so that the parent is not evicted to make room.
         self.add_child(parent);
         let limit = selector.capacity().min(self.details.capacity());
         let room = self.table.room(place, limit, now);
@@ -321,7 +327,7 @@ impl<I: Item> Members<I> {
         Some(made)
     }
 
-    /// Puts the node `id` into the table.
+    /// Inserts the node `id` into the table.
     fn make(
         &mut self,
         id: PathId,
@@ -345,7 +351,7 @@ impl<I: Item> Members<I> {
         })
     }
 
-    /// The inner node in `parent` has one child more.
+    /// Adds one to the number of children of the inner node at index `parent`.
     fn add_child(&mut self, parent: u32) {
         if let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
             inner.children = inner.children.saturating_add(1);
@@ -353,7 +359,8 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// The inner node in `parent` has one child less; without any it is forgotten, and so on up.
+    /// Subtracts one from the number of children of the inner node at index `parent`. Removes the
+    /// node without children, and then does the same for its parent.
     fn drop_child(&mut self, mut parent: u32, selector: &mut Selector, now: u64) {
         while let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
             inner.children = inner.children.saturating_sub(1);
@@ -365,13 +372,13 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Forgets the idle node in `slot`, and the nodes above that have no other child.
+    /// Removes the idle node at index `slot`, and the nodes above it that have no other child.
     fn forget(&mut self, slot: u32, selector: &mut Selector, now: u64) {
         let parent = self.remove(slot, selector);
         self.drop_child(parent, selector, now);
     }
 
-    /// Takes the idle node in `slot` out; returns the slot of its parent.
+    /// Removes the idle node at index `slot` from the table; returns the index of its parent.
     fn remove(&mut self, slot: u32, selector: &mut Selector) -> u32 {
         selector.forget(self, slot);
         match (self.table.forget(slot), &self.shared.counters) {
@@ -384,7 +391,8 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Forgets at most `max` leaves that were idle for long; whether there may be more of them.
+    /// Removes at most `max` leaves that were idle for long. Returns true if there may be more such
+    /// leaves.
     pub fn expire(&mut self, now: u64, max: u32, selector: &mut Selector) -> bool {
         for _ in 0..max {
             match self.table.expired(now) {
@@ -395,7 +403,8 @@ impl<I: Item> Members<I> {
         true
     }
 
-    /// Takes over what changed at `now`, ns; [`Members::reweigh`] applies new weights. Hands back what was before.
+    /// Applies the changes in `told` at `now`, ns; [`Members::reweigh`] applies new weights.
+    /// Returns the replaced update.
     pub fn tell(&mut self, told: Update, now: u64) -> Update {
         if let Some(sizes) = &self.shared.sizes {
             sizes.set_window(told.live.size_window);
@@ -404,22 +413,23 @@ impl<I: Item> Members<I> {
         core::mem::replace(&mut self.told, told)
     }
 
-    /// Has the factors be those of `now`, ns, for [`Members::reweigh`].
+    /// Advances the factors to `now`, ns, for [`Members::reweigh`].
     pub fn follow_factors(&mut self, now: u64) {
         self.steps = self.told.steps(now);
     }
 
-    /// Whether the factors of `now`, ns, are other ones.
+    /// Returns true if the factors at `now`, ns, differ from the applied factors.
     pub fn are_factors_stale(&self, now: u64) -> bool {
         self.told.steps(now) != self.steps
     }
 
-    /// For how long a client of a job counts, ns; none if sizes of jobs do not count.
+    /// Returns the window in which a client of a job counts, ns; `None` if the mode has no job
+    /// sizes.
     pub fn size_window(&self) -> Option<u64> {
         self.mode.has_size().then_some(self.told.live.size_window)
     }
 
-    /// Gives the node in `slot` the weight that it should have.
+    /// Updates the weight of the node at index `slot`.
     pub fn reweigh(&mut self, slot: u32, selector: &mut Selector, now: u64) {
         let Some(node) = self.table.at(slot) else {
             return;
@@ -431,7 +441,8 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// The weight of a node of `level` with `key`, whose requests say that its job has `size`.
+    /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
+    /// requests.
     fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
         let mut weight = self.told.weights.of(key);
         if self.size_level == Some(level) {
@@ -440,7 +451,8 @@ impl<I: Item> Members<I> {
         weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE)
     }
 
-    /// `weight` of the node `id` on this server: less if it is served more elsewhere.
+    /// Returns `weight` of the node `id` on this server, which is less if other servers serve the
+    /// node more.
     fn weight_here(&self, id: PathId, weight: u32) -> u32 {
         match &self.told.factors {
             Some(_) => scaled(weight, self.factor_of(id)),
@@ -448,18 +460,19 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// The factor of the node `id`, [`ONE`] without any.
+    /// Returns the factor of the node `id`; [`ONE`] without a factor.
     pub fn factor_of(&self, id: PathId) -> u32 {
         let factors = self.told.factors.as_ref();
         factors.map_or(ONE, |factors| factors.of(id.0, self.steps))
     }
 
-    /// The weight that the node in `slot` has on all servers together.
+    /// Returns the weight of the node at index `slot` on all servers together.
     pub fn weight_everywhere(&self, node: &Node<I>, now: u64) -> u32 {
         self.weight_of(&node.key, node.level, node.size, now)
     }
 
-    /// The size of the job `key`: what its requests say, else what was counted, else 1.
+    /// Returns the size of the job `key`: the size reported by requests, else the counted size,
+    /// else 1.
     fn size_of(&self, key: &Key, size: u32, now: u64) -> u32 {
         let counted = || {
             let sizes = self.shared.sizes.as_ref()?;
@@ -472,7 +485,8 @@ impl<I: Item> Members<I> {
         size.clamp(1, self.told.live.size_max)
     }
 
-    /// The size that the node in `slot` counts with; 0 if its level does not ask for one.
+    /// Returns the job size in the weight of the node at index `slot`; 0 if the node's level has no
+    /// sizes.
     pub fn job_size(&self, slot: u32, now: u64) -> u32 {
         match self.table.at(slot) {
             Some(node) if self.size_level == Some(node.level) && slot != DEFAULT => {
@@ -482,8 +496,8 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Notes what a request with `attrs` of the leaf in `slot` says of the size of its job, whose level is
-    /// `level`.
+    /// Notes the job size that a request with `attrs` of the leaf at index `slot` reports, or else
+    /// counts the client of the request.
     pub fn size_up(&mut self, slot: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
         let Some(level) = self.size_level.filter(|_| slot != DEFAULT) else {
             return;
@@ -504,7 +518,7 @@ impl<I: Item> Members<I> {
         let mut at = slot;
         while let Some(node) = self.table.at_mut(at) {
             if node.level == level {
-                // The jobs of a shared leaf have no size together.
+                // A shared leaf has no size, because its requests are of several jobs.
                 if node.size != said && node.key != Key::Default {
                     node.size = said;
                     self.reweigh(at, selector, now);
@@ -515,7 +529,7 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Upkeep of the node in `slot`, every few seconds.
+    /// Maintains the service counter of the node at index `slot`, every few seconds.
     pub fn upkeep(&mut self, slot: u32) {
         if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(slot)) {
             if slot != DEFAULT {
@@ -525,39 +539,39 @@ impl<I: Item> Members<I> {
     }
 }
 
-/// For selectors; nodes are named by slot.
+/// Interface of selectors; nodes are identified by index.
 impl<I: Item> Members<I> {
-    /// The node's share among its siblings.
+    /// Returns the weight and the tag of the node.
     pub(super) fn entity(&self, slot: u32) -> Option<&Entity> {
         self.table.at(slot).map(|node| &node.entity)
     }
 
-    /// The same, for writing.
+    /// Returns the weight and the tag of the node, for writing.
     pub(super) fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
         self.table.at_mut(slot).map(|node| &mut node.entity)
     }
 
-    /// Slot of the node above; [`NONE`] stands for the root.
+    /// Returns the index of the parent; [`NONE`] stands for the root.
     pub(super) fn parent(&self, slot: u32) -> u32 {
         self.table.at(slot).map_or(NONE, |node| node.parent)
     }
 
-    /// The scheduler of an inner node; none for a leaf.
+    /// Returns the scheduler of an inner node; `None` for a leaf.
     pub(super) fn sched(&self, slot: u32) -> Option<&Sched> {
         Some(&self.table.at(slot)?.inner()?.sched)
     }
 
-    /// The same, for writing.
+    /// Returns the scheduler of an inner node, for writing.
     pub(super) fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched> {
         Some(&mut self.table.at_mut(slot)?.inner_mut()?.sched)
     }
 
-    /// When the next request of a leaf arrived, ns; none without requests.
+    /// Returns the arrival time of a leaf's next request, ns; `None` without requests.
     pub(super) fn arrival(&self, slot: u32) -> Option<u64> {
         self.leaf(slot)?.queue.front().map(Item::arrival)
     }
 
-    /// Slot of the node with the path `id`.
+    /// Returns the index of the node with the path `id`.
     pub(super) fn find(&self, id: u64) -> Option<u32> {
         match PathId(id) {
             PathId::DEFAULT => Some(DEFAULT),
@@ -565,31 +579,31 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Slot of the shared leaf below the node `above`.
+    /// Returns the index of the shared leaf below the node `above`.
     pub(super) fn find_shared(&self, above: PathId) -> Option<u32> {
         let id = self.shared.hasher.path(above.0, &Key::Default);
         self.table.find(&PathId(id))
     }
 
-    /// Whether all nodes are leaves.
+    /// Returns true if all nodes are leaves.
     #[inline]
     pub(super) fn are_flat(&self) -> bool {
         self.mode.depth() == 1
     }
 
-    /// Whether this is the only partition, so that no other one serves its nodes.
+    /// Returns true if the head has one partition, so that no other partition serves its nodes.
     #[inline]
     pub(super) fn are_alone(&self) -> bool {
         self.shared.counters.is_none()
     }
 
-    /// Units of cost that other partitions served to the node since the last call; 0 if nothing is shared
-    /// with them.
+    /// Returns the units of cost that other partitions served to the node since the last call; 0 if
+    /// shares apply to each partition.
     pub(super) fn elsewhere(&mut self, slot: u32) -> u64 {
         let Some(counters) = &self.shared.counters else {
             return 0;
         };
-        // Read in any case, so that it is not charged later.
+        // The counter is read in any case, to keep that service from being charged later.
         let node = self.table.at_mut(slot);
         let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
         if self.told.live.cross_cpt {
@@ -599,7 +613,8 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Tells the other partitions that this one served `cost` units to the node, or took them back.
+    /// Reports to the other partitions that this partition served `cost` units to the node, or took
+    /// them back.
     #[inline]
     pub(super) fn note(&mut self, slot: u32, cost: i64) {
         let Some(counters) = &self.shared.counters else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Modes: which fields of a request make its entity, from the outermost to the innermost.
+//! Modes: fields of a request that identify its entity, from the outermost to the innermost level.
 //!
 //! ```text
 //! mode  = level *( "_then_" level ) "_fair"        ; each level at most once
@@ -8,8 +8,8 @@
 //!       | "size"
 //! ```
 //!
-//! `size` divides by jobs, too, with weights in proportion to their sizes; so a mode has `jobid` or `size`,
-//! not both.
+//! Level `size` divides by jobs with weights in proportion to their sizes, so a mode has at most
+//! one of `jobid` and `size`.
 
 use crate::sched::{
     error::{Error, Result},
@@ -18,10 +18,10 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// Levels of a mode, at most: every field once.
+/// Largest number of levels of a mode: each field once.
 pub const DEPTH_MAX: usize = 7;
 
-/// What one level of the tree divides by.
+/// Field by which a level of the tree divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Groups.
@@ -38,7 +38,7 @@ pub enum Level {
     Nodemap,
     /// Cgroups.
     Cgroup,
-    /// Jobs, in proportion to their sizes.
+    /// Jobs, with weights in proportion to their sizes.
     Size,
 }
 
@@ -55,7 +55,7 @@ impl Level {
         Self::Size,
     ];
 
-    /// The name of the level.
+    /// Returns the name of the level.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Size => "size",
@@ -63,7 +63,7 @@ impl Level {
         }
     }
 
-    /// The field whose values are the entities of the level.
+    /// Returns the field whose values are the entities of the level.
     pub const fn field(self) -> Field {
         match self {
             Self::Gid => Field::Gid,
@@ -76,12 +76,12 @@ impl Level {
         }
     }
 
-    /// The level called `name`.
+    /// Returns the level called `name`.
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// `EINVAL`: a second level of the same field.
+    /// Returns `EINVAL` for a second level of the same field.
     const fn repeated(self) -> Error {
         Error::invalid(match self {
             Self::Gid => "mode names level gid twice",
@@ -95,12 +95,12 @@ impl Level {
     }
 }
 
-/// The levels of a tree, outermost first.
+/// Levels of a tree, outermost first.
 ///
 /// # Invariants
 ///
-/// `depth` is from 1 to [`DEPTH_MAX`]; the first `depth` levels have different fields, all others are
-/// [`Level::Jobid`], so that equal modes are equal values.
+/// `depth` is from 1 to [`DEPTH_MAX`]. The first `depth` levels have different fields, all other
+/// levels are [`Level::Jobid`], so that equal modes are equal values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     levels: [Level; DEPTH_MAX],
@@ -108,21 +108,23 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// The mode with the one level `level`.
+    /// Creates the mode with only the level `level`.
     pub const fn single(level: Level) -> Self {
         let rest = Level::Jobid;
-        // INVARIANT: one level, and nothing to compare it with.
+        // INVARIANT: a single level repeats no field.
         Self {
             levels: [level, rest, rest, rest, rest, rest, rest],
             depth: 1,
         }
     }
 
-    /// Parses `LEVEL[_then_LEVEL...]_fair`, or the short form `LEVEL+LEVEL...`; a newline after it is ignored.
+    /// Parses `LEVEL[_then_LEVEL...]_fair`, or the short form `LEVEL+LEVEL...`; a trailing newline
+    /// is ignored.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: neither `_fair` at the end nor a `+`, an empty or unknown level, or two levels of one field.
+    /// `EINVAL`: neither `_fair` at the end nor a `+`, an empty or unknown level, or two levels of
+    /// one field.
     pub fn parse(text: &str) -> Result<Self> {
         let text = line(text);
         let (names, joint) = match text.strip_suffix("_fair") {
@@ -146,41 +148,41 @@ impl Mode {
             if before.any(|other| other.field() == level.field()) {
                 return Err(level.repeated());
             }
-            // There is room: no field came twice.
+            // There is room, because no field is repeated.
             let free = levels.get_mut(usize::from(depth));
             *free.ok_or(level.repeated())? = level;
             depth = depth.saturating_add(1);
         }
-        // INVARIANT: split() yields one name at least, and all were compared.
+        // INVARIANT: split() yields at least one name, and all fields were compared.
         Ok(Self { levels, depth })
     }
 
-    /// The levels, outermost first; 1 to [`DEPTH_MAX`].
+    /// Returns the levels, outermost first; 1 to [`DEPTH_MAX`].
     pub fn levels(&self) -> &[Level] {
         self.levels
             .get(..usize::from(self.depth))
             .unwrap_or_default()
     }
 
-    /// Number of levels, 1 to [`DEPTH_MAX`].
+    /// Returns the number of levels, 1 to [`DEPTH_MAX`].
     pub const fn depth(&self) -> usize {
         self.depth as usize
     }
 
-    /// Whether the sizes of jobs count.
+    /// Returns true if the mode uses the sizes of jobs.
     pub fn has_size(&self) -> bool {
         self.levels().contains(&Level::Size)
     }
 }
 
-/// Jobs get equal shares.
+/// Equal shares for jobs.
 impl Default for Mode {
     fn default() -> Self {
         Self::single(Level::Jobid)
     }
 }
 
-/// Shows the mode as it is written.
+/// Shows the mode in the form that [`Mode::parse`] accepts.
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, level) in self.levels().iter().enumerate() {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The nodes of a part's tree.
+//! Nodes of a part's tree.
 //!
-//! # Vocabulary
-//!
-//! - *Path*: the values of the levels of the mode from the first one down, for example a group and one of
-//!   its users; a [`PathId`] names it, the same in all parts of a service.
-//! - *Leaf*: a path with a value for every level; it has requests ([`Leaf`]).
-//! - *Inner node*: a shorter path; it has children, and a scheduler for them ([`Inner`]).
+//! - *Path*: values of the levels of the mode from the first level on, for example a group and one
+//!   of its users. A [`PathId`] identifies a path in all parts of a service.
+//! - *Leaf*: node of a path with a value for every level, with the requests ([`Leaf`]).
+//! - *Inner node*: node of a shorter path, with children and a scheduler of the children
+//!   ([`Inner`]).
 //!
 //! ```text
-//!                    (root)                     its scheduler is the selector's
+//!                    (root)                     scheduled by the selector
 //!                   /      \
 //!             gid:100      gid:200              inner nodes
 //!             /     \          \
@@ -23,15 +22,15 @@ use crate::sched::{
     key::{Hashed, Hasher, Key},
 };
 
-/// Names a path.
+/// Identifier of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathId(pub u64);
 
 impl PathId {
-    /// Of the root.
+    /// Identifier of the root.
     pub const ROOT: Self = Self(0);
 
-    /// Of the default class.
+    /// Identifier of the default class.
     pub const DEFAULT: Self = Self(u64::MAX);
 }
 
@@ -41,32 +40,32 @@ impl Hashed for PathId {
     }
 }
 
-/// A node of the tree.
+/// Node of the tree.
 ///
 /// # Invariants
 ///
-/// `parent` is the slot of an inner node that counts this one among its children, or [`crate::sched::slab::NONE`] for a
-/// child of the root.
+/// `parent` is the index of an inner node that counts this node among its children, or
+/// [`crate::sched::slab::NONE`] for a child of the root.
 pub struct Node<I: Item> {
-    /// Its share among its siblings.
+    /// Weight and tag among the siblings.
     pub entity: Entity,
-    /// Its path.
+    /// Path of the node.
     pub id: PathId,
-    /// Slot of the node above.
+    /// Index of the parent.
     pub parent: u32,
-    /// What it and other parts served of it.
+    /// Service of the node here and at other partitions.
     pub tally: Tally,
-    /// Value of its level.
+    /// Value of the node's level.
     pub key: Key,
-    /// Its level, 0 for the first.
+    /// Level of the node, 0 for the first.
     pub level: u8,
-    /// Size of the job as its requests say; 0 if they do not.
+    /// Job size that requests report; 0 if requests report none.
     pub size: u32,
-    /// What it has.
+    /// Requests or children.
     pub body: Body<I>,
 }
 
-/// What a node has.
+/// Content of a node.
 #[allow(
     clippy::large_enum_variant,
     reason = "most nodes are leaves, which are the large ones"
@@ -78,26 +77,26 @@ pub enum Body<I: Item> {
     Inner(Inner),
 }
 
-/// Requests of a node; what was done for it is kept apart ([`super::members::Details`]).
+/// Requests of a node. Statistics are stored apart, in [`super::members::Details`].
 pub struct Leaf<I: Item> {
-    /// Those that wait.
+    /// Queued requests.
     pub queue: Batches<I::Fifo>,
-    /// Requests in service.
+    /// Number of requests in flight.
     pub active: u32,
-    /// Measured time that is not yet charged.
+    /// Remainder of measured time that is not yet charged.
     pub rest: u16,
 }
 
 /// Children of a node.
 pub struct Inner {
-    /// Chooses among them.
+    /// Scheduler of the children.
     pub sched: Sched,
-    /// How many there are.
+    /// Number of children.
     pub children: u32,
 }
 
 impl<I: Item> Node<I> {
-    /// A node without requests or children.
+    /// Creates a node.
     pub fn new(
         entity: Entity,
         id: PathId,
@@ -118,7 +117,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Its requests, if it is a leaf.
+    /// Returns the requests of a leaf.
     pub fn leaf(&self) -> Option<&Leaf<I>> {
         match &self.body {
             Body::Leaf(leaf) => Some(leaf),
@@ -126,7 +125,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Its requests, for writing.
+    /// Returns the requests of a leaf, for writing.
     pub fn leaf_mut(&mut self) -> Option<&mut Leaf<I>> {
         match &mut self.body {
             Body::Leaf(leaf) => Some(leaf),
@@ -134,7 +133,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Its children, if it is no leaf.
+    /// Returns the children of an inner node.
     pub fn inner(&self) -> Option<&Inner> {
         match &self.body {
             Body::Leaf(_) => None,
@@ -142,7 +141,7 @@ impl<I: Item> Node<I> {
         }
     }
 
-    /// Its children, for writing.
+    /// Returns the children of an inner node, for writing.
     pub fn inner_mut(&mut self) -> Option<&mut Inner> {
         match &mut self.body {
             Body::Leaf(_) => None,
@@ -152,7 +151,7 @@ impl<I: Item> Node<I> {
 }
 
 impl<I: Item> Leaf<I> {
-    /// No requests.
+    /// Creates a leaf without requests.
     pub fn new() -> Self {
         Self {
             queue: Batches::new(),
@@ -161,7 +160,7 @@ impl<I: Item> Leaf<I> {
         }
     }
 
-    /// Whether requests are queued or in service.
+    /// Returns true if requests are queued or in flight.
     pub fn is_active(&self) -> bool {
         self.active > 0 || !self.queue.is_empty()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set: each parameter has its own type, which cannot hold a wrong value.
+//! Parameters of the policy; the type of each parameter holds only valid values.
 
 use super::mode::Mode;
 use crate::sched::{
@@ -9,55 +9,57 @@ use crate::sched::{
 };
 
 parameters! {
-    /// What users can set; it survives stops and starts.
+    /// Parameters of the policy, kept across stops and starts.
     pub struct Tunables of |values| values.policies.fairshare, "fairshare.md", "EAGAIN, ENOMEM" {
         /// Period of computing shares, sizes and parts of partitions.
         "nrs_fairshare_delta_ms" delta_ms: [number DeltaMs, "ms, ", 10..=1000 = 100],
         /// Queue depth below which requests are dispatched in FIFO order.
         "nrs_fairshare_opp_threshold" opp_threshold: [number OppThreshold,
             "queued requests, ", 0..=256 = 0],
-        /// Resource shared out.
+        /// Unit of service: pages of data, requests or device time.
         "nrs_fairshare_cost_model" cost_model: [choice CostModel,
             /// Pages of bulk data, at least one per request.
             #[default]
             Pages = "pages",
             /// Requests.
             Rpcs = "rpcs",
-            /// Time of the device: what a request took, divided among those in service.
+            /// Device time of requests, divided among the requests in flight.
             Time = "time",
         ],
         /// Selection of the next entity.
         "nrs_fairshare_select" select: [choice Select,
-            /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
+            /// Eligible earliest virtual deadline first; surplus expires, sparse entities have a
+            /// boost.
             #[default]
             Deadline = "deadline",
-            /// A draw over the published ranges, with the oldest request if the entity drawn has none.
+            /// Draw over the published ranges; the oldest request if the entity drawn has no
+            /// request.
             Paper = "paper",
         ],
         /// 1 dispatches requests of one entity in a row, sorted by offset.
         "nrs_fairshare_locality" locality: [choice Locality,
-            /// In the order of arrival.
+            /// Order of arrival.
             #[default]
             Off = "0",
-            /// In the order of object and offset.
+            /// Order of object and offset.
             On = "1",
         ],
-        /// With locality, data that an entity has dispatched in a row.
+        /// With locality, amount of data that an entity dispatches in a row.
         "nrs_fairshare_slice_kib" slice_kib: [number SliceKib, "KiB, ", 4..=65536 = 1024],
         /// Scope of shares: 1 all partitions together, 0 each partition.
         "nrs_fairshare_cross_cpt" cross_cpt: [choice CrossCpt,
-            /// Each partition is fair by itself.
+            /// Shares apply to each partition.
             Off = "0",
-            /// All partitions are fair together.
+            /// Shares apply to all partitions together.
             #[default]
             On = "1",
         ],
         /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
-            /// The number of its clients ([`super::size::Sizes`]).
+            /// Number of clients of the job ([`super::size::Sizes`]).
             #[default]
             Nids = "nids",
-            /// The end of its name ([`super::size::suffix`]), where there is one, else 1.
+            /// Number at the end of the job's name ([`super::size::suffix`]), 1 without a number.
             Suffix = "suffix",
         ],
         /// Window in which the clients of a job are counted.
@@ -68,7 +70,7 @@ parameters! {
     also {
         /// Mode of a start without argument.
         mode: Mode,
-        /// Bound of the class table.
+        /// Largest number of classes in the table.
         classes_max: ClassesMax,
     }
     texts {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The choice of the leaf that is served next.
+//! Choice of the leaf that is dispatched next.
 //!
-//! `deadline` descends the tree of schedulers ([`super::tree`]). `paper` draws a number of 32 bits and finds it
-//! in the published ranges (ThemisIO, SC'23, statistical tokens). If the leaf drawn has no request in this part,
-//! or no ranges are published, the oldest request is served. A draw ignores costs and has no memory, so no leaf
-//! has a lag.
+//! `deadline` descends the tree of schedulers ([`super::tree`]). `paper` draws a number of 32 bits
+//! and looks up the number in the published ranges (ThemisIO, SC'23, statistical tokens). If the
+//! leaf drawn has no request in this part, or no ranges are published, the oldest request is
+//! dispatched. A draw ignores costs and keeps no state, so no leaf has a lag.
 //!
 //! ```text
 //!            join              pick, charge, step(next)
@@ -23,7 +23,7 @@ use crate::sched::{
     rng::Rng,
 };
 
-/// The leaves that have requests, by the arrival of the one that is served next.
+/// Leaves with queued requests, by the arrival of each leaf's next request.
 pub struct Arrivals {
     forest: Forest,
     root: Root,
@@ -31,18 +31,18 @@ pub struct Arrivals {
 
 grow!(Arrivals { forest: Forest });
 
-/// Chooses among the leaves that have requests; nodes are named by slot.
+/// Choice among the leaves with queued requests; nodes are identified by index.
 ///
 /// # Context
 ///
-/// As for [`crate::sched::policy::Part`]: no memory is allocated but by `new`.
+/// As for [`crate::sched::policy::Part`]: only `new` allocates memory.
 ///
 /// # Invariants
 ///
-/// - There are `arrivals` if there is no `tree`.
-/// - A leaf is in `arrivals` exactly if it has requests.
+/// - `arrivals` exists if `tree` does not.
+/// - A leaf is in `arrivals` if and only if the leaf has queued requests.
 pub struct Selector {
-    /// The schedulers of `deadline`; none for `paper`.
+    /// Schedulers of `deadline`; `None` for `paper`.
     pub(super) tree: Option<Tree>,
     arrivals: Option<Arrivals>,
 }
@@ -53,8 +53,8 @@ grow!(Selector {
 });
 
 impl Selector {
-    /// The selector called `select`, for up to `max` slots, which knows the [`Selector::oldest`] request if
-    /// that is asked for (`oldest`) or needed; sleeps.
+    /// Creates the selector `select` for up to `max` nodes; may sleep. [`Selector::oldest`] returns
+    /// a leaf only if `oldest` is true or `select` needs the oldest request.
     pub fn new(select: Select, max: usize, oldest: bool, seed: u64) -> Result<Self, NoMemory> {
         let tree = match select {
             Select::Deadline => Some(Tree::new(max, seed)?),
@@ -71,7 +71,7 @@ impl Selector {
         Ok(Self { tree, arrivals })
     }
 
-    /// Adds the new node in `slot`, below the capacity, whose parent exists.
+    /// Adds the new node at index `slot`, below the capacity, whose parent exists.
     pub fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         Grow::create(self, slot);
         if let Some(tree) = &mut self.tree {
@@ -79,7 +79,7 @@ impl Selector {
         }
     }
 
-    /// The leaf in `slot` has its first request, of `cost`.
+    /// Adds the leaf at index `slot`, whose first request costs `cost`.
     #[inline]
     pub fn join(&mut self, nodes: &mut Members<impl Item>, slot: u32, cost: u32) {
         if let Some(queue) = &mut self.arrivals {
@@ -91,7 +91,7 @@ impl Selector {
         }
     }
 
-    /// Chooses a leaf; none if no leaf has requests. `paper` draws from `rng` over `table`.
+    /// Chooses a leaf; `None` if no leaf has requests. `paper` draws from `rng` over `table`.
     #[inline]
     pub fn pick(
         &mut self,
@@ -111,7 +111,8 @@ impl Selector {
         picked.or_else(|| self.oldest())
     }
 
-    /// A request of the leaf in `slot` was chosen and costs `cost`; the next one costs `next`, without one the leaf leaves.
+    /// Charges `cost` to the leaf at index `slot`, whose next request costs `next`; without a next
+    /// request the leaf leaves.
     #[inline]
     pub(super) fn charge(
         &mut self,
@@ -128,8 +129,8 @@ impl Selector {
         }
     }
 
-    /// Tells of `step` at a request of the leaf in `slot`, whose next request costs `next`; without one it
-    /// leaves.
+    /// Applies `step` to a request of the leaf at index `slot`, whose next request costs `next`;
+    /// without a next request the leaf leaves.
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,
@@ -145,7 +146,8 @@ impl Selector {
         }
     }
 
-    /// Puts the leaf in `slot`, of which a request was taken out, where the next one arrived.
+    /// Updates the position of the leaf at index `slot` after the removal of one of the leaf's
+    /// requests.
     #[inline(never)]
     fn arrange(&mut self, nodes: &Members<impl Item>, slot: u32) {
         let Some(queue) = &mut self.arrivals else {
@@ -157,8 +159,8 @@ impl Selector {
         }
     }
 
-    /// Gives the node in `slot` another weight; what it is owed in units stays the same. Draws follow the
-    /// weight from the next publication on.
+    /// Sets the weight of the node at index `slot`; the node's lag in units stays the same. Draws
+    /// use the weight from the next publication on.
     pub fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
         match &mut self.tree {
             Some(tree) => tree.reweight(nodes, slot, weight),
@@ -170,26 +172,28 @@ impl Selector {
         }
     }
 
-    /// What the node in `slot` is owed, tenths of a unit of cost; 0 for `paper`.
+    /// Returns the lag of the node at index `slot`, tenths of a unit of cost; 0 for `paper`.
     pub fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {
         self.tree.as_ref().map_or(0, |tree| tree.lag(nodes, slot))
     }
 
-    /// Removes the node in `slot`, which has no requests.
+    /// Removes the node at index `slot`, which has no requests.
     pub fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(tree) = &mut self.tree {
             tree.forget(nodes, slot);
         }
     }
 
-    /// Brings the tag of a node without requests so near to the clock that it cannot wrap around.
+    /// Limits the distance of an idle node's tag from the clock, so that the tag cannot wrap
+    /// around.
     pub fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(tree) = &mut self.tree {
             tree.refresh(nodes, slot);
         }
     }
 
-    /// The leaf whose next request arrived first; none if no leaf has requests, or if that is not known.
+    /// Returns the leaf with the oldest request; `None` if no leaf has requests or arrivals are not
+    /// tracked.
     pub fn oldest(&self) -> Option<u32> {
         self.arrivals.as_ref()?.root.top()
     }

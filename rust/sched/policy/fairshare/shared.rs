@@ -2,36 +2,39 @@
 
 //! Counters of service that the parts of one head share, without a lock.
 //!
-//! - *Total*: units of cost that all parts served to one entity; only differences of it mean something.
-//! - *Place*: a tag with a number of users in one word, and a total, in a table of fixed size. A *tag* is 48
-//!   bits of the id of an entity, never 0.
-//! - *Block*: 8 places side by side; an id can be in the block that its low bits name.
-//! - *Seat*: one user's right to a place ([`Seat`]).
+//! - *Total*: units of cost that all parts served to one entity; only differences of a total are
+//!   meaningful.
+//! - *Place*: entry of a table of fixed size: a tag and a number of users in one word, and a total.
+//!   A *tag* is 48 bits of the id of an entity, never 0.
+//! - *Block*: 8 adjacent places. The low bits of an id select the block for the id.
+//! - *Seat*: right of one user to a place ([`Seat`]).
 //!
 //! ```text
-//!              claim (CAS 0 to tag, 1 user)                claim: users + 1
-//!   nobody's ────────────────────────────────► somebody's ──────────────────► shared
-//!       ▲                                         │    ▲                        │
-//!       └──────── release by the last user ───────┘    └── release: users - 1 ──┘
+//!              claim (CAS 0 to tag, 1 user)             claim: users + 1
+//!  free ────────────────────────────────► one user ───────────────────► shared
+//!    ▲                                     │     ▲                        │
+//!    └─────── release by the last user ────┘     └─ release: users - 1 ───┘
 //! ```
 //!
-//! A total is never set back: who claims a place starts from what it reads, so that it does not matter
-//! whose the place was. While a place has users nobody else can have it, so what they add is theirs.
+//! A total is never reset. A user of a place counts from the total at the claim, so earlier
+//! entities of the place do not matter. A place with users belongs to their tag, so only these
+//! users add to the total.
 //!
-//! # Two claims of one id
+//! # Concurrent claims of one id
 //!
-//! Two parts that look for an id at a time can claim two places of its block. Whoever then sees its tag in
-//! a lower place goes there: at once if the lower claim came first, else when it looks again
-//! ([`Counters::recheck`]). Nobody who is in the lowest place leaves it for another, so that after all have
-//! looked again there is one place. What they served before, each in a place of its own, stays unknown to
-//! the others.
+//! Two parts that look for an id at the same time can claim two places of its block. A part that
+//! finds its tag in a lower place moves there: at once if the lower claim came first, else at the
+//! next [`Counters::recheck`]. No part leaves the lowest place, so after all parts have rechecked
+//! there is one place. Service added before the move, each part in its own place, stays unknown to
+//! the other parts.
 //!
-//! # What is not exact
+//! # Inaccuracies
 //!
-//! - Two ids with the same tag and the same block share a total; ids are keyed hashes, of which that takes
-//!   more than 48 equal bits.
-//! - An entity whose block is full has no total: its parts share it as if it were one entity in each. With as
-//!   many entities as the table was made for that is one of 100.
+//! - Two ids with the same tag and block share a total. Ids are keyed hashes, and this takes more
+//!   than 48 equal bits.
+//! - An entity whose block is full has no total, and each part schedules the entity as an entity of
+//!   its own. This affects one entity of 100 when the table has as many entities as it was made
+//!   for.
 
 use crate::sched::mem::{Bulk, NoMemory};
 use core::sync::atomic::{
@@ -39,45 +42,45 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Places of a block.
+/// Number of places of a block.
 const BLOCK: usize = 8;
 
-/// Bits of a state that count users; the tag is above.
+/// Number of bits of a state that count users; the tag is above.
 const USERS_BITS: u32 = 16;
 
-/// Most users of a place.
+/// Largest number of users of a place.
 const USERS_MAX: u64 = (1 << USERS_BITS) - 1;
 
-/// How often a claim starts again because others were faster.
+/// Number of attempts to claim a place when other parts change the block at the same time.
 const TRIES: u32 = 64;
 
-/// One user's right to a place; to be released exactly once.
+/// Right of one user to a place, released exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat(u32);
 
-/// A total and who uses it.
+/// Total and its users.
 ///
 /// # Invariants
 ///
-/// `state` is 0, or a tag above a number of users; neither is 0 then.
+/// `state` is 0, or a tag and a number of users, neither of which is 0.
 struct Place {
     state: AtomicU64,
     total: AtomicU64,
 }
 
-/// How an attempt to become a user ended.
+/// Result of joining a place.
 #[derive(PartialEq, Eq)]
 enum Joined {
-    /// One user more.
+    /// Place to which a user was added.
     In,
-    /// There are as many users as can be.
+    /// Place with the largest number of users.
     Full,
-    /// The place is another tag's, or nobody's.
+    /// Free place, or place of another tag.
     Gone,
 }
 
 impl Place {
-    /// Adds a user if the place is that of `tag`.
+    /// Adds a user if the place has `tag`.
     fn join(&self, tag: u64) -> Joined {
         let more = |state: u64| {
             let fits = tag_of(state) == tag && state & USERS_MAX < USERS_MAX;
@@ -90,31 +93,32 @@ impl Place {
         }
     }
 
-    /// Removes a user; after the last one the place is nobody's.
+    /// Removes a user; without users the place is free.
     fn leave(&self) {
         let less = |state: u64| match state & USERS_MAX {
             0 => None,
             1 => Some(0),
             _ => Some(state.wrapping_sub(1)),
         };
-        // INVARIANT: With the last user goes the tag.
+        // INVARIANT: the last user clears the tag, too.
         let _ = self.state.fetch_update(SeqCst, SeqCst, less);
     }
 }
 
-/// Between two looks, or a look and what follows from it; tests let others come between.
+/// Allows tests to interleave other users between two loads, or between a load and the update that
+/// follows.
 #[inline]
 fn gap() {
     #[cfg(test)]
     tests::between();
 }
 
-/// The tag that a state holds.
+/// Returns the tag of a state.
 const fn tag_of(state: u64) -> u64 {
     state >> USERS_BITS
 }
 
-/// The tag of `id`.
+/// Returns the tag of `id`.
 const fn tag(id: u64) -> u64 {
     let tag = tag_of(id);
     if tag == 0 {
@@ -124,18 +128,18 @@ const fn tag(id: u64) -> u64 {
     }
 }
 
-/// A table of totals.
+/// Table of totals.
 ///
 /// # Invariants
 ///
-/// There are a power of two places, at least one block, and as many as `mask` says.
+/// The number of places is a power of two, `mask + 1`, and at least one block.
 pub struct Counters {
     places: Bulk<Place>,
     mask: usize,
 }
 
 impl Counters {
-    /// A table for `count` entities at a time, half empty then; sleeps.
+    /// Creates a table for `count` entities at a time, which fill half of the table; may sleep.
     pub fn new(count: usize) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
@@ -149,22 +153,22 @@ impl Counters {
         })
     }
 
-    /// A user's right to the total of `id`; none if its block is full, or if it has too many users.
+    /// Claims the total of `id`; `None` if its block is full or the place has too many users.
     ///
     /// Takes a bounded number of steps.
     pub fn claim(&self, id: u64) -> Option<Seat> {
         self.find(id)
     }
 
-    /// Gives a seat back; the last user leaves the place to whoever wants it.
+    /// Releases a seat; a place without users can be claimed for any id.
     pub fn release(&self, seat: Seat) {
         if let Some(place) = self.places.get(seat.0 as usize) {
             place.leave();
         }
     }
 
-    /// Moves to a lower place that `id`, whose seat this is, has too; returns the new seat if it did, and
-    /// the old one is released then. For upkeep, now and then.
+    /// Moves the user of `seat` to a lower place with the tag of `id`, if there is one. Returns the
+    /// new seat after a move, which released the old seat. Called at upkeep.
     pub fn recheck(&self, seat: &Seat, id: u64) -> Option<Seat> {
         let base = self.base(id);
         let index = (seat.0 as usize).checked_sub(base)?;
@@ -172,31 +176,31 @@ impl Counters {
         (lower != index).then(|| Self::seat(base, lower))
     }
 
-    /// Adds `cost`, which may be negative, to a total, wrapping: one atomic operation.
+    /// Adds `cost`, which may be negative, to a total, wrapping; one atomic operation.
     pub fn add(&self, seat: &Seat, cost: i64) {
         if let Some(place) = self.places.get(seat.0 as usize) {
             place.total.fetch_add(cost as u64, Relaxed);
         }
     }
 
-    /// A total: one atomic operation.
+    /// Returns a total; one atomic operation.
     pub fn total(&self, seat: &Seat) -> u64 {
         let place = self.places.get(seat.0 as usize);
         place.map_or(0, |place| place.total.load(Relaxed))
     }
 
-    /// Where the block of `id` starts: named by its low bits, which in tables of up to 2^19 places are not
-    /// in the tag.
+    /// Returns the start of the block of `id`. The low bits of `id` select the block; in tables of
+    /// up to 2^19 places these bits are not in the tag.
     const fn base(&self, id: u64) -> usize {
         (id as usize).wrapping_mul(BLOCK) & self.mask
     }
 
-    /// The seat at `index` of the block at `base`.
+    /// Returns the seat at `index` of the block at `base`.
     const fn seat(base: usize, index: usize) -> Seat {
         Seat(base.wrapping_add(index) as u32)
     }
 
-    /// Becomes a user of the place of `id`, or of one that is nobody's.
+    /// Joins the place of `id`, or claims a free place.
     fn find(&self, id: u64) -> Option<Seat> {
         let tag = tag(id);
         let base = self.base(id);
@@ -225,7 +229,7 @@ impl Counters {
             let (index, place) = free?;
             gap();
             let state = (tag << USERS_BITS) | 1;
-            // INVARIANT: A tag with one user.
+            // INVARIANT: a tag with one user.
             let taken = place.state.compare_exchange(0, state, SeqCst, SeqCst);
             if taken.is_ok() {
                 return Some(Self::seat(base, self.settle(base, index, tag)));
@@ -234,8 +238,8 @@ impl Counters {
         None
     }
 
-    /// Moves a user of `tag` from place `index` of the block at `base` to the lowest one with this tag;
-    /// returns which.
+    /// Moves a user of `tag` from place `index` of the block at `base` to the lowest place with
+    /// this tag. Returns the index of that place.
     fn settle(&self, base: usize, index: usize, tag: u64) -> usize {
         let block = self.places.run(base, BLOCK);
         for (lower, place) in block.iter().enumerate().take(index) {
@@ -251,7 +255,7 @@ impl Counters {
     }
 }
 
-/// What one part knows of the total of one entity.
+/// State of one part for the total of one entity.
 ///
 /// ```text
 ///            open                      note, elsewhere, upkeep
@@ -262,8 +266,9 @@ impl Counters {
 ///
 /// # Invariants
 ///
-/// With a seat, `total - mine - seen` is what others served that was not told yet, or what they took back
-/// if that is negative, and `mine` is what this part added since it claimed the seat.
+/// With a seat, `total - mine - seen` is the service of other parts that [`Tally::elsewhere`] has
+/// not returned yet; negative if they took service back. `mine` is the sum of the additions of this
+/// part since its claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     seat: Option<Seat>,
@@ -272,10 +277,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Claims the total of `id`, from now on: what others served before does not count.
+    /// Claims the total of `id`; service of other parts before the claim does not count. Returns
+    /// true if the tally is open.
     ///
-    /// Stays closed if there is no place ([`Tally::upkeep`] tries again); does nothing if it is open. Returns whether it
-    /// is open.
+    /// Without a free place the tally stays closed, and [`Tally::upkeep`] retries. Does nothing if
+    /// the tally is open.
     pub fn open(&mut self, counters: &Counters, id: u64) -> bool {
         if self.seat.is_none() {
             self.start(counters, counters.claim(id));
@@ -283,15 +289,15 @@ impl Tally {
         self.seat.is_some()
     }
 
-    /// Releases the total; does nothing if it is closed.
+    /// Releases the total; does nothing if the tally is closed.
     pub fn close(&mut self, counters: &Counters) {
         if let Some(seat) = self.seat.take() {
             counters.release(seat);
         }
     }
 
-    /// Meets others that claimed the total of `id` at the same time, and opens what is closed for lack of
-    /// a place.
+    /// Moves to the place of other parts that claimed the total of `id` at the same time, and
+    /// retries the claim of a closed tally.
     pub fn upkeep(&mut self, counters: &Counters, id: u64) {
         match self.seat {
             Some(seat) => {
@@ -306,9 +312,10 @@ impl Tally {
         }
     }
 
-    /// Units of cost that others served since the last call; 0 without a seat.
+    /// Returns the units of cost that other parts served since the last call; 0 without a seat.
     ///
-    /// What others took back since makes the next answers smaller, never negative.
+    /// Service that other parts took back since then reduces the next results, which are never
+    /// negative.
     pub fn elsewhere(&mut self, counters: &Counters) -> u64 {
         let Some(seat) = self.seat else {
             return 0;
@@ -322,7 +329,7 @@ impl Tally {
         news
     }
 
-    /// Adds what this part served, units of cost; negative if it was less than was said before.
+    /// Adds `cost`, the units that this part served; negative to correct earlier additions.
     pub fn note(&mut self, counters: &Counters, cost: i64) {
         if let Some(seat) = self.seat {
             counters.add(&seat, cost);
@@ -330,7 +337,7 @@ impl Tally {
         }
     }
 
-    /// Starts with `seat`, from what its total is now.
+    /// Starts with `seat`, counting from its current total.
     fn start(&mut self, counters: &Counters, seat: Option<Seat>) {
         *self = Self {
             seat,

@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counted sizes of jobs: the number of clients that a job was seen from lately, 1 to [`SIZE_MAX`].
+//! Counted sizes of jobs: the number of recent clients of a job, 1 to [`SIZE_MAX`].
 //!
-//! - *Window*: how long a client counts. Two *halves* of it are kept, the current and the previous one; an
-//!   *epoch* is the number of a half.
-//! - *Place*: a tag, an epoch, and for each of two halves a bitmap with a bit for each of 4096 hashes
-//!   ([`Head`], [`Maps`]). A *tag* is the hash of the job that has the place, or 0.
-//! - *Block*: 8 places side by side; a job can be in the two blocks that its hash names.
+//! - *Window*: time for which a client counts. Two *halves* of a window are kept, the current and
+//!   the previous one; an *epoch* is the number of a half.
+//! - *Place*: entry of the table: a tag, an epoch, and a bitmap for each of two halves ([`Head`],
+//!   [`Maps`]). A bitmap has a bit for each of 4096 hashes. A *tag* is the hash of the job of the
+//!   place, or 0.
+//! - *Block*: 8 adjacent places. The hash of a job selects two blocks for the job.
 //!
 //! ```text
 //!           claimed (CAS of the tag)      nothing seen in this half or the one before
 //!  stale ──────────────────────────► live ─────────────────────────────────────────► stale
 //!                                    │  ▲
 //!        first request of a half:    ▼  │
-//!        CAS of the epoch ────► clearing│────► the winner cleared what is older than the previous half
+//!        CAS of the epoch ────► clearing│────► the winner cleared all older halves
 //! ```
 //!
-//! The estimate is of the clients seen in the current half and the previous one. So a client counts for at
-//! least half a window after its last request and for less than a whole one. A job whose clients ask less
-//! often than every half window is taken for smaller than it is.
+//! The estimate covers the current and the previous half. So a client counts for at least half a
+//! window after its last request, and for less than a whole window. The size of a job is
+//! underestimated if its clients submit requests less often than every half window.
 //!
-//! Linear counting (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm",
-//! 1990): of m = 4096 bits X are set, so n = m ln(m / (m - X)) clients were seen. The tests print the errors,
-//! and the part of jobs that find both blocks full; Documentation/fairshare.md has the figures. A job without a
-//! place counts as size 1 ([`Sizes::see`]).
+//! Sizes are estimated by linear counting (Whang, Vander-Zanden and Taylor, "A linear-time
+//! probabilistic counting algorithm", 1990). If X of m = 4096 bits are set, `n = m ln(m / (m - X))`
+//! clients were seen. The tests print the errors, and the part of jobs that find both blocks full;
+//! `Documentation/fairshare.md` has the figures. A job without a place has size 1 ([`Sizes::see`]).
 //!
 //! # Races
 //!
-//! - No call waits. While the winner of a change of epoch clears (512 bytes or 1 KiB), other sightings in
-//!   that place are dropped and estimates are of the half that stays; the clients are seen again with their
-//!   next requests.
-//! - A place can change hands between a look at its tag and the setting of a bit, and a half can become
-//!   current again. One client then counts for a stranger, or for longer, until the window is over.
-//! - Two claims for one job at a time can get two places. The first place is found from then on, the other
-//!   one becomes stale.
+//! - No call blocks. The winner of a change of epoch clears 512 bytes or 1 KiB. Meanwhile other
+//!   sightings in that place are dropped, and estimates are of the remaining half. Clients are seen
+//!   again at their next requests.
+//! - Between the check of a place's tag and the setting of a bit, another job can claim the place,
+//!   or a half can become current again. Then one client counts for the other job, or for longer,
+//!   until the end of the window.
+//! - Two concurrent claims for one job can get two places. From then on the first place is found,
+//!   and the other place becomes stale.
 
 use crate::sched::mem::{Bulk, NoMemory};
 use core::sync::atomic::{
@@ -41,40 +43,40 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
-/// Jobs of a table where nothing else is said.
+/// Default number of jobs of a table.
 pub const SIZES_MAX: usize = 1024;
 
 /// Largest size.
 pub const SIZE_MAX: u32 = 4096;
 
-/// Bits of a bitmap; a power of two.
+/// Number of bits of a bitmap; a power of two.
 const BITS: u32 = 4096;
 
-/// Words of a bitmap.
+/// Number of words of a bitmap.
 const WORDS: usize = (BITS / u64::BITS) as usize;
 
-/// Places of a block.
+/// Number of places of a block.
 const BLOCK: usize = 8;
 
-/// Whose place it is, and of when.
+/// Job and epoch of a place.
 struct Head {
     tag: AtomicU64,
-    /// A [`Stamp`].
+    /// Value of a [`Stamp`].
     stamp: AtomicU64,
 }
 
-/// The epoch of a place's current half, and whether somebody clears it.
+/// Epoch of a place's current half, and the halves that are being cleared.
 ///
 /// # Invariants
 ///
-/// The word is four times the epoch, and [`Stamp::ONE`], [`Stamp::BOTH`] or neither.
+/// The word is four times the epoch, plus [`Stamp::ONE`], [`Stamp::BOTH`] or 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp(u64);
 
 impl Stamp {
-    /// The current half is being cleared.
+    /// Clearing of the current half.
     const ONE: u64 = 1;
-    /// Both halves are being cleared.
+    /// Clearing of both halves.
     const BOTH: u64 = 2;
 
     const fn new(epoch: u64) -> Self {
@@ -89,15 +91,15 @@ impl Stamp {
         self.0 & 3
     }
 
-    /// Whether nothing that counts at `epoch` was seen, and nobody is at it: it is of long ago, or of a time when the
-    /// window was shorter.
+    /// Returns true if nothing in the place counts at `epoch` and the place is not being cleared.
+    /// The stamp is old, or from a time with a shorter window.
     const fn is_stale(self, epoch: u64) -> bool {
         let old = self.epoch().saturating_add(2) <= epoch;
         self.clearing() == 0 && (old || self.epoch() > epoch.saturating_add(1))
     }
 }
 
-/// A bitmap that many set bits in.
+/// Bitmap with concurrent writers.
 struct Map {
     words: [AtomicU64; WORDS],
 }
@@ -109,7 +111,7 @@ impl Map {
         }
     }
 
-    /// Sets bit `bit`, modulo [`BITS`]; does not write if it is set.
+    /// Sets bit `bit`, modulo [`BITS`]; does not write if the bit is set.
     #[inline]
     fn set(&self, bit: u32) {
         let word = self.words.get((bit % BITS / u64::BITS) as usize);
@@ -125,7 +127,7 @@ impl Map {
         }
     }
 
-    /// Bits set in this one or `other`.
+    /// Returns the number of bits set in this bitmap or `other`.
     fn union(&self, other: &Self) -> u32 {
         let pairs = self.words.iter().zip(&other.words);
         pairs.fold(0u32, |sum, (one, other)| {
@@ -135,7 +137,7 @@ impl Map {
     }
 }
 
-/// The bitmaps of a place: of even epochs and of odd ones.
+/// Bitmaps of a place: of even epochs and of odd epochs.
 struct Maps {
     even: Map,
     odd: Map,
@@ -149,7 +151,7 @@ impl Maps {
         }
     }
 
-    /// That of `epoch`.
+    /// Returns the bitmap of `epoch`.
     const fn of(&self, epoch: u64) -> &Map {
         if epoch % 2 == 0 {
             &self.even
@@ -159,15 +161,15 @@ impl Maps {
     }
 }
 
-/// Sizes of jobs, by what was seen of them.
+/// Table of the counted sizes of jobs.
 ///
 /// # Context
 ///
-/// All methods but [`Sizes::new`] may be called under a lock, and by many at once.
+/// All methods but [`Sizes::new`] may be called under a lock, and concurrently.
 ///
 /// # Invariants
 ///
-/// There are as many heads as maps: a power of two, one more than `mask` says, and at least one block.
+/// There are as many heads as maps: a power of two, `mask + 1`, and at least one block.
 pub struct Sizes {
     heads: Bulk<Head>,
     maps: Bulk<Maps>,
@@ -177,7 +179,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// A table with places for `jobs` jobs, rounded up to a power of two, and a window of `window` ns; sleeps.
+    /// Creates a table with places for `jobs` jobs, rounded up to a power of two, and a window of
+    /// `window` ns; may sleep.
     pub fn new(jobs: usize, window: u64) -> Result<Self, NoMemory> {
         let count = jobs.max(BLOCK);
         let count = count.checked_next_power_of_two().ok_or(NoMemory)?;
@@ -195,14 +198,14 @@ impl Sizes {
         })
     }
 
-    /// Makes the window `window` ns; if it was another, counting starts again.
+    /// Sets the window, ns; with another window counting restarts.
     pub fn set_window(&self, window: u64) {
         self.half.store(window / 2, Relaxed);
     }
 
-    /// A request of `job` came from client `nid` at instant `now`, ns; both are keyed hashes of 64 bits
-    /// ([`crate::sched::key::Hasher::wide`]). Reads a few words if the client was seen in this half. Returns whether the
-    /// job has a place.
+    /// Notes that a request of `job` came from client `nid` at `now`, ns; both are keyed hashes of
+    /// 64 bits ([`crate::sched::key::Hasher::wide`]). Reads a few words if the client was seen in
+    /// this half. Returns true if the job has a place.
     pub fn see(&self, job: u64, nid: u64, now: u64) -> bool {
         let tag = job.max(1);
         let epoch = self.epoch(now);
@@ -215,14 +218,14 @@ impl Sizes {
             stamp = turn(head, maps, stamp, epoch);
         }
         if stamp.clearing() == 0 {
-            // A call that is a little late counts in the half that is current.
+            // A call that is a little late counts in the current half.
             maps.of(stamp.epoch()).set((nid >> 52) as u32);
         }
         true
     }
 
-    /// The size of `job` at instant `now`, ns: 1 to [`SIZE_MAX`], 1 if nothing is known. Reads 1 KiB: for
-    /// setting weights, not for every request.
+    /// Estimates the size of `job` at `now`, ns, from 1 to [`SIZE_MAX`]; 1 if the job is unknown.
+    /// Reads 1 KiB, so the method is meant for setting weights, not for each request.
     pub fn estimate(&self, job: u64, now: u64) -> u32 {
         let place = self.find(job.max(1));
         let Some((head, maps)) = place.and_then(|place| self.place(place)) else {
@@ -231,7 +234,7 @@ impl Sizes {
         let epoch = self.epoch(now);
         let stamp = Stamp(head.stamp.load(Acquire));
         let (current, previous) = (stamp.epoch(), stamp.epoch().wrapping_sub(1));
-        // A call may be a little late; what is further ahead was seen with a shorter window.
+        // A call may be a little late. An epoch further ahead is from a shorter window.
         let age = match current.saturating_sub(epoch) {
             0 | 1 => epoch.saturating_sub(current),
             _ => u64::MAX,
@@ -245,9 +248,10 @@ impl Sizes {
         clients(set)
     }
 
-    /// Number of the half in which `now` is. The first one is 2, so that a new place is stale.
+    /// Returns the number of the half that contains `now`. The first number is 2, so that a new
+    /// place is stale.
     fn epoch(&self, now: u64) -> u64 {
-        // A stamp holds 62 bits of it.
+        // A stamp holds 62 bits of the number.
         let half = self.half.load(Relaxed).max(1);
         let halves = now.checked_div(half).unwrap_or(0);
         halves.saturating_add(2).min(u64::MAX >> 2)
@@ -257,13 +261,13 @@ impl Sizes {
         Some((self.heads.get(index)?, self.maps.get(index)?))
     }
 
-    /// First places of the blocks of `tag`.
+    /// Returns the first places of the blocks of `tag`.
     const fn blocks(&self, tag: u64) -> [usize; 2] {
         let mask = self.mask & !(BLOCK - 1);
         [(tag >> 8) as usize & mask, (tag >> 32) as usize & mask]
     }
 
-    /// Index of the place of `tag`.
+    /// Returns the index of the place of `tag`.
     fn find(&self, tag: u64) -> Option<usize> {
         self.blocks(tag).into_iter().find_map(|base| {
             let mut block = self.heads.run(base, BLOCK).iter();
@@ -272,7 +276,8 @@ impl Sizes {
         })
     }
 
-    /// Claims a stale place for `tag`; returns its index, or that of one that somebody else claimed for it.
+    /// Claims a stale place for `tag`; returns its index, or the index of a place that another
+    /// caller claimed for `tag`.
     fn claim(&self, tag: u64, epoch: u64) -> Option<usize> {
         let blocks = self.blocks(tag).into_iter();
         for head in blocks.flat_map(|base| self.heads.run(base, BLOCK)) {
@@ -283,13 +288,14 @@ impl Sizes {
                 break;
             }
         }
-        // Whoever else claimed one: the first place is that of the tag from now on.
+        // If other callers claimed places for the tag, too, the first place is the place of the tag
+        // from now on.
         self.find(tag)
     }
 }
 
-/// Makes `epoch` that of a place whose stamp was `before`, unless somebody else does; returns the stamp that
-/// is there.
+/// Sets the epoch of a place with stamp `before` to `epoch`, unless another caller does so; returns
+/// the resulting stamp.
 fn turn(head: &Head, maps: &Maps, before: Stamp, epoch: u64) -> Stamp {
     if before.clearing() != 0 {
         return before;
@@ -307,17 +313,17 @@ fn turn(head: &Head, maps: &Maps, before: Stamp, epoch: u64) -> Stamp {
     if both {
         maps.of(epoch.wrapping_sub(1)).clear();
     }
-    // Nobody else writes the stamp while it says that it is being cleared.
+    // No other caller writes the stamp while the stamp says that the place is being cleared.
     head.stamp.store(after.0, Release);
     after
 }
 
-/// Number of clients, 1 to [`SIZE_MAX`], of which `set` of [`BITS`] bits are set: m ln(m / (m - X)), see the
-/// start of the file.
+/// Returns the number of clients, 1 to [`SIZE_MAX`], if `set` of [`BITS`] bits are set:
+/// `m ln(m / (m - X))`, see the start of the file.
 fn clients(set: u32) -> u32 {
     /// ln 2, in units of 2^-32.
     const LN_2: u64 = 2_977_044_472;
-    /// Binary digits of the logarithm behind the point.
+    /// Number of binary digits of the logarithm after the point.
     const DIGITS: u32 = 24;
     let unset = u64::from(BITS.saturating_sub(set));
     // m / (m - X), in units of 2^-31; 2^43 at most.
@@ -325,7 +331,8 @@ fn clients(set: u32) -> u32 {
         return SIZE_MAX;
     };
     let whole = ratio.checked_ilog2().unwrap_or(31).saturating_sub(31);
-    // Its logarithm to base 2, digit by digit: the square of a number has twice its logarithm.
+    // Logarithm to base 2, digit by digit: the square of a number has twice the logarithm of the
+    // number.
     let mut rest = ratio.wrapping_shr(whole);
     let mut log = u64::from(whole);
     for _ in 0..DIGITS {
@@ -334,17 +341,18 @@ fn clients(set: u32) -> u32 {
         rest = rest.wrapping_shr(digit as u32);
         log = (log << 1) | digit;
     }
-    // log is below 13 * 2^24, the product below 2^60; 2^12 bits, so 44 of 56 digits behind the point are left.
+    // log is below 13 * 2^24, the product below 2^60. Times 2^12 bits, 44 of 56 digits after the
+    // point remain.
     let product = log.wrapping_mul(LN_2).wrapping_add(1 << 43);
     let count = product >> (DIGITS.wrapping_add(32).wrapping_sub(BITS.ilog2()));
     (count as u32).clamp(1, SIZE_MAX)
 }
 
-/// The size in a name such as `train#64`: the number after the last `#`, 1 to [`SIZE_MAX`]; larger ones count
-/// as [`SIZE_MAX`]. None if there is no name before it, or something other than a number from 1 on after it.
+/// Parses the size in a name such as `train#64`: the number after the last `#`, from 1, at most
+/// [`SIZE_MAX`]. Returns `None` without a name before the `#` or a number from 1 after it.
 ///
-/// An identifier that was cut at [`crate::sched::jobid::JOBID_MAX`] bytes may have lost digits; it counts less
-/// then, never more.
+/// An identifier cut at [`crate::sched::jobid::JOBID_MAX`] bytes may have lost digits, which makes
+/// the size smaller, never larger.
 pub fn suffix(jobid: &[u8]) -> Option<u32> {
     let at = jobid.iter().rposition(|&byte| byte == b'#')?;
     let (name, number) = jobid.split_at_checked(at)?;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Statistics of entities, and the file that shows them.
+//! Statistics of entities, and the file that shows these statistics.
 //!
-//! - *Wanted*: the share of an entity among the active ones; its range.
-//! - *Entitled*: the share that it would have if all known entities were active.
-//! - *Received*: its part of the service of its head, in units of the cost model.
-//! - *Borrowed*: received beyond entitled.
-//! - *Debt*: what the scheduler owes an entity, in pages; negative if it is ahead.
+//! - *Wanted*: share of an entity among the active entities; its range.
+//! - *Entitled*: share of an entity if all known entities were active.
+//! - *Received*: part of the head's service, in units of the cost model, that an entity received.
+//! - *Borrowed*: received share beyond the entitled share.
+//! - *Debt*: service that the scheduler owes an entity, in pages; negative if the entity is ahead.
 //!
-//! The file is YAML: a sequence of mappings, one for each entity and head, in the order of their paths, the
-//! regular head first. All strings are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
-//! Shares are fractions of the service of one head, so those of its entities sum to 1.
+//! The file is YAML: a sequence of mappings, one for each entity and head, in the order of paths,
+//! the regular head first. All strings are double-quoted, with `"`, `\` and everything but
+//! printable ASCII escaped. Shares are fractions of the service of one head, so the shares of its
+//! entities sum to 1.
 
 use super::{
     factors::ONE,
@@ -37,41 +38,41 @@ stats! {
     }
 }
 
-/// What one part tells about one node.
+/// Statistics of one node in one part.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its path, hashed; not 0.
+    /// Hash of the path; not 0.
     pub id: u64,
-    /// The path of the node above it; 0 for the root.
+    /// Hash of the parent's path; 0 for the root.
     pub parent: u64,
-    /// The name of its level.
+    /// Name of the level.
     pub level: &'static str,
-    /// Its key within that level.
+    /// Key within the level.
     pub key: Key,
-    /// Its weight in force, 4096 for a weight of one.
+    /// Weight in force; 4096 stands for one.
     pub weight: u32,
-    /// The factor in that, Q31.
+    /// Factor in the weight, Q31.
     pub factor: u32,
-    /// Size of the job; 0 if sizes do not count.
+    /// Size of the job; 0 if the node has no job size.
     pub size: u32,
-    /// Whether requests are queued or in service.
+    /// True if requests are queued or in flight.
     pub active: bool,
-    /// Whether it is an entity; only those are shown.
+    /// True if the node is an entity; only entities are shown.
     pub leaf: bool,
-    /// Whether it is on the high-priority head.
+    /// True if the node is on the high-priority head.
     pub high: bool,
-    /// What was counted.
+    /// Counters.
     pub ledger: Ledger,
     /// Debt, tenths of a page.
     pub lag_decipages: i64,
-    /// Requests queued.
+    /// Number of queued requests.
     pub queue_depth: u32,
-    /// Requests in service.
+    /// Number of requests in flight.
     pub requests: u32,
 }
 
 impl Row {
-    /// An entity for which nothing was counted.
+    /// Creates a row of an entity with all counts 0.
     pub fn new(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
         Self {
             id,
@@ -91,7 +92,7 @@ impl Row {
         }
     }
 
-    /// A group of entities.
+    /// Creates a row of a group of entities.
     pub fn inner(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
         Self {
             leaf: false,
@@ -99,7 +100,7 @@ impl Row {
         }
     }
 
-    /// Adds what another part tells about the same node.
+    /// Adds the row of the same node in another part.
     fn add(&mut self, other: &Self) {
         self.weight = self.weight.max(other.weight);
         self.factor = self.factor.max(other.factor);
@@ -112,7 +113,7 @@ impl Row {
         self.requests = self.requests.saturating_add(other.requests);
     }
 
-    /// What its ranges depend on; `active` stands for its own.
+    /// Returns the input of the shares; `active` overrides the activity.
     const fn brief(&self, active: bool) -> Brief {
         Brief {
             id: self.id,
@@ -125,14 +126,14 @@ impl Row {
     }
 }
 
-/// The shares of the entities of one head.
+/// Shares of the entities of one head.
 struct Shares {
     wanted: Table,
     entitled: Table,
 }
 
 impl Shares {
-    /// The shares of `rows`; sleeps.
+    /// Computes the shares of `rows`; may sleep.
     fn of(rows: &[Row], outline: &mut Outline) -> Result<Self, NoMemory> {
         let mut table = |all: bool| {
             outline.clear();
@@ -148,10 +149,10 @@ impl Shares {
     }
 }
 
-/// Levels of a path that are shown.
+/// Largest number of levels of a path that are shown.
 const LEVELS: usize = 8;
 
-/// The rows from a child of the root down to a row; of a path that is too deep, the last ones.
+/// Rows from a child of the root to a row; the last rows if the path is too deep.
 struct Path<'a> {
     rows: [Option<&'a Row>; LEVELS],
     start: usize,
@@ -162,7 +163,7 @@ impl<'a> Path<'a> {
         self.rows.iter().skip(self.start).flatten().copied()
     }
 
-    /// Groups before their members, siblings by their keys.
+    /// Orders groups before their members, siblings by their keys.
     fn compare(&self, other: &Self) -> Ordering {
         let key = |row: &'a Row| (&row.key, row.id);
         self.iter().map(key).cmp(other.iter().map(key))
@@ -180,15 +181,15 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The rows of one head.
+/// Rows of one head.
 struct Sheet {
-    /// Once merged, in the order of their ids.
+    /// Rows, sorted by id once merged.
     rows: List<Row>,
-    /// For each row the index of the group that it is in; itself if that is the root.
+    /// Index of each row's group; the row's own index for a child of the root.
     ups: List<u32>,
     /// Indices of the rows in the order of their paths.
     order: List<u32>,
-    /// Service to all entities, including those that were removed.
+    /// Service to all entities, including removed ones.
     total: Windows,
     shares: Option<Shares>,
 }
@@ -204,7 +205,7 @@ impl Sheet {
         }
     }
 
-    /// Makes one row of those of the same node, and finds the order of paths and the shares.
+    /// Merges the rows of each node, sorts the rows by path and computes the shares.
     fn merge(&mut self, outline: &mut Outline) -> Result<(), NoMemory> {
         let mut ids = List::with_capacity(self.rows.as_slice().len())?;
         for (index, row) in self.rows.as_slice().iter().enumerate() {
@@ -226,7 +227,7 @@ impl Sheet {
         self.arrange()
     }
 
-    /// Finds the order of the paths.
+    /// Sorts the rows by path.
     fn arrange(&mut self) -> Result<(), NoMemory> {
         let rows = self.rows.as_slice();
         let mut order = List::with_capacity(rows.len())?;
@@ -249,7 +250,7 @@ impl Sheet {
         self.rows.as_slice().get(index as usize)
     }
 
-    /// The path of the merged row `index`.
+    /// Returns the path of the merged row `index`.
     fn path(&self, mut index: u32) -> Path<'_> {
         let mut path = Path {
             rows: [None; LEVELS],
@@ -266,7 +267,7 @@ impl Sheet {
         path
     }
 
-    /// The merged rows and their indices, in the order of their paths.
+    /// Returns the merged rows and their indices, in the order of paths.
     fn iter(&self) -> impl Iterator<Item = (u32, &Row)> {
         let order = self.order.as_slice().iter();
         order.filter_map(|index| Some((*index, self.row(*index)?)))
@@ -277,7 +278,7 @@ impl Sheet {
         let leaves = || self.iter().filter(|(_, row)| row.leaf);
         let sum = |part: &dyn Fn(&Windows) -> u64| {
             let rows = leaves().map(|(_, row)| part(&row.ledger.windows));
-            // Entities that were removed are in the total only.
+            // Removed entities are in the total only.
             part(&self.total).max(rows.fold(0, u64::saturating_add))
         };
         let second = sum(&|windows| windows.second(now));
@@ -294,7 +295,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// Writes what follows the path of an entity that `received` these parts of the service.
+    /// Writes all of an entity but its path; the entity `received` these parts of the service.
     fn write_row(&self, out: &mut impl Write, row: &Row, received: [u64; 2]) -> fmt::Result {
         let shares = self.shares.as_ref();
         let range = shares.and_then(|shares| shares.wanted.range_of(row.id));
@@ -336,14 +337,14 @@ impl Sheet {
 ///
 /// # Context
 ///
-/// Made and used where sleeping is allowed.
+/// Created and used in contexts that may sleep.
 pub struct Rows {
     regular: Sheet,
     high: Sheet,
 }
 
 impl Rows {
-    /// No rows; does not allocate.
+    /// Creates an empty set of rows; does not allocate.
     pub fn new() -> Self {
         Self {
             regular: Sheet::new(),
@@ -359,45 +360,43 @@ impl Rows {
         }
     }
 
-    /// Appends rows of the high-priority head, or of the regular one; sleeps.
-    /// After an error a part of the rows may have been appended.
+    /// Appends rows of the high-priority head if `high`, else of the regular head; may sleep. After
+    /// an error some of the rows may have been appended.
     pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
         let to = &mut self.sheet(high).rows;
         rows.iter()
             .try_for_each(|row| to.push(Row { high, ..*row }))
     }
 
-    /// Adds the service of one part of the high-priority head, or of the regular one.
+    /// Adds the service of one part of the high-priority head if `high`, else of the regular head.
     pub fn total(&mut self, windows: &Windows, high: bool) {
         self.sheet(high).total.merge(windows);
     }
 
-    /// Makes one row of those of the same head and node, orders them by path, and computes the shares;
-    /// O(n log n), sleeps.
-    /// After an error it is to be dropped.
+    /// Merges the rows of each head and node, sorts the rows by path and computes the shares. O(n
+    /// log n); may sleep. After an error the rows must not be used.
     pub fn merge(&mut self) -> Result<(), NoMemory> {
         let mut outline = Outline::new();
         self.regular.merge(&mut outline)?;
         self.high.merge(&mut outline)
     }
 
-    /// The rows, once merged: those of the regular head first, groups before their members.
+    /// Returns the merged rows: rows of the regular head first, groups before their members.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
         let rows = self.regular.iter().chain(self.high.iter());
         rows.map(|(_, row)| row)
     }
 }
 
-/// Writes rows that are merged as YAML, with the service received up to `now`, ns.
+/// Writes merged rows as YAML, with the service received up to `now`, ns.
 ///
-/// An entity without a range, which is not active, has `[0.000, 0.000)`.
+/// An inactive entity has no range and is shown with `[0.000, 0.000)`.
 pub fn write_yaml(out: &mut impl Write, rows: &Rows, now: u64) -> fmt::Result {
     rows.regular.write(out, now)?;
     rows.high.write(out, now)
 }
 
-/// Writes how often an entity was owed how much when it was served, in pages: the first number is in a bucket, the
-/// second is not.
+/// Writes the histogram of debt, pages; the first number belongs to a bucket, the second does not.
 fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
     out.write_str("  debt_histogram: {")?;
     let (mut start, mut comma) = (None, "");
@@ -417,7 +416,7 @@ fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
     out.write_str(" }\n")
 }
 
-/// Writes how long requests were queued, us.
+/// Writes percentiles of the queueing time, us.
 fn write_waits(out: &mut impl Write, waits: &Waits) -> fmt::Result {
     writeln!(
         out,
@@ -429,7 +428,7 @@ fn write_waits(out: &mut impl Write, waits: &Waits) -> fmt::Result {
     )
 }
 
-/// `part / whole` of 2^-32; at most one, and 0 if `whole` is.
+/// Returns `part / whole` in units of 2^-32, at most one; 0 if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> u64 {
     // 32 bits of the whole are enough.
     let shift = u64::BITS
@@ -439,7 +438,7 @@ fn ratio(part: u64, whole: u64) -> u64 {
     (part << 32).checked_div(whole).unwrap_or(0)
 }
 
-/// A number of 2^-32, shown with three decimals, rounded to the nearest.
+/// Number in units of 2^-32, shown with three decimals, rounded to the nearest.
 struct Fraction(u64);
 
 impl fmt::Display for Fraction {
@@ -449,7 +448,7 @@ impl fmt::Display for Fraction {
     }
 }
 
-/// A number of tenths, shown with one decimal.
+/// Number of tenths, shown with one decimal.
 struct Tenths(i64);
 
 impl fmt::Display for Tenths {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Cost by time: what is expected at dispatch, what it was at completion.
+//! Cost by time: the estimate at dispatch and the measurement at completion.
 //!
-//! # Vocabulary
-//!
-//! - *Active*: given to the device and not completed.
-//! - *Device time*: what a request took of the device, ns: its elapsed time, of which each moment counts
-//!   divided by the number of requests that were active in it ([`Busy`]).
-//! - *Estimate*: the device time that is charged at dispatch, µs ([`Estimates`]).
+//! - *Active*: dispatched to the device and not completed.
+//! - *Device time*: time of the device that a request took, ns ([`Busy`]). Each moment of the
+//!   request's time in flight is divided by the number of active requests.
+//! - *Estimate*: device time charged at dispatch, µs ([`Estimates`]).
 //! - *Correction*: device time minus estimate, charged at completion, µs ([`correction`]).
 //! - *Size class*: 1, 2 to 4, 5 to 16, 17 to 64, 65 to 256, or more pages.
 //!
@@ -17,54 +15,56 @@
 //!            Busy::start ◄──┘       is charged       └──► Estimates::note
 //! ```
 //!
-//! # A clock of processor sharing
+//! # Model: processor sharing
 //!
-//! A device that serves `n` requests at a time is taken for one that gives each an n-th of itself
-//! (processor sharing: Kleinrock, "Time-shared systems: a theoretical treatment", JACM 14(2), 1967). The
-//! clock `acc` advances by `dt / n`, so that a request took what the clock advanced while it was active,
-//! and the times of all requests sum to the time that the device had something to do. Remainders of both
-//! divisions are carried, so the sum is exact however long it runs.
+//! A device with `n` requests in flight is modelled as serving each request at an n-th of its
+//! speed. This is processor sharing (Kleinrock, "Time-shared systems: a theoretical treatment",
+//! JACM 14(2), 1967). The clock `acc` advances by `dt / n`, so a request's device time is the
+//! advance of the clock while the request is active. The device times of all requests sum to the
+//! busy time of the device. Remainders of both divisions are carried, so the sum stays exact.
 
 use super::entity::COST_MAX;
 use crate::sched::{item::Direction, units::NSEC_PER_USEC};
 
-/// Bits of the clock below one nanosecond.
+/// Number of bits of the clock below one nanosecond.
 const FRACTION_BITS: u32 = 16;
 
-/// Longest interval that is counted between two events, ns (about 73 min): a device that neither takes nor
-/// completes anything for so long is not busy.
+/// Longest interval that is counted between two events, ns (about 73 min): a device without
+/// dispatches and completions for longer is not busy.
 const STEP_MAX: u64 = 1 << 42;
 
-/// The clock of a part, which tells the device time of its requests.
+/// Clock of a part, which measures the device time of requests.
 ///
 /// # Invariants
 ///
-/// The clock times the number of active requests, summed over time, and `rest` make up the time with
-/// active requests; what was told, and `fraction`, what the clock advanced for requests that ended.
+/// The clock times the number of active requests, summed over time, plus `rest`, is the time with
+/// active requests. The device times returned plus `fraction` are the advance of the clock for
+/// completed requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
-    /// 2^-16 ns, wrapping.
+    /// Clock, 2^-16 ns, wrapping.
     acc: u64,
     /// Time of the latest event, ns.
     last: u64,
-    /// Not yet in `acc`, 2^-16 ns of the device.
+    /// Device time not yet in `acc`, 2^-16 ns.
     rest: u64,
-    /// Not yet told, 2^-16 ns of the device; below 1 ns.
+    /// Device time not yet returned, 2^-16 ns; below 1 ns.
     fraction: u64,
     active: u32,
 }
 
 impl Busy {
-    /// A request becomes active at `now`, ns; returns the stamp that tells when.
+    /// Starts a request at `now`, ns; returns its stamp for [`Busy::end`].
     pub fn start(&mut self, now: u64) -> u64 {
         self.advance(now);
         self.active = self.active.saturating_add(1);
         self.acc
     }
 
-    /// The request that got `stamp` completes at `now`, ns; returns its device time, ns.
+    /// Ends the request with `stamp` at `now`, ns; returns its device time, ns.
     ///
-    /// To be called once per [`Busy::start`], for requests that failed too; 0 if none is active.
+    /// Called once per [`Busy::start`], also for failed requests; returns 0 if no request is
+    /// active.
     pub fn end(&mut self, stamp: u64, now: u64) -> u64 {
         if self.active == 0 {
             return 0;
@@ -76,7 +76,7 @@ impl Busy {
         time >> FRACTION_BITS
     }
 
-    /// Brings the clock to `now`; time that runs backwards stands still.
+    /// Advances the clock to `now`; the clock stops while time moves back.
     fn advance(&mut self, now: u64) {
         let step = now.wrapping_sub(self.last);
         if (step as i64) <= 0 {
@@ -98,25 +98,25 @@ const SIZES: usize = 6;
 /// Number of directions.
 const DIRECTIONS: usize = 3;
 
-/// Logarithm of the inverse of what the latest time weighs in an estimate: an eighth.
+/// Logarithm of the inverse of the latest time's weight in an estimate: an eighth.
 const WEIGHT_SHIFT: u32 = 3;
 
-/// Largest time that is noted, ns: no estimate is above [`COST_MAX`].
+/// Largest time that is noted, ns, because no estimate is above [`COST_MAX`].
 const TIME_MAX: u64 = COST_MAX as u64 * NSEC_PER_USEC;
 
-/// What is expected of a request when nothing was measured, ns.
+/// Device time expected for a request without measurements, ns.
 const DEFAULT: u64 = 100 * NSEC_PER_USEC;
 
-/// What is expected of each page when nothing was measured, ns.
+/// Device time expected for each page without measurements, ns.
 const DEFAULT_PAGE: u64 = NSEC_PER_USEC;
 
-/// Device times that are expected, for each direction and size class: moving averages of what was
-/// measured, of which the latest weighs an eighth.
+/// Expected device times for each direction and size class: moving averages of measurements, with a
+/// weight of an eighth for the latest one.
 ///
-/// A part has one for all its entities, and each entity one of its own.
+/// A part has estimates for all its entities, and each entity has estimates of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Estimates {
-    /// Nanoseconds; 0: not measured.
+    /// Means, ns; 0: not measured.
     cells: [u32; SIZES * DIRECTIONS],
 }
 
@@ -141,9 +141,11 @@ impl Estimates {
         *cell = mean as u32;
     }
 
-    /// What a request of an entity that has these estimates is charged, µs, from 1 to [`COST_MAX`].
+    /// Estimates the charge for a request of an entity with these estimates, µs, from 1 to
+    /// [`COST_MAX`].
     ///
-    /// What was not measured for the entity is taken from `part`, else 100 µs and 1 µs per page.
+    /// Without measurements of the entity the estimate is taken from `part`, else 100 µs and 1 µs
+    /// per page.
     pub fn estimate(&self, part: &Self, direction: Direction, pages: u32) -> u32 {
         let time = self
             .get(direction, pages)
@@ -156,32 +158,32 @@ impl Estimates {
         cost.clamp(1, u64::from(COST_MAX)) as u32
     }
 
-    /// The mean of what was measured, ns.
+    /// Returns the mean of the measurements, ns.
     fn get(&self, direction: Direction, pages: u32) -> Option<u64> {
         let time = self.cells.get(index(direction, pages)).copied()?;
         (time > 0).then_some(time.into())
     }
 }
 
-/// The cell of a direction and of the size class of `pages`.
+/// Returns the index of the cell of a direction and of the size class of `pages`.
 const fn index(direction: Direction, pages: u32) -> usize {
     let row = match direction {
         Direction::Read => 0,
         Direction::Write => 1,
         Direction::Other => 2usize,
     };
-    // 0 for one page, then a class more with every two bits.
+    // 0 for one page, then one class more for every two bits.
     let bits = u32::BITS.wrapping_sub(pages.saturating_sub(1).leading_zeros());
     let class = bits.div_ceil(2) as usize;
     let class = if class < SIZES { class } else { SIZES - 1 };
     row.wrapping_mul(SIZES).wrapping_add(class)
 }
 
-/// What is charged at completion, µs, for a request that took `measured` of the device, ns, and was charged
-/// `charged`, µs, at dispatch; negative if that was too much.
+/// Computes the charge at completion, µs, for a request with device time `measured`, ns, that was
+/// charged `charged`, µs, at dispatch. The result is negative if the charge was too high.
 ///
-/// `rest`, ns, below 1000 and 0 at first, is carried: whatever the number of requests, charges and
-/// corrections sum to what was measured, down to less than 1 µs.
+/// `rest`, ns, below 1000 and initially 0, is carried. So charges and corrections of any number of
+/// requests sum to the measured time, to less than 1 µs.
 pub fn correction(charged: u32, measured: u64, rest: &mut u16) -> i64 {
     let time = measured.saturating_add(u64::from(*rest));
     *rest = (time % NSEC_PER_USEC) as u16;
@@ -203,7 +205,7 @@ mod tests {
             let stamp = busy.start(now);
             assert_eq!(busy.end(stamp, now + 3 * MS + 7), 3 * MS + 7);
         }
-        // Idle time is nobody's.
+        // Idle time is not charged to a request.
         let stamp = busy.start(1000);
         assert_eq!(busy.end(stamp, 1500), 500);
         let stamp = busy.start(9_000_000);
@@ -233,23 +235,23 @@ mod tests {
         let mut busy = Busy::default();
         assert_eq!(busy.end(123, 1000), 0);
         let a = busy.start(1000);
-        // Backwards is no time, and what follows counts from the latest moment.
+        // Time that moves back counts as 0; the next interval starts at the latest moment.
         let b = busy.start(400);
         assert_eq!(busy.end(b, 999), 0);
         assert_eq!(busy.end(a, 1010), 10);
         assert_eq!((busy.end(a, 2000), busy.active), (0, 0));
-        // A device that stood still for days.
+        // A device without events for days.
         let a = busy.start(3000);
         assert_eq!(busy.end(a, 3000 + (1 << 62)), STEP_MAX);
-        // A stamp that was made up gives some number and spoils no other.
+        // An invalid stamp returns some number and affects no other request.
         let a = busy.start(1 << 63);
         let _ = busy.start(1 << 63);
         let _ = busy.end(u64::MAX - 5, (1 << 63) + 50);
         assert!(busy.end(a, (1 << 63) + 100) <= 100);
     }
 
-    /// The times of all requests sum to the time with active requests, to the nanosecond, in any order of
-    /// events and with a clock that stumbles.
+    /// Verifies that the times of all requests sum to the time with active requests, to the
+    /// nanosecond. Orders of events are random, and times jump back.
     #[test]
     fn times_sum_to_the_time_of_the_device() {
         for seed in 0..50 {
@@ -318,15 +320,15 @@ mod tests {
         assert_eq!(own.estimate(&part, Direction::Write, 5), 105);
         own.note(Direction::Write, 2, 50_000);
         assert_eq!(own.estimate(&part, Direction::Write, 4), 50);
-        // Nothing is for nothing, and nothing is above the largest cost.
+        // A charge is never 0 and never above the largest cost.
         own.note(Direction::Read, 1, 0);
         assert_eq!(own.estimate(&part, Direction::Read, 1), 1);
         own.note(Direction::Other, 1, u64::MAX);
         assert_eq!(own.estimate(&part, Direction::Other, 1), COST_MAX);
     }
 
-    /// An estimate follows what is measured: within 1 % after 100 requests that take another time,
-    /// however different, and between the extremes always.
+    /// Verifies that an estimate is within 1 % after 100 requests that take another time, and
+    /// always between the extremes.
     #[test]
     fn estimates_follow() {
         let mut rng = Rng::new(2);
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Charges and corrections sum to what was measured, for ever.
+    /// Verifies that charges and corrections sum to the measured time.
     #[test]
     fn corrections_sum_to_what_was_measured() {
         let mut rng = Rng::new(3);

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The members of each scheduler in the order of their deadlines, and the first of those that are eligible.
+//! Members of each scheduler ordered by deadline, and the search of the first eligible member.
 //!
-//! # How it works
+//! # Data structure
 //!
-//! A timeline is a treap (R. Seidel, C. R. Aragon, "Randomized search trees", Algorithmica 16, 1996): a binary
-//! search tree by deadline, in which no point has a lower priority than the points below it. Priorities are drawn
-//! when a point is added, so the tree has the shape of one into which the points came in random order, whatever order
-//! they come in. As in EEVDF, each point knows the least tag below it:
+//! A timeline is a treap (R. Seidel, C. R. Aragon, "Randomized search trees", Algorithmica 16,
+//! 1996). This is a binary search tree by deadline, in which no point has a lower priority than the
+//! points below. Priorities are drawn when a point is added, so the tree has the shape of a tree
+//! with random insertions, whatever the order of insertions. As in EEVDF, each point has the least
+//! tag of its subtree:
 //!
 //! ```text
 //!                 deadline 5, tag 3             eligible at 4:
-//!                 least tag 1                   the left subtree has a tag of 4 or less: go there;
-//!                /            \                 else the point itself, if its tag is that low;
+//!                 least tag 1                   the left subtree has a tag of 4 or less: descend;
+//!                /            \                 else the point, if the tag is 4 or less;
 //!     deadline 2, tag 1    deadline 9, tag 7    else the right subtree
 //!     least tag 1          least tag 7
 //! ```
 //!
-//! So the eligible point with the first deadline is found on one way down. A point is added and removed along one
-//! way, too: each costs O(log n) steps on average, and for 100,000 points more than 100 with a probability below
-//! 10^-9, no matter how many become eligible at a time.
+//! So the eligible point with the first deadline is found on one path. A point is added and removed
+//! along one path, too. Each operation takes O(log n) steps on average, however many points become
+//! eligible at a time. For 100,000 points the probability of more than 100 steps is below 10^-9.
 //!
-//! Tags and deadlines are wrapping numbers as in [`crate::sched::heap`]; equal deadlines are ordered by slot. All
-//! timelines share the points of all slots, so a timeline has no memory of its own.
+//! Tags and deadlines are wrapping numbers as in [`crate::sched::heap`]; equal deadlines are
+//! ordered by index. All timelines share one table of points, so a timeline has no memory of its
+//! own.
 
 use crate::sched::{
     heap::Sort,
@@ -30,12 +32,12 @@ use crate::sched::{
     slab::NONE,
 };
 
-/// What a timeline keeps of a slot.
+/// Entry of a node in a timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     deadline: u64,
     tag: u64,
-    /// The least tag of the point and of those below it.
+    /// Least tag of the point and of the points below.
     least: u64,
     left: u32,
     right: u32,
@@ -43,25 +45,26 @@ pub struct Point {
     priority: u32,
 }
 
-/// A timeline: its uppermost point.
+/// Timeline, identified by its root point.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline(u32);
 
 impl Timeline {
-    /// A timeline without points.
+    /// Timeline without points.
     pub(super) const EMPTY: Self = Self(NONE);
 }
 
-/// The points of all slots.
+/// Points of all nodes.
 ///
 /// # Invariants
 ///
-/// - Every point comes after all points to its left and before all points to its right, by deadline and slot.
-/// - No point has a lower priority than those below it.
-/// - `least` is what [`Point`] says, and `parent` the point above, or [`NONE`].
+/// - Every point comes after all points to its left and before all points to its right, by deadline
+///   and index.
+/// - No point has a lower priority than the points below it.
+/// - `least` is the least tag of the subtree, and `parent` the point above, or [`NONE`].
 pub struct Timelines {
     points: Bulk<Point>,
-    /// The priority that was drawn last.
+    /// Priority that was drawn last.
     drawn: u32,
 }
 
@@ -88,7 +91,7 @@ impl Grow for Timelines {
 }
 
 impl Point {
-    /// A point with nothing below or above it.
+    /// Creates a point without parent and children.
     const fn new(tag: u64, deadline: u64, priority: u32) -> Self {
         Self {
             deadline,
@@ -101,20 +104,20 @@ impl Point {
         }
     }
 
-    /// Whether the uppermost point of a timeline is its only one.
+    /// Returns true if the root point of a timeline is its only point.
     #[inline]
     const fn is_alone(&self) -> bool {
         self.left == NONE && self.right == NONE
     }
 }
 
-/// Whether `time` is after `other`.
+/// Returns true if `time` is after `other`.
 #[inline]
 const fn is_after(time: u64, other: u64) -> bool {
     time.wrapping_sub(other) as i64 > 0
 }
 
-/// The earlier of two times.
+/// Returns the earlier of two times.
 #[inline]
 const fn earlier(one: u64, other: u64) -> u64 {
     if is_after(one, other) {
@@ -125,11 +128,11 @@ const fn earlier(one: u64, other: u64) -> u64 {
 }
 
 impl Timelines {
-    /// Points for up to `max` slots, with priorities that follow from `seed`; sleeps.
+    /// Creates a table for up to `max` points, with priorities derived from `seed`; may sleep.
     pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             points: Bulk::new(max)?,
-            // Not 0, which would be drawn for ever.
+            // Not 0, because xorshift maps 0 to 0.
             drawn: seed as u32 | 1,
         })
     }
@@ -148,7 +151,8 @@ impl Timelines {
         self.points.get_mut(slot as usize)
     }
 
-    /// Draws a priority (G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003).
+    /// Draws a priority (G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14),
+    /// 2003).
     #[inline]
     fn draw(&mut self) -> u32 {
         self.drawn ^= self.drawn << 13;
@@ -157,7 +161,7 @@ impl Timelines {
         self.drawn
     }
 
-    /// The eligible slot with the first deadline at virtual time `now`.
+    /// Returns the eligible point with the first deadline at virtual time `now`.
     #[inline]
     pub(super) fn eligible(&self, line: Timeline, now: u64) -> Option<u32> {
         let mut at = line.0;
@@ -183,16 +187,17 @@ impl Timelines {
         }
     }
 
-    /// The slot with the least tag, and of those with the same tag the first deadline; and the tag.
+    /// Returns the point with the least tag, among equal tags the point with the first deadline,
+    /// and the tag.
     pub(super) fn least(&self, line: Timeline) -> Option<(u32, u64)> {
         let tag = self.get(line.0)?.least;
         Some((self.eligible(line, tag)?, tag))
     }
 
-    /// Adds a slot that is in no timeline.
+    /// Adds a point that is in no timeline.
     pub(super) fn add(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         let mut new = Point::new(tag, deadline, self.draw());
-        // Down to the point that is to be below the new one.
+        // Descend to the point that is to be below the new one.
         let mut at = line.0;
         let mut is_left = false;
         while let Some(point) = self.get_mut(at) {
@@ -230,7 +235,7 @@ impl Timelines {
         }
     }
 
-    /// Removes a slot that is in this timeline.
+    /// Removes a point of this timeline.
     pub(super) fn remove(&mut self, line: &mut Timeline, slot: u32) {
         let Some(&Point {
             left,
@@ -261,7 +266,7 @@ impl Timelines {
         } else {
             point.right = rest;
         }
-        // Above, the tag may have been the least one.
+        // The tag may have been the least one of the points above.
         let mut is_other = point.least == tag;
         let mut at = parent;
         while is_other && self.renew(at) {
@@ -271,7 +276,7 @@ impl Timelines {
         }
     }
 
-    /// Gives a slot in this timeline another tag and deadline.
+    /// Sets the tag and the deadline of a point of this timeline.
     pub(super) fn set(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         let point = self.get(slot);
         if point.is_some_and(|point| (point.tag, point.deadline) != (tag, deadline)) {
@@ -279,7 +284,7 @@ impl Timelines {
         }
     }
 
-    /// The same, for another tag than before.
+    /// Sets the tag and the deadline of a point of this timeline, at least one of which changes.
     #[inline]
     pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         if line.0 == slot {
@@ -292,7 +297,8 @@ impl Timelines {
         self.add(line, slot, tag, deadline);
     }
 
-    /// Merges the points from `left` on with those from `right` on, all of which come after; returns the uppermost.
+    /// Merges the subtree at `left` with the subtree at `right`, all of whose points come after;
+    /// returns the root point.
     fn merge(&mut self, mut left: u32, mut right: u32) -> u32 {
         let (mut top, mut above) = (NONE, NONE);
         let mut was_left = false;
@@ -322,7 +328,8 @@ impl Timelines {
         top
     }
 
-    /// Makes `child` the inner child of `above`, which is of the left part or of the right one; or the uppermost point.
+    /// Makes `child` the inner child of `above`, which is of the left part if `is_left`; without
+    /// `above`, the root point.
     fn hang(&mut self, above: u32, is_left: bool, child: u32, top: &mut u32) {
         match self.get_mut(above) {
             Some(point) if is_left => point.right = child,
@@ -331,11 +338,11 @@ impl Timelines {
         }
     }
 
-    /// Splits the points from `top` on by what comes before and after `slot` with `deadline`, so that both parts hang
-    /// below it; returns the uppermost point of each.
+    /// Splits the subtree at `top` into the points before and after `slot` with `deadline`, as
+    /// subtrees of `slot`; returns the root point of each.
     fn split(&mut self, top: u32, slot: u32, deadline: u64) -> (u32, u32) {
         let (mut left, mut right) = (NONE, NONE);
-        // What the next point of each part hangs below.
+        // Parent of the next point of each part.
         let (mut low, mut high) = (NONE, NONE);
         let mut at = top;
         while let Some(point) = self.get_mut(at) {
@@ -365,7 +372,7 @@ impl Timelines {
         (left, right)
     }
 
-    /// Has the points from `at` up to, but without, `end` know their least tags again.
+    /// Recomputes the least tags of the points from `at` up to, but without, `end`.
     fn renew_up(&mut self, mut at: u32, end: u32) {
         while at != end {
             self.renew(at);
@@ -373,7 +380,7 @@ impl Timelines {
         }
     }
 
-    /// Has a point know the least tag below it again; whether that was another one.
+    /// Recomputes the least tag of a point; returns true if the tag changed.
     fn renew(&mut self, slot: u32) -> bool {
         let Some(&Point {
             tag,

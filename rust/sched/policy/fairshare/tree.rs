@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tree of schedulers: `deadline`.
+//! Tree of schedulers of `deadline`.
 //!
-//! Nodes are named by slot. An inner node has a scheduler for the nodes below it ([`Sched`]); the root has no
-//! slot, its scheduler is here. A *member* is a node with requests, itself or below it.
+//! Nodes are identified by index. An inner node has a scheduler of its children ([`Sched`]); the
+//! root has no index, and its scheduler is in [`Tree`]. A *member* is a node with queued requests
+//! in its subtree.
 //!
 //! ```text
-//!              root            pick: from the root to a leaf, at each level the child that its
+//!              root            pick: from the root to a leaf, at each level the child that the
 //!             /    \                 scheduler chooses
 //!         gid 7    gid 9       charge: from the leaf to the root, at each level the same cost
 //!        /    \       \        join: up to the first node that has members already
 //!    uid 1   uid 2   uid 3     leave: a node leaves with the last member below it
 //! ```
 //!
-//! So an idle member gives its share to its siblings, and nobody else's share changes. The deadline of an
-//! inner node is that of the request which would be served if the node were; each level learns its cost
-//! from the scheduler below, so a charge costs one step per level.
+//! So an idle member's share goes to its siblings, and the shares of other nodes do not change. The
+//! deadline of an inner node is the deadline of the request that would be dispatched from its
+//! subtree. Each level gets that request's cost from the scheduler below, so a charge takes one
+//! step per level.
 //!
-//! A node that has requests in several partitions has one counter of service, shared by them. A node that is about
-//! to be chosen here is charged first for what it got elsewhere since the last time, up to [`PULL_MAX`] of the
-//! largest requests seen lately. What is above that is charged later, up to 1,024 of them; the rest is forgotten.
+//! A node with requests in several partitions has one counter of service, which the partitions
+//! share. Before a node is chosen, its service elsewhere since the last time is charged, up to
+//! [`PULL_MAX`] of the largest recent requests. Up to 1,024 more of these are charged later; the
+//! rest is dropped.
 
 use super::{
     deadline::{Sched, Step, PULL_MAX},
@@ -33,13 +36,13 @@ use crate::sched::{
     slab::NONE,
 };
 
-/// How many times a level chooses again because its choice was served elsewhere.
+/// Largest number of repeated choices of a level because the chosen child was served elsewhere.
 const PULLS: u32 = 8;
 
-/// Requests after which the largest of those before is forgotten.
+/// Number of requests in a window of [`Largest`].
 const WINDOW: u32 = 4096;
 
-/// The largest cost of the last one to two windows of requests, units.
+/// Largest cost of the last one to two windows of requests, units.
 #[derive(Clone, Copy, Debug, Default)]
 struct Largest {
     now: u32,
@@ -62,21 +65,22 @@ impl Largest {
     }
 }
 
-/// The schedulers of all nodes, seen as one.
+/// Schedulers of all nodes.
 ///
 /// # Invariants
 ///
-/// A node is a member of its parent's scheduler exactly if it is a leaf that joined and did not leave, or
-/// if its own scheduler has members.
+/// A leaf is a member of its parent's scheduler if and only if the leaf joined and did not leave.
+/// An inner node is a member if and only if its own scheduler has members.
 pub struct Tree {
     root: Sched,
     lines: Timelines,
     largest: Largest,
 }
 
-/// Runs `$body` on the scheduler of the node in `$slot`, or of the root.
+/// Runs `$body` on the scheduler of the node at index `$slot`, or of the root.
 ///
-/// That of a node is a part of the nodes that it changes, so it is a copy which is put back.
+/// The scheduler of a node is stored in the nodes that `$body` changes, so `$body` runs on a copy
+/// that is stored afterwards.
 macro_rules! at {
     ($tree:ident, $nodes:ident, $slot:expr, $sched:ident => $body:expr) => {
         if $slot == NONE {
@@ -95,7 +99,7 @@ macro_rules! at {
     };
 }
 
-/// Chooses a child of one level that was not served elsewhere.
+/// Chooses a child of one level without service elsewhere that is not charged yet.
 fn choose(
     sched: &mut Sched,
     lines: &mut Timelines,
@@ -118,7 +122,7 @@ fn choose(
 grow!(Tree { lines: Timelines });
 
 impl Tree {
-    /// A tree for up to `max` slots; sleeps.
+    /// Creates a tree for up to `max` nodes; may sleep.
     pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             root: Sched::new(),
@@ -127,7 +131,7 @@ impl Tree {
         })
     }
 
-    /// The virtual time of the scheduler above the node in `slot`.
+    /// Returns the virtual time of the scheduler above the node at index `slot`.
     fn now(&self, nodes: &Members<impl Item>, slot: u32) -> u64 {
         match nodes.parent(slot) {
             NONE => self.root.now(),
@@ -135,7 +139,8 @@ impl Tree {
         }
     }
 
-    /// Charges the leaf in `slot`, whose next request costs `next`, and the nodes above it `cost` units.
+    /// Charges `cost` units to the leaf at index `slot`, whose next request costs `next`, and to
+    /// the nodes above it.
     #[inline]
     pub(super) fn charge(
         &mut self,
@@ -156,8 +161,8 @@ impl Tree {
         );
     }
 
-    /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what else happened to one of its
-    /// requests.
+    /// Applies `step` of a request of the leaf at index `slot`, whose next request costs `next`, to
+    /// the schedulers above.
     #[inline(never)]
     pub(super) fn step(
         &mut self,
@@ -182,8 +187,8 @@ impl Tree {
         );
     }
 
-    /// Has the schedulers above the leaf in `slot` take a `step`; `served`, units of cost, is what other partitions are
-    /// told of.
+    /// Applies `step` to the schedulers above the leaf at index `slot`. Other partitions are
+    /// informed of `served`, units of cost.
     #[inline(always)]
     fn climb(
         &mut self,
@@ -205,7 +210,7 @@ impl Tree {
                 step(&mut self.root, &mut self.lines, entity, slot, next);
                 return;
             }
-            // Its scheduler is a part of the nodes, too.
+            // The scheduler of the parent is stored in `nodes`, too.
             let mut entity = *entity;
             let Some(sched) = nodes.sched_mut(parent) else {
                 bug!();
@@ -230,7 +235,7 @@ impl Tree {
 
     pub(super) fn join(&mut self, nodes: &mut Members<impl Item>, mut slot: u32, cost: u32) {
         loop {
-            // What it got elsewhere before it came here is no debt.
+            // Service elsewhere before the node joined here is not charged.
             let _ = nodes.elsewhere(slot);
             let parent = nodes.parent(slot);
             let first = at!(self, nodes, parent, sched => {
@@ -248,7 +253,7 @@ impl Tree {
     pub(super) fn pick(&mut self, nodes: &mut Members<impl Item>) -> Option<u32> {
         let mut at = NONE;
         if nodes.are_alone() {
-            // A look is enough as long as there is an eligible child.
+            // Read-only access suffices as long as there is an eligible child.
             let mut sched = &self.root;
             while let Some(child) = sched.eligible(&self.lines) {
                 if nodes.are_flat() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Weights: how many shares an entity gets where others get one.
+//! Weights of entities: shares relative to entities of weight 1.
 //!
-//! A table ([`Weights`]) is never changed, but replaced as a whole. Written out, it makes an equal table of an
-//! empty one.
+//! A table ([`Weights`]) is immutable and replaced as a whole. The written form of a table, applied
+//! to an empty table, makes an equal table.
 //!
 //! # Grammar
 //!
@@ -14,18 +14,21 @@
 //! weight = 1..10000
 //! ```
 //!
-//! Separators are commas and blanks (spaces, tabs, line ends). Items take effect from left to right, all of
-//! them or none.
+//! Separators are commas and blanks (spaces, tabs, line ends). Items are applied from left to
+//! right, either all of them or none.
 //!
-//! | value of | form |
-//! |---|---|
-//! | `uid` `gid` `projid` `nodemap` `cgroup` | a decimal number up to 4294967295, which stands for "has none" |
-//! | `nid` | `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]) |
-//! | `jobid` | a name of up to 31 bytes that print; with `*` or `?` in it a pattern: `*` is any run of bytes, also none, `?` is any one byte |
-//! | `jobid`, quoted | the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for other bytes; `""` for "has none" |
+//! Forms of values:
 //!
-//! An exact weight goes before wildcards. Of the wildcards that match, the one that was added first counts; a
-//! changed one keeps its turn. What nobody named has weight 1.
+//! - `uid` `gid` `projid` `nodemap` `cgroup`: a decimal number up to 4294967295, which stands for
+//!   requests without a value.
+//! - `nid`: `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]).
+//! - `jobid`: a name of up to 31 printable bytes. A name with `*` or `?` is a pattern: `*` matches
+//!   any run of bytes, including none, `?` matches any one byte.
+//! - `jobid`, quoted: the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for other
+//!   bytes; `""` for requests without a job.
+//!
+//! An exact weight precedes wildcards. Of the wildcards that match, the first one added applies; a
+//! changed wildcard keeps its position. The default weight is 1.
 
 use super::mode::Mode;
 use crate::sched::{
@@ -45,65 +48,65 @@ use core::{
 /// Largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// Exact weights and wildcards of a table, at most.
+/// Largest number of items of a table.
 pub const WEIGHTS_MAX: usize = 4096;
 
-/// Wildcards of a table, at most: a look-up of a job may try all of them.
+/// Largest number of wildcards of a table, because the look-up of a job may try all of them.
 pub const WILDCARDS_MAX: usize = 64;
 
-/// Whose weight it is.
+/// Entities of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// That of one value.
+    /// Entity with one value.
     Exact(Key),
-    /// That of all jobs that match the pattern.
+    /// All jobs that match the pattern.
     Wildcard(JobId),
 }
 
-/// What one item asks for.
+/// Edit that one item asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
-    /// A weight is added or changed.
+    /// Adds or changes a weight.
     Set(Target, u32),
-    /// A weight is removed.
+    /// Removes a weight.
     Remove(Target),
-    /// All are removed.
+    /// Removes all weights.
     Clear,
 }
 
-/// A table of weights.
+/// Table of weights.
 ///
 /// # Invariants
 ///
-/// - The first `exact` items are exact, sorted by key, without a key twice. None is of a job whose identifier
-///   has `*` or `?`.
-/// - The others are wildcards, without a pattern twice, in the order in which they were added.
-/// - There are at most [`WEIGHTS_MAX`] items, at most [`WILDCARDS_MAX`] of them wildcards; all weights are from
-///   1 to [`WEIGHT_MAX`].
+/// - The first `exact` items are exact, sorted by key, without a key twice. The key is never a job
+///   identifier with `*` or `?`.
+/// - The other items are wildcards, without a pattern twice, in the order in which they were added.
+/// - There are at most [`WEIGHTS_MAX`] items, including at most [`WILDCARDS_MAX`] wildcards; all
+///   weights are from 1 to [`WEIGHT_MAX`].
 pub struct Weights {
     items: List<(Target, u32)>,
     exact: usize,
 }
 
 impl Weights {
-    /// An empty table: all have weight 1. Does not allocate.
+    /// Creates an empty table, in which all weights are 1; does not allocate.
     pub const fn new() -> Self {
-        // INVARIANT: it has no items.
+        // INVARIANT: there are no items.
         Self {
             items: List::new(),
             exact: 0,
         }
     }
 
-    /// The table after the items of `text`; sleeps. An item takes O(log n), and a new or removed one moves what
-    /// is after it; the caller bounds the text.
+    /// Returns the table after applying the items of `text`; may sleep. An item takes O(log n),
+    /// plus O(n) to insert or remove an item; the caller bounds the text.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: an item that is none.
-    /// - `ENOENT`: an item removes a weight that does not exist.
+    /// - `EINVAL`: an invalid item.
+    /// - `ENOENT`: the removal of a weight that does not exist.
     /// - `ENOSPC`: more than [`WEIGHTS_MAX`] weights, or more than [`WILDCARDS_MAX`] wildcards.
-    /// - `ENOMEM`.
+    /// - `ENOMEM`: no memory.
     pub fn apply(&self, text: &str) -> Result<Self> {
         let mut next = Self {
             items: List::with_capacity(self.len()).map_err(no_memory)?,
@@ -126,19 +129,19 @@ impl Weights {
         Ok(next)
     }
 
-    /// Number of weights.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.as_slice().len()
     }
 
-    /// Whether all have weight 1.
+    /// Returns true if all weights are 1.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The weight of `key`, 1 to [`WEIGHT_MAX`]: O(log n), and for jobs that have none of their own a look at
-    /// each of at most [`WILDCARDS_MAX`] patterns, about 10 ns each, 130 ns where it was made to be slow. Does
-    /// not sleep.
+    /// Returns the weight of `key`, 1 to [`WEIGHT_MAX`]; does not sleep. Takes O(log n). For jobs
+    /// without an exact weight matches at most [`WILDCARDS_MAX`] patterns, about 10 ns each, 130 ns
+    /// for the slowest patterns.
     pub fn of(&self, key: &Key) -> u32 {
         let items = self.items.as_slice();
         let found = match self.place(&Target::Exact(*key)) {
@@ -159,7 +162,8 @@ impl Weights {
         found.map_or(1, |(_, weight)| *weight)
     }
 
-    /// Writes one item per line: exact ones in the order of their keys, then wildcards in that of their turns.
+    /// Writes one item per line: exact items by key, then wildcards in the order in which they were
+    /// added.
     pub fn write<W: Write + ?Sized>(&self, out: &mut W) -> fmt::Result {
         for (target, weight) in self.items.as_slice() {
             match target {
@@ -173,7 +177,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Where the item of `target` is, or belongs.
+    /// Returns the index of the item of `target`, or the index at which the item belongs.
     fn place(&self, target: &Target) -> core::result::Result<usize, usize> {
         let (exact, wildcards) = self
             .items
@@ -209,7 +213,7 @@ impl Weights {
         if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
             return Err(Error::new(Code::NoSpace, "more than 64 jobid wildcards"));
         }
-        // INVARIANT: those after it move by one place, so the order stays.
+        // INVARIANT: later items move by one position, so the order stays.
         let mut carried = (target, weight);
         for place in self.items.as_mut_slice().iter_mut().skip(at) {
             swap(place, &mut carried);
@@ -225,7 +229,7 @@ impl Weights {
         let len = self.len().saturating_sub(1);
         let mut places = self.items.as_mut_slice().iter_mut().skip(at);
         if let Some(mut hole) = places.next() {
-            // INVARIANT: those after it move by one place, so the order stays.
+            // INVARIANT: later items move by one position, so the order stays.
             for place in places {
                 swap(hole, place);
                 hole = place;
@@ -243,12 +247,12 @@ fn no_memory(_: NoMemory) -> Error {
     Error::new(Code::NoMemory, "no memory for weights")
 }
 
-/// Whether `byte` separates items.
+/// Returns true if `byte` separates items.
 const fn is_separator(byte: u8) -> bool {
     matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// The next item of `text`, which becomes the rest.
+/// Returns the next item of `text`, and advances `text` past the item.
 fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
     let rest = text.trim_start_matches(|c: char| c.is_ascii() && is_separator(c as u8));
     let (mut quoted, mut escaped) = (false, false);
@@ -309,7 +313,7 @@ impl Edit {
 }
 
 impl Target {
-    /// The job `job`, or the jobs that match it.
+    /// Returns the target of `job`: one job, or all jobs that match a pattern.
     fn of_job(job: JobId) -> Self {
         let wild = |byte: &u8| matches!(byte, b'*' | b'?');
         if job.as_bytes().iter().any(wild) {
@@ -357,14 +361,15 @@ impl Target {
     }
 }
 
-/// A decimal number without sign and without zeros before it, which elsewhere mean octal.
+/// Parses a decimal number without a sign; leading zeros are refused, because they often mean
+/// octal.
 fn parse_number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let plain = text == "0" || !text.starts_with('0');
     text.parse().ok().filter(|_| digits && plain)
 }
 
-/// A weight.
+/// Parses a weight.
 fn parse_weight(text: &str) -> Result<u32> {
     let weight = parse_number(text).filter(|weight| (1..=WEIGHT_MAX).contains(weight));
     weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
@@ -379,8 +384,12 @@ fn push(job: &mut JobId, byte: u8) -> Result {
     }
 }
 
-/// The job identifier in `text` up to the closing quote, and the text after that.
-/// `EINVAL`: no closing quote, an unknown escape, a NUL, a byte that does not print, or too many bytes.
+/// Parses the job identifier in `text` up to the closing quote; returns the identifier and the text
+/// after the quote.
+///
+/// # Errors
+///
+/// `EINVAL`: no closing quote, an unknown escape, a NUL, an unprintable byte, or too many bytes.
 fn unquote(text: &str) -> Result<(JobId, &str)> {
     let escape = Error::invalid("unknown escape, expected \\\", \\\\ or \\xNN except \\x00");
     let mut job = JobId::ABSENT;
@@ -430,9 +439,12 @@ fn write_job<W: Write + ?Sized>(out: &mut W, job: &JobId) -> fmt::Result {
     Ok(())
 }
 
-/// The mode and the weights in `uid_fair weight=uid:1000:2,uid:1001:3`; blanks around it do not count. The
-/// weights are text for [`Weights::apply`].
-/// `EINVAL`: not a mode, something other than `weight=` after it, or nothing after that.
+/// Splits text such as `uid_fair weight=uid:1000:2,uid:1001:3` into the mode and the weights, which
+/// are text for [`Weights::apply`]; surrounding blanks are ignored.
+///
+/// # Errors
+///
+/// `EINVAL`: an invalid mode, text other than `weight=` after the mode, or nothing after `weight=`.
 pub fn split(text: &str) -> Result<(Mode, Option<&str>)> {
     let blank = [' ', '\t', '\n', '\r'];
     let text = text.trim_matches(blank);

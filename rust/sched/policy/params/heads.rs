@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Parameters with a value for each head, in the text form that Lustre gives them.
+//! Parameters with a value for each head, in Lustre's text form.
 //!
-//! A parameter is written as one value for both heads, or as values by name, each at most once, in any
-//! order, with blanks between and, if one likes, behind the colon:
+//! A parameter is written as one value for both heads, or as values by name. Names occur at most
+//! once, in any order, with blanks between values and optional blanks after the colon:
 //!
 //! ```text
 //! 16
@@ -11,7 +11,8 @@
 //! hp_quantum: 8 reg_quantum: 16
 //! ```
 //!
-//! and it is shown as two lines, of which the second form is made. Either all of a text is taken or nothing.
+//! A parameter is shown as two lines in the second form. A text is accepted as a whole or not at
+//! all.
 
 use super::Value;
 use crate::sched::{
@@ -20,17 +21,17 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// A value for each head.
+/// Values for both heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerHead<T> {
-    /// Of the regular head.
+    /// Value of the regular head.
     pub regular: T,
-    /// Of the high-priority head.
+    /// Value of the high-priority head.
     pub high: T,
 }
 
 impl<T: Copy> PerHead<T> {
-    /// The same for both heads.
+    /// Returns the same value for both heads.
     pub const fn both(value: T) -> Self {
         Self {
             regular: value,
@@ -38,7 +39,7 @@ impl<T: Copy> PerHead<T> {
         }
     }
 
-    /// That of the head of `priority`.
+    /// Returns the value of the head of `priority`.
     pub const fn of(&self, priority: Priority) -> T {
         match priority {
             Priority::Regular => self.regular,
@@ -47,7 +48,7 @@ impl<T: Copy> PerHead<T> {
     }
 }
 
-/// A word, and what stands behind the blanks that end it.
+/// Splits off the first word; returns the word, and the rest without leading blanks.
 fn word(text: &str) -> (&str, &str) {
     let end = |c: char| c.is_ascii_whitespace();
     match text.split_once(end) {
@@ -57,9 +58,12 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 impl<T: Value> PerHead<T> {
-    /// These values with those of `text`, which is for the parameter called `name` and has at most as many bytes as a
-    /// text with both values, not counting a newline at its end.
-    /// `EINVAL`: malformed, too long, a head that comes twice, or a value that is none.
+    /// Returns these values, overridden by the values in `text` for the parameter called `name`.
+    /// Without a trailing newline, `text` may be at most as long as a text with both values.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: malformed, too long, two values for one head, or an invalid value.
     pub fn with(&self, name: &str, text: &str) -> Result<Self> {
         let values = const { "reg_: hp_:".len() + 2 * T::LONGEST };
         let longest = name.len().saturating_mul(2).saturating_add(values);
@@ -93,7 +97,7 @@ impl<T: Value> PerHead<T> {
         })
     }
 
-    /// Writes the two lines of the parameter called `name`.
+    /// Writes the parameter called `name` as two lines.
     pub fn write(&self, name: &str, out: &mut dyn fmt::Write) -> fmt::Result {
         for (head, value) in [("reg", self.regular), ("hp", self.high)] {
             let columns = T::COLUMNS;

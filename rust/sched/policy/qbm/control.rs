@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The plan of a service: groups, clients, and what they are promised.
+//! Plan of a service: groups, clients, and their bandwidth.
 //!
-//! A service keeps one plan for both heads, whether or not `qbm` is started. A change makes a new plan and checks it
-//! whole; only then it replaces the one before, and what clients have moves over to it.
+//! A service keeps one plan for both heads, whether or not `qbm` is started. A change creates a new
+//! plan and checks it as a whole. Only then the new plan replaces the previous plan, and the state
+//! of clients is transferred.
 
 use super::Config;
 use crate::sched::{
@@ -17,18 +18,18 @@ use crate::sched::{
 };
 use core::fmt::Write;
 
-/// Why a plan cannot be carried out that starts parts anew.
+/// Error of a plan that requires a restart while earlier policies are still stopping.
 const STOPPING: Error = Error::new(
     Code::Again,
     "not carried out: earlier policies are still stopping, write it again",
 );
 
-/// What a service keeps.
+/// State that a service keeps for `qbm`.
 #[derive(Clone)]
 pub struct Kept {
-    /// Of clients.
+    /// Plan for clients.
     pub plan: Shared<Plan>,
-    /// Why the last plan was refused.
+    /// Error of the last plan.
     error: Option<Error>,
 }
 
@@ -71,7 +72,7 @@ impl Keep<Config> for Kept {
     }
 }
 
-/// Keeps why a plan was refused.
+/// Stores the error of a refused plan.
 fn noted<H: Host, T>(
     host: &H,
     done: core::result::Result<T, Error>,
@@ -87,11 +88,12 @@ fn show<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::R
     Ok(plan.write(&mut &mut *out).map_err(Error::from)?)
 }
 
-/// Has `f` look at who has what.
+/// Calls `f` with the manager.
 ///
 /// # Errors
 ///
-/// `ENODEV`: `qbm` is started on no head. What `f` refuses.
+/// - `ENODEV`: `qbm` is not started on any head.
+/// - The errors of `f`.
 fn managed<H: Host>(
     host: &H,
     f: impl FnOnce(&mut Manager, &dyn Scene) -> core::result::Result<(), Error>,
@@ -103,12 +105,13 @@ fn managed<H: Host>(
     Ok(done?)
 }
 
-/// Says whether a plan that begins with `text` could be set now.
+/// Verifies that a plan that begins with `text` could be set now.
 ///
 /// # Errors
 ///
-/// - What [`Plan::parse`] refuses.
-/// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
+/// - The errors of [`Plan::parse`].
+/// - `EAGAIN`: the plan distinguishes clients in another way, and earlier policies are still
+///   stopping.
 fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let by = noted(host, Plan::parse(text))?.by();
     let anew = by != host.parameters().kept.qbm.plan.by();
@@ -118,11 +121,12 @@ fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> 
     Ok(())
 }
 
-/// Carries out a whole plan.
+/// Sets a whole plan.
 ///
 /// # Errors
 ///
-/// As [`check`]; `ENOMEM`.
+/// - The errors of [`check`].
+/// - `ENOMEM`: out of memory.
 fn set<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let plan = noted(host, Plan::parse(text))?;
     let by = plan.by();

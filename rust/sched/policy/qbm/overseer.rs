@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who sees to it that clients have their bandwidth: the gates and the manager, from when `qbm` starts to when no
-//! head has it any more, or to a change that tells clients apart in another way; parts that are drained then keep
-//! their gates.
+//! Overseer of `qbm`: owns the gates and the manager.
+//!
+//! The overseer exists from the start of `qbm` until no head runs the policy. It is replaced after
+//! a change of the way in which clients are distinguished, or of their maximum number. Parts that
+//! are being drained keep their gates.
 
 use super::{control::Kept, Config, Update};
 use crate::sched::{
@@ -15,7 +17,7 @@ use crate::sched::{
     },
 };
 
-/// The gates, and who sets them.
+/// Gates and their manager.
 pub struct Overseer {
     by: By,
     clients_max: u32,
@@ -25,7 +27,7 @@ pub struct Overseer {
 }
 
 impl Overseer {
-    /// The manager.
+    /// Returns the manager.
     pub fn manager(&mut self) -> &mut Manager {
         &mut self.manager
     }
@@ -45,7 +47,8 @@ impl Oversee<Config, Kept> for Overseer {
         }))
     }
 
-    /// Another way of telling clients apart, or another number of them, takes other gates.
+    /// Returns true if clients are distinguished in the same way and their maximum number is the
+    /// same; otherwise new gates are needed.
     fn fits(&self, config: &Config) -> bool {
         let tunables = &config.tunables;
         (self.by, self.clients_max) == (tunables.by, tunables.clients_max.get())
@@ -64,7 +67,7 @@ impl Oversee<Config, Kept> for Overseer {
     }
 
     fn look(&mut self, now: u64, scene: &dyn Scene, due: bool) -> Result<Looked, NoMemory> {
-        // What has changed before an error is told by the next look.
+        // Changes made before an error are reported by the next call.
         self.manager.look(scene, due, now)?;
         let refresh = self.manager.has_changed();
         Ok(Looked {

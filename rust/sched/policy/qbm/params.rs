@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set.
+//! Parameters of the policy.
 
 use crate::sched::{
     parameters::{check_plan, schema::parameters},
@@ -9,15 +9,15 @@ use crate::sched::{
 };
 
 parameters! {
-    /// What users can set; it survives stops and starts.
+    /// Parameters of the policy, which users set; they are kept when the policy stops and starts.
     pub struct Tunables of |values| values.policies.qbm, "qbm.md", "EAGAIN, ENOMEM" {
-        /// Limit of clients.
+        /// Maximum number of clients.
         "nrs_qbm_clients_max" clients_max: [number ClientsMax, "clients, ", 16..=16_384 = 1_024],
     }
     also {
-        /// What makes a client; the plan says it.
+        /// Attribute that identifies a client; set by the plan.
         by: By,
-        /// Bound of the class table.
+        /// Maximum number of classes in the class table.
         classes_max: ClassesMax,
     }
     texts {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The classes that have requests queued, in the order in which these may go.
+//! Backlogged classes in the order of dispatch.
 //!
-//! # Vocabulary
-//!
-//! - *Waiting*: the front of a class has no tokens yet; the key is the time at which it may have them, ns.
-//! - *Ready*: it has them; the key is the rank of the class and the time since when, a [`turn`].
-//! - *Overdue*: it has had them for so long that rank does not count any more; the key is the time from which
-//!   that is so. All ready classes are in this order, too.
+//! A class is *waiting* while its front has no tokens; the key is the time at which it may have
+//! them, ns. A class is *ready* once its front has tokens; the key is its [`turn`]: the rank, and
+//! the time since when the front has them. A ready class becomes *overdue* when its front has had
+//! tokens for so long that the rank no longer counts. All ready classes are also ordered by the
+//! time at which they become overdue, ns.
 //!
 //! ```text
-//!            time comes            goes first: overdue, else the lowest turn
-//!   waiting ───────────► ready ─────────────────────────────────────────────► (served)
+//!            time comes            first: overdue, else the lowest turn
+//!   waiting ───────────► ready ─────────────────────────────────────────► (dispatched)
 //! ```
 
 use crate::sched::{
@@ -19,34 +18,33 @@ use crate::sched::{
     tournament::Tournament,
 };
 
-/// Bits of a turn that are time.
+/// Number of bits of a turn for the time.
 const TIME_BITS: u32 = 60;
 
-/// The last rank.
+/// Maximum rank.
 pub const RANK_MAX: u8 = 7;
 
-/// The key of a class of `rank` that has had its tokens since `since`, ns: by rank, then by time.
-///
-/// All keys are below 2^63.
+/// Returns the key of a class of `rank` that has had its tokens since `since`, ns: ordered by rank,
+/// then by time.
 #[inline]
 pub fn turn(rank: u8, since: u64) -> u64 {
     let rank = u64::from(rank.min(RANK_MAX));
     (rank << TIME_BITS) | since.min((1 << TIME_BITS) - 1)
 }
 
-/// Where a class is in a [`Queue`].
+/// Position of a class in a [`Queue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
-    /// Nowhere: nothing is queued.
+    /// Not in the queue, because nothing is queued.
     #[default]
     Away,
-    /// Waiting until then, ns.
+    /// Waiting until this time, ns.
     Waiting(u64),
     /// Ready.
     Ready {
-        /// Its [`turn`].
+        /// Key of the class, a [`turn`].
         turn: u64,
-        /// When it becomes overdue, ns.
+        /// Time at which the class becomes overdue, ns.
         overdue: u64,
     },
 }
@@ -74,11 +72,11 @@ impl Keys {
     }
 }
 
-/// The three orders.
+/// Backlogged classes in three orders.
 ///
 /// # Invariants
 ///
-/// A slot is where the class's [`Keys`] say.
+/// A class is in the orders that its [`Keys`] name, and in no other.
 pub struct Queue {
     waiting: Tournament,
     ready: Tournament,
@@ -92,11 +90,11 @@ grow!(Queue {
 });
 
 impl Queue {
-    /// A queue that can be fed for up to `max` slots; sleeps.
+    /// Creates a queue for which memory for up to `max` classes can be reserved; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: out of memory.
     #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
@@ -106,7 +104,8 @@ impl Queue {
         })
     }
 
-    /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
+    /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
+    /// `keys`.
     #[inline]
     pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
         let was = core::mem::replace(keys, to);
@@ -121,14 +120,14 @@ impl Queue {
         }
     }
 
-    /// The class that waits for the least time, and until when.
+    /// Returns the class with the earliest end of waiting, and that time, ns.
     #[inline]
     pub fn waiting(&self) -> Option<(u32, u64)> {
         let entry = self.waiting.top()?;
         Some((entry.slot, entry.key))
     }
 
-    /// The ready class that goes first at `now`.
+    /// Returns the ready class that is first at `now`.
     #[inline]
     pub fn ready(&self, now: u64) -> Option<u32> {
         let overdue = self.overdue.top().filter(|entry| entry.key <= now);
@@ -158,7 +157,7 @@ mod tests {
         assert_eq!(turn(u8::MAX, 5), turn(RANK_MAX, 5));
     }
 
-    /// Against a walk over all classes.
+    /// Compares the first class with the result of a linear search.
     #[test]
     fn first_is_first() {
         const SLOTS: usize = 50;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is kept for a class: its queue, its gate, and how far its first request has come.
+//! Record of a class: its queue, its gate, and the state of its front.
 //!
-//! # Vocabulary
-//!
-//! - *Front*: the class's oldest queued request. Only that one stands at the gate.
-//! - *Due*: the time from which the front may go, as far as is known, ns.
+//! Only the front, the oldest queued request of the class, books at the gate. `due` is the earliest
+//! known time at which the front is eligible, ns.
 //!
 //! ```text
-//!                   stage                     its time comes            serve
-//!  (becomes front) ───────► waits: booked ─────────────────────► ready ───────► (gone)
-//!                             ▲      │ the rate has changed
-//!                             └──────┘
+//!                    stage                     its time comes            serve
+//!   (becomes front) ───────► waits: booked ─────────────────────► ready ───────► (dispatched)
+//!                              ▲      │ the rate has changed
+//!                              └──────┘
 //! ```
 
 use super::queue::{turn, Keys};
@@ -24,46 +22,48 @@ use crate::sched::{
     },
 };
 
-/// Bytes that a request counts for at least where it waits for others, so that those that cost nothing are
-/// not always overdue.
+/// Minimum number of bytes of a request for the overdue time, so that requests without cost are not
+/// always overdue.
 const LEAST: u64 = 4096;
 
-/// What is kept for a class.
+/// State of a class.
 ///
 /// # Invariants
 ///
-/// - `keys` are those the class has in the queue of its part; it is there exactly if something is queued.
-/// - `ticket` is what the front has taken from the gate of `seat`; nothing if there is no front.
-/// - With `counted`, the class is one of the users of that gate, which it is while something is queued.
-/// - `serving` of the requests in service are noted at that gate.
+/// - `keys` are the keys of the class in the queue of its part; the class is there exactly if
+///   something is queued.
+/// - `ticket` is the booking of the front at the gate of `seat`; free if there is no front.
+/// - If `counted` is true, the class is counted as a user of that gate, which it is while something
+///   is queued.
+/// - `serving` of the requests in flight are recorded at that gate.
 pub struct Record<F> {
-    /// Its requests.
+    /// Queued requests.
     pub fifo: F,
-    /// Where it is in the queue.
+    /// Keys in the queue of the part.
     pub keys: Keys,
-    /// Requests in service.
+    /// Number of requests in flight.
     pub active: u32,
-    /// Its gate.
+    /// Seat at the gate of the class.
     pub seat: Seat,
-    /// Which gates `seat` is of.
+    /// Generation of the gates to which `seat` belongs.
     pub generation: u32,
     serving: u32,
-    /// The plan, by the part's count of plans, in which no line is for the client; 0: none is known.
+    /// Last plan, by the part's count of plans, without a line for the client; 0 if unknown.
     pub unlisted: u32,
     counted: bool,
     rank: u8,
     version: u32,
-    /// When the front became the front, ns.
+    /// Time at which the front became the front, ns.
     staged: u64,
     due: u64,
     kept: Kept,
     ticket: Ticket,
-    /// When the last request left the queue, ns.
+    /// Time at which the last request left the queue, ns.
     emptied: u64,
 }
 
 impl<F: Fifo> Record<F> {
-    /// A class without requests and without a gate among those of `generation`.
+    /// Creates a class without requests and without a gate among the gates of `generation`.
     pub fn new(generation: u32) -> Self {
         Self {
             fifo: F::new(),
@@ -84,19 +84,20 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Whether requests are queued or in service.
+    /// Returns true if requests are queued or in flight.
     pub fn is_active(&self) -> bool {
         self.active > 0 || !self.fifo.is_empty()
     }
 
-    /// The gate; none: nothing holds the class.
+    /// Returns the gate; `None` if the class is not limited.
     #[inline]
     fn gate<'a>(&self, gates: Option<&'a Gates>) -> Option<&'a Gate> {
         gates?.get(self.seat.place())
     }
 
-    /// Goes to the gate of `seat`, of `generation`; returns the keys of the front, which costs `front`, if there is
-    /// one. A front that stays at its gate keeps what it has taken.
+    /// Moves the class to the gate of `seat`, of `generation`. Returns the keys of the class;
+    /// `front` is the cost of the front, if there is one. A front that stays at its gate keeps its
+    /// booking.
     pub fn sit(
         &mut self,
         gates: Option<&Gates>,
@@ -117,7 +118,7 @@ impl<F: Fifo> Record<F> {
             self.note_end(gates, serving);
         }
         self.serving = 0;
-        // What was taken from other gates is gone with them.
+        // Bookings at previous gates are dropped together with the gates.
         self.counted = false;
         self.ticket = Ticket::FREE;
         (self.seat, self.generation) = (seat, generation);
@@ -132,7 +133,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Becomes one of the users of the gate, and tells the manager if that does not know of a client there.
+    /// Counts the class as a user of the gate, and announces the client if the manager does not
+    /// know it.
     #[inline]
     fn count(&mut self, gates: Option<&Gates>) {
         if let Some(gate) = self.gate(gates) {
@@ -141,7 +143,8 @@ impl<F: Fifo> Record<F> {
         self.announce(gates);
     }
 
-    /// Notes `count` requests in service at the gate, which cannot be closed while the class uses it.
+    /// Records `count` requests in flight at the gate, which cannot be closed while the class uses
+    /// it.
     #[inline]
     fn note_service(&mut self, gates: Option<&Gates>, count: u32) {
         if let (true, Some(gate)) = (self.counted, self.gate(gates)) {
@@ -150,7 +153,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Notes the end of `count` requests at the gate, if the class still has that.
+    /// Records the end of `count` requests at the gate, if the class still has that gate.
     #[inline]
     fn note_end(&mut self, gates: Option<&Gates>, count: u32) {
         let count = count.min(self.serving);
@@ -162,7 +165,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// A request in service has ended; `gates` are those of `generation`.
+    /// Records the end of a request in flight; `gates` are those of `generation`.
     #[inline]
     pub fn end(&mut self, gates: Option<&Gates>, generation: u32) {
         self.active = self.active.saturating_sub(1);
@@ -171,8 +174,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Tells the manager of the client at the gate, if it does not know of it; returns whether the worker has to be woken
-    /// for that.
+    /// Reports the client at the gate to the manager, if the manager does not know it. Returns
+    /// true if the caller has to wake the worker.
     #[inline]
     pub fn announce(&self, gates: Option<&Gates>) -> bool {
         let (Some(gates), Some(gate)) = (gates, self.gate(gates)) else {
@@ -181,13 +184,13 @@ impl<F: Fifo> Record<F> {
         !gate.is_known() && gates.announce(self.seat.place())
     }
 
-    /// Whether the manager knows of the client at the gate.
+    /// Returns true if the manager knows the client at the gate.
     #[inline]
     pub fn is_known(&self, gates: Option<&Gates>) -> bool {
         self.gate(gates).is_none_or(Gate::is_known)
     }
 
-    /// Is no user any more.
+    /// Stops counting the class as a user of the gate.
     #[inline]
     fn uncount(&mut self, gates: Option<&Gates>) {
         if let (true, Some(gate)) = (core::mem::take(&mut self.counted), self.gate(gates)) {
@@ -195,7 +198,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// After a pause, credit beyond the depth is lost.
+    /// Removes credit beyond the depth after a pause.
     #[inline]
     fn wake(&self, gates: Option<&Gates>, now: u64) {
         if now.saturating_sub(self.emptied) > LATE {
@@ -205,21 +208,22 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// A request is queued where none was: to be called before the request is staged.
+    /// Prepares the class for its first queued request; must be called before that request is
+    /// staged.
     #[inline]
     pub fn begin(&mut self, gates: Option<&Gates>, now: u64) {
         self.wake(gates, now);
         self.count(gates);
     }
 
-    /// A request of `cost` has become the front: books for it; returns its keys.
+    /// Makes a request of `cost` the front and books for it; returns the keys of the class.
     #[inline]
     pub fn stage(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
         self.staged = now;
         self.book(gates, cost, now)
     }
 
-    /// Books for the front, which has taken nothing; returns its keys.
+    /// Places a booking for the front, which has none; returns the keys of the class.
     #[inline]
     fn book(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
         match self.gate(gates) {
@@ -232,7 +236,7 @@ impl<F: Fifo> Record<F> {
         self.keys(gates, cost, now)
     }
 
-    /// Takes over version and rank of its gate.
+    /// Copies version and rank from the gate.
     #[inline]
     fn bind(&mut self, gate: &Gate) {
         self.version = gate.version();
@@ -242,12 +246,13 @@ impl<F: Fifo> Record<F> {
         };
     }
 
-    /// Without a gate, the front may go.
+    /// Makes the front eligible without a gate.
     fn pass_by(&mut self, now: u64) {
         (self.ticket, self.rank, self.due) = (Ticket::FREE, 0, now);
     }
 
-    /// Looks again when the front, which costs `cost`, may go; returns its keys.
+    /// Updates the time at which the front, which costs `cost`, is eligible; returns the keys of
+    /// the class.
     #[inline]
     pub fn look(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
         match self.gate(gates) {
@@ -261,23 +266,24 @@ impl<F: Fifo> Record<F> {
         self.keys(gates, cost, now)
     }
 
-    /// Whether the gate has another rate or rank than when the front was looked at.
+    /// Returns true if the gate has changed its rate or rank since the last check of the front.
     pub fn is_outdated(&self, gates: Option<&Gates>) -> bool {
         let gate = self.gate(gates);
         gate.is_some_and(|gate| gate.version() != self.version)
     }
 
-    /// Where the front, which costs `cost`, is at `now`.
+    /// Returns the keys of the class at `now`; the front costs `cost`.
     #[inline]
     fn keys(&self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
         if self.due > now {
             return Keys::Waiting(self.due);
         }
-        // Since when it could go: who is never short of tokens is not ahead of those that wait for theirs.
+        // The time of eligibility counts: a client that is never short of tokens does not precede
+        // clients that wait for tokens.
         let since = self.due.max(self.staged);
         let mut patience = gates.map_or(0, |gates| gates.patience(cost.bytes.max(LEAST)));
         if self.seat.is_shared() {
-            // All classes at a shared gate have one floor.
+            // All classes at a shared gate have one floor together.
             let users = self.gate(gates).map_or(1, Gate::users);
             patience = patience.saturating_mul(users.max(1));
         }
@@ -287,8 +293,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// The front, which cost `cost`, goes, whether or not its time has come; the next one, if there is one, costs
-    /// `next`. Returns its keys.
+    /// Charges the front, which costs `cost` and is dispatched even if it is not eligible; `next`
+    /// is the cost of the next front, if any. Returns the keys of the class.
     #[inline]
     pub fn serve(
         &mut self,
@@ -307,7 +313,8 @@ impl<F: Fifo> Record<F> {
         self.advance(gates, next, now)
     }
 
-    /// The front is gone; the next one, if there is one, costs `next`. Returns its keys.
+    /// Replaces the front, which has left; `next` is the cost of the next front, if any. Returns
+    /// the keys of the class.
     #[inline]
     fn advance(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> Keys {
         self.ticket = Ticket::FREE;
@@ -321,19 +328,21 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.
+    /// Returns the time, ms, for which the front was throttled. The front arrived at `arrival` and
+    /// is dispatched at `now`, both ns.
     #[inline]
     pub fn withheld(&mut self, arrival: u64, now: u64) -> u32 {
         self.kept.front_goes(self.staged, self.due, arrival, now)
     }
 
-    /// The front went away without going down; the next one, if there is one, costs `next`. Returns its keys.
+    /// Removes the front, which is not dispatched; `next` is the cost of the next front, if any.
+    /// Returns the keys of the class.
     pub fn withdraw(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> Keys {
         self.cancel(gates);
         self.advance(gates, next, now)
     }
 
-    /// Gives back what the front has taken, if the gate still is the one it was taken from.
+    /// Cancels the booking of the front, if the class still has the gate.
     fn cancel(&mut self, gates: Option<&Gates>) {
         if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
             if gates.has(&self.seat) {
@@ -343,7 +352,8 @@ impl<F: Fifo> Record<F> {
         self.ticket = Ticket::FREE;
     }
 
-    /// A request of `cost` that is not queued goes if there are tokens for it; whether it did.
+    /// Charges a request of `cost` that is not queued, if there are tokens for it; returns true if
+    /// there were.
     #[inline]
     pub fn pass(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> bool {
         if !self.fifo.is_empty() {
@@ -354,14 +364,14 @@ impl<F: Fifo> Record<F> {
         gate.is_none_or(|gate| gate.take(cost, now).is_ok())
     }
 
-    /// A request of `cost` that is not queued goes without tokens.
+    /// Charges a request of `cost` that is dispatched without queueing and without tokens.
     pub fn force(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
         if let Some(gate) = self.gate(gates) {
             gate.force(cost, now);
         }
     }
 
-    /// A request has grown by `cost`, without tokens.
+    /// Charges the growth of a request by `cost`, without tokens.
     pub fn merge(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
         if let Some(gate) = self.gate(gates) {
             gate.merge(cost, now);

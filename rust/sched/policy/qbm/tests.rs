@@ -28,7 +28,7 @@ fn tunables() -> Tunables {
     }
 }
 
-/// Gates for `count` clients of one group, in which nobody is held back at first.
+/// Creates gates for `count` clients of one group, without limits at first.
 fn gates(count: u32) -> mem::Shared<Gates> {
     let gates = Gates::new(count, 1).unwrap();
     gates.open(0, (1, None), (UNREGULATED, 0), 0);
@@ -36,13 +36,13 @@ fn gates(count: u32) -> mem::Shared<Gates> {
     mem::Shared::new(gates).unwrap()
 }
 
-/// What a part is told of `gates`, under a plan without lines.
+/// Returns the update with `gates` and a plan without lines.
 fn told(gates: &mem::Shared<Gates>) -> Update {
     let plan = mem::Shared::new(Plan::none()).unwrap();
     Some((gates.clone(), plan))
 }
 
-/// The seat of `user`.
+/// Returns the seat of `user`.
 fn seat(gates: &Gates, user: u32) -> Seat {
     gates.claim(&Who::of(By::Uid, &attrs(user)), &Seat::NONE, || false, NOW)
 }
@@ -75,7 +75,7 @@ impl Bench {
         self.gates.get(seat(&self.gates, user).place()).unwrap()
     }
 
-    /// Sets rate and rank of the gate of `user`, which is full.
+    /// Sets rate and rank of the gate of `user`, with a full bucket.
     fn rate(&self, user: u32, rate: u64, rank: u8, now: u64) {
         let gate = self.gate(user);
         gate.clear(now);
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// Of those that have tokens the highest rank goes first, and within a rank whoever has had them longest.
+/// Orders classes with tokens by rank, and within a rank by the time since when they have tokens.
 #[test]
 fn ranks_go_first() {
     let mut bench = Bench::new();
@@ -144,7 +144,8 @@ fn ranks_go_first() {
         }
     }
     bench.queue(9, 1, now);
-    // 9 is unregulated; a second request is a front only since the first one went.
+    // 9 is unregulated. A second request has been the front only since the first request was
+    // dispatched.
     let order: Vec<u32> = (1..=13)
         .map_while(|i| bench.get(now + i))
         .map(|request| request.owner)
@@ -153,7 +154,7 @@ fn ranks_go_first() {
     assert!(bench.part.is_empty() && bench.get(now).is_none());
 }
 
-/// A higher rank that always has tokens takes everything but the floor.
+/// Gives a higher rank that always has tokens everything except the floor.
 #[test]
 fn no_rank_takes_the_floor_from_another() {
     let mut bench = Bench::new();
@@ -173,7 +174,7 @@ fn no_rank_takes_the_floor_from_another() {
             bench.queue(user, 1, NOW);
         }
     }
-    // The device does 20 MiB/s.
+    // The device transfers 20 MiB/s.
     let mut now = NOW;
     let (mut bytes, mut last, mut longest) = ([0u64; 5], [NOW; 5], [0u64; 5]);
     while now < NOW + 10 * SECOND {
@@ -189,13 +190,13 @@ fn no_rank_takes_the_floor_from_another() {
     for user in 1..=3 {
         let rate = bytes[user] / 10;
         assert!(rate * 20 >= floor * 19 && rate <= floor, "{user}: {rate}");
-        // Its turn comes when it is overdue, and those that are overdue then go before.
+        // A client is dispatched once it is overdue, after other clients that are overdue earlier.
         assert!(longest[user] <= SECOND * PAGE / floor + 3 * turn);
     }
     assert!(bytes[4] / 10 >= 16 * MIB);
 }
 
-/// The front waits for its tokens, those behind it for the front; others do not.
+/// Keeps the order within a throttled class, and dispatches from other classes meanwhile.
 #[test]
 fn a_class_keeps_its_order_and_others_go() {
     let mut bench = Bench::new();
@@ -208,7 +209,7 @@ fn a_class_keeps_its_order_and_others_go() {
     let behind = bench.queue(1, 256, NOW);
     let small = bench.queue(1, 1, NOW);
     let other = bench.queue(2, 1, NOW);
-    // A full bucket, then debt of a MiB.
+    // A full bucket, then debt of 1 MiB.
     assert_eq!(bench.get(NOW), Some(large));
     assert_eq!(bench.get(NOW), Some(other));
     let until = bench.until(NOW);
@@ -226,7 +227,7 @@ fn a_class_keeps_its_order_and_others_go() {
     let later = bench.until(until);
     assert!((later - until).abs_diff(SECOND) < 41 * MS);
     assert_eq!(bench.get(later), Some(small));
-    // Periods in which it waited: two times a second, of 40 ms.
+    // Periods in which the class waited: two seconds with periods of 40 ms.
     let sleeps = bench.gate(1).usage().sleeps;
     assert!((48..=51).contains(&sleeps), "{sleeps}");
 }
@@ -258,7 +259,7 @@ fn everything_goes_when_it_is_drained() {
     assert_eq!(bench.gate(1).usage().requests, 100);
 }
 
-/// Who is taken out gives back what it had taken.
+/// Verifies that a removed front returns its tokens.
 #[test]
 fn a_front_that_leaves_gives_back() {
     let mut bench = Bench::new();
@@ -274,13 +275,13 @@ fn a_front_that_leaves_gives_back() {
     assert!(bench.get(NOW).is_some());
     let balance = bench.gate(1).balance(NOW);
     let until = bench.until(NOW);
-    // One like it takes over what was taken.
+    // A new front of the same cost takes over the tokens.
     assert!(bench.part.dequeue(class, &places[1], NOW).is_some());
     assert_eq!(
         (bench.until(NOW), bench.gate(1).balance(NOW)),
         (until, balance)
     );
-    // Another one does not need as much.
+    // A new front of another cost needs fewer tokens.
     assert!(bench.part.dequeue(class, &places[2], NOW).is_some());
     assert_eq!(bench.gate(1).balance(NOW), balance + 2047 * PAGE as i64);
     assert!(bench.until(NOW) < until);
@@ -288,6 +289,6 @@ fn a_front_that_leaves_gives_back() {
     assert!(bench.part.dequeue(class, &places[3], NOW).is_some());
     assert_eq!(bench.gate(1).balance(NOW), balance + 2048 * PAGE as i64);
     assert!(bench.part.is_empty());
-    // Nothing was counted but what went.
+    // Only dispatched requests are counted.
     assert_eq!(bench.gate(1).usage().requests, 1);
 }

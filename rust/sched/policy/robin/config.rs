@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a part was started, and what it is told when that changes.
+//! Configuration of a part, and updates of a running part.
 
 use crate::sched::{
     attr::Priority,
     policy::{NoArgument, Simple, Tuning},
 };
 
-/// Bounds of a part.
+/// Limits of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Classes beside the default class.
+    /// Largest number of classes, without the default class.
     pub classes: u32,
-    /// Requests that are sorted, beside one for each class.
+    /// Largest number of sorted requests, beside one for each class.
     pub requests: u32,
 }
 
-/// Parameters of a policy that goes round.
+/// Parameters of a round-robin policy.
 pub trait Tuned: Tuning + Copy + PartialEq {
-    /// What the store of its requests is told.
+    /// Setting of the store.
     type Setting: Copy + PartialEq;
 
-    /// Requests of a batch on the head of `priority`.
+    /// Returns the quantum on the head of `priority`, requests.
     fn quantum(&self, priority: Priority) -> u32;
 
-    /// What the store is told on the head of `priority`.
+    /// Returns the setting of the store on the head of `priority`.
     fn setting(&self, priority: Priority) -> Self::Setting;
 
-    /// What only a new part takes over.
+    /// Returns the limits, which apply only to new parts.
     fn bounds(&self) -> Bounds;
 
-    /// What a running part is told on the head of `priority`.
+    /// Returns the update of a running part on the head of `priority`.
     fn update(&self, priority: Priority) -> Update<Self::Setting> {
         Update {
             quantum: self.quantum(priority),
@@ -39,12 +39,12 @@ pub trait Tuned: Tuning + Copy + PartialEq {
     }
 }
 
-/// What a running part is told.
+/// Update of a running part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update<S> {
-    /// Requests of batches that begin from now on.
+    /// Quantum of later batches, requests.
     pub quantum: u32,
-    /// For the store, about requests that come from now on.
+    /// Setting of the store for later requests.
     pub setting: S,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set: each parameter has its own type, which cannot hold a wrong value.
+//! Parameters of the policies; the type of each parameter holds only valid values.
 
 use super::{Bounds, Tuned};
 use crate::sched::{
@@ -13,34 +13,34 @@ use crate::sched::{
 };
 
 number! {
-    /// Requests of one object or target that are served together, at most.
+    /// Largest number of requests of one object or target in a batch.
     Quantum, "quantum": "requests, ", 1..=65_535 = 256
 }
 
 choice! {
-    /// By which offsets requests are sorted.
+    /// Sort key of requests.
     OffsetType, "offset_type":
-    /// Those on the device.
+    /// Offset on the device.
     #[default]
     Physical = "physical",
-    /// Those in the file.
+    /// Offset in the file.
     Logical = "logical",
 }
 
 choice! {
-    /// Which requests are sorted; the others are declined.
+    /// Directions of the requests that are sorted; other requests are declined.
     Supported, "supported":
-    /// Those that read.
+    /// Reads.
     #[default]
     Reads = "reads",
-    /// Those that write.
+    /// Writes.
     Writes = "writes",
-    /// Both.
+    /// Reads and writes.
     Both = "reads_and_writes",
 }
 
 impl Supported {
-    /// Whether a request that goes this way is one of them.
+    /// Returns true if requests in this direction are sorted.
     pub fn has(self, direction: Direction) -> bool {
         match direction {
             Direction::Read => self != Self::Writes,
@@ -50,27 +50,27 @@ impl Supported {
     }
 }
 
-/// What users can set of `orr` and `trr`; it survives stops and starts.
+/// Parameters of `orr` and `trr`, kept across stops and starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tunables {
-    /// Length of a batch.
+    /// Largest number of requests in a batch.
     pub quantum: PerHead<Quantum>,
-    /// What is sorted by.
+    /// Sort key of requests.
     pub offset_type: PerHead<OffsetType>,
-    /// What is sorted.
+    /// Directions of the requests that are sorted.
     pub supported: PerHead<Supported>,
-    /// Bound of the class table.
+    /// Largest number of classes in the table.
     pub classes_max: ClassesMax,
-    /// Bound of the requests that are sorted.
+    /// Largest number of sorted requests.
     pub buffer_max: BufferMax,
 }
 
-/// How requests are sorted on one head.
+/// Sorting of requests on one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorting {
-    /// By which offsets.
+    /// Sort key of requests.
     pub offset_type: OffsetType,
-    /// Which requests.
+    /// Directions of the requests that are sorted.
     pub supported: Supported,
 }
 

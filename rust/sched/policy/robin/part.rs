@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The part of a policy that goes round.
+//! Part of a round-robin policy.
 
 use super::{
     store::{At, Store},
@@ -19,37 +19,38 @@ use crate::sched::{
 };
 use core::marker::PhantomData;
 
-/// Requests that one call sorts late, at most.
+/// Largest number of requests that one call sorts late.
 const REFILL: u32 = 2;
 
-/// What makes a policy of the engine.
+/// Definition of a round-robin policy.
 pub trait Robin<I: Item> {
-    /// What tells classes apart.
+    /// Key of a class.
     type Key: Copy + Eq + Hashed;
 
-    /// How their requests are kept.
+    /// Store of the requests of classes.
     type Store: Store<I>;
 
-    /// What users can set.
+    /// Parameters of the policy.
     type Tunables: Tuned<Setting = <Self::Store as Store<I>>::Setting>;
 
-    /// Whether it asks which file a request is for.
+    /// True if the policy asks for the file of a request.
     const WANTS_FILE: bool = false;
 
-    /// Which batch goes first in a round.
+    /// Order of the batches of a round.
     const TIES: Ties;
 
-    /// The key that the default class goes by; no other class has it.
+    /// Key of the default class; no other class has this key.
     const DEFAULT: Self::Key;
 
-    /// The class of a request.
+    /// Returns the key of the class of a request.
     fn key(attrs: &Attrs) -> Self::Key;
 
-    /// What breaks ties between classes, if they are broken by key: another one for each key.
+    /// Returns the tie-break of a class, different for each key; used only if ties are broken by
+    /// key.
     fn tie(key: &Self::Key) -> [u64; 2];
 }
 
-/// What a part keeps of a class.
+/// Data of a class.
 pub struct Record<B> {
     bin: B,
     batch: Batch,
@@ -57,7 +58,7 @@ pub struct Record<B> {
 }
 
 impl<B> Record<B> {
-    /// The class, in `slot`.
+    /// Returns the class at index `slot`, for the store.
     const fn at(&self, slot: u32, busy: u32) -> At {
         At {
             slot,
@@ -66,7 +67,7 @@ impl<B> Record<B> {
         }
     }
 
-    /// Its turn to serve a request with `tag`.
+    /// Returns the turn of the class if the class's next request has `tag`.
     const fn turn(&self, ties: Ties, tag: Tag) -> Turn {
         Turn {
             round: tag.round,
@@ -78,7 +79,7 @@ impl<B> Record<B> {
     }
 }
 
-/// The classes with queued requests by their turns, and the requests of all classes.
+/// Classes with queued requests by turn, and the requests of all classes.
 pub struct Queue<S> {
     ring: Placed<Turn>,
     store: S,
@@ -92,7 +93,7 @@ impl<S> Queue<S> {
         self.ring.len() as u32
     }
 
-    /// A request of a class was taken out: puts the class where the front of its bin belongs.
+    /// Updates the position of a class in the ring to the turn of the front of its bin.
     #[inline]
     fn place<I: Item>(&mut self, ties: Ties, slot: u32, record: &Record<S::Bin>)
     where
@@ -104,21 +105,22 @@ impl<S> Queue<S> {
     }
 }
 
-/// The rounds of policy `P`.
+/// Rounds of policy `P`.
 pub struct Round<P> {
     rounds: Rounds,
     policy: PhantomData<fn() -> P>,
 }
 
-/// Round robin on one head.
+/// State of a round-robin policy on one head.
 ///
 /// # Invariants
 ///
-/// A class is in the ring exactly if its bin is not empty, with the turn of the front of the bin.
+/// A class is in the ring if and only if its bin is not empty, with the turn of the front of the
+/// bin.
 pub type State<I, P> = classes::State<I, Round<P>>;
 
 impl<P> Round<P> {
-    /// A request with `tag` is not waited for any more.
+    /// Notes that a request with `tag` left the queue.
     #[inline]
     fn leave<S>(&mut self, queue: &Queue<S>, tag: Tag) {
         let next = queue.ring.top().map(|entry| &entry.key);
@@ -175,12 +177,12 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         Record {
             bin: P::Store::bin(),
             batch: Batch::default(),
-            // Nobody is served after the default class, if ties are broken by key.
+            // With ties by key the default class is the last class of a round.
             tie: key.map_or([u64::MAX; 2], P::tie),
         }
     }
 
-    /// Declines what the policy does not support.
+    /// Queues a request; declines a request that the policy does not support.
     fn push(
         &mut self,
         queue: &mut Self::Queue,
@@ -221,7 +223,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         }
         let ties = self.rounds.ties();
         queue.place(ties, slot, record);
-        // With ties by key, rounds go by what was served.
+        // With ties by key, only dispatched requests advance the round.
         if first == Some((slot, record.turn(ties, tag))) && ties == Ties::Sequence {
             self.leave(queue, tag);
         }
@@ -251,7 +253,8 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         Some((item, 0))
     }
 
-    /// Counts in the batch of its class, like a request that is queued and served at once.
+    /// Counts a request in the batch of its class, like a request that is queued and dispatched at
+    /// once.
     fn pass(
         state: &mut State<I, P>,
         slot: u32,
@@ -266,7 +269,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
             return Passed::Counted;
         }
         let rounds = &mut state.policy.rounds;
-        // Only who breaks ties by key looks at the time.
+        // The time is needed only if ties are broken by key.
         let now = match rounds.ties() {
             Ties::Sequence => 0,
             Ties::Key => now(),
@@ -283,7 +286,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         Passed::Counted
     }
 
-    /// Sorts what could not be sorted when it came.
+    /// Sorts requests that could not be sorted at their arrival.
     #[inline]
     fn settle(state: &mut State<I, P>) {
         for _ in 0..REFILL {
@@ -297,7 +300,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         }
     }
 
-    /// Batches that begin, and requests that come, from now on are treated as `update` says.
+    /// Applies `update` to later batches and later requests.
     fn update(state: &mut State<I, P>, update: Self::Update) -> Self::Update {
         Update {
             quantum: state.policy.rounds.set_quantum(update.quantum),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A store in which the requests of a class keep their order of arrival, linked through the memory that they
-//! bring along.
+//! Store in which the requests of a class are in the order of arrival, linked through the memory of
+//! the requests.
 //!
-//! # What a request is marked with
+//! # Marks of requests
 //!
-//! The mark of an item has 64 bits, and a tag has 128. So a bin knows the whole tag of its front, and the
-//! mark has as much of the tag as the next front can differ in:
+//! The mark of an item has 64 bits, a tag has 128 bits. So a bin stores the whole tag of its front.
+//! A mark has the low bits of a tag, which are enough to derive the tag of the next front:
 //!
 //! ```text
 //!  63          36 35                            0
@@ -14,11 +14,12 @@
 //!   round, 28 bits      sequence, 36 bits
 //! ```
 //!
-//! Neighbours in a bin are of the same batch or of two that follow each other, whose rounds differ by one.
-//! Only requests that were taken out of the middle make gaps: a step of 2^28 rounds would need that many
-//! requests queued in one class, for which there is no memory. Their sequences differ by the number of
-//! batches that other classes began between the two arrivals, while the first one was queued. A request is
-//! served long before 2^36 batches begin: at 10^6 per second that takes 19 hours.
+//! Consecutive requests of a bin are of the same batch or of consecutive batches, whose rounds
+//! differ by one. Only requests removed from the middle make larger steps. A step of 2^28 rounds
+//! would need that many requests queued in one class, for which there is no memory. The sequences
+//! of consecutive requests differ by the number of batches that other classes started between the
+//! two arrivals, while the first request was queued. A request is dispatched long before 2^36
+//! batches start: at 10^6 per second that takes 19 hours.
 
 use super::{
     store::{At, Store},
@@ -30,22 +31,22 @@ use crate::sched::{
 };
 use core::marker::PhantomData;
 
-/// Bits of the sequence in a mark.
+/// Number of bits of the sequence in a mark.
 const SEQUENCE_BITS: u32 = 36;
 
-/// The sequence in a mark.
+/// Mask of the sequence in a mark.
 const SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// The round in a mark, after the sequence was shifted out.
+/// Mask of the round in a mark, shifted right by [`SEQUENCE_BITS`].
 const ROUND: u64 = (1 << (64 - SEQUENCE_BITS)) - 1;
 
 impl Tag {
-    /// As much of it as fits.
+    /// Returns the mark: the low bits of round and sequence.
     const fn mark(self) -> u64 {
         (self.round << SEQUENCE_BITS) | (self.sequence & SEQUENCE)
     }
 
-    /// The tag with `mark` that is not before this one.
+    /// Returns the first tag from this tag on that has `mark`.
     const fn forward(self, mark: u64) -> Self {
         let rounds = (mark >> SEQUENCE_BITS).wrapping_sub(self.round) & ROUND;
         let sequences = mark.wrapping_sub(self.sequence) & SEQUENCE;
@@ -60,14 +61,15 @@ impl Tag {
 ///
 /// # Invariants
 ///
-/// If `fifo` is not empty, `front` is the tag of its oldest item; the mark of each item is that of its tag.
+/// If `fifo` is not empty, `front` is the tag of its oldest item. The mark of each item is the mark
+/// of its tag.
 pub struct Bin<F> {
     fifo: F,
     front: Tag,
 }
 
 impl<F: Fifo> Bin<F> {
-    /// An item was taken out: finds the tag of the front again.
+    /// Updates the tag of the front after the removal of an item.
     fn settle(&mut self) {
         if let Some(item) = self.fifo.front() {
             self.front = self.front.forward(item.mark());
@@ -75,7 +77,7 @@ impl<F: Fifo> Bin<F> {
     }
 }
 
-/// The store has nothing of its own.
+/// Store without data of its own.
 pub struct Plain<I>(PhantomData<fn(I)>);
 
 impl<I> Grow for Plain<I> {
@@ -154,7 +156,7 @@ impl<I: Item> Store<I> for Plain<I> {
 mod tests {
     use super::*;
 
-    /// Tags come back from their marks, across both wraps, as long as steps are short.
+    /// Verifies that tags are restored from marks, across both wraps, for the longest steps.
     #[test]
     fn marks() {
         let far = Tag {

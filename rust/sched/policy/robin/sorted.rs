@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A store in which the requests of a class are sorted by their ranges, batch by batch.
+//! Store in which the requests of a class are sorted by their ranges, batch by batch.
 //!
-//! # Vocabulary
-//!
-//! - *Record*: what keeps a sorted request, an entry of a slab; requests are found by it again.
-//! - *Line*: the requests of a class that came when there was no record for them, in the order of arrival,
-//!   linked through the memory that they bring along.
-//! - *Share*: as many records as each class may have when all have some.
+//! - *Record*: entry of a slab that holds a sorted request. The mark of the request identifies the
+//!   record.
+//! - *Line*: requests of a class without a record, in the order of arrival, linked through the
+//!   memory of the requests.
+//! - *Share*: number of records per class when all backlogged classes have the same number.
 //!
 //! ```text
 //!            a record is free, the class has less
-//!            than its share and nobody in its line
+//!            than its share and no request in its line
 //!  push ──┬──────────────────────────────────────────► sorted ──► pop
 //!         │                                              ▲         ▲
 //!         └──────► line ──────────── draw ───────────────┘         │
 //!                   └───────── no request of the class is sorted ──┘
 //! ```
 //!
-//! A record that becomes free goes to the class with a line whose turn comes first. So nothing is lost or
-//! declined when the bound is met: only fewer requests are sorted at a time, always the ones that are
-//! served next.
+//! A record that becomes free goes to the class with the first turn among the classes with a line.
+//! So at the limit no request is lost or declined; fewer requests are sorted at a time, always the
+//! requests that are dispatched next.
 //!
 //! # Order
 //!
-//! By batch, then by the start of the range, then the shorter range first, then in the order of arrival.
-//! Offsets on the device are compared as they are; offsets in files only within one object.
+//! Requests are sorted by batch, then by start of the range, then by end of the range, then by
+//! arrival. Offsets on the device are compared without the object; offsets in files are compared
+//! within one object.
 
 use super::{
     params::{OffsetType, Sorting},
@@ -41,10 +41,11 @@ use crate::sched::{
 };
 use core::cmp::Ordering;
 
-/// Records that can be made without new memory, at least, as long as the worker keeps up.
+/// Smallest number of records with memory beside the records in use, as long as the worker keeps
+/// up.
 const RESERVE: u32 = 64;
 
-/// What the requests of a class are ordered by.
+/// Sort key of the requests of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     round: u64,
@@ -61,31 +62,32 @@ impl Sort for Rank {
     }
 }
 
-/// A sorted request.
+/// Sorted request.
 pub struct Record<I> {
     item: I,
-    /// Slot of its class.
+    /// Index of the class.
     class: u32,
 }
 
-/// The requests of a class.
+/// Requests of a class.
 ///
 /// # Invariants
 ///
 /// - `root` has `records` records, all of this class, each with the mark of its item.
-/// - Who is in `line` came after those in `root`, and is marked with twice its round.
+/// - Requests in `line` arrived after the requests in `root`, and their mark is twice their round.
 pub struct Bin<F> {
     root: Root,
     records: u32,
     line: F,
 }
 
-/// Requests in the order of their ranges.
+/// Store in which requests are sorted by their ranges.
 ///
 /// # Invariants
 ///
-/// - A class is in `lines` exactly if its line is not empty, with the turn of the oldest in it.
-/// - `waiting` requests are in all lines.
+/// - A class is in `lines` if and only if its line is not empty, with the turn of the oldest
+///   request in the line.
+/// - `waiting` is the number of requests in all lines.
 /// - The forest has memory for every record.
 pub struct Sorted<I> {
     records: Slab<Record<I>>,
@@ -93,13 +95,13 @@ pub struct Sorted<I> {
     lines: Placed<Turn>,
     waiting: u32,
     max: u32,
-    /// Counts the records made.
+    /// Number of ranks created.
     arrivals: u64,
     setting: Sorting,
 }
 
 impl<I: Item> Sorted<I> {
-    /// What `item` is ordered by in `round`.
+    /// Returns the sort key of `item` in `round`.
     fn rank(&mut self, item: &I, round: u64) -> Rank {
         let spot = item.spot();
         let (object, start) = match self.setting.offset_type {
@@ -116,14 +118,14 @@ impl<I: Item> Sorted<I> {
         }
     }
 
-    /// Whether there is memory for another record.
+    /// Returns true if there is memory for another record.
     fn has_room(&self) -> bool {
         let slots = self.records.slots();
         let capacity = self.records.capacity().min(self.forest.capacity());
         self.records.vacant() > 0 || slots < capacity
     }
 
-    /// Sorts `item` into a bin; hands it back if there is no memory.
+    /// Sorts `item` into a bin; returns `item` as an error without memory.
     fn file(&mut self, at: At, bin: &mut Bin<I::Fifo>, item: I, round: u64) -> Result<(), I> {
         if !self.has_room() {
             return Err(item);
@@ -143,7 +145,7 @@ impl<I: Item> Sorted<I> {
         Ok(())
     }
 
-    /// Takes the record in `slot` out of a bin.
+    /// Removes the record at index `slot` from a bin.
     fn take(&mut self, bin: &mut Bin<I::Fifo>, slot: u32) -> Option<(I, Tag)> {
         let round = self.forest.key(slot)?.round;
         self.forest.remove(&mut bin.root, slot);
@@ -162,7 +164,7 @@ impl<I: Item> Sorted<I> {
         self.waiting = self.waiting.saturating_add(1);
     }
 
-    /// An item of the line of a bin was taken out: its front may be another one.
+    /// Updates the position of a class in `lines` after the removal of an item from its line.
     fn shorten(&mut self, at: At, bin: &Bin<I::Fifo>) {
         self.waiting = self.waiting.saturating_sub(1);
         let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
@@ -186,7 +188,8 @@ impl<I> Grow for Sorted<I> {
         self.lines.create(slot);
     }
 
-    /// Records for all that wait, and a reserve of a quarter, at least [`RESERVE`].
+    /// Returns the need of records for all requests in lines, and a reserve of a quarter, at least
+    /// [`RESERVE`].
     fn wants(&self, slots: usize) -> Self::Need {
         let live = self.records.live();
         let bound = self.max.max(live).saturating_add(RESERVE);
@@ -308,7 +311,7 @@ impl<I: Item> Store<I> for Sorted<I> {
         let round = item.mark() >> 1;
         self.shorten(at, bin);
         if let Err(item) = self.file(at, bin, item, round) {
-            // Never, as there was room; but nothing may be lost.
+            // Never happens, because there was room, but the request must not be lost.
             self.join(at, bin, item, round);
         }
     }

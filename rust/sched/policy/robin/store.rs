@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How the requests of classes are kept.
+//! Stores of the requests of classes.
 
 use super::{Bounds, Tag, Turn};
 use crate::sched::{
@@ -8,19 +8,19 @@ use crate::sched::{
     mem::{Grow, NoMemory},
 };
 
-/// The class that a bin belongs to.
+/// Class of a bin.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
-    /// Its slot.
+    /// Index of the class.
     pub slot: u32,
-    /// What breaks its ties, if they are broken by key.
+    /// Tie-break of the class, if ties are broken by key.
     pub key: [u64; 2],
-    /// Number of classes with queued requests, this one included.
+    /// Number of classes with queued requests, including this class.
     pub busy: u32,
 }
 
 impl At {
-    /// The turn of the class in `round`, with ties broken by key.
+    /// Returns the turn of the class in `round`, with ties broken by key.
     pub const fn turn(&self, round: u64) -> Turn {
         Turn {
             round,
@@ -29,47 +29,49 @@ impl At {
     }
 }
 
-/// What the requests of all classes of a part are kept in.
+/// Store of the requests of all classes of a part.
 ///
 /// # Invariants
 ///
-/// A request comes out of the bin that it was pushed into, once; tags of one bin never go back.
+/// A request is returned once, from the bin to which it was added; tags of one bin never decrease.
 pub trait Store<I: Item>: Grow {
-    /// What it can be told while it runs.
+    /// Setting that can change while the store is in use.
     type Setting: Copy + PartialEq;
 
-    /// The queued requests of a class, in the order in which they are served.
+    /// Queued requests of a class, in the order of dispatch.
     type Bin;
 
-    /// A store for classes and requests within `bounds`; sleeps.
+    /// Creates a store for classes and requests within `bounds`; may sleep.
     fn new(bounds: Bounds, setting: Self::Setting) -> Result<Self, NoMemory>
     where
         Self: Sized;
 
-    /// Treats requests that come from now on as `setting` says; returns what it was told before.
+    /// Applies `setting` to later requests; returns the previous setting.
     fn set(&mut self, setting: Self::Setting) -> Self::Setting;
 
-    /// Whether a request of `cost` is one to be kept here; if not, it is declined.
+    /// Returns true if the store takes a request of `cost`; other requests are declined.
     fn takes(&self, cost: Cost) -> bool;
 
-    /// An empty bin.
+    /// Creates an empty bin.
     fn bin() -> Self::Bin;
 
     /// Adds a request with `tag`.
     fn push(&mut self, at: At, bin: &mut Self::Bin, item: I, tag: Tag);
 
-    /// The tag of the request that [`Store::pop`] takes next.
+    /// Returns the tag of the request that [`Store::pop`] removes next.
     fn front(&self, bin: &Self::Bin) -> Option<Tag>;
 
-    /// Takes the request out that is served next, with its tag.
+    /// Removes the request that is dispatched next; returns the request and its tag.
     fn pop(&mut self, at: At, bin: &mut Self::Bin) -> Option<(I, Tag)>;
 
-    /// Takes the request at `place` out, with its tag; `None` if it is not in the bin.
+    /// Removes the request at `place`; returns the request and its tag, or `None` if the request is
+    /// not in the bin.
     fn remove(&mut self, at: At, bin: &mut Self::Bin, place: &I::Place) -> Option<(I, Tag)>;
 
-    /// Slot of the class that [`Store::draw`] is to be called for, if there is any.
+    /// Returns the index of the class for which [`Store::draw`] is to be called, if there is one.
     fn refill(&self) -> Option<u32>;
 
-    /// Gives a request of the bin what it had to do without when it came; its front keeps its tag.
+    /// Sorts the first request of the bin that was not sorted at its arrival; the tag of the bin's
+    /// front stays the same.
     fn draw(&mut self, at: At, bin: &mut Self::Bin);
 }

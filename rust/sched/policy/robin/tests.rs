@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a round takes in; the rest is held against a model (`tests/all/robin/model.rs`).
+//! Tests of the number of batches in a round; `tests/all/robin/model.rs` compares the rest with a
+//! model.
 
 use super::*;
 
-/// The round that is served takes in so many new batches; what comes later is of the next one.
+/// Verifies that a round accepts a limited number of new batches while it is served, and that later
+/// batches are of the next round.
 #[test]
 fn newcomers() {
     let mut rounds = Rounds::new(Ties::Key, 8);

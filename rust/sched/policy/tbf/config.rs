@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a part was started: its type, and the parameters of that time.
+//! Configuration of a start: the type, and the parameters at that time.
 
 use super::{
     params::{GlobalRate, Tunables},
@@ -19,7 +19,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     argument: Option<Fields>,
-    /// The parameters at the time of the start.
+    /// Parameters at the time of the start.
     pub tunables: Tunables,
 }
 
@@ -27,7 +27,7 @@ impl Configuration for Config {
     type Tunables = Tunables;
     type Update = Update;
 
-    /// The argument is fields joined by `+`; the generic type without one.
+    /// Parses the argument: fields joined by `+`; without an argument, the generic type.
     fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         let argument = arg.map(Fields::parse).transpose()?;
         Ok(Self {
@@ -43,7 +43,8 @@ impl Configuration for Config {
         }
     }
 
-    /// Tables are made for as many classes and rules as there may be, and partitions share rates or do not.
+    /// Returns true if type, maximum number of classes and scope of rates are unchanged, and the
+    /// maximum number of rules is not higher. The tables are sized for these.
     fn follows(&self, new: &Self) -> bool {
         let (old, now) = (&self.tunables, &new.tunables);
         self.argument == new.argument
@@ -63,23 +64,23 @@ impl Configuration for Config {
 }
 
 impl Config {
-    /// The type: the fields that make a class.
+    /// Returns the type: the fields that make a class.
     pub fn fields(&self) -> Fields {
         self.argument.unwrap_or(Fields::GENERIC)
     }
 
-    /// The rate of the default rule, and of rules that are started without one.
+    /// Returns the rate of the default rule, and of rules that are started without a rate.
     pub fn default_rate(&self) -> core::result::Result<Rate, NoMemory> {
         Rate::new(u64::from(self.tunables.rate.get()), Unit::Plain).ok_or(NoMemory)
     }
 
-    /// The rules of a start: only the default rule.
+    /// Returns the initial rules: only the default rule.
     pub fn book(&self) -> core::result::Result<Book, NoMemory> {
         let max = self.tunables.rules_max.get();
         Book::new(self.fields(), self.default_rate()?, max)
     }
 
-    /// Whether partitions share rates.
+    /// Returns true if partitions share rates.
     pub fn is_global(&self) -> bool {
         self.tunables.global_rate == GlobalRate::On
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The surroundings of a class: rules, shared buckets and the time.
+//! Data that a class needs for one operation: rules, shared buckets and the time.
 
 use super::{
     plan::{Gauge, Meter, Plan, COUNTS, POOL},
@@ -8,54 +8,59 @@ use super::{
 };
 use crate::sched::{item::Cost, rng::avalanche};
 
-/// In place of the hash of a class: the bucket is for all who name the rule in `also=`.
+/// Hash in place of that of a class: the bucket of a rule for all classes whose rules name it in
+/// `also=`.
 const RULE: u64 = 0;
 
-/// In place of the hash of a class: the bucket is the minimum of the rule.
+/// Hash in place of that of a class: the bucket of a rule's guaranteed minimum.
 const MINIMUM: u64 = 1;
 
-/// What a part lends a class for one operation.
+/// Data that a part lends to a class for one operation.
 pub struct Context<'a> {
-    /// The rules.
+    /// Rules in effect.
     pub plan: &'a Plan,
     /// Buckets outside of classes.
     pub buckets: &'a Buckets,
     /// Seats of the pools.
     pub pools: &'a mut [Seat; COUNTS],
-    /// Whether own buckets are shared over partitions.
+    /// True if partitions share the buckets of classes.
     pub global: bool,
-    /// Tells the buckets of this part from those of others, where they are not shared.
+    /// Value that distinguishes the buckets of this part from those of other parts; 0 if buckets
+    /// are shared.
     pub salt: u64,
-    /// The instant.
+    /// Current instant.
     pub now: u64,
 }
 
 impl Context<'_> {
-    /// When credit began that counts in a bucket of `window`.
+    /// Returns the instant from which on credit counts in a bucket of `window`.
     #[inline]
     pub fn floor(&self, window: u64) -> u64 {
         self.now.saturating_sub(window)
     }
 
-    /// The seat of the bucket with `hash`, of `window` and `unit`.
+    /// Returns the seat of the bucket with `hash`, `window` and `unit`.
     fn seat(&self, hash: u64, window: u64, unit: u64) -> Seat {
         let hash = avalanche(hash.wrapping_add(self.salt));
         Seat::new(Tag::new(hash, window, unit))
     }
 
-    /// The seat of the bucket of a class under `gauge` whose key has hash `hash`; the same one under any rule.
+    /// Returns the seat of a class's own bucket under `gauge`; `hash` is that of the key, and is
+    /// the same under any rule.
     pub fn own_seat(&self, gauge: &Gauge, hash: u64) -> Seat {
         self.seat(hash, gauge.shared_window(), gauge.meter.unit)
     }
 
-    /// When the pool will have enough for a request of `cost`; none if nobody borrows.
+    /// Returns the instant at which the pool has enough for a request of `cost`; `None` if no rule
+    /// borrows.
     pub fn pool_ready(&mut self, gauge: &Gauge, cost: Cost) -> Option<u64> {
         let charge = self.plan.pool_charge(gauge.count(), cost)?;
         let seat = self.pools.get_mut(gauge.count() as usize)?;
         self.buckets.ready(seat, POOL, charge, self.now)
     }
 
-    /// Takes for a request of `cost` from the pool; returns when the tokens are there, and the span taken.
+    /// Takes tokens for a request of `cost` from the pool; returns the instant at which they exist,
+    /// and the span taken.
     pub fn pool_take(&mut self, gauge: &Gauge, cost: Cost) -> Option<(u64, u64)> {
         let charge = self.plan.pool_charge(gauge.count(), cost)?;
         let seat = self.pools.get_mut(gauge.count() as usize)?;
@@ -63,7 +68,7 @@ impl Context<'_> {
         Some((ready, charge.span))
     }
 
-    /// Charges a request to the pool that did not ask it.
+    /// Charges a request to the pool without checking the pool's credit.
     #[inline]
     pub fn pool_force(&mut self, gauge: &Gauge, cost: Cost) {
         if !gauge.pooled {
@@ -79,21 +84,22 @@ impl Context<'_> {
     }
 }
 
-/// A bucket that classes have together: of a rule that the class's rule names in `also=`, or the minimum of the rule.
+/// Bucket that classes share: of a rule that the class's rule names in `also=`, or of the minimum
+/// of the rule.
 #[derive(Clone, Copy)]
 pub struct Other {
-    /// Where its bucket is.
+    /// Location of the bucket.
     pub seat: Seat,
-    /// What the front has taken, ticks.
+    /// Span that the front has taken, ticks.
     pub span: u64,
-    /// Which rule.
+    /// Identifier of the rule.
     pub id: u32,
-    /// Credit that counts, beside lateness, ticks.
+    /// Maximum credit without lateness, ticks.
     pub window: u64,
 }
 
 impl Other {
-    /// None.
+    /// No bucket.
     pub const NONE: Self = Self {
         seat: Seat::NONE,
         span: 0,
@@ -101,13 +107,15 @@ impl Other {
         window: 0,
     };
 
-    /// The bucket of the rule of `gauge`, which was `was` if it was named before.
+    /// Creates the reference to the bucket of the rule of `gauge`; `was` is the previous reference,
+    /// if the rule was named before.
     pub fn new(context: &Context<'_>, gauge: &Gauge, was: Option<&Self>) -> Self {
         let shared = gauge.shared_window();
         Self::with(context, gauge, RULE, &gauge.meter, shared, was)
     }
 
-    /// The bucket of the minimum of the rule of `gauge`, as [`Other::new`].
+    /// Creates the reference to the bucket of the minimum of the rule of `gauge`; `was` is the
+    /// previous reference.
     pub fn floor(context: &Context<'_>, gauge: &Gauge, was: &Self) -> Self {
         let Some(minimum) = &gauge.floor else {
             return Self::NONE;
@@ -117,7 +125,7 @@ impl Other {
         Self::with(context, gauge, MINIMUM, meter, window, was)
     }
 
-    /// The bucket with `hash`, filled by `meter`, of the rule of `gauge`.
+    /// Creates the reference to the bucket with `hash` of the rule of `gauge`, which `meter` fills.
     fn with(
         context: &Context<'_>,
         gauge: &Gauge,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rules of a service: commands for them, what they are, what they did.
+//! Rules of a service: commands, display and statistics.
 //!
-//! A service keeps a book of rules for each head, for as long as `tbf` is started there. A command makes new books
-//! of all heads that it is for; only then parts are told, so that it takes effect everywhere or nowhere.
+//! A service keeps a book of rules for each head while `tbf` is started there. A command creates
+//! new books for all heads that it addresses. Only then are the parts updated, so that the command
+//! takes effect on all heads or on none.
 
 use super::{
     params::Tunables,
@@ -24,19 +25,19 @@ use crate::sched::{
 };
 use core::fmt::Write;
 
-/// What a service keeps.
+/// State that a service keeps for `tbf`.
 #[derive(Clone)]
 pub struct Kept {
-    /// None where `tbf` is not started.
+    /// `None` if `tbf` is not started on the head.
     books: ByHead<Option<Shared<Book>>>,
-    /// Why the last command was refused.
+    /// Error of the last command.
     error: Option<Error>,
-    /// That of the rules that were compiled last.
+    /// Generation of the rules that were compiled last.
     generation: u64,
 }
 
 impl Kept {
-    /// The rules of the head of `priority`.
+    /// Returns the rules of the head of `priority`.
     fn book(&self, priority: Priority) -> Option<&Shared<Book>> {
         let [regular, high] = &self.books;
         match priority {
@@ -46,7 +47,7 @@ impl Kept {
         .as_ref()
     }
 
-    /// The rules of the first head of `heads` that has one named `name`.
+    /// Returns the rules of the first head in `heads` that has a rule named `name`.
     pub fn book_with(&self, name: &Name, heads: Heads) -> Option<Shared<Book>> {
         let mut priorities = Priority::ALL.into_iter();
         priorities.find_map(|priority| {
@@ -55,12 +56,13 @@ impl Kept {
         })
     }
 
-    /// Carries out `command`, on all heads that it is for or on none.
+    /// Executes `command`, on all heads that it addresses or on none.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: a start where `tbf` is not started; `ENODEV`: a change or stop there.
-    /// - What [`Book::apply`] refuses.
+    /// - `EINVAL`: a start, but `tbf` is not started on the head.
+    /// - `ENODEV`: a change or stop, but `tbf` is not started on the head.
+    /// - The errors of [`Book::apply`].
     fn apply(&mut self, command: &Command<'_>) -> core::result::Result<(), RuleError> {
         let is_started = self.books.each_ref().map(Option::is_some);
         for (priority, place) in Priority::ALL.into_iter().zip(&mut self.books) {
@@ -68,7 +70,8 @@ impl Kept {
                 continue;
             }
             let Some(book) = place else {
-                // Without a prefix, a head that does other things is left alone if the other one limits.
+                // Without a prefix, a head with another policy is skipped if `tbf` is started on
+                // the other head.
                 if matches!(command.heads, Heads::All) && is_started.contains(&true) {
                     continue;
                 }
@@ -94,7 +97,7 @@ impl Keep<Config> for Kept {
         })
     }
 
-    /// The rules of heads whose type stays are kept.
+    /// Keeps the rules of heads whose type is unchanged.
     fn follow(
         &mut self,
         old: &ByHead<Option<Config>>,
@@ -175,13 +178,13 @@ impl Keep<Config> for Kept {
     }
 }
 
-/// Carries out a command for rules; why it is refused is kept.
+/// Executes a command for rules, and stores its error.
 ///
 /// # Errors
 ///
-/// - `EINVAL`: malformed; a start where `tbf` is not started.
+/// - `EINVAL`: malformed, or a start where `tbf` is not started.
 /// - `ENODEV`: a change or stop where `tbf` is not started.
-/// - What [`Book::apply`] refuses.
+/// - The errors of [`Book::apply`].
 pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let mut error = None;
     let done = host.change(|parameters| {
@@ -190,12 +193,12 @@ pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
         kept.error = None;
         applied.map_err(|refused| *error.insert(Error::from(refused)))
     });
-    // What is not refused for what it says is refused for memory.
+    // A refusal without an error of the command is due to memory.
     let error = error.unwrap_or(RuleError::no_memory().into());
     done.inspect_err(|_| host.note(|kept| kept.tbf.error = Some(error)))
 }
 
-/// How often each rule is referred to, by identifier.
+/// Number of references to each rule, by identifier.
 struct Refs(List<(u32, u64)>);
 
 impl Refs {
@@ -228,7 +231,7 @@ impl Refs {
         found.map_or(0, |(_, count)| *count)
     }
 
-    /// Forgets what was counted.
+    /// Resets the numbers.
     fn clear(&mut self) {
         self.0
             .as_mut_slice()
@@ -237,7 +240,7 @@ impl Refs {
     }
 }
 
-/// Whether `part` runs on the head of `priority` in a partition of `cpt`.
+/// Returns true if `part` runs on the head of `priority` in a partition of `cpt`.
 fn is_at(part: &impl Running, cpt: u16, priority: Priority) -> bool {
     part.cpt() == cpt && part.priority() == priority
 }
@@ -307,7 +310,8 @@ mod tests {
         }
     }
 
-    /// A bound below the number of rules is refused, so that a restart, or what was saved, has room for all of them.
+    /// Rejects a limit below the number of rules, so that a restart and saved rules have room for
+    /// all of them.
     #[test]
     fn rules_that_exist_have_room() {
         let mut kept = <Kept as Keep<Config>>::empty().unwrap();

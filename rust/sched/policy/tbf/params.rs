@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What users set: each parameter has its own type, which cannot hold a wrong value.
+//! Parameters of the policy. Each parameter has its own type, which holds valid values only.
 
 use crate::sched::{
     parameters::{rule, schema::parameters},
@@ -8,7 +8,7 @@ use crate::sched::{
 };
 
 parameters! {
-    /// What users can set; it survives stops and starts.
+    /// Parameters of the policy, which users set; they are kept when the policy stops and starts.
     pub struct Tunables of |values| values.policies.tbf, "tbf.md", "EAGAIN, ENOMEM" {
         /// Rate of new rules without a rate, and of rule default.
         "nrs_tbf_rate" rate: [number Rate, "per second, ", 1..=10_000_000 = 10_000],
@@ -24,29 +24,31 @@ parameters! {
         ],
         /// Scope of a rate: 1 all partitions together, 0 each partition.
         "nrs_tbf_global_rate" global_rate: [choice GlobalRate,
-            /// Each partition grants the rate.
+            /// The rate applies to each partition separately.
             Off = "0",
-            /// All partitions share it.
+            /// All partitions share the rate.
             #[default]
             On = "1",
         ],
-        /// Order of classes that have tokens while the device cannot serve all rates.
+        /// Order of classes with tokens while the device cannot serve all rates.
         "nrs_tbf_overload" overload: [choice Overload,
-            /// Higher rates have an advantage: by the time of the last request and a part of the time of a token.
+            /// By the time of the last request plus a part of the duration of a token: higher rates
+            /// have an advantage.
             #[default]
             Rate = "rate",
-            /// Classes take turns.
+            /// In turn.
             Equal = "equal",
         ],
-        /// Requests of rules with minrate in a row before one of another rule.
+        /// Number of consecutive requests under rules with minrate before a request of another
+        /// rule.
         "nrs_tbf_floor_ratio" floor_ratio: [number FloorRatio, "requests, ", 1..=1_000_000 = 10],
-        /// Rules per head beside default.
+        /// Maximum number of rules per head, without default.
         "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096] errors "EBUSY, EAGAIN, ENOMEM",
-        /// Idle classes kept per partition.
+        /// Maximum number of idle classes per partition.
         "nrs_tbf_cache_size" cache_size: [number CacheSize, "classes, ", 1..=1_048_576 = 8_192],
     }
     also {
-        /// Bound of the class table.
+        /// Maximum number of classes in the class table.
         classes_max: ClassesMax,
     }
     texts {

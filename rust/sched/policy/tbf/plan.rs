@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rules as the policy uses them: every number that a request needs, worked out before.
-//!
-//! # Vocabulary
-//!
-//! - *Pool*: what all rules together may use, per count; see below.
-//! - *Lateness*: credit that a class earns while it waits although it has its tokens.
+//! Rules with all derived numbers that requests need.
 //!
 //! # Lending
 //!
-//! A pool is a bucket whose rate is the sum of the rates of all rules with its count, the default rule
-//! excepted, and whose window is [`POOL`], 100 ms. All requests under these rules are charged to it. A class
-//! of a rule with `borrow=1` that has no tokens of its own may take them from the pool, if it has some.
+//! The pool of a count is a bucket that all rules with that count share. Its rate is the sum of
+//! their rates, without the default rule; its window is [`POOL`], 100 ms. All requests under these
+//! rules are charged to it. A class of a rule with `borrow=1` that has no tokens of its own may
+//! take tokens from the pool, if the pool has some.
 //!
-//! So a borrower gets what the rules leave unused: a rule without requests lends its rate once, however
-//! many classes it is for; more than the sum of all rates is never granted for longer than the window. Who
-//! lends never waits for the pool. When it comes back, its requests use the pool up, and the borrowers have
-//! at most what the pool held, 100 ms worth. After Hierarchical Token Bucket's root class, with rates for
-//! `rate` and the pool for `ceil`.
+//! So borrowers get the rate that the rules leave unused. A rule without requests lends its rate
+//! once, regardless of the number of its classes. More than the sum of all rates is never granted
+//! for longer than the window. A lender never waits for the pool. When a lender becomes backlogged
+//! again, its requests use up the pool, and borrowers get at most the contents of the pool, 100 ms.
+//! This follows the root class of Hierarchical Token Bucket, with rates as `rate` and the pool as
+//! `ceil`.
+//!
+//! Lateness is the credit that a class earns while it is backlogged although its front has its
+//! tokens.
 
 use super::{
     params::{CostModel, Overload},
@@ -33,29 +33,30 @@ use crate::sched::{
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
-/// Lateness that a backlogged class keeps, 10 ms in ticks.
+/// Maximum lateness that a backlogged class keeps, 10 ms in ticks.
 pub const LATE: u64 = span(10 * NSEC_PER_MSEC);
 
-/// Lateness that a class of a realtime rule keeps, 1 s in ticks.
+/// Maximum lateness that a class of a realtime rule keeps, 1 s in ticks.
 pub const REALTIME: u64 = span(NSEC_PER_SEC);
 
-/// Lateness that a guaranteed minimum makes up for, at least, 100 ms in ticks.
+/// Minimum lateness that a guaranteed minimum compensates, 100 ms in ticks.
 pub const FLOOR: u64 = span(100 * NSEC_PER_MSEC);
 
-/// Window of a pool, and the debt that it can have, 100 ms in ticks.
+/// Window and maximum debt of a pool, 100 ms in ticks.
 pub const POOL: u64 = span(100 * NSEC_PER_MSEC);
 
-/// Longest time between two looks of a borrower for tokens of the pool, 1 s in ticks.
+/// Maximum interval at which a borrower checks the pool for tokens, 1 s in ticks.
 pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
 
-/// How far forced requests take a class into debt, and how long a change makes what they owe, 10 s in ticks. What else is
-/// owed was taken ahead of time, or for a large request; a change forgives nothing of that.
+/// Maximum debt of a class from forced requests, and its maximum length after a change of the rule,
+/// 10 s in ticks. Other debt is due to tokens taken ahead of time or to large requests, and a
+/// change does not reduce it.
 pub const DEBT_MAX: u64 = span(10_000_000_000);
 
-/// Bytes that a token of the depth stands for where a rate is in bytes.
+/// Bytes per token of the depth if a rate is in bytes.
 const DEPTH_BYTES: u64 = 4096;
 
-/// What a rate counts.
+/// Unit that a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Requests.
@@ -78,7 +79,7 @@ impl Count {
         }
     }
 
-    /// Tokens for a request that costs `cost`.
+    /// Returns the number of tokens for a request that costs `cost`.
     #[inline]
     pub fn of(self, cost: Cost) -> u64 {
         match self {
@@ -88,7 +89,7 @@ impl Count {
         }
     }
 
-    /// Tokens for `depth`.
+    /// Returns the number of tokens for `depth`.
     fn depth(self, depth: u32) -> u64 {
         let depth = u64::from(depth);
         match self {
@@ -97,7 +98,7 @@ impl Count {
         }
     }
 
-    /// The word that statistics show.
+    /// Returns the name that statistics show.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -107,15 +108,15 @@ impl Count {
     }
 }
 
-/// A bucket's rate and depth.
+/// Rate and depth of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
     pace: Pace,
     count: Count,
-    /// Credit that a class keeps while it is idle, ticks.
+    /// Maximum credit of an idle class, ticks.
     pub window: u64,
-    /// Time for one request or page of the depth, or 4096 bytes, ticks: what stays the same amount when rate, depth or
-    /// unit change.
+    /// Duration of one request or page of the depth, or of 4096 bytes, ticks. The number of units
+    /// in a bucket stays the same when rate, depth or unit change.
     pub unit: u64,
 }
 
@@ -131,84 +132,85 @@ impl Meter {
         }
     }
 
-    /// What its rate counts.
+    /// Returns the unit that the rate counts.
     pub const fn count(&self) -> Count {
         self.count
     }
 
-    /// What a request that costs `cost` takes.
+    /// Returns the charge for a request that costs `cost`.
     #[inline]
     pub fn charge(&self, cost: Cost) -> Charge {
         Charge::new(self.pace, self.count.of(cost), self.window)
     }
 }
 
-/// A guaranteed minimum.
+/// Guaranteed minimum of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Minimum {
-    /// Its rate and depth.
+    /// Rate and depth.
     pub meter: Meter,
 }
 
 impl Minimum {
-    /// Credit that counts in its bucket, and debt that it may have, ticks.
+    /// Returns the maximum credit of the bucket, and its maximum debt, ticks.
     #[inline]
     pub fn window(&self) -> u64 {
         self.meter.window.max(FLOOR)
     }
 }
 
-/// A rule in ticks.
+/// Rule with its values in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
-    /// Which rule.
+    /// Identifier of the rule.
     pub id: u32,
-    /// Its name.
+    /// Name of the rule.
     pub name: Name,
-    /// Its rate, as it was written.
+    /// Rate of the rule, as written.
     pub rate: Rate,
-    /// Its rate and depth.
+    /// Rate and depth of the rule.
     pub meter: Meter,
-    /// Lateness that its classes keep, ticks.
+    /// Maximum lateness that its classes keep, ticks.
     pub late: u64,
-    /// How far lateness puts its classes before others that have their tokens, ticks: only what was asked
-    /// to make up for lost time does so at the others' cost.
+    /// Time by which lateness advances the deadlines of its classes among classes with tokens,
+    /// ticks. Nonzero only for realtime rules, because lost time is then made up for at the expense
+    /// of other classes.
     pub lead: u64,
     /// Rate and depth of the guaranteed minimum, which the classes of the rule share.
     pub floor: Option<Minimum>,
-    /// Whether its classes borrow from the pool.
+    /// True if its classes borrow from the pool.
     pub borrow: bool,
-    /// Whether its requests are charged to the pool.
+    /// True if its requests are charged to the pool.
     pub pooled: bool,
     also: [u32; ALSO_MAX],
     alsos: u8,
 }
 
 impl Gauge {
-    /// What a request that costs `cost` takes from the bucket of its class.
+    /// Returns the charge to a class's bucket for a request that costs `cost`.
     #[inline]
     pub fn charge(&self, cost: Cost) -> Charge {
         self.meter.charge(cost)
     }
 
-    /// What its rate counts.
+    /// Returns the unit that the rate counts.
     pub const fn count(&self) -> Count {
         self.meter.count()
     }
 
-    /// Credit that counts in a bucket that several parts or classes take from, ticks.
+    /// Returns the maximum credit of a bucket that several parts or classes share, ticks.
     #[inline]
     pub const fn shared_window(&self) -> u64 {
         self.meter.window.saturating_add(self.late)
     }
 
-    /// Indices of the rules whose buckets a request takes from as well.
+    /// Returns the indices of the rules to whose buckets a request is charged as well.
     #[inline]
     pub fn also(&self) -> &[u32] {
         self.also.get(..usize::from(self.alsos)).unwrap_or_default()
     }
 
-    /// A hash of the rule, the same after changes.
+    /// Returns a hash of the rule, which changes of the rule preserve.
     pub const fn hash(&self) -> u64 {
         avalanche(self.id as u64)
     }
@@ -218,21 +220,22 @@ impl Gauge {
 ///
 /// # Invariants
 ///
-/// There is a gauge for each rule, in the same order; `ids` has the identifiers in order, each with its index.
+/// There is one gauge for each rule, in the same order. `ids` contains the identifiers in ascending
+/// order, with the indices.
 pub struct Plan {
     rules: mem::Shared<RuleSet>,
     gauges: List<Gauge>,
     ids: List<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
-    /// Idle classes that are kept.
+    /// Maximum number of idle classes.
     pub idle_max: usize,
-    /// Dispatches under rules with a minimum in a row before another one.
+    /// Maximum number of consecutive dispatches under rules with a minimum before another dispatch.
     pub floor_ratio: u32,
     overload: Overload,
 }
 
 impl Plan {
-    /// The plan for `rules` under `config`; sleeps.
+    /// Creates the plan for `rules` under `config`; may sleep.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
@@ -293,19 +296,20 @@ impl Plan {
         })
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> &RuleSet {
         &self.rules
     }
 
-    /// The gauge of rule `index`.
+    /// Returns the gauge of rule `index`.
     #[inline]
     pub fn gauge(&self, index: u32) -> Option<&Gauge> {
         self.gauges.as_slice().get(index as usize)
     }
 
-    /// How long a class stands back for others with tokens after a request of `span`, ticks. Lateness of the rest of the
-    /// span is made up for, so that a class that waits less for its turn has its whole rate.
+    /// Returns the time, ticks, by which a class defers to other classes with tokens after a
+    /// request of `span`. Lateness within the rest of the span is compensated, so that a class that
+    /// waits less for its turn gets its whole rate.
     #[inline]
     pub const fn stands_back(&self, span: u64) -> u64 {
         match self.overload {
@@ -314,19 +318,20 @@ impl Plan {
         }
     }
 
-    /// The identifier of rule `index`.
+    /// Returns the identifier of rule `index`.
     pub fn id_of(&self, index: u32) -> Option<u32> {
         self.gauge(index).map(|gauge| gauge.id)
     }
 
-    /// The index of the rule with `id`.
+    /// Returns the index of the rule with `id`.
     pub fn index_of(&self, id: u32) -> Option<u32> {
         let ids = self.ids.as_slice();
         let at = ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         ids.get(at).map(|&(_, index)| index)
     }
 
-    /// What a request that costs `cost` takes from the pool of `count`; none if nobody borrows from it.
+    /// Returns the charge to the pool of `count` for a request that costs `cost`; `None` if no rule
+    /// borrows from it.
     #[inline]
     pub fn pool_charge(&self, count: Count, cost: Cost) -> Option<Charge> {
         let pace = (*self.pools.get(count as usize)?)?;
@@ -334,17 +339,17 @@ impl Plan {
     }
 }
 
-/// New rules for a part; clones are the same.
+/// New rules for a part; clones refer to the same plan.
 #[derive(Clone)]
 pub struct Update(mem::Shared<Plan>);
 
 impl Update {
-    /// An update to `rules` for parts that were started with `config`; sleeps.
+    /// Creates an update to `rules` for parts that were started with `config`; may sleep.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         Ok(Self(mem::Shared::new(Plan::new(rules, config)?)?))
     }
 
-    /// The rules and what they come to.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.0
     }

@@ -1,69 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The classes that have requests queued, in the order in which these may go.
+//! Backlogged classes in the order of dispatch.
 //!
-//! # Vocabulary
+//! A class whose front does not have its tokens is ordered by the time at which it will have them
+//! (`due`, ns). A class whose front has its tokens is ordered by deadline, ns. Classes whose rule
+//! has a guaranteed minimum have an order by deadline of their own, so that the first class without
+//! a minimum is known. The floor time of a front, ns, is the time at which it has its tokens and is
+//! within the minimum of the rule. Classes with a floor time are also ordered by it.
 //!
-//! - *Due*: when the next request of a class has its tokens, ns. Until then the class is ordered by that time.
-//! - *Deadline*: by what classes whose requests have their tokens are ordered, ns. There are two orders by deadline, so
-//!   that the first class is known whose rule has no guaranteed minimum.
-//! - *Floor time*: when a request has its tokens and is within the minimum of its rule, ns; classes that have one are
-//!   ordered by that, too.
-//!
-//! A class without tokens stands behind all that have some, and only the first of each order has to be looked at.
+//! A class without tokens is behind all classes with tokens, and only the first class of each order
+//! has to be examined.
 
 use crate::sched::{
     mem::{grow, NoMemory},
     tournament::Tournament,
 };
 
-/// Among which classes a class is.
+/// Order that contains a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// None: nothing is queued.
+    /// No order, because nothing is queued.
     #[default]
     Out,
-    /// Those that wait for tokens, by due.
+    /// Classes without tokens, by due.
     Due,
-    /// Those that have them, by deadline.
+    /// Classes with tokens, by deadline.
     Ready,
 }
 
-/// Where a class is in a [`Queue`]: its keys.
+/// Keys of a class in a [`Queue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Among which classes it is.
+    /// Order that contains the class.
     pub place: Place,
-    /// Whether its rule has a minimum.
+    /// True if the rule of the class has a minimum.
     pub minimum: bool,
-    /// Due or deadline, as `place` says.
+    /// Due or deadline, according to `place`.
     pub key: u64,
-    /// Floor time, if it has one.
+    /// Floor time, if the class has one.
     pub floor: Option<u64>,
 }
 
-/// A class to look at.
+/// Class to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// It has its tokens at that time, ns.
+    /// The class has its tokens at this time, ns.
     Due(u32, u64),
-    /// It goes first.
+    /// The class is next.
     Go(u32),
 }
 
-/// The classes by their keys.
+/// Backlogged classes by their keys.
 ///
 /// # Invariants
 ///
-/// A slot has a key where the class's [`Keys`] say, and nowhere else.
+/// A class has a key exactly in the orders that its [`Keys`] name.
 pub struct Queue {
     due: Tournament,
-    /// By deadline: those whose rule has no minimum.
+    /// By deadline: classes whose rule has no minimum.
     others: Tournament,
-    /// By deadline: those whose rule has one.
+    /// By deadline: classes whose rule has a minimum.
     minimums: Tournament,
     floors: Tournament,
-    /// Choices of classes with a minimum since the last one of another class.
+    /// Number of choices of classes with a minimum since the last choice of another class.
     streak: u32,
 }
 
@@ -75,7 +74,7 @@ grow!(Queue {
 });
 
 impl Queue {
-    /// A queue that can be fed for up to `max` slots; sleeps.
+    /// Creates a queue for which memory for up to `max` classes can be reserved; may sleep.
     #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
@@ -87,7 +86,8 @@ impl Queue {
         })
     }
 
-    /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
+    /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
+    /// `keys`.
     #[inline]
     pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
         let was = core::mem::replace(keys, to);
@@ -104,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// Where a class with `keys` is, beside that of floors.
+    /// Returns the order by due or deadline that contains a class with `keys`.
     #[inline]
     fn at(&mut self, keys: &Keys) -> Option<&mut Tournament> {
         match (keys.place, keys.minimum) {
@@ -115,8 +115,10 @@ impl Queue {
         }
     }
 
-    /// The class to look at: one that is due, as long as it comes before the others; the first whose floor time has
-    /// come, but after `ratio` choices of classes with a minimum another one; else that with the earliest deadline.
+    /// Returns the class to examine. A class that is due comes first, if it precedes the classes
+    /// with tokens. Next is the first class whose floor time has come, then the class with the
+    /// earliest deadline, then the class that is due earliest. After `ratio` choices of classes
+    /// with a minimum, a class without a minimum is returned instead.
     #[inline]
     pub fn first(&self, ratio: u32, now: u64) -> Option<First> {
         if self.has_minimums() {
@@ -132,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Whether there is a class with a minimum that has its tokens or a floor time.
+    /// Returns true if a class with a minimum has its tokens or a floor time.
     #[inline]
     fn has_minimums(&self) -> bool {
         !self.minimums.is_empty() || !self.floors.is_empty()
@@ -154,7 +156,7 @@ impl Queue {
         go.map(|entry| First::Go(entry.slot)).or(due)
     }
 
-    /// Notes that a class is served, whose rule has a `minimum` or not.
+    /// Records the choice of a class, whose rule has a `minimum` or not.
     #[inline]
     pub fn chosen(&mut self, minimum: bool) {
         self.streak = match minimum {
@@ -163,13 +165,15 @@ impl Queue {
         };
     }
 
-    /// Whether a class that is due is to be put among others by its deadline before one is chosen.
+    /// Returns true if a class that is due must be ordered among others by its deadline before a
+    /// class is chosen.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         !self.others.is_empty() || self.has_minimums()
     }
 
-    /// Whether a class with `keys`, which has its tokens, would go first, without any that has a minimum.
+    /// Returns true if a class with `keys`, which has its tokens, would be first. Returns false
+    /// while a class with a minimum has its tokens or a floor time.
     pub fn is_first(&self, keys: &Keys) -> bool {
         let first = self.others.top();
         !self.has_minimums() && first.is_none_or(|first| keys.key <= first.key)
@@ -177,7 +181,7 @@ impl Queue {
 }
 
 impl First {
-    /// Whether it has its tokens.
+    /// Returns true if the class has its tokens.
     #[inline]
     pub fn may_go(&self, now: u64) -> bool {
         match self {
@@ -195,7 +199,7 @@ mod tests {
         rng::Rng,
     };
 
-    /// The class that a walk finds, if none is due.
+    /// Returns the class that a linear search finds, if none is due.
     fn walk(keys: &[Keys], streak: u32, ratio: u32, now: u64) -> Option<u32> {
         let first = |fits: &dyn Fn(&Keys) -> bool, key: &dyn Fn(&Keys) -> Option<u64>| {
             let all = keys.iter().zip(0u32..).filter(|(keys, _)| fits(keys));
@@ -213,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Against a walk over all classes, which says who is first.
+    /// Compares the first class with the result of a linear search.
     #[test]
     fn first_is_first() {
         let mut queue = Queue::new(50).unwrap();
@@ -224,7 +228,7 @@ mod tests {
         for step in 0..50_000u64 {
             let slot = rng.below(50) as u32;
             let now = step % 1000 * 50;
-            // No two keys are the same; every tenth thousand of steps no rule has a minimum.
+            // No two keys are equal; in every other 10,000 steps, no rule has a minimum.
             let mut key = |from: u64, count| (from + rng.below(count)) * 50 + u64::from(slot);
             let minimum = step / 10_000 % 2 == 0 && (slot % 3 == 0 || step % 7 == 0);
             let (deadline, due) = (key(0, 2000), key(0, 1000));
@@ -241,13 +245,13 @@ mod tests {
                     place: Place::Due,
                     minimum,
                     key: due,
-                    // Its tokens are there first.
+                    // The class cannot be within the minimum before it has its tokens.
                     floor: floor.map(|floor| floor.max(due)),
                 },
             };
             queue.set(slot, &mut keys[slot as usize], to);
             assert_eq!(keys[slot as usize], to);
-            // Those that are due get deadlines.
+            // Classes that are due get deadlines.
             let got = loop {
                 match queue.first(3, now) {
                     Some(First::Due(slot, due)) if due <= now => {

@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is kept for a class: its queue, its buckets, and how far its first request has come.
+//! Record of a class: its queue, its buckets, and the state of its front.
 //!
-//! # Vocabulary
+//! Only the front, the oldest queued request of the class, is charged. The buckets are
 //!
-//! - *Front*: the class's oldest queued request. Only that one is charged.
-//! - *Own bucket*: of the class alone. It has a level in the class, and with global rates a second one that
-//!   the class's namesakes on other partitions take from, too.
-//! - *Other buckets*: of the rules named in `also=`, one for each such rule, whoever takes from it.
-//! - *Due*: the instant from which the front may go, as far as it was paid for.
-//! - *Minimum*: the bucket of the rate that the rule guarantees to all of its classes together.
+//! - the own bucket of the class. It has a level in the class, and with global rates a second level
+//!   that the same class on other partitions shares.
+//! - other buckets, one for each rule named in `also=`, which all classes whose rules name it
+//!   share.
+//! - the minimum, the bucket of the rate that the rule guarantees to all of its classes together.
+//!
+//! `due` is the instant from which the front is eligible, as far as it is paid.
 //!
 //! ```text
-//!                 stage                    due, all paid               serve
-//!  (becomes front) ───► waits for one bucket ──────────► may go ──────────────► (gone)
-//!                        ▲              │ due, something not paid
+//!                 stage                   due, all paid               serve
+//!  (becomes front) ───► waits for a bucket ───────────► eligible ──────────► (dispatched)
+//!                        ▲              │ due, not all paid
 //!                        └── advance ◄──┘
 //! ```
 //!
 //! # Lateness
 //!
-//! A class that has requests queued is *late* by the time that a front with all its tokens waits. Of each
-//! wait it keeps [`super::plan::LATE`], or [`super::plan::REALTIME`], as credit. A pause of at most 10 ms
-//! counts as having requests queued, so that a client that waits for answers gets its rate, too; after a
-//! longer one the depth bounds what is left. A bucket that several take from may keep as much lateness
-//! beside its depth, as long as somebody uses it; who comes after a pause and finds it full to that brim takes
-//! what is beyond the depth away.
+//! The lateness of a backlogged class is the time for which its front has all tokens but is not
+//! dispatched. Of each such delay the class keeps up to [`super::plan::LATE`], or
+//! [`super::plan::REALTIME`], as credit. A pause of at most 10 ms counts as backlogged, so that a
+//! client that waits for replies also gets its rate. After a longer pause the depth limits the
+//! credit.
+//!
+//! A bucket that several classes share may keep as much lateness beyond its depth while it is in
+//! use. A class that resumes after a pause and finds the bucket with its full credit removes the
+//! credit beyond the depth.
 
 use super::{
     context::{Context, Other},
@@ -45,7 +49,7 @@ use pay::{OWN, POOLED};
 mod pay;
 
 stats! {
-    /// Counters of a class, and the sums of those of a rule.
+    /// Counters of a class, and their sums for a rule.
     ClassCounts {
         dispatched: Counter Plain "nrs_*_dispatched_requests_total" "Dispatched requests";
         cost: Counter Cost "nrs_*_served_bytes_total" "Bytes of the dispatched requests, unless the rule counts requests";
@@ -56,22 +60,23 @@ stats! {
     }
 }
 
-/// What is kept for a class.
+/// State of a class.
 ///
 /// # Invariants
 ///
-/// - `keys` are those the class has in the queue of its part; it has one exactly if something is queued.
-/// - `paid` says which buckets the front has taken from; nothing if there is no front.
+/// - `keys` are the keys that the class has in the queue of its part; the class has one exactly if
+///   something is queued.
+/// - `paid` names the buckets from which the front has taken; 0 if there is no front.
 pub struct Record<F> {
-    /// Its requests.
+    /// Queued requests.
     pub fifo: F,
-    /// Where it is in the queue.
+    /// Keys in the queue of the part.
     pub keys: Keys,
-    /// Generation of the rules it was matched against.
+    /// Generation of the rules against which the class was matched.
     pub generation: u64,
-    /// Index of its rule.
+    /// Index of the rule.
     pub rule: u32,
-    /// For statistics.
+    /// Counters for statistics.
     pub counters: ClassCounts,
     paid: u8,
     pool: u8,
@@ -79,7 +84,7 @@ pub struct Record<F> {
     window: u64,
     unit: u64,
     level: Level,
-    /// See [`Level::forced`].
+    /// Debt of forced requests, see [`Level::forced`].
     forced: Level,
     seat: Seat,
     staged: u64,
@@ -90,12 +95,12 @@ pub struct Record<F> {
     hash: u64,
     others: [Other; ALSO_MAX],
     floor: Other,
-    /// When the minimum has what the front took of it; none if it took nothing.
+    /// Instant at which the minimum has the tokens that the front took; `None` if it took none.
     reserved: Option<u64>,
 }
 
 impl<F: Fifo> Record<F> {
-    /// A class whose key has hash `hash`, under rule `rule`, with full buckets.
+    /// Creates a class under rule `rule` with full buckets; `hash` is the hash of its key.
     pub fn new(context: &Context<'_>, hash: u64, rule: u32) -> Self {
         let mut record = Self {
             fifo: F::new(),
@@ -133,26 +138,27 @@ impl<F: Fifo> Record<F> {
         record
     }
 
-    /// Identifier of its rule.
+    /// Returns the identifier of the rule.
     pub const fn rule_id(&self) -> u32 {
         self.id
     }
 
-    /// When its own bucket is full, ns.
+    /// Returns the time at which the own bucket is full, ns.
     pub fn full_at(&self) -> u64 {
         clock(self.level.0.saturating_add(self.window))
     }
 
-    /// How long it would take to pay off what it owes at instant `now`, ns.
+    /// Returns the time that it takes to repay the debt of instant `now`, ns.
     pub fn debt(&self, now: u64) -> u64 {
-        // What the front has taken ahead of time is no debt.
+        // Tokens that the front has taken ahead of time are no debt.
         let own = self.paid & (OWN | POOLED) == OWN;
         let ahead = if own { self.span } else { 0 };
         let level = self.level.refund(ahead);
         nanoseconds(level.0.saturating_sub(now))
     }
 
-    /// Puts the class under rule `rule`, with buckets as full as they were; nothing may be paid.
+    /// Assigns the class to rule `rule`, with buckets as full as before; the front must not have
+    /// taken any tokens.
     pub fn bind(&mut self, context: &Context<'_>, rule: u32) {
         self.generation = context.plan.rules().generation();
         self.rule = rule;
@@ -161,7 +167,7 @@ impl<F: Fifo> Record<F> {
         };
         let now = context.now;
         let meter = &gauge.meter;
-        // What is the same keeps its lateness, too.
+        // An unchanged bucket also keeps its lateness.
         if (self.id, self.window, self.unit) != (gauge.id, meter.window, meter.unit) {
             let level = self.level.at_least(context.floor(self.window));
             let forced = self.forced;
@@ -184,7 +190,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// After a pause, credit beyond the depth is lost.
+    /// Removes credit beyond the depth after a pause.
     fn wake(&mut self, context: &Context<'_>, gauge: &Gauge) {
         if context.now.saturating_sub(self.emptied) > LATE {
             self.level = self.level.at_least(context.floor(self.window));
@@ -204,13 +210,13 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// The front waits no longer: counts how long it did, and gives back what was taken for it.
+    /// Stops throttling the front: counts the time throttled, and returns the tokens taken.
     pub fn unstage(&mut self, context: &mut Context<'_>) {
         self.waited(context.now);
         self.refund(context);
     }
 
-    /// Counts the time that the front waited for tokens until `now`.
+    /// Counts the time until `now` for which the front was throttled.
     #[inline]
     fn waited(&mut self, now: u64) {
         let waited = self.due.min(now).saturating_sub(self.staged);
@@ -218,7 +224,8 @@ impl<F: Fifo> Record<F> {
         *throttled = throttled.saturating_add(nanoseconds(waited));
     }
 
-    /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.
+    /// Returns the time, ms, for which the front was throttled. The front arrived at `arrival` and
+    /// is dispatched at `now`, both ns.
     #[inline]
     pub fn withheld(&mut self, arrival: u64, now: u64) -> u32 {
         let (staged, due) = match self.due > self.staged {
@@ -228,7 +235,8 @@ impl<F: Fifo> Record<F> {
         self.kept.front_goes(staged, due, arrival, now)
     }
 
-    /// A request of `cost` has become the front: pays what can be paid for it; returns its keys.
+    /// Makes a request of `cost` the front, and takes the tokens that can be taken for it; returns
+    /// the keys of the class.
     pub fn stage(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
         let keys = self.restage(context, cost);
         if self.due > context.now {
@@ -237,7 +245,7 @@ impl<F: Fifo> Record<F> {
         keys
     }
 
-    /// The same after [`Record::unstage`].
+    /// Takes tokens for the front again after [`Record::unstage`]; returns the keys of the class.
     pub fn restage(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
         self.paid = 0;
         self.due = 0;
@@ -245,7 +253,8 @@ impl<F: Fifo> Record<F> {
         self.advance(context, cost)
     }
 
-    /// The front went away without going down; the next one, if there is one, costs `next`. Returns its keys.
+    /// Removes the front, which is not dispatched; the next front, if any, costs `next`. Returns
+    /// the keys of the class.
     pub fn withdraw(&mut self, context: &mut Context<'_>, next: Option<Cost>) -> Keys {
         self.unstage(context);
         match next {
@@ -257,15 +266,15 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Pays more for the front, which costs `cost`; returns its keys.
+    /// Takes more tokens for the front, which costs `cost`; returns the keys of the class.
     pub fn advance(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
         let plan = context.plan;
         let Some(gauge) = plan.gauge(self.rule) else {
             return Keys::default();
         };
         self.due = self.pay(context, gauge, cost).max(self.due);
-        // In the order in which fronts could go. Were lateness counted here for everybody, a class that is
-        // never short of tokens would always be ahead of those that wait for theirs.
+        // Fronts are ordered by eligibility. If lateness counted here for all classes, a class that
+        // is never short of tokens would always precede classes that are throttled.
         let floor = match &gauge.floor {
             Some(minimum) => self.reserve(context, minimum, cost),
             None => None,
@@ -286,7 +295,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// By what the class is ordered once its front has its tokens, ns.
+    /// Returns the deadline of the class once its front has its tokens, ns.
     #[inline]
     fn deadline(&self, plan: &Plan, gauge: &Gauge) -> u64 {
         let staged = self.staged.saturating_sub(gauge.lead);
@@ -294,7 +303,7 @@ impl<F: Fifo> Record<F> {
         clock(self.due.max(turn))
     }
 
-    /// Its keys now that the front, which was not due before, has its tokens.
+    /// Returns the keys after the front, which was not due before, has got its tokens.
     pub fn ripe(&self, context: &Context<'_>) -> Keys {
         let gauge = context.plan.gauge(self.rule);
         Keys {
@@ -304,8 +313,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Takes from the minimum for the front, ahead of time, so that classes of the rule take turns; returns when that
-    /// is there.
+    /// Takes tokens for the front from the minimum ahead of time, so that classes of the rule take
+    /// turns. Returns the instant at which the tokens exist.
     #[cold]
     fn reserve(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) -> Option<u64> {
         if self.reserved.is_none() {
@@ -317,14 +326,14 @@ impl<F: Fifo> Record<F> {
         self.reserved
     }
 
-    /// Whether the front may go now.
+    /// Returns true if the front is eligible.
     #[inline]
     pub fn may_go(&self, context: &Context<'_>) -> bool {
         let gauge = context.plan.gauge(self.rule);
         self.due <= context.now && gauge.is_none_or(|gauge| self.is_paid(gauge))
     }
 
-    /// The front, which cost `cost`, goes; what was not paid for becomes debt.
+    /// Charges the front, which costs `cost` and is dispatched; the unpaid part becomes debt.
     #[inline]
     pub fn serve(&mut self, context: &mut Context<'_>, cost: Cost) {
         let plan = context.plan;
@@ -337,7 +346,7 @@ impl<F: Fifo> Record<F> {
             self.counters.forced = self.counters.forced.saturating_add(1);
         }
         self.waited(now);
-        // Beyond what is kept, lateness is lost.
+        // Lateness beyond the limit is lost.
         let late = now.saturating_sub(self.due.max(self.staged));
         let lost = late.saturating_sub(gauge.late);
         self.level = Level(self.level.0.saturating_add(lost));
@@ -347,14 +356,15 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Becomes active after a pause: to be called before the first request is staged.
+    /// Prepares the class after a pause; must be called before the first request is staged.
     pub fn begin(&mut self, context: &Context<'_>) {
         if let Some(gauge) = context.plan.gauge(self.rule) {
             self.wake(context, gauge);
         }
     }
 
-    /// A request of `cost` that is not queued goes if there are tokens for it; whether it did.
+    /// Charges a request of `cost` that is not queued, if there are tokens for it; returns true if
+    /// there were.
     pub fn pass(&mut self, context: &mut Context<'_>, cost: Cost) -> bool {
         let plan = context.plan;
         let Some(gauge) = plan.gauge(self.rule) else {
@@ -374,7 +384,8 @@ impl<F: Fifo> Record<F> {
         true
     }
 
-    /// Returns the gauge of the class, whose buckets are those of now; `None`: it is not limited.
+    /// Returns the gauge of the class after refreshing the buckets of an idle class; `None` if the
+    /// class is not limited.
     #[inline]
     fn woken<'p>(&mut self, context: &mut Context<'p>) -> Option<&'p Gauge> {
         let gauge = context.plan.gauge(self.rule)?;
@@ -384,7 +395,7 @@ impl<F: Fifo> Record<F> {
         Some(gauge)
     }
 
-    /// A request of `cost` that is not queued goes without tokens.
+    /// Charges a request of `cost` that is dispatched without queueing and without tokens.
     pub fn force(&mut self, context: &mut Context<'_>, cost: Cost) {
         let Some(gauge) = self.woken(context) else {
             return;
@@ -395,7 +406,8 @@ impl<F: Fifo> Record<F> {
         self.count(context, gauge, cost);
     }
 
-    /// A request has grown by `cost`, without tokens. Buckets that count requests do not notice.
+    /// Charges the growth of a request by `cost`, without tokens. Buckets that count requests are
+    /// not charged.
     #[cold]
     pub fn merge(&mut self, context: &mut Context<'_>, cost: Cost) {
         let Some(gauge) = self.woken(context) else {
@@ -413,7 +425,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// A request of `cost` goes with what was paid for it; what the pool did not pay for counts there.
+    /// Records a dispatched request of `cost`; charges the pool if the request was not paid
+    /// from the pool.
     #[inline]
     fn leave(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) {
         if self.paid & POOLED != 0 {
@@ -425,7 +438,7 @@ impl<F: Fifo> Record<F> {
         self.count(context, gauge, cost);
     }
 
-    /// Counts a request that goes.
+    /// Counts a dispatched request.
     #[inline]
     fn count(&mut self, context: &Context<'_>, gauge: &Gauge, cost: Cost) {
         let counters = &mut self.counters;
@@ -444,8 +457,9 @@ impl<F: Fifo> Record<F> {
         context.buckets.owe(seat, window, charge, bound, now);
     }
 
-    /// Charges a request that goes to the minimum, of which its class may have reserved something. Requests that go
-    /// before their turn take it into debt by its window at most, so that it holds soon when the device is congested.
+    /// Charges a dispatched request to the minimum, unless its class has reserved tokens. Requests
+    /// that are dispatched before their turn create debt of at most the window, so that the minimum
+    /// holds soon after the device becomes congested.
     #[cold]
     fn count_minimum(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
         let (buckets, now, window) = (context.buckets, context.now, minimum.window());

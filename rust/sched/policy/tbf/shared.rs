@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Buckets that the parts of one head share, without a lock.
+//! Lock-free buckets that the parts of one head share.
 //!
-//! # Vocabulary
-//!
-//! - *Place*: a tag and a level, one word each, in a table of fixed size.
-//! - *Tag*: 46 bits of a keyed hash of whose bucket it is, its unit to 7 bits, and 6 bits for the logarithm
-//!   of its window; 0 if it is nobody's ([`Tag`]).
-//! - *Block*: 8 places side by side; a tag can be in the block that its hash names.
-//! - *Seat*: a tag and where it was last ([`Seat`]); who uses it looks whether the tag is still there.
+//! - A place is a tag and a level, one word each, in a table of fixed size.
+//! - A [`Tag`] has 46 bits of a keyed hash of the bucket's owner. 12 bits are the unit, exact to 7
+//!   bits, and 6 bits are the logarithm of the window. A tag is 0 if the place is free.
+//! - A block is 8 adjacent places. The hash of a tag selects the block that may contain the tag.
+//! - A [`Seat`] is a tag and its last known place; each use checks that the tag is still there.
 //!
 //! ```text
-//!            claimed (CAS of the tag)                  claimed by another tag
-//!  nobody's ─────────────────────────► somebody's ──────────────────────────────► somebody else's
-//!      ▲                                   │  ▲       only when full again,
-//!      └───────────────────────────────────┘  │       so that nothing is forgotten
-//!        the same tag was claimed twice       └── takes: CAS of the level
+//!        claim (CAS of the tag)           claim by another tag
+//!  free ───────────────────────► in use ──────────────────────► in use by the other
+//!    ▲                            │  ▲    only when full again,
+//!    └────────────────────────────┘  │    so that no state is lost
+//!     the same tag was claimed twice └── take: CAS of the level
 //! ```
 //!
-//! A bucket that is full again carries no state: its level says the same as that of a new one. So the
-//! table needs no list of what is in use, and whoever comes back after long finds a full bucket, its own or
-//! another.
+//! A bucket that is full again carries no state: its level is equivalent to that of a new bucket.
+//! So the table needs no list of buckets in use. A class that returns after a long time finds a
+//! full bucket, its previous one or another.
 //!
 //! # Changes of a rule
 //!
-//! A rule that has changed keeps its buckets: parts that are not told yet, and those that are, take from the same one. A
-//! part that finds another unit ([`super::plan::Meter::unit`]) in a tag puts its own there, and leaves as many units in the bucket. Until the last
-//! part was told, that is as often as parts take turns; nobody gains by it.
+//! A rule that has changed keeps its buckets: parts with the old plan and parts with the new plan
+//! take from the same bucket. A part that finds another unit ([`super::plan::Meter::unit`]) in a
+//! tag stores its own unit there, and leaves as many units in the bucket. Until the last part has
+//! the new plan, this happens whenever the parts alternate; it grants no tokens.
 //!
 //! # Two claims of one tag
 //!
-//! Two parts that look for a tag at a time can claim two places of its block. Each looks through the block
-//! again after its claim; as claims are in one order (`SeqCst`), one of them at least sees both. The lower
-//! place stays, the higher one is given up, and who claimed that finds the tag gone when it uses it next.
+//! Two parts that search for a tag at the same time can claim two places of its block. Each part
+//! searches the block again after its claim. Claims are totally ordered (`SeqCst`), so at least one
+//! part sees both. The lower place stays, and the higher place is released. The part that claimed
+//! the higher place finds the tag missing at its next use.
 //!
-//! # What is not exact
+//! # Inexactness
 //!
-//! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
-//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth. One part at a
-//! time makes it, and the tag says so: a request that comes just then is not charged.
+//! Between the check of the tag and the take, a place with a full bucket can be claimed for another
+//! tag. One request is then charged to the other bucket, which is never charged less than is due.
+//!
+//! A change of the unit is exact to 1 %. One part at a time makes the change and marks it in the
+//! tag; a request at that moment is not charged.
 
 use super::plan::DEBT_MAX;
 use crate::sched::{
@@ -51,61 +53,63 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Places of a block.
+/// Number of places in a block.
 const BLOCK: usize = 8;
 
-/// Bits of a tag that say how long the window is.
+/// Number of bits in a tag for the length of the window.
 const WINDOW_BITS: u32 = 6;
 
-/// How often one request looks for a bucket whose unit others change each time.
+/// Maximum number of searches by one request for a bucket whose unit other parts change each time.
 const SEEKS: u32 = 2;
 
-/// In place of the logarithm of the window: the level does not follow the unit yet. Nobody takes such a place.
+/// Value in place of the logarithm of the window while the level is not converted to the new unit.
+/// Such a place is never claimed.
 const CHANGING: u64 = (1 << WINDOW_BITS) - 1;
 
-/// Bits of a tag that say its unit, those of a fraction among them.
+/// Number of bits in a tag for the unit, including the fraction.
 const UNIT_BITS: u32 = 12;
 const FRACTION_BITS: u32 = 6;
 
-/// Bits of a tag that are not of the hash.
+/// Number of bits in a tag that are not part of the hash.
 const TERMS_BITS: u32 = WINDOW_BITS + UNIT_BITS;
 
-/// No place of the table.
+/// Index that is not in the table.
 const NOWHERE: u32 = u32::MAX;
 
-/// Whose bucket it is.
+/// Identity of a bucket, with its unit and window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u64);
 
 impl Tag {
-    /// The tag of what has `hash`, of whose bucket credit counts up to `window`, in units of `unit`, both ticks.
+    /// Returns the tag for `hash` of a bucket with maximum credit `window` and unit `unit`, both in
+    /// ticks.
     pub const fn new(hash: u64, window: u64, unit: u64) -> Self {
-        // The window is below 2^(log - 1), so a bucket that was just filled is not yet anybody's.
+        // The window is below 2^(log - 1), so a bucket that has just become full is not free yet.
         let log = u64::BITS
             .wrapping_sub(window.leading_zeros())
             .wrapping_add(1);
         let log = if log > 62 { 62 } else { log };
         let word = unit | 1;
         let zeros = word.leading_zeros();
-        // Without the first bit, which is 1.
+        // The first bit is 1 and is omitted.
         let fraction = word.wrapping_shl(zeros).wrapping_shl(1) >> (u64::BITS - FRACTION_BITS);
         let exponent = (u64::BITS - 1).wrapping_sub(zeros) as u64;
         let unit = (exponent << FRACTION_BITS) | fraction;
-        // Never 0, since the logarithm is not.
+        // The tag is never 0, because the logarithm is not.
         Self(((hash >> TERMS_BITS) << TERMS_BITS) | (unit << WINDOW_BITS) | log as u64)
     }
 
-    /// Whether both are tags of the same bucket, whatever its window and unit.
+    /// Returns true if both tags are of the same bucket, regardless of window and unit.
     const fn is_of(self, other: Self) -> bool {
         (self.0 ^ other.0) >> TERMS_BITS == 0
     }
 
-    /// The same while the level does not follow the unit yet.
+    /// Returns the same tag, marked as not yet converted to the unit.
     const fn changing(self) -> Self {
         Self(self.0 | CHANGING)
     }
 
-    /// Its unit, ticks, to seven bits.
+    /// Returns the unit, ticks, to seven bits.
     const fn unit(self) -> u64 {
         let unit = (self.0 >> WINDOW_BITS) & ((1 << UNIT_BITS) - 1);
         let fraction = (1 << FRACTION_BITS) | (unit & ((1 << FRACTION_BITS) - 1));
@@ -115,7 +119,7 @@ impl Tag {
     }
 }
 
-/// Where a bucket is, or was.
+/// Tag of a bucket and its last known place.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat {
     tag: Tag,
@@ -123,7 +127,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// The seat of `tag`, not looked for yet.
+    /// Returns the seat of `tag` before any search.
     pub const fn new(tag: Tag) -> Self {
         Self {
             tag,
@@ -131,10 +135,10 @@ impl Seat {
         }
     }
 
-    /// Nobody's.
+    /// Seat without a bucket.
     pub const NONE: Self = Self::new(Tag(0));
 
-    /// The same bucket as that of `was`, after a change of its rule.
+    /// Returns the seat at the place of `was`, for the same bucket after a change of its rule.
     pub const fn after(self, was: Self) -> Self {
         Self {
             place: was.place,
@@ -143,14 +147,14 @@ impl Seat {
     }
 }
 
-/// A level that many change at once.
+/// Tag and level of one bucket, which many parts change concurrently.
 struct Place {
     tag: AtomicU64,
     level: AtomicU64,
 }
 
 impl Place {
-    /// Whether `tag`, which is in the place, may be replaced at `now`.
+    /// Returns true if `tag`, the tag of the place, may be replaced at `now`.
     fn is_free(&self, tag: u64, now: u64) -> bool {
         let log = (tag & ((1 << WINDOW_BITS) - 1)) as u32;
         let window = 1u64.checked_shl(log).unwrap_or(u64::MAX);
@@ -158,14 +162,14 @@ impl Place {
     }
 }
 
-/// A table of buckets.
+/// Table of buckets.
 ///
 /// # Invariants
 ///
-/// There are a power of two places, at least one block, and as many as `mask` says.
+/// The number of places is a power of two, at least one block, and is `mask` + 1.
 pub struct Buckets {
     places: Bulk<Place>,
-    /// Of each place, [`Level::forced`].
+    /// Value of [`Level::forced`] for each place.
     forced: Bulk<AtomicU64>,
     mask: usize,
     hasher: Hasher,
@@ -174,7 +178,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// A table for `count` buckets in use at a time, half empty then; sleeps.
+    /// Creates a table that is half empty with `count` buckets in use; may sleep.
     pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
@@ -192,22 +196,23 @@ impl Buckets {
         })
     }
 
-    /// A number that was not given out before and is not 0.
+    /// Returns a unique number other than 0.
     pub fn salt(&self) -> u64 {
         self.salts.fetch_add(1, Relaxed)
     }
 
-    /// The hash of `key` under the secret of the table.
+    /// Returns the hash of `key` under the secret of the table.
     pub fn hash(&self, key: &impl Hashed) -> u64 {
         self.hasher.wide(key)
     }
 
-    /// Returns how often no place was left for a bucket.
+    /// Returns the number of times that no place was left for a bucket.
     pub fn full(&self) -> u64 {
         self.full.load(Relaxed)
     }
 
-    /// The place of a seat, found anew if it moved; none as [`Buckets::seek`] says.
+    /// Returns the place of a seat, after a new search if the bucket moved; `None` under the
+    /// conditions of [`Buckets::seek`].
     #[inline]
     fn place(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
         let place = self.places.get(seat.place as usize);
@@ -217,7 +222,8 @@ impl Buckets {
         }
     }
 
-    /// Finds the place of a seat; none if its block is full, or if another part just changes its unit.
+    /// Finds the place of a seat; `None` if its block is full, or if another part is changing the
+    /// unit.
     #[cold]
     fn seek(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
         if seat.tag == Seat::NONE.tag {
@@ -228,9 +234,11 @@ impl Buckets {
         self.places.get(found? as usize)
     }
 
-    /// Replaces the level of a bucket by what `change` makes of it; returns what it was, none as [`Buckets::seek`] says.
+    /// Replaces the level of a bucket by the result of `change`; returns the previous level, or
+    /// `None` under the conditions of [`Buckets::seek`].
     ///
-    /// The tag is read after the level: if the level has not changed when it is replaced, it is one in the unit of the seat.
+    /// The tag is read after the level: if the level is still the same when it is replaced, its
+    /// unit is that of the seat.
     fn change(
         &self,
         seat: &mut Seat,
@@ -257,7 +265,7 @@ impl Buckets {
         }
     }
 
-    /// Index of the place of `tag`; claims one if there is none.
+    /// Returns the index of the place of `tag`; claims a place if there is none.
     fn find(&self, tag: Tag, window: u64, now: u64) -> Option<u32> {
         let base = (tag.0 >> TERMS_BITS) as usize & self.mask & !(BLOCK - 1);
         let block = self.places.run(base, BLOCK);
@@ -271,7 +279,7 @@ impl Buckets {
                     return followed.then_some(index as u32);
                 }
                 if place.is_free(there, now) {
-                    // Nobody's place before one that may be wanted again.
+                    // Prefer an unused place to one whose bucket may be used again.
                     match free {
                         Some((_, 0)) => {}
                         Some(_) if there != 0 => {}
@@ -297,7 +305,8 @@ impl Buckets {
         None
     }
 
-    /// Has the bucket at `index`, whose tag was `old`, follow `new`; false if another part just changes its unit.
+    /// Converts the bucket at `index` from tag `old` to `new`; returns false if another part is
+    /// changing the unit.
     fn follow(&self, index: usize, old: Tag, new: Tag, now: u64) -> bool {
         let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
             return false;
@@ -305,21 +314,24 @@ impl Buckets {
         place.follow(old, new, now, forced)
     }
 
-    /// When the bucket will have enough for `charge`; none if it has no place.
+    /// Returns the instant at which the bucket has enough for `charge`; `None` if the bucket has no
+    /// place.
     pub fn ready(&self, seat: &mut Seat, window: u64, charge: Charge, now: u64) -> Option<u64> {
         let place = self.place(seat, window, now)?;
         let level = Level(place.level.load(SeqCst));
         Some(level.ready(now.saturating_sub(window), charge))
     }
 
-    /// Takes `charge` from the bucket, now or ahead of time; returns when the tokens are there.
+    /// Takes `charge` from the bucket, possibly ahead of time; returns the instant at which the
+    /// tokens exist.
     pub fn take(&self, seat: &mut Seat, window: u64, charge: Charge, now: u64) -> Option<u64> {
         let floor = now.saturating_sub(window);
         let before = self.change(seat, window, now, |level| level.take(floor, charge))?;
         Some(before.ready(floor, charge))
     }
 
-    /// Takes `charge` regardless, without moving the level beyond `bound`; returns the level before and after.
+    /// Takes `charge` unconditionally, without moving the level beyond `bound`; returns the level
+    /// before and after.
     pub fn force(
         &self,
         seat: &mut Seat,
@@ -333,7 +345,8 @@ impl Buckets {
         Some((before, force(before)))
     }
 
-    /// The same from a bucket whose unit may change: a debt that this makes gets no longer by that than [`DEBT_MAX`].
+    /// Takes `charge` as [`Buckets::force`] does, from a bucket whose unit may change. A change
+    /// does not extend the resulting debt beyond [`DEBT_MAX`].
     pub fn owe(&self, seat: &mut Seat, window: u64, charge: Charge, bound: u64, now: u64) {
         let moved = self.force(seat, window, charge, bound, now);
         let owed = moved.filter(|(_, after)| after.0 > now);
@@ -343,7 +356,8 @@ impl Buckets {
         }
     }
 
-    /// The place of a bucket that is there, its level, and the tag that says in which unit that is.
+    /// Returns the place of a bucket that still exists, its level, and the tag with the unit of the
+    /// level.
     fn there(&self, seat: &Seat) -> Option<(&Place, Level, Tag)> {
         let place = self.places.get(seat.place as usize)?;
         let level = Level(place.level.load(SeqCst));
@@ -351,8 +365,8 @@ impl Buckets {
         tag.is_of(seat.tag).then_some((place, level, tag))
     }
 
-    /// Gives back what was taken from the bucket; nothing if it moved, since it was full then, or if another part just
-    /// changes its unit.
+    /// Returns `span` to the bucket. Does nothing if the bucket moved, because it was full then, or
+    /// if another part is changing its unit.
     pub fn refund(&self, seat: &Seat, span: u64) {
         while let Some((place, level, tag)) = self.there(seat) {
             let span = scale(span, seat.tag.unit(), tag.unit());
@@ -362,13 +376,13 @@ impl Buckets {
         }
     }
 
-    /// The level of a bucket that is there.
+    /// Returns the level of a bucket that still exists.
     pub fn level(&self, seat: &Seat) -> Option<Level> {
         self.there(seat).map(|(_, level, _)| level)
     }
 
-    /// Takes from a bucket that was full for long, with all the credit that `window` allows, what is beyond
-    /// its `depth`, ticks: nobody has used it, so that is not lateness.
+    /// Limits the credit of a bucket to `depth`, ticks, if the bucket has been full for long, with
+    /// all the credit that `window` allows. Unused credit is not lateness.
     pub fn calm(&self, seat: &mut Seat, window: u64, depth: u64, now: u64) {
         if let Some(place) = self.place(seat, window, now) {
             if place.level.load(SeqCst) <= now.saturating_sub(window) {
@@ -379,7 +393,8 @@ impl Buckets {
 }
 
 impl Place {
-    /// Has the bucket, whose tag was `old`, follow `new`; false if another part just changes its unit.
+    /// Converts the bucket from tag `old` to `new`; returns false if another part is changing the
+    /// unit.
     fn follow(&self, old: Tag, new: Tag, now: u64, forced: &AtomicU64) -> bool {
         if old == old.changing() {
             return false;
@@ -393,7 +408,7 @@ impl Place {
         true
     }
 
-    /// Leaves as many units of `new` in the bucket as there are of `old`.
+    /// Rescales the level so that the bucket contains as many units of `new` as it did of `old`.
     fn rescale(&self, old: Tag, new: Tag, now: u64, forced: &AtomicU64) {
         let part = Level(forced.load(SeqCst));
         let rescale = |level: Level| level.rescale(part, now, old.unit(), new.unit(), DEBT_MAX);
@@ -406,13 +421,13 @@ impl Place {
         forced.store(rescale(part).0, SeqCst);
     }
 
-    /// Replaces the tag; whether it was `old`.
+    /// Replaces the tag; returns true if it was `old`.
     fn retag(&self, old: Tag, new: Tag) -> bool {
         let done = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
         done.is_ok()
     }
 
-    /// Replaces the level; whether it was `old`, but for a failure now and then.
+    /// Replaces the level; returns true if it was `old`. Can fail spuriously.
     #[inline]
     fn replace(&self, old: Level, new: Level) -> bool {
         let done = self
@@ -422,7 +437,7 @@ impl Place {
     }
 }
 
-/// After a claim of `tag` at `index`, leaves it in one place of `block` only; returns which.
+/// Keeps `tag`, claimed at `index`, in only one place of `block`; returns the index of that place.
 fn settle(block: &[Place], index: usize, tag: Tag) -> usize {
     let Some(claimed) = block.get(index) else {
         return index;
@@ -437,7 +452,8 @@ fn settle(block: &[Place], index: usize, tag: Tag) -> usize {
             (claimed, place)
         };
         stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
-        // Whoever fails here finds that the other one did it, or that the tag has another unit now.
+        // A failure means that the other part has released the place, or that the tag has another
+        // unit now.
         let given_up = |there| tag.is_of(Tag(there)).then_some(0);
         let _ = goes.tag.fetch_update(SeqCst, SeqCst, given_up);
         if other < index {

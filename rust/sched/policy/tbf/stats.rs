@@ -2,8 +2,8 @@
 
 //! Statistics of classes and rules, and the file that shows them.
 //!
-//! The file is YAML: a mapping with `rules`, in the order of their identifiers, and `classes`, in the order
-//! of their keys. All strings are double-quoted, with `"` and `\` escaped.
+//! The file is YAML: a mapping with `rules`, ordered by identifier, and `classes`, ordered by key.
+//! All strings are double-quoted, with `"` and `\` escaped.
 
 use super::{plan::Count, record::ClassCounts};
 use crate::sched::{
@@ -17,30 +17,30 @@ use core::{
     fmt::{self, Write},
 };
 
-/// Counters of one class.
+/// Statistics of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its key.
+    /// Key of the class.
     pub subject: Subject,
-    /// Whether it is on the high-priority head.
+    /// True if the class is on the high-priority head.
     pub high: bool,
-    /// Whether it stands in for classes of its rule that could not be made.
+    /// True if the class stands in for classes of its rule that could not be created.
     pub default: bool,
-    /// Identifier of its rule.
+    /// Identifier of the rule.
     pub id: u32,
-    /// Name of its rule.
+    /// Name of the rule.
     pub rule: Name,
-    /// Rate of its rule.
+    /// Rate of the rule.
     pub rate: Rate,
-    /// What the rate counts.
+    /// Unit that the rate counts.
     pub count: Count,
-    /// What happened.
+    /// Counters.
     pub counters: ClassCounts,
-    /// Requests queued.
+    /// Number of queued requests.
     pub queued: u32,
-    /// Requests in service.
+    /// Number of requests in flight.
     pub active: u32,
-    /// Time until what it owes is paid off, ns.
+    /// Time until the debt of the class is repaid, ns.
     pub debt: u64,
 }
 
@@ -75,22 +75,22 @@ stats! {
     }
 }
 
-/// Counters of the classes of one rule.
+/// Statistics of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum {
-    /// Whether it is on the high-priority head.
+    /// True if the rule is on the high-priority head.
     pub high: bool,
     /// Identifier of the rule.
     pub id: u32,
-    /// Its name.
+    /// Name of the rule.
     pub rule: Name,
-    /// Its rate.
+    /// Rate of the rule.
     pub rate: Rate,
-    /// What the rate counts.
+    /// Unit that the rate counts.
     pub count: Count,
     /// Gauges.
     pub gauges: RuleCounts,
-    /// Sums of the counters of its classes.
+    /// Sums of the counters of the classes.
     pub counters: ClassCounts,
 }
 
@@ -98,35 +98,35 @@ pub struct Sum {
 ///
 /// # Context
 ///
-/// Made and used where sleeping is allowed.
+/// Created and used where sleeping is allowed.
 pub struct Rows {
     rows: List<Row>,
 }
 
 impl Rows {
-    /// No rows; does not allocate.
+    /// Creates an empty list; does not allocate.
     pub const fn new() -> Self {
         Self { rows: List::new() }
     }
 
-    /// Appends rows of the high-priority head, or of the regular one; sleeps.
-    /// After an error a part of the rows may have been appended.
+    /// Appends rows of the high-priority head, or of the regular head; may sleep. After an error,
+    /// some of the rows may have been appended.
     pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
         rows.iter()
             .try_for_each(|row| self.rows.push(Row { high, ..*row }))
     }
 
-    /// Sorts by class and makes one row of those of the same class; O(n log n).
+    /// Sorts the rows by class and merges rows of the same class; O(n log n).
     pub fn merge(&mut self) {
         merge_by(&mut self.rows, Row::order, Row::add);
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub fn as_slice(&self) -> &[Row] {
         self.rows.as_slice()
     }
 
-    /// The rules of merged rows with what their classes come to; sleeps.
+    /// Returns the sums of merged rows per rule; may sleep.
     pub fn sums(&self) -> Result<List<Sum>, NoMemory> {
         let rows = self.rows.as_slice();
         let mut sums = List::with_capacity(rows.len())?;
@@ -188,7 +188,7 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
     Ok(())
 }
 
-/// The word for a head that commands know.
+/// Returns the name of a head, as in commands.
 const fn head(high: bool) -> &'static str {
     if high {
         "hp"
@@ -201,7 +201,7 @@ fn sequence(out: &mut impl Write, name: &str, len: usize) -> fmt::Result {
     writeln!(out, "{name}:{}", if len == 0 { " []" } else { "" })
 }
 
-/// Escapes what is written for a double-quoted string.
+/// Writer that escapes text for a double-quoted string.
 struct Escape<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escape<'_, W> {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The accounts: who has what, and sums over them that are always right.
+//! Accounts of an allocator: allocations of clients, and sums over them that are always current.
 //!
-//! Every change of a client goes through [`Allocator::change`] or [`Allocator::each`], which take what the client
-//! adds to the sums out of them before the change and put it back after it.
+//! [`Allocator::change`] and [`Allocator::each`] make every change of a client: they subtract the
+//! client from the sums before the change and add it again afterwards. Methods that return an
+//! amount taken from pool or reserve pass this bandwidth to the caller, who must allocate or
+//! release it.
 
 use super::{
     client::{Client, CLIENTS_MAX},
@@ -17,33 +19,33 @@ use crate::sched::{
 /// Sums over the clients of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Clients.
+    /// Number of clients.
     pub(super) clients: u64,
-    /// Those that have nothing yet.
+    /// Number of clients without an allocation yet.
     pub(super) empty: u64,
-    /// What they have, bytes/s.
+    /// Sum of the allocations, bytes/s.
     pub(super) allocated: u64,
-    /// Their goals.
+    /// Sum of the goals, bytes/s.
     pub(super) goals: u64,
-    /// What they have below their goals.
+    /// Sum of the differences between goal and allocation of unmet clients, bytes/s.
     pub(super) missing: u64,
-    /// What they have above their goals.
+    /// Sum of extra, bytes/s.
     pub(super) extra: u64,
-    /// Those that want more than their goal.
+    /// Number of clients that want more than their goal.
     pub(super) wanting: u64,
-    /// What the class's reserve has not given.
+    /// Remaining bandwidth of the class's reserve, bytes/s.
     pub(super) reserve: u64,
-    /// What the class's reserve has given.
+    /// Bandwidth drawn from the class's reserve, bytes/s.
     pub(super) lent: u64,
 }
 
 impl Tally {
-    /// Counts what `client` adds. No sum of [`CLIENTS_MAX`] rates wraps.
+    /// Adds `client` to the sums. Sums of [`CLIENTS_MAX`] rates do not wrap.
     fn add(&mut self, client: &Client) {
         self.count(client, u64::wrapping_add);
     }
 
-    /// Takes back what [`Tally::add`] counted for `client`.
+    /// Subtracts `client` from the sums.
     fn sub(&mut self, client: &Client) {
         self.count(client, u64::wrapping_sub);
     }
@@ -62,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// Changes `client`, which is counted; returns whether its allocation changed.
+    /// Applies `change` to `client`, which is counted; returns true if the allocation changed.
     fn change(&mut self, client: &mut Client, change: impl FnOnce(&mut Client)) -> bool {
         let before = client.allocation;
         self.sub(client);
@@ -71,17 +73,18 @@ impl Tally {
         client.allocation != before
     }
 
-    /// What other classes may take: never what came from the class's reserve.
+    /// Returns the bandwidth that other classes may take: all but the amount drawn from the class's
+    /// reserve.
     pub(super) const fn loose(&self) -> u64 {
         self.allocated.saturating_sub(self.lent)
     }
 }
 
-/// One of something for each class.
+/// Array with one entry per class.
 pub(super) struct PerClass<T>(pub(super) [T; CLASSES]);
 
 impl<T> PerClass<T> {
-    /// That of `class`.
+    /// Returns the entry of `class`.
     pub(super) const fn of(&self, class: Class) -> &T {
         let [first_come, fair_share, low_share, mover] = &self.0;
         match class {
@@ -92,7 +95,7 @@ impl<T> PerClass<T> {
         }
     }
 
-    /// That of `class`, for writing.
+    /// Returns the entry of `class`, for writing.
     pub(super) fn of_mut(&mut self, class: Class) -> &mut T {
         let [first_come, fair_share, low_share, mover] = &mut self.0;
         match class {
@@ -104,17 +107,17 @@ impl<T> PerClass<T> {
     }
 }
 
-/// A place for a client.
+/// Table entry for a client.
 pub(super) enum Slot {
     Taken(Client),
-    /// The next vacant one, if there is one.
+    /// Next vacant entry, if any.
     Vacant(Option<ClientId>),
 }
 
 impl Allocator {
-    /// Starts anew with `setup`, which is within bounds, and with whatever clients there are having nothing.
+    /// Resets to `setup`, which is within bounds, with all allocations 0.
     ///
-    /// What was given beyond the capacity is in the pool, and still beyond it.
+    /// Oversubscribed bandwidth moves to the pool and stays oversubscribed.
     pub(super) fn open(&mut self, setup: Setup) {
         self.setup = setup;
         let floor = setup.floor;
@@ -131,27 +134,27 @@ impl Allocator {
         }
     }
 
-    /// Sums over the clients of `class`.
+    /// Returns the sums over the clients of `class`.
     pub(super) const fn tally(&self, class: Class) -> &Tally {
         self.tallies.of(class)
     }
 
-    /// What the clients of `class` have if all have just the floor.
+    /// Returns the sum of the floors of the clients of `class`, bytes/s.
     pub(super) const fn floors(&self, class: Class) -> u64 {
         self.tally(class).clients.saturating_mul(self.setup.floor)
     }
 
-    /// The time of a request, for comparisons with others.
+    /// Returns the logical time of a request, for comparison with other requests.
     pub(super) fn now(&mut self) -> u64 {
         self.clock = self.clock.wrapping_add(1);
         self.clock
     }
 
-    /// A place for a client, vacant so far; sleeps.
+    /// Reserves a vacant entry for a client; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none, or there are as many clients as there may be.
+    /// - [`NoMemory`]: no memory, or the maximum number of clients is reached.
     pub(super) fn reserve_slot(&mut self) -> Result<ClientId, NoMemory> {
         if let Some(id) = self.vacant {
             return Ok(id);
@@ -169,7 +172,7 @@ impl Allocator {
         Ok(id)
     }
 
-    /// Puts `client` into the first vacant place, which is `id`.
+    /// Inserts `client` into the first vacant entry, which is `id`.
     pub(super) fn insert(&mut self, id: ClientId, client: Client) {
         if let Some(slot) = self.slots.as_mut_slice().get_mut(id as usize) {
             if let Slot::Vacant(next) = slot {
@@ -180,7 +183,7 @@ impl Allocator {
         }
     }
 
-    /// Takes `id` out of the accounts; what it had is in the caller's hand.
+    /// Removes client `id` from the accounts; the caller must release its allocation.
     pub(super) fn remove(&mut self, id: ClientId) -> Option<Client> {
         let slot = self.slots.as_mut_slice().get_mut(id as usize)?;
         let Slot::Taken(client) = slot else {
@@ -193,7 +196,7 @@ impl Allocator {
         Some(client)
     }
 
-    /// The client called `id`.
+    /// Returns client `id`.
     pub(super) fn client(&self, id: ClientId) -> Option<&Client> {
         match self.slots.as_slice().get(id as usize)? {
             Slot::Taken(client) => Some(client),
@@ -201,7 +204,7 @@ impl Allocator {
         }
     }
 
-    /// All clients and their names.
+    /// Iterates over all clients and their identifiers.
     pub(super) fn clients(&self) -> impl Iterator<Item = (ClientId, &Client)> {
         let slots = (0..).zip(self.slots.as_slice());
         slots.filter_map(|(id, slot)| match slot {
@@ -210,13 +213,13 @@ impl Allocator {
         })
     }
 
-    /// The clients of `class`.
+    /// Iterates over the clients of `class`.
     pub(super) fn members(&self, class: Class) -> impl Iterator<Item = &Client> {
         let clients = self.clients().map(|(_, client)| client);
         clients.filter(move |client| client.terms.class == class)
     }
 
-    /// Changes the client called `id`, but not its class.
+    /// Changes client `id`, but not its class.
     pub(super) fn change(&mut self, id: ClientId, change: impl FnOnce(&mut Client)) {
         if let Some(Slot::Taken(client)) = self.slots.as_mut_slice().get_mut(id as usize) {
             let tally = self.tallies.of_mut(client.terms.class);
@@ -237,21 +240,21 @@ impl Allocator {
         }
     }
 
-    /// Gives the client called `id` `more` from the hand.
+    /// Gives client `id` `more` bytes/s, which the caller has taken.
     pub(super) fn give(&mut self, id: ClientId, more: u64) {
         self.change(id, |client| {
             client.set(client.allocation.wrapping_add(more));
         });
     }
 
-    /// Up to `most` from the pool into the hand.
+    /// Takes up to `most` bytes/s from the pool.
     pub(super) fn draw_pool(&mut self, most: u64) -> u64 {
         let found = self.pool.min(most);
         self.pool = self.pool.wrapping_sub(found);
         found
     }
 
-    /// Up to `most` from the reserve of `class` into the hand, for its clients.
+    /// Takes up to `most` bytes/s from the reserve of `class`, for its clients.
     pub(super) fn draw_reserve(&mut self, class: Class, most: u64) -> u64 {
         let tally = self.tallies.of_mut(class);
         let found = tally.reserve.min(most);
@@ -260,7 +263,7 @@ impl Allocator {
         found
     }
 
-    /// Up to `most` from the hand back to the reserve of `class`.
+    /// Returns up to `most` bytes/s to the reserve of `class`; returns the amount.
     pub(super) fn refill_reserve(&mut self, class: Class, most: u64) -> u64 {
         let tally = self.tallies.of_mut(class);
         let back = tally.lent.min(most);
@@ -269,8 +272,8 @@ impl Allocator {
         back
     }
 
-    /// Says whose allocation changed since the last call, and what it is now: the messages to other clients
-    /// than the one that asked.
+    /// Calls `say` with each client whose allocation changed since the last call, and the new
+    /// allocation, bytes/s.
     pub fn drain_changed(&mut self, mut say: impl FnMut(ClientId, u64)) {
         if !core::mem::take(&mut self.changed) {
             return;

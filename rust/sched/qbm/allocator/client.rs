@@ -1,51 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an allocator knows of one client.
+//! State of one client of an allocator.
 
 use crate::sched::qbm::terms::Terms;
 
-/// Rates above this count as this, bytes/s (2^48): the sums of [`CLIENTS_MAX`] of them fit in 64 bits.
+/// Highest effective rate, bytes/s (2^48): sums of [`CLIENTS_MAX`] such rates fit in 64 bits.
 pub(super) const RATE_MAX: u64 = 1 << 48;
 
-/// Clients of one allocator, at most.
+/// Maximum number of clients of an allocator.
 pub(super) const CLIENTS_MAX: usize = 1 << 15;
 
-/// What a client asks for that takes whatever it gets.
+/// Value of `asked` of a client that takes all available bandwidth.
 const EVERYTHING: u64 = u64::MAX;
 
-/// One client.
+/// Client of an allocator.
 ///
 /// # Invariants
 ///
-/// - `floor <= goal <= cap`, and `allocation <= cap`; also `floor <= allocation`, or it has nothing yet.
-/// - `asked` is [`EVERYTHING`], or was less than `before` when it was asked for: the client does with less.
-/// - `wish` is 0 or more than `allocation`, and not above `cap`.
+/// - `floor <= goal <= cap`, and `allocation <= cap`; also `floor <= allocation`, except for a new
+///   client.
+/// - `asked` is [`EVERYTHING`], or was less than `before` when requested: the client has reduced
+///   its demand.
+/// - `wish` is 0, or larger than `allocation` and at most `cap`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// What it is promised.
+    /// Guaranteed bandwidth.
     pub(super) terms: Terms,
-    /// What it has, bytes/s.
+    /// Current bandwidth, bytes/s.
     pub(super) allocation: u64,
-    /// What it is to have: its minimum, or less if it asked for less, bytes/s.
+    /// Bandwidth due to the client: the minimum, or less if less was requested, bytes/s.
     pub(super) goal: u64,
-    /// What it never has more than: its maximum, or less if it asked for less, bytes/s.
+    /// Upper limit of the allocation: the maximum, or less if less was requested, bytes/s.
     pub(super) cap: u64,
-    /// When it asked for its goal; smaller is earlier.
+    /// Time of the request for the goal; smaller is earlier.
     pub(super) since: u64,
-    /// What it wants to have, above its goal, as soon as there is more; 0: nothing.
+    /// Wanted allocation above the goal, bytes/s; 0 if nothing is wanted.
     pub(super) wish: u64,
-    /// When it asked for that.
+    /// Time of the request for `wish`.
     pub(super) wished: u64,
-    /// What it had before everything was given out anew.
+    /// Allocation before everything was reallocated, bytes/s.
     pub(super) had: u64,
-    /// What was said last that it has.
+    /// Last reported allocation, bytes/s.
     pub(super) reported: u64,
     asked: u64,
     before: u64,
 }
 
 impl Client {
-    /// A client of `terms` that has nothing and asks for everything.
+    /// Creates a client with `terms` that has no allocation and takes all available bandwidth.
     pub(super) fn new(terms: Terms, floor: u64, now: u64) -> Self {
         let mut client = Self {
             terms,
@@ -64,7 +66,7 @@ impl Client {
         client
     }
 
-    /// Computes goal and cap from terms and what was asked for.
+    /// Computes goal and cap from the terms and the requested amount.
     pub(super) fn aim(&mut self, floor: u64) {
         let max = self.terms.max.min(RATE_MAX);
         let most = self.asked.min(max);
@@ -74,37 +76,37 @@ impl Client {
         self.come_true();
     }
 
-    /// Whether it has nothing yet.
+    /// Returns true if the client has no allocation yet.
     pub(super) const fn is_empty(&self) -> bool {
         self.allocation == 0
     }
 
-    /// What it has below its goal.
+    /// Returns the difference between goal and allocation, if below the goal.
     pub(super) const fn missing(&self) -> u64 {
         self.goal.saturating_sub(self.allocation)
     }
 
-    /// What it has above its goal.
+    /// Returns the allocation above the goal.
     pub(super) const fn extra(&self) -> u64 {
         self.allocation.saturating_sub(self.goal)
     }
 
-    /// Whether it has less than its goal.
+    /// Returns true if the allocation is below the goal.
     pub(super) const fn is_unmet(&self) -> bool {
         self.allocation < self.goal
     }
 
-    /// Whether it had its goal before everything was given out anew.
+    /// Returns true if the goal was met before everything was reallocated.
     pub(super) const fn had_all(&self) -> bool {
         self.had >= self.goal
     }
 
-    /// Whether it waits for more than its goal.
+    /// Returns true if the client wants more than its goal.
     pub(super) const fn wants(&self) -> bool {
         self.wish > 0
     }
 
-    /// The last amount that it was told while it took all it could get.
+    /// Returns the last allocation reported while the client took all available bandwidth.
     pub(super) const fn given(&self) -> u64 {
         if self.asked == EVERYTHING || self.before < self.allocation {
             self.allocation
@@ -113,13 +115,13 @@ impl Client {
         }
     }
 
-    /// Sets what it has.
+    /// Sets the allocation.
     pub(super) fn set(&mut self, allocation: u64) {
         self.allocation = allocation;
         self.come_true();
     }
 
-    /// Does with `less` than it has.
+    /// Reduces the requested amount to `less`.
     pub(super) fn ask_less(&mut self, less: u64, floor: u64) {
         self.before = self.given();
         self.asked = less;
@@ -127,7 +129,8 @@ impl Client {
         self.aim(floor);
     }
 
-    /// Has use for `by` more than it asked for, or has; for everything again, if that is what it was told before.
+    /// Adds `by` to the requested amount or allocation, whichever is larger. At the previous
+    /// allocation or more, the client takes all available bandwidth again.
     pub(super) fn ask_more(&mut self, by: u64, floor: u64) {
         if self.asked != EVERYTHING {
             self.asked = self.asked.max(self.allocation).saturating_add(by);
@@ -138,13 +141,13 @@ impl Client {
         }
     }
 
-    /// Takes whatever it gets again.
+    /// Makes the client take all available bandwidth again.
     pub(super) fn ask_all(&mut self, floor: u64) {
         self.asked = EVERYTHING;
         self.aim(floor);
     }
 
-    /// Forgets a wish that has come true.
+    /// Clears a wish that has been fulfilled.
     fn come_true(&mut self) {
         if self.wish <= self.allocation {
             self.wish = 0;

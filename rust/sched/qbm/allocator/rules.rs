@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rules, in the order in which they are applied.
+//! Rules of allocation, in the order of application.
 //!
-//! Whatever a request changes, it ends in [`Allocator::settle`]: there each client that is below its goal asks for
-//! what it is missing, the highest class first, and what is left then goes down the list of who may have
-//! it. Before that everybody gets the floor, so that no other rule has to care about it.
+//! Every request ends in [`Allocator::settle`]: first every client gets the floor, so that no other
+//! rule has to handle it. Then the missing bandwidth of clients below their goals is allocated,
+//! highest class first. The rest is distributed in the order of the sinks.
 
 use super::{
     book::Tally,
@@ -13,13 +13,14 @@ use super::{
 };
 use crate::sched::{mem::List, qbm::terms::Class, sort};
 
-/// The classes that share what they have, highest first.
+/// Classes that share their bandwidth, highest first.
 const SHARING: [Class; 3] = [Class::FairShare, Class::LowShare, Class::Mover];
 
-/// Takes up to so many bytes/s for a client of a class into the hand.
+/// Function that takes up to the given bytes/s for a client of a class and returns the amount
+/// taken.
 pub(super) type Rule = fn(&mut Allocator, Class, u64) -> u64;
 
-/// For minimums.
+/// Sources for minimums.
 const MINIMUM: [Rule; 4] = [
     Allocator::draw_reserve,
     Allocator::take_pool,
@@ -27,19 +28,19 @@ const MINIMUM: [Rule; 4] = [
     Allocator::steal_from_lower,
 ];
 
-/// For more than the minimum, when a client asks for it.
+/// Sources beyond the minimum, for a request.
 pub(super) const MORE: [Rule; 3] = [
     Allocator::more_from_pool,
     Allocator::draw_reserve,
     Allocator::more_from_lower,
 ];
 
-/// For more than the minimum, when something was freed.
+/// Sources beyond the minimum, after bandwidth was released.
 const MORE_OF_FREED: [Rule; 2] = [Allocator::more_from_pool, Allocator::draw_reserve];
 
-// Allocating bandwidth to a client.
+// Allocation of bandwidth to a client.
 impl Allocator {
-    /// Up to `need` into the hand: what `take` finds in each of `sources` until there is enough.
+    /// Takes up to `need` from `sources` in turn, by `take`.
     fn gather<T>(
         &mut self,
         sources: impl IntoIterator<Item = T>,
@@ -51,22 +52,22 @@ impl Allocator {
         })
     }
 
-    /// Up to `need` for a client of `class` into the hand, by `rules`.
+    /// Takes up to `need` for a client of `class`, by `rules` in turn.
     fn apply(&mut self, rules: &[Rule], class: Class, need: u64) -> u64 {
         self.gather(rules, need, |this, rule, most| rule(this, class, most))
     }
 
-    /// Up to `need` for the minimum of a client of `class` into the hand.
+    /// Takes up to `need` for the minimum of a client of `class`.
     fn find(&mut self, class: Class, need: u64) -> u64 {
         self.apply(&MINIMUM, class, need)
     }
 
-    /// What is still needed from the free bandwidth of the group.
+    /// Takes up to `need` from the pool.
     fn take_pool(&mut self, _class: Class, need: u64) -> u64 {
         self.draw_pool(need)
     }
 
-    /// What clients have above their goals, from the lowest class to the highest.
+    /// Takes up to `need` of the extra of all classes, lowest class first.
     fn take_extras(&mut self, class: Class, need: u64) -> u64 {
         let lowest_first = Class::ALL.into_iter().rev();
         self.gather(lowest_first, need, |this, from, most| {
@@ -74,13 +75,13 @@ impl Allocator {
         })
     }
 
-    /// What lower classes have above the floor, from the lowest to the one below `class`; a class shares what it
-    /// keeps.
+    /// Takes up to `need` above the floors of classes below `class`, lowest class first; each class
+    /// shares the rest.
     fn steal_from_lower(&mut self, class: Class, need: u64) -> u64 {
         self.gather(lower(class), need, Self::steal)
     }
 
-    /// Up to `most` of the extra of class `from` for a client of `class` into the hand.
+    /// Takes up to `most` of the extra of class `from` for a client of `class`.
     fn take_extra(&mut self, class: Class, from: Class, most: u64) -> u64 {
         let taken = self.takeable_extra(class, from).min(most);
         if taken > 0 {
@@ -89,7 +90,7 @@ impl Allocator {
         taken
     }
 
-    /// What `class` may take of the extra of class `from`.
+    /// Returns the extra of class `from` that `class` may take.
     fn takeable_extra(&self, class: Class, from: Class) -> u64 {
         let tally = self.tally(from);
         if class == from {
@@ -99,8 +100,8 @@ impl Allocator {
         }
     }
 
-    /// Up to `most` of what the clients of class `from` have, down to the floor, into the hand. They have no extra
-    /// that may be taken.
+    /// Takes up to `most` of the allocations of class `from`, down to the floor. The class must not
+    /// have extra that may be taken.
     fn steal(&mut self, from: Class, most: u64) -> u64 {
         let taken = self.stealable(from).min(most);
         if taken > 0 {
@@ -110,14 +111,14 @@ impl Allocator {
         taken
     }
 
-    /// What higher classes may take from class `from`, its extra included.
+    /// Returns the bandwidth that higher classes may take from class `from`, including extra.
     fn stealable(&self, from: Class) -> u64 {
         let tally = self.tally(from);
         let above = tally.allocated.saturating_sub(self.floors(from));
         above.min(tally.loose())
     }
 
-    /// What [`Allocator::find`] would find for a client of `class`.
+    /// Returns the amount that [`Allocator::find`] can take for a client of `class`.
     pub(super) fn within_reach(&self, class: Class) -> u64 {
         let own = self.tally(class);
         let higher = Class::ALL.into_iter().filter(|from| *from < class);
@@ -129,7 +130,7 @@ impl Allocator {
             .fold(0, u64::saturating_add)
     }
 
-    /// First come: all that the client is missing, or nothing.
+    /// Allocates the whole missing amount of a first come client, or nothing.
     fn allocate_whole(&mut self, id: ClientId) {
         let Some(need) = self.client(id).map(Client::missing) else {
             return;
@@ -140,8 +141,8 @@ impl Allocator {
         }
     }
 
-    /// Sharing classes: whatever can be found of what its clients are missing; if that is not all, the class
-    /// shares what it has.
+    /// Allocates the missing amounts of the clients of a sharing class; if that is not fully
+    /// available, the class shares its bandwidth.
     fn allocate_shared(&mut self, class: Class) {
         let missing = self.tally(class).missing;
         if missing == 0 {
@@ -158,8 +159,8 @@ impl Allocator {
         }
     }
 
-    /// Everybody has the absolute minimum: the clients of `class` that have nothing yet get it. What cannot be
-    /// found is given beyond the capacity.
+    /// Allocates the floor to the clients of `class` without an allocation; bandwidth that is not
+    /// available is oversubscribed.
     fn absolute_minimum(&mut self, class: Class) {
         let floor = self.setup.floor;
         let need = self.tally(class).empty.saturating_mul(floor);
@@ -184,19 +185,20 @@ impl Allocator {
     }
 }
 
-// Freeing bandwidth.
+// Release of bandwidth.
 impl Allocator {
-    /// Gives back what is in the hand, `freed`, which a client of `class` had; [`Allocator::settle`] does the rest.
+    /// Releases `freed` bytes/s, which a client of `class` had; [`Allocator::settle`] distributes
+    /// them.
     pub(super) fn release(&mut self, class: Class, freed: u64) {
         let freed = freed.wrapping_sub(self.refill_reserve(class, freed));
-        // If more than the capacity was given, that is made up for.
+        // Released bandwidth reduces the oversubscription first.
         let back = self.over.min(freed);
         self.over = self.over.wrapping_sub(back);
         self.pool = self.pool.wrapping_add(freed.wrapping_sub(back));
     }
 
-    /// Gives everybody what the rules say, after clients have entered or were withdrawn: once for all of them.
-    /// Every other request that changes something does so too.
+    /// Applies all rules, once after any number of clients entered or were withdrawn. Every other
+    /// request that changes something settles, too.
     pub fn settle(&mut self) {
         self.give_minimums();
         if !self.is_content() {
@@ -208,7 +210,7 @@ impl Allocator {
         }
     }
 
-    /// Gives everybody the floor, and what it has below its goal.
+    /// Gives each client the floor, then the amount missing to the goal.
     fn give_minimums(&mut self) {
         for class in Class::ALL {
             self.absolute_minimum(class);
@@ -216,10 +218,10 @@ impl Allocator {
         self.give_unmet();
     }
 
-    /// If clients have less than their goals, they get it before anybody gets more.
+    /// Gives unmet clients their goals, before any client gets more.
     ///
-    /// A class that draws from its reserve may have more than it needs from elsewhere after that, which is for
-    /// higher classes; so they are asked once more.
+    /// A class that draws from its reserve may then hold more bandwidth from elsewhere than it
+    /// needs. Higher classes may take that bandwidth, so the pass is repeated.
     fn give_unmet(&mut self) {
         let lent = |book: &Self| {
             let lent = |class| book.tally(class).lent;
@@ -234,11 +236,11 @@ impl Allocator {
         }
     }
 
-    /// The highest class first, and in it the oldest request.
+    /// Serves unmet clients, highest class first, oldest request first within a class.
     fn give_unmet_by_rank(&mut self) {
         let reach = self.within_reach(Class::FirstCome);
         if self.tally(Class::FirstCome).missing > 0 && reach > 0 {
-            // What each one takes is out of the reach of the next.
+            // Each allocation reduces the reach of later clients.
             let may_fit = |client: &Client| {
                 client.terms.class == Class::FirstCome
                     && client.is_unmet()
@@ -252,8 +254,8 @@ impl Allocator {
         }
     }
 
-    /// Whether everybody has what it asked for up to its minimum, within the capacity; but for first come clients that
-    /// wait for more than there is, which extra keeps from nothing: it is within their reach.
+    /// Returns true if all sharing classes have their goals and there is no oversubscription. Unmet
+    /// first come clients are ignored, because they would have taken extra if extra sufficed.
     pub(super) fn is_content(&self) -> bool {
         self.over == 0
             && SHARING
@@ -261,7 +263,7 @@ impl Allocator {
                 .all(|class| self.tally(class).missing == 0)
     }
 
-    /// Then those that want more get it: the highest class first, and in it the oldest request.
+    /// Serves wanting clients, highest class first, oldest request first within a class.
     fn give_wanting(&mut self) {
         if !self.has_more() {
             return;
@@ -274,14 +276,14 @@ impl Allocator {
         });
     }
 
-    /// Whether there is something for a client that wants more.
+    /// Returns true if there is bandwidth for a wanting client.
     fn has_more(&self) -> bool {
         let has = |tally: &Tally| self.pool >= self.setup.grant || tally.reserve > 0;
         let mut tallies = Class::ALL.into_iter().map(|class| self.tally(class));
         tallies.any(|tally| tally.wanting > 0 && has(tally))
     }
 
-    /// What is left then, the movers share.
+    /// Divides the remaining bandwidth among the movers.
     fn give_movers(&mut self) {
         let class = Class::Mover;
         let tally = *self.tally(class);
@@ -295,7 +297,8 @@ impl Allocator {
         self.release(class, unused);
     }
 
-    /// While clients that share have too little nobody has extra. Whoever could use it has it already; the rest is freed.
+    /// Releases all extra while sharing classes are unmet. Clients that could use the extra have
+    /// already taken it.
     fn withdraw_extras(&mut self) {
         for class in Class::ALL.into_iter().rev() {
             let extra = self.tally(class).extra;
@@ -307,10 +310,10 @@ impl Allocator {
     }
 }
 
-// Requests for more than the minimum.
+// Requests beyond the minimum.
 impl Allocator {
-    /// Gives client `id` what `rules` find until it has `wish`; nothing if it has less than its goal. Others keep
-    /// theirs.
+    /// Raises client `id` towards `wish` by `rules`, unless the client is below its goal. Goals of
+    /// other clients are not affected.
     pub(super) fn give_more(&mut self, rules: &[Rule], id: ClientId, wish: u64) {
         let Some(client) = self.client(id).filter(|client| !client.is_unmet()) else {
             return;
@@ -321,7 +324,7 @@ impl Allocator {
         self.give(id, found);
     }
 
-    /// From the free bandwidth, if there is not just a little of it.
+    /// Takes up to `need` from the pool, unless the pool is below the grant threshold.
     fn more_from_pool(&mut self, _class: Class, need: u64) -> u64 {
         if self.pool < self.setup.grant {
             return 0;
@@ -329,7 +332,7 @@ impl Allocator {
         self.draw_pool(need)
     }
 
-    /// What clients of lower classes have above their goals, from the lowest to the highest.
+    /// Takes up to `need` of the extra of classes below `class`, lowest class first.
     fn more_from_lower(&mut self, class: Class, need: u64) -> u64 {
         self.gather(lower(class), need, |this, from, most| {
             this.take_extra(class, from, most)
@@ -337,10 +340,10 @@ impl Allocator {
     }
 }
 
-// Everything anew.
+// Reallocation of everything.
 impl Allocator {
-    /// Gives out everything after [`Allocator::open`]. Who had something is asked before who waits, so nobody loses
-    /// more than the new numbers make necessary.
+    /// Redistributes everything after [`Allocator::open`]. Clients whose goals were met precede
+    /// clients that were unmet, so that no client loses more than the new setup requires.
     pub(super) fn give_anew(&mut self) {
         let first_come = |client: &Client| client.terms.class == Class::FirstCome;
         for had_all in [true, false] {
@@ -363,8 +366,8 @@ impl Allocator {
         self.settle();
     }
 
-    /// Gives a first come client what it had, up to its goal, if that is free; as much beyond the capacity as
-    /// before.
+    /// Restores the previous allocation of a first come client, up to its goal, if reserve and pool
+    /// suffice. The pool includes the previous oversubscription.
     fn give_back_whole(&mut self, id: ClientId) {
         let Some(client) = self.client(id) else {
             return;
@@ -380,7 +383,7 @@ impl Allocator {
 
 // Queues.
 impl Allocator {
-    /// Queues the clients that `choose` chooses by class and `age`; answers how many.
+    /// Queues the clients selected by `choose`, sorted by class and `age`; returns their number.
     fn queue(&mut self, choose: impl Fn(&Client) -> bool, age: impl Fn(&Client) -> u64) -> usize {
         let mut queue = core::mem::replace(&mut self.queue, List::new());
         let mut places = queue.as_mut_slice().iter_mut();
@@ -404,7 +407,8 @@ impl Allocator {
         count
     }
 
-    /// Does `rule` for the first `count` clients of the queue, which it does not change.
+    /// Applies `rule` to the first `count` clients of the queue; the rule must not change the
+    /// queue.
     fn each_queued(&mut self, count: usize, rule: impl Fn(&mut Self, ClientId)) {
         for place in 0..count {
             if let Some(id) = self.queue.as_slice().get(place).copied() {
@@ -414,7 +418,7 @@ impl Allocator {
     }
 }
 
-/// The classes below `class`, lowest first.
+/// Iterates over the classes below `class`, lowest first.
 fn lower(class: Class) -> impl Iterator<Item = Class> {
     let lowest_first = Class::ALL.into_iter().rev();
     lowest_first.take_while(move |from| *from > class)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Dividing a sum in proportion to goals, between bounds, without losing a byte.
+//! Exact division of an amount in proportion to goals, within bounds.
 //!
-//! With shares in proportion to goals, `share = ratio * goal`, some clients would end up beyond a bound:
-//! below the floor when there is little, above their maximum when there is much. They are *pinned* to the
-//! bound, and the rest of the sum is divided among the others:
+//! With shares in proportion to goals, `share = ratio * goal`, some clients would violate a bound.
+//! Little bandwidth leaves some below the floor, much bandwidth takes some above their maximum.
+//! These clients are *pinned* to the bound, and the rest of the amount is divided among the other
+//! clients:
 //!
 //! ```text
 //!   bandwidth
@@ -16,26 +17,27 @@
 //!      └┴───┴─┴───┴─┴───┴──► clients
 //! ```
 //!
-//! Who is pinned depends on the ratio and the other way round. Starting with nobody pinned, each pass pins
-//! those that are beyond their bound at the ratio of the pass before; the ratio then moves one way only, so
-//! nobody gets unpinned again. This is Newton's method on a piecewise linear function of the ratio: it ends
-//! when a pass pins nobody, mostly after two or three.
+//! The set of pinned clients depends on the ratio, and the ratio on that set. The first pass starts
+//! without pinned clients; each pass pins the clients that violate their bound at the previous
+//! ratio. The ratio then changes in one direction only, so that no client is ever unpinned. This is
+//! Newton's method on a piecewise linear function of the ratio. It ends when a pass pins no further
+//! client, usually after two or three passes.
 
 use super::{client::Client, Allocator};
 use crate::sched::qbm::terms::Class;
 
-/// `amount / weight`, to be multiplied by weights.
+/// Quotient `amount / weight`, to be multiplied by weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
     amount: u64,
     weight: u64,
-    /// The quotient, rounded down: an integer, and 64 bits behind the point.
+    /// Quotient, rounded down: an integer part and a fraction of 64 bits.
     whole: u64,
     fraction: u64,
 }
 
 impl Ratio {
-    /// `amount / weight`; 0 for a weight of 0. The weight is below 2^63.
+    /// Creates the ratio `amount / weight`; 0 for a weight of 0. The weight must be below 2^63.
     pub(super) const fn new(amount: u64, weight: u64) -> Self {
         let mut ratio = Self {
             amount,
@@ -50,7 +52,7 @@ impl Ratio {
             return ratio;
         };
         ratio.whole = whole;
-        // Long division by bits: there is no 128-bit division in the kernel.
+        // Long division bit by bit, because the kernel has no 128-bit division.
         let mut bit = 0;
         while bit < u64::BITS {
             rest = rest.wrapping_shl(1);
@@ -64,11 +66,11 @@ impl Ratio {
         ratio
     }
 
-    /// `amount * weight / self.weight` for any `weight` up to that of the ratio, rounded down.
+    /// Returns `amount * weight / self.weight`, rounded down, for a `weight` up to `self.weight`.
     pub(super) const fn of(self, weight: u64) -> u64 {
         let part = (weight as u128).wrapping_mul(self.fraction as u128) >> 64;
         let share = weight.wrapping_mul(self.whole).wrapping_add(part as u64);
-        // At most one too small, since the quotient is less than 2^-64 too small.
+        // The product is at most one too small, because the quotient is less than 2^-64 too small.
         let next = share.wrapping_add(1);
         let product = (weight as u128).wrapping_mul(self.amount as u128);
         if (next as u128).wrapping_mul(self.weight as u128) <= product && self.weight > 0 {
@@ -79,8 +81,8 @@ impl Ratio {
     }
 }
 
-/// Hands out shares one after the other so that their sum is the share of the sum of weights, at any time: each
-/// is rounded down or up. When all weights are in, all of the amount is.
+/// Running division of an amount: the sum of all shares so far is the rounded share of the sum of
+/// the weights so far. The shares of all weights add up to the amount.
 struct Carver {
     ratio: Ratio,
     weights: u64,
@@ -96,7 +98,7 @@ impl Carver {
         }
     }
 
-    /// The share of `weight`.
+    /// Returns the share of `weight`.
     fn next(&mut self, weight: u64) -> u64 {
         self.weights = self.weights.wrapping_add(weight);
         let upto = self.ratio.of(self.weights);
@@ -106,19 +108,19 @@ impl Carver {
     }
 }
 
-/// On which side of the proportional share a bound is.
+/// Kind of a bound on shares.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// Nobody gets less.
+    /// Lower bound.
     Least,
-    /// Nobody gets more.
+    /// Upper bound.
     Most,
 }
 
 impl Bound {
-    /// Whether a client with `goal` is pinned to `bound` at `ratio`.
+    /// Returns true if a client with `goal` is pinned to `bound` at `ratio`.
     const fn pins(self, ratio: Ratio, goal: u64, bound: u64) -> bool {
-        // INVARIANT: the ratio has the goals of all that are not pinned.
+        // INVARIANT: the weight of the ratio includes the goals of all clients that are not pinned.
         if goal > ratio.weight {
             return true;
         }
@@ -131,9 +133,9 @@ impl Bound {
 }
 
 impl Allocator {
-    /// Sharing: `class` has `total` from now on, divided among its clients in proportion to their goals; nobody
-    /// below the floor, nobody above its goal. Nobody has extra before; the total is less than the sum of goals
-    /// and not less than the floors.
+    /// Divides `total` among the clients of `class` in proportion to their goals, at least the
+    /// floor and at most the goal for each. No client may have extra. The total must be less than
+    /// the sum of goals and at least the sum of floors.
     pub(super) fn share_short(&mut self, class: Class, total: u64) {
         let floor = self.setup.floor;
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
@@ -148,8 +150,8 @@ impl Allocator {
         });
     }
 
-    /// Sharing: each client of `class` gets its goal, and `extra` is divided in proportion to goals beyond that;
-    /// nobody above its cap. What nobody has room for stays in the hand.
+    /// Gives each client of `class` the goal, and divides `extra` in proportion to goals, up to the
+    /// cap of each client. Returns the rest that exceeds all caps.
     pub(super) fn share_rich(&mut self, class: Class, extra: u64) -> u64 {
         let room = |client: &Client| client.cap.saturating_sub(client.goal);
         let rooms = self
@@ -174,8 +176,8 @@ impl Allocator {
         0
     }
 
-    /// Takes `less` of the extra of `class` into the hand, from each client in proportion to its extra; it is at
-    /// most what they have.
+    /// Takes `less` of the extra of `class`, from each client in proportion to the client's extra.
+    /// The sum of extra must be at least `less`.
     pub(super) fn cut_extra(&mut self, class: Class, less: u64) {
         let tally = self.tally(class);
         let left = tally.extra.wrapping_sub(less);
@@ -188,7 +190,7 @@ impl Allocator {
         });
     }
 
-    /// The ratio at which the shares of the clients of `class`, between their bounds, add up to `total`.
+    /// Computes the ratio at which the bounded shares of the clients of `class` add up to `total`.
     fn ratio(
         &self,
         class: Class,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the tests have in common: groups in MB/s.
+//! Helpers for the tests of the allocator: groups in MB/s.
 
 use super::*;
 use Class::{FairShare, FirstCome, LowShare, Mover};
@@ -9,14 +9,14 @@ mod examples;
 mod random;
 mod rules;
 
-/// Bytes/s of 1 MB/s.
+/// Bytes/s per MB/s.
 const MB: u64 = 1_000_000;
-/// The floor here.
+/// Floor, bytes/s.
 const FLOOR: u64 = 32 << 10;
-/// The least that is given beyond minimums here.
+/// Grant threshold, bytes/s.
 const GRANT: u64 = 256 << 10;
 
-/// A group of `capacity` MB/s with `reserves` MB/s.
+/// Creates the setup of a group with `capacity` and `reserves`, MB/s.
 fn setup(capacity: u64, reserves: [u64; CLASSES]) -> Setup {
     Setup {
         capacity: capacity * MB,
@@ -26,7 +26,7 @@ fn setup(capacity: u64, reserves: [u64; CLASSES]) -> Setup {
     }
 }
 
-/// The terms of a client of `class`, MB/s.
+/// Creates the terms of a client of `class`, MB/s.
 fn terms(class: Class, min: u64, max: u64) -> Terms {
     Terms {
         class,
@@ -35,7 +35,8 @@ fn terms(class: Class, min: u64, max: u64) -> Terms {
     }
 }
 
-/// A group without reserves and clients of `class`, `min` and `max`, which registered in that order.
+/// Creates a group without reserves, and registers clients of class, minimum and maximum in this
+/// order.
 fn group<const N: usize>(
     capacity: u64,
     clients: [(Class, u64, u64); N],
@@ -51,7 +52,7 @@ fn register(allocator: &mut Allocator, class: Class, min: u64, max: u64) -> Clie
     id
 }
 
-/// What the clients have, MB/s, rounded to the nearest.
+/// Returns the allocations of the clients, MB/s, rounded to the nearest.
 fn megabytes<const N: usize>(allocator: &Allocator, ids: [ClientId; N]) -> [u64; N] {
     random::check(allocator);
     ids.map(|id| (allocator.allocation(id) + MB / 2) / MB)

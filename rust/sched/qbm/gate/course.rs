@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How bytes come into a bucket, and how that is read while it changes.
+//! Inflow of a bucket as a function of time, readable while it is being changed.
 
 use crate::sched::{
     bucket::{nanoseconds, Pace},
@@ -9,34 +9,34 @@ use crate::sched::{
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// The highest rate that counts, bytes/s; faster is as fast as this.
+/// Highest effective rate, bytes/s; higher rates count as this rate.
 pub const RATE_MAX: u64 = (1 << 40) - 1;
 
-/// Bits of the fraction of a speed.
+/// Fraction bits of a speed.
 const FRACTION: u32 = 52;
 
-/// How bytes come in: from `start` on, and `base` were there then.
+/// Inflow between two changes of the rate: linear from `base` at `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// Bytes that were there then.
+    /// Inflow at `start`, bytes.
     pub base: u64,
-    /// Since when, ns.
+    /// Start time, ns.
     pub start: u64,
-    /// Bytes per ns, in units of 2^-52; 0: unregulated.
+    /// Inflow speed, bytes per ns in units of 2^-52; 0: unregulated.
     pub speed: u64,
-    /// How long a byte takes.
+    /// Time per byte.
     pub pace: Pace,
 }
 
 impl Course {
-    /// That of `rate` from `start` on, bytes/s.
+    /// Creates the course of `rate`, bytes/s, from `start` on.
     pub fn new(rate: u64, base: u64, start: u64) -> Self {
         let rate = if rate == UNREGULATED {
             0
         } else {
             rate.clamp(1, RATE_MAX)
         };
-        // rate * 2^52 / 10^9 in two steps: the rate is below 2^40, the rest below 2^30.
+        // rate * 2^52 / 10^9 in two steps: the rate is below 2^40, the remainder below 2^30.
         let (high, rest) = (rate << 23, (rate << 23) % NSEC_PER_SEC);
         let speed = ((high / NSEC_PER_SEC) << 29) | ((rest << 29) / NSEC_PER_SEC);
         Self {
@@ -47,32 +47,32 @@ impl Course {
         }
     }
 
-    /// Whether it holds anybody back.
+    /// Returns true if the rate is limited.
     pub const fn is_regulated(&self) -> bool {
         self.speed != 0
     }
 
-    /// Bytes that come in in `ns`.
+    /// Returns the inflow during `ns`, bytes.
     #[inline]
     pub fn bytes(&self, ns: u64) -> u64 {
         (u128::from(ns).wrapping_mul(u128::from(self.speed)) >> FRACTION) as u64
     }
 
-    /// The inflow at `now`.
+    /// Returns the inflow at `now`, bytes.
     #[inline]
     pub fn inflow(&self, now: u64) -> u64 {
         let elapsed = now.saturating_sub(self.start);
         self.base.wrapping_add(self.bytes(elapsed))
     }
 
-    /// When the inflow will have reached `at`; `now` if it has.
+    /// Returns the time at which the inflow reaches `at`, ns; `now` if already reached.
     #[inline]
     pub fn reaches(&self, at: u64, now: u64) -> u64 {
         let missing = at.wrapping_sub(self.inflow(now)) as i64;
         if missing <= 0 {
             return now;
         }
-        // Part of the next byte is there.
+        // A part of the next byte has already flowed in.
         let came = u128::from(now.saturating_sub(self.start)).wrapping_mul(u128::from(self.speed));
         let part = (came >> (FRACTION - 16)) as u64 & 0xffff;
         let there = self.pace.span(1).saturating_mul(part) >> 16;
@@ -82,7 +82,7 @@ impl Course {
     }
 }
 
-/// A course that is written while others read the other one.
+/// Storage of a course, one of two: one is written while the other is read.
 pub struct Track {
     base: AtomicU64,
     start: AtomicU64,
@@ -91,7 +91,7 @@ pub struct Track {
 }
 
 impl Track {
-    /// One that holds `course`.
+    /// Creates a track that holds `course`.
     pub fn new(course: &Course) -> Self {
         Self {
             base: AtomicU64::new(course.base),
@@ -101,7 +101,7 @@ impl Track {
         }
     }
 
-    /// What it holds, or a mixture if it is written meanwhile.
+    /// Returns the course; a mixture of two courses if written concurrently.
     #[inline]
     pub fn load(&self) -> Course {
         Course {
@@ -112,7 +112,7 @@ impl Track {
         }
     }
 
-    /// Writes `course`.
+    /// Stores `course`.
     pub fn store(&self, course: &Course) {
         self.base.store(course.base, SeqCst);
         self.start.store(course.start, SeqCst);

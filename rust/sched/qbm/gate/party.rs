@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Clients as words that can be read while others write.
+//! Encoding of clients as words, which can be read while they are written.
 
 use crate::sched::{
     jobid::{JobId, JOBID_MAX},
@@ -9,10 +9,10 @@ use crate::sched::{
     qbm::plan::Party,
 };
 
-/// Words of a client.
+/// Number of words of a client.
 pub const WORDS: usize = 5;
 
-/// Bytes of an address, at most.
+/// Maximum length of an address, bytes.
 const ADDRESS: usize = 16;
 
 const NOBODY: u8 = 0;
@@ -26,7 +26,7 @@ const NUMBERED: u8 = 7;
 const V4: u8 = 8;
 const V6: u8 = 9;
 
-/// Words with `head`, and then `bytes`.
+/// Builds words from `head`, followed by `bytes`.
 fn pack(head: u64, bytes: &[u8]) -> [u64; WORDS] {
     let mut words = [head, 0, 0, 0, 0];
     for (word, bytes) in words.iter_mut().skip(1).zip(bytes.chunks(8)) {
@@ -38,7 +38,7 @@ fn pack(head: u64, bytes: &[u8]) -> [u64; WORDS] {
     words
 }
 
-/// The words of `party`.
+/// Encodes `party`.
 pub fn words(party: &Party) -> [u64; WORDS] {
     let number = |kind: u8, number: u32| pack((u64::from(number) << 32) | u64::from(kind), &[]);
     match party {
@@ -64,7 +64,7 @@ pub fn words(party: &Party) -> [u64; WORDS] {
     }
 }
 
-/// The client of which `words` are the words; none if they are of no client.
+/// Decodes `words`; `None` if they do not encode a client.
 pub fn read(words: &[u64; WORDS]) -> Option<Party> {
     let [head, rest @ ..] = words;
     let (kind, number) = (*head as u8, (head >> 32) as u32);

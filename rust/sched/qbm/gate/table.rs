@@ -1,52 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The table of gates: how classes of all partitions come by the gate of their client, without a lock.
+//! Lock-free table of gates, in which request classes of all partitions find and claim the gate of
+//! their client.
 //!
-//! # Vocabulary
-//!
-//! - *Place*: the index of a gate. The first [`GROUPS_MAX`] are the shared gates of groups, by their places in the
-//!   plan; the others are in blocks of 8, and the hash of a client names two of them.
-//! - *Tag*: 40 bits of the hash of a client and its group, never 0, and a *stamp* of 8 bits, which differs from claim
-//!   to claim; the gate that has the tag is the client's.
-//! - *Users*: classes that have requests queued for the gate.
-//! - *Seat*: a place and the tag that was there ([`Seat`]); a class looks before each use whether it still is.
+//! - A *place* is the index of a gate. The first [`GROUPS_MAX`] gates are the shared gates of
+//!   groups, in the order of the plan. The other gates form blocks of 8; the hash of a client
+//!   selects two blocks.
+//! - A *tag* consists of 40 bits of the hash of client and group, never 0, and a *stamp* of 8 bits
+//!   that differs between claims. The gate with the tag belongs to the client.
+//! - The *users* of a gate are the request classes with requests queued for the gate.
+//! - A *seat* is a place and the tag found there ([`Seat`]); a class verifies the tag before each
+//!   use.
 //!
 //! ```text
-//!               claim: CAS 0 to tag                  the manager meets it
-//!   free gate ───────────────────────► claimed gate ──────────────────────► client's gate
-//!       ▲                               at the rate that its group starts with       │
-//!       └────── the manager closes it, if it has no users, and frees it ─────────────┘
+//!              claim: CAS 0 to tag                the manager registers the client
+//!   free gate ─────────────────────► claimed gate ────────────────────────────────► client's gate
+//!       ▲                      start rate of the group                                    │
+//!       └────────── the manager closes the gate, if there are no users, and frees it ─────┘
 //! ```
 //!
-//! Up to half of the gates are kept for clients that the plan lists ([`Gates::keep`]), so that others cannot take them
-//! all. Whoever finds none shares the gate of the group of its own target, at the terms of clients without a line and
-//! after all ranks.
+//! Up to half of the gates are reserved for clients that the plan lists ([`Gates::keep`]), so that
+//! unlisted clients cannot take all of them. A client without a gate uses the shared gate of the
+//! group, with the terms of unlisted clients and the lowest rank.
 //!
-//! Classes claim gates under the locks of their partitions; the manager alone frees them.
+//! Classes claim gates under the locks of their partitions; only the manager frees gates.
 //!
 //! # Two claims for one client
 //!
-//! Two partitions can claim two places while a third one is freed. The manager, which meets each claimed gate, frees
-//! the later one; its class finds the tag gone and claims the earlier one ([`Gates::is_double`]).
+//! Two partitions can claim two gates for one client while a third gate is freed. The manager,
+//! which examines each claimed gate, frees the later gate of the two. Its class finds the tag
+//! removed and claims the earlier gate ([`Gates::is_double`]).
 //!
 //! # Announcements
 //!
-//! Gates with clients for the manager to meet are in a list, which is linked through the gates: it takes no memory, and a
-//! gate is in it once at most. A class announces a gate after it has claimed or joined it ([`Gates::announce`]): it marks
-//! the gate as listed, then puts it in front. The manager takes the list as a whole ([`Gates::take_news`]), and unmarks a
-//! gate before it looks at it.
+//! Gates with clients to be registered are in a list that is linked through the gates. The list
+//! needs no memory and holds each gate at most once. A class announces a gate after claiming or
+//! joining it ([`Gates::announce`]): the class marks the gate as listed and pushes it to the front.
+//! The manager takes the whole list ([`Gates::take_news`]), and unmarks each gate before examining
+//! it.
 //!
-//! No announcement is lost. A class that marks the gate puts it into the list before it releases its partition's lock;
-//! the worker is woken then or with the next request that is classified, or comes with the next tick. A class that finds the gate marked has joined it before, and the
-//! manager still has to unmark it, so the look that follows sees what the class did. Two things are left to the next
-//! tick, which looks at all gates: a request that is not queued is counted after its announcement, and a class may join
-//! a gate while its client is being retired.
+//! No announcement is lost. A class that marks the gate pushes it before releasing the partition's
+//! lock. The worker is woken then or by the next classified request, or runs at the next tick. If a
+//! class finds the gate marked, the class has already joined and the manager has yet to unmark the
+//! gate. The manager therefore sees the effect of the join. Two cases are left to the next tick,
+//! which examines all gates. A request that is not queued is counted after the announcement, and a
+//! class may join a gate while the client is being retired.
 //!
-//! # What is not exact
+//! # Inaccuracies
 //!
-//! Between a look at the tag and the take a gate can be freed if it has no users. One request is then charged to a
-//! gate that nobody or somebody else has. Two clients with the same tag share a gate; the hash is keyed,
-//! and that takes more than 40 equal bits.
+//! A gate without users can be freed between verification of the tag and the charge. One request is
+//! then charged to a gate that is free or belongs to another client. Two clients with equal tags
+//! share a gate; the hash is keyed, and a collision needs 40 equal bits.
 
 use super::{party, Gate, Gates};
 use crate::sched::{
@@ -64,95 +68,96 @@ use core::{
     },
 };
 
-/// Places of a block.
+/// Gates per block.
 pub const BLOCK: usize = 8;
 
-/// Bits of a state that count users; the tag is above.
+/// Bits of a state that count users; the tag is in the bits above.
 const USERS_BITS: u32 = 16;
 
-/// Bits of a tag that are its stamp, the lowest ones.
+/// Bits of a tag that hold the stamp, the lowest bits.
 const STAMP_BITS: u32 = 8;
 
-/// The number of users of a gate that is being made.
+/// Number of users that marks a gate under construction.
 const MAKING: u64 = (1 << USERS_BITS) - 1;
 
-/// The state of a gate that nobody has and nobody may claim.
+/// State of a closed gate, which has no owner and cannot be claimed.
 const CLOSED: u64 = MAKING;
 
-/// How often a claim starts again because others were faster.
+/// Maximum number of attempts of a claim that races with other claims.
 const TRIES: u32 = 64;
 
-/// The place of no gate.
+/// Index of no gate.
 const NOWHERE: u32 = u32::MAX;
 
-/// The end of the list of announced gates.
+/// End of the list of announced gates.
 pub(super) const END: u32 = u32::MAX;
 
-/// What a gate that is not in that list has for the gate before it.
+/// Link of a gate that is not in the list of announced gates.
 pub(super) const UNLISTED: u32 = END - 1;
 
-/// The target of a group that is for all targets without one.
+/// Target of a group that serves all targets without a group of their own.
 const ALL_TARGETS: u64 = 1 << 32;
 
-/// The target of no group.
+/// Target of an unused entry.
 const NO_TARGET: u64 = u64::MAX;
 
-/// A class's right to a gate; see [`Gates::holds`].
+/// Claim of a request class on a gate; see [`Gates::holds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     place: u32,
-    /// Which groups there were.
+    /// Generation of the set of groups at the claim.
     epoch: u32,
     tag: u64,
 }
 
 impl Seat {
-    /// No gate: nobody regulates the class.
+    /// No gate: the class is not regulated.
     pub const NONE: Self = Self {
         place: NOWHERE,
         epoch: 0,
         tag: 0,
     };
 
-    /// The place of the gate.
+    /// Returns the index of the gate.
     pub const fn place(&self) -> u32 {
         self.place
     }
 
-    /// Whether the gate is one that clients without a gate of their own share.
+    /// Returns true if the gate is the shared gate of a group.
     #[inline]
     pub const fn is_shared(&self) -> bool {
         is_shared(self.place)
     }
 
-    /// Whether both are the same gate.
+    /// Returns true if both seats are for the same claim of a gate.
     pub fn is(&self, other: &Self) -> bool {
         (self.place, self.tag) == (other.place, other.tag)
     }
 }
 
-/// Whose gate one is.
+/// Owner of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The client; [`Who::NOBODY`]'s party for a shared gate. The target is that of the class that claimed it.
+    /// Client; the party of [`Who::NOBODY`] for a shared gate. The target is the target of the
+    /// class that claimed the gate.
     pub who: Who,
-    /// The number of the group.
+    /// Number of the group.
     pub group: u32,
 }
 
-/// What claims have to know of a group.
+/// Data of a group that claims need.
 pub struct Door {
     target: AtomicU64,
     number: AtomicU32,
     rank: AtomicU32,
-    /// What a client has until the manager meets it, bytes/s.
+    /// Rate of a client until the manager registers the client, bytes/s.
     rate: AtomicU64,
-    /// Classes that found no gate of their own.
+    /// Number of classes that found no gate of their own.
     full: AtomicU64,
 }
 
 impl Door {
-    /// That of no group.
+    /// Creates an unused entry.
     pub fn shut() -> Self {
         Self {
             target: AtomicU64::new(NO_TARGET),
@@ -164,34 +169,35 @@ impl Door {
     }
 }
 
-/// Whether the gate at `place` is the shared one of a group.
+/// Returns true if the gate at `place` is the shared gate of a group.
 #[inline]
 pub const fn is_shared(place: u32) -> bool {
     (place as usize) < GROUPS_MAX
 }
 
-/// The tag that a state holds.
+/// Returns the tag in `state`.
 const fn tag_of(state: u64) -> u64 {
     state >> USERS_BITS
 }
 
-/// The tag without its stamp: the same for all claims of a client.
+/// Returns the tag without the stamp, which is the same for all claims of a client.
 const fn key_of(state: u64) -> u64 {
     state >> (USERS_BITS + STAMP_BITS)
 }
 
-/// The number of users in a state.
+/// Returns the number of users in `state`.
 const fn users_of(state: u64) -> u64 {
     state & MAKING
 }
 
 impl Gate {
-    /// Classes with requests queued for it.
+    /// Returns the number of classes with requests queued for the gate.
     pub fn users(&self) -> u64 {
         users_of(self.state.load(SeqCst))
     }
 
-    /// Adds a user, if the gate is that of `seat`; whether it is, and has room.
+    /// Adds a user if the gate still belongs to `seat` and the user count has room; returns true if
+    /// added.
     pub fn join(&self, seat: &Seat) -> bool {
         let more = |state: u64| {
             let fits = tag_of(state) == seat.tag && users_of(state).saturating_add(1) < MAKING;
@@ -200,17 +206,17 @@ impl Gate {
         self.state.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// Removes a user, if the gate still is that of `seat`.
+    /// Removes a user if the gate still belongs to `seat`.
     pub fn leave(&self, seat: &Seat) {
         let less = |state: u64| {
             let there = tag_of(state) == seat.tag && users_of(state) > 0;
             there.then(|| state.wrapping_sub(1))
         };
-        // A gate that was taken away has forgotten its users.
+        // A revoked gate has lost the user count.
         let _ = self.state.fetch_update(SeqCst, SeqCst, less);
     }
 
-    /// Makes it the gate of `owner`, full and with no client yet. The gate is being made.
+    /// Initialises a gate under construction for `owner`: full, without a registered client.
     fn begin(&self, owner: &Owner, rate: u64, rank: u8, now: u64) {
         self.known.store(0, SeqCst);
         self.group.store(owner.group, Relaxed);
@@ -222,12 +228,12 @@ impl Gate {
         self.clear(now);
     }
 
-    /// Notes whether the gate has a client that is registered.
+    /// Sets whether the client of the gate is registered.
     pub fn set_known(&self, known: bool) {
         self.known.store(known.into(), SeqCst);
     }
 
-    /// Whether the gate has a client that is registered.
+    /// Returns true if the client of the gate is registered.
     #[inline]
     pub fn is_known(&self) -> bool {
         self.known.load(SeqCst) != 0
@@ -235,26 +241,26 @@ impl Gate {
 }
 
 impl Gates {
-    /// Which groups there are; changes with each plan.
+    /// Returns the generation of the set of groups, which changes with each plan.
     #[inline]
     fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
     }
 
-    /// Whether `seat` still is the right one for the class that has it.
+    /// Returns true if `seat` is still valid for the class.
     #[inline]
     pub fn holds(&self, seat: &Seat) -> bool {
         seat.epoch == self.epoch() && self.has(seat)
     }
 
-    /// Whether the gate of `seat` still has the tag.
+    /// Returns true if the gate of `seat` still has the tag.
     #[inline]
     pub fn has(&self, seat: &Seat) -> bool {
         let gate = self.get(seat.place);
         gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == seat.tag)
     }
 
-    /// The group of `target`, by its place.
+    /// Finds the index of the group of `target`.
     fn door_of(&self, target: u32) -> Option<usize> {
         let mut all = None;
         for place in 0..self.doors.len() {
@@ -268,9 +274,10 @@ impl Gates {
         all
     }
 
-    /// The gate of `who`, whose class had `before`: its own, or that of its group if none is free, or none if no
-    /// group is for the target. `listed` says whether the plan has a line for it; it is asked only if few gates are free.
-    /// Takes a bounded number of steps.
+    /// Claims the gate of `who`, whose class held `before`. Returns the shared gate of the group if
+    /// no gate is free, and [`Seat::NONE`] if no group is for the target. `listed` returns true if
+    /// the plan has a line for `who`; it is called only if the reserved gates alone are left. The
+    /// number of steps is bounded.
     pub fn claim(&self, who: &Who, before: &Seat, listed: impl Fn() -> bool, now: u64) -> Seat {
         let epoch = self.epoch();
         let none = Seat {
@@ -298,8 +305,9 @@ impl Gates {
         })
     }
 
-    /// The place of `who` behind `door`, claimed if there is none, and its tag; none if its blocks are full or as
-    /// many gates are claimed as may be.
+    /// Finds or claims the gate of `who` in the group of `door`; returns index and tag. Returns
+    /// `None` if both blocks are full, the limit of claimed gates is reached or all attempts
+    /// failed.
     fn find(
         &self,
         who: &Who,
@@ -364,7 +372,7 @@ impl Gates {
         None
     }
 
-    /// The places where a client with `key` can be, in the order in which they are looked at.
+    /// Iterates over the possible gates of a client with `key`, in search order.
     fn places(&self, key: u64) -> impl Iterator<Item = (u32, &Gate)> {
         [key, key >> 20].into_iter().flat_map(|bits| {
             let base = (bits as usize).wrapping_mul(BLOCK) & self.mask;
@@ -373,8 +381,8 @@ impl Gates {
         })
     }
 
-    /// Tells the manager to look at the gate at `place`; returns whether no other gate was announced since the manager
-    /// took the list, so that the worker has to be woken.
+    /// Adds the gate at `place` to the list of announced gates. Returns true if the list was empty,
+    /// so that the caller has to wake the worker.
     #[inline]
     pub fn announce(&self, place: u32) -> bool {
         let Some(gate) = self.get(place) else {
@@ -394,13 +402,14 @@ impl Gates {
         }
     }
 
-    /// Whether gates are announced.
+    /// Returns true if gates are announced.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.news.load(SeqCst) != END
     }
 
-    /// Takes the places that were announced, in their order; all of them have to be looked at. For the manager only.
+    /// Takes the list of announced gates, oldest first; the caller must examine all of them. For
+    /// the manager only.
     pub fn take_news(&self) -> impl Iterator<Item = u32> + '_ {
         let mut last = self.news.swap(END, SeqCst);
         let mut first = END;
@@ -415,7 +424,7 @@ impl Gates {
         })
     }
 
-    /// Whose gate the one at `place` is; none if it is free or being made.
+    /// Returns the owner of the gate at `place`; `None` if the gate is free or under construction.
     pub fn owner(&self, place: u32) -> Option<Owner> {
         let gate = self.get(place)?;
         let state = gate.state.load(SeqCst);
@@ -439,7 +448,8 @@ impl Gates {
         })
     }
 
-    /// Whether an earlier place is of the client that has the gate at `place`, too.
+    /// Returns true if the client of the gate at `place` has another gate earlier in the search
+    /// order.
     pub fn is_double(&self, place: u32) -> bool {
         let Some(gate) = self.get(place).filter(|_| !is_shared(place)) else {
             return false;
@@ -450,7 +460,8 @@ impl Gates {
         first.is_some_and(|(first, _)| first != place)
     }
 
-    /// Closes the gate at `place` if it has no users; whether it did. Nobody claims it until it is freed.
+    /// Closes the gate at `place` if there are no users; returns true if closed. A closed gate
+    /// cannot be claimed until it is freed.
     pub fn close(&self, place: u32) -> bool {
         let Some(gate) = self.get(place) else {
             return false;
@@ -461,7 +472,7 @@ impl Gates {
         unused && close().is_ok()
     }
 
-    /// Frees the gate at `place`, whoever uses it.
+    /// Frees the gate at `place`, even if there are users.
     pub fn revoke(&self, place: u32) {
         if let Some(gate) = self.get(place) {
             if gate.state.swap(0, SeqCst) != 0 && !is_shared(place) {
@@ -470,23 +481,24 @@ impl Gates {
         }
     }
 
-    /// Keeps `count` gates for clients that the plan lists, at most half of them.
+    /// Reserves `count` gates for clients that the plan lists, at most half of all gates.
     pub fn keep(&self, count: u32) {
         self.kept.store(count.min(self.max / 2), Relaxed);
     }
 
-    /// Gates that clients without a line may claim.
+    /// Returns the number of gates that clients without a line may claim.
     fn unlisted_max(&self) -> u32 {
         self.max.saturating_sub(self.kept.load(Relaxed))
     }
 
-    /// Whether half of the gates for clients without a line are claimed.
+    /// Returns true if half of the gates for clients without a line are claimed.
     pub fn are_scarce(&self) -> bool {
         self.used.load(Relaxed) >= self.unlisted_max() / 2
     }
 
-    /// Opens the group `number` at `place` in the plan for `target`, or for all targets that no other one is for, with
-    /// what clients have there until the manager meets them ([`Gates::set_start`]).
+    /// Opens the group `number`, at index `place` of the plan, for `target`. `None` stands for all
+    /// targets without a group of their own. `start` is the initial rate and rank of clients
+    /// ([`Gates::set_start`]).
     pub fn open(
         &self,
         place: u32,
@@ -494,7 +506,7 @@ impl Gates {
         start: (u64, u8),
         now: u64,
     ) {
-        // Whoever finds the group finds its rate.
+        // The rate is set before the target, so that a claim that finds the group finds the rate.
         self.set_start(place, start, now);
         if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
             door.number.store(number, Relaxed);
@@ -509,7 +521,7 @@ impl Gates {
         }
     }
 
-    /// Shuts the groups from `place` in the plan on, and has all classes look for their groups again.
+    /// Closes the groups from index `place` on, and makes all classes look up their groups again.
     pub fn opened(&self, place: u32) {
         for place in place as usize..self.doors.len() {
             if let Some(door) = self.doors.get(place) {
@@ -520,8 +532,8 @@ impl Gates {
         self.epoch.fetch_add(1, SeqCst);
     }
 
-    /// Sets rate, bytes/s, and rank that clients of the group at `place` have until the manager meets them; for the
-    /// manager only.
+    /// Sets the rate, bytes/s, and the rank of clients of the group at `place` until the manager
+    /// registers them. For the manager only.
     pub fn set_start(&self, place: u32, (rate, rank): (u64, u8), now: u64) {
         if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
             door.rate.store(rate, Relaxed);
@@ -532,7 +544,8 @@ impl Gates {
         }
     }
 
-    /// How many classes of the group at `place` found no gate of their own since the last call.
+    /// Returns the number of classes of the group at `place` that found no gate of their own since
+    /// the last call.
     pub fn take_full(&self, place: u32) -> u64 {
         let door = self.doors.get(place as usize);
         door.map_or(0, |door| door.full.swap(0, Relaxed))

@@ -11,14 +11,14 @@ mod races;
 mod threads;
 
 const MIB: u64 = 1 << 20;
-/// Some time after the start of the clock.
+/// Time of the tests, long after the start of the clock.
 const NOW: u64 = 12_345 * SECOND + 678;
 
 fn write(bytes: u64) -> Cost {
     Cost::new(Direction::Write, bytes)
 }
 
-/// One gate with `rate`, full.
+/// Creates a table of one full gate with `rate`.
 fn gates(rate: u64) -> Gates {
     let gates = Gates::new(1, 1).unwrap();
     gate(&gates).clear(NOW);
@@ -30,12 +30,12 @@ fn gate(gates: &Gates) -> &Gate {
     gates.get(0).unwrap()
 }
 
-/// What comes in in `ns`.
+/// Returns the inflow of `rate` in `ns`.
 fn comes(rate: u64, ns: u64) -> u64 {
     (u128::from(rate) * u128::from(ns) / u128::from(SECOND)) as u64
 }
 
-/// Both are the same, to a byte.
+/// Asserts that both values are equal, to one byte.
 #[track_caller]
 fn assert_near(got: i64, want: i64) {
     assert!(got.abs_diff(want) <= 1, "{got} {want}");
@@ -55,13 +55,14 @@ const RATES: [u64; 9] = [
 
 const SIZES: [u64; 6] = [512, 4096, 65_536, 1_000_003, MIB, 4 * MIB];
 
-/// Requests that take ten seconds, or as many as it makes sense to look at.
+/// Returns the number of requests that take ten seconds, within practical bounds.
 fn requests(rate: u64, size: u64) -> u64 {
     (rate.saturating_mul(10) / size).clamp(100, 30_000)
 }
 
-/// Asserts that `wait`, which has a request of a size go and returns when it went, lets requests go at the rate of
-/// the gate to 1 %, for all rates and sizes, if each is late by up to `late` ns.
+/// Asserts that `wait` dispatches requests at the rate of the gate, to 1 %, for all rates and
+/// sizes. `wait` waits for and dispatches one request, up to `late` ns late, and returns the
+/// dispatch time.
 fn assert_exact(late: u64, mut wait: impl FnMut(&Gate, u64, u64, &mut dyn FnMut() -> u64) -> u64) {
     let mut rng = Rng::new(late);
     for rate in RATES {
@@ -69,10 +70,11 @@ fn assert_exact(late: u64, mut wait: impl FnMut(&Gate, u64, u64, &mut dyn FnMut(
             let gates = gates(rate);
             let gate = gate(&gates);
             let count = requests(rate, size);
-            // The last of them may be late, too, and that is not to be made up for.
+            // Lateness of the last requests is not compensated, so it is limited to 1/3 % of the
+            // time.
             let late = late.min(count * size / 300 * SECOND / rate).max(1);
             let (mut now, mut start) = (NOW, 0);
-            // The first ones empty the bucket.
+            // The first requests empty the bucket.
             let filled = comes(rate, 60 * MS) / size + 2;
             for i in 0..filled + count {
                 if i == filled {
@@ -89,8 +91,8 @@ fn assert_exact(late: u64, mut wait: impl FnMut(&Gate, u64, u64, &mut dyn FnMut(
     }
 }
 
-/// A client with requests queued gets its rate to 1 %, whatever the rate and the size of its requests, larger
-/// than the bucket or not, and however late it is looked at, up to 5 ms.
+/// Verifies that a client with requests queued gets its rate to 1 %, for all rates and request
+/// sizes (including sizes above the depth). The gate is polled up to 5 ms late.
 #[test]
 fn a_booked_rate_is_exact() {
     for late in [1, 50_000, 5 * MS] {
@@ -106,7 +108,7 @@ fn a_booked_rate_is_exact() {
     }
 }
 
-/// The same for a client that comes back when it is told to.
+/// Verifies the rate of a client that polls at the times that the gate returns.
 #[test]
 fn a_polled_rate_is_exact() {
     assert_exact(50_000, |gate, size, mut now, late| {
@@ -121,12 +123,13 @@ fn a_polled_rate_is_exact() {
     });
 }
 
-/// Partitions that book at one gate share its rate, and go in the order in which they came.
+/// Verifies that partitions that book at one gate share the rate and are served in the order of
+/// booking.
 #[test]
 fn partitions_share_a_gate_in_order() {
     const PARTS: usize = 4;
     let rate = 10_000_000;
-    // 4 MiB is ten times the bucket.
+    // 4 MiB is ten times the depth.
     let sizes = [4096, 65_536, 4 * MIB, 512];
     let gates = gates(rate);
     let gate = gate(&gates);
@@ -144,7 +147,7 @@ fn partitions_share_a_gate_in_order() {
         }
         assert!(now >= last);
         last = now;
-        // Who booked first goes first, but for those whose time is the same to the nanosecond.
+        // Requests are served in the order of booking, except for equal times.
         let place = order.iter().position(|&part| part == next).unwrap();
         assert!(place <= 1, "{place}");
         order.remove(place);
@@ -152,7 +155,7 @@ fn partitions_share_a_gate_in_order() {
         served[next] += 1;
         fronts[next] = gate.book(write(sizes[next]), now);
     }
-    // One request each by turns: the large ones are not left behind.
+    // Each partition dispatches one request in turn: large requests do not starve.
     let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
     assert!(most - least <= 1, "{served:?}");
     let bytes: u64 = served.iter().zip(sizes).map(|(n, size)| n * size).sum();
@@ -160,7 +163,8 @@ fn partitions_share_a_gate_in_order() {
     assert!(bytes.abs_diff(want) <= want / 100 + 4 * MIB + sizes.iter().sum::<u64>());
 }
 
-/// A large request of one who polls would wait for ever; one who has booked is not passed by.
+/// Verifies that polling requests do not overtake a booked large request. A large request that
+/// polls would starve.
 #[test]
 fn who_polls_does_not_pass_who_has_booked() {
     let gates = gates(MIB);
@@ -174,13 +178,13 @@ fn who_polls_does_not_pass_who_has_booked() {
         now += MS;
     }
     assert!(now <= due + MS);
-    // What was given back is there for others.
+    // The refunded bytes are available to other requests.
     gate.cancel(&ticket);
     assert_eq!(gate.take(write(512), now), Ok(()));
 }
 
-/// In any stretch of time no more goes than comes in, a full bucket, the lateness that is made up for, and one
-/// request.
+/// Verifies that dispatched bytes in any interval do not exceed the inflow, a full bucket, the
+/// compensated lateness and one request.
 #[test]
 fn credit_is_not_exceeded() {
     let mut rng = Rng::new(3);
@@ -200,7 +204,8 @@ fn credit_is_not_exceeded() {
                 went.push((now, size));
             }
         }
-        // The worst sum over all stretches, by one pass: went - came in, restarted where that is below 0.
+        // The maximum of dispatched bytes less inflow over all intervals, in one pass: the sum
+        // restarts below 0.
         let (mut over, mut last) = (0i128, NOW);
         for (at, size) in went {
             over = (over - i128::from(comes(rate, at - last))).max(0) + i128::from(size);
@@ -213,7 +218,8 @@ fn credit_is_not_exceeded() {
     }
 }
 
-/// After a pause there is a full bucket, and what `wake` leaves of lateness: nothing.
+/// Verifies the credit after a pause: a full bucket, plus compensated lateness unless `wake` was
+/// called.
 #[test]
 fn a_pause_fills_the_bucket_and_no_more() {
     let rate = 100 * MIB;
@@ -231,14 +237,14 @@ fn a_pause_fills_the_bucket_and_no_more() {
             went += 4096;
         }
         assert!(went <= comes(rate, ns) && went + 4097 >= comes(rate, ns));
-        // Nothing to take away from who is not full to the brim.
+        // Below that limit, `wake` discards nothing.
         let before = gate.balance(later + MS);
         gate.wake(later + MS);
         assert_eq!(gate.balance(later + MS), before);
     }
 }
 
-/// Debt stays the same number of bytes, and tickets the same places, whatever happens to the rate.
+/// Verifies that changes of the rate preserve debt and tickets, in bytes.
 #[test]
 fn rate_changes_lose_nothing() {
     let gates = gates(MIB);
@@ -258,11 +264,11 @@ fn rate_changes_lose_nothing() {
         assert_eq!(gate.balance(now), owed - MIB as i64);
         now += 0;
     }
-    // 10 MiB less a bucket are owed, and a bucket is needed, at 10 MiB/s now.
+    // The debt is 10 MiB less a full bucket, and the ticket needs a full bucket, at 10 MiB/s.
     let after = gate.due(&ticket, now);
     assert!((after - NOW).abs_diff(SECOND) <= 40 * MS, "{}", after - NOW);
 
-    // At random: all that came in by any rate is given, to a byte per change.
+    // Random changes: the complete inflow at all rates is dispatched, to one byte per change.
     let mut rng = Rng::new(4);
     let gates = self::gates(MIB);
     let gate = self::gate(&gates);
@@ -306,7 +312,7 @@ fn unregulated_holds_nobody_back() {
     assert_eq!(gate.book(write(MIB), NOW), (Ticket::FREE, NOW));
     gate.force(write(MIB), NOW);
     assert_eq!((gate.usage().requests, gate.balance(NOW)), (1001, 0));
-    // Nothing is held against it afterwards.
+    // Requests dispatched while unregulated leave no debt.
     gate.set(MIB, 0, NOW);
     assert_near(gate.balance(NOW), comes(MIB, 40 * MS) as i64);
     assert_eq!(gate.take(write(4 * MIB), NOW), Ok(()));
@@ -316,7 +322,7 @@ fn unregulated_holds_nobody_back() {
     assert_eq!(gate.due(&ticket, NOW), NOW);
 }
 
-/// What has no bytes, or goes nowhere, takes nothing.
+/// Verifies that requests without bytes or without direction are free.
 #[test]
 fn only_bytes_count() {
     let gates = gates(1);
@@ -328,7 +334,7 @@ fn only_bytes_count() {
     }
     assert!(gate.take(Cost::new(Direction::Read, 1), NOW).is_err());
     gate.force(Cost::new(Direction::Read, 5), NOW);
-    // A request that grows is no other one.
+    // A merge is not counted as a request.
     gate.merge(Cost::new(Direction::Read, 7), NOW);
     let usage = gate.usage();
     assert_eq!((usage.requests, usage.read, usage.written), (5, 12, MIB));
@@ -346,7 +352,7 @@ fn forced_debt_is_bounded() {
         gate.force(write(MIB), NOW);
     }
     assert_near(gate.balance(NOW), -10 * MIB as i64);
-    // What must not wait does not forgive what was there.
+    // Forced requests do not reduce existing debt.
     let deep = gate.book(write(90 * MIB), NOW);
     gate.force(write(MIB), NOW);
     assert_near(gate.balance(NOW), -100 * MIB as i64);
@@ -357,7 +363,7 @@ fn forced_debt_is_bounded() {
     assert_eq!(gate.usage(), Usage::default());
 }
 
-/// However many wait, a period is slept in once.
+/// Verifies that each throttled period counts once, for any number of requests.
 #[test]
 fn periods_slept_count_once() {
     let gates = gates(MIB);
@@ -371,27 +377,27 @@ fn periods_slept_count_once() {
         gate.sleep(at(5, i), at(5, 30 * MS + i));
     }
     assert_eq!(sleeps(), 1);
-    // From the fifth into the ninth, of which four are new; others within change nothing.
+    // From period 5 into period 9: four new periods. Intervals within them add nothing.
     gate.sleep(at(5, 3), at(9, 0));
     assert_eq!(sleeps(), 5);
     gate.sleep(at(7, 3), at(8, 0));
     gate.sleep(at(7, 3), at(9, 39 * MS));
     assert_eq!(sleeps(), 5);
-    // A gap is not counted, whoever tells of it later.
+    // A gap is not counted, even if a later call covers it.
     gate.sleep(at(20, 0), at(20, 1));
     assert_eq!(sleeps(), 6);
     gate.sleep(at(12, 0), at(20, 2));
     assert_eq!(sleeps(), 6);
-    // A clock that was read earlier does no harm.
+    // A clock value that was read earlier is harmless.
     gate.sleep(at(30, 0), at(29, 0));
     assert_eq!(sleeps(), 7);
-    // Periods of another length: one may be lost.
+    // After a change of the period, one period may be lost.
     gates.set_period(100 * MS);
     gate.sleep(at(30, 0), 3000 * MS);
     assert_eq!(sleeps(), 7 + 19);
 }
 
-/// The inflow may go around: what it left behind is a full bucket, not a debt of ages.
+/// Verifies that a wrapped inflow yields a full bucket instead of a huge debt.
 #[test]
 fn nobody_waits_for_the_inflow_to_come_around() {
     let gates = gates(RATE_MAX);

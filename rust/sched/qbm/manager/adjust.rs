@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A tick: clients leave, and have more or less from then on.
+//! Ticks: unregister idle clients, and adjust the allocations of other clients.
 
 use super::{
     client::{GroupCounts, KEEP},
@@ -19,24 +19,25 @@ use crate::sched::{
     statistics::Stats,
 };
 
-/// What a tick knows.
+/// Data of a tick.
 struct Tick {
     now: u64,
-    /// When the tick before was.
+    /// Time of the previous tick.
     last: u64,
     tuning: Tuning,
-    /// Where the fast period begins.
+    /// Start of the fast period.
     window: Option<Moment>,
-    /// Where to note the totals.
+    /// Index at which clients store their totals.
     mark: Option<usize>,
-    /// Since the last mark, ns.
+    /// Time since the last mark, ns.
     span: u64,
-    /// Slow periods that may be judged still.
+    /// Number of slow periods that may still be evaluated.
     left: u32,
 }
 
 impl Manager {
-    /// Clients that were not busy for long leave; statistics; restoring, increasing and decreasing; movers.
+    /// Unregisters idle clients, updates usage, restores, increases and decreases allocations, and
+    /// adjusts movers.
     pub(super) fn tick(&mut self, now: u64) {
         let tuning = *self.plan.tuning();
         let last = self.clock.last();
@@ -74,7 +75,7 @@ impl Manager {
         }
     }
 
-    /// Sees what the client at `place` did.
+    /// Evaluates the client at `place`.
     fn see(&mut self, place: u32, tick: &mut Tick) {
         let now = tick.now;
         let client = self.clients.get_mut(place as usize);
@@ -83,7 +84,7 @@ impl Manager {
             return;
         };
         if self.gates.is_double(place) {
-            // Claimed while the client's earlier gate was being claimed, too.
+            // The gate was claimed while the earlier gate of the client was being claimed, too.
             self.retire(place, now);
             self.forget(place);
             self.gates.revoke(place);
@@ -100,7 +101,7 @@ impl Manager {
             if is_over && self.gates.close(place) {
                 self.forget(place);
                 self.gates.revoke(place);
-                // Classes that share a gate may have one of their own.
+                // Classes that use the shared gate may now claim a gate of their own.
                 self.changed = true;
             }
             return;
@@ -125,7 +126,8 @@ impl Manager {
         self.rebalance(place, tick);
     }
 
-    /// Has the allocator give the client at `place` what it is to have; gates follow when all clients were seen.
+    /// Adjusts the allocation of the client at `place`; gates are set after all clients were
+    /// evaluated.
     fn rebalance(&mut self, place: u32, tick: &mut Tick) {
         let (now, tuning) = (tick.now, &tick.tuning);
         let client = self.clients.get_mut(place as usize);
@@ -148,7 +150,7 @@ impl Manager {
         };
         let has = group.allocator.allocation(id);
         let given = match (group.allocator.given(id), terms.class) {
-            // Whose share of what is left may be above its minimum.
+            // The share of a mover may be above the minimum.
             (given, Class::Mover) => given,
             (given, _) => given.min(terms.min),
         };
@@ -179,7 +181,7 @@ impl Manager {
         group.counters.merge(&counts);
     }
 
-    /// Gives movers what others leave.
+    /// Updates the bandwidth left to movers from the usage of other clients.
     fn see_movers(&mut self, tick: &Tick) {
         let loads = self.loads.as_slice().iter();
         let groups = self.groups.as_mut_slice().iter_mut().zip(loads);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A client: a party in a group, which a class claimed a gate for.
+//! Client of the manager: a party in a group, for which a request class has claimed a gate.
 //!
 //! ```text
-//!  a class claims a gate          not busy for the idle time          nor for [`KEEP`], or gates are scarce
-//!  ─────────────────────► here ◄────────────────────────────────► left ────────────────────────────► (gone)
-//!                                        busy again
+//!  a class claims a gate         idle for the idle time        idle for [`KEEP`], or gates scarce
+//!  ─────────────────────► here ◄────────────────────────► left ──────────────────────► (removed)
+//!                                     busy again
 //! ```
 //!
-//! A client that left has its gate, and what newcomers of its group start with.
+//! A client that has left keeps its gate, with the start rate of new clients of the group.
 
 use super::usage::Recent;
 use crate::sched::{
@@ -22,11 +22,11 @@ use crate::sched::{
     units::NSEC_PER_SEC,
 };
 
-/// How long a client that left keeps its gate while these are not scarce, ns.
+/// Time for which a client that left keeps its gate while gates are not scarce, ns.
 pub const KEEP: u64 = 10 * NSEC_PER_SEC;
 
 stats! {
-    /// Counters of a group; those of a client without the last three.
+    /// Counters of a group; clients have all but the last three.
     GroupCounts {
         requests: Counter Plain "nrs_group_dispatched_requests_total" "Dispatched requests";
         read_bytes: Counter Plain "nrs_group_read_bytes_total" "Bytes read";
@@ -46,45 +46,45 @@ stats! {
     }
 }
 
-/// Counters that clients do not have.
+/// Names of the counters that clients do not have.
 pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
 
-/// A client.
+/// Client of a group.
 pub struct Client {
-    /// Who it is, and in which group; [`crate::sched::key::Key::Default`]: those that share the gate of the group.
+    /// Party and group; [`crate::sched::key::Key::Default`] for the users of the shared gate.
     pub owner: Owner,
-    /// Its group, by its place in the manager's list.
+    /// Index of the group in the manager's list.
     pub group: u32,
-    /// Its name at the allocator; `None`: it is only measured, or has left.
+    /// Identifier at the allocator; `None` if the client is only measured, or has left.
     pub id: Option<ClientId>,
-    /// What it is promised; `None`: it is only measured.
+    /// Terms; `None` if the client is only measured.
     pub terms: Option<Terms>,
-    /// Generation of the plan that `terms` were looked up in; 0: to be looked up again.
+    /// Generation of the plan in which `terms` were looked up; 0 forces a new lookup.
     pub planned: u32,
-    /// Whether it is registered.
+    /// True if the client is registered.
     pub here: bool,
-    /// When it had requests last, monotonic ns.
+    /// Time of the last request, monotonic ns.
     pub busy: u64,
-    /// Requests that had gone through its gate at the last tick.
+    /// Number of requests dispatched at the gate until the last tick.
     requests: u64,
-    /// It waited for tokens at the last tick.
+    /// True if the client was waiting for tokens at the last tick.
     asleep: bool,
-    /// It gave up bandwidth in this tick.
+    /// True if the client decreased in this tick.
     pub lowered: bool,
-    /// What its gate was set to, bytes/s.
+    /// Rate of the gate, bytes/s.
     pub rate: u64,
-    /// Before this nothing is restored again, monotonic ns.
+    /// Time of the last restore, monotonic ns.
     pub restored: u64,
-    /// What it used of late.
+    /// Recent usage.
     pub recent: Recent,
-    /// What was counted since the last reset, but for what its gate counts.
+    /// Counters since the last reset, without those of the gate.
     pub counters: GroupCounts,
-    /// What its gate had counted at the last reset.
+    /// Counters of the gate at the last reset.
     pub base: Usage,
 }
 
 impl Client {
-    /// The client `owner`, whose group is at `group`, met at `now`.
+    /// Creates the client `owner`, with the group at index `group`, registered at `now`.
     pub fn new(owner: Owner, group: u32, now: u64) -> Self {
         Self {
             owner,
@@ -105,7 +105,8 @@ impl Client {
         }
     }
 
-    /// Sets what the plan of `generation` promises the client. Names of devices may change without a plan.
+    /// Sets the terms according to the plan of `generation`. Terms of devices are always looked up
+    /// again, because names of devices may change without a new plan.
     pub fn plan(&mut self, terms: Option<Terms>, generation: u32) {
         self.terms = terms;
         self.planned = match self.owner.who.party {
@@ -114,8 +115,9 @@ impl Client {
         };
     }
 
-    /// Sees at `now` whether the client was busy since the last tick, at `last`; counts periods that it has waited
-    /// for tokens in that whole time, which the gate is told of when the request goes.
+    /// Updates `busy` and the throttled periods since the last tick, at `last`. If the client
+    /// waited during all of that time, the periods are counted now, because the gate counts them
+    /// only when the request is dispatched.
     pub fn see(&mut self, gate: &Gate, last: u64, now: u64) {
         let requests = gate.usage().requests;
         let went = core::mem::replace(&mut self.requests, requests) != requests;
@@ -130,7 +132,7 @@ impl Client {
         self.asleep = asleep;
     }
 
-    /// Returns what `gate` counted since the last reset.
+    /// Returns the traffic of `gate` since the last reset.
     pub fn traffic(&self, gate: &Gate) -> GroupCounts {
         let usage = gate.usage();
         GroupCounts {
@@ -142,13 +144,13 @@ impl Client {
         }
     }
 
-    /// Whether requests went through `gate` since the last tick.
+    /// Returns true if requests were dispatched at `gate` since the last tick.
     pub fn has_moved(&self, gate: &Gate) -> bool {
         gate.usage().requests != self.requests
     }
 
-    /// The rank of its class; that of the highest one for a client that is only measured, the last one for those that
-    /// share a gate.
+    /// Returns the rank of the client's class: the highest rank if the client is only measured, the
+    /// lowest for the shared gate.
     pub fn rank(&self) -> u8 {
         if self.owner.who.party == Who::NOBODY.party {
             return LAST;
@@ -156,7 +158,7 @@ impl Client {
         self.terms.map_or(0, |terms| terms.class.rank())
     }
 
-    /// Sets its gate to `rate`; whether the gate changed.
+    /// Sets the rate of the gate; returns true if the gate changed.
     pub fn set(&mut self, gate: &Gate, rate: u64, now: u64) -> bool {
         self.recent.slow.allow(self.rate, now);
         self.rate = rate;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A new plan while clients are there.
+//! Replacement of the plan while there are clients.
 //!
-//! Groups are the same if they have the same name, and keep their allocators; clients are the same if their target
-//! still is the same group's. Everything that can fail comes first, and gates are set when everybody has its new
-//! terms: nobody is without bandwidth in between.
+//! Groups with the same name are the same group and keep their allocators. A client is kept if its
+//! target still belongs to the same group. All operations that can fail precede any change, except
+//! for registrations with the allocator: a client that cannot be registered is retired. Gates are
+//! set after all clients have their new terms, so that no client is without bandwidth in between.
 
 use super::{group::Group, movers::Load, Manager, NO_GROUP};
 use crate::sched::{
@@ -17,7 +18,7 @@ use crate::sched::{
 };
 
 impl Manager {
-    /// Makes the groups of `plan`; those that were there go on.
+    /// Creates the groups of `plan`; existing groups continue.
     pub(super) fn adopt(&mut self, plan: Shared<Plan>, now: u64) -> Result<(), NoMemory> {
         let tuning = plan.tuning();
         let mut groups = List::with_capacity(plan.groups().len())?;
@@ -28,7 +29,7 @@ impl Manager {
             loads.push(Load::default())?;
             number = number.wrapping_add(1);
         }
-        // From here on nothing fails.
+        // Nothing below can fail.
         for (new, settings) in groups.as_mut_slice().iter_mut().zip(plan.groups()) {
             let old = self.groups.as_mut_slice().iter_mut().find(|old| {
                 let before = self.plan.groups().get(old.place as usize);
@@ -59,13 +60,13 @@ impl Manager {
         Ok(())
     }
 
-    /// Goes on with `plan`; sleeps. Clients of groups that stay keep what they have as far as their new
-    /// terms and the group's new capacity allow, from one moment to the next. Classes whose target is another
-    /// group's now claim a gate there when they look at theirs next.
+    /// Applies `plan`; may sleep. Clients of remaining groups keep their allocations as far as
+    /// their new terms and the new capacity allow, without interruption. A class whose target has
+    /// moved to another group claims a gate there when it next examines its gate.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none; nothing changed.
+    /// - [`NoMemory`]: no memory; nothing has changed.
     pub fn configure(
         &mut self,
         plan: Shared<Plan>,
@@ -81,7 +82,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Gives the client at `place` the terms of a new plan.
+    /// Applies a new plan to the client at `place`.
     fn move_on(&mut self, place: u32, scene: &dyn Scene, now: u64) {
         let client = self.clients.get_mut(place as usize);
         let (Some(client), Some(gate)) = (client.and_then(Option::as_mut), self.gates.get(place))
@@ -99,7 +100,7 @@ impl Manager {
             if !is_shared(place) {
                 self.gates.revoke(place);
             } else if let Some(gate) = self.gates.get(place) {
-                // It is that of the group that is there now.
+                // The shared gate now belongs to the group at this index.
                 gate.clear(now);
             }
             return;
@@ -122,7 +123,7 @@ impl Manager {
                 if before != Some(terms) {
                     group.allocator.set_terms(id, terms);
                 }
-                // The allocator tells what it changed when all have their new terms.
+                // The allocator reports changes after all clients have their new terms.
                 client.rate
             }
             (Some(id), None) => {
@@ -143,7 +144,7 @@ impl Manager {
             },
             (None, None) => UNREGULATED,
         };
-        // Its rank may be another one.
+        // The rank may have changed.
         client.set(gate, rate, now);
     }
 }

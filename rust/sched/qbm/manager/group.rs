@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A stripe group: its allocator, and what its clients do together.
+//! Stripe group: the allocator and the clients of one capacity.
 
 use super::{
     client::{Client, GroupCounts},
@@ -17,39 +17,40 @@ use crate::sched::{
     statistics::Stats,
 };
 
-/// The clients of all groups, by the places of their gates.
+/// Clients of all groups, by the index of their gates.
 pub type Clients = Bulk<Option<Owned<Client>>>;
 
-/// No place.
+/// Index of no client.
 const NOWHERE: u32 = u32::MAX;
 
-/// Clients that come before those that follow have to wait until gates are set.
+/// Number of new clients that are served at once; later clients are served when gates are set.
 const AT_ONCE: u32 = 16;
 
-/// A group.
+/// Group of clients.
 pub struct Group {
-    /// Stands for it in the keys of clients; never another group's while one is there.
+    /// Identifier of the group in the keys of clients, unique among existing groups.
     pub number: u32,
-    /// Its place in the plan.
+    /// Index in the plan.
     pub place: u32,
-    /// Who has how much.
+    /// Allocator of the group.
     pub allocator: Allocator,
-    /// The places of clients by their names at the allocator.
+    /// Indexes of clients by their identifiers at the allocator.
     places: List<u32>,
-    /// Clients with a gate of their own that are registered, those that are only measured too.
+    /// Number of registered clients with a gate of their own, including clients that are only
+    /// measured.
     pub clients: u32,
-    /// What movers are left, if it is a group of movers.
+    /// State of the mover strategy, if the group uses it.
     pub movers: Option<Movers>,
-    /// Whether somebody came or left since gates were set last.
+    /// True if the allocator must settle before gates are set.
     pub stale: bool,
-    /// How many came since then.
+    /// Number of clients that registered since gates were last set.
     fresh: u32,
-    /// What was counted since the last reset, but for what gates of clients count that are not gone.
+    /// Counters since the last reset, without those of existing gates.
     pub counters: GroupCounts,
 }
 
 impl Group {
-    /// A group without clients.
+    /// Creates a group without clients.
     pub fn new(number: u32, place: u32, settings: &Settings, tuning: &Tuning) -> Self {
         Self {
             number,
@@ -64,7 +65,7 @@ impl Group {
         }
     }
 
-    /// Goes on as `settings` say, which are at `place` in their plan.
+    /// Applies `settings`, which are at index `place` of the plan.
     pub fn configure(&mut self, place: u32, settings: &Settings, tuning: &Tuning) {
         self.place = place;
         self.movers = match (&self.movers, Movers::of(settings, tuning)) {
@@ -79,21 +80,21 @@ impl Group {
             .set_setup(setup_of(settings, tuning, capacity));
     }
 
-    /// What the client called `id` has, bytes/s; one that came in a crowd has the floor for now.
+    /// Returns the allocation of client `id`, bytes/s; the floor if the client is not yet served.
     pub fn allocation(&self, id: ClientId) -> u64 {
         self.allocator
             .allocation(id)
             .max(self.allocator.setup().floor)
     }
 
-    /// The client called `id` leaves; what it had is others' when gates are set.
+    /// Unregisters client `id` at the allocator; the allocation is released when gates are set.
     pub fn withdraw(&mut self, id: ClientId) {
         self.allocator.withdraw(id);
         self.stale = true;
     }
 
-    /// Returns rate, bytes/s, and rank of clients without a line, which are promised `terms`, until the manager meets
-    /// them.
+    /// Returns the rate, bytes/s, and the rank of clients without a line until the manager
+    /// registers them. `terms` are their terms.
     pub fn newcomers(&self, terms: &Terms) -> (u64, u8) {
         let rank = match self.movers {
             Some(_) => 0,
@@ -102,7 +103,8 @@ impl Group {
         (self.start(terms), rank)
     }
 
-    /// What clients without a line have, where they are promised `terms`, until the manager meets them, bytes/s.
+    /// Returns the rate of clients without a line, which have `terms`, until the manager registers
+    /// them, bytes/s.
     pub fn start(&self, terms: &Terms) -> u64 {
         if self.movers.is_some() {
             return UNREGULATED;
@@ -117,17 +119,19 @@ impl Group {
         rate.max(setup.floor)
     }
 
-    /// Registers the client at `place` with the allocator; sleeps.
+    /// Registers the client at `place` with the allocator; may sleep.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none; nothing changed.
+    /// - [`NoMemory`]: no memory; nothing has changed.
     pub fn enrol(&mut self, place: u32, terms: Terms) -> Result<ClientId, NoMemory> {
-        // Room first, so that nothing has to be undone: a new name is the number of clients before.
+        // The table grows first, so that nothing has to be undone: a new identifier is reused or
+        // equals the number of clients.
         while self.places.as_slice().len() <= self.allocator.len() as usize {
             self.places.push(NOWHERE)?;
         }
-        // A few have all they can get from the start, many when all are there: then it is shared once.
+        // A few new clients are served at once. With many, the allocator settles once for all of
+        // them.
         let id = if self.fresh < AT_ONCE {
             self.allocator.register(terms)?
         } else {
@@ -141,8 +145,8 @@ impl Group {
         Ok(id)
     }
 
-    /// Sets the gates of those whose allocation changed since the last time; with `told`, those that lost some
-    /// without having asked for that are counted. Whether a gate changed.
+    /// Sets the gates of clients whose allocation changed since the last call; if `told`, counts
+    /// losses of clients that did not decrease. Returns true if a gate changed.
     pub fn apply(&mut self, clients: &mut Clients, gates: &Gates, told: bool, now: u64) -> bool {
         if core::mem::take(&mut self.stale) {
             self.fresh = 0;
@@ -174,11 +178,11 @@ impl Group {
     }
 }
 
-/// What the allocator is to know of a group of which `capacity` is to be allocated, bytes/s.
+/// Creates the allocator's setup for a group with an allocatable capacity of `capacity` bytes/s.
 pub fn setup_of(settings: &Settings, tuning: &Tuning, capacity: u64) -> Setup {
     let mut left = capacity;
     let reserves = settings.reserves().map(|reserve| {
-        // What others use in a group of movers may be more than was reserved beside.
+        // In a group of movers the usage of other clients may leave less than the reserves.
         let reserve = reserve.min(left);
         left = left.saturating_sub(reserve);
         reserve

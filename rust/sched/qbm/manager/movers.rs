@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The mover strategy: movers are left what others do not use.
+//! Mover strategy: movers get the bandwidth that other clients of the group do not use.
 //!
-//! # Vocabulary
-//!
-//! - *Others*: the clients of the group that are only measured.
-//! - *Outside*: what they use: the larger of that since the last tick and that in the fast period, so it
-//!   rises at once and falls within a fast period.
-//! - *Room*: what movers leave beside it, so that others can become faster and be seen to.
+//! - *Others* are the clients of the group that are only measured.
+//! - *Outside* is the usage of others: the maximum of the usage since the last tick and the usage
+//!   in the fast period. It rises at once and falls within a fast period.
+//! - *Room* is bandwidth that movers leave free, so that an increase of the usage of others can be
+//!   measured.
 //!
 //! ```text
 //!   capacity
@@ -15,38 +14,38 @@
 //!       outside       room           movers
 //! ```
 //!
-//! The room is the headroom of the configuration as long as some of the capacity is unused. When all is
-//! used, others may be held back by movers, and nobody knows by how much; then the room doubles with each
-//! tick, and halves again when it turns out that others do not use it. So movers make way for any load in
-//! a logarithmic number of ticks, and others that use a steady part of the capacity cost them the headroom.
+//! While some of the capacity is unused, the room is the headroom of the configuration. When all is
+//! used, movers may slow down others by an unknown amount. The room then doubles with each tick,
+//! and halves again when others leave it unused. Movers thus yield to any load within a logarithmic
+//! number of ticks, and a constant load of others costs them only the headroom.
 
 use super::rate::percent;
 use crate::sched::qbm::plan::{Group as Settings, Tuning};
 
-/// What movers are left.
+/// State of the mover strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct Movers {
     capacity: u64,
     headroom: u64,
     room: u64,
     outside: u64,
-    /// What the allocator was told last, bytes/s.
+    /// Capacity last set at the allocator, bytes/s.
     told: u64,
 }
 
-/// What a group used.
+/// Usage of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// By others in the fast period, bytes/s.
+    /// Usage by others in the fast period, bytes/s.
     pub fast: u64,
-    /// By others since the last tick, bytes/s.
+    /// Usage by others since the last tick, bytes/s.
     pub last: u64,
-    /// By movers since the last tick, bytes/s.
+    /// Usage by movers since the last tick, bytes/s.
     pub movers: u64,
 }
 
 impl Movers {
-    /// Those of a group, if it has the strategy; nobody else uses it yet.
+    /// Creates the state for a group with the mover strategy, without usage by others; else `None`.
     pub fn of(settings: &Settings, tuning: &Tuning) -> Option<Self> {
         let capacity = settings.capacity();
         let headroom = percent(capacity, tuning.headroom);
@@ -59,7 +58,7 @@ impl Movers {
         })
     }
 
-    /// The same with what `old` knows of the load.
+    /// Takes over the measured state of `old`.
     pub fn after(self, old: &Self) -> Self {
         let mut new = Self {
             room: old.room.min(self.capacity).max(self.headroom),
@@ -70,12 +69,12 @@ impl Movers {
         new
     }
 
-    /// What others use, bytes/s.
+    /// Returns the usage of others, bytes/s.
     pub const fn outside(&self) -> u64 {
         self.outside
     }
 
-    /// What movers have together, bytes/s.
+    /// Returns the bandwidth of all movers together, bytes/s.
     pub const fn left(&self) -> u64 {
         self.told
     }
@@ -85,8 +84,8 @@ impl Movers {
         left.saturating_sub(self.room)
     }
 
-    /// Sees what was used; says what movers have from now on if that changed by a part in 512 of the
-    /// capacity or more.
+    /// Updates the state from `load`. Returns the new bandwidth of movers, bytes/s, if it changed
+    /// by more than 1/512 of the capacity.
     pub fn see(&mut self, load: &Load) -> Option<u64> {
         self.outside = load.fast.max(load.last);
         let used = load.last.saturating_add(load.movers);
@@ -141,20 +140,21 @@ mod tests {
         assert_eq!(movers.see(&load(0, 0, 66)), Some(98 * MB));
     }
 
-    /// Where all is used, nobody knows how much more others would: movers make way faster and faster.
+    /// Verifies that the room doubles while all is used, because the additional demand of others is
+    /// unknown.
     #[test]
     fn room_doubles_while_all_is_used() {
         let mut movers = movers();
         let mut left = 60;
         let mut ticks = 0;
         while left > 1 {
-            // Others take whatever movers leave.
+            // All other clients together use all that movers leave.
             let told = movers.see(&load(0, 100 - left, left));
             left = told.map_or(left, |told| told / MB);
             ticks += 1;
             assert!(ticks < 8, "{left}");
         }
-        // They go; all is movers' again a moment later.
+        // Movers get the bandwidth back within a few ticks after the other clients stop.
         for _ in 0..7 {
             movers.see(&load(0, 0, 1));
         }

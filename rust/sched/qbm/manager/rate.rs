@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bytes, times and rates: divisions of 64 bits that neither wrap nor lose more than a millionth.
+//! Bytes, times and rates: 64-bit divisions that do not wrap and lose at most one millionth.
 
 use crate::sched::units::{MSEC_PER_SEC, NSEC_PER_USEC, USEC_PER_MSEC, USEC_PER_SEC};
 
-/// The rate of `bytes` in `ns`, bytes/s; 0 for less than a microsecond.
+/// Returns the rate of `bytes` in `ns`, bytes/s; 0 for less than a microsecond.
 pub fn rate(bytes: u64, ns: u64) -> u64 {
     let us = ns / NSEC_PER_USEC;
     match bytes.checked_mul(USEC_PER_SEC) {
         Some(product) => product.checked_div(us).unwrap_or(0),
-        // More than 18 TB: by the millisecond.
+        // More than 18 TB: calculate in milliseconds.
         None => bytes
             .checked_div((us / USEC_PER_MSEC).max(1))
             .unwrap_or(0)
@@ -17,7 +17,7 @@ pub fn rate(bytes: u64, ns: u64) -> u64 {
     }
 }
 
-/// What goes at `rate` bytes/s in `ns`, bytes.
+/// Returns the bytes that a rate of `rate` bytes/s transfers in `ns`.
 pub fn amount(rate: u64, ns: u64) -> u64 {
     let us = ns / NSEC_PER_USEC;
     let whole = (rate / USEC_PER_SEC).saturating_mul(us);
@@ -25,7 +25,7 @@ pub fn amount(rate: u64, ns: u64) -> u64 {
     whole.saturating_add(part)
 }
 
-/// `percent` of `value`.
+/// Returns `percent` of `value`.
 pub fn percent(value: u64, percent: u64) -> u64 {
     let whole = (value / 100).saturating_mul(percent);
     whole.saturating_add((value % 100).saturating_mul(percent) / 100)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `nrs_qbm_status` and `nrs_qbm_stats` show: YAML, a sequence of groups, each with a sequence of its
-//! clients. Names are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
+//! Contents of `nrs_qbm_status` and `nrs_qbm_stats`: a YAML sequence of groups, each with a
+//! sequence of clients. Names are double-quoted, with `"`, `\` and characters other than printable
+//! ASCII escaped.
 
 use super::{
     client::{Client, GroupCounts, OF_GROUPS},
@@ -20,7 +21,7 @@ use crate::sched::{
 };
 use core::fmt::{self, Write};
 
-/// Writes who a client is, as in a double-quoted string.
+/// Writes the identity of a client, as in a double-quoted string.
 fn write_party(out: &mut impl Write, party: &Party, scene: &dyn Scene) -> fmt::Result {
     match party {
         Party::Key(key) => write!(out, "{key}"),
@@ -36,7 +37,7 @@ fn write_party(out: &mut impl Write, party: &Party, scene: &dyn Scene) -> fmt::R
     }
 }
 
-/// A rate, bytes/s; `unregulated` is none.
+/// Rate for display, bytes/s, or `unregulated`.
 struct Rate(u64);
 
 impl fmt::Display for Rate {
@@ -49,7 +50,7 @@ impl fmt::Display for Rate {
 }
 
 impl Manager {
-    /// The groups with what the plan says of them, and their places.
+    /// Iterates over the groups: index, settings of the plan and state.
     fn groups(&self) -> impl Iterator<Item = (u32, &Settings, &Group)> {
         let groups = self.plan.groups().iter().zip(self.groups.as_slice());
         (0u32..)
@@ -57,7 +58,8 @@ impl Manager {
             .map(|(place, (settings, group))| (place, settings, group))
     }
 
-    /// The clients of the group at `group`, and the places of their gates; those that left, too.
+    /// Iterates over the clients of the group at index `group`, including clients that left, and
+    /// the indexes of their gates.
     fn members(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
         let clients = (0..self.gates.len()).filter_map(|place| {
             let client = self.clients.get(place as usize)?.as_ref()?;
@@ -66,12 +68,14 @@ impl Manager {
         clients.filter(move |(_, client)| client.group == group)
     }
 
-    /// The same without those that left.
+    /// Iterates over the registered clients of the group at index `group`, and the indexes of their
+    /// gates.
     fn registered(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
         self.members(group).filter(|(_, client)| client.here)
     }
 
-    /// Writes `clients:` and with `each` what is told of each client of the group at `place`.
+    /// Writes `clients:` and calls `each` to write the details of each client of the group at index
+    /// `place`.
     fn write_clients<W: Write>(
         &self,
         out: &mut W,
@@ -98,11 +102,12 @@ impl Manager {
         Ok(())
     }
 
-    /// Writes `nrs_qbm_status`: for each group its capacity and who has how much of it, bytes/s.
+    /// Writes `nrs_qbm_status`: the capacity of each group and the allocations of the clients,
+    /// bytes/s.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Any error of `out`.
     pub fn write_status(&self, out: &mut impl Write, scene: &dyn Scene, now: u64) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
@@ -141,12 +146,12 @@ impl Manager {
         Ok(())
     }
 
-    /// Writes `nrs_qbm_stats`: what was counted since the last [`Manager::reset_stats`], for each group and
-    /// for each client that is registered; groups count those that left, too.
+    /// Writes `nrs_qbm_stats`: the counters since the last [`Manager::reset_stats`] for each group
+    /// and each registered client. Counters of groups include clients that left.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Any error of `out`.
     pub fn write_stats(&self, out: &mut impl Write, scene: &dyn Scene) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
@@ -169,13 +174,13 @@ impl Manager {
         Ok(())
     }
 
-    /// Returns what the gate at `place` counted of its client since the last reset.
+    /// Returns the traffic of the client's gate, at `place`, since the last reset.
     fn traffic(&self, place: u32, client: &Client) -> GroupCounts {
         let gate = self.gates.get(place);
         gate.map_or(GroupCounts::ZERO, |gate| client.traffic(gate))
     }
 
-    /// Sets what `nrs_qbm_stats` shows to zero.
+    /// Resets the counters that `nrs_qbm_stats` shows.
     pub fn reset_stats(&mut self) {
         for place in 0..self.gates.len() {
             let client = self.clients.get_mut(place as usize);
@@ -191,7 +196,7 @@ impl Manager {
     }
 }
 
-/// Writes what there is to say of a group before its clients.
+/// Writes the settings and the state of a group.
 fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt::Result {
     let allocator = &group.allocator;
     let strategy = if settings.is_mover() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is hard to see over time: lookups, and what other CPUs find in the middle of a change.
+//! Lookups, and the state that other CPUs find in the middle of a change.
 
 use super::*;
 use crate::sched::{
@@ -14,7 +14,7 @@ use std::cell::Cell;
 const NOW: u64 = 100 * SECOND;
 
 thread_local! {
-    /// Gates that were looked at.
+    /// Number of gates examined.
     pub(super) static LOOKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -37,7 +37,7 @@ fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
     seat
 }
 
-/// Counts lookups of terms.
+/// Scene that counts lookups of terms.
 struct Lookups(Cell<u32>);
 
 impl Scene for Lookups {
@@ -46,7 +46,8 @@ impl Scene for Lookups {
     }
 }
 
-/// A client's line is looked up once per plan, but for devices, whose names change without one.
+/// Counts lookups: one per client and plan, and more for devices, whose names change without a new
+/// plan.
 #[test]
 fn lines_are_looked_up_once() {
     let user = |number| Party::Key(Key::Uid(number));
@@ -84,7 +85,7 @@ fn lines_are_looked_up_once() {
     }
 }
 
-/// Has a client of target 2 come whenever a name is asked for.
+/// Scene in which a client of target 2 joins whenever a name is looked up.
 struct Joins(Shared<Gates>, Cell<Option<(u64, u8)>>);
 
 impl Scene for Joins {
@@ -95,7 +96,7 @@ impl Scene for Joins {
     }
 }
 
-/// Whoever finds a new group finds the rate that newcomers have there.
+/// Verifies that a claim in a new group gets the start rate of that group.
 #[test]
 fn a_group_opens_with_its_rate() {
     let text = "by device; default class=low_share min=50%; group a capacity=100MB target=1";
@@ -109,7 +110,8 @@ fn a_group_opens_with_its_rate() {
     assert_eq!(joins.1.get(), Some((20_000_000, 2)));
 }
 
-/// A client that pauses keeps its gate, and classes need not look at theirs when it goes and comes back.
+/// Verifies that a client that pauses keeps the gate, and that no class must examine its gate when
+/// a client leaves and returns.
 #[test]
 fn pauses_concern_nobody_else() {
     let (mut manager, gates) = manager("by uid; default min=1MB; group a capacity=100MB");
@@ -133,7 +135,8 @@ fn pauses_concern_nobody_else() {
     }
 }
 
-/// A client that comes back has the manager look at its gate, whatever number of gates is idle.
+/// Counts the gates that the manager examines when a client returns: one, regardless of the number
+/// of idle gates.
 #[test]
 fn a_client_that_comes_back_costs_one_look() {
     let gates = Shared::new(Gates::new(16_384, 1).unwrap()).unwrap();

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a client used of late, and what follows from it.
+//! Recent usage of clients, and evaluation of the usage.
 //!
-//! # Vocabulary
-//!
-//! - *Mark*: a client's totals at a moment that is the same for all clients ([`Mark`]); the manager's
-//!   [`Clock`] knows the moments.
-//! - *Window*: from a mark to now: the fast period, which slides by a mark.
-//! - *Slow period*: follows the one before it, from when the client joined on ([`Slow`]).
-//! - *Allowed*: what a client could have used in a slow period: what it had, as long as it had it.
+//! - A *mark* is the totals of a client at a time that is the same for all clients ([`Mark`]). The
+//!   manager's [`Clock`] records the times.
+//! - The *window* is the time from a mark to now; it is the fast period and moves by one mark at a
+//!   time.
+//! - *Slow periods* follow one another, starting when the client joins ([`Slow`]).
+//! - *Allowed* bytes are the bytes that a client could have used in a slow period: the integral of
+//!   its rate.
 
 use super::rate::{amount, percent, rate};
 use crate::sched::qbm::{gate::Usage, plan::Tuning, terms::UNREGULATED};
 
-/// Marks that are kept: a fast period of eighths, the eighth that is running, and one before.
+/// Number of stored marks: a fast period of eighths, the current eighth and one before the period.
 pub const MARKS: usize = 10;
 
-/// A client's totals.
+/// Totals of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes both ways.
+    /// Bytes read and written.
     pub bytes: u64,
-    /// Periods slept in.
+    /// Periods in which a request waited for tokens.
     pub sleeps: u64,
 }
 
 impl Mark {
-    /// Returns the totals of a client with this `usage`.
+    /// Extracts the totals from `usage`.
     pub const fn of(usage: &Usage) -> Self {
         Self {
             bytes: usage.bytes(),
@@ -34,7 +34,7 @@ impl Mark {
         }
     }
 
-    /// What was added since `before`.
+    /// Returns the difference to `before`.
     pub const fn since(&self, before: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -43,16 +43,16 @@ impl Mark {
     }
 }
 
-/// A place in the array of marks, and the moment of the mark in it.
+/// Index of a mark and the time of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Which mark.
+    /// Index in the array of marks.
     pub place: usize,
-    /// When it was made, monotonic ns.
+    /// Time of the mark, monotonic ns.
     pub time: u64,
 }
 
-/// When marks were made; the same for all clients.
+/// Times of the marks, common to all clients.
 pub struct Clock {
     times: [u64; MARKS],
     last: usize,
@@ -60,7 +60,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// No mark.
+    /// Creates a clock without marks.
     pub const fn new() -> Self {
         Self {
             times: [0; MARKS],
@@ -69,8 +69,8 @@ impl Clock {
         }
     }
 
-    /// The moment from which on the window of `fast` ns up to `now` goes: the youngest mark that is as old,
-    /// or else the oldest. `None` before the first mark.
+    /// Returns the start of the window that ends at `now`: the youngest mark that is at least
+    /// `fast` ns old, or else the oldest mark. `None` before the first mark.
     pub fn window(&self, now: u64, fast: u64) -> Option<Moment> {
         let mut found = None;
         let mut place = self.last;
@@ -85,13 +85,13 @@ impl Clock {
         found
     }
 
-    /// When the last mark was made, monotonic ns; 0 before the first.
+    /// Returns the time of the last mark, monotonic ns; 0 before the first.
     pub fn last(&self) -> u64 {
         self.times.get(self.last).copied().unwrap_or(0)
     }
 
-    /// The place where all clients are to note their totals at `now`; `None` if the last mark is younger
-    /// than an eighth of `fast`.
+    /// Creates a mark at `now`. Returns the index at which all clients store their totals, or
+    /// `None` if the last mark is younger than an eighth of `fast`.
     pub fn mark(&mut self, now: u64, fast: u64) -> Option<usize> {
         if self.made > 0 && now.saturating_sub(self.last()) < fast / 8 {
             return None;
@@ -106,40 +106,40 @@ impl Clock {
     }
 }
 
-/// What a client did in the fast period.
+/// Usage of a client in the fast period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fast {
-    /// What it used, bytes/s.
+    /// Average rate, bytes/s.
     pub rate: u64,
-    /// Whether it slept in so many of the periods that it wants back what it gave up.
+    /// True if requests waited for tokens in enough periods to trigger a restore.
     pub slept: bool,
 }
 
-/// What a client's slow period says.
+/// Result of a slow period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It used most of what it had: it could do with more.
+    /// High usage: the client could use more.
     Much,
-    /// It used enough of it.
+    /// Medium usage: the allocation fits.
     Enough,
-    /// It could do with less.
+    /// Low usage: the client could do with less.
     Little,
 }
 
-/// A slow period.
+/// Slow period of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Slow {
     since: u64,
     bytes: u64,
     allowed: u64,
-    /// Up to when `allowed` is summed up, monotonic ns.
+    /// Time up to which `allowed` is integrated, monotonic ns.
     summed: u64,
-    /// What was used in the one before, bytes/s; `None` in the first.
+    /// Usage in the previous slow period, bytes/s; `None` in the first.
     before: Option<u64>,
 }
 
 impl Slow {
-    /// The first one, from `now` on; nothing was used before.
+    /// Starts the first slow period at `now`, without usage.
     pub const fn new(now: u64) -> Self {
         Self {
             since: now,
@@ -150,7 +150,8 @@ impl Slow {
         }
     }
 
-    /// Sums up what was allowed until `now`, at `rate` bytes/s. To be told before the rate changes.
+    /// Adds the bytes allowed until `now` at `rate` bytes/s. To be called before each change of the
+    /// rate.
     pub fn allow(&mut self, rate: u64, now: u64) {
         if rate != UNREGULATED {
             let more = amount(rate, now.saturating_sub(self.summed));
@@ -159,12 +160,12 @@ impl Slow {
         self.summed = now;
     }
 
-    /// Whether the period is over.
+    /// Returns true if the slow period is over.
     pub const fn is_over(&self, now: u64, tuning: &Tuning) -> bool {
         now.saturating_sub(self.since) >= tuning.slow
     }
 
-    /// Ends the period of a client that has used `bytes` ever; the next one begins.
+    /// Ends the slow period of a client with a total of `bytes`, and starts the next.
     pub fn end(&mut self, bytes: u64, now: u64, tuning: &Tuning) -> Verdict {
         let used = bytes.saturating_sub(self.bytes);
         let verdict = if used >= percent(self.allowed, tuning.high) {
@@ -183,7 +184,8 @@ impl Slow {
         verdict
     }
 
-    /// What was used in the last whole period, or in this one while it is the first, bytes/s.
+    /// Returns the usage in the last complete slow period, or in the current period if there is
+    /// none, bytes/s.
     pub fn rate(&self, bytes: u64, now: u64) -> u64 {
         let used = bytes.saturating_sub(self.bytes);
         self.before
@@ -191,23 +193,23 @@ impl Slow {
     }
 }
 
-/// What a client used.
+/// Usage of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Recent {
     marks: [Mark; MARKS],
-    /// The totals at the last look.
+    /// Totals at the last look.
     pub total: Mark,
-    /// Those at the last mark.
+    /// Totals at the last mark.
     last: Mark,
-    /// What it did in the fast period up to then.
+    /// Usage in the fast period before the last look.
     pub fast: Fast,
-    /// Its slow period.
+    /// Current slow period.
     pub slow: Slow,
     joined: u64,
 }
 
 impl Recent {
-    /// Nothing, from `now` on.
+    /// Creates an empty record that starts at `now`.
     pub fn new(now: u64) -> Self {
         Self {
             marks: [Mark::default(); MARKS],
@@ -219,7 +221,7 @@ impl Recent {
         }
     }
 
-    /// Begins a slow period at `now`; what was before is another matter.
+    /// Starts a new slow period at `now`, and discards the current one.
     pub fn begin(&mut self, now: u64) {
         self.slow = Slow {
             bytes: self.total.bytes,
@@ -228,10 +230,10 @@ impl Recent {
         };
     }
 
-    /// Looks at the totals at `now`; the window begins at `window`.
+    /// Updates the totals at `now`, for a window that starts at `window`.
     pub fn look(&mut self, total: Mark, window: Option<Moment>, now: u64, tuning: &Tuning) {
         let (before, since) = match window {
-            // What was before it joined is 0 in all marks.
+            // All marks before the client joined are 0.
             Some(moment) => (
                 self.marks.get(moment.place).copied().unwrap_or_default(),
                 moment.time.max(self.joined),
@@ -247,8 +249,8 @@ impl Recent {
         self.total = total;
     }
 
-    /// Notes the totals of the last look as the mark in `place`; returns what was added since the mark
-    /// before.
+    /// Stores the totals of the last look as the mark at index `place`; returns the difference to
+    /// the previous mark.
     pub fn mark(&mut self, place: usize) -> Mark {
         if let Some(mark) = self.marks.get_mut(place) {
             *mark = self.total;
@@ -259,7 +261,8 @@ impl Recent {
     }
 }
 
-/// Whether `sleeps` periods are enough of those in `span` ns, which counts as a fast period at least.
+/// Returns true if `sleeps` is a sufficient share of the periods in `span` ns; a shorter span
+/// counts as a fast period.
 fn slept(sleeps: u64, span: u64, tuning: &Tuning) -> bool {
     let time = sleeps.saturating_mul(tuning.period);
     sleeps > 0 && time >= percent(span.max(tuning.fast), tuning.sleep)
@@ -272,7 +275,8 @@ mod tests {
 
     const START: u64 = 5_000 * MS;
 
-    /// Ticks at these distances, in turn, ms.
+    /// Simulates ticks at these distances, cyclically, ms; returns the times and the lengths of the
+    /// windows.
     fn windows(distances: &[u64]) -> Vec<(u64, u64)> {
         let tuning = Tuning::default();
         let mut clock = Clock::new();
@@ -338,7 +342,7 @@ mod tests {
             (0, Verdict::Little),
         ] {
             let mut slow = Slow::new(START);
-            // Half of the time at one rate, half at another.
+            // Half of the time at each of two rates.
             slow.allow(1_000_000, START + 15_000 * MS);
             let end = START + 30_000 * MS;
             assert!(!slow.is_over(end - 1, &tuning) && slow.is_over(end, &tuning));
@@ -346,7 +350,7 @@ mod tests {
             let used = 60_000_000 / 100 * percent;
             assert_eq!(slow.end(used, end, &tuning), want, "{percent}");
             assert_eq!(slow.rate(used, end), used / 30);
-            // The next one counts for itself.
+            // The next slow period is independent.
             slow.allow(1_000_000, end + 30_000 * MS);
             let verdict = slow.end(used + 30_000_000, end + 30_000 * MS, &tuning);
             assert_eq!(verdict, Verdict::Much);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Amounts of bandwidth and times, as they are written.
+//! Text form of bandwidth and times.
 
 use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
 use core::fmt;
 
-/// Bytes per second that can be written, at most.
+/// Maximum rate that can be written, bytes/s.
 pub const BYTES_MAX: u64 = 1 << 40;
 
-/// Units of sizes; the first that divides a size is how it is shown.
+/// Units of sizes; the first unit that divides a size is used for display.
 const SCALES: [(&str, u64); 8] = [
     ("Ti", 1 << 40),
     ("T", 1_000_000_000_000),
@@ -20,7 +20,7 @@ const SCALES: [(&str, u64); 8] = [
     ("K", 1_000),
 ];
 
-/// The decimal number at the start of `text` and what follows it.
+/// Parses the decimal number at the start of `text`; also returns the rest.
 fn number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at_checked(digits)?;
@@ -57,7 +57,7 @@ pub(super) fn time(text: &str) -> Option<u64> {
     number.checked_mul(scale)
 }
 
-/// Shows a size as the shortest text that [`size`] takes.
+/// Size for display, as the shortest text that [`size`] accepts.
 #[derive(Clone, Copy)]
 pub(super) struct Size(pub(super) u64);
 
@@ -72,7 +72,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Shows a time as text that [`time`] takes; what is less than a millisecond is cut off.
+/// Time for display, as text that [`time`] accepts; rounded down to milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Time(pub(super) u64);
 
@@ -87,17 +87,17 @@ impl fmt::Display for Time {
     }
 }
 
-/// An amount of bandwidth.
+/// Amount of bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Bytes/s.
+    /// Rate, bytes/s.
     Rate(u64),
     /// Part of the group's capacity, percent; at most 100.
     Percent(u32),
 }
 
 impl Amount {
-    /// Parses a size or a number of percent up to 100.
+    /// Parses a size or a percentage up to 100.
     pub fn parse(text: &str) -> Option<Self> {
         match percent(text) {
             Some(percent) => (percent <= 100).then_some(Self::Percent(percent)),
@@ -105,7 +105,7 @@ impl Amount {
         }
     }
 
-    /// Bytes/s of it where `capacity` bytes/s are all.
+    /// Returns the amount in bytes/s for a capacity of `capacity` bytes/s.
     pub fn of(self, capacity: u64) -> u64 {
         match self {
             Self::Rate(rate) => rate,
@@ -114,7 +114,7 @@ impl Amount {
     }
 }
 
-/// Shows text that [`Amount::parse`] takes.
+/// Displays text that [`Amount::parse`] accepts.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading the text of a plan.
+//! Parser of plans.
 
 use super::{
     byte, invalid,
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::sched::error::{Code, Error};
 
-/// Whether `character` separates words.
+/// Returns true if `character` separates words.
 const fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t')
 }
 
-/// `line` without its comment: a `#` at the start of a word and all that follows.
+/// Strips the comment from `line`: a `#` at the start of a word, and the rest of the line.
 fn without_comment(line: &str) -> &str {
     let mut before = b' ';
     for (at, byte) in line.bytes().enumerate() {
@@ -28,10 +28,10 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// A word and its offset in the line.
+/// Offset in the line, and word.
 type Word<'a> = (usize, &'a str);
 
-/// The words of `statement`, which is at offset `from`.
+/// Splits `statement`, which starts at offset `from`, into words.
 fn words(statement: &str, from: usize) -> impl Iterator<Item = Word<'_>> {
     let mut next = from;
     let words = statement.split(is_blank).map(move |word| {
@@ -43,18 +43,18 @@ fn words(statement: &str, from: usize) -> impl Iterator<Item = Word<'_>> {
 }
 
 impl Plan {
-    /// Reads a plan; see [`crate::sched::qbm::plan`] for the grammar; sleeps.
+    /// Parses a plan; see [`crate::sched::qbm::plan`] for the grammar. May sleep.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: what the grammar does not take, numbers that are out of range or do not fit together, a
-    ///   character that does not print.
-    /// - `ENOENT`: a group that no line before makes.
-    /// - `EEXIST`: a group, a target or a client for the second time.
-    /// - `ENAMETOOLONG`: a name with too many characters.
-    /// - `ENOSPC`: a text of more than [`TEXT_MAX`] bytes, too many groups, lines of clients or ranges of
-    ///   addresses.
-    /// - `ENOMEM`: the allocator had none.
+    /// - `EINVAL`: a syntax error, a non-printable character, or numbers that are out of range or
+    ///   inconsistent.
+    /// - `ENOENT`: a group that no earlier line defines.
+    /// - `EEXIST`: a duplicate group, target or client.
+    /// - `ENAMETOOLONG`: a name that is too long.
+    /// - `ENOSPC`: more than [`TEXT_MAX`] bytes, or too many groups, client lines or address
+    ///   ranges.
+    /// - `ENOMEM`: no memory.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.len() > TEXT_MAX {
             let reason = "the text is longer than 262144 bytes";
@@ -75,7 +75,7 @@ impl Plan {
             for (place, statement) in (1u32..).zip(without_comment(content).split(';')) {
                 let from = next;
                 next = from.saturating_add(statement.len()).saturating_add(1);
-                // Columns are those of the statement where lines are statements.
+                // If statements count as lines, columns count from the start of the statement.
                 let (line, from) = if one_line { (place, 0) } else { (line, from) };
                 read.line = line;
                 let printable = |b: u8| b.is_ascii_graphic() || is_blank(char::from(b));
@@ -93,26 +93,26 @@ impl Plan {
     }
 }
 
-/// A text that is being read.
+/// Parser state.
 struct Read {
     plan: Plan,
-    /// The line that is being read.
+    /// Current line number.
     line: u32,
     has_by: bool,
     has_default: bool,
-    /// Bits of what `tune` has set.
+    /// Bits of the parameters that `tune` has set.
     tuned: u32,
-    /// The last line with `tune`.
+    /// Last line number with `tune`.
     tuned_line: u32,
 }
 
 impl Read {
-    /// `EINVAL` for the line as a whole.
+    /// Creates an `EINVAL` error for the whole line.
     const fn invalid(&self, reason: &'static str) -> Error {
         invalid(self.line, reason)
     }
 
-    /// `EINVAL` at offset `at` of the line.
+    /// Creates an `EINVAL` error at offset `at` of the line.
     fn wrong(&self, at: usize, reason: &'static str) -> Error {
         self.invalid(reason).at(byte(self.line, at))
     }
@@ -194,7 +194,7 @@ impl Read {
         for word in words {
             self.set(word, |name, value| settings.set(name, value))?;
         }
-        // What is so by default is not said.
+        // The default strategy is not stored, so that [`Plan::write`] omits it.
         settings.mover = settings.mover.filter(|mover| *mover);
         self.plan.add_group(Group::new(name, settings, self.line)?)
     }
@@ -217,17 +217,17 @@ impl Read {
         self.plan.add_client(name, group, promise, self.line)
     }
 
-    /// The first word after `group` or `client`.
+    /// Checks the first word after `group` or `client`, the name.
     fn name<'a>(&self, word: Option<Word<'a>>, missing: &'static str) -> Result<Word<'a>, Error> {
         let word = word.ok_or(self.invalid(missing))?;
-        // A pair in its place.
+        // A `NAME=VALUE` pair here means that the name is missing.
         match word.1.split_once('=') {
             Some((key, _)) if is_setting(key) => Err(self.invalid(missing)),
             _ => Ok(word),
         }
     }
 
-    /// The parts of `NAME=VALUE`.
+    /// Splits `NAME=VALUE`.
     fn pair<'a>(&self, (at, word): Word<'a>) -> Result<(&'a str, &'a str), Error> {
         match word.split_once('=') {
             None => Err(self.wrong(at, "expected NAME=VALUE")),
@@ -236,7 +236,7 @@ impl Read {
         }
     }
 
-    /// Has `set` set what `word` says.
+    /// Splits `word` and passes name and value to `set`.
     fn set(
         &self,
         word: Word<'_>,

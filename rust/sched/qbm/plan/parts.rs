@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The parts of a plan, and whether they fit together.
+//! Groups and clients of a plan, and checks of their consistency.
 
 use super::{
     amount::Amount,
@@ -20,43 +20,45 @@ use crate::sched::{
 };
 use core::{cmp::Ordering, fmt};
 
-/// Groups of a plan, at most.
+/// Maximum number of groups of a plan.
 pub const GROUPS_MAX: usize = 64;
 
-/// Lines of clients of a plan, at most.
+/// Maximum number of client lines of a plan.
 pub const CLIENTS_MAX: usize = 4096;
 
-/// Bytes of a group's name, at most.
+/// Maximum length of a group's name, bytes.
 pub const GROUP_NAME_MAX: usize = 63;
 
-/// Bytes of a client's name, at most.
+/// Maximum length of a client's name, bytes.
 pub const CLIENT_NAME_MAX: usize = 255;
 
-/// Ranges of addresses of a plan, at most: what a [`crate::sched::nid::range::Span`] can tell apart.
+/// Maximum number of address ranges of a plan: the number that a [`crate::sched::nid::range::Span`]
+/// can distinguish.
 const RANGES_MAX: usize = u16::MAX as usize;
 
-/// A group: one capacity that clients share.
+/// Group: one capacity that clients share.
 ///
 /// # Invariants
 ///
-/// The first `len` bytes of the name are letters, digits or some of `_.:@-`, the first one is no dot.
+/// The first `len` bytes of the name are letters, digits or some of `_.:@-`; the first byte is not
+/// a dot.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     name: [u8; GROUP_NAME_MAX],
     len: u8,
-    /// The line that it is in.
+    /// Line number of the group.
     line: u32,
-    /// What is said of it.
+    /// Settings of the group.
     settings: Settings,
 }
 
 impl Group {
-    /// The group `name`, which line `line` makes.
+    /// Creates the group `name` of line `line`.
     ///
     /// # Errors
     ///
-    /// - `ENAMETOOLONG`: more than [`GROUP_NAME_MAX`] bytes.
-    /// - `EINVAL`: empty, or bytes that a name does not have.
+    /// - `ENAMETOOLONG`: the name has more than [`GROUP_NAME_MAX`] bytes.
+    /// - `EINVAL`: the name is empty or contains invalid bytes.
     pub(super) fn new(name: &str, settings: Settings, line: u32) -> Result<Self, Error> {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:@-".contains(&byte);
         if name.is_empty() || !name.bytes().all(takes) || name.starts_with('.') {
@@ -74,77 +76,77 @@ impl Group {
         };
         let bytes = group.name.get_mut(..name.len()).ok_or(too_long)?;
         bytes.copy_from_slice(name.as_bytes());
-        // INVARIANT: All bytes were checked.
+        // INVARIANT: all bytes were checked.
         Ok(group)
     }
 
-    /// Its name.
+    /// Returns the name of the group.
     pub fn name(&self) -> &str {
         let name = self.name.get(..usize::from(self.len)).unwrap_or_default();
         core::str::from_utf8(name).unwrap_or_default()
     }
 
-    /// What is said of it.
+    /// Returns the settings of the group.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What its clients share, bytes/s.
+    /// Returns the capacity that the clients share, bytes/s.
     pub fn capacity(&self) -> u64 {
         self.settings.capacity.unwrap_or_default()
     }
 
-    /// What is kept for each class, bytes/s.
+    /// Returns the reserve of each class, bytes/s.
     pub fn reserves(&self) -> [u64; CLASSES] {
         let of = |kept: Option<Amount>| kept.map_or(0, |kept| kept.of(self.capacity()));
         self.settings.reserves.map(of)
     }
 
-    /// The number of its target; none: every one that no other group has.
+    /// Returns the number of the target; `None` for all targets without a group of their own.
     pub fn target(&self) -> Option<u32> {
         self.settings.target.map(|target| target.number())
     }
 
-    /// Whether only clients of a line are regulated, which are movers.
+    /// Returns true if only clients with a line are regulated, and these are movers.
     pub fn is_mover(&self) -> bool {
         self.settings.mover.is_some_and(|mover| mover)
     }
 
-    /// What its clients without a line are promised where `defaults` are those of all groups.
+    /// Returns the terms of clients without a line; `defaults` applies to all groups.
     pub(super) fn terms(&self, defaults: &Promise) -> Terms {
         self.settings.promise.terms(self.capacity(), defaults)
     }
 }
 
-/// A line: a client, or a pattern of clients, and what it is promised.
+/// Line of a client or a pattern of clients, with the promise.
 ///
 /// # Invariants
 ///
-/// `group` is the index of a group of the same parts.
+/// `group` is the index of a group of the same plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Where its name begins in the names of the parts.
+    /// Offset of the name in the names of the plan.
     at: u32,
     len: u16,
-    /// The line that it is in.
+    /// Line number.
     pub(super) line: u32,
-    /// Its group; none: all of them.
+    /// Index of the group; `None` for all groups.
     pub(super) group: Option<u32>,
-    /// What it is promised, as it was written.
+    /// Promise as written.
     pub(super) promise: Promise,
-    /// What its name is for; a pattern where clients are devices.
+    /// Parsed name; a pattern if clients are devices.
     item: Item,
 }
 
 impl Client {
-    /// Its name in `names`.
+    /// Returns the name of the client, which is stored in `names`.
     pub(super) fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
         let from = self.at as usize;
         let to = from.saturating_add(usize::from(self.len));
         names.get(from..to).unwrap_or_default()
     }
 
-    /// Whether it is for `group`.
+    /// Returns true if the line applies to `group`.
     pub(super) fn is_in(&self, group: u32) -> bool {
         self.group.is_none_or(|own| own == group)
     }
@@ -155,8 +157,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// - `ENOSPC`: there are [`GROUPS_MAX`] already.
-    /// - `EEXIST`: there is one of that name.
+    /// - `ENOSPC`: there are already [`GROUPS_MAX`] groups.
+    /// - `EEXIST`: there is already a group with this name.
     pub(super) fn add_group(&mut self, group: Group) -> Result<(), Error> {
         let refused = |code, reason| Err(refused(group.line, code, reason));
         if self.groups().len() >= GROUPS_MAX {
@@ -168,7 +170,7 @@ impl Plan {
         Ok(self.groups.push(group)?)
     }
 
-    /// The group `name`.
+    /// Finds the index of the group `name`.
     pub(super) fn group_named(&self, name: &str) -> Option<u32> {
         let mut groups = (0..).zip(self.groups());
         let found = groups.find(|(_, group)| group.name() == name);
@@ -179,9 +181,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// - `ENOSPC`: there are [`CLIENTS_MAX`] already, or more ranges of addresses than there can be.
-    /// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
-    /// - `EINVAL`: a name that is not one of `by`.
+    /// - `ENOSPC`: there are already [`CLIENTS_MAX`] lines, or too many address ranges.
+    /// - `ENAMETOOLONG`: the name has more than [`CLIENT_NAME_MAX`] bytes.
+    /// - `EINVAL`: the name does not fit the attribute `by`.
     pub(super) fn add_client(
         &mut self,
         (place, name): (usize, &str),
@@ -212,7 +214,7 @@ impl Plan {
         })?)
     }
 
-    /// Parses what `name`, at offset `at` of line `line`, is for.
+    /// Parses the client name `name` at offset `at` of line `line`.
     fn item(&mut self, at: usize, name: &str, line: u32) -> Result<Item, Error> {
         let (field, wrong) = match self.by {
             By::Nid => (
@@ -250,7 +252,7 @@ impl Plan {
         })
     }
 
-    /// Makes the lists that lines are found by.
+    /// Builds the lookup tables of lines.
     fn index(&mut self) -> Result<(), NoMemory> {
         for (line, client) in (0u32..).zip(self.clients.as_slice()) {
             let key = match client.item {
@@ -268,7 +270,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The first line for `group` whose name is `key`.
+    /// Finds the first line for `group` with the name `key`.
     pub(super) fn exact(&self, group: u32, key: &Key) -> Option<u32> {
         let exact = self.exact.as_slice();
         let find = |group: Option<u32>| {
@@ -279,7 +281,7 @@ impl Plan {
         all.into_iter().chain(own).min()
     }
 
-    /// The first line for `group` with a pattern that `holds` takes.
+    /// Finds the first line for `group` with a pattern that `holds` accepts.
     fn first(&self, group: u32, holds: impl Fn(&Item, &[u8]) -> bool) -> Option<u32> {
         let names = self.names.as_slice();
         let client = |line: u32| self.clients.as_slice().get(line as usize);
@@ -290,14 +292,14 @@ impl Plan {
         })
     }
 
-    /// The first pattern for `group` that is for the job or device `name`.
+    /// Finds the first pattern for `group` that matches the job or device `name`.
     pub(super) fn first_named(&self, group: u32, name: &[u8]) -> Option<u32> {
         self.first(group, |item, pattern| {
             *item == Item::JobPattern && glob::matches(pattern, name)
         })
     }
 
-    /// The first pattern for `group` that is for `nid`.
+    /// Finds the first pattern for `group` that matches `nid`.
     pub(super) fn first_nid(&self, group: u32, nid: &Nid) -> Option<u32> {
         self.first(group, |item, _| match item {
             Item::NidPattern(pattern) => pattern.has(nid, self.ranges.as_slice()),
@@ -305,7 +307,8 @@ impl Plan {
         })
     }
 
-    /// The first line that is for the same clients of the same group as one before it.
+    /// Finds the first line for the same clients of the same group as an earlier line; returns its
+    /// line number.
     fn repeated(&self) -> Result<Option<u32>, NoMemory> {
         let clients = self.clients.as_slice();
         let mut order = List::with_capacity(clients.len())?;
@@ -332,15 +335,16 @@ impl Plan {
         Ok(twice.map(|(_, other)| other.1.line).min())
     }
 
-    /// Returns the plan if it fits together.
+    /// Checks the plan and builds the lookup tables.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: a group without capacity, a capacity below the floor, a minimum below it, a minimum above
-    ///   its maximum, a maximum above the capacity, reserves above it; in a group of movers terms of clients
-    ///   without a line, reserves, or clients that are no movers.
-    /// - `EEXIST`: a target that two groups have, or a client that is twice in a group.
-    /// - `ENOSPC`: a text that is longer than one may be.
+    /// - `EINVAL`: a missing capacity, class or minimum; a capacity, minimum or maximum below the
+    ///   floor; a minimum above the maximum. A minimum, a maximum or a sum of reserves above the
+    ///   capacity. In a group of movers: terms of clients without a line, reserves, or listed
+    ///   clients that are not movers.
+    /// - `EEXIST`: two groups with the same target, or two lines for the same client of a group.
+    /// - `ENOSPC`: the text as displayed is longer than [`TEXT_MAX`] bytes.
     pub(super) fn check(mut self) -> Result<Plan, Error> {
         for (place, group) in self.groups().iter().enumerate() {
             self.check_group(group)?;
@@ -372,7 +376,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Whether what is said of `group` fits together.
+    /// Checks that the settings of `group` are consistent.
     fn check_group(&self, group: &Group) -> Result<(), Error> {
         let settings = &group.settings;
         let refused = |reason| Err(invalid(group.line, reason));
@@ -402,7 +406,7 @@ impl Plan {
         }
         let (min, max) = settings.promise.limits(capacity, &self.defaults);
         if let Some(reason) = wrong(min, max, capacity, self.tuning.floor) {
-            // The line that says it.
+            // Report the line that contains the wrong value.
             let own = settings.promise.min.is_some() || settings.promise.max.is_some();
             let line = if own { group.line } else { self.defaults_line };
             return Err(invalid(line, reason));
@@ -410,7 +414,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether what `client` is promised fits into the groups that it is for.
+    /// Checks that the promise of `client` fits into the groups of the line.
     fn check_client(&self, client: &Client) -> Result<(), Error> {
         let refused = |reason| Err(invalid(client.line, reason));
         if client.promise.class.is_none() {
@@ -439,7 +443,7 @@ impl Plan {
     }
 }
 
-/// Bytes that text can still have.
+/// Number of bytes that may still be written.
 pub(super) struct Room(pub(super) usize);
 
 impl fmt::Write for Room {
@@ -449,7 +453,7 @@ impl fmt::Write for Room {
     }
 }
 
-/// What is wrong with a minimum and a maximum where `capacity` is all that there is.
+/// Describes the error in a minimum and a maximum for `capacity`, if any.
 fn wrong(min: u64, max: u64, capacity: u64, floor: u64) -> Option<&'static str> {
     if max > capacity {
         Some("max is above the capacity of the group")

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is said of clients and of groups.
+//! Parameters of clients and groups.
 
 use super::amount::{self, Amount, Size};
 use crate::sched::qbm::terms::{Class, Terms, CLASSES};
 use core::fmt;
 
-/// What is wrong with a minimum that is larger than its maximum.
+/// Error message for a minimum above the maximum.
 pub(super) const ABOVE: &str = "min is above max";
 
-/// What is wrong with a setting that was set before.
+/// Error message for a parameter that was already set.
 pub(super) const TWICE: &str = "a setting is there twice";
 
-/// What is wrong with an amount.
+/// Error message for an invalid amount.
 macro_rules! no_amount {
     ($name:literal) => {
         concat!(
@@ -22,7 +22,8 @@ macro_rules! no_amount {
     };
 }
 
-/// Sets `place`, which is none so far, to `value`; `wrong` is what is wrong if that is none.
+/// Sets `place`, which must be `None`, to `value`; `wrong` is the error message if `value` is
+/// `None`.
 fn put<T>(
     place: &mut Option<T>,
     value: impl FnOnce() -> Option<T>,
@@ -35,31 +36,33 @@ fn put<T>(
     Ok(())
 }
 
-/// Class, minimum and maximum as they are written.
+/// Class, minimum and maximum as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// How bandwidth is allocated.
+    /// Allocation class.
     pub class: Option<Class>,
-    /// What a client is to have when it asks for it.
+    /// Guaranteed minimum: the bandwidth allocated on request.
     pub min: Option<Amount>,
-    /// What it never has more than.
+    /// Upper limit of the bandwidth.
     pub max: Option<Amount>,
 }
 
 impl Promise {
-    /// Nothing is said.
+    /// Promise without any parameter.
     pub const NONE: Self = Self {
         class: None,
         min: None,
         max: None,
     };
 
-    /// What is promised out of `capacity` bytes/s. What is not said here is taken from `other`; after that the
-    /// class is fair share, the maximum the capacity and the minimum the maximum.
+    /// Computes the terms for a capacity of `capacity` bytes/s. Missing parameters are taken from
+    /// `other`. After that the class defaults to fair share, the maximum to the capacity and the
+    /// minimum to the maximum.
     pub(super) fn terms(&self, capacity: u64, other: &Self) -> Terms {
         let class = self.class.or(other.class).unwrap_or(Class::FairShare);
         let (min, max) = self.limits(capacity, other);
-        // INVARIANT: What is above was refused, but for clients of movers that are not regulated.
+        // INVARIANT: larger values were rejected, except for unregulated clients of groups of
+        // movers.
         let max = max.min(capacity);
         Terms {
             class,
@@ -68,14 +71,15 @@ impl Promise {
         }
     }
 
-    /// Minimum and maximum of [`Promise::terms`] as they were written.
+    /// Computes minimum and maximum of [`Promise::terms`], without clamping to the capacity.
     pub(super) fn limits(&self, capacity: u64, other: &Self) -> (u64, u64) {
         let of = |amount: Amount| amount.of(capacity);
         let max = self.max.or(other.max).map_or(capacity, of);
         (self.min.or(other.min).map_or(max, of), max)
     }
 
-    /// What is wrong with it whatever the capacity is, where nobody has less than `floor` bytes/s.
+    /// Describes a contradiction that does not depend on the capacity, for a floor of `floor`
+    /// bytes/s.
     pub(super) fn contradiction(&self, floor: u64) -> Option<&'static str> {
         match (self.min, self.max) {
             (Some(Amount::Rate(min)), _) if min < floor => Some("min is below the floor"),
@@ -86,11 +90,11 @@ impl Promise {
         }
     }
 
-    /// Sets what is called `name` to what `text` says.
+    /// Parses `text` and sets the parameter `name`.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, one line.
+    /// Error message, one line: unknown name, parameter already set, or invalid `text`.
     pub(super) fn set(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
         let amount = || Amount::parse(text);
         match name {
@@ -105,7 +109,7 @@ impl Promise {
         }
     }
 
-    /// Writes the pairs `NAME=VALUE` that are set, a blank before each.
+    /// Writes the parameters that are set as `NAME=VALUE`, with a blank before each.
     pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
         if let Some(class) = self.class {
             write!(out, " class={}", class.name())?;
@@ -120,12 +124,12 @@ impl Promise {
     }
 }
 
-/// What a group is a part of the service by.
+/// Target of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A backing device: major and minor number.
+    /// Backing device: major and minor number.
     Device(u32, u32),
-    /// A target by the number that requests have.
+    /// Number of the target in requests.
     Number(u32),
 }
 
@@ -152,7 +156,7 @@ impl Target {
         }
     }
 
-    /// The number that requests for it have.
+    /// Returns the number of the target in requests.
     pub const fn number(self) -> u32 {
         match self {
             Self::Device(major, minor) => (major << Self::MINOR_BITS) | minor,
@@ -161,7 +165,7 @@ impl Target {
     }
 }
 
-/// Shows text that [`Target::parse`] takes.
+/// Displays text that [`Target::parse`] accepts.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -171,13 +175,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// The class whose reserve is called `name`.
+/// Parses a parameter name `reserve_CLASS`; returns the class.
 fn reserve_of(name: &str) -> Option<Class> {
     let class = name.strip_prefix("reserve_")?;
     Class::ALL.into_iter().find(|own| own.name() == class)
 }
 
-/// Whether `name` is one of a setting.
+/// Returns true if `name` is the name of a parameter.
 pub(super) fn is_setting(name: &str) -> bool {
     let named = [
         "capacity", "target", "strategy", "class", "min", "max", "group",
@@ -185,27 +189,27 @@ pub(super) fn is_setting(name: &str) -> bool {
     named.contains(&name) || reserve_of(name).is_some()
 }
 
-/// What is said of a group.
+/// Parameters of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes/s that its clients share; that of a plan has it.
+    /// Capacity that the clients share, bytes/s; always set in a checked plan.
     pub capacity: Option<u64>,
-    /// The target; none: every target that no other group has.
+    /// Target; `None` for all targets without a group of their own.
     pub target: Option<Target>,
-    /// Whether only movers are regulated; none: no.
+    /// True if only movers are regulated; `None` counts as false.
     pub mover: Option<bool>,
-    /// For clients that no line is for.
+    /// Promise for clients without a line.
     pub promise: Promise,
-    /// What is kept for each class.
+    /// Reserve of each class.
     pub reserves: [Option<Amount>; CLASSES],
 }
 
 impl Settings {
-    /// Sets what is called `name` to what `text` says.
+    /// Parses `text` and sets the parameter `name`.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, one line.
+    /// Error message, one line: unknown name, parameter already set, or invalid `text`.
     pub(super) fn set(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
         match name {
             "capacity" => put(
@@ -239,7 +243,7 @@ impl Settings {
         }
     }
 
-    /// Writes the pairs `NAME=VALUE` of what is not as it is by default, a blank before each.
+    /// Writes all parameters other than defaults as `NAME=VALUE`, with a blank before each.
     pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
         if let Some(capacity) = self.capacity {
             write!(out, " capacity={}", Size(capacity))?;

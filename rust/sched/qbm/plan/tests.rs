@@ -5,7 +5,7 @@ mod wrong;
 use super::*;
 use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::Class};
 
-/// A service with devices called `d1` to `d9`.
+/// Service with devices `d1` to `d9`.
 pub(super) struct Nine;
 
 impl Scene for Nine {
@@ -47,7 +47,7 @@ fn terms(class: Class, min: u64, max: u64) -> Option<Terms> {
 
 const MB: u64 = 1_000_000;
 
-/// Two groups that other statements of the tables below can be put behind.
+/// Plan of two groups, a prefix for the texts below.
 const TWO: &str = "group a capacity=100MB/s target=8:0\ngroup b capacity=10MB/s\n";
 
 #[test]
@@ -124,7 +124,8 @@ fn terms_of_unlisted_clients() {
         assert_eq!(plan.terms(1, &nid("0@lo"), &Nine), None);
         assert!(plan.default_terms(0) == want && plan.default_terms(1).is_none());
     }
-    // What all groups have may be more than a group of movers has; nobody asks for it there.
+    // Defaults of all groups may exceed the capacity of a group of movers, because they are not
+    // used there.
     let plan = plan("default min=5MB\ngroup a capacity=1MB strategy=mover");
     assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
     assert_eq!(plan.default_terms(0), terms(Class::FairShare, MB, MB));
@@ -141,7 +142,7 @@ fn reserves() {
     assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
 }
 
-/// Lines of one name are found by a search; patterns are walked, and the first line decides all the same.
+/// Compares lookups by binary search and by patterns: the first line decides in both cases.
 #[test]
 fn many_lines() {
     let line = |uid: u32| {
@@ -189,7 +190,8 @@ fn many_lines() {
     );
 }
 
-/// Lines are for one kind of clients; which line decides, a model says on the host.
+/// Verifies that a line matches only clients of the kind given by `by`. A model on the host tests
+/// the choice between lines.
 #[test]
 fn other_kinds_of_clients_have_no_line() {
     let plan = plan(&format!("{TWO}client *@tcp class=fc min=1MB"));

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The numbers of the method, as they are written.
+//! Tuning parameters of a plan, and their text form.
 
 use super::amount::{percent, size, time, Size, Time};
 use crate::sched::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as S};
 use core::fmt;
 
-/// How a number is written.
+/// Text form of a parameter.
 enum Form {
     Time,
     Size,
     Percent,
 }
 
-/// A number of [`Tuning`].
+/// Parameter of [`Tuning`].
 pub(super) struct Key {
-    /// The word for it.
+    /// Name in the plan.
     pub(super) name: &'static str,
     form: Form,
     lo: u64,
     hi: u64,
-    /// What to say about others than those from `lo` to `hi`.
+    /// Error message for values outside `lo..=hi`.
     wrong: &'static str,
     get: fn(&Tuning) -> u64,
     set: fn(&mut Tuning, u64),
@@ -31,7 +31,7 @@ macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident:
         $form:ident $lo:literal $(* $by:ident)?..=$hi:literal $(* $times:ident)? = $default:expr, $range:literal;)+
     ) => {
-        /// The numbers of the method; by default those of StorNext.
+        /// Tuning parameters; the defaults are those of StorNext.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Tuning {
             $($(#[$doc])* pub $name: u64,)+
@@ -45,7 +45,7 @@ macro_rules! numbers {
             }
         }
 
-        /// All of them, in the order in which they are written.
+        /// All parameters, in the order of display.
         pub(super) static ALL: &[Key] = &[$(Key {
             name: stringify!($name),
             form: Form::$form,
@@ -58,48 +58,49 @@ macro_rules! numbers {
     };
 }
 
-/// Bytes/s.
+/// Bytes of 1 KiB.
 const KIB: u64 = 1 << 10;
 
 numbers! {
-    /// What a bucket holds, in time: allocations are divided into periods of this length, ns.
+    /// Depth of a bucket as a time: allocations are divided into periods of this length, ns.
     period: Time 1 * MS..=1 * S = 40 * MS, "a time from 1ms to 1s";
-    /// The time in which a client notices that it has to sleep, ns.
+    /// Fast period: time in which throttling of a client is detected, ns.
     fast: Time 100 * MS..=60 * S = S, "a time from 100ms to 60s";
-    /// The time over which it finds that it uses much or little of what it has, ns.
+    /// Slow period: time over which high and low usage of a client are detected, ns.
     slow: Time 1 * S..=3_600 * S = 30 * S, "a time from 1s to 3600s";
-    /// How long a client stays registered without requests, ns.
+    /// Time without requests after which a client is unregistered, ns.
     idle: Time 100 * MS..=3_600 * S = S, "a time from 100ms to 3600s";
-    /// What every client has at least, bytes/s.
+    /// Absolute minimum of each client, bytes/s.
     floor: Size 1 * KIB..=1_048_576 * KIB = 32 * KIB, "a size from 1KiB/s to 1GiB/s";
-    /// Free bandwidth below which none is given beyond a minimum, bytes/s.
+    /// Free bandwidth below which none is given beyond minimums, bytes/s.
     grant: Size 1 * KIB..=1_048_576 * KIB = 256 * KIB, "a size from 1KiB/s to 1GiB/s";
-    /// Periods of a fast time that a client sleeps in before it wants back what it gave up, percent.
+    /// Share of throttled periods in a fast period from which a client restores, percent.
     sleep: Percent 1..=100 = 50, "1% to 100%";
-    /// Use of what it has from which a client asks for more, percent.
+    /// Usage of the allocation from which a client increases, percent.
     high: Percent 1..=100 = 80, "1% to 100%";
-    /// Use of what it has below which a client does with less, percent.
+    /// Usage of the allocation below which a client decreases, percent.
     low: Percent 0..=99 = 60, "0% to 99%";
-    /// How much more it asks for, percent.
+    /// Step of an increase, percent.
     raise: Percent 1..=1_000 = 30, "1% to 1000%";
-    /// How much it gives up, percent.
+    /// Step of a decrease, percent.
     lower: Percent 0..=90 = 10, "0% to 90%";
-    /// What movers leave beside what others use, percent of the capacity.
+    /// Bandwidth that movers leave free in addition to the usage of others, percent of the
+    /// capacity.
     headroom: Percent 0..=50 = 2, "0% to 50%";
 }
 
 impl Key {
-    /// The number called `name`, and a bit for it.
+    /// Finds the parameter called `name`; also returns a bit that identifies the parameter.
     pub(super) fn parse(name: &str) -> Option<(&'static Self, u32)> {
         let bits = (0..32).map(|at| 1u32.wrapping_shl(at));
         ALL.iter().zip(bits).find(|(key, _)| key.name == name)
     }
 
-    /// Sets it in `tuning` to what `text` says.
+    /// Parses `text` and sets the parameter in `tuning`.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, one line.
+    /// Error message, one line: `text` is invalid or out of range.
     pub(super) fn set(&self, tuning: &mut Tuning, text: &str) -> Result<(), &'static str> {
         let number = match self.form {
             Form::Time => time(text),
@@ -112,7 +113,7 @@ impl Key {
     }
 }
 
-/// Why `tuning` does not fit together, one line; none if it does.
+/// Describes the inconsistency in `tuning`, one line; `None` if there is none.
 pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
     if tuning.fast < tuning.period {
         Some("fast is shorter than period")
@@ -131,7 +132,7 @@ pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
     }
 }
 
-/// Writes `tune` with what is not as it is by default; nothing if there is no such thing.
+/// Writes `tune` with all values other than defaults; nothing if there are none.
 pub(super) fn write(tuning: &Tuning, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
     let default = Tuning::default();
     let mut first = true;
@@ -159,7 +160,7 @@ pub(super) fn write(tuning: &Tuning, out: &mut (impl fmt::Write + ?Sized)) -> fm
 mod tests {
     use super::*;
 
-    /// The numbers that the method was published with.
+    /// Compares the defaults with the published numbers of the method.
     #[test]
     fn numbers_by_default() {
         let tuning = Tuning::default();

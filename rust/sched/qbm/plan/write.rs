@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Writing a plan as the text that makes it.
+//! Conversion of a plan to text.
 
 use super::{settings::Promise, tune, By, Plan};
 use core::fmt;
 
 impl Plan {
-    /// Writes the plan, one statement per line; nothing for what is as it is by default.
+    /// Writes the plan, one statement per line, without defaults.
     ///
     /// # Errors
     ///
-    /// What `out` answers.
+    /// Any error of `out`.
     pub fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
         if self.by() != By::default() {
             writeln!(out, "by {}", self.by())?;

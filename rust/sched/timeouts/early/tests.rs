@@ -29,21 +29,21 @@ const fn grant(deadline: u64, feed: u32) -> Answer {
     Answer::Grant { deadline, feed }
 }
 
-/// A request that arrived at 100 s.
+/// Arrival of a request, ms.
 const ARRIVAL: u64 = 100_000;
 
 #[test]
 fn at_once() {
     let usual = Terms::default();
     for (terms, timeout, estimate, want) in [
-        // As long as the estimate is enough, whatever the factor says.
+        // No early reply while the timeout covers the estimate, regardless of the factor.
         (usual, 20_000, 20_000, None),
         (usual, 19_999, 20_000, Some(30_000)),
         (usual, 1, 20_000, Some(30_000)),
         // No deadline.
         (usual, 0, 20_000, None),
         (usual, u32::MAX, u32::MAX, None),
-        // No estimate is that of at_min.
+        // An estimate of 0 counts as at_min.
         (usual, 5000, 0, None),
         (usual, 4999, 0, Some(11_250)),
         // At most at_max in all.
@@ -65,7 +65,7 @@ fn looked_at() {
         (Terms::default(), 117_500, 112_500),
         (Terms::default(), 3000, 0),
         (with(1, 30), 117_500, 116_500),
-        // A grant is to be later than the deadline.
+        // The granted deadline must be later than the present one.
         (with(5, 5), 117_500, 115_000),
         (with(5, 1), 117_500, 117_000),
         (without(100), 117_500, 117_500),
@@ -79,19 +79,19 @@ fn looked_at() {
 fn near_the_deadline() {
     let after = |deadline, feed| grant(ARRIVAL + deadline, feed);
     let end = u64::MAX - ARRIVAL;
-    // The deadline, the present and what the server said itself, ms after the arrival.
+    // The deadline, the present and the deadline announced by the server, ms after the arrival.
     for (row, (deadline, now, alive, busy, want)) in [
         (17_500, 12_500, true, None, after(42_500, 17_500)),
         (17_500, 17_499, true, None, after(47_499, 22_499)),
         // The client has given up.
         (17_500, 17_500, true, None, Refuse(Late)),
         (17_500, 90_000, true, Some(95_000), Refuse(Late)),
-        // No sign of life; what the server says itself is one, as long as it holds.
+        // No sign of life; a deadline announced by the server is one while it is in the future.
         (17_500, 12_500, false, None, Refuse(Dead)),
         (17_500, 12_500, false, Some(12_500), Refuse(Dead)),
         (17_500, 12_500, false, Some(12_501), after(42_500, 17_500)),
         (17_500, 12_500, true, Some(100_000), after(100_000, 17_500)),
-        // At most at_max from the arrival, and not if that does not help.
+        // At most at_max from the arrival, and no reply if the deadline would not move.
         (575_000, 571_000, true, None, after(600_000, 576_000)),
         (
             575_000,
@@ -104,7 +104,7 @@ fn near_the_deadline() {
         (600_000, 598_000, true, None, Refuse(Limit)),
         (755_000, 751_000, true, None, Refuse(Limit)),
         (755_000, 751_000, true, Some(end), Refuse(Limit)),
-        // Asked too early.
+        // Called too early.
         (90_000, 10_000, true, None, Refuse(Limit)),
     ]
     .into_iter()
@@ -134,7 +134,7 @@ fn strange_instants() {
     }
 }
 
-/// As long as there are signs of life, a request has until `at_max` and not longer, with few messages.
+/// Checks that a request with signs of life has exactly `at_max`, with few messages.
 #[test]
 fn early_replies_until_the_limit() {
     for (margin, extra, messages) in [(5, 30, 25), (5, 5, 240), (1, 1, 1200), (5, 600, 1)] {
@@ -158,7 +158,8 @@ fn early_replies_until_the_limit() {
     }
 }
 
-/// While clients come back, a deadline never comes closer, however little is granted.
+/// Checks that a deadline never becomes earlier in a recovery window, however small the extension
+/// is.
 #[test]
 fn while_clients_come_back() {
     for (deadline, now, extra, want) in [

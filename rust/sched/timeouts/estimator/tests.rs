@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// Milliseconds of a second.
+/// Milliseconds per second.
 const S: u64 = 1000;
 
-/// From 1 s to 600 s, bins of 2 s.
+/// Rule with estimates from 1 s to 600 s, and bins of 2 s.
 const WORST: Rule = Rule {
     min_ms: 1000,
     max_ms: 600_000,
@@ -23,37 +23,37 @@ fn average(deviations: u32) -> Rule {
     }
 }
 
-/// Instants and samples; the estimate and the bins after each.
+/// Checks the estimate and the bins after each sample.
 #[test]
 fn the_worst_of_the_history() {
     let mut estimator = Estimator::new();
     assert_eq!(estimator.estimate(0, &WORST), 10_000);
     for (at, sample, estimate, bins) in [
-        // Nothing known.
+        // No samples yet.
         (50 * S, 0, 10_000, [0; 4]),
-        // The first sample replaces the initial estimate, and the bins begin with it.
+        // The first sample replaces the initial estimate, and starts the bins.
         (100 * S, 3000, 3000, [3000, 0, 0, 0]),
         (101 * S, 2000, 3000, [3000, 0, 0, 0]),
         (101 * S + 999, 4000, 4000, [4000, 0, 0, 0]),
         // The second bin.
         (102 * S, 1500, 4000, [1500, 4000, 0, 0]),
         (103 * S, 0, 4000, [1500, 4000, 0, 0]),
-        // Two bins on.
+        // Two bins later.
         (106 * S, 2500, 4000, [2500, 0, 1500, 4000]),
-        // The worst one is forgotten.
+        // The worst sample expires.
         (108 * S, 2000, 2500, [2000, 2500, 0, 1500]),
-        // Time alone.
+        // Time passes without samples.
         (110 * S, 0, 2500, [0, 2000, 2500, 0]),
         (114 * S, 0, 2000, [0, 0, 0, 2000]),
         (116 * S, 0, 1000, [0; 4]),
-        // Below the least, above the largest.
+        // Below the minimum, above the maximum.
         (117 * S, 20, 1000, [20, 0, 0, 0]),
         (118 * S, 700_000, 600_000, [700_000, 20, 0, 0]),
-        // A clock that runs backwards: all is of the newest bin.
+        // The clock runs backwards: all samples go to the newest bin.
         (10 * S, 800_000, 600_000, [800_000, 20, 0, 0]),
         (0, 900_000, 600_000, [900_000, 20, 0, 0]),
         (120 * S, 0, 600_000, [0, 900_000, 20, 0]),
-        // Without end, at the end of time.
+        // The largest sample, at the largest instant.
         (1000 * S, 5, 1000, [5, 0, 0, 0]),
         (u64::MAX, u32::MAX, 600_000, [u32::MAX, 0, 0, 0]),
     ] {
@@ -65,7 +65,7 @@ fn the_worst_of_the_history() {
     assert_eq!(worst, Some((u32::MAX, u64::MAX)));
 }
 
-/// Rules count as soon as they are changed.
+/// Checks that a changed rule takes effect immediately.
 #[test]
 fn changed_rules() {
     let mut rule = WORST;
@@ -76,7 +76,7 @@ fn changed_rules() {
     assert_eq!(estimator.estimate(2 * S, &rule), 60_000);
     rule.max_ms = 600_000;
     assert_eq!(estimator.estimate(2 * S, &rule), 500_000);
-    // Bins are 10 s now, and 1 s at last.
+    // Bins of 10 s, and finally of 1 s.
     for (history_ms, at, bins) in [
         (40_000, 11, [20_000, 500_000, 0, 0]),
         (40_000, 12, [0, 20_000, 500_000, 0]),
@@ -98,7 +98,7 @@ fn filters() {
     assert_eq!((filter.limit, filter.until), (300, 102 * S));
     assert!(filter.holds(300, 102 * S - 1) && !filter.holds(301, 101 * S));
     assert!(!filter.holds(1, 102 * S));
-    // A bin without samples lets all of them through, and so does the mean.
+    // A bin without samples filters no sample, and neither does the mean.
     let none = Filter {
         limit: 0,
         until: 104 * S,
@@ -135,7 +135,7 @@ fn the_mean_and_deviations() {
     }
 }
 
-/// Many long samples fit the sums, and the mean forgets.
+/// Checks that many long samples do not overflow the sums, and that they expire.
 #[test]
 fn the_mean_of_many() {
     let rule = Rule {
@@ -156,7 +156,7 @@ fn the_mean_of_many() {
     assert_eq!(estimator.estimate(22 * S, &rule), 1000);
 }
 
-/// The mean looks at what was measured for it; before that the worst stands in.
+/// Checks that the mean uses only samples measured for it, and the worst sample before that.
 #[test]
 fn from_the_worst_to_the_mean() {
     let mut estimator = Estimator::new();
@@ -182,7 +182,7 @@ fn timeouts() {
     for (rule, estimate, want) in [
         (WORST, 10_000, 17_500),
         (WORST, 600_000, 755_000),
-        // Below the least, above the largest, without end.
+        // Below the minimum, above the maximum, the largest number.
         (WORST, 0, 6250),
         (WORST, 600_001, 755_000),
         (WORST, u32::MAX, 755_000),

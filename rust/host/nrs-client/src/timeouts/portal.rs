@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a client knows of one service.
+//! Estimates of a client for one service.
 //!
 //! # Vocabulary
 //!
-//! - *Round trip*: from when a request was sent to its reply, ms.
-//! - *Latency*: the part of the round trip that the network took: without the service time, which the
-//!   reply tells.
-//! - *Told*: numbers in a reply; 0 if the server does not say.
+//! - *Round trip*: time from sending a request to its reply, ms.
+//! - *Latency*: part of the round trip that the network takes: the round trip without the service
+//!   time, which the reply contains.
+//! - *Told*: numbers in a reply; 0 if the server does not state them.
 //!
 //! ```text
 //!             latency      service time      latency
@@ -17,29 +17,30 @@
 //!   waits for:   timeout(estimate of the service) + estimate of the latency
 //! ```
 //!
-//! A server's own estimate replaces the client's: that server has seen all clients, and need not
-//! correct the timeout which the next request states. Without one, service times are measured.
+//! A server's own estimate replaces the client's: the server knows all clients, and need not
+//! correct the timeout stated by the next request. Without such an estimate, service times are
+//! measured.
 //!
-//! Instants are milliseconds of any monotonic clock.
+//! Times are milliseconds of any monotonic clock.
 
 use crate::timeouts::estimator::{Estimator, Rule, Seen};
 
-/// How much longer than the round trip a service time may be, ms: clocks of two machines differ, and
+/// Largest excess of a service time over the round trip, ms: the clocks of two machines differ, and
 /// a reply may be to a request that was sent twice.
 const DIFFERENCE: u32 = 3000;
 
-/// What a client knows of one service: how long it takes, and how long the network does.
+/// Estimates for one service: the service time and the latency of the network.
 pub struct Portal {
     rule: Rule,
     service: Estimator,
     network: Estimator,
-    /// The last estimate that was told, ms, and when, if the last reply told one.
+    /// Last estimate in a reply, ms, and the time of that reply; `None` if the last reply had none.
     told: Option<(u32, u64)>,
     last_reply: Option<u64>,
 }
 
 impl Portal {
-    /// Creates a portal to a service of which nothing is known.
+    /// Creates a portal to a service without measurements.
     pub const fn new(rule: Rule) -> Self {
         Self {
             rule,
@@ -50,10 +51,10 @@ impl Portal {
         }
     }
 
-    /// Takes a reply at `now`, which came `round_trip` ms after its request was sent. It tells that
-    /// the request was at the service for `service` ms, and the `estimate` there.
+    /// Processes a reply at `now`, `round_trip` ms after its request was sent. The reply contains
+    /// the `service` time of the request, ms, and the server's `estimate`.
     ///
-    /// A reply whose service time exceeds the round trip by more than 3 s, or has no end, is
+    /// A reply whose service time exceeds the round trip by more than 3 s, or is unlimited, is
     /// ignored.
     pub fn replied(&mut self, now: u64, round_trip: u32, service: u32, estimate: u32) {
         self.heard(now);
@@ -64,8 +65,8 @@ impl Portal {
         let sample = told.unwrap_or(service);
         self.service.measure(sample, now, &self.rule);
         if sample != 0 {
-            // An estimate is the worst of a history already. With the worst of several, what the
-            // server has forgotten would count here for another history.
+            // An estimate is already the maximum of a history. With the maximum of several
+            // estimates, a value that the server has dropped would count here for another history.
             self.told = told.map(|estimate| (estimate, now));
         }
         if service != 0 {
@@ -74,11 +75,11 @@ impl Portal {
         }
     }
 
-    /// Takes an early reply at `now` to a request that was `sent` and has a `deadline`: it names a
-    /// `timeout`, ms from when the request arrived. Returns the deadline from now on, which is not
-    /// earlier.
+    /// Processes an early reply at `now` to a request that was `sent` and has a `deadline`. The
+    /// reply states a `timeout`, ms from the arrival of the request. Returns the new deadline,
+    /// which is not earlier.
     ///
-    /// Nothing else follows from an early reply. A timeout that cannot be is ignored.
+    /// An early reply has no other effect. An invalid timeout is ignored.
     pub fn early(&mut self, now: u64, sent: u64, deadline: u64, timeout: u32) -> u64 {
         self.heard(now);
         if timeout == 0 || timeout == u32::MAX {
@@ -88,19 +89,19 @@ impl Portal {
         deadline.max(sent.saturating_add(named.into()))
     }
 
-    /// Returns the timeout that a request states which is sent at `now`, ms: without the latency, as
+    /// Returns the timeout to state in a request sent at `now`, ms: without the latency, because
     /// the server counts from the arrival.
     pub fn stated(&mut self, now: u64) -> u32 {
         let estimate = self.estimate(now);
         self.rule.timeout(estimate)
     }
 
-    /// Returns how long the client waits for a request that is sent at `now`, ms.
+    /// Returns the time for which the client waits for a request sent at `now`, ms.
     pub fn timeout(&mut self, now: u64) -> u32 {
         self.stated(now).saturating_add(self.latency(now))
     }
 
-    /// Returns what is known of the service: the estimate now and the worst service time ever.
+    /// Returns the estimate of the service now and the worst service time so far.
     pub fn service(&mut self, now: u64) -> Seen {
         Seen {
             current: self.estimate(now),
@@ -108,7 +109,7 @@ impl Portal {
         }
     }
 
-    /// Returns what is known of the network: the latency now and the worst one ever.
+    /// Returns the latency of the network now and the worst latency so far.
     pub fn network(&mut self, now: u64) -> Seen {
         Seen {
             current: self.latency(now),
@@ -116,7 +117,7 @@ impl Portal {
         }
     }
 
-    /// Returns when the last reply came, early ones included.
+    /// Returns the time of the last reply, including early replies.
     pub const fn last_reply(&self) -> Option<u64> {
         self.last_reply
     }
@@ -132,7 +133,7 @@ impl Portal {
         }
     }
 
-    /// Returns the estimate of the latency, ms: 0 before any was measured.
+    /// Returns the estimate of the latency, ms; 0 without measurements.
     fn latency(&mut self, now: u64) -> u32 {
         let recent = self.network.recent(now, &self.rule).unwrap_or(0);
         recent.min(self.rule.max_ms)
@@ -153,33 +154,33 @@ mod tests {
         Portal::new(Rule::default())
     }
 
-    /// Replies to a new client: the estimates of service and network, and the timeout.
+    /// Processes replies to new clients and compares both estimates and the timeout.
     #[test]
     fn one_reply() {
-        // Of an estimate of 10 s, before anything is known; of 5 s, the least.
+        // Timeouts for an estimate of 10 s, the initial one, and of 5 s, the smallest.
         let (unknown, short) = (17_500, 11_250);
         for (round_trip, service, told, want) in [
-            // The network took 2 s of 12.
+            // The network takes 2 s of 12 s.
             (12_000, 10_000, 0, (10_000, 2000, 19_500)),
-            // The server's estimate instead of the request's own time.
+            // The server's estimate replaces the request's own time.
             (12_000, 10_000, 40_000, (40_000, 2000, 57_000)),
             (12_000, 10_000, u32::MAX, (10_000, 2000, 19_500)),
-            // Not told: neither of them is known.
+            // The service time is not stated, so the latency is unknown too.
             (12_000, 0, 0, (10_000, 0, unknown)),
             (12_000, 0, 30_000, (30_000, 0, 42_500)),
-            // No network, as for a block device.
+            // No network latency, as for a block device.
             (4, 4, 0, (5000, 0, short)),
             (0, 0, 0, (10_000, 0, unknown)),
             (0, 1, 0, (5000, 0, short)),
-            // Clocks that differ a little, and more than that.
+            // Clocks that differ by up to 3 s, and by more.
             (4000, 7000, 0, (7000, 0, 13_750)),
             (4000, 7001, 0, (10_000, 0, unknown)),
             (4000, 7001, 90_000, (10_000, 0, unknown)),
             (4000, u32::MAX, 0, (10_000, 0, unknown)),
-            // No end.
+            // Unlimited round trips.
             (u32::MAX, u32::MAX, 0, (10_000, 0, unknown)),
             (u32::MAX, 4, 0, (10_000, 0, unknown)),
-            // Longer than anything may be.
+            // Longer than any allowed time.
             (u32::MAX - 1, 4, 0, (5000, 600_000, 611_250)),
             (u32::MAX - 1, u32::MAX - 1, 0, (600_000, 0, 755_000)),
         ] {
@@ -192,7 +193,8 @@ mod tests {
         }
     }
 
-    /// Lower estimates of the server count at once, and none for longer than a history.
+    /// Verifies that lower estimates of the server take effect immediately, and expire with the
+    /// history.
     #[test]
     fn told_estimates() {
         let mut portal = portal();
@@ -210,34 +212,34 @@ mod tests {
         assert_eq!(portal.service(NOW).worst, Some((60_000, NOW)));
     }
 
-    /// The stated timeout has no latency in it.
+    /// Verifies that the stated timeout does not contain the latency.
     #[test]
     fn stated() {
         let mut portal = portal();
         assert_eq!((portal.stated(0), portal.timeout(0)), (17_500, 17_500));
         portal.replied(5, 21_000, 20_000, 0);
         assert_eq!((portal.stated(5), portal.timeout(5)), (30_000, 31_000));
-        // The history of both is forgotten.
+        // The history of both has expired.
         let later = 5 + 600_000;
         let both = (portal.stated(later), portal.timeout(later));
         assert_eq!(both, (11_250, 11_250));
         assert_eq!(portal.network(later).worst, Some((1000, 5)));
     }
 
-    /// An early reply moves one deadline; what is known of the service stays.
+    /// Verifies that an early reply moves one deadline and does not change the estimates.
     #[test]
     fn early_replies() {
         let mut portal = portal();
         portal.replied(0, 9000, 8000, 0);
         let before = (portal.service(0), portal.network(0));
         for (now, sent, deadline, timeout, want) in [
-            // Sent at 1 s, 40 s at the server, 1 s for the network.
+            // Sent at 1 s, with 40 s at the server and 1 s for the network.
             (15_000, 1000, 17_000, 40_000, 42_000),
-            // It never comes closer.
+            // The deadline never becomes earlier.
             (15_000, 1000, 90_000, 40_000, 90_000),
             (15_000, 1000, 17_000, 0, 17_000),
             (15_000, 1000, 17_000, 1, 17_000),
-            // Without end it says nothing.
+            // An unlimited timeout is ignored.
             (15_000, 1000, 17_000, u32::MAX, 17_000),
             (15_000, u64::MAX, 17_000, 5, u64::MAX),
             // The clock ran backwards.
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!((portal.service(0), portal.network(0)), before);
     }
 
-    /// Whatever replies tell, a client waits for a time that the rule can give.
+    /// Checks that for all replies, a client waits for a time within the limits of the rule.
     #[test]
     fn any_numbers() {
         let (mut portal, mut state) = (portal(), 1_u64);

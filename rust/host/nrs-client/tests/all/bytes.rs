@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Requests as the device sees them.
+//! Encoding of requests and events.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The page shows the servers as they are, but for their licenses.
+/// Compares the servers on the page with their sources, without the license lines.
 #[test]
 fn the_page_shows_the_servers() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -26,7 +26,7 @@ fn the_page_shows_the_servers() {
     }
 }
 
-/// All lines are served, with nrs or without.
+/// Verifies that all lines are served, with and without nrs.
 #[test]
 fn the_fallback_serves_each_line() {
     let tests = env::current_exe().expect("this program");

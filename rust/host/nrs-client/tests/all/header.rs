@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `include/uapi/nrs.h` and the structures of this crate and of the module are the same: a C program
-//! prints the header's view of them.
+//! Comparison of `include/uapi/nrs.h` with the structures of this crate, which the module shares. A
+//! C program prints the header's values.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use std::{
 
 use nrs_client::wire;
 
-/// Structures: name in C, bytes, fields.
+/// Structure: name in C, size in bytes, fields.
 type Structure = (&'static str, usize, &'static [(&'static str, usize, usize)]);
 
-/// Structures of the crate; in C they are called `nrs_NAME`.
+/// Structures of the crate, with their names in C.
 macro_rules! structures {
     ($($c:literal $name:ident;)+) => {
         const STRUCTURES: &[Structure] =
@@ -39,7 +39,7 @@ structures! {
     "nrs_factor" Factor;
 }
 
-/// Numbers of the crate; in C they are called `NRS_NAME`.
+/// Numbers of the crate, named `NRS_NAME` in C.
 macro_rules! numbers {
     ($($name:ident)+) => {
         const NUMBERS: &[(&str, u64)] = &[$((concat!("NRS_", stringify!($name)), wire::$name as u64)),+];
@@ -54,7 +54,7 @@ numbers! {
     FACTORS_LEASE_MAX NET_NONE NET_TCP NET_O2IB NET_LO NET_GNI NET_GIP NET_PTLF NET_KFI
 }
 
-/// Expressions of C and what they are here.
+/// Returns expressions of C and their values in this crate.
 fn facts() -> Vec<(String, u64)> {
     let mut all = Vec::new();
     for (name, size, fields) in STRUCTURES {
@@ -104,7 +104,7 @@ fn the_header_says_the_same() {
     );
 }
 
-/// Each field that the header names is one that this crate knows.
+/// Compares the number of fields in the header with that in this crate.
 #[test]
 fn nothing_is_left_out() {
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include/uapi/nrs.h");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The tests of the client that need no device.
+//! Tests of the client that need no device.
 //!
-//! One program, which is built and linked once.
+//! They form one program, so that it is built and linked once.
 
 mod bytes;
 mod examples;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The package of this crate: programs under any license may link it.
+//! Checks of the crate's package, which programs under any license may link.
 
 use std::{
     env, fs,
@@ -39,8 +39,8 @@ fn add_files(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The package builds without the rest of the checkout, so its files are all that is linked. Each
-/// source file states the license.
+/// Builds the package without the rest of the checkout, so that only its files are linked, and
+/// checks the license line of each source file.
 #[test]
 fn builds_alone_and_states_its_license() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packaged");
@@ -60,7 +60,7 @@ fn builds_alone_and_states_its_license() {
         let first = format!("// SPDX-License-Identifier: {LICENSE}");
         assert_eq!(text.lines().next(), Some(&*first), "{}", source.display());
     }
-    // The files that the module shares are among them.
+    // The files shared with the module are in the package.
     for shared in [
         "src/wire.rs",
         "src/wire/made.rs",
@@ -74,7 +74,7 @@ fn builds_alone_and_states_its_license() {
     assert_eq!(env!("CARGO_PKG_LICENSE"), LICENSE);
 }
 
-/// The only dependency is libc.
+/// Checks that libc is the only dependency.
 #[test]
 fn depends_on_libc_only() {
     let tree = [

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Any weight, the ends more often.
+/// Generates weights, with the limits more often.
 fn weights() -> impl Strategy<Value = u32> {
     prop_oneof![
         Just(WEIGHT_MIN),
@@ -24,7 +24,8 @@ fn costs() -> impl Strategy<Value = u32> {
 }
 
 proptest! {
-    /// No number overflows: the step of a tag is the quotient, rounded, and so is the carried sum.
+    /// Verifies that no number overflows, and that steps of a tag and the carried sum are exact up
+    /// to rounding.
     #[test]
     fn steps_are_exact(weight in weights(), costs in proptest::collection::vec(costs(), 1..200)) {
         let mut entity = Entity::new(weight);
@@ -49,7 +50,7 @@ proptest! {
         prop_assert_eq!((entity.start, entity.rest), (start, 0));
     }
 
-    /// What is owed to one entity fits, and so does the sum over thousands.
+    /// Verifies that the lag of one entity as service fits, with room for thousands of entities.
     #[test]
     fn service_fits(weight in weights(), cost in costs(), back in any::<bool>()) {
         let entity = Entity::new(weight);
@@ -66,7 +67,8 @@ proptest! {
         prop_assert!(fits.abs_diff(cost) <= 1);
     }
 
-    /// Another weight leaves the lag in units alone, from any weight to any other and back.
+    /// Verifies that a change of weight keeps the lag in units, from any weight to any other and
+    /// back.
     #[test]
     fn reweight_keeps_the_lag(
         from in weights(), to in weights(), units in -i64::from(COST_MAX)..=i64::from(COST_MAX),
@@ -77,13 +79,13 @@ proptest! {
         entity.start = now.wrapping_sub(entity.owed as u64);
         entity.reweight(to, now);
         for lag in [entity.owed, entity.lag(now)] {
-            // A step of virtual time is as much as this.
+            // Resolution of a step of virtual time at the larger weight.
             let grain = 2 + (i64::from(from.max(to)) >> 29) * 10;
             prop_assert!((entity.tenths(lag) - units * 10).abs() <= grain);
         }
     }
 
-    /// Idle tags come near, on the side where they are, from wherever they are.
+    /// Verifies that idle tags move near the clock and stay on the same side.
     #[test]
     fn refresh_keeps_the_side(now in any::<u64>(), start in any::<u64>(), weight in weights()) {
         let mut entity = Entity::new(weight);
@@ -95,7 +97,8 @@ proptest! {
         prop_assert!(after == before || after.unsigned_abs() > entity.advance(COST_MAX));
     }
 
-    /// The clock keeps what it was given, whatever the weights, and corrections cost nothing.
+    /// Verifies that the advance of the clock is the sum of service and corrections, for all
+    /// weights.
     #[test]
     fn clock_is_exact(
         weights in proptest::collection::vec(weights(), 1..50),
@@ -136,7 +139,7 @@ fn clock() {
     clock.enter(2);
     clock.serve(3);
     assert_eq!((clock.now(), clock.weight()), (3 * ONE / 2, 2));
-    // What it is ahead is made up for before it goes on.
+    // The clock stops until the service of the correction is made up for.
     clock.correct(-2);
     clock.serve(1);
     assert_eq!(clock.now(), 3 * ONE / 2);
@@ -144,7 +147,7 @@ fn clock() {
     assert_eq!(clock.now(), 2 * ONE);
     clock.correct(4);
     assert_eq!(clock.now(), 4 * ONE);
-    // A jump gives to all, so the clock is slower until it is taken back.
+    // A jump raises all lags, so the clock is slower until the deviation is 0.
     clock.jump(ONE);
     assert_eq!((clock.now(), clock.owed), (4 * ONE, 0));
     clock.jump(5 * ONE);

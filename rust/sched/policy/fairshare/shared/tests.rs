@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of shared counters: places one by one, and claims that race.
+//! Tests of shared counters: single places, and concurrent claims.
 
 use super::*;
 use crate::sched::rng::Rng;
@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-/// The states of all places that somebody uses.
+/// Returns the states of all places with users.
 fn used(counters: &Counters) -> Vec<u64> {
     (0..counters.places.len())
         .map(|index| counters.places.get(index).unwrap().state.load(SeqCst))
@@ -18,12 +18,13 @@ fn used(counters: &Counters) -> Vec<u64> {
         .collect()
 }
 
-/// An id with tag `tag` in block `block`.
+/// Returns an id with tag `tag` in block `block`.
 const fn id(tag: u64, block: u64) -> u64 {
     (tag << USERS_BITS) | block
 }
 
-/// With as many entities as the table was made for, few find their block full.
+/// Verifies that few entities find their block full when the table has as many entities as it was
+/// made for.
 #[test]
 fn few_are_crowded_out() {
     let count = 1 << 14;
@@ -44,7 +45,7 @@ fn a_full_block_and_full_places() {
     assert!(counters.claim(id(9, 2)).is_some());
     counters.release(seats[4]);
     assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
-    // As many users as can be, and again one less.
+    // The largest number of users, and then one less.
     for _ in 1..USERS_MAX {
         assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
     }
@@ -56,12 +57,12 @@ fn a_full_block_and_full_places() {
         counters.release(seats[4]);
     }
     assert_eq!(used(&counters).len(), 8);
-    // Once too often does no harm.
+    // An additional release has no effect.
     counters.release(seats[4]);
     assert_eq!(used(&counters).len(), 8);
 }
 
-/// Two claims that raced meet in the lower place, and who was there stays.
+/// Verifies that the users of two places move to the lower place, and that its users stay.
 #[test]
 fn two_places_of_one_id_become_one() {
     let counters = Counters::new(16).unwrap();
@@ -74,11 +75,11 @@ fn two_places_of_one_id_become_one() {
     assert_eq!(counters.recheck(&Seat(10), id), None);
     assert_eq!(counters.recheck(&Seat(13), id), Some(Seat(10)));
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
-    // A claim of a place above one that was claimed meanwhile.
+    // A claim of a place above a place that was claimed at the same time.
     block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
     assert_eq!(counters.settle(8, 5, 77), 2);
     assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
-    // Nowhere to go if the lower place is full.
+    // No move if the lower place is full.
     block[2].state.store((77 << USERS_BITS) | USERS_MAX, SeqCst);
     block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
     assert_eq!(counters.recheck(&Seat(13), id), None);
@@ -91,7 +92,7 @@ fn two_places_of_one_id_become_one() {
     };
     block[2].state.store((77 << USERS_BITS) | 1, SeqCst);
     tally.upkeep(&counters, id);
-    // Neither old debts nor own service.
+    // Neither old service of other parts nor own service is returned.
     assert_eq!(
         (tally.seat, tally.elsewhere(&counters)),
         (Some(Seat(10)), 0)
@@ -112,13 +113,13 @@ fn tallies_tell_what_others_serve() {
     a.open(&counters, id);
     b.open(&counters, id);
     a.note(&counters, 10);
-    // Who comes later has no old debt.
+    // A later claim does not count old service.
     c.open(&counters, id);
     assert_eq!(a.elsewhere(&counters), 0);
     assert_eq!(b.elsewhere(&counters), 10);
     assert_eq!(b.elsewhere(&counters), 0);
     assert_eq!(c.elsewhere(&counters), 0);
-    // What is taken back counts against what comes next.
+    // Service taken back is subtracted from later service.
     a.note(&counters, -4);
     assert_eq!(b.elsewhere(&counters), 0);
     a.note(&counters, 3);
@@ -139,7 +140,7 @@ fn tallies_tell_what_others_serve() {
     assert!(used(&counters).is_empty());
 }
 
-/// A tally that found no place gets one at upkeep when there is one.
+/// Verifies that upkeep opens a tally without a place when a place is free.
 #[test]
 fn upkeep_opens_what_was_crowded_out() {
     let counters = Counters::new(4).unwrap();
@@ -150,7 +151,7 @@ fn upkeep_opens_what_was_crowded_out() {
     tallies[3].close(&counters);
     tallies[8].upkeep(&counters, id(9, 0));
     assert!(tallies[8].seat.is_some());
-    // Totals wrap like any other number.
+    // Totals wrap.
     let seat = tallies[8].seat.unwrap();
     counters.add(&seat, i64::MAX);
     assert_eq!(tallies[8].elsewhere(&counters), i64::MAX as u64);
@@ -160,7 +161,7 @@ fn upkeep_opens_what_was_crowded_out() {
     assert_eq!(counters.total(&seat), 3);
 }
 
-/// What parts do that take turns in the middle of each other's steps.
+/// Parts whose steps are interleaved.
 struct Turns {
     counters: Counters,
     seats: RefCell<Vec<(u64, Seat)>>,
@@ -174,7 +175,7 @@ impl Turns {
         self.rng.borrow_mut().next_u32() % end
     }
 
-    /// One step of some part, with steps of others in the middle of it.
+    /// Runs one step of some part, with steps of other parts in the middle of the step.
     fn step(&self) {
         let count = self.seats.borrow().len() as u32;
         if count == 0 || self.below(2) == 0 {
@@ -205,7 +206,7 @@ thread_local! {
     static TURNS: RefCell<Option<Rc<Turns>>> = const { RefCell::new(None) };
 }
 
-/// Others come between, some of them with others between their own steps.
+/// Runs steps of other parts, up to three levels deep.
 pub(super) fn between() {
     let Some(turns) = TURNS.with_borrow(Option::clone) else {
         return;
@@ -217,8 +218,8 @@ pub(super) fn between() {
     }
 }
 
-/// Every kind of interleaving: claims of one id may take two places, and after all have looked again once
-/// there is one, with all users.
+/// Runs claims interleaved at random. Claims of one id may take two places; after all users have
+/// rechecked, the id has one place with all users.
 #[test]
 fn two_places_are_made_and_become_one() {
     let (mut moves, mut twice) = (0, 0);
@@ -261,6 +262,6 @@ fn two_places_are_made_and_become_one() {
         moves += turns.moves.get();
         twice += u32::from(places > users.len());
     }
-    // It takes three steps in the wrong moments, so it is seldom.
+    // Two places need three steps at particular moments, so they are rare.
     assert!(moves > 50 && twice > 20, "{moves} {twice}");
 }

@@ -11,16 +11,17 @@ fn table(jobs: usize) -> Sizes {
     Sizes::new(jobs, WINDOW).unwrap()
 }
 
-/// Lets clients `from..to` ask for `job` at `now`; returns how many find no place for the job.
+/// Counts clients `from..to` of `job` at `now`; returns the number of requests without a place for
+/// the job.
 fn see(sizes: &Sizes, job: u64, clients: core::ops::Range<u64>, now: u64) -> usize {
     let seen = clients.map(|client| sizes.see(job, avalanche(client), now));
     seen.filter(|seen| !seen).count()
 }
 
-/// The figures of the module's documentation.
+/// Measures the errors in the module's documentation.
 #[test]
 fn accuracy() {
-    // Number of clients, and the errors that are allowed, in 1/1000: mean and worst.
+    // Number of clients, and limits of the errors, in 1/1000: mean and worst.
     let limits = [
         (10, 2, 200),
         (50, 12, 60),
@@ -57,7 +58,7 @@ fn accuracy() {
     }
 }
 
-/// Every number of bits against the formula in floating point.
+/// Compares the result for every number of bits with the formula in floating point.
 #[test]
 fn the_logarithm_is_exact_to_the_unit() {
     for set in 0..=BITS {
@@ -90,7 +91,7 @@ fn forgets_after_a_window() {
         let all = sizes.estimate(job, start);
         assert!((19..=21).contains(&all), "{all}");
         let half = start / HALF * HALF;
-        // Half a window at least, less than a whole one.
+        // At least half a window, less than a whole one.
         for (after, want) in [
             (start + HALF, all),
             (half + WINDOW - 1, all),
@@ -100,7 +101,7 @@ fn forgets_after_a_window() {
         ] {
             assert_eq!(sizes.estimate(job, after), want, "{start} {after}");
         }
-        // One goes on, the others are forgotten by the same steps.
+        // One client continues, the other clients expire.
         assert!(sizes.see(job, 0, half + HALF));
         assert!(sizes.estimate(job, half + WINDOW - 1) >= all);
         assert!(sizes.see(job, 0, half + WINDOW));
@@ -108,7 +109,7 @@ fn forgets_after_a_window() {
     }
 }
 
-/// After long, both halves are old.
+/// Verifies that both halves expire in a long pause.
 #[test]
 fn comes_back_after_a_pause() {
     for pause in [2, 3, 4, 5, 1000] {
@@ -121,7 +122,7 @@ fn comes_back_after_a_pause() {
     }
 }
 
-/// Clients that ask in turn, all within half a window.
+/// Verifies the size for clients with one request each in turn, all within half a window.
 #[test]
 fn slides() {
     let sizes = table(8);
@@ -146,7 +147,7 @@ fn jobs_beyond_the_bound_count_one() {
     }
     assert_eq!(see(&sizes, jobs[8], 0..30, 5), 30);
     assert_eq!(sizes.estimate(jobs[8], 5), 1);
-    // The first seven go on, the eighth is forgotten and gives its place.
+    // The first seven jobs continue, the eighth expires and its place is claimed.
     for &job in &jobs[..7] {
         see(&sizes, job, 0..30, HALF);
     }
@@ -159,7 +160,7 @@ fn jobs_beyond_the_bound_count_one() {
     assert!(sizes.estimate(jobs[0], WINDOW) > 25);
 }
 
-/// What the documentation says about full blocks.
+/// Measures the part of jobs with full blocks, for the documentation.
 #[test]
 fn few_find_their_block_full() {
     for (jobs, limit) in [(512u64, 0.002), (768, 0.02), (1024, 0.1)] {
@@ -179,12 +180,12 @@ fn few_find_their_block_full() {
 #[test]
 fn hashes_at_the_edge() {
     let sizes = table(8);
-    // 0 is nobody's tag; it shares one with 1.
+    // Tag 0 marks a free place, so hashes 0 and 1 share a tag.
     see(&sizes, 0, 0..5, 0);
     assert_eq!(sizes.estimate(0, 0), 5);
     sizes.see(u64::MAX, u64::MAX, u64::MAX);
     assert_eq!(sizes.estimate(u64::MAX, u64::MAX), 1);
-    // Windows of next to nothing.
+    // Windows of a few nanoseconds.
     for window in [0, 1, 2, 3] {
         let sizes = Sizes::new(0, window).unwrap();
         for now in [0, 1, 2, 100, u64::MAX] {
@@ -195,7 +196,7 @@ fn hashes_at_the_edge() {
     assert!(Sizes::new(usize::MAX, 1).is_err());
 }
 
-/// A clock that is a little behind that of another processor.
+/// Verifies that requests of a processor with a clock a little behind count.
 #[test]
 fn earlier_instants() {
     let sizes = table(8);
@@ -206,7 +207,7 @@ fn earlier_instants() {
     assert_eq!(sizes.estimate(4, WINDOW), size);
 }
 
-/// Two threads, the same jobs and clients, while halves turn: nothing is lost for long, nothing is made up.
+/// Runs two threads with the same jobs and clients across halves, and verifies the sizes.
 #[test]
 fn two_threads() {
     let sizes = table(64);
@@ -226,7 +227,7 @@ fn two_threads() {
             scope.spawn(move || (0..400).for_each(|i| round(thread, i)));
         }
     });
-    // Both once more at the same instant, so that what was dropped is there.
+    // Both once more at the same instant, to repeat dropped sightings.
     round(0, 400);
     round(1, 400);
     for job in 0..jobs {
@@ -264,7 +265,7 @@ fn suffixes() {
     }
 }
 
-/// With another window counting starts again, whether it is longer or shorter.
+/// Verifies that counting restarts with a longer or shorter window.
 #[test]
 fn another_window() {
     let sizes = table(8);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers, merging, the order of paths and what shares come to; that the file is YAML is tested with a
-//! parser of YAML.
+//! Tests of numbers, merging, the order of paths and shares. Another test parses the file as YAML.
 
 use super::*;
 use crate::sched::{jobid::JobId, units::NSEC_PER_SEC as SECOND};
@@ -27,7 +26,7 @@ fn merged(parts: &[(&[Row], bool)]) -> Rows {
     rows
 }
 
-/// The values of `field` in the file, in order.
+/// Returns the values of `field` in the file, in order.
 fn field(rows: &Rows, now: u64, field: &str) -> Vec<String> {
     let mut text = String::new();
     write_yaml(&mut text, rows, now).unwrap();
@@ -54,7 +53,7 @@ fn numbers() {
     }
 }
 
-/// The same entity in several parts is one row with the sums, but not on both heads.
+/// Verifies that an entity of several parts has one row with the sums, and a row for each head.
 #[test]
 fn rows_of_one_entity_become_one() {
     let part = |n: u32| {
@@ -89,11 +88,11 @@ fn rows_of_one_entity_become_one() {
         field(&rows, 0, "queue"),
         ["\"regular\"", "\"high_priority\""]
     );
-    // No rows, no text.
+    // Without rows the text is empty.
     assert!(field(&merged(&[]), 0, "queue").is_empty());
 }
 
-/// Members follow their group, in the order of their keys, whatever their identifiers are.
+/// Verifies that members follow their group, in the order of keys, whatever their identifiers are.
 #[test]
 fn the_order_is_that_of_paths() {
     let mut rows = Vec::new();
@@ -103,7 +102,7 @@ fn the_order_is_that_of_paths() {
         rows.push(job(number, "c", id * 10));
         rows.push(uid(number));
     }
-    // One whose group nobody told about, a group without members, and the default class.
+    // An entity whose group has no row, a group without members, and the default class.
     rows.push(job(55, "z", 1));
     rows.push(uid(4));
     rows.push(Row::new(40, 0, "default", Key::Default, 4096));
@@ -136,7 +135,8 @@ fn the_order_is_that_of_paths() {
     assert_eq!(paths(&rows), want);
 }
 
-/// What is wanted, received and borrowed: two of three are active, and one takes more than its part.
+/// Verifies the shares wanted, received and borrowed: two of three entities are active, and one
+/// gets more than its share.
 #[test]
 fn shares() {
     let now = 600 * SECOND;
@@ -149,7 +149,7 @@ fn shares() {
         rows[0].ledger.sample(second * SECOND);
         rows[1].ledger.count(10, 10, true);
         rows[1].ledger.sample(second * SECOND);
-        // This one left half a minute ago.
+        // This entity became idle half a minute ago.
         if second < 570 {
             rows[2].ledger.count(40, 40, true);
             rows[2].ledger.sample(second * SECOND);
@@ -177,7 +177,7 @@ fn shares() {
         assert_eq!(field(&list, now - 1, name), want, "{name}");
     }
     assert_eq!(field(&list, now, "size"), ["2"]);
-    // With one that was forgotten: half of all service went there.
+    // With a removed entity that got half of all service.
     let mut list = list;
     let mut total = Windows::default();
     for second in 540..600 {
@@ -217,7 +217,7 @@ fn histograms() {
     );
 }
 
-/// A buffer of rows is an allocation that is easily had.
+/// Verifies that a row is small and a buffer of rows can be allocated.
 #[test]
 fn rows_are_small() {
     assert!(size_of::<Row>() <= 480, "{}", size_of::<Row>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Timelines against a list, and how many points a decision looks at.
+//! Compares timelines with a list, and counts the points that a decision reads.
 
 use super::*;
 use crate::sched::{mem::Need, rng::Rng};
@@ -10,12 +10,12 @@ thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A point is looked at.
+/// Counts an access to a point.
 pub(super) fn count() {
     LOOKS.set(LOOKS.get() + 1);
 }
 
-/// How often this thread has looked at a point.
+/// Returns the number of accesses to points by this thread.
 pub(in super::super) fn looks() -> u64 {
     LOOKS.get()
 }
@@ -27,7 +27,8 @@ fn timelines(max: usize) -> Timelines {
     lines
 }
 
-/// Checks what is below `at`, which hangs below `parent`; returns the least tag, and adds the slots in order.
+/// Checks the subtree at `at` below `parent`; appends its indices in order to `slots`, and returns
+/// its least tag.
 fn check(lines: &Timelines, at: u32, parent: u32, slots: &mut Vec<u32>) -> Option<u64> {
     let point = lines.points.get(at as usize)?;
     assert_eq!(point.parent, parent);
@@ -46,7 +47,8 @@ fn check(lines: &Timelines, at: u32, parent: u32, slots: &mut Vec<u32>) -> Optio
     Some(least)
 }
 
-/// Two timelines of the same points, with numbers around the wrap and many that are equal.
+/// Compares two timelines in one table with lists, with numbers around the wrap and many equal
+/// numbers.
 #[test]
 fn against_a_list() {
     const SLOTS: u64 = 60;
@@ -90,7 +92,8 @@ fn against_a_list() {
     }
 }
 
-/// A slot that is lost is a request that hangs, so one without memory is reported.
+/// Verifies that a point without memory is reported, because its requests would never be
+/// dispatched.
 #[test]
 #[should_panic = "cannot"]
 fn a_slot_without_memory_is_reported() {

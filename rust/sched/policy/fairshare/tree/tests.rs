@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The invariants of the tree while requests come, go, are removed, forced and corrected, on two parts.
+//! Checks the invariants of the tree with two parts, while requests arrive, complete, are removed,
+//! forced and corrected.
 
 use super::*;
 use crate::{
@@ -69,7 +70,7 @@ fn who(rng: &mut Rng) -> Attrs {
     }
 }
 
-/// Something happens to `state` at `now`.
+/// Performs a random operation on `state` at `now`.
 fn step(
     state: &mut State<Request>,
     rng: &mut Rng,
@@ -99,7 +100,7 @@ fn step(
             );
         }
         7 if !queued.is_empty() => {
-            // One that was served meanwhile is not found.
+            // A request that was dispatched in the meantime is not found.
             let (class, place) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
             state.dequeue(class, &place, now);
         }
@@ -156,8 +157,8 @@ fn invariants() {
     }
 }
 
-/// How many points of the timelines each of `count` decisions looks at, with so many users that always have requests:
-/// the sum and the most.
+/// Counts the points of the timelines that `count` decisions read with `users` backlogged users;
+/// returns the sum and the largest number for one decision.
 fn looks_of(users: u32, mode: &str, weights: &str, count: u32) -> (u64, u64) {
     let mut tunables = Tunables::default().fairshare;
     tunables.classes_max = ClassesMax::new(1 << 18).unwrap();
@@ -197,7 +198,8 @@ fn looks_of(users: u32, mode: &str, weights: &str, count: u32) -> (u64, u64) {
     (looks() - start, most)
 }
 
-/// No matter how many become eligible at a time, no decision is much more work than the others.
+/// Verifies that no decision is much more work than the mean, however many entities become eligible
+/// at a time.
 #[test]
 fn there_are_no_bursts_of_work() {
     let weights: Vec<_> = (0..1000).map(|uid| format!("uid:{uid}:10000")).collect();

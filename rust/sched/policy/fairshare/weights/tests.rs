@@ -179,7 +179,7 @@ fn refused() {
 
 #[test]
 fn bounds() {
-    // From the end to the start: each goes before all others.
+    // In descending order, so that each item is inserted before all others.
     let items = (0..4096).rev().map(|i| format!("uid:{i}:{}\n", i + 1));
     let text = items.collect::<Vec<_>>().concat();
     let full = made(&text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Every form that is taken, and what is refused.
+//! Accepted forms and rejected texts.
 
 use super::*;
 use crate::sched::{
@@ -19,11 +19,11 @@ choice! {
     /// The first.
     #[default]
     Reads = "reads",
-    /// One that another one begins with.
+    /// A word of which another word is a prefix.
     Both = "reads_and_writes",
 }
 
-/// What becomes of 1 and 2, if the text is taken.
+/// Returns the values 1 and 2 overridden by `text`, if the text is accepted.
 fn numbers(text: &str) -> Option<(u32, u32)> {
     let before = PerHead {
         regular: Number::new(1).unwrap(),
@@ -61,7 +61,7 @@ fn forms_of_numbers() {
         // One byte too many.
         ("reg_quantum:65535  hp_quantum:65535", None),
         ("00000000000000000000000000000000016", None),
-        // Nothing is taken if one value is wrong.
+        // No value is changed if one is invalid.
         ("reg_quantum:16 hp_quantum:0", None),
         ("reg_quantum:0 hp_quantum:8", None),
         ("reg_quantum:16 hp_quantum:", None),
@@ -93,7 +93,7 @@ fn forms_of_numbers() {
     }
 }
 
-/// Words are taken whole: what only begins with one is refused.
+/// Rejects texts of which only a prefix is a valid word.
 #[test]
 fn forms_of_words() {
     let before = PerHead::<Word>::default();

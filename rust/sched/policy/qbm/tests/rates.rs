@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How classes follow the rates of their gates.
+//! Rates of classes after changes of their gates.
 
 use super::*;
 use crate::sched::rng::Rng;
 
-/// A change of the rate moves those who wait, once the worker has looked at them; a change of the rank those
-/// who are ready.
+/// Applies a change of the rate to waiting classes, and a change of the rank to ready classes,
+/// after a refresh.
 #[test]
 fn refresh_follows_the_gates() {
     let mut bench = Bench::new();
@@ -38,7 +38,7 @@ fn refresh_follows_the_gates() {
     refresh(&mut bench, NOW);
     let fast = bench.until(NOW);
     assert!((fast - NOW).abs_diff(SECOND) < 50 * MS);
-    // A lower rate: nobody goes early, even before the worker comes.
+    // A lower rate: no request is dispatched early, even before the refresh.
     for user in 1..=200 {
         bench.gate(user).set(MIB, 2, NOW);
     }
@@ -47,7 +47,7 @@ fn refresh_follows_the_gates() {
         now = bench.until(now);
     }
     assert!(now.abs_diff(slow) < 50 * MS, "{} {}", now, slow);
-    // Ready ones are in the order of the ranks that they have now.
+    // Ready classes are ordered by their current ranks.
     bench.gate(170).set(MIB, 0, slow);
     bench.gate(30).set(MIB, 3, slow);
     let end = slow + 10 * MS;
@@ -63,8 +63,8 @@ fn refresh_follows_the_gates() {
     assert_eq!((order.first(), order.last()), (Some(&170), Some(&30)));
 }
 
-/// Clients with requests queued on two partitions get their rates, to 1 %, however late timers are, and whatever
-/// their requests are like.
+/// Verifies the rates of clients backlogged on two partitions to 1 %, with late timers and requests
+/// of any size.
 #[test]
 fn rates_hold_over_partitions() {
     let gates = gates(1024);
@@ -111,7 +111,8 @@ fn rates_hold_over_partitions() {
     }
 }
 
-/// What waits for its rate is withheld on purpose; what waits for a slot is not.
+/// Counts the time spent waiting for the rate as withheld, and the time spent waiting for a slot
+/// not.
 #[test]
 fn withheld_for_its_rate() {
     for slots_free in [true, false] {
@@ -119,7 +120,7 @@ fn withheld_for_its_rate() {
         bench.rate(1, MIB, 2, NOW);
         bench.class(1, NOW);
         for _ in 0..4 {
-            // A second's worth each.
+            // The cost of each request is one second at the rate.
             bench.queue(1, 256, NOW);
         }
         let mut now = NOW;
@@ -135,7 +136,7 @@ fn withheld_for_its_rate() {
                 assert!(grant.withheld.abs_diff(n * 1000) <= 60, "{n}: {grant:?}");
             } else {
                 assert!(grant.withheld <= 5, "{n}: {grant:?}");
-                // Its rate rises, and the device is slow.
+                // The rate rises, and the device is slow.
                 bench.gate(1).set(1000 * MIB, 2, now);
                 bench.part.refresh(0, 64, now);
                 now += 5 * SECOND;

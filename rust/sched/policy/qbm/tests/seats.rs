@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How classes come by their gates, and lose them.
+//! Claiming and losing gates.
 
 use super::*;
 use crate::sched::{
@@ -15,7 +15,7 @@ use crate::sched::{
 
 const COST: Cost = Cost::new(Direction::Write, PAGE);
 
-/// A new client starts at the rate of its group, and wakes the worker.
+/// Starts a new client at the rate of its group, and wakes the worker.
 #[test]
 fn new_clients_start_at_the_rate_of_their_group() {
     let mut bench = Bench::new();
@@ -41,7 +41,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     bench.part.refresh(0, 64, NOW);
     assert!(bench.until(NOW) < until);
     assert!(bench.get(until).is_some() && bench.part.need().is_empty());
-    // One that left tells the worker when it comes back.
+    // A client that left and returns wakes the worker.
     bench.gate(7).set_known(false);
     while bench.part.len() > 0 {
         bench.get(NOW + 2 * SECOND);
@@ -58,7 +58,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     assert!(!bench.part.need().is_empty());
 }
 
-/// A gate that is taken away is another client's, and the class claims another one; what it had booked is gone.
+/// Revokes a gate: the class claims another gate, and its booking is dropped.
 #[test]
 fn a_gate_that_was_freed_is_claimed_again() {
     let mut bench = Bench::new();
@@ -87,7 +87,8 @@ fn a_gate_that_was_freed_is_claimed_again() {
     assert!(bench.gates.owner(place).is_none());
 }
 
-/// A request is handed out by force though its class loses its gate, and the next one was drained by another part.
+/// Forces a request after its class lost its gate, while another part has drained the gate into
+/// debt.
 #[test]
 fn force_does_not_mind_a_gate_that_is_gone() {
     let gates = gates(1024);
@@ -107,7 +108,7 @@ fn force_does_not_mind_a_gate_that_is_gone() {
     assert!(matches!(forced, Get::Item(_)), "{forced:?}");
 }
 
-/// Clients that find no gate share that of the group, and take their own as soon as there is one.
+/// Lets clients without a free gate share that of the group until a gate is free.
 #[test]
 fn clients_without_a_gate_share_one() {
     let gates = gates(16);
@@ -137,7 +138,7 @@ fn clients_without_a_gate_share_one() {
     assert_eq!(bench.part.len(), 0);
 }
 
-/// Clients that the plan lists have a class and a gate of their own, whoever came before; others go after all ranks.
+/// Reserves classes and gates for clients that the plan lists; other clients come after all ranks.
 #[test]
 fn places_are_kept_for_lines() {
     let listed = 9_001..9_005;
@@ -166,7 +167,7 @@ fn places_are_kept_for_lines() {
     }
 }
 
-/// Whose target no group is for is not held back, until there is one.
+/// Limits a target only while there is a group for it.
 #[test]
 fn groups_come_and_go() {
     let mut bench = Bench::new();
@@ -178,7 +179,7 @@ fn groups_come_and_go() {
     bench.gates.open(0, (5, Some(0)), (MIB, 1), NOW);
     bench.gates.open(1, (6, None), (UNREGULATED, 0), NOW);
     bench.gates.opened(2);
-    // A front that is ready looks again, too.
+    // A ready front is checked again, too.
     bench.queue(1, 1024, NOW);
     assert!(bench.get(NOW).is_some());
     let until = bench.until(NOW);
@@ -191,7 +192,7 @@ fn groups_come_and_go() {
     assert_eq!(owner.group, 5);
 }
 
-/// Other gates: seats are forgotten, whatever stood at them.
+/// Replaces the gates: classes claim new seats, regardless of their bookings.
 #[test]
 fn other_gates_mean_other_seats() {
     let mut bench = Bench::new();
@@ -207,7 +208,7 @@ fn other_gates_mean_other_seats() {
     assert!(bench.get(NOW).is_some());
     let counted = other.get(seat(&other, 1).place()).unwrap();
     assert_eq!(counted.usage().requests, 1);
-    // Without gates nobody is held back.
+    // Without gates no client is limited.
     bench.queue(5, 1, NOW);
     let _ = bench.part.update(None, NOW);
     bench.queue(6, 1, NOW);
@@ -216,8 +217,8 @@ fn other_gates_mean_other_seats() {
     assert!(bench.part.need().is_empty());
 }
 
-/// Requests that no class could be made for share the gate of the group of their target, and idle classes make
-/// room.
+/// Charges requests without a class to the gate of the group of their target, and evicts idle
+/// classes.
 #[test]
 fn a_full_table_and_old_age() {
     let gates = gates(1024);
@@ -244,7 +245,7 @@ fn a_full_table_and_old_age() {
     assert_eq!(bench.part.table.len(), 0);
 }
 
-/// Many threads that claim gates for the same clients agree on them.
+/// Claims gates for the same clients on many threads, with the same result.
 #[test]
 fn claims_of_many_threads_agree() {
     let gates = gates(64);
@@ -255,7 +256,8 @@ fn claims_of_many_threads_agree() {
             let threads = [(); 4].map(|()| scope.spawn(claim));
             threads.map(|thread| thread.join().unwrap()).into()
         });
-        // A thread that stops for long while it makes a gate leaves the others that of the group, until they ask again.
+        // While a thread is interrupted creating a gate, other threads get that of the group, until
+        // they claim again.
         let settled = |seats: Vec<Seat>| -> Vec<Seat> {
             let again = seats.into_iter().zip(&users);
             let again = again.map(|(old, user)| {
@@ -281,7 +283,7 @@ fn claims_of_many_threads_agree() {
     }
 }
 
-/// A drain does without tokens, but counts at the gate that the class has now.
+/// Forces a request without tokens, which counts at the current gate of the class.
 #[test]
 fn a_drain_looks_for_its_gate() {
     let mut bench = Bench::new();
@@ -296,7 +298,7 @@ fn a_drain_looks_for_its_gate() {
     assert_eq!(bench.gate(1).usage().requests, 1);
 }
 
-/// A client whose requests are in service for longer than it may be idle keeps what it is promised.
+/// Keeps the bandwidth of a client whose requests are in flight for longer than the idle limit.
 #[test]
 fn a_client_with_requests_in_service_is_not_idle() {
     let text = "by uid; group all capacity=100MB
@@ -331,14 +333,14 @@ fn a_client_with_requests_in_service_is_not_idle() {
     got.sort();
     assert_eq!((got.len(), got[1]), (2, 60_000_000), "{got:?}");
     assert!(got[0] < 1_000_000, "{got:?}");
-    // With the end of the request it is idle, and leaves.
+    // After the end of the request the client is idle and removed.
     bench.part.stop(&grant, COST, now);
     while bench.get(now).is_some() {}
     ticks(&mut manager, 20);
     assert!(!rates(&manager).contains(&60_000_000));
 }
 
-/// What a look changed before it was out of memory for one client, the next look tells.
+/// Reports changes made before an out-of-memory error in the next look.
 #[test]
 fn a_look_without_memory_is_told_later() {
     let config = Config::parse(None, &tunables()).unwrap();

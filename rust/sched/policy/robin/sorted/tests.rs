@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who has records when there are not enough.
+//! Tests of the division of records among classes.
 
 use super::*;
 use crate::{
@@ -87,7 +87,7 @@ impl Bins {
     }
 }
 
-/// Classes that come at the same time have the same number.
+/// Verifies that classes with simultaneous arrivals have the same number of records.
 #[test]
 fn shares() {
     let mut bins = Bins::new(4, true);
@@ -98,8 +98,8 @@ fn shares() {
     assert_eq!(bins.store.waiting, 4000 - MAX);
 }
 
-/// Who comes when all records are taken has one all the same, and what becomes free goes to the class
-/// whose turn it is.
+/// Verifies that a class without records gets one when all records are taken. A free record goes to
+/// the class with the first turn.
 #[test]
 fn one_at_least() {
     let mut bins = Bins::new(3, true);
@@ -112,7 +112,7 @@ fn one_at_least() {
     bins.push(0, 3);
     assert_eq!(bins.records(), [1, 1, MAX]);
     assert_eq!(bins.lines(), [0, 1, 1000 - MAX]);
-    // Two more than there may be.
+    // Two more than the limit.
     for _ in 0..2 {
         assert!(bins.pop(2).is_some());
     }
@@ -129,7 +129,8 @@ fn one_at_least() {
     assert_eq!(bins.records(), [1, 0, MAX - 1]);
 }
 
-/// Without memory requests wait in line, and are served from there or sorted when it is there.
+/// Verifies that without memory requests join the line, and are dispatched from the line or sorted
+/// when memory arrives.
 #[test]
 fn without_memory() {
     let mut bins = Bins::new(2, false);

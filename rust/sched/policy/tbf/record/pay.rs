@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a front is paid for: one token of each bucket, or none.
+//! Payment for a front: from every bucket, or from none.
 //!
-//! A front takes from the bucket that makes it wait longest, ahead of time, and waits until that token is
-//! there. Then it takes from the others if all have some, else again from the one it has to wait for
-//! longest. So it holds no token of a bucket while it waits for another one, except for those whose time
-//! came; each front is put elsewhere at most four times; and those who wait for the same bucket, classes
-//! or partitions, get its tokens in the order in which they asked. When rules change, what a front has
-//! taken is given back.
+//! A front first takes from the bucket with the longest delay, ahead of time, and waits until that
+//! token exists. Then it takes from the other buckets if all of them have enough, else again from
+//! the bucket with the longest delay. So a front holds no tokens of a bucket while it waits for
+//! another bucket, except for tokens that already exist. Each front changes its order in the queue
+//! at most four times. Classes or partitions that wait for the same bucket get tokens in the order
+//! of their requests. When rules change, the tokens that a front has taken are returned.
 
 use super::{Context, Gauge, Other, Record};
 use crate::sched::{
@@ -16,27 +16,27 @@ use crate::sched::{
     policy::tbf::plan::{Count, DEBT_MAX, LATER_MAX, POOL},
 };
 
-/// The own bucket is paid for.
+/// Bit of the own bucket.
 pub(super) const OWN: u8 = 1;
-/// By the pool.
+/// Bit of the own bucket paid by the pool.
 pub(super) const POOLED: u8 = 2;
-/// The first of the other buckets is paid for.
+/// Bit of the first of the other buckets.
 const OTHER: u8 = 4;
 
-/// The bit of another bucket, number `index`.
+/// Returns the bit of the other bucket number `index`.
 #[inline]
 const fn other_bit(index: usize) -> u8 {
     OTHER.wrapping_shl(index as u32)
 }
 
 impl<F: Fifo> Record<F> {
-    /// Credit that counts in the class's own level.
+    /// Returns the instant from which on credit counts in the class's own level.
     #[inline]
     fn local_floor(&self, context: &Context<'_>, gauge: &Gauge) -> u64 {
         context.floor(self.window.max(gauge.late))
     }
 
-    /// When the own bucket will have enough, and whether that is the pool's doing.
+    /// Returns the instant at which the own bucket or the pool has enough, and which of both.
     fn own_ready(
         &mut self,
         context: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl<F: Fifo> Record<F> {
         let soon = context.now.saturating_add(POOL);
         match context.pool_ready(gauge, cost) {
             Some(pool) if pool < ready && pool <= soon => Own::Borrowed(pool),
-            // For as long again as it waited already, so that a long wait takes few looks.
+            // The pause equals the time already waited, so that a long wait takes few checks.
             Some(_) if ready > soon => {
                 let waited = context.now.saturating_sub(self.staged);
                 let pause = waited.clamp(POOL, LATER_MAX);
@@ -66,7 +66,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Takes from the own bucket; returns when the tokens are there.
+    /// Takes from the own bucket; returns the instant at which the tokens exist.
     #[inline]
     fn own_take(&mut self, context: &Context<'_>, gauge: &Gauge, charge: Charge) -> u64 {
         let floor = self.local_floor(context, gauge);
@@ -82,7 +82,8 @@ impl<F: Fifo> Record<F> {
         ready
     }
 
-    /// Takes from the pool in place of the own bucket.
+    /// Takes from the pool instead of the own bucket; returns the instant at which the tokens
+    /// exist.
     fn borrow(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
         let Some((ready, span)) = context.pool_take(gauge, cost) else {
             return self.own_take(context, gauge, gauge.charge(cost));
@@ -93,7 +94,7 @@ impl<F: Fifo> Record<F> {
         ready
     }
 
-    /// Whether the front is paid for, whose rule has `gauge`.
+    /// Returns true if the front is fully paid; `gauge` is that of its rule.
     #[inline]
     pub fn is_paid(&self, gauge: &Gauge) -> bool {
         let others = gauge.also().len();
@@ -101,8 +102,8 @@ impl<F: Fifo> Record<F> {
         self.paid & !POOLED == all
     }
 
-    /// Takes for a request of `cost` from the bucket it has to wait for longest, or from all that are left
-    /// if it need not wait; returns when what it took is there.
+    /// Takes for a request of `cost` from the bucket with the longest delay, or from all unpaid
+    /// buckets if there is no delay. Returns the instant at which the tokens exist.
     #[inline]
     pub(super) fn pay(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
         if !gauge.also().is_empty() || gauge.borrow {
@@ -114,7 +115,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// The same under a rule that borrows or names others.
+    /// Takes as [`Record::pay`] does, under a rule that borrows or names other rules.
     #[inline(never)]
     fn pay_some(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
         let own = if self.paid & OWN == 0 {
@@ -164,7 +165,7 @@ impl<F: Fifo> Record<F> {
         due
     }
 
-    /// Takes as [`Record::own_ready`] said.
+    /// Takes the own tokens as [`Record::own_ready`] has chosen.
     fn own_pay(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost, own: Own) -> u64 {
         match own {
             Own::Paid(_) => self.own_take(context, gauge, gauge.charge(cost)),
@@ -173,7 +174,7 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Another rule's bucket, number `index`, that is not paid for yet.
+    /// Returns another rule's bucket, number `index`, if the front has not paid for it yet.
     fn unpaid<'a>(
         &mut self,
         context: &Context<'a>,
@@ -186,7 +187,7 @@ impl<F: Fifo> Record<F> {
         Some((self.others.get_mut(index)?, context.plan.gauge(rule)?))
     }
 
-    /// Gives back what was taken for the front.
+    /// Returns the tokens taken for the front to their buckets.
     pub(super) fn refund(&mut self, context: &mut Context<'_>) {
         if self.paid & POOLED != 0 {
             if let Some(seat) = context.pools.get(usize::from(self.pool)) {
@@ -207,7 +208,8 @@ impl<F: Fifo> Record<F> {
         self.paid = 0;
     }
 
-    /// Charges what a request has grown by to all buckets that do not count requests, as [`Self::owe`] does.
+    /// Charges the growth of a request to all buckets that do not count requests, as [`Self::owe`]
+    /// does.
     pub(super) fn owe_growth(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) {
         let counts = |gauge: &Gauge| gauge.count() == Count::Requests;
         let mut paid = if counts(gauge) { OWN } else { 0 };
@@ -219,7 +221,7 @@ impl<F: Fifo> Record<F> {
         self.owe(context, gauge, cost, paid);
     }
 
-    /// Charges a request to all buckets but those in `paid`, up to the bound of debt.
+    /// Charges a request to all buckets except those in `paid`, up to the maximum debt.
     pub(super) fn owe(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost, paid: u8) {
         let now = context.now;
         let bound = now.saturating_add(DEBT_MAX);
@@ -246,13 +248,13 @@ impl<F: Fifo> Record<F> {
     }
 }
 
-/// How a front's own tokens are had, and when.
+/// Source of a front's own tokens, and the instant at which they exist.
 enum Own {
-    /// From the own bucket.
+    /// The own bucket.
     Paid(u64),
-    /// From the pool.
+    /// The pool.
     Borrowed(u64),
-    /// Neither soon: ask again then.
+    /// Neither soon: check again at this instant.
     Later(u64),
 }
 

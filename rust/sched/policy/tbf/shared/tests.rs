@@ -20,7 +20,7 @@ fn one_tag_is_one_bucket() {
     let charge = Charge::new(pace, 1, window);
     let mut seats = [(); 2].map(|()| Seat::new(tag(&buckets, 7, window)));
     let mut other = Seat::new(tag(&buckets, 8, window));
-    // Three at once, whoever takes them, then one per millisecond.
+    // Three at once through either seat, then one per millisecond.
     for i in 0..5u64 {
         let seat = &mut seats[i as usize % 2];
         let early = buckets.ready(seat, window, charge, NOW);
@@ -34,7 +34,7 @@ fn one_tag_is_one_bucket() {
     assert_eq!(buckets.full(), 0);
 }
 
-/// The table holds what it was made for, also if all are of one rule, which has one unit.
+/// Fills the table with its rated number of buckets, all of one rule and thus with one unit.
 #[test]
 fn buckets_of_one_rule_are_all_over_the_table() {
     let buckets = Buckets::new(4000, 1).unwrap();
@@ -48,7 +48,7 @@ fn buckets_of_one_rule_are_all_over_the_table() {
     assert!(buckets.full() < 40, "{}", buckets.full());
 }
 
-/// Another unit is the same bucket, with as many units used up.
+/// Changes the unit of a bucket, which keeps the number of units used up.
 #[test]
 fn another_unit_is_the_same_bucket() {
     let buckets = Buckets::new(100, 1).unwrap();
@@ -65,14 +65,15 @@ fn another_unit_is_the_same_bucket() {
     assert_eq!(old.place, new.place);
 }
 
-/// A part that takes one request after the other: the steps of [`Buckets::change`], and of [`Place::follow`].
+/// Part that takes one request after the other: the steps of [`Buckets::change`] and of
+/// [`Place::follow`].
 #[derive(Clone, Copy)]
 struct Taker {
     tag: Tag,
     step: Step,
     left: u32,
     seeks: u32,
-    /// Requests that were charged, and those that were not.
+    /// Number of requests that were charged, and of requests that were not.
     charged: u32,
     missed: u32,
 }
@@ -129,7 +130,7 @@ impl Taker {
     }
 }
 
-/// Runs `takers` to their ends in all orders of their steps; returns the number of orders.
+/// Runs `takers` to completion in all orders of their steps; returns the number of orders.
 fn interleave(place: &Place, takers: [Taker; 2], end: &impl Fn(&Place, [Taker; 2])) -> u64 {
     let (tag, level) = (place.tag.load(SeqCst), place.level.load(SeqCst));
     let mut orders = 0;
@@ -149,11 +150,11 @@ fn interleave(place: &Place, takers: [Taker; 2], end: &impl Fn(&Place, [Taker; 2
     orders
 }
 
-/// Two parts that change the unit of a bucket in opposite directions at once leave in it what was there, less what they
-/// were charged; a change under way lets few requests pass that are not.
+/// Changes the unit of a bucket in opposite directions by two parts concurrently. The bucket keeps
+/// its contents, less the charges; few requests pass uncharged during a change.
 #[test]
 fn opposite_changes_of_a_unit_lose_nothing() {
-    // Units that a tag holds exactly.
+    // Units that a tag represents exactly.
     let tags = [1 << 12, 1 << 9].map(|unit| Tag::new(77 << TERMS_BITS, 1 << 20, unit));
     let mut orders = 0;
     for (was, tokens) in [(0, -1000), (1, -1000), (0, 3), (1, 3), (0, 30), (1, 30)] {
@@ -185,7 +186,7 @@ fn opposite_changes_of_a_unit_lose_nothing() {
     assert!(orders > 1_000, "{orders}");
 }
 
-/// Only buckets that are full again make room for others.
+/// Verifies that only buckets that are full again are replaced by others.
 #[test]
 fn what_is_in_use_stays() {
     let buckets = Buckets::new(4, 1).unwrap();
@@ -200,21 +201,21 @@ fn what_is_in_use_stays() {
         assert_eq!(taken.is_some(), i < 8, "{i}");
     }
     assert_eq!(buckets.full(), 4);
-    // Full again, and not young any more: others may have the places.
+    // Full again for long enough: others may claim the places.
     let later = NOW + 8 * window;
     assert!(buckets.take(&mut seats[9], window, charge, later).is_some());
     let there = seats[..8]
         .iter()
         .filter(|seat| buckets.level(seat).is_some());
     assert_eq!(there.count(), 7);
-    // Who lost its place finds another, with a full bucket.
+    // A seat that lost its place finds another, with a full bucket.
     for seat in &mut seats[..8] {
         let ready = buckets.take(seat, window, charge, later);
         assert!(ready.is_none_or(|ready| ready <= later));
     }
 }
 
-/// Two claims of one tag end in one place, whichever was first.
+/// Verifies that two claims of one tag end in one place, in either order.
 #[test]
 fn a_second_claim_is_given_up() {
     for (first, second) in [(3, 5), (5, 3)] {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The examples that the method was published with.
+//! Published examples of the method.
 
 use super::*;
 
-/// "The first three clients to request and use 300MB/s will retain their bandwidth, while the fourth client will
-/// have to wait for more bandwidth to become available."
+/// Verifies: "The first three clients to request and use 300MB/s will retain their bandwidth, while
+/// the fourth client will have to wait for more bandwidth to become available."
 #[test]
 fn first_come_300_300_300_wait() {
     let (mut allocator, ids) = group(1000, [(FirstCome, 300, 1000); 4]);
@@ -17,23 +17,23 @@ fn first_come_300_300_300_wait() {
     assert_eq!(allocator.allocation(fourth), FLOOR);
     assert!(allocator.is_unmet(fourth));
     assert_eq!(allocator.free(), 100 * MB - FLOOR);
-    // Using it keeps it, and asking again does not help.
+    // Clients keep the bandwidth that they use; repeated requests do not help.
     allocator.restore(fourth);
     assert_eq!(allocator.increase(fourth, MB), Err(Again));
     assert_eq!(megabytes(&allocator, ids), [300, 300, 300, 0]);
-    // What the fourth cannot use is not idle.
+    // Bandwidth that the fourth client cannot use is not idle.
     let all = 400 * MB - FLOOR;
     assert_eq!(allocator.increase(first, 300 * MB), Ok(Raised::Partly(all)));
     assert_eq!(allocator.free(), 0);
-    // A place becomes free, and extra comes back.
+    // A client leaves, and extra is taken back.
     allocator.leave(second);
     assert_eq!(megabytes(&allocator, [third, fourth]), [300; 2]);
     assert!(!allocator.is_unmet(fourth));
     assert_eq!(allocator.allocation(first) + allocator.free(), 400 * MB);
 }
 
-/// "The Fair Share Strategy splits the 1000MB/s between all four clients, such that all of them would have 250MB/s
-/// available."
+/// Verifies: "The Fair Share Strategy splits the 1000MB/s between all four clients, such that all
+/// of them would have 250MB/s available."
 #[test]
 fn fair_share_250_each() {
     let (mut allocator, ids) = group(1000, [(FairShare, 300, 1000); 4]);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random histories of more than 10^6 steps, with the invariants checked in between.
+//! Random sequences of more than 10^6 requests, with checks of the invariants.
 
 use crate::sched::qbm::allocator::{book::Tally, *};
 use crate::sched::rng::Rng;
 
-/// What must hold between two requests.
+/// Asserts the invariants between two requests.
 pub(super) fn check(allocator: &Allocator) {
     let book = allocator;
     let setup = book.setup;
@@ -33,7 +33,7 @@ pub(super) fn check(allocator: &Allocator) {
         check_reserve(&tally, setup.reserves[class.index()]);
         unmet_below |= tally.missing > 0 && class != Class::FirstCome;
     }
-    // Nothing appears, nothing vanishes.
+    // Bandwidth is neither created nor lost.
     assert_eq!(sum + book.pool, setup.capacity + book.over);
     assert!(book.over == 0 || book.pool == 0);
     assert_eq!(book.is_content(), !unmet_below && book.over == 0);
@@ -41,7 +41,7 @@ pub(super) fn check(allocator: &Allocator) {
     check_left(book);
 }
 
-/// Nobody below the floor, nobody above its maximum.
+/// Asserts that the allocation is at least the floor and at most the maximum.
 fn check_client(client: &Client, setup: &Setup) {
     let most = client.terms.max.min(RATE_MAX).max(setup.floor);
     assert!(client.allocation >= setup.floor, "{client:?}");
@@ -55,13 +55,13 @@ fn check_client(client: &Client, setup: &Setup) {
     assert!(client.allocation <= client.given());
 }
 
-/// A reserve is of one piece, and its class has what it gave.
+/// Asserts that the reserve is complete, and that the class holds the drawn part.
 fn check_reserve(tally: &Tally, reserve: u64) {
     assert_eq!(tally.reserve + tally.lent, reserve);
     assert!(tally.allocated >= tally.lent);
 }
 
-/// While somebody is unmet, nobody has what it could have.
+/// Asserts that no bandwidth is left that an unmet client could get.
 fn check_unmet(book: &Allocator) {
     if !book.is_content() {
         for class in Class::ALL {
@@ -80,7 +80,7 @@ fn check_unmet(book: &Allocator) {
     }
 }
 
-/// A class that is short shares in proportion to goals.
+/// Asserts that a class with unmet clients shares in proportion to goals.
 fn check_shares(book: &Allocator, class: Class) {
     let floor = book.setup.floor;
     let above = || {
@@ -90,14 +90,14 @@ fn check_shares(book: &Allocator, class: Class) {
     let Some(first) = above().next() else {
         return;
     };
-    // share / goal is the same for all above the floor, to a few bytes.
+    // allocation / goal is equal for all clients above the floor, to a few bytes.
     for client in above() {
         let a = u128::from(client.allocation) * u128::from(first.goal);
         let b = u128::from(first.allocation) * u128::from(client.goal);
         let slack = 4 * u128::from(first.goal.max(client.goal));
         assert!(a.abs_diff(b) <= slack, "{client:?} {first:?}");
     }
-    // Those at the floor would have less by that.
+    // Clients at the floor would get less in proportion.
     for client in book
         .members(class)
         .filter(|client| client.allocation == floor)
@@ -111,7 +111,7 @@ fn check_shares(book: &Allocator, class: Class) {
     }
 }
 
-/// What is left is with the movers, or too little to be given.
+/// Asserts that the remaining bandwidth is with the movers, or below the grant threshold.
 fn check_left(book: &Allocator) {
     if !book.is_content() {
         return;
@@ -133,19 +133,19 @@ fn check_left(book: &Allocator) {
     }
 }
 
-/// What a history is like.
+/// Parameters of a random sequence.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     seed: u64,
     steps: u32,
     clients: usize,
-    /// Highest rate of terms, as a fraction of the capacity.
+    /// Divisor: the highest rate of terms is the capacity divided by this.
     part: u64,
-    /// Whether classes have reserves.
+    /// True if classes have reserves.
     reserves: bool,
-    /// The classes of clients.
+    /// Classes of the clients.
     classes: &'static [Class],
-    /// Steps between two checks.
+    /// Number of steps between two checks.
     every: u32,
 }
 
@@ -169,7 +169,7 @@ impl Run {
     }
 
     fn setup(rng: &mut Rng, case: Case) -> Setup {
-        // Up to terabytes/s.
+        // Rates of up to terabytes/s.
         let capacity = match case.seed % 3 {
             0 => (1 << 20) + rng.below(1 << 30),
             1 => (1 << 20) + rng.below(1 << 43),
@@ -191,7 +191,7 @@ impl Run {
     fn terms(&mut self) -> Terms {
         let most = self.allocator.setup().capacity / self.case.part + 1;
         let classes = self.case.classes;
-        // Powers of two are where products of 64 bits would wrap to little.
+        // Powers of two, because 64-bit products of them would wrap to small values.
         let min = match self.case.seed % 3 {
             2 => (1 << self.rng.below(44)).min(most),
             _ => self.rng.below(most),
@@ -207,7 +207,7 @@ impl Run {
         self.ids[self.rng.below(self.ids.len() as u64) as usize]
     }
 
-    /// Many come and go at once.
+    /// Registers and removes several clients before one settle.
     fn crowd(&mut self) {
         for _ in 0..self.rng.below(5) {
             if self.rng.below(2) == 0 && self.ids.len() < self.case.clients {
@@ -222,7 +222,7 @@ impl Run {
         self.allocator.settle();
     }
 
-    /// One request of any kind.
+    /// Performs one random request.
     fn step(&mut self) {
         let dice = self.rng.below(1000);
         if dice < 20 {
@@ -293,7 +293,7 @@ impl Run {
         match answer {
             Ok(Raised::Whole(got)) => {
                 let wish = (before + by).min(max);
-                // More if it asked for more before, or is a mover.
+                // The result is larger if the client requested more before, or is a mover.
                 assert!(got == now && got >= wish);
             }
             Ok(Raised::Partly(got)) => assert!(got == now && before < got && got < before + by),
@@ -301,7 +301,7 @@ impl Run {
         }
     }
 
-    /// The first come clients but `id`.
+    /// Returns the first come clients except `id`.
     fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, Client)> {
         let clients = self.allocator.clients();
         clients
@@ -310,8 +310,8 @@ impl Run {
             .collect()
     }
 
-    /// Does `step`, which frees bandwidth: a first come client that gets all that it was missing by it was asked
-    /// after the older ones, so those that still wait are missing more.
+    /// Runs `step`, which releases bandwidth, and asserts the order of first come clients. Older
+    /// clients that remain unmet must be missing more than a younger client whose goal was met.
     fn oldest_first(&mut self, step: impl FnOnce(&mut Self)) {
         let before = self.first_come(None);
         step(self);
@@ -328,7 +328,8 @@ impl Run {
         }
     }
 
-    /// Everything is given out anew for next to no reason: nobody loses anything of its goal.
+    /// Redistributes everything after a minimal change, and asserts that no client loses bandwidth
+    /// below its goal.
     fn given_anew(&mut self) {
         let before = self.first_come(None);
         let was_content = self.allocator.is_content();
@@ -342,8 +343,8 @@ impl Run {
         assert!(!was_content || self.allocator.is_content());
     }
 
-    /// Does `step`, a request of a client of `class`, called `id` unless it is new: no other first come client
-    /// loses anything of its goal by it.
+    /// Runs `step`, a request of client `id` of `class`; `None` for a new client. Asserts that no
+    /// other first come client loses bandwidth below its goal.
     fn first_come_keeps(
         &mut self,
         id: Option<ClientId>,
@@ -365,10 +366,10 @@ impl Run {
     }
 }
 
-/// Runs a history.
+/// Runs a random sequence.
 fn run(case: Case) {
     let mut run = Run::new(case);
-    // Nearly as many as there may be, from the start.
+    // Start with nearly the maximum number of clients.
     while run.ids.len() + run.ids.len() / 50 < case.clients {
         let terms = run.terms();
         run.ids.push(run.allocator.register(terms).unwrap());
@@ -380,7 +381,7 @@ fn run(case: Case) {
         }
     }
     check(&run.allocator);
-    // Everything comes back.
+    // All bandwidth is returned.
     for id in std::mem::take(&mut run.ids) {
         run.allocator.leave(id);
     }
@@ -395,7 +396,7 @@ fn run(case: Case) {
     assert_eq!(run.allocator.free(), setup.capacity - kept);
 }
 
-/// Few clients, many requests: every corner of the rules.
+/// Runs many requests of few clients, to reach all corner cases of the rules.
 fn of_few_clients(reserves: bool) {
     for seed in 0..30 {
         run(Case {
@@ -420,7 +421,7 @@ fn random_histories_of_few_clients_with_reserves() {
     of_few_clients(true);
 }
 
-/// Each pair of classes by itself.
+/// Runs each pair of classes.
 #[test]
 fn random_histories_of_two_classes() {
     for (seed, classes) in (1000..).zip([

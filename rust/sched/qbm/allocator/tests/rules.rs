@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Each rule on its own, and the requests.
+//! Individual rules, and the requests.
 
 use super::*;
 
@@ -8,17 +8,17 @@ use super::*;
 fn a_reserve_comes_first_and_is_for_its_class() {
     let mut allocator = Allocator::new(setup(1000, [0, 300, 0, 0]));
     assert_eq!(allocator.free(), 700 * MB);
-    // Not for others, not even in need.
+    // Other classes cannot draw from the reserve, even if unmet.
     let greedy = register(&mut allocator, FirstCome, 800, 1000);
     assert!(allocator.is_unmet(greedy));
     let fair = register(&mut allocator, FairShare, 100, 1000);
     assert_eq!(allocator.allocation(fair), 100 * MB);
     assert_eq!(allocator.reserve_left(FairShare), 200 * MB);
-    // What it gave is not stolen.
+    // Bandwidth drawn from the reserve is not stolen.
     allocator.set_terms(greedy, terms(FirstCome, 700, 1000));
     assert_eq!(megabytes(&allocator, [greedy, fair]), [700, 100]);
     assert_eq!(allocator.free(), 0);
-    // And returns to it.
+    // Released bandwidth refills the reserve.
     allocator.leave(fair);
     assert_eq!(allocator.reserve_left(FairShare), 300 * MB);
     assert_eq!(allocator.free(), 0);
@@ -42,20 +42,20 @@ fn then_the_pool_then_extra_then_what_lower_classes_have() {
         Ok(Raised::Whole(300 * MB))
     );
     assert_eq!(allocator.free(), 100 * MB);
-    // 100 of the pool; the extra of the mover first, 200; then of fair share, 100.
+    // 100 from the pool, then extra: 200 of the mover, 100 of fair share.
     let first = register(&mut allocator, FirstCome, 350, 350);
     let ids = [first, fair, low, mover];
     assert_eq!(megabytes(&allocator, ids), [350, 250, 300, 100]);
     allocator.set_terms(first, terms(FirstCome, 400, 400));
     assert_eq!(megabytes(&allocator, ids), [400, 200, 300, 100]);
-    // Stolen: from the mover down to the floor, then from low share, then from fair share.
+    // Stolen down to the floor: from the mover, from low share, then from fair share.
     allocator.set_terms(first, terms(FirstCome, 550, 550));
     assert_eq!(allocator.allocation(mover), FLOOR);
     assert_eq!(megabytes(&allocator, ids), [550, 200, 250, 0]);
     allocator.set_terms(first, terms(FirstCome, 900, 900));
     assert_eq!(allocator.allocation(low), FLOOR);
     assert_eq!(megabytes(&allocator, ids), [900, 100, 0, 0]);
-    // Returned: fair share first, then low share, then the mover.
+    // Returned: to fair share, to low share, then to the mover.
     allocator.decrease(first, 250 * MB);
     assert_eq!(megabytes(&allocator, ids), [650, 200, 150, 0]);
     allocator.leave(first);
@@ -87,7 +87,7 @@ fn everybody_has_the_floor_even_beyond_the_capacity() {
     let mover = register(&mut allocator, Mover, 10, 10);
     assert_eq!(allocator.oversubscribed(), 3 * FLOOR);
     assert_eq!(allocator.allocation(first), 1000 * MB);
-    // Freed bandwidth makes up for it before anybody has any of it.
+    // Released bandwidth reduces the oversubscription first.
     allocator.decrease(first, 2 * FLOOR);
     assert_eq!(allocator.oversubscribed(), FLOOR);
     assert_eq!((allocator.allocation(low), allocator.free()), (FLOOR, 0));
@@ -110,7 +110,7 @@ fn freed_bandwidth_goes_to_the_oldest_request() {
     assert!(allocator.is_unmet(old) && allocator.is_unmet(young));
     allocator.leave(first);
     assert_eq!(megabytes(&allocator, [old, young]), [600, 0]);
-    // The older one does with less and wants it back: it is the younger request now.
+    // The older client decreases and restores: its request is now the younger one.
     allocator.decrease(old, 200 * MB);
     assert_eq!(megabytes(&allocator, [old, young]), [400, 500]);
     allocator.restore(old);
@@ -134,7 +134,7 @@ fn all_have_their_minimum_before_anybody_has_more() {
     assert_eq!(megabytes(&allocator, ids), [600, 300, 100]);
     assert_eq!(allocator.increase(first, 100 * MB), Err(Again));
     assert!(allocator.wants(first) && allocator.is_unmet(low));
-    // 150 come back: low share first, then who wants more.
+    // 150 are released: low share first, then the wanting client.
     allocator.decrease(fair, 150 * MB);
     assert_eq!(megabytes(&allocator, ids), [650, 150, 200]);
     assert!(allocator.wants(first));
@@ -157,7 +157,7 @@ fn who_wants_more_waits_in_line() {
     for id in [low, other, fair] {
         assert_eq!(allocator.increase(id, 100 * MB), Err(Again));
     }
-    // Asking again keeps the place.
+    // A repeated request keeps the queue position.
     assert_eq!(allocator.increase(other, 100 * MB), Err(Again));
     let ids = [hog, low, fair, other];
     allocator.decrease(hog, 60 * MB);
@@ -179,7 +179,7 @@ fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
         allocator.increase(low, 300 * MB),
         Ok(Raised::Whole(400 * MB))
     );
-    // 100 of the pool, and the extra of the lower class.
+    // 100 from the pool, and the extra of the lower class.
     assert_eq!(
         allocator.increase(first, 250 * MB),
         Ok(Raised::Whole(750 * MB))
@@ -190,13 +190,14 @@ fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
     );
     assert!(!allocator.wants(first));
     assert_eq!(allocator.increase(first, 250 * MB), Err(Again));
-    // Never that of a higher one.
+    // The extra of a higher class is never taken.
     assert_eq!(allocator.increase(low, MB), Err(Again));
     assert!(allocator.wants(first) && allocator.wants(low));
     allocator.decrease(first, MB);
     assert!(!allocator.wants(first), "who does with less wants no more");
     assert_eq!(megabytes(&allocator, [first, low]), [899, 101]);
-    // Up to the minimum it is a request like the first one, and takes extra from above.
+    // Up to the minimum an increase is handled like the first request, and takes extra from higher
+    // classes.
     allocator.decrease(low, 51 * MB);
     assert_eq!(
         allocator.increase(first, 200 * MB),
@@ -215,7 +216,7 @@ fn little_free_bandwidth_is_not_given_beyond_minimums() {
     allocator.decrease(hog, 1);
     assert_eq!(allocator.free(), 0);
     assert_eq!(allocator.allocation(fair), 100 * MB + GRANT);
-    // For minimums it is.
+    // A minimum gets free bandwidth below the threshold, too.
     allocator.decrease(fair, GRANT);
     allocator.decrease(hog, 1);
     let low = register(&mut allocator, LowShare, 100, 1000);
@@ -232,7 +233,7 @@ fn more_from_the_reserve_of_the_class() {
         Ok(Raised::Whole(200 * MB))
     );
     assert_eq!(allocator.reserve_left(FairShare), 100 * MB);
-    // While somebody is unmet nobody has extra; it returns to the reserve.
+    // While a client is unmet, no client has extra; the extra returns to the reserve.
     let other = register(&mut allocator, FirstCome, 10, 10);
     assert!(allocator.is_unmet(other));
     assert_eq!(megabytes(&allocator, [first, fair, other]), [700, 100, 0]);
@@ -247,7 +248,7 @@ fn restore_gives_back_what_a_client_was_given() {
     allocator.decrease(fair, 500 * MB);
     assert_eq!(allocator.allocation(fair), 100 * MB);
     assert_eq!(allocator.given(fair), 600 * MB);
-    // What others took as extra comes back.
+    // Extra that other clients took is returned.
     assert_eq!(
         allocator.increase(first, 500 * MB),
         Ok(Raised::Whole(800 * MB))
@@ -255,7 +256,7 @@ fn restore_gives_back_what_a_client_was_given() {
     allocator.restore(fair);
     assert_eq!(megabytes(&allocator, [fair, first]), [600, 400]);
     assert_eq!(allocator.given(fair), 600 * MB);
-    // What they took as minimum does not.
+    // Bandwidth that other clients took for their minimum is not returned.
     allocator.decrease(fair, 500 * MB);
     allocator.set_terms(first, terms(FirstCome, 800, 1000));
     allocator.restore(fair);
@@ -285,7 +286,7 @@ fn sharing_is_in_proportion_to_what_was_asked_for() {
     allocator.decrease(less, 150 * MB);
     // Goals are 100, 500, 500, 500.
     assert_eq!(megabytes(&allocator, ids), [63, 313, 313, 313]);
-    // By and by it gets up again.
+    // The share recovers gradually.
     for _ in 0..12 {
         let by = allocator.allocation(less) / 10 * 3;
         let _ = allocator.increase(less, by);
@@ -302,7 +303,7 @@ fn movers_share_what_is_left() {
     );
     let ids = [small, large, fair];
     assert_eq!(megabytes(&allocator, ids), [200, 600, 200]);
-    // Others take it back, and leave it again.
+    // Other clients take bandwidth back, and release it again.
     assert_eq!(
         allocator.increase(fair, 400 * MB),
         Ok(Raised::Whole(600 * MB))
@@ -310,12 +311,12 @@ fn movers_share_what_is_left() {
     assert_eq!(megabytes(&allocator, ids), [100, 300, 600]);
     allocator.decrease(fair, 560 * MB);
     assert_eq!(megabytes(&allocator, ids), [240, 720, 40]);
-    // One that has little to do leaves its part to the other, until it has more to do.
+    // A mover with little load leaves its share to the other mover, until its load increases.
     allocator.decrease(large, 700 * MB);
     assert_eq!(megabytes(&allocator, ids), [940, 20, 40]);
     allocator.restore(large);
     assert_eq!(megabytes(&allocator, ids), [240, 720, 40]);
-    // Up to the maximum.
+    // Movers get at most their maximum.
     allocator.set_terms(large, terms(Mover, 30, 500));
     assert_eq!(megabytes(&allocator, ids), [460, 500, 40]);
     allocator.set_terms(small, terms(Mover, 10, 20));
@@ -323,7 +324,7 @@ fn movers_share_what_is_left() {
     assert_eq!(allocator.free(), 440 * MB);
 }
 
-/// The mover strategy: what others use is measured, and movers have the rest as capacity.
+/// Compares the allocations of movers when the capacity follows the usage of other clients.
 #[test]
 fn movers_follow_the_capacity() {
     let (mut allocator, ids) = group(1000, [(Mover, 100, 1000), (Mover, 300, 1000)]);
@@ -352,7 +353,7 @@ fn a_new_setup_leaves_those_that_had_theirs() {
     );
     let ids = [old, waits, young, fair];
     assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
-    // The one that waits is older than the young one, and still waits.
+    // The unmet client is older than `young`, and stays unmet.
     allocator.set_setup(setup(900, [0; CLASSES]));
     assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
     allocator.set_setup(setup(800, [0; CLASSES]));
@@ -362,7 +363,7 @@ fn a_new_setup_leaves_those_that_had_theirs() {
     allocator.set_setup(setup(1700, [0, 200, 0, 0]));
     assert_eq!(megabytes(&allocator, ids), [400, 700, 300, 200]);
     assert_eq!(allocator.free(), 100 * MB);
-    // Extra stays as long as there is enough.
+    // Extra is kept while there is enough bandwidth.
     assert_eq!(
         allocator.increase(young, 50 * MB),
         Ok(Raised::Whole(350 * MB))
@@ -387,7 +388,7 @@ fn changes_are_said_once() {
     assert_eq!(changed(&mut allocator), []);
     allocator.leave(one);
     assert_eq!(changed(&mut allocator), [(other, 1000)]);
-    // The name is used again.
+    // The identifier is reused.
     let again = register(&mut allocator, FairShare, 1000, 1000);
     assert_eq!(again, one);
     assert_eq!(changed(&mut allocator), [(one, 500), (other, 500)]);
@@ -465,7 +466,7 @@ fn as_many_clients_as_there_may_be() {
     random::check(&allocator);
 }
 
-/// A first come client that can never have its minimum keeps nobody from what it cannot use.
+/// Verifies that an unmet first come client does not keep idle bandwidth from other clients.
 #[test]
 fn nothing_is_idle_for_ever() {
     let (mut allocator, ids) = group(1000, [(FirstCome, 1, 1000), (FirstCome, 1000, 1000)]);
@@ -476,7 +477,7 @@ fn nothing_is_idle_for_ever() {
         Ok(Raised::Partly(1000 * MB - FLOOR))
     );
     assert!(allocator.is_unmet(second));
-    // Movers have what is left without asking.
+    // Movers get the remaining bandwidth without a request.
     let (allocator, ids) = group(
         1000,
         [
@@ -489,7 +490,8 @@ fn nothing_is_idle_for_ever() {
     assert_eq!(megabytes(&allocator, ids), [900, 0, 100]);
 }
 
-/// A client that asks for more than fits at the ratio is pinned, whatever 64 bits make of the product.
+/// Verifies that a client with a goal above the weight of the ratio is pinned, although a 64-bit
+/// product would wrap.
 #[test]
 fn shares_of_a_terabyte() {
     let (goal, room, least) = (1 << 35, 1 << 20, 1024);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What comes in, and when.
+//! Amount and time of the inflow.
 
 use super::*;
 
 #[test]
 fn courses() {
-    // To 10^-9 over a day, at any rate.
+    // Exact to 10^-9 over a day, at any rate.
     for rate in RATES.into_iter().chain([1, 999, RATE_MAX]) {
         let course = Course::new(rate, 7, NOW);
         assert_eq!(course.inflow(NOW - 5), 7);
@@ -14,14 +14,14 @@ fn courses() {
         let came = course.inflow(NOW + day) - 7;
         let want = comes(rate, day);
         assert!(came.abs_diff(want) <= want / 1_000_000_000 + 1, "{rate}");
-        // The time that it tells is the first at which that much is there, to a byte's time.
+        // The returned time is the first with this inflow, to the time of one byte.
         for bytes in [1, 512, 5 * MIB] {
             let at = course.inflow(NOW).wrapping_add(bytes);
             let mut then = NOW;
             for _ in 0..3 {
                 then = course.reaches(at, then);
             }
-            // The longest time that is told is 26 days.
+            // Returned times are limited to 26 days.
             if nanoseconds(course.pace.span(bytes)) < 26 * day {
                 assert!(course.inflow(then) >= at, "{rate} {bytes}");
                 let early = nanoseconds(course.pace.span(bytes)) / 1_000_000 + 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What claims of several CPUs can come to.
+//! Results of concurrent claims on several CPUs.
 
 use super::*;
 use crate::sched::{
@@ -13,7 +13,8 @@ use crate::sched::{
     },
 };
 
-/// Of two gates that are one client's, both of which the manager has met, the earlier one stays.
+/// Verifies that the earlier of two gates of one client remains, if the manager has registered
+/// both.
 #[test]
 fn of_two_gates_one_stays() {
     let plan = Plan::parse("by uid; group all capacity=100MB; default min=1MB").unwrap();
@@ -34,7 +35,7 @@ fn of_two_gates_one_stays() {
     let (late_gate, early_gate) = (gates.get(late.place()), gates.get(early));
     let (late_gate, early_gate) = (late_gate.unwrap(), early_gate.unwrap());
     assert!(late_gate.is_known() && !early_gate.is_known());
-    // The claim of a class that had looked before the first claim; its stamp is another one.
+    // Simulates the claim of a class that searched before the first claim; the stamp differs.
     for (to, from) in early_gate.party.iter().zip(&late_gate.party) {
         to.store(from.load(Relaxed), Relaxed);
     }

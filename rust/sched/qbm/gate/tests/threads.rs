@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several processors at one gate.
+//! Concurrent use of one gate by several CPUs.
 
 use super::*;
 use std::{sync::atomic::AtomicBool, thread};
 
-/// Two threads that take at the same time take no more than there is, and each byte once.
+/// Verifies that two threads together take at most the credit, and each byte once.
 #[test]
 fn two_threads_on_one_gate() {
     let rate = 1 << 30;
@@ -35,14 +35,14 @@ fn two_threads_on_one_gate() {
         }
         owed += went.iter().sum::<u64>();
         let came = comes(rate, now - NOW + 40 * MS);
-        // One of them may have been refused while the other had booked.
+        // One thread may have been refused while the other had booked.
         assert!(owed <= came && owed + 3 * 12_288 >= came, "{owed} {came}");
         now += 10 * MS;
     }
     assert_eq!(gate.usage().written, total.iter().sum::<u64>());
 }
 
-/// Readers see one course or the other, never a mixture, while the rate changes all the time.
+/// Verifies that readers never see a mixture of two courses while the rate changes continually.
 #[test]
 fn a_course_is_read_whole() {
     let gates = gates(1000);
@@ -60,7 +60,8 @@ fn a_course_is_read_whole() {
                         (course_of.speed, course_of.pace) == (course.speed, course.pace)
                     });
                     assert!(rate.is_some(), "{course:?}");
-                    // The two rates by turns, one nanosecond each: the inflow is as long ago as it says.
+                    // The two rates alternate every nanosecond, so the inflow follows from the
+                    // start time.
                     let ns = course.start - NOW;
                     let want = comes(rates[1], 1) * ns.div_ceil(2).saturating_sub(1);
                     assert!(
@@ -81,7 +82,7 @@ fn a_course_is_read_whole() {
     });
 }
 
-/// Of what threads announce while the manager takes the list, it sees all.
+/// Verifies that the manager gets every announcement of concurrent threads.
 #[test]
 fn no_announcement_is_lost() {
     let gates = Gates::new(64, 1).unwrap();
@@ -115,7 +116,8 @@ fn no_announcement_is_lost() {
     });
     look();
     assert!(told.iter().all(|told| !told.load(SeqCst)) && !gates.has_news());
-    // Places come in the order in which they were announced; the first one has the worker woken.
+    // Places are returned in the order of announcement; only the first announcement wakes the
+    // worker.
     let wakes = [7, 3, 7, 9].map(|place| gates.announce(place));
     assert_eq!(wakes, [true, false, false, false]);
     assert!(gates.take_news().eq([7, 3, 9]) && look() == 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts that are refused.
+//! Plans that are rejected.
 
 use super::*;
 
-/// Lines LINE|ERRNO|WORDS OF THE REASON|TEXT; `\n` and the like are one character.
+/// Rows LINE|ERRNO|PART OF THE REASON|TEXT; `\n` and other escapes stand for one character.
 const WRONG: &str = r"
 1|EINVAL|expected by, tune|nonsense
 3|EINVAL|expected by, tune|\n\ngroups a capacity=1MB
@@ -114,7 +114,7 @@ const WRONG: &str = r"
 2|EINVAL|twice|by nid;\nby nid; nonsense
 ";
 
-/// The same, behind [`TWO`].
+/// Rows of the same form; [`TWO`] precedes the text.
 const WRONG_FOR_TWO: &str = r"
 3|EINVAL|min is above the capacity|client 0@lo class=fc min=20MB
 3|EINVAL|max is above the capacity|client 0@lo class=fc min=1MB max=20MB
@@ -129,7 +129,7 @@ const WRONG_FOR_TWO: &str = r"
 3|EINVAL|max is above the capacity|default max=50MB
 ";
 
-/// The text that a line of a table stands for.
+/// Replaces the escapes in the text of a row.
 fn unescape(text: &str) -> String {
     let text = text.replace(r"\n", "\n").replace(r"\0", "\0");
     text.replace(r"\x07", "\x07").replace(r"\u{e9}", "\u{e9}")
@@ -189,7 +189,8 @@ fn wrong_texts() {
     assert!(error.reason.contains("31"), "{error}");
 }
 
-/// Errors about a word name the byte of the line, or of the statement where a line is one.
+/// Verifies the columns of errors about a word: in the line, or in the statement if statements
+/// count as lines.
 #[test]
 fn columns() {
     for (text, line, column) in [
@@ -236,7 +237,7 @@ fn bounds() {
     assert_eq!((error.line(), error.code), (0, Code::NoSpace));
     assert_eq!(error.to_string(), "the text is longer than 262144 bytes");
 
-    // What is taken, is taken again as it is shown.
+    // The limit also applies to the text as displayed, which is longer than the text parsed.
     let line = |i: u32| {
         format!(
             "client {} class=fc min=1T\n",
@@ -248,7 +249,7 @@ fn bounds() {
     let error = refused(&format!("by jobid\n{lines}"));
     assert_eq!((error.line(), error.code), (0, Code::NoSpace));
 
-    // More ranges than a pattern can name; each is a few bytes only.
+    // More address ranges than a pattern can name, in a short text.
     let ranges = format!("[{}1]", "1,".repeat(40));
     let line = |i: u32| {
         format!(

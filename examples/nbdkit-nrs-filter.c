@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Filter of nbdkit: nrs schedules the requests of all clients, whichever plugin serves them.
- * Documentation/nbdkit.md has the commands.
+ * nbdkit filter: nrs schedules the requests of all clients, with any plugin. See
+ * Documentation/nbdkit.md for the commands.
  *
  *   thread of nbdkit:  submit, wait ────────────────▶ serve by the plugin, complete ──▶ reply
  *                         │                ▲
  *                      /dev/nrs ──▶ reader thread
  *
- * The cookie of a request is the address of the semaphore that its thread waits for.
+ * The cookie of a request is the address of the semaphore for which its thread waits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,18 +27,18 @@
 
 #define DEVICE "/dev/nrs"
 
-/* Operations, as nrs counts those of block devices. */
+/* Operation codes, the same as nrs uses for requests of block devices. */
 enum { OST_READ = 3, OST_WRITE = 4, OST_PUNCH = 10, OST_SYNC = 16 };
 
 static struct nrs_attach attach = {
 	.size = sizeof(attach), .version = NRS_VERSION, .service = "nbd", .client = "nbdkit",
 };
-static bool fall_back;	/* serve without nrs where the device does not exist */
-static int nrs = -1;	/* -1: requests are served as they come */
+static bool fall_back;	/* serve without nrs if the device does not exist */
+static int nrs = -1;	/* -1: requests are not scheduled */
 static pthread_t reader;
 static bool reading;	/* the reader thread exists */
 
-/* Copies a name; one that is too long is an error. */
+/* Copies a name; returns -1 if the name is longer than 31 bytes. */
 static int set_name(char name[32], const char *key, const char *value)
 {
 	if (strlen(value) > 31) {
@@ -64,7 +64,7 @@ static int nrs_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const ch
 	return next(nxdata, key, value);
 }
 
-/* Becomes a client of the service, while errors still go to the terminal. */
+/* Attaches to the service before nbdkit forks, so that errors go to the terminal. */
 static int nrs_get_ready(int thread_model)
 {
 	(void)thread_model;
@@ -84,7 +84,7 @@ static int nrs_get_ready(int thread_model)
 	return 0;
 }
 
-/* Wakes the threads whose requests are released. Without timeouts there are no other records. */
+/* Wakes the threads of released requests. Without timeouts there are no other records. */
 static void *read_released(void *unused)
 {
 	struct nrs_released released[64];
@@ -94,7 +94,7 @@ static void *read_released(void *unused)
 		ssize_t length = read(nrs, released, sizeof(released));
 
 		if (length < 0 && errno != EINTR) {
-			/* Threads would wait forever. Clients see the connection close, and may come back. */
+			/* Threads would wait forever. Exiting closes the connections; clients may reconnect. */
 			nbdkit_error("read of %s: %m", DEVICE);
 			_exit(EXIT_FAILURE);
 		}
@@ -128,7 +128,7 @@ static void nrs_cleanup(nbdkit_backend *backend)
 		close(nrs);
 }
 
-/* Fills in who the client of a connection is, as far as is known. */
+/* Fills in the address, or the uid and gid, of the client of a connection, if known. */
 static void identify(struct nrs_request *request)
 {
 	union {
@@ -160,7 +160,7 @@ static void identify(struct nrs_request *request)
 	}
 }
 
-/* The handle of a connection is what all its requests have in common. */
+/* Creates the handle of a connection: the fields that all requests of the connection share. */
 static void *nrs_open(nbdkit_next_open *next, nbdkit_context *context, int readonly, const char *exportname,
 		      int is_tls)
 {
@@ -182,7 +182,7 @@ static void *nrs_open(nbdkit_next_open *next, nbdkit_context *context, int reado
 	return request;
 }
 
-/* Submits a request and waits until it is released. Discarded ranges transfer nothing. */
+/* Submits a request and waits for its release. A discard moves no data and costs 0 bytes. */
 static int enter(const struct nrs_request *connection, sem_t *released, uint32_t opcode, uint32_t count,
 		 uint64_t offset, int *err)
 {
@@ -211,7 +211,7 @@ static int enter(const struct nrs_request *connection, sem_t *released, uint32_t
 	return 0;
 }
 
-/* Completes a request that was served; returns the result. */
+/* Reports the completion of a request; returns the result. */
 static int leave(sem_t *released, uint32_t count, int result, int *err)
 {
 	struct nrs_completion completion = {
@@ -226,7 +226,7 @@ static int leave(sem_t *released, uint32_t count, int result, int *err)
 	return result;
 }
 
-/* Serves a request by the plugin when it is released. */
+/* Waits for the release of a request, calls the plugin, and reports the completion. */
 #define SCHEDULED(opcode, count, offset, serve)                                  \
 	do {                                                                     \
 		sem_t released;                                                  \
@@ -259,7 +259,7 @@ static int nrs_trim(nbdkit_next *next, void *handle, uint32_t count, uint64_t of
 
 static int nrs_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
-	/* Where the plugin cannot, nbdkit writes zeroes. */
+	/* Without native zeroing in the plugin, nbdkit writes zeroes. */
 	uint32_t opcode = next->can_zero(next) == NBDKIT_ZERO_NATIVE ? OST_PUNCH : OST_WRITE;
 
 	SCHEDULED(opcode, count, offset, next->zero(next, count, offset, flags, err));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Echoes UDP datagrams in the order that nrs decides. */
+/* Echoes UDP datagrams in the order in which nrs dispatches them. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@ struct datagram {
 };
 static int nrs, udp;
 
-/* Serves what nrs releases. */
+/* Answers the datagrams that nrs releases. */
 static void *serve(void *unused)
 {
 	struct nrs_released released;

@@ -4,17 +4,17 @@
 
 use nrs_sched::{agent::LEASE_MAX_MS, control::Command};
 
-/// Whether `text` is one word that prints.
+/// Returns true if `text` is one word of printable characters.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte))
 }
 
-/// Whether `text` is an id.
+/// Returns true if `text` is an id.
 fn is_id(text: &str) -> bool {
     (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether `line` may stand in front of factors.
+/// Returns true if `line` is a valid head of a list of factors.
 fn is_grant(line: &str) -> bool {
     let lease = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -25,7 +25,7 @@ fn is_grant(line: &str) -> bool {
         .is_some_and(|(instance, rest)| is_id(instance) && lease(rest))
 }
 
-/// Takes a command.
+/// Checks a command.
 pub fn run(text: &str) {
     match Command::parse(text.as_bytes()) {
         Ok(command) => {
@@ -68,7 +68,8 @@ pub fn run(text: &str) {
                     return;
                 }
             };
-            // It is what was written; a line end more or less, and the blank before no value, make no difference.
+            // The command equals its input, except for an end of line, or a blank before an empty
+            // value.
             let end = written.trim_end_matches(' ');
             assert!(said == written || said == end, "{text:?}");
             let again = format!("{written}\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two servers that tell each other what they served, over a network that changes, repeats and cuts datagrams, and
-//! brings some that nobody sent. Each byte is an operation, with its operands behind it.
+//! Two servers that exchange accounts of their service over a network that modifies, repeats,
+//! truncates and forges datagrams. Each byte is an operation, followed by its operands.
 
 use nrs_agent::{
     message::{parse, HEADER, RECORD},
@@ -12,36 +12,36 @@ use nrs_sched::policy::fairshare::factors::ONE;
 use crate::bytes::Bytes;
 
 impl<'a> Bytes<'a> {
-    /// The next `count`, or what is left.
+    /// Returns the next `count` bytes, or the rest if there are fewer.
     fn run(&mut self, count: usize) -> &'a [u8] {
         let (first, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         first
     }
 
-    /// A number, small ones and very large ones.
+    /// Returns a number, small or very large.
     fn number(&mut self) -> u64 {
         let byte = self.byte();
         u64::from(byte | 1) << (byte % 60)
     }
 }
 
-/// Entities of a server, at most.
+/// Maximum number of entities of a server.
 const ENTITIES: u32 = 8;
 
-/// Bytes of a datagram, at most: three records.
+/// Maximum size of a datagram, bytes: three records.
 const LONGEST: usize = HEADER + 3 * RECORD;
 
 /// Both servers.
 struct Model {
     servers: [Exchange; 2],
-    /// Said last, by each of them.
+    /// Last datagrams of each server.
     said: [Vec<Vec<u8>>; 2],
     now: u64,
 }
 
 impl Model {
-    /// A node of `server` is told.
+    /// Passes an account of a node to `server`.
     fn note(&mut self, server: usize, bytes: &mut Bytes<'_>) {
         let (which, flags) = (bytes.byte(), bytes.byte());
         let account = Account {
@@ -56,7 +56,7 @@ impl Model {
         self.servers[server].note(&account);
     }
 
-    /// `server` makes a step, and says what it has to say.
+    /// Runs a step of `server` and collects its datagrams.
     fn step(&mut self, server: usize) {
         let exchange = &mut self.servers[server];
         exchange.step(self.now);
@@ -74,12 +74,12 @@ impl Model {
         self.said[server] = said;
     }
 
-    /// What `server` said arrives, each datagram once more than it should.
+    /// Delivers each datagram of `server` twice.
     fn carry(&mut self, server: usize) {
         let other = &mut self.servers[1 - server];
         let from = server as u64 + 1;
         for datagram in &self.said[server] {
-            // What is no news may have arrived before, or after what is newer.
+            // An old datagram may have arrived before, or after a newer one.
             let first = other.hear(from, datagram, self.now);
             assert!(
                 !matches!(
@@ -109,7 +109,7 @@ impl Model {
         }
     }
 
-    /// Something like what `server` said arrives.
+    /// Delivers a modified datagram of `server`.
     fn forge(&mut self, server: usize, bytes: &mut Bytes<'_>) {
         let which = usize::from(bytes.byte());
         let count = self.said[server].len().max(1);
@@ -126,7 +126,7 @@ impl Model {
         self.hear(1 - server, &datagram);
     }
 
-    /// `datagram` arrives, whatever it is; it is counted as one thing.
+    /// Delivers an arbitrary `datagram`; checks that it is counted once.
     fn hear(&mut self, server: usize, datagram: &[u8]) {
         let exchange = &mut self.servers[server];
         let sum = |exchange: &Exchange| {
@@ -134,14 +134,14 @@ impl Model {
             counts.heard + counts.malformed + counts.foreign + counts.stale + counts.crowded
         };
         let before = sum(exchange);
-        // The sender that it names, if it names one.
+        // The sender that the datagram names, if any.
         let from = parse(datagram).map_or(1, |(header, _)| header.server);
         let _ = exchange.hear(from, datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
     }
 }
 
-/// Takes the bytes as operations.
+/// Interprets the bytes as operations.
 pub fn run(data: &[u8]) {
     let terms = Terms {
         realm: 7,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Job identifiers: the formats that make them and the sizes that they tell. The first line is a format, the others are
+//! Job identifiers: formats and the sizes in names. The first line is a format, the others are
 //! names.
 
 use nrs_sched::{
@@ -8,7 +8,7 @@ use nrs_sched::{
     policy::fairshare::size::{suffix, SIZE_MAX},
 };
 
-/// The number after the last `#`, if there is a name before it.
+/// Returns the number after the last `#`, if a name precedes it.
 fn size(name: &[u8]) -> Option<u128> {
     let text: String = name.iter().map(|&byte| char::from(byte)).collect();
     let (before, number) = text.rsplit_once('#')?;
@@ -17,7 +17,7 @@ fn size(name: &[u8]) -> Option<u128> {
     (!before.is_empty() && number > 0).then_some(number)
 }
 
-/// What holds for the format `text`, for tasks called `names`.
+/// Checks the format `text` with tasks called `names`.
 fn format(text: &str, names: &[&[u8]]) {
     let template = match Template::parse(text) {
         Ok(template) => template,
@@ -66,7 +66,7 @@ fn format(text: &str, names: &[&[u8]]) {
     }
 }
 
-/// Takes a format and names.
+/// Checks a format and names.
 pub fn run(data: &[u8]) {
     let mut lines = data.split(|&byte| byte == b'\n');
     let first = lines.next().unwrap_or_default();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fuzz targets: functions that take any bytes and panic if something does not hold that must hold whatever is written.
+//! Fuzz targets: functions that accept any bytes, and panic if a property does not hold that must
+//! hold for every input.
 //!
-//! # Vocabulary
-//!
-//! - *Target*: such a function ([`TARGETS`]), one per module.
-//! - *Corpus*: inputs that made a target do something new; `corpus/TARGET/`.
-//! - *Bounded run*: the corpus, and as many changes of its inputs as the target says, always the same ones ([`replay`]).
+//! [`TARGETS`] has one target per module. The corpus of a target, `corpus/TARGET/`, consists of
+//! inputs that reached new code. A bounded run tests the corpus, and the number of modified inputs
+//! that the target states, always the same ones ([`replay`]).
 
 use std::fmt::{Debug, Display};
 
@@ -31,20 +30,20 @@ mod words;
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name, which is that of the directory of its corpus.
+    /// Name of the target, and of the directory of its corpus.
     pub name: &'static str,
-    /// Checks what must hold for an input.
+    /// Function that checks an input.
     pub run: fn(&[u8]),
-    /// Number of changed inputs of a bounded run.
+    /// Number of modified inputs of a bounded run.
     pub count: u32,
-    /// Length of the longest changed input, bytes.
+    /// Maximum length of a modified input, bytes.
     pub longest: usize,
     /// Words that inputs are likely to contain, separated by blanks.
     words: &'static str,
 }
 
-/// Declares the targets: module, what it takes, inputs of a bounded run, longest input, words. It takes bytes, a text, or a
-/// byte that selects something and a text; other inputs are skipped.
+/// Declares the targets: module, type of input, number of inputs of a bounded run, longest input,
+/// words. The input is bytes, a text, or a selecting byte and a text; other inputs are skipped.
 macro_rules! targets {
     ($($name:ident($kind:ident) $count:literal $longest:literal $words:literal;)+) => {
         /// All targets.
@@ -106,14 +105,15 @@ targets! {
 ///
 /// # Panics
 ///
-/// There is none.
+/// The target does not exist.
 pub fn target(name: &str) -> &'static Target {
     let found = TARGETS.iter().find(|target| target.name == name);
     found.unwrap_or_else(|| panic!("no target {name:?}"))
 }
 
 impl Target {
-    /// Returns its words, those that the schema adds, and what stands between words; none where inputs are no texts.
+    /// Returns the words of the target, those of the schema, and separators; empty if inputs are
+    /// not text.
     pub fn words(&self) -> Vec<&'static str> {
         let mut words: Vec<&str> = self.words.split_ascii_whitespace().collect();
         match self.name {
@@ -146,12 +146,12 @@ impl Target {
     }
 }
 
-/// Fails unless a refusal has a reason, of one line.
+/// Checks that a refusal has a reason, of one line.
 fn check_reason(error: &Error) {
     assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
 }
 
-/// Reads `text`, and fails unless what was read is the same after it was shown.
+/// Parses `text`, and checks that the printed value parses to an equal value.
 fn read_back<T: Display + PartialEq + Debug>(
     text: &str,
     parse: impl Fn(&str) -> Option<T>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hands what the fuzzer makes up to the target that the environment variable `NRS_FUZZ_TARGET` names. The words of the
-//! target go to the file `NRS_FUZZ_DICTIONARY` first.
+//! Passes the input of the fuzzer to the target in the environment variable `NRS_FUZZ_TARGET`.
+//! First writes the words of the target to the file `NRS_FUZZ_DICTIONARY`.
 
 #![cfg_attr(fuzzing, no_main)]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Network identifiers and ranges of them. Each line is read as both; lines that are identifiers are looked for
-//! in those that are ranges.
+//! Network identifiers and ranges of them. Each line is parsed as both; lines that are identifiers
+//! are searched for in lines that are ranges.
 
 use nrs_sched::{
     error::Code,
@@ -13,10 +13,10 @@ use nrs_sched::{
 };
 use std::net::IpAddr;
 
-/// Ranges that are kept, at most.
+/// Maximum number of stored ranges.
 const RANGES_MAX: usize = 256;
 
-/// Identifiers that are looked for whatever is written.
+/// Identifiers that are searched for with every input.
 const ALWAYS: [&str; 8] = [
     "0@lo",
     "10.0.0.1@tcp",
@@ -28,7 +28,8 @@ const ALWAYS: [&str; 8] = [
     "4294967295@kfi",
 ];
 
-/// What the text of a pattern has, read slowly: by its text alone, number by number.
+/// Returns true if the pattern `text` contains `nid`. Simple and slow: compares the text number by
+/// number. Returns `None` if the text is malformed.
 fn has(text: &str, nid: &Nid) -> Option<bool> {
     let (addresses, network) = text.rsplit_once('@')?;
     if Net::parse(network).ok()? != (nid.net(), nid.number()) {
@@ -61,7 +62,7 @@ fn has(text: &str, nid: &Nid) -> Option<bool> {
     }
 }
 
-/// Whether the first `bits` bits are the same.
+/// Returns true if the first `bits` bits are equal.
 fn same_bits(one: &[u8], other: &[u8], bits: usize) -> bool {
     (0..bits).all(|bit| {
         let of = |bytes: &[u8]| bytes.get(bit / 8).map(|byte| (byte >> (7 - bit % 8)) & 1);
@@ -69,7 +70,7 @@ fn same_bits(one: &[u8], other: &[u8], bits: usize) -> bool {
     })
 }
 
-/// Whether `number` is in `LO[-HI[/STRIDE]],...`.
+/// Returns true if `number` is in `LO[-HI[/STRIDE]],...`.
 fn in_ranges(text: &str, number: u32) -> Option<bool> {
     let mut found = false;
     for range in text.split(',') {
@@ -82,7 +83,7 @@ fn in_ranges(text: &str, number: u32) -> Option<bool> {
     Some(found)
 }
 
-/// Whether `ip` has the four parts that `text` describes.
+/// Returns true if the four parts of `ip` match `text`.
 fn in_parts(text: &str, ip: [u8; 4]) -> Option<bool> {
     let parts: Vec<&str> = text.split('.').collect();
     if parts.len() != 4 {
@@ -98,7 +99,7 @@ fn in_parts(text: &str, ip: [u8; 4]) -> Option<bool> {
     Some(all)
 }
 
-/// Takes each line as an identifier and as a range of them.
+/// Checks each line as an identifier and as a range of identifiers.
 pub fn run(text: &str) {
     let mut nids: Vec<Nid> = Vec::new();
     let always = ALWAYS

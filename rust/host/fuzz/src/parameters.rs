@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Every parameter of the schema: the first byte names one that stores a value, each line of the rest is a value for it.
-//! All of them together are a value for the parameters that are texts.
+//! Every parameter of the schema. The first byte selects a parameter that stores a value; each line
+//! of the rest is a value for it. The whole text is a value for the parameters that are texts.
 
 use nrs_sched::parameters::{all, Parameter, Stored, Values};
 
 use crate::check_reason;
 
-/// Returns `parameter` of `values` as it is shown.
+/// Returns the text of parameter `stored` of `values`.
 fn shown(stored: &Stored, values: &Values) -> String {
     let mut text = String::new();
     (stored.show)(values, &mut text).expect("strings take all");
     text
 }
 
-/// Checks what holds for any value `text` of `parameter`; `values` are set to it if it is taken.
+/// Checks the value `text` of `parameter`; sets it in `values` if it is accepted.
 fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) {
     let (name, before) = (parameter.name(), *values);
     match values.set(stored, text) {
@@ -28,7 +28,7 @@ fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) 
                 1 + usize::from(parameter.heads),
                 "{name}"
             );
-            // What is shown is taken, a line at a time, and says the same.
+            // The printed text is accepted, a line at a time, and yields the same value.
             let mut again = *values;
             for line in text.lines() {
                 assert_eq!(
@@ -46,14 +46,14 @@ fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) 
     }
 }
 
-/// Takes the first byte as the name of a parameter, the lines of the rest as values.
+/// Checks the lines of `text` as values of the parameter that the first byte selects.
 pub fn run(first: u8, text: &str) {
     let stored: Vec<_> = all()
         .filter_map(|one| Some((one, one.value.as_ref()?)))
         .collect();
     let mut values = Values::default();
     for (at, line) in text.split_inclusive('\n').take(32).enumerate() {
-        // Neighbours in the list may contradict each other.
+        // Values of adjacent parameters may contradict each other.
         let which = (usize::from(first) + at % 3) % stored.len();
         let (parameter, stored) = stored[which];
         set(parameter, stored, &mut values, line);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A policy on one to three partitions, and what happens to it: the first bytes are its configuration, each one
-//! after them an operation, with its operands behind it.
+//! A policy on one to three partitions. The first bytes are its configuration; each byte after them
+//! is an operation, followed by its operands.
 //!
 //! ```text
 //!  arrive ──▶ queued ──▶ running ──▶ ended
 //!                │  get        stop
-//!                └─ dequeue ──▶ gone
+//!                └─ dequeue ──▶ removed
 //! ```
 
 use nrs_sched::{
@@ -52,7 +52,7 @@ const FAIR: [&str; 6] = [
 ];
 const FIELDS: [&str; 4] = ["uid", "nid", "jobid+opcode", "generic"];
 
-/// Rules of `tbf`, one set after the other.
+/// Sets of rules of `tbf`; each update selects one.
 const RULES: [&[&str]; 5] = [
     &["start a uid={0 1 2} rate=7"],
     &[
@@ -81,17 +81,17 @@ const RULES: [&[&str]; 5] = [
     ],
 ];
 
-/// Weights, one table after the other.
+/// Tables of weights; each update selects one.
 const WEIGHTS: [&str; 3] = [
     "",
     "uid:0:10000,uid:1:1,jobid:j*:7,gid:1:3",
     "uid:2:9,uid:3:9,nid:10.0.0.1@tcp:100,jobid:\"\":4",
 ];
 
-/// Operations, at most.
+/// Maximum number of operations.
 const OPERATIONS: usize = 600;
 
-/// Somebody.
+/// Returns the attributes of `owner`.
 pub(crate) fn who(owner: u8) -> Attrs {
     let id = u32::from(owner);
     Attrs {
@@ -117,7 +117,7 @@ pub(crate) fn who(owner: u8) -> Attrs {
     }
 }
 
-/// A request that is queued.
+/// A queued request.
 struct Queued {
     id: u64,
     home: usize,
@@ -125,7 +125,7 @@ struct Queued {
     place: Number,
 }
 
-/// Parts of a policy, and what should be in them.
+/// Parts of a policy, and their expected contents.
 struct Model {
     config: Config,
     parts: Vec<AnyPart<Request>>,
@@ -138,7 +138,7 @@ struct Model {
     taken: u64,
 }
 
-/// What can be set, from the next bytes.
+/// Returns parameters selected by the next bytes.
 fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
     let mut all = Tunables::default();
     let few = ClassesMax::new(64).expect("within limits");
@@ -181,7 +181,7 @@ fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
     all
 }
 
-/// A policy, from the next bytes.
+/// Returns a policy selected by the next bytes.
 pub(crate) fn config(bytes: &mut Bytes<'_>) -> Config {
     let kind = bytes.of(Kind::ALL);
     let argument = match kind {
@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// Requests that are queued on part `home`.
+    /// Returns the number of requests queued on part `home`.
     fn count(&self, home: usize) -> usize {
         self.queued
             .iter()
@@ -223,7 +223,7 @@ impl Model {
             .count()
     }
 
-    /// Whether requests of a class are served in the order of their arrival.
+    /// Returns true if requests of a class are served in the order of their arrival.
     fn is_in_order(&self) -> bool {
         match &self.config {
             Config::Fifo(_) | Config::Tbf(_) | Config::Qbm(_) => true,
@@ -232,7 +232,7 @@ impl Model {
         }
     }
 
-    /// What always holds.
+    /// Checks the invariants.
     fn check(&self) {
         for (home, part) in self.parts.iter().enumerate() {
             assert_eq!(part.len() as usize, self.count(home), "{:?}", self.config);
@@ -240,7 +240,7 @@ impl Model {
         }
     }
 
-    /// A request comes; there may be no memory for somebody new.
+    /// Enqueues a request; if `fed` is false, memory for a new class may be missing.
     fn arrive(&mut self, home: usize, bytes: &mut Bytes<'_>, fed: bool) {
         let owner = bytes.byte();
         let size = bytes.byte();
@@ -277,7 +277,8 @@ impl Model {
         }
     }
 
-    /// A request is served, if one may be; answers until when none may.
+    /// Dispatches a request, if one is eligible; returns the time until which all requests are
+    /// throttled, if they are.
     fn get(&mut self, home: usize, force: bool) -> Option<u64> {
         let view = View {
             now: self.now,
@@ -289,7 +290,7 @@ impl Model {
         match (&peeked, &got) {
             (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => {}
             (Get::Throttled { until }, Get::Throttled { until: at }) if until == at => {}
-            // Limits of classes that come first are looked at late.
+            // `peek` may miss limits of the first classes, because they are checked late.
             (Get::Item(()), Get::Throttled { .. })
                 if matches!(self.config.kind(), Kind::Tbf | Kind::Qbm) => {}
             _ => panic!("{peeked:?}, then {got:?}: {:?}", self.config),
@@ -322,7 +323,7 @@ impl Model {
         }
     }
 
-    /// A request that runs ends.
+    /// Ends a running request.
     fn stop(&mut self, at: u8) {
         if self.running.is_empty() {
             return;
@@ -333,7 +334,7 @@ impl Model {
         self.ended += 1;
     }
 
-    /// A request that is queued goes elsewhere.
+    /// Removes a queued request.
     fn dequeue(&mut self, at: u8) {
         if self.queued.is_empty() {
             return;
@@ -351,7 +352,7 @@ impl Model {
         self.taken += 1;
     }
 
-    /// One goes down without queueing.
+    /// Passes a request without queueing.
     fn pass(&mut self, home: usize, owner: u8, way: Way) {
         let (part, now) = (&mut self.parts[home], self.now);
         let class = part.classify(&who(owner), now);
@@ -367,13 +368,13 @@ impl Model {
         }
     }
 
-    /// All parts are told something, or made to look at all classes.
+    /// Passes an update to all parts.
     fn update(&mut self, which: u8) {
         let update = match &self.config {
             Config::Tbf(config) => {
                 let mut book = config.book().expect("memory");
                 for rule in RULES[usize::from(which) % RULES.len()] {
-                    // Not every field is one of the policy's.
+                    // Some fields are not fields of the policy.
                     let command = Command::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
                     book = book.apply(&command).unwrap_or(book);
                 }
@@ -415,7 +416,7 @@ impl Model {
         self.table = Some(outline.build().expect("memory").table);
     }
 
-    /// Looks at all classes, `max` at a time.
+    /// Visits all classes, `max` at a time.
     fn sweep(&mut self, home: usize, which: u8) {
         let (part, max) = (&mut self.parts[home], 1 + u32::from(which / 4));
         let mut from = Some(0);
@@ -433,7 +434,7 @@ impl Model {
         assert!(which % 4 > 1, "it never ends: {:?}", self.config);
     }
 
-    /// All that is queued comes out: by itself on even parts, else by force.
+    /// Dispatches all queued requests, in the normal way on even parts, else by force.
     fn drain(&mut self) {
         for home in 0..self.parts.len() {
             walk(&mut self.parts[home], self.now);
@@ -441,7 +442,7 @@ impl Model {
             while self.count(home) > 0 {
                 let before = self.queued.len();
                 if let Some(until) = self.get(home, home % 2 == 1) {
-                    // Whoever is asked at the time that it names has something.
+                    // A request is eligible at the time that the part returned.
                     self.now = until;
                     waits += 1;
                     assert!(waits < 64, "always later: {:?}", self.config);
@@ -459,7 +460,7 @@ impl Model {
     }
 }
 
-/// Takes the bytes as a configuration and operations.
+/// Interprets the bytes as a configuration and operations.
 pub fn run(data: &[u8]) {
     let bytes = &mut Bytes(data);
     let mut model = Model::new(bytes);
@@ -475,7 +476,7 @@ pub fn run(data: &[u8]) {
             9 | 10 => model.stop(bytes.byte()),
             11 => model.dequeue(bytes.byte()),
             12 => {
-                // Up to two minutes, in steps from a nanosecond on.
+                // Up to two minutes, in steps of at least a nanosecond.
                 let step = bytes.byte();
                 model.now += (u64::from(step % 16) + 1) << (step / 16 * 2).min(33);
             }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A partition with its device, and what happens to it: the first bytes are its policy, slots and
-//! records, each one after them an operation, with its operands behind it. The partition is that of
-//! the kernel.
+//! The kernel's partition, with a device. The first bytes are its policy, slots and records; each
+//! byte after them is an operation, followed by its operands.
 
 use nrs_sched::{
     arena::Request,
@@ -14,10 +13,10 @@ use nrs_sched::{
 
 use crate::{bytes::Bytes, part::config};
 
-/// Operations, at most.
+/// Maximum number of operations.
 const OPERATIONS: usize = 300;
 
-/// A request comes.
+/// Submits a request.
 fn arrive(watched: &mut Watched, kind: u8, bytes: &mut Bytes<'_>) {
     let (owner, place, blocks) = (bytes.byte(), bytes.byte(), bytes.byte());
     let (block, last) = (u64::from(place % 24), watched.len());
@@ -47,7 +46,7 @@ fn arrive(watched: &mut Watched, kind: u8, bytes: &mut Bytes<'_>) {
     watched.arrive(request, relate, how);
 }
 
-/// Takes the bytes as a policy and operations.
+/// Interprets the bytes as a policy and operations.
 pub fn run(data: &[u8]) {
     let bytes = &mut Bytes(data);
     let first = config(bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of `nrs_qbm_config`: what is written reads back as the same plan.
+//! Texts of `nrs_qbm_config`: a written plan parses to the same plan.
 
 use nrs_sched::{
     error::Error,
@@ -21,14 +21,14 @@ impl Scene for Nine {
     }
 }
 
-/// The text of a plan.
+/// Returns the text of a plan.
 pub fn text(plan: &Plan) -> String {
     let mut out = String::new();
     plan.write(&mut out).expect("strings take all");
     out
 }
 
-/// Parties that lines are likely to be for.
+/// Returns parties that lines are likely to match.
 pub fn parties() -> impl Iterator<Item = Party> {
     let nids = [
         "0@lo",
@@ -51,7 +51,7 @@ pub fn parties() -> impl Iterator<Item = Party> {
     keys.map(Party::Key).chain([0, 1, 2, 10].map(Party::Device))
 }
 
-/// Whether both say the same of everybody.
+/// Asserts that both plans have the same terms for all parties.
 fn same(plan: &Plan, other: &Plan) {
     assert_eq!(plan.by(), other.by());
     assert_eq!(plan.tuning(), other.tuning());
@@ -66,7 +66,7 @@ fn same(plan: &Plan, other: &Plan) {
     }
 }
 
-/// What holds for every plan.
+/// Checks the properties of every plan.
 pub fn check(plan: &Plan) {
     let written = text(plan);
     let again = Plan::parse(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
@@ -88,7 +88,7 @@ pub fn check(plan: &Plan) {
     }
 }
 
-/// Takes the text of a plan.
+/// Checks the text of a plan.
 pub fn run(text: &str) {
     match Plan::parse(text) {
         Ok(plan) => check(&plan),
@@ -96,7 +96,7 @@ pub fn run(text: &str) {
     }
 }
 
-/// What holds for every refusal.
+/// Checks the properties of every refusal.
 fn refused(text: &str, error: Error) {
     let lines = text.bytes().filter(|b| matches!(b, b'\n' | b';')).count() + 1;
     assert!(error.line() as usize <= lines, "{text:?}: {error}");

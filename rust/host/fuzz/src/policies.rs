@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Commands of `nrs_policies`: the words, the policy, and the argument as its policy reads it.
+//! Commands of `nrs_policies`: the words, the policy, and the argument as parsed by the policy.
 
 use nrs_sched::{
     policy::{Config, Kind, Tunables},
     text::{Command, Heads, ARGUMENT_MAX, COMMAND_MAX, NAME_MAX},
 };
 
-/// `command` as it would be written again.
+/// Returns the text of `command`.
 fn text(command: &Command<'_>) -> String {
     let heads = match command.heads {
-        // An argument may start with a word that names heads; then the heads have been named.
+        // If an argument starts with a word that names heads, the heads were named before it.
         Heads::All => "",
         Heads::Regular => " reg",
         Heads::High => " hp",
@@ -19,7 +19,7 @@ fn text(command: &Command<'_>) -> String {
     format!("{}{heads}{}", command.policy, argument.unwrap_or_default())
 }
 
-/// Takes the text as a command.
+/// Checks the text as a command.
 pub fn run(all: &str) {
     let command = match Command::parse(all) {
         Ok(command) => command,
@@ -38,7 +38,7 @@ pub fn run(all: &str) {
     assert_eq!(Command::parse(&shown), Ok(command), "{shown:?}");
     let kind = Kind::ALL.iter().find(|kind| kind.name() == command.policy);
     assert_eq!(Kind::from_name(command.policy).ok(), kind.copied());
-    // Any policy may be asked to read any argument.
+    // Every policy must handle every argument.
     for &kind in Kind::ALL {
         let tunables = Tunables::default();
         match Config::parse(kind, command.argument, &tunables) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The bounded run: the corpus of a target, and changes of its inputs, always the same ones.
+//! Bounded run: the corpus of a target, and modifications of its inputs, always the same ones.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.collect()
 }
 
-/// Changes `bytes` somewhere: a byte, a piece, a word, a piece of `other`.
+/// Modifies `bytes` at a random place: a byte, a piece, a word, a piece of `other`.
 fn change(bytes: &mut Vec<u8>, other: &[u8], words: &[&str], rng: &mut Rng) {
     let at = below(rng, bytes.len() + 1);
     let end = at + below(rng, (bytes.len() - at).min(16) + 1);
@@ -60,13 +60,13 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], words: &[&str], rng: &mut Rng) {
     }
 }
 
-/// Runs `target` on its corpus and on changed inputs.
+/// Runs `target` on its corpus and on modified inputs.
 ///
 /// # Panics
 ///
-/// There is no corpus, or something does not hold; the input is printed before.
+/// The corpus is missing, or a check fails; the input is printed before.
 pub fn bounded(target: &Target) {
-    /// Prints the input that something did not hold for.
+    /// Prints the input of a failed check.
     struct Shown<'a>(&'a str, &'a [u8]);
 
     impl Drop for Shown<'_> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Commands of `nrs_tbf_rule`: look-ups agree with a walk, lines enter again, a refusal names a column of the text. The
-//! tests of nrs-sched include this file.
+//! Commands of `nrs_tbf_rule`. Look-ups agree with a walk, printed lines can be entered again, and
+//! a refusal names a column of the text. The tests of nrs-sched include this file.
 
 use nrs_sched::{
     attr::{Id, Opcode},
@@ -10,7 +10,7 @@ use nrs_sched::{
     rules::{Book, Command, Fields, Name, Rate, RuleSet, Subject, Unit},
 };
 
-/// Types of policies, chosen by the first byte.
+/// Types of policies, selected by the first byte.
 const TYPES: [&str; 11] = [
     "generic",
     "nid",
@@ -25,17 +25,17 @@ const TYPES: [&str; 11] = [
     "cgroup+uid",
 ];
 
-/// Rules of a book, at most.
+/// Maximum number of rules of a book.
 const RULES_MAX: u32 = 20;
 
-/// The lines of a book.
+/// Returns the lines of a book.
 pub fn lines(book: &Book) -> String {
     let mut out = String::new();
     book.write(&mut out, u64::from).expect("strings take all");
     out
 }
 
-/// Subjects that rules are likely to be for.
+/// Returns subjects that rules are likely to match.
 fn subjects() -> impl Iterator<Item = Subject> {
     let nids = ["0@lo", "10.0.0.1@tcp", "fe80::1@o2ib1", "7@gni"];
     let jobs = ["", "a", "dd.0", "*"];
@@ -52,36 +52,36 @@ fn subjects() -> impl Iterator<Item = Subject> {
     })
 }
 
-/// Looks at every rule in order.
+/// Returns the name of the first matching rule, found by checking every rule in order.
 pub fn walk(book: &Book, subject: &Subject) -> Name {
     let mut rules = book.rules();
     let found = rules.find(|rule| rule.conditions.hold(subject));
     found.map_or(Name::DEFAULT, |rule| rule.name)
 }
 
-/// Looks the rule up.
+/// Returns the name of the matching rule, found by a look-up.
 pub fn find(set: &RuleSet, subject: &Subject) -> Name {
     set.rule(set.find(subject))
         .expect("an index of the set")
         .name
 }
 
-/// Enters a command that must be right.
+/// Applies a command that must be valid.
 fn enter(book: &Book, command: &str) -> Book {
     let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
     book.apply(&parsed)
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// The rules of `book`, entered again from its lines; `max` is the number of rules that there can be. Which buckets a rule
-/// takes from as well is entered last, since those may be of rules behind it.
+/// Enters the rules of `book` again from its lines; `max` is the maximum number of rules. The names
+/// of shared buckets are entered last, because they may refer to later rules.
 pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
     let mut again = Book::new(book.fields(), rate, max).expect("memory");
     let mut links = Vec::new();
     for line in lines(book).lines() {
         let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
         let (rule, also) = rule.split_once(" also=").unwrap_or((rule, ""));
-        // Conditions end with a brace or a star, which nothing behind them has.
+        // Conditions end with a brace or a star, and no such character follows.
         let end = rule.rfind(['}', '*']).expect("the form of a line") + 1;
         let (conditions, limits) = rule.split_at(end);
         let limits = limits.trim_start();
@@ -101,7 +101,7 @@ pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
     links.iter().fold(again, |book, link| enter(&book, link))
 }
 
-/// What the rules of a book are, sorted: the default rule's place has no meaning.
+/// Returns the rules of a book, sorted: the position of the default rule has no meaning.
 fn settings(book: &Book) -> Vec<String> {
     let text = lines(book);
     let rules = text.lines().filter_map(|line| line.rsplit_once(", ref "));
@@ -110,7 +110,8 @@ fn settings(book: &Book) -> Vec<String> {
     found
 }
 
-/// Takes the first byte as the type of a policy and each line of the rest as a command.
+/// Checks each line after the first byte as a command; the first byte selects the type of the
+/// policy.
 pub fn run(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else {
         return;
@@ -136,7 +137,8 @@ pub fn run(data: &[u8]) {
     }
     assert!(book.len() <= RULES_MAX as usize + 1);
     let set = book.compile(1).expect("memory");
-    // The default rule may have been ranked; its place has no meaning, and it goes last again.
+    // The default rule may have been ranked; its position has no meaning, and it is last after
+    // being entered again.
     let again = enter_again(&book, rate, RULES_MAX);
     assert_eq!(settings(&again), settings(&book));
     for subject in subjects() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Terms of timeouts, set one by one, and what estimators make of samples under them. Each line is `NAME VALUE`, or
-//! two numbers: ms that pass, and a sample in ms.
+//! Terms of timeouts, set one by one, and estimators with these terms. Each line is `NAME VALUE`,
+//! or two numbers: the ms that pass, and a sample in ms.
 
 use nrs_sched::{
     parameters::Values,
@@ -13,7 +13,7 @@ use nrs_sched::{
     },
 };
 
-/// What holds under all terms that go together.
+/// Checks the properties of all consistent terms.
 fn check(terms: &Terms) {
     let (min, max) = (millis(terms.min.get()), millis(terms.max.get()));
     let mut last = (0, 0);
@@ -47,7 +47,7 @@ fn check(terms: &Terms) {
     assert!(margin(terms) <= millis(3600));
 }
 
-/// Takes lines of settings and samples.
+/// Checks lines of settings and samples.
 pub fn run(text: &str) {
     let mut values = Values::default();
     let mut estimator = Estimator::new();

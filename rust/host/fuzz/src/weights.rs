@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Changes of weights: each line is one write to `nrs_fairshare_weights`; the first one may be a mode with weights.
+//! Changes of weights: each line is one write to `nrs_fairshare_weights`; the first line may be a
+//! mode with weights.
 
 use nrs_sched::{
     attr::Opcode,
@@ -13,7 +14,7 @@ use nrs_sched::{
     },
 };
 
-/// Keys that weights are likely to be for.
+/// Returns keys that weights are likely to match.
 fn keys() -> impl Iterator<Item = Key> {
     let jobs = ["a", "dd.0", "x y", "\"", "job#4"];
     let jobs = jobs.map(|job| Key::Jobid(JobId::new(job.as_bytes())));
@@ -32,14 +33,14 @@ fn keys() -> impl Iterator<Item = Key> {
     jobs.into_iter().chain(nids).chain(others).chain(absent)
 }
 
-/// Its text.
+/// Returns the text of `weights`.
 fn text(weights: &Weights) -> String {
     let mut out = String::new();
     weights.write(&mut out).expect("strings take all");
     out
 }
 
-/// What holds for every table.
+/// Checks the properties of every table.
 fn check(weights: &Weights) {
     let written = text(weights);
     let again = Weights::new().apply(&written);
@@ -52,13 +53,13 @@ fn check(weights: &Weights) {
         assert!((1..=WEIGHT_MAX).contains(&weight));
         assert_eq!(again.of(&key), weight, "{key}\n{written}");
     }
-    // It is the same table that all of it is written to once more.
+    // Applying the whole text to the table again changes nothing.
     let twice = again.apply(&written).expect("it was taken before");
     assert_eq!(text(&twice), written);
     assert!(weights.apply("clear").is_ok_and(|empty| empty.is_empty()));
 }
 
-/// Takes each line as a change.
+/// Checks each line as a change.
 pub fn run(all: &str) {
     if let Ok((mode, list)) = split(all) {
         assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records and arguments of `/dev/nrs`, of every length. The first byte names a structure, the second
-//! one a length to cut it to, the rest is what is read.
+//! Records and arguments of `/dev/nrs`, of every length. The first byte selects a structure, the
+//! second one a length to cut it to; the rest is the input.
 
 use nrs_client::{
     wire::{self, Malformed},
@@ -10,7 +10,7 @@ use nrs_client::{
 
 macro_rules! structures {
     ($($name:ident,)+) => {
-        /// What holds for each structure, read from these bytes.
+        /// Functions that check a structure in the given bytes.
         const STRUCTURES: &[fn(&[u8])] = &[
             $(|bytes| {
                 let decode = wire::$name::decode;
@@ -20,10 +20,10 @@ macro_rules! structures {
                     return;
                 };
                 let encoded = record.encode();
-                // What was there is there again, and nothing else.
+                // Encoding restores the same bytes, and no others.
                 assert_eq!(encoded[..], bytes[..encoded.len()]);
                 assert_eq!(decode(&encoded), Ok(record));
-                // Zeros behind it mean nothing, anything else does.
+                // Trailing zeros are ignored, all other trailing bytes are refused.
                 let mut longer = encoded.to_vec();
                 longer.extend([0; 9]);
                 assert_eq!(decode(&longer), Ok(record));
@@ -53,7 +53,7 @@ structures! {
     Factor,
 }
 
-/// What is to become of `bytes` where a structure of `size` bytes is known.
+/// Returns the expected result for `bytes` as a structure of `size` bytes.
 fn want(bytes: &[u8], size: usize) -> Result<(), Malformed> {
     match bytes.get(size..) {
         None => Err(Malformed::Short),
@@ -62,7 +62,7 @@ fn want(bytes: &[u8], size: usize) -> Result<(), Malformed> {
     }
 }
 
-/// What holds for texts in fields.
+/// Checks texts in fields.
 fn text(bytes: &[u8]) {
     let mut field = [0; 32];
     for (to, from) in field.iter_mut().zip(bytes) {
@@ -95,7 +95,7 @@ fn text(bytes: &[u8]) {
     assert_eq!(job, &text.as_bytes()[..end.min(31)]);
 }
 
-/// Reads a batch as a program does that reads or writes the file: record by record, each as long as it says.
+/// Parses a batch like a program that uses the file: record by record, each with its own size.
 fn batch(mut bytes: &[u8]) {
     let mut records = 0;
     while let Ok(header) = wire::Header::decode(bytes.get(..wire::Header::SIZE).unwrap_or_default())
@@ -126,7 +126,8 @@ fn batch(mut bytes: &[u8]) {
     }
 }
 
-/// Takes the rest as the structure that the first byte names, cut as the second one says, and as a batch.
+/// Checks the rest as the structure selected by the first byte, cut to the length in the second
+/// byte, and as a batch.
 pub fn run(data: &[u8]) {
     let [which, cut, rest @ ..] = data else {
         return;

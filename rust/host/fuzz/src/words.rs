@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Words and numbers with units. The first byte names a setting of groups of plans; the rest is the text for that setting
-//! and for all types that are read from words.
+//! Words and numbers with units. The first byte selects a setting of groups of plans; the rest is
+//! the text for this setting, and for all types parsed from words.
 
 use nrs_sched::{
     attr::Opcode,
@@ -14,7 +14,7 @@ use nrs_sched::{
 
 use crate::{check_reason, plan, read_back};
 
-/// Settings of a group, with the ones that they need before them.
+/// Settings of a group, each after the settings that it requires.
 const SETTINGS: [&str; 10] = [
     "capacity",
     "capacity=1TiB target",
@@ -28,14 +28,14 @@ const SETTINGS: [&str; 10] = [
     "capacity=1TiB reserve_mover",
 ];
 
-/// Checks what holds for modes of `fairshare`.
+/// Checks modes of `fairshare`.
 fn mode(text: &str) {
     let Some(mode) = read_back(text, |text| {
         Mode::parse(text).inspect_err(check_reason).ok()
     }) else {
         return;
     };
-    // There is one way to write a mode.
+    // Each mode has a single spelling.
     assert_eq!(mode.to_string(), text.strip_suffix('\n').unwrap_or(text));
     let levels = mode.levels();
     assert!((1..=DEPTH_MAX).contains(&levels.len()));
@@ -47,7 +47,7 @@ fn mode(text: &str) {
     }
 }
 
-/// Checks what holds for sets of fields.
+/// Checks sets of fields.
 fn fields(text: &str) {
     let Some(fields) = read_back(text, |text| {
         Fields::parse(text).inspect_err(check_reason).ok()
@@ -62,7 +62,7 @@ fn fields(text: &str) {
     assert_eq!(fields.single().is_some(), count == 1);
 }
 
-/// Checks what holds for sources of high priority.
+/// Checks sources of high priority.
 fn sources(text: &str) {
     let Some(sources) = read_back(text, |text| {
         Sources::parse(text).inspect_err(check_reason).ok()
@@ -78,14 +78,14 @@ fn sources(text: &str) {
     );
 }
 
-/// Takes the text as each type.
+/// Checks the text as each type.
 pub fn run(first: u8, text: &str) {
     mode(text);
     fields(text);
     sources(text);
     if let Some(rate) = read_back(text, Rate::parse) {
         assert_eq!(Rate::new(rate.per_second(), rate.unit()), Some(rate));
-        // A number without a unit has no unit.
+        // A rate without a unit is a number.
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         assert_eq!(rate.unit() == Unit::Plain, digits, "{text:?}");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the fuzzer found to be worth keeping still holds, and so do some thousand changes of it, always the same ones;
-//! `scripts/fuzz.sh` looks for more.
+//! Bounded runs of all targets: the corpus, and some thousand modifications of it, always the same
+//! ones. `scripts/fuzz.sh` searches for further inputs.
 
 use nrs_fuzz::{replay::bounded, target, TARGETS};
 
@@ -14,7 +14,7 @@ macro_rules! tests {
             }
         )+
 
-        /// Each target has a test and a corpus, and no corpus is left over.
+        /// Checks that each target has a test and a corpus, and that no other corpus exists.
         #[test]
         fn nothing_is_left_out() {
             let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What sharing over servers costs one of them, per entity: noting, a step of the rule, a message out, and the
-//! messages of the others in.
+//! Measures the CPU time that sharing over servers costs a server, per entity: `note`, `step` of
+//! the rule, `say` (own message), `hear` (messages of the other servers), and `factors`.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use nrs_agent::{message::HEADER, message::RECORD, Account, Exchange, Terms};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const DELTA: u64 = 100_000_000;
 
-/// Entities of each server, and servers.
+/// Pairs of entities per server and number of servers.
 const SIZES: [(u64, u64); 5] = [(64, 8), (64, 128), (1_000, 8), (1_000, 128), (10_000, 8)];
 
 fn account(id: u64, delta: u64) -> Account {
@@ -57,7 +57,7 @@ impl Cluster {
         cluster
     }
 
-    /// The others go on by a delta, and say so.
+    /// Advances the other servers by one delta and collects their datagrams.
     fn round(&mut self) {
         self.delta += 1;
         let now = self.delta * DELTA;
@@ -111,7 +111,7 @@ fn exchange(c: &mut Criterion) {
         );
         let name = format!("{entities} entities, {servers} servers");
         for what in ["note", "step", "say", "hear", "factors"] {
-            // Per entity; of what is heard, per record.
+            // Throughput is per entity; for `hear`, per record.
             let records = if what == "hear" { servers - 1 } else { 1 };
             group.throughput(Throughput::Elements(entities * records));
             group.bench_function(format!("{what}/{name}"), |b| {

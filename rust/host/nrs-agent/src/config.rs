@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `agent.toml`: what an agent is to do.
+//! Configuration of an agent, `agent.toml`.
 //!
-//! One row of [`KEYS`] is all that is known of a key: what it takes, what counts without it, its meaning, and what it sets.
-//! The agent and `nrsctl check` read files with this table, and the reference in `Documentation/agent.md` is printed from it.
+//! A row of [`KEYS`] defines a key completely: values, default, meaning, and setter. The agent and
+//! `nrsctl check` parse files with this table. The reference in `Documentation/agent.md` is
+//! generated from the table.
 
 use std::{
     collections::BTreeMap, fmt, fs, ops::RangeInclusive, os::unix::fs::MetadataExt as _,
@@ -14,24 +15,25 @@ use toml_edit::{ImDocument, Item, TableLike};
 
 use crate::{secret::check_mode, Terms};
 
-/// Path of the configuration.
+/// Path of the configuration file.
 pub const PATH: &str = "/etc/nrs/agent.toml";
 
-/// Bytes of a datagram, at most: transports carry them in streams, and lose them whole.
+/// Maximum size of a datagram, bytes. Transports carry datagrams in streams, and drop whole
+/// datagrams.
 pub const DATAGRAM_MAX: u32 = 16_384;
 
 /// Encryption and authentication of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// TLS with a certificate of each server.
+    /// TLS; each server has a certificate.
     #[default]
     Tls,
-    /// TCP without authentication.
+    /// TCP without encryption and authentication.
     Tcp,
 }
 
 impl Protocol {
-    /// Returns its name.
+    /// Returns the name of the protocol.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tls => "tls",
@@ -40,7 +42,7 @@ impl Protocol {
     }
 }
 
-/// A configuration.
+/// Configuration of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Name of the realm.
@@ -51,35 +53,35 @@ pub struct Config {
     pub secret: PathBuf,
     /// Time between two steps, ms.
     pub delta_ms: u32,
-    /// Deltas after which the rates of a silent server fade.
+    /// Number of deltas after which the rates of a silent server start to fade.
     pub hold: u32,
-    /// Deltas after which the module drops factors that are not renewed.
+    /// Number of deltas after which the module drops factors that are not renewed.
     pub lease: u32,
-    /// Entities of this server, and of each other one, at most.
+    /// Maximum number of entities of this server, and of each other server.
     pub entities_max: u32,
-    /// Other servers, at most.
+    /// Maximum number of other servers.
     pub servers_max: u32,
-    /// Units of cost of a large request.
+    /// Cost of a large request, in units of cost.
     pub grain: u32,
     /// Protocol of connections.
     pub transport: Protocol,
     /// Address to listen at.
     pub listen: String,
-    /// File with the certificate of the authority that signs those of servers.
+    /// File with the certificate of the authority that signs the certificates of servers.
     pub ca: PathBuf,
     /// File with the certificate of this server.
     pub certificate: PathBuf,
     /// File with the private key of this server.
     pub key: PathBuf,
-    /// Whether certificates have to be for the address that is connected to.
+    /// True if a certificate must name the address of the connection.
     pub verify_names: bool,
     /// Addresses of the servers, by name.
     pub servers: BTreeMap<String, String>,
-    /// Addresses of routers, by name.
+    /// Addresses of the routers, by name.
     pub routers: BTreeMap<String, String>,
-    /// Groups of the services, by the names of the services.
+    /// Groups, by the names of their services.
     pub services: BTreeMap<String, String>,
-    /// Lines and columns of keys, for what is wrong with files that they name.
+    /// Line and column of each key, for errors of the files that keys name.
     places: BTreeMap<String, (usize, usize)>,
 }
 
@@ -130,7 +132,7 @@ impl Config {
         Duration::from_millis(u64::from(self.lease) * u64::from(self.delta_ms))
     }
 
-    /// Returns the mistake `reason` in what `key` says.
+    /// Returns the mistake `reason` at the position of `key`.
     fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
         let (line, column) = self.places.get(key).copied().unwrap_or((1, 1));
         Mistake {
@@ -142,14 +144,14 @@ impl Config {
     }
 }
 
-/// Something wrong in a file.
+/// Error in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Path of the key, such as `service.ost_io.group`; empty for a text that is no TOML.
+    /// Path of the key, such as `service.ost_io.group`; empty if the text is not TOML.
     pub key: String,
     /// Reason, one line.
     pub reason: String,
@@ -165,10 +167,10 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Tables of the file.
+/// Kind of table in the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Table {
-    /// The file itself.
+    /// Top level of the file.
     Top,
     /// `[servers]`
     Servers,
@@ -179,7 +181,7 @@ enum Table {
 }
 
 impl Table {
-    /// All, each with its heading in the reference.
+    /// All tables, each with its heading in the reference.
     const ALL: [(Self, &'static str); 4] = [
         (Self::Top, "the file"),
         (Self::Servers, "[servers]"),
@@ -188,24 +190,24 @@ impl Table {
     ];
 }
 
-/// Sets a value: the configuration, the name that the table or the key has, and the value.
+/// Setter of a value. Arguments: the configuration, the name of the table or key, and the value.
 type Set = fn(&mut Config, &str, &Item) -> Result<(), String>;
 
-/// A key.
+/// Key of the configuration file.
 struct Key {
     table: Table,
-    /// Its name; `NAME` for any name.
+    /// Name of the key; `NAME` matches any name.
     name: &'static str,
-    /// Values.
+    /// Accepted values.
     takes: &'static str,
-    /// Value without the key.
+    /// Value if the key is missing.
     default: &'static str,
     /// Meaning.
     about: &'static str,
     set: Set,
 }
 
-/// A row of the table.
+/// Returns a row of the table of keys.
 const fn key(
     table: Table,
     name: &'static str,
@@ -224,7 +226,7 @@ const fn key(
     }
 }
 
-/// A field that is assigned what the function `$parse` reads.
+/// Setter that assigns the value parsed by `$parse` to the field `$field`.
 macro_rules! set {
     ($field:ident, $parse:ident $(, $range:expr)?) => {
         |config, _, item| {
@@ -234,7 +236,7 @@ macro_rules! set {
     };
 }
 
-/// An address that is inserted by its name.
+/// Setter that inserts an address by its name.
 macro_rules! insert {
     ($field:ident) => {
         |config, name, item| {
@@ -247,7 +249,7 @@ macro_rules! insert {
 
 use Table::{Routers, Servers, Service, Top};
 
-/// All keys.
+/// Table of all keys.
 #[rustfmt::skip]
 static KEYS: [Key; 18] = [
     key(Top, "realm", "1 to 63 letters, digits and `_ - .`", "required", "name of the realm: servers with the same name and secret share", set!(realm, name)),
@@ -273,17 +275,17 @@ static KEYS: [Key; 18] = [
     }),
 ];
 
-/// Returns the string that `item` is.
+/// Returns the string in `item`.
 fn text(item: &Item) -> Result<&str, String> {
     item.as_str().ok_or_else(|| kind(item, "a string"))
 }
 
-/// Says that `item` is something else than `wanted`.
+/// Returns the error that `item` has another type than `wanted`.
 fn kind(item: &Item, wanted: &str) -> String {
     format!("not {wanted}, but {}", item.type_name())
 }
 
-/// Returns the number that `item` is, if it is in `range`.
+/// Returns the number in `item`, if the number is in `range`.
 fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
     let found = item.as_integer().ok_or_else(|| kind(item, "a number"))?;
     let found = u32::try_from(found).ok();
@@ -291,12 +293,12 @@ fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
     found.ok_or_else(|| format!("not a number from {} to {}", range.start(), range.end()))
 }
 
-/// Returns the truth value that `item` is.
+/// Returns the boolean in `item`.
 fn truth(item: &Item) -> Result<bool, String> {
     item.as_bool().ok_or_else(|| kind(item, "true or false"))
 }
 
-/// Returns the absolute path that `item` is.
+/// Returns the absolute path in `item`.
 fn path(item: &Item) -> Result<PathBuf, String> {
     let path = PathBuf::from(text(item)?);
     match path.is_absolute() {
@@ -305,7 +307,7 @@ fn path(item: &Item) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the name of a realm or server that `item` is.
+/// Returns the name of a realm or server in `item`.
 fn name(item: &Item) -> Result<String, String> {
     let name = text(item)?;
     check_name(name)?;
@@ -316,7 +318,7 @@ fn name(item: &Item) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// The reason.
+/// The reason for which the name is invalid.
 pub fn check_name(name: &str) -> Result<(), String> {
     match is_word(name, 63, "_-.") {
         true => Ok(()),
@@ -324,7 +326,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Returns `name`, if services may be called so.
+/// Returns `name`, if it is a valid name of a service.
 fn service_name(name: &str) -> Result<String, String> {
     match is_word(name, 31, "_-.:") && !name.starts_with('.') {
         true => Ok(name.into()),
@@ -334,13 +336,13 @@ fn service_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Whether `word` has 1 to `most` letters, digits and characters of `more`.
+/// Returns true if `word` has 1 to `most` characters, each a letter, a digit or one of `more`.
 fn is_word(word: &str, most: usize, more: &str) -> bool {
     let fits = |char: char| char.is_ascii_alphanumeric() || more.contains(char);
     (1..=most).contains(&word.len()) && word.chars().all(fits)
 }
 
-/// Returns the address with a port that `item` is.
+/// Returns the address with a port in `item`.
 fn address(item: &Item) -> Result<String, String> {
     let address = text(item)?;
     let (host, port) = address.rsplit_once(':').unwrap_or_default();
@@ -366,7 +368,7 @@ fn protocol(item: &Item) -> Result<Protocol, String> {
     found.ok_or_else(|| "neither tls nor tcp".into())
 }
 
-/// A file that is read.
+/// Parser of a configuration file.
 struct Reader<'a> {
     text: &'a str,
     config: Config,
@@ -382,7 +384,7 @@ impl Reader<'_> {
         (line, before[start..].chars().count() + 1)
     }
 
-    /// Notes where the key `path`, `name` in `table`, stands.
+    /// Records the position of the key `path`, called `name` in `table`.
     fn note(&mut self, path: &str, table: &dyn TableLike, name: &str, item: &Item) {
         let key = table.key(name).and_then(|key| key.span());
         let start = item.span().or(key).map_or(0, |span| span.start);
@@ -390,13 +392,14 @@ impl Reader<'_> {
         self.config.places.insert(path.into(), place);
     }
 
-    /// Adds the mistake `reason` in what `key` says.
+    /// Adds the mistake `reason` at the position of `key`.
     fn refuse(&mut self, key: &str, reason: impl Into<String>) {
         let mistake = self.config.mistake(key, reason);
         self.mistakes.push(mistake);
     }
 
-    /// Reads all keys of a table of kind `table`; `prefix` stands before their names, and the table itself is called `own`.
+    /// Parses all keys of a table of kind `table`. `prefix` precedes the names in paths; `own` is
+    /// the name of the table.
     fn table(&mut self, kind: Table, prefix: &str, own: &str, table: &dyn TableLike) {
         for (name, item) in table.iter() {
             let path = format!("{prefix}{name}");
@@ -433,7 +436,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the tables of services.
+    /// Parses the tables of services.
     fn services(&mut self, services: &dyn TableLike) {
         for (name, item) in services.iter() {
             let path = format!("service.{name}");
@@ -449,7 +452,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Checks what only all keys together tell.
+    /// Checks the constraints between several keys, and reports missing keys.
     fn finish(&mut self) {
         let config = &self.config;
         let missing = |key: &str| !config.places.contains_key(key);
@@ -494,11 +497,11 @@ impl Reader<'_> {
     }
 }
 
-/// Parses `text`, for a server that is called `host` if it does not say otherwise.
+/// Parses `text`. The name of the server defaults to `host`.
 ///
 /// # Errors
 ///
-/// All mistakes, in the order of their places.
+/// All mistakes, ordered by position.
 pub fn parse(text: &str, host: &str) -> Result<Config, Vec<Mistake>> {
     let mut reader = Reader {
         text,
@@ -539,7 +542,7 @@ pub fn parse(text: &str, host: &str) -> Result<Config, Vec<Mistake>> {
     }
 }
 
-/// Returns what is wrong with the files that `config` names.
+/// Returns the mistakes in the files that `config` names.
 pub fn check_files(config: &Config) -> Vec<Mistake> {
     let mut files = vec![("secret", &config.secret, true)];
     if config.transport == Protocol::Tls {
@@ -568,7 +571,7 @@ pub fn host() -> String {
     name.unwrap_or_default().trim().into()
 }
 
-/// Returns the reference of all keys, Markdown.
+/// Returns the reference of all keys as Markdown.
 pub fn reference() -> String {
     let mut out = String::new();
     for (table, title) in Table::ALL {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The agent: each delta it reads accounts, makes a step, writes factors, and tells the others.
+//! Main loop of the agent: in each delta it reads accounts, makes a step, writes factors, and sends
+//! a message to the other servers.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Bound*: the agent holds a file of `/dev/nrs-control` for the service. The module lets factors go back to 1 when
-//!   the file is closed, or when they were not renewed for a lease.
-//! - *Instance*: the module's policy from its start to its end. With another instance all nodes are read again.
-//! - *Group*: services that share, on whichever servers. Each group is a realm of the protocol of its own, as is each mode
-//!   and cost model: servers of different terms do not understand each other.
+//! - *Bound*: the agent has `/dev/nrs-control` open for the service. The module resets factors to 1
+//!   when the file is closed, or when the factors were not renewed for the lease.
+//! - *Instance*: one run of the module's policy, from start to end. After a change of instance all
+//!   nodes are read again.
+//! - *Group*: services that share with each other, on any servers. Each combination of group, mode
+//!   and cost model is a realm of its own in the protocol: servers with different terms reject each
+//!   other's datagrams.
 //!
 //! ```text
 //!            ┌──────────── each delta, for each service ────────────┐
@@ -17,8 +20,8 @@
 //!  others ──receive─────────────────────────┴──say──► send ──► others
 //! ```
 //!
-//! One thread does all of it. Whatever fails is tried again at the next step, a failed file after a
-//! second. A thread of its own saves corrections ([`Store`]).
+//! All of this runs in one thread. A failed operation is retried at the next step, a failed file
+//! after a second. A separate thread saves corrections ([`Store`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,75 +45,77 @@ use crate::{
 /// Time between two attempts to bind a service, ns.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// Time between two savings of corrections, ns.
+/// Time between two saves of corrections, ns.
 const SAVE_NS: u64 = 10_000_000_000;
 
-/// Time between two readings of all nodes, ns.
+/// Minimum time between two reads of all nodes, ns.
 const ALL_NS: u64 = 1_000_000_000;
 
-/// Time to save corrections when the agent ends.
+/// Maximum time to save corrections when the agent ends.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// Names asked of the module in one step.
+/// Maximum number of names requested from the module in one step.
 const NAMES_MAX: usize = 2048;
 
-/// Largest distance of the module's clock from the agent's, ns; beyond, the agent's counts.
+/// Maximum difference between the clocks of module and agent, ns; with a larger difference the
+/// agent's clock is used.
 const CLOCK_NS: u64 = 1_000_000_000;
 
-/// Weight of an entity without a weight of its own, as the module tells it.
+/// Weight that the module reports for an entity without a configured weight.
 const WEIGHT_ONE: u32 = 4096;
 
-/// Entities in a status.
+/// Maximum number of entities in a status.
 const SHOWN: usize = 100;
 
-/// A service that the agent takes care of.
+/// Service that the agent handles.
 struct Served<K> {
     service: String,
     group: String,
     kernel: Option<K>,
     /// Time of the next attempt to bind, ns.
     retry: u64,
-    /// Instance that `nodes` and `written` are of; 0: none.
+    /// Instance to which `nodes` and `written` belong; 0: none.
     instance: u64,
-    /// Terms of the module that `exchange` was made for.
+    /// Terms of the module for which `exchange` was created.
     terms: u64,
     nodes: Nodes,
     exchange: Option<Exchange>,
-    /// Factors that the module has.
+    /// Factors last written to the module.
     written: Vec<(u64, u32)>,
-    /// Time of the last reading of all nodes, ns.
+    /// Time of the last read of all nodes, ns.
     read_all: u64,
     /// Time of the last step of `exchange`, ns.
     stepped: u64,
-    /// Time of the first of the failures since the last step that worked, ns.
+    /// Time of the first failure since the last successful step, ns.
     failing: Option<u64>,
     /// Time of the last renewal of the lease, ns.
     renewed: u64,
-    /// Time of the last saving of corrections, ns.
+    /// Time of the last save of corrections, ns.
     saved: u64,
-    /// Names of the servers that were heard, by their numbers.
+    /// Names of the servers from which datagrams were accepted, by server number.
     names: BTreeMap<u64, String>,
-    /// Names of the servers that the transport sees.
+    /// Names of the servers that the transport reports as present.
     connected: BTreeSet<String>,
     failure: Option<String>,
     numbers: ServiceNumbers,
 }
 
-/// An agent; `F` binds a service.
+/// Agent; `F` binds a service.
 pub struct Daemon<K, F> {
     config: Config,
     secret: Secret,
     store: Store,
     bind: F,
     served: Vec<Served<K>>,
-    /// Datagrams of groups that no service is in.
+    /// Number of received events of groups without a local service.
     strangers: u64,
-    /// Datagrams of other servers in the name of this one.
+    /// Number of received datagrams that another server sent under the name of this server.
     own: u64,
 }
 
 impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
-    /// Creates the agent of `config` in the realm with `secret`; `bind` binds a service of the module.
+    /// Creates the agent of `config` in the realm with `secret`; `bind` binds a service of the
+    /// module.
     pub fn new(config: Config, secret: Secret, store: Store, bind: F) -> Self {
         let served = |(service, group): (&String, &String)| Served {
             service: service.clone(),
@@ -143,7 +148,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         }
     }
 
-    /// Takes in `event`, which came at `now`, ns.
+    /// Processes `event`, which arrived at `now`, ns.
     pub fn hear(&mut self, event: Event, now: u64) {
         let (server, group) = match &event {
             Event::Datagram { server, group, .. } => (server, group),
@@ -181,7 +186,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         }
     }
 
-    /// Makes a step of each service; `missed` steps before it were left out.
+    /// Makes a step of each service; `missed` steps before this step were skipped.
     pub fn step(&mut self, transport: &mut impl Transport, clock: &impl Clock, missed: u64) {
         for served in &mut self.served {
             served.numbers.missed += missed;
@@ -213,7 +218,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         }
     }
 
-    /// Tells the others that this server leaves, and keeps its corrections.
+    /// Notifies the other servers that this server leaves, and saves its corrections.
     pub fn leave(&mut self, transport: &mut impl Transport, clock: &impl Clock) {
         for served in &mut self.served {
             served.save(&self.store, clock);
@@ -223,7 +228,8 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         self.store.flush(LEAVE);
     }
 
-    /// Returns the status at `now`, ns; the transport has `dropped` so many datagrams.
+    /// Returns the status at `now`, ns; `dropped` is the number of datagrams that the transport
+    /// dropped.
     pub fn status(&self, now: u64, dropped: u64) -> Status {
         Status {
             realm: self.config.realm.clone(),
@@ -242,7 +248,7 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
     }
 }
 
-/// What a step needs beside its service.
+/// Environment of a step, shared by all services.
 struct Context<'a, T, C> {
     config: &'a Config,
     secret: &'a Secret,
@@ -252,21 +258,21 @@ struct Context<'a, T, C> {
 }
 
 impl<K: Kernel> Served<K> {
-    /// Takes in a datagram of the server `name` with the number `number`.
+    /// Processes a datagram of the server `name` with the number `number`.
     fn hear(&mut self, number: u64, name: &str, bytes: &[u8], now: u64) {
         let Some(exchange) = &mut self.exchange else {
             return;
         };
         if exchange.hear(number, bytes, now).is_ok() && !self.names.contains_key(&number) {
-            // INVARIANT: no more names than servers that the protocol keeps.
+            // INVARIANT: at most as many names as the protocol keeps servers.
             let known: BTreeSet<u64> = exchange.peers(now).map(|peer| peer.server).collect();
             self.names.retain(|number, _| known.contains(number));
             self.names.insert(number, name.into());
         }
     }
 
-    /// Makes a step. A file that failed is closed, and bound again after a second. A file whose
-    /// failure is transient stays open for the time of a lease.
+    /// Makes a step. A failed file is closed, and bound again after a second. With a transient
+    /// failure the file stays open for up to the duration of the lease.
     fn step<T: Transport, C: Clock>(&mut self, context: &mut Context<'_, T, C>) {
         let Some(mut kernel) = self.kernel.take() else {
             return;
@@ -296,7 +302,8 @@ impl<K: Kernel> Served<K> {
         }
     }
 
-    /// Reads accounts, makes a step of the rule, writes factors, and tells the others.
+    /// Reads accounts, makes a step of the rule, writes factors, and sends the message to the other
+    /// servers.
     fn round<T: Transport, C: Clock>(
         &mut self,
         kernel: &mut K,
@@ -311,7 +318,7 @@ impl<K: Kernel> Served<K> {
                 reading = kernel.read(true)?;
             }
             if reading.terms == 0 {
-                // Another policy than fairshare runs.
+                // A policy other than fairshare is running.
                 self.part(context.transport, context.clock);
                 return Ok(());
             }
@@ -358,7 +365,8 @@ impl<K: Kernel> Served<K> {
         Ok(())
     }
 
-    /// Begins with the instance of `reading`, which has all nodes. Corrections stay if the terms do.
+    /// Starts with the instance of `reading`, which contains all nodes. Corrections are kept if the
+    /// terms are unchanged.
     fn begin<T: Transport, C: Clock>(
         &mut self,
         reading: &Reading,
@@ -393,14 +401,14 @@ impl<K: Kernel> Served<K> {
         self.numbers.instances += 1;
     }
 
-    /// Tells the others that this server leaves the group.
+    /// Notifies the other servers that this server leaves the group.
     fn part(&mut self, transport: &mut impl Transport, clock: &impl Clock) {
         if let Some(mut exchange) = self.exchange.take() {
             transport.send(&self.group, &exchange.bye(clock.now()));
         }
     }
 
-    /// Keeps the corrections of the last step.
+    /// Saves the corrections of the last step.
     fn save(&self, store: &Store, clock: &impl Clock) {
         if let Some(exchange) = &self.exchange {
             let age = clock.now().saturating_sub(self.stepped);
@@ -409,8 +417,8 @@ impl<K: Kernel> Served<K> {
         }
     }
 
-    /// Notes a failure, and says so if it is another one than before. The others are told if the
-    /// service was removed.
+    /// Records a failure, and logs it if it differs from the previous one. Announces the departure
+    /// from the group if the service was removed.
     fn fail<T: Transport, C: Clock>(&mut self, error: &io::Error, context: &mut Context<'_, T, C>) {
         if errno(error) == Some(REMOVED) {
             self.save(context.store, context.clock);
@@ -474,8 +482,8 @@ impl<K: Kernel> Served<K> {
         status
     }
 
-    /// Returns the status of the other servers at `now`, ns, by name: of those that `config` lists,
-    /// that the transport sees, and that were heard.
+    /// Returns the status of the other servers at `now`, ns, by name. It includes servers that
+    /// `config` lists, servers present in the transport, and servers with accepted datagrams.
     fn peers(&self, config: &Config, now: u64) -> Vec<PeerStatus> {
         let silent = |name: &String| PeerStatus {
             server: name.clone(),
@@ -516,8 +524,8 @@ impl<K: Kernel> Served<K> {
     }
 }
 
-/// Runs `daemon` until it has `ended`; calls `after` after each step. Between two steps all events
-/// are taken, for up to a quarter of a delta if the next step is due.
+/// Runs `daemon` until `ended` is set; calls `after` after each step. Between two steps all pending
+/// events are processed, for at most a quarter of a delta if the next step is due.
 pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
     daemon: &mut Daemon<K, F>,
     transport: &mut T,
@@ -527,7 +535,7 @@ pub fn run<K: Kernel, F: FnMut(&str) -> io::Result<K>, T: Transport>(
 ) {
     let delta = u64::from(daemon.config.delta_ms) * 1_000_000;
     let mut pace = Pace::new(clock.now(), delta);
-    // Time until which events come before a step that is due.
+    // Time until which events precede a step that is due, ns.
     let mut until = 0;
     while !ended.load(Ordering::Relaxed) {
         let now = clock.now();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Events between the threads of a transport and the agent.
+//! Queues of events between the threads of a transport and the agent.
 //!
-//! # Vocabulary
-//!
-//! - *Sender*: a server in one group. Each sender has a queue of its own, and senders take turns: a
-//!   sender that sends too much loses the oldest of its own datagrams, and delays no other sender.
+//! A *sender* is a server in one group. Each sender has a queue, and the queues are served round
+//! robin. A sender that sends too much loses the oldest of its datagrams, and does not delay other
+//! senders.
 //!
 //! ```text
-//!  transport ──datagram, presence──► queue of each sender ──receive, in turns──► agent
+//!  transport ──datagram, presence──► queue of each sender ──receive, round robin──► agent
 //! ```
 
 use std::{
@@ -19,33 +18,34 @@ use std::{
 
 use crate::transport::Event;
 
-/// Queued datagrams of a sender.
+/// Maximum number of queued datagrams of a sender.
 const DATAGRAMS_MAX: usize = 64;
 
-/// Bytes of the queued datagrams of a sender: two messages with as many entities as there may be.
+/// Maximum size of the queued datagrams of a sender, bytes: two messages with the maximum number of
+/// entities.
 const BYTES_MAX: usize = 576 << 10;
 
 /// Server and group.
 type Name = (String, String);
 
-/// What a sender has queued.
+/// Queued events of a sender.
 #[derive(Default)]
 struct Sender {
-    /// Whether the server takes part now; `None`: no change.
+    /// Latest presence of the server: true if it joined, false if it parted; `None`: unchanged.
     joined: Option<bool>,
     datagrams: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-/// All queues.
+/// Queues of all senders.
 ///
 /// # Invariants
 ///
-/// `turns` has each of `senders` once, and each of `senders` has an event.
+/// `turns` contains each key of `senders` once, and each of the `senders` has an event.
 #[derive(Default)]
 struct Queues {
     senders: BTreeMap<Name, Sender>,
-    /// Senders in the order of their turns.
+    /// Senders in the order of service.
     turns: VecDeque<Name>,
     dropped: u64,
 }
@@ -63,7 +63,7 @@ impl Queues {
         Some(self.senders.entry(name).or_default())
     }
 
-    /// Takes the next event, of the sender whose turn it is.
+    /// Dequeues the next event of the sender whose turn it is.
     fn take(&mut self) -> Option<Event> {
         let name = self.turns.pop_front()?;
         let sender = self.senders.get_mut(&name)?;
@@ -89,7 +89,7 @@ impl Queues {
     }
 }
 
-/// Events that the agent has not taken yet.
+/// Events that the agent has not received yet.
 pub struct Inbox {
     queues: Mutex<Queues>,
     arrived: Condvar,
@@ -110,12 +110,12 @@ impl Inbox {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a datagram that was dropped before.
+    /// Counts a datagram that the transport dropped.
     pub fn refuse(&self) {
         self.lock().dropped += 1;
     }
 
-    /// Queues a datagram. If the sender has too many, the oldest ones are dropped.
+    /// Queues a datagram. If the queue of the sender is full, the oldest datagrams are dropped.
     pub fn datagram(&self, server: String, group: String, bytes: Vec<u8>) {
         let mut queues = self.lock();
         let Some(sender) = queues.sender((server, group), self.senders_max) else {
@@ -133,7 +133,7 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Notes whether `server` takes part in `group` now. The last state counts.
+    /// Queues the presence of `server` in `group`. The last state replaces earlier ones.
     pub fn presence(&self, server: String, group: String, joined: bool) {
         let mut queues = self.lock();
         if let Some(sender) = queues.sender((server, group), self.senders_max) {
@@ -142,7 +142,7 @@ impl Inbox {
         }
     }
 
-    /// Takes the next event; waits for an event up to `timeout`.
+    /// Returns the next event; waits for up to `timeout`.
     pub fn receive(&self, timeout: Duration) -> Option<Event> {
         let until = Instant::now() + timeout;
         let mut queues = self.lock();
@@ -159,7 +159,7 @@ impl Inbox {
         }
     }
 
-    /// Returns how many datagrams were dropped.
+    /// Returns the number of dropped events.
     pub fn dropped(&self) -> u64 {
         self.lock().dropped
     }
@@ -173,8 +173,8 @@ mod tests {
         inbox.datagram(server.into(), "g".into(), bytes.into());
     }
 
-    /// Takes all events: the sender, and the first byte of the datagram or whether the sender takes
-    /// part.
+    /// Receives all events. Returns for each the sender, and the first byte of the datagram or the
+    /// presence.
     fn all(inbox: &Inbox) -> Vec<(String, Result<u8, bool>)> {
         let event = |event| match event {
             Event::Datagram { server, bytes, .. } => (server, Ok(bytes[0])),
@@ -194,7 +194,7 @@ mod tests {
         inbox.presence("b".into(), "g".into(), false);
         put(&inbox, "b", b"1");
         inbox.presence("b".into(), "g".into(), true);
-        // There are two senders already.
+        // The maximum of two senders is reached.
         inbox.presence("c".into(), "g".into(), true);
         put(&inbox, "c", b"2");
         assert_eq!(inbox.dropped(), 256 - 64 + 2);
@@ -208,7 +208,7 @@ mod tests {
         ];
         assert_eq!(events[..4], first);
         assert_eq!(events.len(), 64 + 2);
-        // Taken senders leave room for other ones.
+        // Senders without events are removed, so that there is room for other senders.
         put(&inbox, "c", b"2");
         assert_eq!(all(&inbox), [(name("c"), Ok(b'2'))]);
     }

@@ -1,46 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module as the agent sees it: one service, bound through `/dev/nrs-control`.
+//! Interface of the agent to the module: one service, bound through `/dev/nrs-control`.
 
 use std::{io, time::Duration};
 
 use nrs_client::agent::{Agent, Refused};
 
-/// What is read of the service: nodes, by local ids, which are hashed with a seed of the module.
+/// Nodes of the service as read from the module, with local ids, which are hashed with a seed of
+/// the module.
 pub use nrs_client::agent::{Account as Node, Accounts as Reading, Name as NodeName};
 
-/// Error number of [`Kernel::write`] for an instance that has ended (ESTALE).
+/// Error number of [`Kernel::write`] if the instance has ended (ESTALE).
 pub const STALE: i32 = 116;
 
-/// Error number for a service that was removed (ENODEV).
+/// Error number if the service was removed (ENODEV).
 pub const REMOVED: i32 = 19;
 
-/// Returns the error number of a command that failed.
+/// Returns the error number of a failed command.
 pub fn errno(error: &io::Error) -> Option<i32> {
     let source = error.get_ref();
     let refused = source.and_then(|source| source.downcast_ref::<Refused>());
     refused.map_or(error.raw_os_error(), |refused| Some(refused.errno))
 }
 
-/// Whether a command that failed can work at the next step (ENOMEM, EAGAIN, EINTR).
+/// Returns true if a failed command can succeed at the next step (ENOMEM, EAGAIN, EINTR).
 pub fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
     matches!(error.kind(), OutOfMemory | WouldBlock | Interrupted)
 }
 
-/// A service of the module to which the agent is bound, until it is dropped.
+/// Binding of the agent to a service of the module; dropping it unbinds.
 ///
 /// # Errors
 ///
-/// All methods: what the module answers; see [`errno`]. [`REMOVED`]: the service was removed.
+/// All methods return the error of the module; see [`errno`]. [`REMOVED`]: the service was removed.
 pub trait Kernel {
-    /// Returns the nodes that changed since the last reading, or all; one record for each.
+    /// Returns the nodes that changed since the last read, or all nodes if `all`; one record per
+    /// node.
     fn read(&mut self, all: bool) -> io::Result<Reading>;
 
-    /// Returns the names of those of `ids` that exist.
+    /// Returns the names of the existing nodes among `ids`.
     fn names(&mut self, ids: &[u64]) -> io::Result<Vec<NodeName>>;
 
-    /// Replaces all factors (Q31), which are in the order of their local ids, for the time of `lease`. [`STALE`]: the
+    /// Replaces all factors (Q31), ordered by local id, for the duration of `lease`. [`STALE`]: the
     /// instance has ended.
     fn write(&mut self, instance: u64, lease: Duration, factors: &[(u64, u32)]) -> io::Result<()>;
 }

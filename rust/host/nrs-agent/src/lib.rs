@@ -1,49 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fair shares over several servers: each tells the others what it served, and corrects its own weights.
+//! Fair shares over several servers: each server sends its service rates to the others, and
+//! corrects its own weights.
 //!
-//! The crate has two halves. The protocol ([`Exchange`]) has neither sockets nor clocks: accounts of the local nodes go
-//! in, datagrams come and go, factors for the local weights come out. The [`daemon`] runs it between the module
-//! ([`kernel`]) and other servers ([`transport`]) as `agent.toml` says ([`config`]). With the feature `zenoh` there is a
-//! transport, with the feature `daemon` the program `nrs-agent`.
+//! The crate has two parts. The protocol ([`Exchange`]) uses neither sockets nor clocks. Its inputs
+//! are accounts of the local nodes and received datagrams; its outputs are datagrams to send and
+//! factors for the local weights. The [`daemon`] connects the protocol to the module ([`kernel`])
+//! and to other servers ([`transport`]), as configured in `agent.toml` ([`config`]). The feature
+//! `zenoh` adds a transport, the feature `daemon` the program `nrs-agent`.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Server*: one of those that share entities; it has a number, and an *epoch* that is larger each time it
-//!   starts.
-//! - *Realm*: servers that understand each other: the same secret of path ids, the same mode and cost model.
+//! - *Server*: a participant, identified by a number. Its *epoch* increases with each start.
+//! - *Realm*: servers that exchange messages. They have the same secret for path ids, the same mode
+//!   and cost model.
 //! - *Delta*: the time between two messages of a server, and between two steps of its rule.
-//! - *Account*: what one part tells about one node of its tree ([`Account`]).
-//! - *Message*: what a server tells the others, once per delta ([`message`]).
-//! - *Peer*: what is known of another server ([`peers`]).
-//! - *Level*: the service of an entity on all servers, per second, by its weight. Shares are fair if all
-//!   entities that a server serves have the same level, and nobody waits there with a lower one.
-//! - *Factor*: what a server multiplies the weight of an entity by, so that levels become equal:
-//!   above 0 and at most 1, in Q31 ([`nrs_sched::policy::fairshare::factors::Factors`]).
+//! - *Account*: the record of one part about one node of its tree ([`Account`]).
+//! - *Message*: the datagrams that a server sends to the others in one delta ([`message`]).
+//! - *Peer*: another server, and the records received from it ([`peers`]).
+//! - *Level*: the service of an entity on all servers, per second, divided by its weight. Shares
+//!   are fair if all entities served by a server have the same level, and no entity backlogged on
+//!   the server has a lower level.
+//! - *Factor*: multiplier of the weight of an entity on one server, which makes levels equal: above
+//!   0 and at most 1, in Q31 ([`nrs_sched::policy::fairshare::factors::Factors`]).
 //!
 //! ```text
 //!   fairshare parts                        once per delta
 //!  ┌───────────────┐ accounts
-//!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ──► datagrams to other servers
+//!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ──► datagrams sent
 //!  │ service,      │                 ├─► step: rates, levels, rule ──┤
 //!  │ requests      │◄─ factors ──────┼───────────────────────────────┘
 //!  └───────────────┘   (Update)      │
-//!                          hear ─────┴───────────────────────────────────── datagrams of other servers
+//!                          hear ─────┴───────────────────────────────── datagrams from servers
 //! ```
 //!
-//! Nothing is acknowledged and nothing is sent again: a message tells rates, and the next one tells them anew.
+//! Messages are neither acknowledged nor retransmitted: each message contains current rates, and
+//! the next one replaces them.
 //!
 //! # Trust
 //!
-//! The transport says who sent a datagram, and a datagram of any other server is refused: a server speaks only for
-//! itself. Every server of the realm is believed. A liar can make entities appear to be served elsewhere, or to be
-//! heavier, which pushes factors on other servers down, not below the floor. A correction is at most four octaves per
-//! delta. A liar cannot starve an entity, cannot stop a server, and cannot make the protocol use more memory than the
-//! terms allow.
+//! The transport authenticates the sender of a datagram. A datagram that names another server as
+//! its sender is refused, so a server sends records only for itself. The records of every server in
+//! the realm are trusted. A malicious server can claim service to entities, or larger weights. Both
+//! lower factors on other servers, but not below the floor, and by at most four octaves per delta.
+//! A malicious server cannot starve an entity or stop a server. It cannot make the protocol use
+//! more memory than the terms allow.
 //!
 //! # Hierarchies
 //!
-//! The rule is used for each group of siblings by itself, at every level of the mode: see [`rule`].
+//! The rule is applied separately to each group of siblings, at every level of the mode: see
+//! [`rule`].
 
 pub mod config;
 pub mod daemon;
@@ -73,34 +79,36 @@ pub use message::Refusal;
 pub use nrs_sched::agent::Account;
 pub use rule::Gains;
 
-/// Age above which saved corrections are not used, ns.
+/// Maximum age at which saved corrections are used, ns.
 pub const SAVED_NS: u64 = 60_000_000_000;
 
-/// What a server is made with.
+/// Parameters of a server in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Who understands each other; equal on all servers.
+    /// Number of the realm; equal on all of its servers.
     pub realm: u64,
     /// Time between two steps, ns.
     pub delta_ns: u64,
-    /// Deltas after which the rates of a silent server start to fade; they halve every so many deltas.
+    /// Number of deltas after which the rates of a silent server start to fade. Rates halve every
+    /// `hold` deltas.
     pub hold: u32,
-    /// Other servers, at most; the memory for each is below 200 bytes, and records.
+    /// Maximum number of other servers. Each needs less than 200 bytes of memory, plus its records.
     pub servers_max: u32,
-    /// Entities of this server, and of each other one, at most.
+    /// Maximum number of entities of this server, and of each other server.
     pub entities_max: u32,
-    /// Records of all other servers, at most; about 100 bytes each.
+    /// Maximum number of records of all other servers together; about 100 bytes of memory each.
     pub records_max: u32,
-    /// Bytes of a datagram, at most; at least one record is sent.
+    /// Maximum size of a datagram, bytes; at least one record is sent.
     pub datagram_max: u32,
-    /// Units of cost of a large request.
+    /// Cost of a large request, in units of cost.
     pub grain: u32,
-    /// How strongly weights are corrected.
+    /// Gains of the correction of weights.
     pub gains: Gains,
 }
 
 impl Default for Terms {
-    /// A delta of 100 ms, 256 servers and 16,384 entities, datagrams for an Ethernet, requests of 1 MiB.
+    /// Returns terms with a delta of 100 ms, 256 servers, 16,384 entities, Ethernet datagrams, and
+    /// requests of 1 MiB.
     fn default() -> Self {
         Self {
             realm: 0,
@@ -122,48 +130,50 @@ impl Terms {
         self.delta_ns.saturating_mul(u64::from(self.hold))
     }
 
-    /// Returns the deltas after which a silent server, or an entity that is not noted, is forgotten.
+    /// Returns the number of deltas after which a silent server, or an entity without accounts, is
+    /// evicted.
     fn gone(&self) -> u64 {
         u64::from(self.hold) * 8
     }
 
-    /// Returns the time of those, ns.
+    /// Returns the time after which a silent server is evicted, ns.
     fn gone_ns(&self) -> u64 {
         self.delta_ns.saturating_mul(self.gone())
     }
 
-    /// Records that fit into a datagram.
+    /// Returns the number of records that fit into a datagram.
     fn records_per_datagram(&self) -> usize {
         let bytes = (self.datagram_max as usize).saturating_sub(message::HEADER);
         (bytes / message::RECORD).clamp(1, usize::from(u16::MAX))
     }
 }
 
-/// What happened.
+/// Event counters of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub said: u64,
-    /// Bytes of those.
+    /// Bytes of the datagrams sent.
     pub said_bytes: u64,
-    /// Datagrams taken in.
+    /// Number of datagrams accepted.
     pub heard: u64,
-    /// Bytes of those.
+    /// Bytes of the datagrams accepted.
     pub heard_bytes: u64,
-    /// Datagrams that are no messages, or of another version.
+    /// Number of datagrams that are not messages, or have another version.
     pub malformed: u64,
-    /// Datagrams of another realm, of this server, or of another one than their sender.
+    /// Number of datagrams from another realm, from this server, or naming a server that is not
+    /// their sender.
     pub foreign: u64,
-    /// Datagrams that are no news.
+    /// Number of datagrams that are old or duplicates.
     pub stale: u64,
-    /// Datagrams for which there was no room.
+    /// Number of datagrams for which there was no room.
     pub crowded: u64,
-    /// Accounts for which there was no room.
+    /// Number of accounts for which there was no room.
     pub left_out: u64,
 }
 
 impl Counts {
-    /// Counts how a datagram of `bytes` ended.
+    /// Counts the outcome of a datagram of `bytes`.
     fn hear(&mut self, result: Result<(), Refusal>, bytes: usize) {
         let count = match result {
             Ok(()) => {
@@ -182,49 +192,49 @@ impl Counts {
 /// State of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerState {
-    /// Its number.
+    /// Number of the server.
     pub server: u64,
-    /// Time since it was heard, ns.
+    /// Time since the last datagram of the server, ns.
     pub age_ns: u64,
-    /// Whether it said that it leaves.
+    /// True if the server announced that it leaves.
     pub left: bool,
-    /// Its capacity, units of cost per second.
+    /// Capacity of the server, units of cost per second.
     pub capacity: u64,
-    /// Entities that it told.
+    /// Number of entities in the records of the server.
     pub records: usize,
-    /// Datagrams heard.
+    /// Number of datagrams received.
     pub datagrams: u64,
-    /// Datagrams lost.
+    /// Number of datagrams lost.
     pub lost: u64,
 }
 
 /// State of an entity after the last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityState {
-    /// Its id.
+    /// Id of the entity.
     pub id: u64,
-    /// Whether it is a leaf.
+    /// True if the entity is a leaf.
     pub leaf: bool,
-    /// Whether it has requests that wait here.
+    /// True if the entity has queued requests on this server.
     pub waiting: bool,
-    /// The weight that counts on all servers.
+    /// Weight that applies on all servers.
     pub weight: u32,
-    /// Its factor, Q31.
+    /// Factor of the entity, Q31.
     pub factor: u32,
-    /// Service here, units of cost per second.
+    /// Service on this server, units of cost per second.
     pub here: u64,
-    /// Service by others, units of cost per second.
+    /// Service on other servers, units of cost per second.
     pub elsewhere: u64,
 }
 
-/// One server's part in sharing over servers.
+/// State machine of one server in the protocol.
 pub struct Exchange {
     server: u64,
     epoch: u64,
     terms: Terms,
     /// Number of the message of the last step, wrapping.
     seq: u32,
-    /// What the clock that all servers share is ahead of ours, ns, wrapping.
+    /// Shared clock of all servers minus the local clock, ns, wrapping.
     ahead: u64,
     peers: Peers,
     table: Table,
@@ -232,7 +242,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Creates the server with number `server`, not 0, which started as its `epoch`.
+    /// Creates the server with number `server`, not 0, and the given `epoch`.
     pub fn new(server: u64, epoch: u64, terms: Terms) -> Self {
         Self {
             server,
@@ -246,26 +256,27 @@ impl Exchange {
         }
     }
 
-    /// Notes that the clock that all servers share says `shared`, ns, at `now`.
+    /// Sets the offset of the clock that all servers share: it reads `shared`, ns, at `now`.
     ///
-    /// All other times are of a clock of the caller that never jumps; without a call it is the shared one. The age of
-    /// messages is found with the shared clock. If that is wrong, corrections are slower or rougher; shares
-    /// become the same.
+    /// All other times are of a clock of the caller that never jumps; without a call of `sync` it
+    /// is the shared clock. The shared clock determines the age of messages. If the age is wrong,
+    /// corrections are slower or less exact, but converge to the same shares.
     pub fn sync(&mut self, now: u64, shared: u64) {
         self.ahead = shared.wrapping_sub(now);
     }
 
-    /// Notes what a part tells of one node, since the last step; each node of each part once, in any order. Nodes
-    /// with the same path are one.
+    /// Records the account of one node in one part since the last step. Each node of each part is
+    /// recorded once, in any order. Nodes with the same path are combined.
     pub fn note(&mut self, account: &Account) {
         self.table.note(account);
     }
 
-    /// Takes in a datagram of the server `from`, as the transport knows it, that came at `now`, ns.
+    /// Processes a datagram from the server `from`, as authenticated by the transport, which
+    /// arrived at `now`, ns.
     ///
     /// # Errors
     ///
-    /// The reason for which it is refused; it is counted.
+    /// The reason for which the datagram is refused; the refusal is counted.
     pub fn hear(&mut self, from: u64, bytes: &[u8], now: u64) -> Result<(), Refusal> {
         let result = self.admit(from, bytes, now);
         self.counts.hear(result, bytes.len());
@@ -285,12 +296,13 @@ impl Exchange {
         }
         let sent = header.time_us.wrapping_mul(1000);
         let age = now.wrapping_add(self.ahead).wrapping_sub(sent) as i64;
-        // What comes from the future is new.
+        // A timestamp in the future counts as an age of 0.
         let age = age.max(0) as u64;
         self.peers.hear(&header, &records, &self.terms, age, now)
     }
 
-    /// Makes a step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
+    /// Makes a step of the rule at `now`, ns, from the accounts since the last step and the records
+    /// of peers.
     ///
     /// O((n + r) log n) for n entities and r records of all peers.
     pub fn step(&mut self, now: u64) {
@@ -299,12 +311,14 @@ impl Exchange {
         self.counts.left_out += self.table.step(&self.peers, &self.terms, now);
     }
 
-    /// The ids and factors (Q31) after the last step, of all entities that are known here, in the order of the ids.
+    /// Returns the ids and factors (Q31) of all entities of this server after the last step,
+    /// ordered by id.
     pub fn factors(&self) -> Vec<(u64, u32)> {
         self.table.factors()
     }
 
-    /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are known.
+    /// Returns the datagrams of the message of the last step, at `now`, ns; none before rates are
+    /// known.
     pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
         if !self.table.has_rates() {
             return Vec::new();
@@ -328,7 +342,8 @@ impl Exchange {
         datagrams
     }
 
-    /// Returns the last datagram of a server that leaves at `now`, ns: the others stop to count what it said.
+    /// Returns the farewell of a server that leaves at `now`, ns: the others stop counting the
+    /// rates it has sent.
     pub fn bye(&mut self, now: u64) -> Vec<u8> {
         self.seq = self.seq.wrapping_add(1);
         let header = Header {
@@ -340,7 +355,7 @@ impl Exchange {
         datagram
     }
 
-    /// Returns the header of the only datagram of a message with rates of `time`, ns.
+    /// Returns the header of a message of one datagram, with rates of `time`, ns.
     fn header(&self, time: u64) -> Header {
         Header {
             realm: self.terms.realm,
@@ -367,13 +382,13 @@ impl Exchange {
         self.table.save()
     }
 
-    /// Takes over corrections that were saved `age` ns ago; entities begin with them. Returns whether they are used:
-    /// not if they are older than [`SAVED_NS`] or no corrections at all.
+    /// Restores corrections that were saved `age` ns ago, as initial values of entities. Returns
+    /// true if they are used: not if they are older than [`SAVED_NS`] or malformed.
     pub fn restore(&mut self, bytes: &[u8], age: u64) -> bool {
         age <= SAVED_NS && self.table.restore(bytes)
     }
 
-    /// What happened.
+    /// Returns the event counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -383,7 +398,7 @@ impl Exchange {
         self.peers.len()
     }
 
-    /// Returns the state of each other server at `now`, ns, in the order of their numbers.
+    /// Returns the state of each other server at `now`, ns, ordered by server number.
     pub fn peers(&self, now: u64) -> impl Iterator<Item = PeerState> + '_ {
         self.peers.iter().map(move |(server, peer)| PeerState {
             server,
@@ -396,17 +411,17 @@ impl Exchange {
         })
     }
 
-    /// Returns the state of all entities, in the order of the ids.
+    /// Returns the state of all entities, ordered by id.
     pub fn states(&self) -> impl Iterator<Item = EntityState> + '_ {
         self.table.states()
     }
 
-    /// Entities of this server.
+    /// Returns the number of entities of this server.
     pub fn entities(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns the service of the entity `id` by others, 1/4096 units of cost per second.
+    /// Returns the service of the entity `id` on other servers, 1/4096 units of cost per second.
     pub fn elsewhere(&self, id: u64) -> Option<u64> {
         self.table.elsewhere(id)
     }

@@ -2,30 +2,28 @@
 
 //! Logarithms and powers of two in fixed point.
 //!
-//! # Vocabulary
+//! *Q16* is a number times 2^16, used for logarithms. *Q31* is a number times 2^31, used for
+//! factors of at most 1 ([`ONE`]).
 //!
-//! - *Q16*: a number times 2^16; logarithms are in it.
-//! - *Q31*: a number times 2^31; factors of at most 1 are in it ([`ONE`]).
-//!
-//! Both functions read a table of 64 steps per octave, made at compile time, and take a straight line between two
-//! entries: a logarithm is less than 2^-14 off, a power less than 2^-14 of itself. The error is the same for
-//! equal arguments, so that equal levels stay equal.
+//! Both functions use a table with 64 steps per octave, computed at compile time, and interpolate
+//! linearly. The absolute error of a logarithm is below 2^-14, the relative error of a power below
+//! 2^-14. Equal arguments have the same error, so equal levels remain equal.
 
 use nrs_sched::policy::fairshare::factors::ONE;
 
-/// One, in Q16.
+/// One in Q16.
 pub const Q16: i32 = 1 << 16;
 
-/// Bits that choose a step of an octave.
+/// Number of bits that select a step of an octave.
 const STEP_BITS: u32 = 6;
 
-/// Entries of a table: the steps of an octave, and where the next one begins.
+/// Number of table entries: the steps of an octave, and the start of the next octave.
 const STEPS: usize = (1 << STEP_BITS) + 1;
 
 /// `log2(1 + k/64)` in Q16.
 const LOGS: [u32; STEPS] = logs();
 
-/// `2^(k/64)` in Q31, without the last one, which is twice the first.
+/// `2^(k/64)` in Q31; the last entry is twice the first.
 const POWERS: [u64; STEPS] = powers();
 
 /// `2^(1/2)`, `2^(1/4)` and so on to `2^(1/64)`, in Q31.
@@ -38,7 +36,8 @@ const ROOTS: [u64; STEP_BITS as usize] = [
     2_170_868_212,
 ];
 
-/// Squares the number bit by bit: each time it reaches two is a bit of the logarithm.
+/// Computes logarithms by repeated squaring: each square yields one bit, 1 if the square reaches
+/// two.
 const fn logs() -> [u32; STEPS] {
     let mut table = [0u32; STEPS];
     let mut k = 0;
@@ -60,14 +59,14 @@ const fn logs() -> [u32; STEPS] {
             }
             bit += 1;
         }
-        // Seventeen bits were found; the last one rounds.
+        // 17 bits were computed; the last one is for rounding.
         table[k] = (log + 1) >> 1;
         k += 1;
     }
     table
 }
 
-/// Multiplies the roots that the bits of the step stand for.
+/// Computes powers: multiplies the roots that correspond to the bits of the step.
 const fn powers() -> [u64; STEPS] {
     let mut table = [0u64; STEPS];
     let mut k = 0;
@@ -90,14 +89,14 @@ const fn powers() -> [u64; STEPS] {
     table
 }
 
-/// `log2(x)` in Q16, 0 to 64; 0 for 0.
+/// Returns `log2(x)` in Q16, from 0 to 64; 0 for `x` = 0.
 pub fn log2(x: u64) -> i32 {
     let zeros = x.leading_zeros();
     if zeros >= u64::BITS {
         return 0;
     }
     let whole = u64::BITS - 1 - zeros;
-    // The leading one is shifted out.
+    // Shifts out the leading one.
     let rest = x << zeros << 1;
     let step = (rest >> (u64::BITS - STEP_BITS)) as usize;
     let line = (rest >> (u64::BITS - STEP_BITS - 16)) as u32 & 0xffff;
@@ -106,12 +105,12 @@ pub fn log2(x: u64) -> i32 {
     ((whole << 16) + low + part) as i32
 }
 
-/// `2^x` in Q31 for `x` in Q16; at least 1 bit of it, and [`ONE`] for what is above 0.
+/// Returns `2^x` in Q31 for `x` in Q16: at least the value 1, and [`ONE`] for `x` above 0.
 pub fn power(x: i32) -> u32 {
     if x >= 0 {
         return ONE;
     }
-    // Rounds down: the rest is from 0 to below 1.
+    // Rounds down, so the rest is at least 0 and below 1.
     let down = (x >> 16).unsigned_abs();
     let rest = x as u32 & 0xffff;
     let step = (rest >> (16 - STEP_BITS)) as usize;
@@ -122,7 +121,7 @@ pub fn power(x: i32) -> u32 {
     (power as u32).max(1)
 }
 
-/// Returns `x` times `2^by`, for `by` in Q16, which is at least -4 and at most 4.
+/// Returns `x` times `2^by`; `by` is in Q16 and clamped to -4 to 4.
 pub fn scale(x: u64, by: i32) -> u64 {
     let by = by.clamp(-4 * Q16, 4 * Q16);
     let product = u128::from(x) * u128::from(power(by - 4 * Q16));

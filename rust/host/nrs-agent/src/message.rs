@@ -1,116 +1,118 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The format of what servers tell each other.
+//! Format of the messages between servers.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Message*: what a server says once per delta: a number, and a record per entity.
-//! - *Datagram*: a piece of a message that travels by itself: a header and some of the records, in the order of
-//!   their ids. Each can be used without the others.
-//! - *Record*: the service rate and weight of one entity, and whether it is active ([`Record`]).
+//! - *Message*: the data that a server sends in one delta: a number, and a record per entity.
+//! - *Datagram*: a part of a message: a header and some of the records, ordered by id. Datagrams
+//!   can be used independently of each other.
+//! - *Record*: service rate and weight of one entity, and a flag for an active entity ([`Record`]).
 //! - *Farewell*: the last message of a sender, without records.
 //!
 //! # Format
 //!
-//! All numbers are little endian. A *short* number of n bits is `m * 2^s`: m in the lower n bits, s above them.
+//! All numbers are little endian. A *short* number of n bits is `m * 2^s`: m in the lower n bits, s
+//! above them.
 //!
 //! | Offset | Bytes | Header |
 //! |---|---|---|
 //! | 0 | 4 | `4e 52 53 58`, "NRSX" |
 //! | 4 | 1 | version, 3 |
 //! | 5 | 1 | 1 for a farewell, else 0 |
-//! | 6 | 2 | records that follow |
-//! | 8 | 8 | realm: who understands each other |
+//! | 6 | 2 | number of records |
+//! | 8 | 8 | realm |
 //! | 16 | 8 | server, not 0 |
-//! | 24 | 8 | epoch: larger each time that the server starts |
+//! | 24 | 8 | epoch: increases with each start of the server |
 //! | 32 | 4 | number of the message, wrapping |
-//! | 36 | 2 | place of this datagram among those of the message |
-//! | 38 | 2 | how many those are, 1 to 256 |
+//! | 36 | 2 | index of this datagram in the message |
+//! | 38 | 2 | number of datagrams of the message, 1 to 256 |
 //! | 40 | 8 | time of the rates by the clock that all servers share, us |
 //! | 48 | 8 | capacity of the sender, units of cost per second |
 //!
 //! | Offset | Bytes | Record |
 //! |---|---|---|
-//! | 0 | 8 | id: path of the entity, hashed; neither 0 nor 2^64 - 1 |
+//! | 0 | 8 | id: hashed path of the entity; neither 0 nor 2^64 - 1 |
 //! | 8 | 4 | service rate, 1/4096 units of cost per second, short of 26 bits |
 //! | 12 | 3 | weight, short of 19 bits |
 //! | 15 | 1 | 1 if the entity is active, else 0 |
 
-/// Bytes of a header.
+/// Size of a header, bytes.
 pub const HEADER: usize = 56;
 
-/// Bytes of a record.
+/// Size of a record, bytes.
 pub const RECORD: usize = 16;
 
-/// Datagrams of a message, at most.
+/// Maximum number of datagrams of a message.
 pub const DATAGRAMS_MAX: u16 = 256;
 
-/// Bits of the first part of a short rate.
+/// Number of bits of the mantissa of a short rate.
 const RATE_BITS: u32 = 26;
 
-/// Bits of the first part of a short weight: those of any weight of the module.
+/// Number of bits of the mantissa of a short weight; sufficient for any weight of the module.
 const WEIGHT_BITS: u32 = 19;
 
-/// First bytes.
+/// Magic number at the start of a datagram.
 const MAGIC: [u8; 4] = *b"NRSX";
 
-/// The version that is written and understood.
+/// Version of the format that is written and accepted.
 const VERSION: u8 = 3;
 
-/// Why a datagram is refused; nothing of it is stored then.
+/// Reason for which a datagram is refused; no part of a refused datagram is stored, except with
+/// `Crowded`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no message, or its size is not what it says.
+    /// The datagram is not a message, or its size does not match its header.
     Malformed,
-    /// It is of another version.
+    /// The datagram has another version.
     Version,
-    /// It is of another realm.
+    /// The datagram is from another realm.
     Foreign,
-    /// The receiver sent it.
+    /// The datagram was sent by the receiver itself.
     Own,
-    /// It names another sender than the one that the transport knows.
+    /// The datagram names a server that is not its sender according to the transport.
     Forged,
-    /// It was heard before.
+    /// The datagram was received before.
     Duplicate,
-    /// Something newer of its sender was heard before.
+    /// A newer message of the sender was received before.
     Old,
-    /// There are as many servers as may be, or as many records.
+    /// The maximum number of servers or records is reached.
     Crowded,
 }
 
-/// What a datagram says of itself.
+/// Header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who understands each other.
+    /// Number of the realm.
     pub realm: u64,
-    /// The sender.
+    /// Number of the sender.
     pub server: u64,
-    /// Its incarnation.
+    /// Epoch of the sender.
     pub epoch: u64,
     /// Number of the message.
     pub seq: u32,
-    /// Place among the datagrams of the message.
+    /// Index of the datagram in the message.
     pub part: u16,
-    /// How many those are.
+    /// Number of datagrams of the message.
     pub parts: u16,
     /// Time of the rates, us.
     pub time_us: u64,
-    /// The sender's capacity, units of cost per second.
+    /// Capacity of the sender, units of cost per second.
     pub capacity: u64,
-    /// Whether the sender leaves.
+    /// True if the sender leaves.
     pub bye: bool,
 }
 
-/// What a datagram says of one entity.
+/// Record of one entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Its path, hashed.
+    /// Hashed path of the entity.
     pub id: u64,
-    /// Service rate, 1/4096 units of cost per second; the lower bits of more than 26 are not sent.
+    /// Service rate, 1/4096 units of cost per second; only the upper 26 bits are sent.
     pub rate: u64,
     /// Weight without factor; see [`round`].
     pub weight: u32,
-    /// Whether the entity has requests, or had some in the last delta.
+    /// True if the entity has requests, or had requests in the last delta.
     pub active: bool,
 }
 
@@ -127,7 +129,7 @@ fn lengthen(short: u32, bits: u32) -> u64 {
     value << (short >> bits)
 }
 
-/// Returns `weight` as others are told it: 19 bits of it, and zeros.
+/// Returns `weight` as transmitted: its upper 19 bits, followed by zeros.
 pub fn round(weight: u32) -> u32 {
     lengthen(shorten(weight.into(), WEIGHT_BITS), WEIGHT_BITS) as u32
 }
@@ -139,12 +141,12 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Refusal> {
     Ok(*first)
 }
 
-/// The header and the records of `bytes`.
+/// Parses the header and the records of `bytes`.
 ///
 /// # Errors
 ///
-/// - [`Refusal::Malformed`]: no header, another length than the header says, no place among the datagrams, a flag
-///   that is neither 0 nor 1, or records that are not in the order of their ids.
+/// - [`Refusal::Malformed`]: no header, or a length that differs from the header. An invalid index,
+///   server number or flag. Ids of records that are invalid or not in ascending order.
 /// - [`Refusal::Version`]: another version.
 pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     let from = &mut bytes;
@@ -189,7 +191,7 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
         records.push(Record {
             id,
             rate: lengthen(rate, RATE_BITS),
-            // A weight that is none has too large a shift.
+            // An invalid weight has too large a shift.
             weight: lengthen(word & 0xff_ffff, WEIGHT_BITS).min(u32::MAX.into()) as u32,
             active: active == 1,
         });
@@ -197,11 +199,11 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     Ok((header, records))
 }
 
-/// Returns the datagram of `header` and `records`, which are in the order of their ids.
+/// Returns the datagram of `header` and `records`, which must be ordered by id.
 ///
 /// # Panics
 ///
-/// There are more than 65,535 records.
+/// Panics with more than 65,535 records.
 pub fn write(header: &Header, records: &[Record]) -> Vec<u8> {
     let count = u16::try_from(records.len()).expect("records of one datagram");
     let mut out = Vec::with_capacity(HEADER + records.len() * RECORD);

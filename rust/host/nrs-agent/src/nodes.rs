@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Nodes of a service, between the ids of the module and those of the realm.
+//! Nodes of a service, with the mapping between ids of the module and ids of the realm.
 //!
-//! # Vocabulary
-//!
-//! - *Local id*: what the module calls a node, by a seed of its own.
-//! - *Realm id*: what all servers call a node: its path of names, hashed under the realm's secret ([`Secret::node`]).
+//! - *Local id*: id of a node in the module, hashed with a seed of the module.
+//! - *Realm id*: id of a node on all servers: its path of names, hashed with the secret of the
+//!   realm ([`Secret::node`]).
 //!
 //! ```text
 //!   readings ──take──► nodes ──unnamed──► names of the module ──name──► realm ids
@@ -21,30 +20,30 @@ use crate::{
     Account,
 };
 
-/// Levels of a path, at most.
+/// Maximum number of levels in a path.
 const DEPTH: usize = 16;
 
-/// What is known of a node.
+/// State of a node.
 #[derive(Clone, Debug)]
 struct Known {
-    /// Its last record.
+    /// Last record of the node.
     node: Node,
-    /// Its level and key, if the module told them.
+    /// Level and key of the node, if the module has reported them.
     name: Option<(String, String)>,
-    /// Its realm id, if its name and those above it are known.
+    /// Realm id of the node, if its name and the names of its ancestors are known.
     realm: Option<u64>,
 }
 
-/// The nodes of a service, by their local ids.
+/// Nodes of a service, by local id.
 ///
 /// # Invariants
 ///
-/// There are at most `max`.
+/// There are at most `max` nodes.
 pub struct Nodes {
     secret: Secret,
     max: usize,
     known: BTreeMap<u64, Known>,
-    /// Whether a node found no room since the last reading of all nodes.
+    /// True if a node was left out since the last read of all nodes.
     left_out: bool,
 }
 
@@ -59,7 +58,7 @@ impl Nodes {
         }
     }
 
-    /// Forgets all nodes.
+    /// Removes all nodes.
     pub fn clear(&mut self) {
         self.known.clear();
         self.left_out = false;
@@ -70,22 +69,23 @@ impl Nodes {
         self.known.len()
     }
 
-    /// Whether all nodes should be read: nodes were left out, and there is room for nodes now. What
-    /// does not change is not told otherwise.
+    /// Returns true if all nodes should be read: nodes were left out, and there is room now.
+    /// Unchanged nodes are not reported otherwise.
     pub fn wants_all(&self) -> bool {
         self.left_out && self.known.len() < self.max
     }
 
-    /// Forgets nodes that are not in `nodes`, a reading of all nodes that is taken next.
+    /// Removes nodes that are not in `nodes`, a read of all nodes; the caller passes it to `take`
+    /// next.
     pub fn retain(&mut self, nodes: &[Node]) {
         let all: BTreeSet<u64> = nodes.iter().map(|node| node.id).collect();
         self.known.retain(|id, _| all.contains(id));
         self.left_out = false;
     }
 
-    /// Takes over a reading; returns how many nodes found no room. Groups come before the nodes in
-    /// them, and a node whose group found no room is left out, too. Of several records of one node the
-    /// last one counts.
+    /// Stores the nodes that were read; returns the number of nodes without room. Groups are stored
+    /// before their children, and the children of a group without room are left out as well. The
+    /// last of several records of a node wins.
     pub fn take(&mut self, mut nodes: Vec<Node>) -> u64 {
         nodes.sort_by_key(|node| (node.level, node.id));
         let mut left_out = 0;
@@ -117,7 +117,7 @@ impl Nodes {
         unnamed.map(|(id, _)| *id).take(most).collect()
     }
 
-    /// Takes over names of nodes, and makes realm ids of them. Names of other nodes are left out.
+    /// Stores names of nodes, and computes their realm ids. Names of unknown nodes are ignored.
     pub fn name(&mut self, names: Vec<NodeName>) {
         for name in names {
             if let Some(known) = self.known.get_mut(&name.id) {
@@ -127,7 +127,7 @@ impl Nodes {
         let pending = self.known.iter().filter(|(_, known)| known.realm.is_none());
         let mut pending: Vec<(u32, u64)> =
             pending.map(|(id, known)| (known.node.level, *id)).collect();
-        // The outermost levels first.
+        // From the root to the leaves.
         pending.sort_unstable();
         for (_, id) in pending {
             let realm = self.realm_of(id);
@@ -137,7 +137,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the realm id of the node `id`, if it can be made.
+    /// Returns the realm id of the node `id`, if its name and the realm id of its parent are known.
     fn realm_of(&self, id: u64) -> Option<u64> {
         let known = self.known.get(&id)?;
         let (level, key) = known.name.as_ref()?;
@@ -145,7 +145,7 @@ impl Nodes {
         Some(self.secret.node(above, level, key))
     }
 
-    /// Returns the realm id of the node above `node`, if it is known; 0 for the root.
+    /// Returns the realm id of the parent of `node`, if it is known; 0 for the root.
     fn above(&self, node: &Node) -> Option<u64> {
         match node.parent {
             0 => Some(0),
@@ -153,7 +153,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the accounts of all nodes that have realm ids, and forgets the nodes that are gone.
+    /// Returns the accounts of all nodes that have realm ids, and removes the nodes marked as gone.
     pub fn accounts(&mut self) -> Vec<Account> {
         let account = |known: &Known| {
             let node = &known.node;
@@ -172,7 +172,8 @@ impl Nodes {
         accounts
     }
 
-    /// Returns the factors (Q31) below 1 of `factors`, which are in the order of realm ids, by local ids in their order.
+    /// Returns the factors (Q31) below 1, by local id and ordered by it. `factors` is ordered by
+    /// realm id.
     pub fn factors(&self, factors: &[(u64, u32)]) -> Vec<(u64, u32)> {
         let factor = |(id, known): (&u64, &Known)| {
             let realm = known.realm?;
@@ -183,7 +184,7 @@ impl Nodes {
         self.known.iter().filter_map(factor).collect()
     }
 
-    /// Returns the paths of all nodes that have realm ids, such as `gid:5/uid:1000`, by realm ids.
+    /// Returns the paths of all nodes that have realm ids, such as `gid:5/uid:1000`, by realm id.
     pub fn paths(&self) -> BTreeMap<u64, String> {
         let path = |known: &Known| {
             let mut path = known.name.as_ref()?.1.clone();
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn ids_are_those_of_paths() {
         let mut nodes = Nodes::new(secret(), 9);
-        // A leaf before the node above it, and another record of the leaf.
+        // A leaf before its parent, and another record of the leaf.
         let active = Node {
             active: true,
             ..node(3, 7, 1)
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(nodes.unnamed(9), [3, 7]);
         assert_eq!(nodes.unnamed(1), [3]);
         nodes.name(vec![name(3, "uid", "uid:1"), name(8, "uid", "uid:8")]);
-        // Without the name of its parent nobody knows which one it is.
+        // Without the name of its parent the node has no realm id.
         assert_eq!((nodes.accounts().len(), nodes.unnamed(9)), (0, vec![7]));
         nodes.name(vec![name(7, "gid", "gid:5")]);
         let group = secret().node(0, "gid", "gid:5");
@@ -255,7 +256,7 @@ mod tests {
         let mut factors = [(user, 5), (group, 1 << 31), (1, 7)];
         factors.sort_unstable();
         assert_eq!(nodes.factors(&factors), [(3, 5)]);
-        // What does not change is told again.
+        // Unchanged nodes are reported again.
         nodes.take(Vec::new());
         assert_eq!(nodes.accounts().len(), 2);
     }
@@ -272,7 +273,7 @@ mod tests {
             ..node(1, 0, 0)
         };
         nodes.take(vec![gone, node(0, 0, 0), node(u64::MAX, 0, 0)]);
-        // Its last service counts.
+        // The last service of the removed node counts.
         let service = nodes.accounts().iter().map(|one| one.service).max();
         assert_eq!((service, nodes.len()), (Some(99), 1));
         assert_eq!(nodes.take(vec![node(4, 0, 0)]), 0);
@@ -284,7 +285,7 @@ mod tests {
     fn a_group_that_was_left_out_comes_when_there_is_room() {
         let mut nodes = Nodes::new(secret(), 3);
         let user = |id, parent| node(id, parent, 1);
-        // Ids of users are lower than those of their groups.
+        // Ids of users are lower than the ids of their groups.
         let all = vec![user(1, 8), user(2, 9), node(8, 0, 0), node(9, 0, 0)];
         assert_eq!((nodes.take(all.clone()), nodes.wants_all()), (1, false));
         assert!(nodes.known.contains_key(&8) && nodes.known.contains_key(&9));
@@ -299,14 +300,14 @@ mod tests {
         nodes.take(vec![gone]);
         nodes.accounts();
         assert!(nodes.wants_all());
-        // Node 8 was removed, too, which was not told.
+        // Node 8 was removed as well, which was not reported.
         let rest: Vec<Node> = all
             .into_iter()
             .filter(|node| node.id < 4 || node.id == 9)
             .collect();
         nodes.retain(&rest);
         assert_eq!(nodes.len(), 1);
-        // Without its group user 1 has no place.
+        // Without its group user 1 is left out.
         assert_eq!(nodes.take(rest), 1);
         assert_eq!(nodes.unnamed(9), [2, 3, 9]);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Steps at equal distances, without drift and without bursts.
+//! Steps at equal intervals, without drift and without bursts.
 
 use std::time::Duration;
 
-/// Times of steps.
+/// Schedule of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     delta: u64,
@@ -12,7 +12,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace whose first step is due at `now`, and the others every `delta`, both ns.
+    /// Creates a schedule: the first step is due at `now`, the next ones every `delta`, both ns.
     pub fn new(now: u64, delta: u64) -> Self {
         Self {
             delta: delta.max(1),
@@ -26,7 +26,8 @@ impl Pace {
         left.map(Duration::from_nanos)
     }
 
-    /// Takes the step that is due at `now`; returns how many steps before it were missed. They are left out.
+    /// Consumes the step that is due at `now`; returns the number of missed steps before it, which
+    /// are skipped.
     pub fn take(&mut self, now: u64) -> u64 {
         let missed = now.saturating_sub(self.next) / self.delta;
         self.next += (missed + 1) * self.delta;
@@ -41,14 +42,14 @@ mod tests {
     #[test]
     fn steps_neither_drift_nor_come_in_bursts() {
         let mut pace = Pace::new(1000, 100);
-        // Each step is late by a little; the times of the next ones stay.
+        // Each step is a little late; the times of the next steps do not change.
         for (now, left) in [(1000, 0), (1007, 93), (1100, 0), (1130, 70)] {
             assert_eq!(pace.left(now).map_or(0, |left| left.as_nanos()), left);
             if left == 0 {
                 assert_eq!(pace.take(now), 0);
             }
         }
-        // The process was stopped: one step, at once, and the next at its time.
+        // The process was stopped: one step immediately, the next one at its regular time.
         assert_eq!(pace.left(1730), None);
         assert_eq!(pace.take(1730), 5);
         assert_eq!(pace.left(1730), Some(Duration::from_nanos(70)));

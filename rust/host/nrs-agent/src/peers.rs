@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What other servers said.
+//! Records received from other servers.
 //!
-//! # Vocabulary
-//!
-//! - *Peer*: a server that was heard ([`Peer`]).
-//! - *Silence*: the time since a record was heard.
+//! A *peer* is a server from which a datagram was accepted ([`Peer`]). A peer is *silent* since its
+//! last datagram.
 //!
 //! ```text
-//!              first datagram               silent for `hold` deltas             silent for eight times that
-//!  (unknown) ────────────────► rates count ──────────────────────────► rates fade ────────────────────────► (unknown)
-//!                               │  ▲    ▲                               │
-//!               another message │  │    └───────────────────────────────┘ any later message
-//!                               └──┘
+//!          first datagram              silent for hold deltas            8 * hold deltas
+//! (unknown) ─────────────► rates count ─────────────────────► rates fade ──────────────► (unknown)
+//!                           │  ▲    ▲                          │
+//!           another message │  │    └──────────────────────────┘ any later message
+//!                           └──┘
 //! ```
 //!
-//! Rates of a silent peer halve every `hold` deltas. A farewell ends them at once.
+//! Rates of a silent peer halve every `hold` deltas. A farewell removes the rates immediately.
 
 use nrs_sched::units::USEC_PER_SEC;
 use std::collections::{btree_map::Entry, BTreeMap, BTreeSet};
@@ -26,10 +24,10 @@ use super::{
     Terms,
 };
 
-/// Bits after the point of a rate.
+/// Number of fractional bits of a rate.
 pub const RATE_BITS: u32 = 12;
 
-/// Largest rate, in 1/4096 units of cost per second; what is above counts as this.
+/// Maximum rate, in 1/4096 units of cost per second; larger rates are clamped.
 pub const RATE_MAX: u64 = 1 << 48;
 
 /// Returns `service` in `us` as a rate, at most [`RATE_MAX`]; 0 if no time passed.
@@ -39,23 +37,23 @@ pub fn rate(service: u64, us: u64) -> u64 {
     rate.min(RATE_MAX.into()) as u64
 }
 
-/// What a peer said of one entity.
+/// Record of a peer about one entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Service, in 1/4096 units per second.
+    /// Service of the entity on the peer, in 1/4096 units per second.
     rate: u64,
-    /// Its weight there.
+    /// Weight of the entity on the peer.
     pub weight: u32,
-    /// Whether the entity is active there.
+    /// True if the entity is active on the peer.
     pub active: bool,
-    /// When it was heard, our ns.
+    /// Time at which the record was received, ns, local clock.
     heard: u64,
-    /// The time of the rate, our ns.
+    /// Time of the rate, ns, local clock.
     pub sent: u64,
 }
 
 impl Known {
-    /// Returns the rate that counts at `now`, ns.
+    /// Returns the faded rate at `now`, ns.
     pub fn rate(&self, terms: &Terms, now: u64) -> u64 {
         let hold = terms.hold_ns().max(1);
         let over = now.saturating_sub(self.heard).saturating_sub(hold);
@@ -64,32 +62,32 @@ impl Known {
     }
 }
 
-/// A server that was heard.
+/// Server from which a datagram was accepted.
 pub struct Peer {
-    /// Its capacity, units of cost per second; at most that of [`RATE_MAX`].
+    /// Capacity of the peer, units of cost per second; at most [`RATE_MAX`] in these units.
     pub capacity: u64,
-    /// What it said, by the ids of the entities.
+    /// Records of the peer, by entity id.
     pub records: BTreeMap<u64, Known>,
-    /// When it was heard last, our ns.
+    /// Time of the last datagram, ns, local clock.
     pub heard: u64,
-    /// Whether its last message was a farewell.
+    /// True if the last message was a farewell.
     pub left: bool,
-    /// Datagrams heard.
+    /// Number of datagrams received.
     pub datagrams: u64,
-    /// Datagrams lost: those missing between the datagrams heard.
+    /// Number of datagrams lost: gaps between the received datagrams.
     pub lost: u64,
     epoch: u64,
     seq: u32,
     /// Number of datagrams of the message `seq`.
     parts_all: u16,
-    /// Datagrams of the message `seq` that were heard.
+    /// Indexes of the received datagrams of the message `seq`.
     parts: BTreeSet<u16>,
-    /// When its records were looked through for old ones, our ns.
+    /// Time of the last removal of old records, ns, local clock.
     swept: u64,
 }
 
 impl Peer {
-    /// Creates the sender of `header`, of which nothing is known yet.
+    /// Creates the peer that sent `header`, without records.
     fn new(header: &Header, now: u64) -> Self {
         Self {
             capacity: 0,
@@ -106,7 +104,7 @@ impl Peer {
         }
     }
 
-    /// Notes that the datagram was heard, if it is news.
+    /// Records that a datagram was received, if it is new.
     fn admit(&mut self, header: &Header) -> Result<(), Refusal> {
         if header.epoch < self.epoch {
             return Err(Refusal::Old);
@@ -133,7 +131,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Stores `records` of the time `sent`, of which up to `room` may be new.
+    /// Stores `records` of the time `sent`; at most `room` of them may be new.
     fn store(
         &mut self,
         records: &[Record],
@@ -164,7 +162,7 @@ impl Peer {
         result
     }
 
-    /// Forgets records that were not heard for `old` ns, now and then.
+    /// Evicts records that were not received for `old` ns; scans at most once per `old` ns.
     fn sweep(&mut self, old: u64, now: u64) {
         if now.saturating_sub(self.swept) >= old {
             self.swept = now;
@@ -174,18 +172,18 @@ impl Peer {
     }
 }
 
-/// All servers that were heard, by their numbers.
+/// All peers, by server number.
 ///
 /// # Invariants
 ///
-/// There are at most as many peers and records as the terms say.
+/// There are at most as many peers and records as the terms allow.
 #[derive(Default)]
 pub struct Peers {
     peers: BTreeMap<u64, Peer>,
 }
 
 impl Peers {
-    /// Returns all peers, in the order of their numbers.
+    /// Returns all peers, ordered by server number.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Peer)> {
         self.peers.iter().map(|(&server, peer)| (server, peer))
     }
@@ -200,13 +198,14 @@ impl Peers {
         self.peers.values().map(|peer| peer.records.len()).sum()
     }
 
-    /// Takes in the datagram of `header` and `records` that came at `now`, ns, and was sent `age` ns before.
+    /// Processes the datagram of `header` and `records`, which arrived at `now`, ns, and was sent
+    /// `age` ns before.
     ///
     /// # Errors
     ///
-    /// - [`Refusal::Old`], [`Refusal::Duplicate`]: it is no news.
-    /// - [`Refusal::Crowded`]: there are too many peers, and nothing was stored; or too many records, and those
-    ///   that were there already were.
+    /// - [`Refusal::Old`], [`Refusal::Duplicate`]: the datagram is not new.
+    /// - [`Refusal::Crowded`]: there are too many peers, and nothing was stored. Or there are too
+    ///   many records; known records, and new ones up to the limit, were stored.
     pub fn hear(
         &mut self,
         header: &Header,
@@ -234,13 +233,13 @@ impl Peers {
         }
         peer.capacity = header.capacity.min(RATE_MAX >> RATE_BITS);
         peer.sweep(terms.gone_ns(), now);
-        // INVARIANT: no more than there is room for.
+        // INVARIANT: at most `records_max` records of all peers, and `entities_max` of each peer.
         let room = (terms.records_max as usize).saturating_sub(all);
         let own = (terms.entities_max as usize).saturating_sub(peer.records.len());
         peer.store(records, room.min(own), now.saturating_sub(age), now)
     }
 
-    /// Forgets peers that were silent for so long that nothing of them counts.
+    /// Evicts peers that have been silent so long that their rates have faded.
     pub fn forget(&mut self, terms: &Terms, now: u64) {
         let gone = terms.gone_ns();
         self.peers

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the weights of a server stand for: service that is known without counting it.
+//! Planned service: the service that the weights of a server imply, without counting requests.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Share*: the logarithm of the weight of a member here, factor included, by the sum of the weights of all
-//!   members that wait here.
-//! - *Planned*: what its share of the service to all members that wait comes to.
-//! - *Lead*: planned service less counted service of an entity, over its life.
+//! - *Share*: logarithm of a quotient: a member's local weight, including its factor, divided by
+//!   the sum of these weights over all backlogged members.
+//! - *Planned service*: the member's share of the service to all backlogged members.
+//! - *Lead*: planned minus counted service of an entity, over its lifetime.
 //!
-//! A scheduler keeps what is counted within some requests of what is planned, while an entity has requests
-//! queued. So the planned service is the measured one without the noise of whole requests, and an entity with a
-//! request per minute is measured as well as any other. Where the lead reaches [`SLACK`] requests the plan is
-//! wrong, and what is counted counts: an entity that wants less than its share, or a change within the delta.
+//! While an entity is backlogged, a scheduler keeps its counted service within some requests of the
+//! planned service. So planned service is measured service without the noise of whole requests. An
+//! entity with one request per minute is measured as exactly as any other. If the lead reaches
+//! [`SLACK`] requests, the plan is wrong, and the counted service is used. Then the entity demands
+//! less than its share, or weights or demand have changed within the delta.
 //!
-//! The same plan says what the next delta brings, after the weights were corrected. That is what a server tells the
-//! others.
+//! The same plan predicts the service in the next delta, after the correction of weights. The
+//! prediction is what a server sends to the others.
 
 use super::{
     log2::{log2, scale},
@@ -23,15 +24,16 @@ use super::{
     rule::Member,
 };
 
-/// Large requests that planned and counted service may differ by.
+/// Maximum difference between planned and counted service, in large requests.
 const SLACK: i64 = 4;
 
-/// Returns the units that planned and counted service may differ by, with large requests of `grain` units.
+/// Returns the maximum difference between planned and counted service in units, with large requests
+/// of `grain` units.
 pub fn slack(grain: u32) -> i64 {
     i64::from(grain) * SLACK
 }
 
-/// The members that wait: what was counted of them, units, and the sum of their weights.
+/// Returns the sums of counted service, units, and of weights over the backlogged members.
 fn waiting(members: &[&mut Member]) -> (u64, u64) {
     let waiting = members.iter().filter(|member| member.waiting);
     waiting.fold((0, 0), |(counted, weights), member| {
@@ -39,10 +41,11 @@ fn waiting(members: &[&mut Member]) -> (u64, u64) {
     })
 }
 
-/// Finds the rates of `members`, a group of siblings, in the last `us`, with large requests of `grain` units.
+/// Calculates the rates of `members`, a group of siblings, in the last `us`, with large requests of
+/// `grain` units.
 pub fn measure(members: &mut [&mut Member], us: u64, grain: u32) {
     let (all, weights) = waiting(members);
-    // A counted step is at most 2^36 units of each member.
+    // At most 2^36 units are counted per member and step.
     let slack = slack(grain) << RATE_BITS;
     for member in members.iter_mut() {
         member.share = log2(member.scaled()) - log2(weights);
@@ -62,7 +65,7 @@ pub fn measure(members: &mut [&mut Member], us: u64, grain: u32) {
     }
 }
 
-/// Finds what the new thetas of `members` make of their rates.
+/// Predicts the rates of `members` after their thetas have changed.
 pub fn foresee(members: &mut [&mut Member]) {
     let (_, weights) = waiting(members);
     for member in members.iter_mut() {

@@ -1,71 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How a server corrects its weights: an integral in the logarithmic domain.
+//! Correction of weights by a server: an integral controller in the logarithmic domain.
 //!
-//! # Vocabulary
+//! # Terms
 //!
-//! - *Member*: an entity as one of a group of siblings ([`Member`]).
-//! - *Level*: the logarithm of its service on all servers by its weight.
-//! - *Local level*: the mean of the levels of those that wait here, by what each is served here.
-//! - *Theta*: the logarithm of its factor.
-//! - *Home*: the part of its service that an entity would get here if all servers where it is gave it the same
-//!   part of their capacity.
+//! - *Member*: an entity in its group of siblings ([`Member`]).
+//! - *Level*: logarithm of an entity's service on all servers divided by its weight.
+//! - *Local level*: mean level of the backlogged members, weighted by their service on this server.
+//! - *Theta*: logarithm of a factor.
+//! - *Home*: the fraction of an entity's service that this server would provide if all servers of
+//!   the entity gave it equal fractions of their capacity.
 //!
 //! # The rule
 //!
 //! For each group of siblings, once per delta, with all logarithms to base 2:
 //!
 //! ```text
-//! level_i  = log(service_i everywhere / weight_i)
-//! local    = sum(level_j * own_j) / sum(own_j)                over those that wait
+//! level_i  = log(service_i on all servers / weight_i)
+//! local    = sum(level_j * own_j) / sum(own_j)                over backlogged members
 //! gain_i   = Ki * 8 / (8 + lag_i) * clamp(home_i / (2 * own_i / service_i), 1, boost)
 //! speed_i  = clamp(gain_i * clamp(local - level_i, -2, 2) + speed_i * momentum, -4, 4)
-//! theta_i += speed_i                                          those that wait, not up if behind their plan
-//! theta_i  = clamp(theta_i - max(theta_j), log(min(weight_j) / weight_i) - 12, 0)        j: those that wait
+//! theta_i += speed_i                                          backlogged; not raised if behind
+//! theta_i  = clamp(theta_i - max(theta_j), log(min(weight_j) / weight_i) - 12, 0)    j: backlogged
 //! factor_i = 2^theta_i
 //! ```
 //!
-//! - *Fixed point.* Whoever is still served here has the local level; whoever has more elsewhere is at the floor,
-//!   2^-12 of the smallest weight that waits, and not below: nobody starves. That is weighted max-min fairness but
-//!   for the floor.
-//! - *Gain.* Rates of the last delta see what the last step did, so that a difference is corrected at once. Rates
-//!   that are up to 7 deltas late are scaled by what was corrected here since ([`super::plan`]), and what that
-//!   leaves out makes Ki less than 1.
-//! - *Boost.* All servers of an entity correct at once, each by its part of the service: an entity that is served
-//!   here less than half of what its home would be may be corrected faster, and the sum over its servers stays
-//!   below 1.5 Ki. It brings back who is at the floor, and brings there who leaves.
-//! - *Momentum.* Two groups of servers with few jobs in common are a slow mode, which a difference that lasts
-//!   makes faster.
-//! - *Behind.* Who is served less than planned does not ask for more: a larger weight changes nothing, and would only
-//!   push the others to the floor.
-//! - *Hierarchies.* Each group of siblings is a flat set of entities with what the node above them got as the
-//!   servers' capacity. What a node gets on all servers is fair among its siblings; how that is split over
-//!   servers is not unique, so that within a node shares are max-min fair for the split that came about, and not
-//!   for the best one.
+//! - *Fixed point.* An entity that is still served on this server has the local level. An entity
+//!   with a higher level is at the floor, 2^-12 of the smallest backlogged weight, and not below,
+//!   which prevents starvation. Apart from the floor this is weighted max-min fairness.
+//! - *Gain.* Rates of the last delta include the effect of the last step, so a difference can be
+//!   corrected at once. Rates that are up to 7 deltas old are scaled by the corrections made here
+//!   since ([`super::plan`]). The remaining error is the reason for reducing the gain by
+//!   8 / (8 + lag_i).
+//! - *Boost.* All servers of an entity correct simultaneously, each in proportion to its part of
+//!   the service. An entity that is served here less than half of its home may be corrected faster;
+//!   the sum over its servers stays below 1.5 Ki. Boost speeds up entities that leave the floor or
+//!   move towards it.
+//! - *Momentum.* Two groups of servers with few common jobs form a slow mode. Momentum accelerates
+//!   the correction of a persistent difference.
+//! - *Behind.* An entity that is served less than planned is not raised. A larger weight would have
+//!   no effect but to push other entities to the floor.
+//! - *Hierarchies.* Each group of siblings is a flat set of entities. The service of their parent
+//!   takes the place of the capacity of the servers. The total service of a node on all servers is
+//!   fair among its siblings. The split of this service over servers is not unique. So shares
+//!   within a node are max-min fair for the resulting split, which need not be the best one.
 //!
-//! See Documentation/fairshare.md for where it comes from, and Documentation/global-fairness.md for what it was
-//! measured to do.
+//! See Documentation/fairshare.md for the derivation, and Documentation/global-fairness.md for
+//! measurements.
 
 use super::log2::{log2, power, Q16};
 
-/// Logarithm of the smallest weight by that of the lightest that waits: the module's weights are not finer.
+/// Logarithm of the smallest weight divided by the lightest backlogged weight: the resolution of
+/// the module's weights.
 pub const FLOOR: i32 = -12 * Q16;
 
-/// The smallest theta that a factor can express.
+/// Smallest theta that a factor can represent.
 pub const DEEPEST: i32 = -30 * Q16;
 
-/// Largest difference from the local level that counts.
+/// Maximum difference from the local level that is used.
 const STEP: i32 = 2 * Q16;
 
-/// Deltas for which what was corrected is remembered.
+/// Number of deltas for which corrections are stored.
 pub const DELTAS: usize = 8;
 
-/// How strongly a server corrects.
+/// Gains of the correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gains {
     /// Part of a difference that is corrected in one step, Q16.
     pub integral: u32,
-    /// How much more it may be for who is served little here, a multiple.
+    /// Maximum multiplier of the gain for entities with little service on this server.
     pub boost: u32,
     /// Part of the last correction that is added to the next one, Q16.
     pub momentum: u32,
@@ -81,43 +84,43 @@ impl Default for Gains {
     }
 }
 
-/// An entity as one of a group of siblings.
+/// Entity in its group of siblings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Member {
-    /// The weight that counts on all servers, not 0.
+    /// Weight that applies on all servers, not 0.
     pub weight: u32,
-    /// The weight here without factor, not 0.
+    /// Weight on this server without factor, not 0.
     pub here: u32,
-    /// Service here since the last step, units.
+    /// Service on this server since the last step, units.
     pub counted: u64,
-    /// Service here, 1/4096 units per second.
+    /// Service on this server, 1/4096 units per second.
     pub own: u64,
-    /// Service here after this step, if nothing else changes.
+    /// Predicted service on this server after this step, 1/4096 units per second.
     pub next: u64,
-    /// Service by others.
+    /// Service on other servers, 1/4096 units per second.
     pub elsewhere: u64,
     /// Home, Q16.
     pub home: u32,
-    /// Whether it has requests that wait here.
+    /// True if the entity is backlogged on this server.
     pub waiting: bool,
-    /// Its theta, Q16.
+    /// Theta of the entity, Q16.
     pub theta: i32,
-    /// Deltas that the oldest of its rates is late.
+    /// Age of the oldest rate of the entity, deltas.
     pub lag: u8,
-    /// Its share before this step, Q16.
+    /// Share of the entity before this step, Q16.
     pub share: i32,
-    /// Planned service less what was counted, 1/4096 units.
+    /// Planned minus counted service, 1/4096 units.
     pub lead: i64,
-    /// Whether it gets less than planned.
+    /// True if the entity is served less than planned.
     pub behind: bool,
-    /// Sums of the changes of its share by this rule, Q16, the last one first.
+    /// Cumulative changes of the share by this rule, Q16, the latest first.
     pub moved: [i32; DELTAS],
-    /// The last correction, Q16.
+    /// Last correction, Q16.
     pub speed: i32,
 }
 
 impl Member {
-    /// Returns its service everywhere.
+    /// Returns the service of the entity on all servers, 1/4096 units per second.
     pub fn service(&self) -> u64 {
         self.own + self.elsewhere
     }
@@ -127,20 +130,20 @@ impl Member {
         ((u64::from(self.here) * u64::from(power(self.theta))) >> 31).max(1)
     }
 
-    /// Returns its level, Q16; the fixed point is far enough up that it is not negative.
+    /// Returns the level of the entity, Q16: 0 or more from one unit per second per weight of 4096.
     fn level(&self) -> i32 {
         log2(self.service() + 1) - log2(self.weight.into())
     }
 
-    /// Returns the part of its service that is here by its home, Q16, at most 1.
+    /// Returns the fraction of the service that is on this server, divided by home, Q16, at most 1.
     pub fn alike(&self) -> u32 {
         let here = (u128::from(self.own) << 32) / u128::from(self.service().max(1));
         (here / u128::from(self.home.max(1))).min(1 << 16) as u32
     }
 
-    /// Returns how much its theta moves for each part of difference, Q16.
+    /// Returns the change of theta per unit of difference, Q16.
     fn gain(&self, gains: &Gains) -> u32 {
-        // Twice the part of its service that is here, Q16.
+        // Twice the fraction of the service that is on this server, Q16.
         let here = (u128::from(self.own) << 17) / u128::from(self.service().max(1));
         let more = (u128::from(self.home) << 16) / here.max(1);
         let most = u128::from(gains.boost.clamp(1, 64)) << 16;
@@ -156,7 +159,7 @@ pub fn step(members: &mut [&mut Member], gains: &Gains) {
     let waiting = || members.iter().filter(|member| member.waiting);
     // A rate is at most 2^48, a level below 2^22.
     let own: u64 = waiting().map(|member| member.own + 1).sum();
-    // Parts of at most 2^32, so that sums with logarithms fit.
+    // Parts are limited to 2^32, so that the sum of products with levels does not overflow.
     let shift = 32u32.saturating_sub(own.leading_zeros());
     let (sum, parts) = waiting().fold((0i64, 0i64), |(sum, parts), member| {
         let part = (member.own >> shift) as i64 + 1;
@@ -193,7 +196,7 @@ pub fn step(members: &mut [&mut Member], gains: &Gains) {
     }
 }
 
-/// Returns the smallest theta of a member where the lightest of those that wait has the weight `lightest`.
+/// Returns the minimum theta of a member; `lightest` is the smallest backlogged weight.
 fn floor(member: &Member, lightest: u32) -> i32 {
     let above = log2(member.here.max(lightest).into()) - log2(lightest.into());
     (FLOOR - above).max(DEEPEST)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The secret of a realm, under which names become ids.
+//! Secret of a realm, with which names are hashed to ids.
 //!
-//! Servers tell each other ids in place of names. Each makes them alike, as all have the secret; who has not cannot tell
-//! which user or job an id is. The hash is SipHash-2-4 with a key of 128 bits.
+//! Servers exchange ids in place of names. Servers with the same secret compute the same ids.
+//! Without the secret an id cannot be attributed to a user or job. The hash is SipHash-2-4 with a
+//! key of 128 bits.
 
 use std::{fs::File, hash::Hasher as _, io::Read as _, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -12,16 +13,17 @@ use siphasher::sip::SipHasher24;
 /// Number of hexadecimal digits of a secret.
 const DIGITS: usize = 32;
 
-/// The secret of a realm.
+/// Secret of a realm.
 #[derive(Clone)]
 pub struct Secret([u8; DIGITS / 2]);
 
 impl Secret {
-    /// Reads the secret in the file `path`.
+    /// Reads the secret from the file `path`.
     ///
     /// # Errors
     ///
-    /// The reason, in one line: the file cannot be read, can be read by others, or is no secret.
+    /// The reason, in one line: the file cannot be read, is accessible to other users, or contains
+    /// no secret.
     pub fn read(path: &Path) -> Result<Self, String> {
         let mut file = File::open(path).map_err(|error| error.to_string())?;
         let metadata = file.metadata().map_err(|error| error.to_string())?;
@@ -37,7 +39,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// The reason: it is not 32 hexadecimal digits.
+    /// The reason: `text` is not 32 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("not {DIGITS} hexadecimal digits, as of: openssl rand -hex 16");
         if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -47,7 +49,7 @@ impl Secret {
         Ok(Self(number.to_be_bytes()))
     }
 
-    /// Returns the hash of `parts`, which are of the kind `kind`: neither 0 nor 2^64 - 1.
+    /// Returns the hash of `parts` of the kind `kind`; neither 0 nor 2^64 - 1.
     pub fn hash(&self, kind: &str, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         for part in [&[kind.as_bytes()], parts].concat() {
@@ -62,24 +64,26 @@ impl Secret {
         self.hash("server", &[name.as_bytes()])
     }
 
-    /// Returns the number of the realm `name` for services of `group` with the terms `terms` of the module.
+    /// Returns the number of the realm `name` for services of `group` with the terms `terms` of the
+    /// module.
     pub fn realm(&self, name: &str, group: &str, terms: u64) -> u64 {
         let parts = [name.as_bytes(), group.as_bytes(), &terms.to_le_bytes()];
         self.hash("realm", &parts)
     }
 
-    /// Returns the id of the node `key` of `level` below the node with the id `parent`, 0 for the root.
+    /// Returns the id of the node `key` of `level` below the node with the id `parent`; 0 is the
+    /// root.
     pub fn node(&self, parent: u64, level: &str, key: &str) -> u64 {
         let parts = [&parent.to_le_bytes(), level.as_bytes(), key.as_bytes()];
         self.hash("node", &parts)
     }
 }
 
-/// Checks that the mode of a file lets only its owner read it.
+/// Checks that the mode of a file grants access only to the owner.
 ///
 /// # Errors
 ///
-/// The reason.
+/// The reason for which the mode is refused.
 pub fn check_mode(mode: u32) -> Result<(), String> {
     match mode & 0o077 {
         0 => Ok(()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The socket of an agent: whoever connects gets its status, one JSON document, and the end of the stream.
+//! Status socket of an agent: each connection receives the status as a JSON document, followed by
+//! the end of the stream.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -29,35 +30,36 @@ use crate::status::Status;
 /// Path of the socket.
 pub const PATH: &str = "/run/nrs-agent/status";
 
-/// Connections that are answered at a time.
+/// Maximum number of connections that are answered in one call.
 const BATCH: usize = 4;
 
-/// Connections that can be queued.
+/// Maximum number of queued connections.
 const BACKLOG: i32 = 64;
 
-/// Time that a client gets to take the answer.
+/// Maximum time for a client to receive the answer.
 const TAKEN: Duration = Duration::from_millis(10);
 
-/// Time for an answer, as a client waits for it.
+/// Maximum time for which a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes of a status, at most, as a client takes them.
+/// Maximum size of a status that a client reads, bytes.
 const STATUS_MAX: u64 = 16 << 20;
 
-/// The right to answer at a path, which one agent at a time has.
+/// Exclusive right to answer at a path; at most one agent has it.
 pub struct Lock {
     path: PathBuf,
-    /// Locked until it is closed. The file stays: a new one would be another lock.
+    /// Locked until the file is closed. The file is never removed: a new file would be a different
+    /// lock.
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of the socket `path`, a file beside it. A directory that is missing is
-    /// created, for its owner alone.
+    /// Acquires the lock of the socket `path`, a file next to the socket. A missing directory is
+    /// created with access only for its owner.
     ///
     /// # Errors
     ///
-    /// AddrInUse: another agent has the lock. Others of the file system.
+    /// AddrInUse: another agent has the lock. Errors of the file system.
     pub fn take(path: &Path) -> io::Result<Self> {
         create_directory(path.parent().unwrap_or(Path::new("")))?;
         let mut beside = path.as_os_str().to_owned();
@@ -77,12 +79,11 @@ impl Lock {
         })
     }
 
-    /// Creates the socket, in the place of one that an earlier agent left. Only its owner can
-    /// connect.
+    /// Creates the socket, and replaces the socket of an earlier agent. Only the owner can connect.
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn bind(self) -> io::Result<Socket> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -90,7 +91,7 @@ impl Lock {
         }
         let address = SocketAddrUnix::new(&self.path)?;
         let stream = stream()?;
-        // The file gets the mode of the socket.
+        // The file inherits the mode of the socket.
         fchmod(&stream, Mode::RUSR | Mode::WUSR)?;
         bind(&stream, &address)?;
         let socket = Socket {
@@ -102,27 +103,27 @@ impl Lock {
     }
 }
 
-/// Creates `path` for its owner alone, if it is missing.
+/// Creates `path` with access only for its owner, if it is missing.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Returns a stream that does not block.
+/// Returns a nonblocking stream socket.
 fn stream() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     Ok(stream?)
 }
 
-/// The socket that an agent answers at; the file is removed with it.
+/// Socket at which an agent answers; dropping it removes the file.
 pub struct Socket {
     listener: UnixListener,
     lock: Lock,
 }
 
 impl Socket {
-    /// Answers up to four clients that have connected, with what `status` returns. A client that does not take the
-    /// answer within 10 ms gets a part.
+    /// Answers up to four connected clients with the result of `status`. A client that does not
+    /// receive the whole answer within 10 ms gets a part of it.
     pub fn answer(&self, status: impl Fn() -> Status) {
         let mut text = None;
         for _ in 0..BATCH {
@@ -130,7 +131,7 @@ impl Socket {
                 return;
             };
             let text = text.get_or_insert_with(|| {
-                // There is nothing in it that JSON has not.
+                // All types of the status can be represented in JSON.
                 serde_json::to_vec(&status()).unwrap_or_default()
             });
             if stream.set_write_timeout(Some(TAKEN)).is_ok() {
@@ -142,16 +143,17 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The lock is held until then.
+        // The lock is still held here.
         let _ = fs::remove_file(&self.lock.path);
     }
 }
 
-/// Returns the status of the agent at `path`; none if no agent runs there.
+/// Returns the status of the agent at `path`; `None` if no agent runs there.
 ///
 /// # Errors
 ///
-/// `TimedOut`: the agent hangs. `InvalidData`: the answer is no status. Others of the socket.
+/// `TimedOut`: the agent does not answer. `InvalidData`: the answer is not a status. Errors of the
+/// socket.
 pub fn read(path: &Path) -> io::Result<Option<Status>> {
     match ask(path) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
@@ -166,8 +168,8 @@ pub fn read(path: &Path) -> io::Result<Option<Status>> {
     }
 }
 
-/// Returns the answer at `path`. `WouldBlock`: too many clients wait, or there is no answer in
-/// time.
+/// Returns the answer at `path`. `WouldBlock`: too many clients are queued, or there is no answer
+/// in time.
 fn ask(path: &Path) -> io::Result<Vec<u8>> {
     let stream = stream()?;
     connect(&stream, &SocketAddrUnix::new(path)?)?;
@@ -223,7 +225,7 @@ mod tests {
     fn of_agents_that_start_at_once_one_runs() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("status");
-        // One that was killed left its socket.
+        // A killed agent left its socket.
         drop(UnixListener::bind(&path).unwrap());
         let starts = || {
             let lock = Lock::take(&path);

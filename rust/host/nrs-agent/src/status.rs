@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an agent tells of itself, as JSON through its [`crate::socket`].
+//! Status of an agent, which its [`crate::socket`] sends as JSON.
 //!
-//! A row of [`numbers!`] declares a number once: its key in JSON, its metric, and its help.
+//! A row of [`numbers!`] defines a number: its key in JSON, its metric, and its help text.
 
 use nrs_sched::statistics::{Stat, StatKind, StatUnit};
 use serde::{Deserialize, Serialize};
 
-/// Declares a table: a struct with a field for each row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
+/// Declares a table: a struct with a field per row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
 macro_rules! numbers {
     ($(#[$doc:meta])* $table:ident { $(
         $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
@@ -20,7 +20,7 @@ macro_rules! numbers {
         }
 
         impl $table {
-            /// The rows.
+            /// Rows of the table.
             pub const ROWS: &'static [Stat] = &[$(Stat {
                 name: stringify!($field),
                 kind: StatKind::$kind,
@@ -87,11 +87,11 @@ pub struct Status {
     pub transport: String,
     /// Time between two steps, ms.
     pub delta_ms: u32,
-    /// Datagrams dropped between the transport and the agent.
+    /// Number of events dropped between the transport and the agent.
     pub dropped: u64,
-    /// Datagrams of groups that this server does not have.
+    /// Number of events of groups without a service on this server.
     pub strangers: u64,
-    /// Datagrams in the name of this server, which another server sent.
+    /// Number of datagrams that another server sent under the name of this server.
     pub own: u64,
     /// Services, by name.
     pub services: Vec<ServiceStatus>,
@@ -104,14 +104,14 @@ pub struct ServiceStatus {
     pub service: String,
     /// Group of services that share.
     pub group: String,
-    /// Reason of the last failure, while there is one.
+    /// Reason of the last failure; `None` after a success.
     pub failure: Option<String>,
-    /// Numbers.
+    /// Numbers of the service.
     #[serde(flatten)]
     pub numbers: ServiceNumbers,
     /// Other servers, by name.
     pub peers: Vec<PeerStatus>,
-    /// Leaves with the lowest factors, the lowest first.
+    /// Leaves with the lowest factors, in ascending order.
     pub entities: Vec<EntityStatus>,
 }
 
@@ -120,9 +120,9 @@ pub struct ServiceStatus {
 pub struct PeerStatus {
     /// Name of the server.
     pub server: String,
-    /// Whether the server said that it leaves.
+    /// True if the server announced that it leaves.
     pub left: bool,
-    /// Numbers.
+    /// Numbers of the server.
     #[serde(flatten)]
     pub numbers: PeerNumbers,
 }
@@ -132,14 +132,14 @@ pub struct PeerStatus {
 pub struct EntityStatus {
     /// Path of the entity, such as `gid:5/uid:1000`.
     pub entity: String,
-    /// What the weight is multiplied by.
+    /// Multiplier of the weight.
     pub factor: f64,
-    /// Service on all servers, units of cost per second, by the weight.
+    /// Service on all servers, units of cost per second, divided by the weight.
     pub level: f64,
-    /// Service here, units of cost per second.
+    /// Service on this server, units of cost per second.
     pub here: u64,
     /// Service on other servers, units of cost per second.
     pub elsewhere: u64,
-    /// Whether the entity has queued requests here.
+    /// True if the entity has queued requests on this server.
     pub waiting: bool,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What an agent keeps over restarts: its epoch, and the corrections of each service.
+//! State that an agent keeps over restarts: its epoch, and the corrections of each service.
 //!
-//! A thread writes the files, so that a disk that stalls does not stall steps. If files cannot be
-//! written the agent goes on without them.
+//! A separate thread writes the files, so that a stalled disk does not delay steps. If files cannot
+//! be written, the agent continues without them.
 
 use std::{
     collections::BTreeMap,
@@ -17,42 +17,43 @@ use std::{
 
 use crate::socket::create_directory;
 
-/// Bytes of the time before saved corrections.
+/// Size of the timestamp in front of saved corrections, bytes.
 const TIME: usize = 8;
 
 /// Name of the file with the epoch.
 const EPOCH: &str = "epoch";
 
-/// Time for an epoch to be kept before it is used.
+/// Maximum time to wait for an epoch to be written before it is used.
 const EPOCH_KEPT: Duration = Duration::from_millis(50);
 
 /// Files that are not written yet.
 #[derive(Default)]
 struct Pending {
-    /// Bytes of each, by name; the last ones count.
+    /// Content of the files, by name; a later content replaces an earlier one.
     files: BTreeMap<String, Vec<u8>>,
-    /// Whether a file is being written.
+    /// True while a file is being written.
     busy: bool,
-    /// Whether the store is dropped.
+    /// True if the store was dropped.
     ended: bool,
 }
 
-/// What the store shares with the thread that writes.
+/// State shared with the writer thread.
 struct Shared {
     directory: PathBuf,
     pending: Mutex<Pending>,
     changed: Condvar,
 }
 
-/// A directory with the files of an agent.
+/// Directory with the files of an agent.
 pub struct Store {
     shared: Arc<Shared>,
-    /// The last epoch.
+    /// Last epoch.
     epoch: Mutex<u64>,
 }
 
 impl Store {
-    /// Creates the store in `directory`, which is created for its owner alone if it is missing.
+    /// Creates the store in `directory`. A missing directory is created with access only for its
+    /// owner.
     pub fn new(directory: &Path) -> Self {
         let path = directory.join(EPOCH);
         let created = create_directory(directory);
@@ -75,8 +76,8 @@ impl Store {
         }
     }
 
-    /// Returns an epoch that no earlier call returned, and larger than all of them: the seconds of `shared`, ns, if the
-    /// clock did not fall. An epoch that cannot be kept counts until the agent ends.
+    /// Returns an epoch larger than all earlier ones: the seconds of `shared`, ns, unless the clock
+    /// was set back. An epoch that cannot be written is used until the agent ends.
     pub fn epoch(&self, shared: u64) -> u64 {
         let mut last = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = (shared / 1_000_000_000).max(last.saturating_add(1));
@@ -86,14 +87,15 @@ impl Store {
         epoch
     }
 
-    /// Keeps the corrections `saved` of `service` at the time `shared`, ns. Does not wait for the
+    /// Saves the corrections `saved` of `service` at the time `shared`, ns, without waiting for the
     /// disk.
     pub fn save(&self, service: &str, saved: &[u8], shared: u64) {
         let bytes = [&shared.to_le_bytes(), saved].concat();
         self.shared.put(file(service), bytes);
     }
 
-    /// Returns the corrections of `service` and their age at the time `shared`, ns, if there are any.
+    /// Returns the corrections of `service` and their age at the time `shared`, ns, if corrections
+    /// were saved.
     pub fn load(&self, service: &str, shared: u64) -> Option<(Vec<u8>, u64)> {
         let name = file(service);
         let pending = self.shared.lock().files.get(&name).cloned();
@@ -103,7 +105,7 @@ impl Store {
         Some((saved.to_vec(), age))
     }
 
-    /// Waits until all is written, up to `timeout`.
+    /// Waits for up to `timeout` until all files are written.
     pub fn flush(&self, timeout: Duration) {
         let busy = |pending: &mut Pending| pending.busy || !pending.files.is_empty();
         let waited = self
@@ -126,13 +128,13 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a file with `bytes` written in the place of `name`.
+    /// Queues the file `name` for writing, with `bytes` as its content.
     fn put(&self, name: String, bytes: Vec<u8>) {
         self.lock().files.insert(name, bytes);
         self.changed.notify_all();
     }
 
-    /// Writes files until the store is dropped; `failing`: that they cannot be written was said.
+    /// Writes files until the store is dropped; `failing` is true if a failure was logged already.
     fn run(&self, mut failing: bool) {
         let mut pending = self.lock();
         while !pending.ended {
@@ -153,7 +155,8 @@ impl Shared {
     }
 }
 
-/// Puts a file with `bytes` in the place of `path`, whole; `synced`: it survives a loss of power.
+/// Replaces the file `path` atomically by one with `bytes`; if `synced`, the new file survives a
+/// power failure.
 fn write(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -165,8 +168,8 @@ fn write(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Says `error` of the file `path`, unless that was said: once until a file can be written. Returns
-/// whether it did.
+/// Logs `error` of the file `path`, once until a file is written successfully. Returns true if
+/// `error` was logged.
 fn say(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
     let before = std::mem::replace(failing, error.is_some());
     match error {
@@ -220,7 +223,7 @@ mod tests {
         let kept = Some((b"thetas".to_vec(), 2 * SECOND));
         store.flush(PATIENCE);
         assert_eq!(store.load("a", 7 * SECOND), kept);
-        // The clock was set back: nobody knows how old they are.
+        // The clock was set back: the age of the corrections is unknown.
         assert_eq!(store.load("a", 4 * SECOND), None);
         assert_eq!(store.load("b", 9 * SECOND), Some((Vec::new(), 0)));
         fs::write(room.path().join("a.thetas"), "short").unwrap();

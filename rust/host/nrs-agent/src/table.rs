@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The entities of one server: what it serves them, and what it makes of that.
+//! Entities of one server: their service, and the factors calculated from it.
 //!
-//! # Vocabulary
-//!
-//! - *Noted*: what all parts told of one node since the last step.
-//! - *Entry*: what is kept of a node ([`Entry`]).
+//! `noted` holds the combined accounts of all parts since the last step. An [`Entry`] is the state
+//! of a node.
 //!
 //! ```text
-//!  note ──► noted ──merge──► entry: service ──climb──► of its ancestors too ──gather──► and elsewhere
-//!                                                                                          │
-//!              factors ◄── theta ◄── rule, group by group ◄── rates, by the plan ◄─────────┘
+//!  note ──► noted ──settle──► entry: service ──climb──► ancestors, too ──gather──► and elsewhere
+//!                                                                                      │
+//!              factors ◄── theta ◄── rule, group by group ◄── rates, by the plan ◄─────┘
 //!                                        │
 //!              records ◄── rates of the next delta ◄── plan
 //! ```
@@ -26,44 +24,46 @@ use super::{
     Account, EntityState, Terms,
 };
 
-/// Levels of a tree, at most; what is deeper is not summed up.
+/// Maximum number of levels of a tree; service is not propagated further.
 const DEPTH: usize = 16;
 
-/// Steps for which an entity that went idle is still told, so that others hear of it if messages are lost.
+/// Number of steps for which an idle entity is still sent, so that peers learn about it if messages
+/// are lost.
 const TOLD_IDLE: u32 = 32;
 
-/// Largest service between two steps that counts, units.
+/// Maximum service between two steps that is counted, units.
 const SERVICE_MAX: u64 = 1 << 36;
 
-/// Longest time between two steps that counts, us.
+/// Maximum time between two steps that is counted, us.
 const STEP_US_MAX: u64 = 1 << 32;
 
-/// First bytes of saved corrections.
+/// Magic number at the start of saved corrections.
 const SAVED: &[u8] = b"NRST";
 
-/// Bytes of a saved correction: id and theta, little endian.
+/// Size of a saved correction, bytes: id and theta, little endian.
 const SAVED_EACH: usize = 12;
 
-/// What is kept of a node.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     parent: u64,
     leaf: bool,
     active: bool,
-    /// Steps since it was noted.
+    /// Number of steps since the last account of the node.
     unseen: u32,
-    /// Steps since it was active.
+    /// Number of steps since the node was active.
     idle: u32,
-    /// What its parts told last, or before service was taken back.
+    /// Service in the last account, or the highest before service was taken back.
     told: u64,
-    /// Capacity of the others where it is, units per second.
+    /// Capacity of the other servers where the node is active, units per second.
     capacity: u64,
     member: Member,
 }
 
 impl Entry {
-    /// Takes over what was noted; more than `most` units are no service of this step. Up to `slack` units less than before
-    /// were taken back, as the cost model `time` does, and are not counted again; with more a part forgot the node.
+    /// Applies an account. A difference above `most` units is not service of this step. A decrease
+    /// of up to `slack` units is service taken back by the cost model `time`, which is not counted
+    /// again. A larger decrease means that a part has evicted the node.
     fn note(&mut self, account: &Account, most: u64, slack: u64) {
         let since = account.service.wrapping_sub(self.told);
         let counted = if since <= most { since } else { 0 };
@@ -81,30 +81,30 @@ impl Entry {
         member.counted = counted;
     }
 
-    /// Prepares the member for the rule of a server with `capacity`.
+    /// Prepares the member for the rule on a server with `capacity`.
     fn prepare(&mut self, capacity: u64) {
-        // Who was served is there, even if it had nothing when it was asked.
+        // A node that was served is active, even if it had no requests when the accounts were read.
         self.active |= self.member.counted > 0;
         self.idle = if self.active { 0 } else { self.idle + 1 };
-        // A capacity is at most 2^36, of as many servers as the terms say.
+        // A capacity is at most 2^36; the number of servers is limited by the terms.
         let home = (capacity << 16).checked_div(capacity.saturating_add(self.capacity));
         self.member.home = home.map_or(1 << 16, |home| home.clamp(1, 1 << 16) as u32);
     }
 }
 
-/// The entities of a server.
+/// Entities of a server.
 #[derive(Default)]
 pub struct Table {
-    /// By id, as are the entries.
+    /// Accounts since the last step, by id, like `entries`.
     noted: BTreeMap<u64, Account>,
     entries: BTreeMap<u64, Entry>,
-    /// Saved thetas of entities that were not noted yet.
+    /// Saved thetas of entities without an account yet.
     saved: BTreeMap<u64, i32>,
-    /// When the last step was, ns.
+    /// Time of the last step, ns.
     stepped: Option<u64>,
-    /// Steps that there were.
+    /// Number of steps.
     steps: u32,
-    /// Service to all of late, units per second.
+    /// Recent service to all entities, units per second.
     capacity: u64,
 }
 
@@ -114,17 +114,17 @@ impl Table {
         self.entries.len()
     }
 
-    /// Returns the service to all of late, units per second.
+    /// Returns the recent service to all entities, units per second.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Returns whether rates are known: there were two steps.
+    /// Returns true if rates are known: after two steps.
     pub fn has_rates(&self) -> bool {
         self.steps >= 2
     }
 
-    /// Notes an account.
+    /// Records an account.
     pub fn note(&mut self, account: &Account) {
         if account.id == 0 || account.id == u64::MAX {
             return;
@@ -140,7 +140,8 @@ impl Table {
             .or_insert(*account);
     }
 
-    /// Makes a step at `now`, ns, from what was noted and what `peers` said; returns how many accounts found no room.
+    /// Makes a step at `now`, ns, from the recorded accounts and the records of `peers`; returns
+    /// the number of accounts without room.
     pub fn step(&mut self, peers: &Peers, terms: &Terms, now: u64) -> u64 {
         let us = match self.stepped {
             Some(before) => (now.saturating_sub(before) / 1000).min(STEP_US_MAX),
@@ -162,7 +163,7 @@ impl Table {
         left_out
     }
 
-    /// Takes over what was noted, after `us`.
+    /// Applies the recorded accounts, after `us`; returns the number of accounts without room.
     fn settle(&mut self, terms: &Terms, us: u64) -> u64 {
         for entry in self.entries.values_mut() {
             entry.unseen += 1;
@@ -174,7 +175,7 @@ impl Table {
             member.elsewhere = 0;
             member.lag = 0;
         }
-        // A node that was not there at the last step was served since, unless there is too much of it.
+        // The service of a new node is counted for this step, unless it is too large.
         let slack = plan::slack(terms.grain).unsigned_abs();
         let most = (self.capacity * 2).saturating_mul(us) / 1_000_000;
         let mut left_out = 0;
@@ -193,7 +194,7 @@ impl Table {
         left_out
     }
 
-    /// Notes what all nodes got in `us`.
+    /// Updates the capacity from the service to all nodes in `us`.
     fn measure(&mut self, us: u64) {
         let counted = self.entries.values().map(|entry| entry.member.counted);
         let all: u64 = counted.sum();
@@ -202,7 +203,7 @@ impl Table {
         self.capacity = (rate(served, us) >> RATE_BITS).max(fade);
     }
 
-    /// Adds what nodes are and got to all nodes above them.
+    /// Adds the service and the state of each node to all of its ancestors.
     fn climb(&mut self) {
         let served = |entry: &&Entry| entry.active || entry.member.counted > 0;
         let own: Vec<Entry> = self.entries.values().filter(served).copied().collect();
@@ -220,7 +221,8 @@ impl Table {
         }
     }
 
-    /// Adds what peers said. Where an entity was corrected since a peer's rate, the peer has corrected it alike.
+    /// Adds the rates of peers. Each rate is scaled by the corrections made here since then,
+    /// because the peer has made the same corrections.
     fn gather(&mut self, peers: &Peers, terms: &Terms, now: u64) {
         let delta = terms.delta_ns.max(1);
         for (_, peer) in peers.iter() {
@@ -229,7 +231,8 @@ impl Table {
                     continue;
                 };
                 let member = &mut entry.member;
-                // The rate is that of the delta that begins when it is sent; of the last delta here it is 0.
+                // The rate is for the delta that begins when the record is sent; a rate of the last
+                // delta has lag 0.
                 let age = now.saturating_sub(known.sent).saturating_add(delta / 2) / delta;
                 let deltas = (age.saturating_sub(1) as usize).min(DELTAS - 1);
                 member.lag = member.lag.max(deltas as u8);
@@ -244,7 +247,7 @@ impl Table {
         }
     }
 
-    /// Makes rates and corrects them, group by group.
+    /// Calculates rates and corrects thetas, group by group.
     fn correct(&mut self, terms: &Terms, us: u64) {
         let mut groups = BTreeMap::<u64, Vec<&mut Member>>::new();
         for entry in self.entries.values_mut() {
@@ -261,13 +264,13 @@ impl Table {
         }
     }
 
-    /// Returns the ids and factors of all entities, in the order of the ids.
+    /// Returns the ids and factors of all entities, ordered by id.
     pub fn factors(&self) -> Vec<(u64, u32)> {
         let factor = |(id, entry): (&u64, &Entry)| (*id, power(entry.member.theta));
         self.entries.iter().map(factor).collect()
     }
 
-    /// Returns the state of all entities, in the order of the ids.
+    /// Returns the state of all entities, ordered by id.
     pub fn states(&self) -> impl Iterator<Item = EntityState> + '_ {
         self.entries.iter().map(|(id, entry)| EntityState {
             id: *id,
@@ -280,7 +283,7 @@ impl Table {
         })
     }
 
-    /// Returns what others are to be told, in the order of the ids: entities that are active, or were of late.
+    /// Returns the records to send, ordered by id: of entities that are or recently were active.
     pub fn records(&self) -> Vec<Record> {
         let record = |(id, entry): (&u64, &Entry)| Record {
             id: *id,
@@ -293,7 +296,7 @@ impl Table {
         told.map(record).collect()
     }
 
-    /// Returns the service of `id` elsewhere, 1/4096 units per second.
+    /// Returns the service of `id` on other servers, 1/4096 units per second.
     pub fn elsewhere(&self, id: u64) -> Option<u64> {
         Some(self.entries.get(&id)?.member.elsewhere)
     }
@@ -308,7 +311,7 @@ impl Table {
         out
     }
 
-    /// Takes over thetas of entities that are not there yet; returns whether `bytes` are saved thetas.
+    /// Stores saved thetas for new entities; returns true if `bytes` are saved thetas.
     pub fn restore(&mut self, bytes: &[u8]) -> bool {
         let parse = |each: &[u8]| {
             let (id, theta) = each.split_first_chunk()?;

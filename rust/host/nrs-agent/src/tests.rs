@@ -13,7 +13,7 @@ fn terms() -> Terms {
     }
 }
 
-/// Somebody who is served and wants no more.
+/// Returns the account of an active leaf without queued requests.
 fn account(id: u64, service: u64) -> Account {
     Account {
         id,
@@ -40,10 +40,10 @@ fn a_message_is_cut_into_datagrams_that_stand_alone() {
         }
         one.step(delta * DELTA);
         let said = one.say(delta * DELTA);
-        // Before the second step rates are not known.
+        // Rates are unknown before the second step.
         assert_eq!(said.len(), if delta > 1 { 3 } else { 0 });
         assert!(said.iter().all(|bytes| bytes.len() <= 88));
-        // In any order; one of them is lost in the end.
+        // In reverse order; in the last round one datagram is lost.
         for bytes in said.iter().rev().take(if delta == 3 { 2 } else { 3 }) {
             two.hear(1, bytes, delta * DELTA + 1).unwrap();
         }
@@ -60,7 +60,7 @@ fn a_message_is_cut_into_datagrams_that_stand_alone() {
     assert_eq!(two.counts().heard, 5);
 }
 
-/// A message of `exchange`, which makes the steps that it takes.
+/// Makes the required steps and returns a message of `exchange`.
 fn message(exchange: &mut Exchange) -> Vec<u8> {
     exchange.step(DELTA);
     exchange.step(2 * DELTA);
@@ -81,7 +81,8 @@ fn what_is_refused_is_counted() {
     assert_eq!(foreign.hear(1, &bytes, DELTA), Err(Refusal::Foreign));
     assert_eq!(foreign.hear(1, &[], DELTA), Err(Refusal::Malformed));
     let mut two = Exchange::new(2, 1, terms());
-    // Another server that says it in the name of the first one silences nobody.
+    // A datagram of another server in the name of the first one does not block the datagrams of the
+    // first one.
     assert_eq!(two.hear(7, &bytes, DELTA), Err(Refusal::Forged));
     assert_eq!(two.hear(1, &bytes, DELTA), Ok(()));
     assert_eq!(two.hear(1, &bytes, DELTA), Err(Refusal::Duplicate));
@@ -121,8 +122,9 @@ fn a_server_that_leaves_counts_no_more() {
     assert_eq!(elsewhere(&mut two), Some(0));
 }
 
-/// Two ideal servers of the same capacity, whose weights of the first entity are these, and one of each alone; what
-/// the first entity and the others get after a while, of a thousand.
+/// Simulates two ideal servers of the same capacity with a common entity, whose weights are
+/// `weights`, and an entity of weight 1 of their own. Returns the final service of the common
+/// entity and of each of the others, units per delta.
 fn split(weights: [u32; 2]) -> [u64; 3] {
     let mut servers = [1, 2].map(|server| Exchange::new(server, 1, terms()));
     let mut totals = [[0u64; 2]; 2];
@@ -160,7 +162,8 @@ fn split(weights: [u32; 2]) -> [u64; 3] {
 
 #[test]
 fn the_largest_weight_of_an_entity_counts_everywhere() {
-    // With a weight of 2 on both it has 1000 of 2000, and each of the others 500.
+    // With a weight of 2 on both servers the common entity has 1000 of 2000 units, each of the
+    // others 500.
     for weights in [[2, 2], [1, 2], [2, 1]] {
         let got = split(weights);
         for (got, want) in got.into_iter().zip([1000, 500, 500]) {
@@ -177,7 +180,7 @@ fn what_was_saved_is_where_a_server_begins() {
     };
     let mut before = Exchange::new(1, 1, terms());
     for delta in 1..=3 {
-        // One gets more.
+        // Entity 3 gets more service.
         before.note(&waits(3, delta * 3000));
         before.note(&waits(4, delta * 1000));
         before.step(delta * DELTA);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The way of datagrams between agents, and time.
+//! Interfaces for datagrams between agents, and for clocks.
 
 use std::time::Duration;
 
-/// What comes from other agents.
+/// Event received from other agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A datagram.
+    /// Received datagram.
     Datagram {
-        /// Name of the server that the transport holds for its sender.
+        /// Name of the sender according to the transport.
         server: String,
-        /// Group of services that the datagram is for.
+        /// Group of services to which the datagram belongs.
         group: String,
-        /// The datagram.
+        /// Content of the datagram.
         bytes: Vec<u8>,
     },
-    /// A server takes part in a group from now on.
+    /// A server joined a group.
     Joined {
         /// Name of the server.
         server: String,
@@ -32,16 +32,17 @@ pub enum Event {
     },
 }
 
-/// A transport of datagrams: at most once, in any order, without acknowledgements.
+/// Transport of datagrams: at most once, in any order, without acknowledgements.
 pub trait Transport {
-    /// Sends a datagram of this server to all other servers of `group`. Never waits for a receiver: what cannot be sent is
-    /// lost.
+    /// Sends a datagram of this server to all other servers of `group`. Never waits for a receiver:
+    /// datagrams that cannot be sent are dropped.
     fn send(&mut self, group: &str, bytes: &[u8]);
 
-    /// Returns the next event; waits for an event up to `timeout`.
+    /// Returns the next event; waits for up to `timeout`.
     fn receive(&mut self, timeout: Duration) -> Option<Event>;
 
-    /// Returns how many received datagrams were dropped, for lack of room.
+    /// Returns the number of received events that were dropped, for lack of room or because of
+    /// their size.
     fn dropped(&self) -> u64;
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zenoh as a transport: each server is a peer that the others connect to, or has routers between itself and them.
+//! Zenoh as a transport: servers are zenoh peers that connect to each other directly or through
+//! routers.
 //!
-//! A datagram of a server goes to the key `nrs/1/REALM/SERVER/GROUP`, with congestion control `Drop`. A liveliness token of
-//! the same key tells that the server takes part.
+//! A server publishes its datagrams with the key `nrs/1/REALM/SERVER/GROUP` and congestion control
+//! `Drop`. A liveliness token with the same key indicates that the server participates.
 //!
-//! # Who may say what
+//! # Access control
 //!
-//! With TLS both sides of a connection have certificates of the realm's authority. Zenoh's access control denies
-//! everything, but that a peer whose certificate has the common name SERVER puts keys `nrs/1/REALM/SERVER/**`, and that
-//! listed servers and routers subscribe. Each agent checks what comes in by itself. A router may pass on keys of any server,
-//! so its own access control has to keep servers apart. With TCP nobody checks anything.
+//! With TLS both sides of a connection have certificates of the realm's authority. Zenoh's access
+//! control denies everything by default. A peer whose certificate has the common name SERVER may
+//! put keys `nrs/1/REALM/SERVER/**`. Listed servers and routers may subscribe. Each agent checks
+//! incoming messages. A router may forward keys of any server, so its own access control must keep
+//! servers apart. With TCP nothing is checked.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,45 +32,45 @@ use crate::{
     transport::{Event, Transport},
 };
 
-/// What zenoh logs unless `RUST_LOG` says otherwise: nothing that a peer can repeat at will.
+/// Log filter unless `RUST_LOG` is set; it suppresses messages that a peer can trigger repeatedly.
 pub const LOG: &str = "warn,zenoh_link_tls=error,zenoh_transport::unicast=off,\
     zenoh::net::routing=off,zenoh::net::protocol=off";
 
-/// Bytes of a message of zenoh, put together of fragments; larger ones are dropped.
+/// Maximum size of a reassembled zenoh message, bytes; larger ones are dropped.
 const MESSAGE_MAX: usize = 65_536;
 
-/// Sessions beside those of listed servers and routers.
+/// Number of sessions in addition to those of listed servers and routers.
 const SESSIONS: usize = 8;
 
-/// Time for the TLS handshake of a connection that comes in, ms.
+/// Timeout of the TLS handshake of an incoming connection, ms.
 const HANDSHAKE_MS: u64 = 2000;
 
-/// Time for a declaration to find room in the queue of a connection, µs; then the connection is
-/// closed.
+/// Maximum time for which a declaration waits for room in the queue of a connection, µs; then the
+/// connection is closed.
 const BLOCK_US: u64 = 200_000;
 
-/// Batches of 64 KiB between the agent and a connection; more are dropped.
+/// Number of queued batches of 64 KiB per connection; more are dropped.
 const BATCHES: usize = 16;
 
-/// Time for the last datagrams to leave.
+/// Time to send the last datagrams before the session is closed.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// Messages of those who hear.
+/// Zenoh messages of subscribers.
 const HEARS: [&str; 3] = [
     "declare_subscriber",
     "declare_liveliness_subscriber",
     "liveliness_query",
 ];
 
-/// Messages of those who speak.
+/// Zenoh messages of publishers.
 const SPEAKS: [&str; 2] = ["put", "liveliness_token"];
 
-/// An open session.
+/// Open session.
 pub struct Zenoh {
     session: Session,
-    /// By group.
+    /// Publishers, by group.
     publishers: BTreeMap<String, Publisher<'static>>,
-    /// Undeclared when they are dropped.
+    /// Subscribers and tokens, undeclared when they are dropped.
     _declared: Vec<(Subscriber<()>, Subscriber<()>, LivelinessToken)>,
     inbox: Arc<Inbox>,
 }
@@ -77,7 +79,7 @@ pub struct Zenoh {
 pub fn settings(config: &Config) -> Value {
     let protocol = config.transport.name();
     let endpoint = |address: &String| format!("{protocol}/{address}");
-    // Of two servers one connects.
+    // Of each pair of servers, the one with the lower name connects.
     let servers = config
         .servers
         .iter()
@@ -96,7 +98,7 @@ pub fn settings(config: &Config) -> Value {
     if config.transport == Protocol::Tls {
         listen += &format!("#tls_handshake_timeout_ms={HANDSHAKE_MS}");
     }
-    // Servers advertise numeric addresses, which certificates need not name.
+    // Servers advertise numeric addresses, which may be missing in certificates.
     let gossip = config.transport == Protocol::Tcp || !config.verify_names;
     let mut settings = json!({
         "mode": "peer",
@@ -127,19 +129,19 @@ pub fn settings(config: &Config) -> Value {
     settings
 }
 
-/// Returns the number of sessions, at most. A server that was started again can have two for some
+/// Returns the maximum number of sessions. A restarted server can have two sessions for some
 /// seconds.
 fn sessions(config: &Config) -> usize {
     let listed = config.servers.len() + config.routers.len();
     let servers = match config.transport {
         Protocol::Tls => listed,
-        // Also servers that are not listed connect.
+        // Servers that are not listed can connect as well.
         Protocol::Tcp => listed.max(config.servers_max as usize),
     };
     2 * servers + SESSIONS
 }
 
-/// Returns the sizes of the queues of a connection, by priority.
+/// Returns the queue sizes of a connection, by priority.
 fn sizes() -> Value {
     let data = ("data", BATCHES);
     let others = [
@@ -157,7 +159,7 @@ fn sizes() -> Value {
         .collect()
 }
 
-/// Returns the rules of who may say what.
+/// Returns the rules of access control.
 fn access(config: &Config) -> Value {
     let all = format!("nrs/1/{}/**", config.realm);
     let rule = |id: &str, flow: &str, messages: &[&str], key: &str| {
@@ -214,7 +216,7 @@ fn parse_key(key: &str) -> Option<(String, String)> {
     }
 }
 
-/// Takes a datagram. One that is too large is not copied.
+/// Queues a received datagram. A datagram that is too large is not copied.
 fn hear_datagram(inbox: &Inbox, sample: &Sample) {
     let key = parse_key(sample.key_expr().as_str());
     if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
@@ -226,7 +228,7 @@ fn hear_datagram(inbox: &Inbox, sample: &Sample) {
     }
 }
 
-/// Takes a change of who takes part.
+/// Queues a change of presence.
 fn hear_presence(inbox: &Inbox, sample: &Sample) {
     if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
         inbox.presence(server, group, sample.kind() == SampleKind::Put);
@@ -238,7 +240,7 @@ impl Zenoh {
     ///
     /// # Errors
     ///
-    /// What zenoh says: the address is in use, or a certificate cannot be used.
+    /// The error of zenoh: the address is in use, or a certificate cannot be used.
     pub fn open(config: &Config) -> ::zenoh::Result<Self> {
         let settings = ::zenoh::Config::from_json5(&settings(config).to_string())?;
         let session = ::zenoh::open(settings).wait()?;
@@ -274,10 +276,10 @@ impl Zenoh {
         })
     }
 
-    /// Closes the session after what was sent last.
+    /// Closes the session, after a delay for the last datagrams.
     pub fn close(self) {
         std::thread::sleep(DRAIN);
-        // There is nothing to be done about it.
+        // An error of closing is ignored, because the agent ends anyway.
         let _ = self.session.close().wait();
     }
 }
@@ -285,7 +287,7 @@ impl Zenoh {
 impl Transport for Zenoh {
     fn send(&mut self, group: &str, bytes: &[u8]) {
         if let Some(publisher) = self.publishers.get(group) {
-            // What cannot be sent is lost.
+            // Datagrams that cannot be sent are dropped.
             let _ = publisher.put(ZBytes::from(bytes)).wait();
         }
     }
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!(congestion["block"]["wait_before_close"], 200_000);
         let access = &all["access_control"];
         assert_eq!(access["default_permission"], "deny");
-        // One may put keys in the name of no other, but routers.
+        // Only routers may put keys in the name of other servers.
         for rule in access["rules"].as_array().unwrap() {
             let puts = rule["messages"].as_array().unwrap().contains(&json!("put"));
             if puts && rule["flows"] == json!(["ingress"]) && rule["id"] != "routers pass on" {

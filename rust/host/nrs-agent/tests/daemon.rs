@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Agents with a module, a transport and clocks that are made up.
+//! Agents with simulated module, transport and clocks.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,40 +27,40 @@ const SECOND: u64 = 1_000_000_000;
 
 const DELTA: u64 = SECOND / 10;
 
-/// The service was removed.
+/// Error of a removed service.
 const ENODEV: i32 = 19;
 
-/// Failure of a file.
+/// Error of a failed file.
 const EIO: i32 = 5;
 
-/// No memory.
+/// Error of a failed allocation.
 const ENOMEM: i32 = 12;
 
-/// A service of the module.
+/// Simulated service of the module.
 #[derive(Default)]
 struct Module {
     instance: u64,
     terms: u64,
-    /// By local ids, with their keys.
+    /// Nodes and their keys, by local id.
     nodes: BTreeMap<u64, (Node, String)>,
     changed: BTreeSet<u64>,
     now: u64,
-    /// Nodes whose names are not told.
+    /// Nodes whose names are not reported.
     nameless: BTreeSet<u64>,
     /// Error of the next command.
     error: Option<i32>,
     factors: Vec<(u64, u32)>,
-    /// Each reading: whether it was of all nodes.
+    /// True for each read of all nodes, false for each read of changes.
     reads: Vec<bool>,
     asked: Vec<Vec<u64>>,
     leases: Vec<Duration>,
     open: bool,
-    /// Files that were opened.
+    /// Number of files that were opened.
     binds: u32,
 }
 
 impl Module {
-    /// One whose leaves are the users `uids`; local ids begin behind `first`.
+    /// Creates a service whose leaves are the users `uids`; local ids are `first` plus uid.
     fn new(first: u64, uids: &[u64]) -> Self {
         let mut module = Self {
             instance: 1,
@@ -82,7 +82,7 @@ impl Module {
         module
     }
 
-    /// Divides `units` by weights and factors, and returns what each leaf got.
+    /// Divides `units` in proportion to weights times factors, and returns the units of each leaf.
     fn serve(&mut self, units: u64) -> Vec<(u64, u64)> {
         let factor = |id: &u64| {
             let found = self.factors.iter().find(|(one, _)| one == id);
@@ -112,7 +112,7 @@ impl Module {
     }
 }
 
-/// An open file.
+/// Open file of the module.
 struct File(Rc<RefCell<Module>>);
 
 impl Drop for File {
@@ -165,7 +165,7 @@ impl Kernel for File {
     }
 }
 
-/// What an agent sent; nothing comes.
+/// Transport that stores the datagrams sent; no events arrive.
 #[derive(Default)]
 struct Outbox(Vec<(String, Vec<u8>)>);
 
@@ -183,7 +183,7 @@ impl Transport for Outbox {
     }
 }
 
-/// A clock that is set; the shared one is an hour ahead.
+/// Settable clock; the shared clock is an hour ahead.
 #[derive(Clone, Default)]
 struct Fake(Rc<Cell<u64>>);
 
@@ -199,7 +199,7 @@ impl Clock for Fake {
 
 type Bind = Box<dyn FnMut(&str) -> io::Result<File>>;
 
-/// An agent with its module.
+/// Agent with its module.
 struct Site {
     name: String,
     module: Rc<RefCell<Module>>,
@@ -216,14 +216,14 @@ impl Site {
         Self::again(name, Rc::new(RefCell::new(module)), clock, room)
     }
 
-    /// An agent with `more` in its configuration, whose files are in `state`.
+    /// Creates an agent with `more` in its configuration, whose files are in `state`.
     fn with(name: &str, module: Module, more: &str, state: &str) -> Self {
         let site = Self::new(name, module);
         let state = Store::new(&site.room.path().join(state));
         Self::build(name, site.module, site.clock, site.room, more, state)
     }
 
-    /// An agent that starts in a directory of an earlier one.
+    /// Creates an agent that starts with the directory of an earlier one.
     fn again(name: &str, module: Rc<RefCell<Module>>, clock: Fake, room: Rc<TempDir>) -> Self {
         let store = Store::new(room.path());
         Self::build(name, module, clock, room, "", store)
@@ -261,7 +261,7 @@ impl Site {
         }
     }
 
-    /// Makes a step a delta later; returns what was sent.
+    /// Makes a step one delta later; returns the datagrams sent.
     fn step(&mut self) -> Vec<(String, Vec<u8>)> {
         let now = self.clock.0.get() + DELTA;
         self.clock.0.set(now);
@@ -270,7 +270,7 @@ impl Site {
         std::mem::take(&mut self.outbox.0)
     }
 
-    /// Hands over datagrams that `server` is held to have sent.
+    /// Delivers datagrams whose sender is `server` according to the transport.
     fn hear(&mut self, server: &str, sent: &[(String, Vec<u8>)]) {
         for (group, bytes) in sent {
             let event = Event::Datagram {
@@ -299,11 +299,11 @@ fn a_steady_state_asks_for_no_more_than_changes() {
         let module = site.module.borrow();
         assert_eq!(module.reads[..3], [true, false, false]);
         assert_eq!(module.asked, [[101, 102, 103]]);
-        // Nothing changes, so the lease of 3.2 s is renewed each quarter: every eight deltas.
+        // Nothing changes, so the lease of 3.2 s is renewed every quarter, which is eight deltas.
         assert_eq!(module.leases, [Duration::from_millis(3200); 3]);
         assert!(module.open && module.factors.is_empty());
     }
-    // What changes is read, and new nodes are asked for.
+    // Changed nodes are read, and the names of new nodes are requested.
     site.module.borrow_mut().serve(3000);
     let node = Node {
         id: 7,
@@ -322,7 +322,8 @@ fn a_steady_state_asks_for_no_more_than_changes() {
     assert_eq!(names, ["uid:1", "uid:2", "uid:3", "uid:9"].into());
 }
 
-/// Makes steps of "a" and of `peer`, until a factor of user 1, who gets more than user 2, is below one.
+/// Makes steps of "a" and of `peer`, until the factor of user 1, who gets more than user 2, is
+/// below one.
 fn correct(site: &mut Site, peer: &mut Site) {
     for _ in 0..3 {
         for (id, units) in [(101, 9000), (102, 1000)] {
@@ -344,7 +345,7 @@ fn another_instance_is_read_anew() {
     let before = site.module.borrow().factors.clone();
     assert_eq!(before.len(), 1, "{before:?}");
     assert_eq!(before[0].0, 101);
-    // The policy started again: other local ids, no factors.
+    // The policy was restarted: other local ids, no factors.
     *site.module.borrow_mut() = Module {
         instance: 2,
         open: true,
@@ -355,19 +356,20 @@ fn another_instance_is_read_anew() {
     let factors = site.module.borrow().factors.clone();
     assert_eq!(factors, [(301, before[0].1)]);
     assert_eq!(site.status().numbers.instances, 2);
-    // The others take it for the same server, started again.
+    // For the peer it is the same server, restarted.
     assert!(sent.is_empty());
     let sent = site.step();
     peer.hear("a", &sent);
     let counts = peer.status().numbers;
     assert_eq!((counts.foreign, counts.stale, counts.servers), (0, 0, 1));
-    // It ends between the reading and the writing, too: the next step begins anew.
+    // The instance ends between read and write as well: the next step reads all nodes.
     site.module.borrow_mut().instance = 3;
     let stale = Rc::clone(&site.module);
     let before = stale.borrow().reads.len();
     site.step();
     assert_eq!(stale.borrow().reads[before..], [false, true]);
-    // With another mode the others hear that it leaves, and no more of it.
+    // With another mode the server sends a farewell, and its later datagrams are from another
+    // realm.
     stale.borrow_mut().instance = 4;
     stale.borrow_mut().terms = 8;
     let sent = site.step();
@@ -377,7 +379,7 @@ fn another_instance_is_read_anew() {
     let sent = site.step();
     peer.hear("a", &sent);
     assert_eq!(peer.status().numbers.foreign, 1);
-    // Under another policy there is nothing to share, until fairshare runs again.
+    // Under another policy nothing is shared, until fairshare runs again.
     stale.borrow_mut().instance = 5;
     stale.borrow_mut().terms = 0;
     assert_eq!((site.step().len(), site.step().len()), (1, 0));
@@ -393,7 +395,7 @@ fn another_instance_is_read_anew() {
 fn an_instance_that_ends_meanwhile_is_no_failure() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     site.step();
-    // The file answers with the old instance, and refuses factors for it.
+    // The file reports the old instance, and refuses factors for it.
     struct Late(File);
     impl Kernel for Late {
         fn read(&mut self, all: bool) -> io::Result<Reading> {
@@ -441,7 +443,7 @@ fn a_node_without_a_name_is_asked_for_until_it_has_one() {
     site.step();
     assert_eq!(site.module.borrow().asked.len(), 4);
     assert_eq!(site.status().numbers.known, 2);
-    // One that goes is asked for no more.
+    // The name of a removed node is not requested again.
     {
         let module = &mut *site.module.borrow_mut();
         let node = Node {
@@ -470,7 +472,8 @@ fn no_more_nodes_than_entities_max() {
         site.step();
     }
     assert_eq!(site.module.borrow().reads[1..], [false; 20]);
-    // With room for one all are read, once: what was left out did not change.
+    // With room for one node all nodes are read once, because the unchanged nodes are not reported
+    // otherwise.
     let remove = |site: &Site, id: u64| {
         let mut module = site.module.borrow_mut();
         module.nodes.get_mut(&id).unwrap().0.gone = true;
@@ -491,7 +494,7 @@ fn no_more_nodes_than_entities_max() {
             .count()
     };
     assert_eq!(whole(&site), 2);
-    // With room for two they are read again, not before a second has passed.
+    // With room for two nodes all nodes are read again, but not before a second has passed.
     for id in [102, 103] {
         remove(&site, id);
     }
@@ -506,7 +509,7 @@ fn no_more_nodes_than_entities_max() {
     assert_eq!(whole(&site), 3);
     let keys: Vec<u64> = site.module.borrow().nodes.keys().copied().collect();
     assert_eq!(keys, [104, 105, 106, 107, 108, 109, 110]);
-    // The protocol keeps entities that are gone for 128 deltas.
+    // The protocol keeps removed entities for 128 deltas.
     for _ in 0..128 {
         site.step();
     }
@@ -551,7 +554,7 @@ fn whoever_the_transport_sees_is_shown() {
         group: group.clone(),
     };
     site.daemon.hear(joined("b"), 0);
-    // As many as there may be, and not itself.
+    // The maximum number of servers, without the agent itself.
     for other in ["a", "c", "d", "e", "f"] {
         site.daemon.hear(joined(other), 0);
     }
@@ -579,7 +582,7 @@ fn what_is_no_message_of_its_sender_is_refused() {
     site.hear("b", &[("all".into(), b"nonsense".into())]);
     site.hear("b", &[("all".into(), Vec::new())]);
     site.hear("b", &[("other".into(), sent[0].1.clone())]);
-    // Another server has its name.
+    // Another server has the name of the agent.
     site.hear("a", &sent);
     assert_eq!(site.daemon.status(0, 0).own, 1);
     let numbers = site.status().numbers;
@@ -645,7 +648,7 @@ fn a_failure_that_passes_does_not_close_the_file() {
     site.step();
     assert_eq!(site.status().failure, None);
     assert_eq!(site.module.borrow().binds, 1);
-    // If it lasts longer than the lease of 32 deltas, another file may do.
+    // A failure that lasts longer than the lease of 32 deltas closes the file.
     for _ in 0..32 {
         fail(&mut site);
     }
@@ -669,7 +672,7 @@ fn a_service_that_is_removed_leaves() {
     assert_eq!(sent.len(), 1);
     peer.hear("a", &sent);
     assert!(peer.status().peers[0].left);
-    // It says so once, and is there again with its corrections.
+    // The farewell is sent once. After the next bind the corrections are restored.
     site.module.borrow_mut().factors.clear();
     for _ in 0..9 {
         assert!(site.step().is_empty());
@@ -729,7 +732,8 @@ fn corrections_and_epochs_outlive_the_agent() {
     assert_eq!(peer.status().numbers.stale, 0);
 }
 
-/// A transport where time passes while the agent waits, and once much more: the agent was stopped.
+/// Transport in which time passes while the agent waits, and once by a large amount: the agent was
+/// stopped.
 struct Stopped {
     clock: Fake,
     at: u64,
@@ -776,7 +780,7 @@ fn steps_that_were_missed_are_left_out() {
         ended.store(times.len() == 21, Ordering::Relaxed);
     };
     run(&mut site.daemon, &mut transport, &site.clock, &ended, after);
-    // One step at once, and the next one at its time.
+    // One step immediately, and the next one at its regular time.
     let mut want: Vec<u64> = (50..60).map(|tenth| tenth * DELTA).collect();
     want.push(80 * DELTA + DELTA / 2);
     want.extend((81..91).map(|tenth| tenth * DELTA));
@@ -785,7 +789,7 @@ fn steps_that_were_missed_are_left_out() {
     assert!(transport.waits <= 22 && !site.module.borrow().open);
 }
 
-/// A transport with events that have come.
+/// Transport with queued events.
 struct Crowded(VecDeque<Event>);
 
 impl Transport for Crowded {
@@ -814,7 +818,7 @@ fn an_agent_that_is_slow_still_hears() {
     let ended = AtomicBool::new(false);
     let mut heard = Vec::new();
     let after = |daemon: &Daemon<File, Bind>, _: &Crowded| {
-        // The step took one delta and a half.
+        // The step took one and a half deltas.
         clock.0.set(clock.0.get() + DELTA * 3 / 2);
         heard.push(daemon.status(0, 0).services[0].numbers.malformed);
         ended.store(heard.len() == 4, Ordering::Relaxed);
@@ -823,7 +827,7 @@ fn an_agent_that_is_slow_still_hears() {
     assert_eq!(heard, [0, 100, 100, 100]);
 }
 
-/// Each event takes a hundredth of a delta.
+/// Transport with an endless sequence of events, each of which takes a hundredth of a delta.
 struct Endless(Fake);
 
 impl Transport for Endless {
@@ -859,7 +863,7 @@ fn an_agent_that_hears_without_end_still_steps() {
     assert_eq!(heard, [0, 25, 50, 75]);
 }
 
-/// Three servers, of which each job has some.
+/// Simulates three servers; each job uses some of them.
 #[test]
 fn agents_make_striped_jobs_equal() {
     let users: [&[u64]; 3] = [&[1, 2], &[1, 2, 3], &[1, 3, 4]];
@@ -870,7 +874,7 @@ fn agents_make_striped_jobs_equal() {
         .zip(1..)
         .map(|((name, uids), at)| Site::new(name, Module::new(at * 1000, uids)))
         .collect();
-    // They do not step at once.
+    // The servers step at different times.
     for (site, at) in sites.iter().zip(0..) {
         site.clock.0.set(5 * SECOND + at * DELTA / 3);
     }
@@ -884,14 +888,14 @@ fn agents_make_striped_jobs_equal() {
             }
             let sent = sites[at].step();
             for to in (0..sites.len()).filter(|to| *to != at) {
-                // One of ten is lost.
+                // One of ten messages is lost.
                 if rng.below(10) > 0 {
                     sites[to].hear(names[at], &sent);
                 }
             }
         }
     }
-    // 9,000 units per delta for four.
+    // 9,000 units per delta for four users.
     for (user, units) in &got {
         let off = units.abs_diff(60 * 2250);
         assert!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whatever comes over the network: messages are read as they were written, and factors stay in their limits.
+//! Arbitrary network input: parsed messages equal the written ones, and factors stay within their
+//! limits.
 
 use nrs_agent::{
     message::{parse, write, Header, Record},
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 
 const DELTA: u64 = 100_000_000;
 
-/// Smallest factor of one of the lightest.
+/// Smallest factor of the entity with the lightest weight.
 const FLOOR: u32 = ONE >> 12;
 
 fn terms() -> Terms {
@@ -29,7 +30,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A leaf that waits.
+/// Returns the account of a backlogged leaf.
 fn account(id: u64, weight: u32, service: u64) -> Account {
     Account {
         id,
@@ -69,7 +70,7 @@ fn header() -> impl Strategy<Value = Header> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// What is written is read again.
+    /// Compares written messages with the parsed ones.
     #[test]
     fn messages_round_trip(
         header in header(),
@@ -84,7 +85,8 @@ proptest! {
         prop_assert_eq!(read, records);
     }
 
-    /// Weights of 1 to 10,000 and any rates: whoever waits has a weight, at least a 4096th of the lightest.
+    /// Checks with weights of 1 to 10,000 and any rates that each backlogged entity keeps at least
+    /// a 4096th of the lightest weight.
     #[test]
     fn weights_never_vanish(
         jobs in prop::collection::vec((1u32..=10_000, 0u64..1 << 30), 1..8),
@@ -110,8 +112,9 @@ proptest! {
     }
 }
 
-/// One liar that claims to serve an entity as much as it can pushes its factor down, by four octaves per step and
-/// not to nothing; the others keep theirs.
+/// Simulates a malicious server that claims the maximum service to an entity. The claim lowers the
+/// factor of this entity, by at most four octaves per step and not below the floor. The factors of
+/// other entities are unchanged.
 #[test]
 fn a_liar_is_bounded() {
     let mut exchange = Exchange::new(1, 1, terms());

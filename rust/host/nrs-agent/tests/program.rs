@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The program, without a module: how it starts, tells its status, and ends.
+//! The program without a module: start, status, and end.
 
 mod authority;
 mod loopback;
@@ -21,17 +21,17 @@ use nrs_agent::{
     status::{ServiceStatus, Status},
 };
 
-/// Time for whatever is waited for.
+/// Maximum time for any condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Writes a private file.
+/// Writes a file with the given mode.
 fn write(path: &Path, text: &str, mode: u32) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// An agent with files in `room`, in directories that are missing. Files that it creates are for
-/// anybody, unless it says otherwise.
+/// Returns the command of an agent with files in `room`, in missing directories. With umask 0 files
+/// are accessible to all users unless the agent restricts their mode.
 fn command(room: &Path, name: &str) -> Command {
     let mut command = Command::new("sh");
     command
@@ -49,13 +49,13 @@ fn command(room: &Path, name: &str) -> Command {
     command
 }
 
-/// The socket of an agent.
+/// Returns the path of the socket of an agent.
 fn socket(room: &Path, name: &str) -> PathBuf {
     room.join(format!("{name}/run/status"))
 }
 
-/// Writes the secret and the configuration of an agent that listens at `address`, with `more` in
-/// it.
+/// Writes the secret and the configuration of an agent that listens at `address`, extended by
+/// `more`.
 fn configure(room: &Path, name: &str, address: SocketAddr, more: &str) {
     let secret = room.join("secret");
     write(&secret, "000102030405060708090a0b0c0d0e0f\n", 0o600);
@@ -67,7 +67,7 @@ fn configure(room: &Path, name: &str, address: SocketAddr, more: &str) {
     write(&room.join(format!("{name}.toml")), &text, 0o644);
 }
 
-/// Waits until `found` finds something.
+/// Waits until `found` returns a value.
 fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
@@ -79,7 +79,7 @@ fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An agent that runs, and is killed when the test fails.
+/// Running agent, which is killed if the test fails.
 struct Agent(Child);
 
 impl Agent {
@@ -87,7 +87,7 @@ impl Agent {
         Self(command.spawn().unwrap())
     }
 
-    /// Tells the agent to end; returns whether it did so by itself.
+    /// Terminates the agent by a signal; returns true if it exits successfully.
     fn end(&mut self) -> bool {
         let id = self.0.id().to_string();
         let told = Command::new("kill").arg(&id).status().unwrap();
@@ -95,7 +95,7 @@ impl Agent {
         wait(|| self.0.try_wait().unwrap()).success()
     }
 
-    /// Returns what the agent, which has ended, said.
+    /// Returns the output of the agent, which has exited, to stderr.
     fn said(&mut self) -> String {
         let mut said = String::new();
         let mut stderr = self.0.stderr.take().unwrap();
@@ -106,7 +106,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // One that has ended is left alone.
+        // Has no effect on an agent that has exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -148,7 +148,7 @@ fn agents_find_each_other_and_end() {
         let more = format!("transport = \"tcp\"\n[servers]\na = \"{a}\"\nb = \"{b}\"\n");
         configure(room.path(), name, address, &more);
     }
-    // As the service manager hears it.
+    // Acts as the service manager.
     let manager = UnixDatagram::bind(room.path().join("manager")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut first = command(room.path(), "a");
@@ -163,12 +163,12 @@ fn agents_find_each_other_and_end() {
     let connected = |one: &ServiceStatus| one.peers[0].numbers.connected == 1;
     let seen = wait(|| Some(service(&status()?)).filter(connected));
     assert_eq!((&*seen.peers[0].server, seen.peers.len()), ("b", 1));
-    // Nobody else can read what the agent tells and keeps.
+    // Status and state are inaccessible to other users.
     for (path, mode) in [("run", 0o700), ("run/status", 0o600), ("lib/state", 0o700)] {
         let metadata = fs::metadata(room.path().join("a").join(path)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
     }
-    // There is no module, which is tried again.
+    // There is no module; the bind is retried.
     assert!(
         seen.failure.is_some() && seen.numbers.bound == 0,
         "{seen:?}"
@@ -197,7 +197,7 @@ fn of_agents_that_start_at_once_one_runs() {
     let path = socket(room.path(), "a");
     wait(|| socket::read(&path).ok()?);
     assert!(all[1 - ended].end());
-    // One that cannot listen leaves nothing behind.
+    // An agent that cannot listen leaves no files behind.
     let _taken = TcpListener::bind(address).unwrap();
     let output = command(room.path(), "a").output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sessions of zenoh on the loopback interface, without scouting.
+//! Zenoh sessions on the loopback interface, without scouting.
 
 mod authority;
 mod loopback;
@@ -20,13 +20,14 @@ use nrs_agent::{
 use authority::certify;
 use loopback::address;
 
-/// Time for connections.
+/// Maximum time for a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for datagrams that do not come.
+/// Time for which datagrams must not arrive.
 const LITTLE: Duration = Duration::from_secs(1);
 
-/// The configuration of the server `name` among `servers`, with certificates in `room` if it has any.
+/// Returns the configuration of the server `name` among `servers`, with certificates in `room` if
+/// TLS is used.
 fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Config {
     let listen = servers
         .iter()
@@ -52,7 +53,7 @@ fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Co
     config::parse(&text, "").unwrap()
 }
 
-/// Sends `bytes` from `from` until one of `to` gets a datagram with them; returns its sender.
+/// Sends `bytes` from `from` until `to` receives a datagram with these bytes; returns the sender.
 fn carried(from: &mut Zenoh, to: &mut Zenoh, bytes: &[u8], patience: Duration) -> Option<String> {
     let since = Instant::now();
     while since.elapsed() < patience {
@@ -75,7 +76,7 @@ fn carried(from: &mut Zenoh, to: &mut Zenoh, bytes: &[u8], patience: Duration) -
     None
 }
 
-/// Waits for an event.
+/// Waits for the event `wanted`; returns false after a timeout.
 fn wait(zenoh: &mut Zenoh, wanted: &Event) -> bool {
     let since = Instant::now();
     while since.elapsed() < PATIENCE {
@@ -104,7 +105,7 @@ fn servers_hear_each_other_over_tcp() {
         carried(&mut b, &mut a, b"two", PATIENCE).as_deref(),
         Some("b")
     );
-    // A message of many datagrams comes whole, where nothing is in its way.
+    // A message of many datagrams arrives completely if the connection is idle.
     let large: Vec<Vec<u8>> = (0..17u8).map(|number| vec![number; 16_384]).collect();
     for bytes in &large {
         a.send("all", bytes);
@@ -117,7 +118,7 @@ fn servers_hear_each_other_over_tcp() {
     }
     assert_eq!(got.len(), large.len());
     assert_eq!((a.dropped(), b.dropped()), (0, 0));
-    // Larger ones are not, and the connection stays.
+    // Larger datagrams are dropped, and the connection stays open.
     let huge = vec![1; 1 << 20];
     assert_eq!(carried(&mut a, &mut b, &huge, LITTLE), None);
     assert_eq!(b.dropped(), 0);
@@ -155,12 +156,12 @@ fn with_tls_a_server_speaks_only_for_itself() {
         Some("b")
     );
     b.close();
-    // One that has a certificate of its own, and says that it is b.
+    // A server with a certificate of its own that claims to be b.
     let mut lies = config("b", &servers, Some(room.path()));
     lies.certificate = room.path().join("liar.pem");
     lies.key = room.path().join("liar.key");
     let mut liar = Zenoh::open(&lies).unwrap();
-    // It hears, as the others may, but nobody hears it.
+    // The server receives like the others, but its datagrams are dropped.
     assert_eq!(
         carried(&mut a, &mut liar, b"six", PATIENCE).as_deref(),
         Some("a")
@@ -170,7 +171,8 @@ fn with_tls_a_server_speaks_only_for_itself() {
         None
     );
     liar.close();
-    // One with a certificate of the authority that is not one of the servers hears nothing. It connects to a.
+    // A server with a certificate of the authority that is not listed receives nothing. It connects
+    // to a.
     let more = [servers[0], stranger];
     let mut stranger = Zenoh::open(&config("0stranger", &more, Some(room.path()))).unwrap();
     assert_eq!(

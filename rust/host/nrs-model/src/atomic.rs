@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! In place of `rust/sched/atomic.rs`: another task may go first before each operation on a
-//! [`Word`], and the operations of a task can be listed ([`watch`]).
+//! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on a [`Word`],
+//! and the operations of a task can be listed ([`watch`]).
 
 use crate::search::point;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 pub struct Touch {
     /// Number of the cache line.
     pub line: usize,
-    /// The word may have been changed.
+    /// True if the operation may have changed the word.
     pub write: bool,
 }
 
@@ -22,14 +22,14 @@ thread_local! {
     static TOUCHES: RefCell<Option<Vec<Touch>>> = const { RefCell::new(None) };
 }
 
-/// Returns what `f` does to words and locks, in order.
+/// Returns the operations of `f` on words and locks, in order.
 pub fn watch(f: impl FnOnce()) -> Vec<Touch> {
     TOUCHES.set(Some(Vec::new()));
     f();
     TOUCHES.take().unwrap_or_default()
 }
 
-/// Notes an operation on `word`.
+/// Records an operation on `word`.
 pub(crate) fn touch<T>(word: &T, write: bool) {
     let line = std::ptr::from_ref(word).addr() / 64;
     TOUCHES.with_borrow_mut(|touches| {
@@ -62,14 +62,14 @@ impl Word {
         self.0.store(value, SeqCst);
     }
 
-    /// Sets the value; returns the value before.
+    /// Sets the value; returns the previous value.
     pub fn swap(&self, value: u64) -> u64 {
         point();
         touch(self, true);
         self.0.swap(value, SeqCst)
     }
 
-    /// Subtracts `value`, wrapping; returns the value before.
+    /// Subtracts `value`, wrapping; returns the previous value.
     pub fn sub(&self, value: u64) -> u64 {
         point();
         touch(self, true);
@@ -90,14 +90,14 @@ impl Word {
         self.0.fetch_and(!value, SeqCst);
     }
 
-    /// Replaces `old` by `new`; returns whether `old` was the value.
+    /// Replaces `old` by `new`; returns true if `old` was the value.
     pub fn replace(&self, old: u64, new: u64) -> bool {
         point();
         touch(self, true);
         self.0.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
     }
 
-    /// Replaces the value by what `change` makes of it, if anything; returns whether it was
+    /// Replaces the value by the result of `change`, if it is `Some`; returns true if the value was
     /// replaced.
     pub fn change(&self, change: impl FnMut(u64) -> Option<u64>) -> bool {
         point();
@@ -106,12 +106,12 @@ impl Word {
     }
 }
 
-/// A number that one task writes at a time and many read; in no order with anything else, so no
-/// task goes first.
+/// A number with one writer at a time and many readers. It is not ordered with other memory, so no
+/// other task runs before an operation on it.
 pub struct Hint(AtomicU64);
 
 impl Hint {
-    /// Creates a hint that says `value`.
+    /// Creates a hint with `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }

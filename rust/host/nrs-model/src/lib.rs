@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model test of the partitions of a target: no wake-up is lost, and each request is dispatched
+//! Model test of the partitions of a target: no wake-up is lost, and each request is dispatched
 //! once.
 //!
-//! The files of `rust/sched/partition/` are compiled here with words and locks that let another
-//! task go first ([`atomic`], [`search`]); everything they stand on comes from `nrs_sched`. Each
-//! scenario ([`scenario`]) is run in every order in which tasks are interrupted at most so many
-//! times.
+//! The files of `rust/sched/partition/` are compiled with words and locks that let another task run
+//! first ([`atomic`], [`search`]). All their dependencies come from `nrs_sched`. Each scenario
+//! ([`scenario`]) is run in every order with at most a given number of interruptions.
 
 #[macro_use(bug)]
 extern crate nrs_sched;
@@ -17,7 +16,7 @@ pub mod scenario;
 pub mod search;
 mod world;
 
-/// The directory of the pure part.
+/// Directory of the pure scheduling code.
 #[path = "../../../sched"]
 mod shared {
     pub mod partition;
@@ -25,7 +24,7 @@ mod shared {
 
 pub use shared::partition;
 
-/// What the files of the pure part import.
+/// Modules that the files of the pure scheduling code import.
 pub(crate) mod sched {
     pub(crate) use crate::atomic;
     pub(crate) use nrs_sched::{

@@ -6,10 +6,10 @@ use crate::partition::{Placement, Scheduled};
 use nrs_sched::item::{self, Cost, Spot};
 use std::collections::VecDeque;
 
-/// A request.
+/// A request of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tells requests apart.
+    /// Unique number of the request.
     pub id: u64,
     mark: u64,
     placement: Placement,
@@ -26,7 +26,7 @@ impl Request {
     }
 }
 
-/// Where the request of this id is queued.
+/// Reference to a queued request by id.
 pub struct Place(u64);
 
 impl item::Place for Place {

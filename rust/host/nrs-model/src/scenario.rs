@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What tasks do in a model, and the scenarios that are run.
+//! Steps of the tasks of a model, and scenarios to run.
 
 use crate::{
     search::{search, Task},
@@ -11,21 +11,21 @@ use nrs_sched::attr::Priority;
 /// A step of a task.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// A request comes to a partition.
+    /// A request arrives at a partition.
     Arrive(Kindred),
     /// The oldest request in flight ends, if there is one.
     Complete,
     /// The timer of a partition expires, if it is armed.
     Expire(u16),
-    /// The caretaker comes, if it was called.
+    /// The keeper runs, if it was called.
     Attend,
     /// The number of slots changes.
     Change(u32),
-    /// What is queued in a partition is dispatched.
+    /// The queued requests of a partition are dispatched.
     Drain(u16),
 }
 
-/// A request without more to say for the partition `home`.
+/// Returns a plain request for the partition `home`.
 pub const fn plain(home: u16) -> Kindred {
     Kindred {
         home,
@@ -38,16 +38,16 @@ pub const fn plain(home: u16) -> Kindred {
     }
 }
 
-/// Target and tasks.
+/// Target and tasks of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario<'a> {
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u16,
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
-    /// Requests per second of a user, if limited.
+    /// Rate of a user, requests/s, if limited.
     pub rate: Option<u32>,
-    /// Steps that are made first.
+    /// Initial steps.
     pub before: &'a [Step],
     /// Steps of each task.
     pub tasks: &'a [&'a [Step]],
@@ -71,12 +71,11 @@ fn make(world: &World, homes: &[u16], steps: &[Step], first: usize) {
 }
 
 impl Scenario<'_> {
-    /// Runs the scenario in every order with at most so many interruptions; returns the number of
-    /// orders.
+    /// Runs the scenario in every order with at most `interruptions`; returns the number of orders.
     ///
     /// # Panics
     ///
-    /// A request waits in vain, or is lost.
+    /// A request is stalled or lost.
     pub fn run(&self, interruptions: u32) -> u64 {
         let home = |step: &Step| match step {
             Step::Arrive(kindred) => Some(kindred.home),
@@ -92,7 +91,7 @@ impl Scenario<'_> {
             })
             .collect();
         let cpus = self.tasks.len() as u32;
-        // All CPUs have the same rows, so that each finds those of others open.
+        // All CPUs have the same rows, so that each CPU finds the open rows of others.
         let unlocked = |step: &Step| matches!(step, Step::Arrive(kindred) if kindred.unlocked);
         let rows = lists().flatten().any(unlocked).then_some(1);
         search(

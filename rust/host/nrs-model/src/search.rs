@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Runs tasks in every order in which they are interrupted at most so many times.
+//! Execution of tasks in every order with at most a given number of interruptions.
 //!
 //! One task runs at a time. It may be interrupted at each [`point`]: before each operation on a
-//! word and before each lock is taken. When it ends, or waits for a lock, another task goes on,
-//! which is no interruption. Each choice between tasks is noted; the next run repeats all choices
-//! but the last one that had another outcome left.
+//! word and before each lock is taken. When the task ends, or waits for a lock, another task
+//! continues, which is no interruption. Each choice between tasks is recorded. The next run repeats
+//! all choices up to the last one with another option left.
 
 use crate::atomic::touch;
 use std::{
@@ -15,14 +15,14 @@ use std::{
     thread,
 };
 
-/// What a task does.
+/// Function that a task runs.
 pub type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// What a task is up to.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Ready,
-    /// It waits for the lock at this address.
+    /// Waiting for the lock at this address.
     Locked(usize),
     Ended,
 }
@@ -39,14 +39,14 @@ struct State {
     tasks: Vec<Status>,
     running: usize,
     path: Vec<Choice>,
-    /// Choices that were made in this run.
+    /// Number of choices in this run.
     made: usize,
-    /// Interruptions that are left.
+    /// Number of interruptions left.
     left: u32,
 }
 
 impl State {
-    /// Chooses the task that goes on; `None` if all have ended.
+    /// Chooses the task that continues; returns `None` if all have ended.
     fn choose(&mut self, from: Option<usize>) -> Option<usize> {
         let ready = |task: &usize| self.tasks[*task] == Status::Ready;
         let stays = from.filter(ready);
@@ -75,7 +75,7 @@ impl State {
         Some(next)
     }
 
-    /// Makes the next run differ from this one; whether there is a next one.
+    /// Selects the choices of the next run; returns false if all are exhausted.
     fn advance(&mut self) -> bool {
         while let Some(last) = self.path.last_mut() {
             if last.taken + 1 < last.of {
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// What the tasks of a run share.
+/// State shared by the tasks of a run.
 #[derive(Default)]
 struct Control {
     state: sync::Mutex<State>,
@@ -96,7 +96,7 @@ struct Control {
 }
 
 impl Control {
-    /// Has `task` wait until it is to go on, after `change` and a choice.
+    /// Applies `change`, makes a choice, and blocks until `task` is chosen.
     fn switch(&self, task: usize, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
@@ -107,7 +107,7 @@ impl Control {
         self.wait(task, state);
     }
 
-    /// Has `task` wait until it is to go on, unless it has ended.
+    /// Blocks until `task` is chosen, unless it has ended.
     fn wait(&self, task: usize, mut state: sync::MutexGuard<'_, State>) {
         while state.running != task && state.tasks[task] != Status::Ended {
             let woken = self.changed[task].wait(state);
@@ -129,14 +129,14 @@ fn with_task(f: impl FnOnce(&Control, usize)) {
     });
 }
 
-/// Returns the number of the task, or what [`on`] says; else 0.
+/// Returns the number of the current task, or the number set by [`on`]; else 0.
 pub fn task() -> usize {
     let mut number = NUMBER.get();
     with_task(|_, task| number = task);
     number
 }
 
-/// Runs `f` as if by task `number`.
+/// Runs `f` as if in task `number`.
 pub fn on<R>(number: usize, f: impl FnOnce() -> R) -> R {
     NUMBER.set(number);
     let done = f();
@@ -144,7 +144,7 @@ pub fn on<R>(number: usize, f: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Lets another task go first, if this is one.
+/// Lets another task run first, if the caller is a task.
 pub fn point() {
     with_task(|control, task| control.switch(task, |_| ()));
 }
@@ -162,7 +162,7 @@ impl<T> Mutex<T> {
         std::ptr::from_ref(&self.0).addr()
     }
 
-    /// Runs `f` with the lock held.
+    /// Runs `f` under the lock.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         point();
         touch(&self.0, true);
@@ -190,12 +190,12 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Runs what `make` makes of tasks and `then`, which looks at what they did, for every order of the
-/// tasks with at most `interruptions`; returns how many there are.
+/// Runs `tasks` on the result of `make`, and `then`, which checks the outcome, for every order of
+/// the tasks with at most `interruptions`. Returns the number of orders.
 ///
 /// # Panics
 ///
-/// A task or `then` did; the choices that led there are printed.
+/// A task or `then` panics; the choices that led to the panic are printed.
 pub fn search<W: Sync>(
     interruptions: u32,
     make: impl Fn() -> W,
@@ -266,7 +266,8 @@ mod tests {
     use super::*;
     use crate::atomic::Word;
 
-    /// Two tasks that each add 1 in two steps: one interruption loses an addition, none does not.
+    /// Runs two tasks that each add 1 in two steps: one interruption loses an addition, none does
+    /// not.
     fn sums(interruptions: u32) -> (u64, Vec<u64>) {
         let seen = sync::Mutex::new(Vec::new());
         let add = |word: &Word| {
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(sums(1).1, [1, 2]);
     }
 
-    /// A lock keeps others out, and who waits for it goes on.
+    /// Checks that a lock excludes other tasks, and that a task that waits for the lock continues.
     #[test]
     fn locks_hold() {
         let add = |lock: &Mutex<Word>| {

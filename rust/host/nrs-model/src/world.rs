@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A target with its partitions, timers and caretaker, put around the pure part as the kernel does
-//! it: what `rust/engine/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock
-//! hold here.
+//! A target with its partitions, timers and keeper. It wraps the pure scheduling code as the kernel
+//! does: each lock hold of `rust/engine/{partition,partitions,service,keeper}.rs` is one lock hold
+//! here.
 //!
-//! Time stands still but for timers: one that expires brings the time that it was armed for.
+//! Time advances only with timers: a timer that expires sets the time for which it was armed.
 
 use crate::{
     partition::{
@@ -38,32 +38,31 @@ use std::{
     },
 };
 
-/// When a scenario starts, ns.
+/// Start of a scenario, ns.
 const START: u64 = 86_400_000 * NSEC_PER_MSEC;
 
-/// A timer may expire this much later than a head is eligible again, ns: the pause between two
-/// expiries.
+/// Maximum delay of a timer after a head becomes eligible, ns: the pause between two expiries.
 const PAUSE: u64 = 20_000;
 
-/// What a partition decides with.
+/// The state that a partition's lock protects.
 type Decider = Machine<Request, AnyPart<Request>, Config>;
 
-/// What a request is like.
+/// Properties of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Kindred {
-    /// Partition that it comes to.
+    /// Index of the partition at which the request arrives.
     pub home: u16,
-    /// Head.
+    /// Priority, which selects the head.
     pub priority: Priority,
-    /// User, for policies that tell users apart.
+    /// User id, for policies that distinguish users.
     pub uid: u32,
-    /// It must not be throttled.
+    /// True if the request must not be throttled.
     pub forced: bool,
-    /// It may be dispatched at once while no request waits.
+    /// True if the request may be dispatched at once while no request is queued.
     pub may_pass: bool,
-    /// It may pass without the lock.
+    /// True if the request may pass without the lock.
     pub unlocked: bool,
-    /// It writes to this block, in order with other requests that do.
+    /// Block that the request writes, ordered with other writes to the block.
     pub block: Option<u64>,
 }
 
@@ -73,18 +72,18 @@ pub struct World {
     partitions: Vec<Mutex<Decider>>,
     /// Rows of each partition, if requests pass without the lock.
     tabs: Vec<Shared<Tabs>>,
-    /// When the timer of each partition expires, ns; 0: it is not armed.
+    /// Expiry of the timer of each partition, ns; 0 if it is not armed.
     timers: Vec<AtomicU64>,
     now: AtomicU64,
-    /// The caretaker is to come.
+    /// True if the keeper was called.
     called: AtomicBool,
     /// Requests in flight.
     flight: Plain<VecDeque<Request>>,
-    /// Requests that were dispatched, ever.
+    /// All requests ever dispatched.
     dispatched: Plain<Vec<u64>>,
-    /// Requests that came.
+    /// Number of requests that arrived.
     came: AtomicU64,
-    /// The most slots that there were.
+    /// Maximum number of slots so far.
     slots: AtomicU64,
 }
 
@@ -93,7 +92,7 @@ fn cpu() -> u32 {
     task() as u32
 }
 
-/// The surroundings of one partition.
+/// Environment of one partition.
 struct Yard<'a> {
     world: &'a World,
     index: u16,
@@ -174,9 +173,9 @@ impl round::Partitions for &World {
 }
 
 impl World {
-    /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs; with `rate`,
-    /// users of it may dispatch so many requests per second. With `rows`, so many CPUs have rows of
-    /// their own by which requests pass without the lock.
+    /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs. With
+    /// `rate`, each user may dispatch `rate` requests/s. With `rows`, so many CPUs have rows with
+    /// which requests pass without the lock.
     pub fn new(
         partitions: u16,
         slots: u32,
@@ -230,14 +229,15 @@ impl World {
         self.now.load(SeqCst)
     }
 
-    /// Runs `f` with the lock of the partition at `index`, and the time at which it was asked for.
+    /// Runs `f` under the lock of the partition at `index`, with the time before the lock was
+    /// taken.
     fn at<R>(&self, index: u16, f: impl FnOnce(&mut Decider, &mut Yard<'_>, u64) -> R) -> R {
         let now = self.now();
         let mut yard = Yard { world: self, index };
         self.partitions[usize::from(index)].with(|machine| f(machine, &mut yard, now))
     }
 
-    /// Request `id` comes.
+    /// Handles the arrival of request `id`.
     pub fn arrive(&self, id: usize, kindred: &Kindred) {
         let id = id as u64;
         self.came.fetch_add(1, SeqCst);
@@ -276,13 +276,13 @@ impl World {
         };
         let arrived = self.at(kindred.home, |machine, yard, _| {
             let arrived = machine.arrive(yard, request, &terms, &attrs);
-            // The worker finds out which partition it was.
+            // The worker determines which partition it was.
             self.called
                 .fetch_or(arrived.hungry && machine.order().is_busy(), SeqCst);
             arrived
         });
         if let Went::Passed(mut request) = arrived.went {
-            // What ends does not know where it was, but for its record.
+            // A request that ends identifies its partition only by its record.
             request.placement_mut().record = arrived.record;
             self.send(kindred.home, request);
         }
@@ -294,8 +294,8 @@ impl World {
         Yard { world: self, index }.send(request);
     }
 
-    /// The oldest request in flight ends; `homes` are the partitions of all requests. Returns
-    /// whether there was one.
+    /// Ends the oldest request in flight; `homes` are the partitions of all requests. Returns false
+    /// if no request is in flight.
     pub fn complete(&self, homes: &[u16]) -> bool {
         let Some(request) = self.flight.lock().expect("lock").pop_front() else {
             return false;
@@ -317,7 +317,7 @@ impl World {
         true
     }
 
-    /// The timer of the partition at `index` expires, if it is armed. Returns whether it was.
+    /// Expires the timer of the partition at `index`; returns false if it is not armed.
     pub fn expire(&self, index: u16) -> bool {
         let at = self.timers[usize::from(index)].swap(0, SeqCst);
         if at == 0 {
@@ -332,7 +332,7 @@ impl World {
         true
     }
 
-    /// The caretaker comes, if it was called. Returns whether it was.
+    /// Runs the keeper; returns false if it was not called.
     pub fn attend(&self) -> bool {
         if !self.called.swap(false, SeqCst) {
             return false;
@@ -344,7 +344,7 @@ impl World {
         true
     }
 
-    /// Policies, rates or slots change: there are `slots` from now on.
+    /// Changes policies, rates and the number of slots to `slots`.
     pub fn change(&self, slots: u32) {
         self.slots.fetch_max(slots.into(), SeqCst);
         self.line.set_slots(slots);
@@ -354,7 +354,7 @@ impl World {
         round::pass_on(&mut &*self, 0);
     }
 
-    /// Everything that is queued is dispatched.
+    /// Dispatches all queued requests of a partition.
     pub fn drain(&self, index: u16) {
         self.at(index, |machine, _, _| machine.order().force_all());
         while self.at(index, |machine, yard, now| machine.settle_some(yard, now)) {}
@@ -368,8 +368,7 @@ impl World {
         round::pass_on(&mut &*self, 0);
     }
 
-    /// Whether no task is about to do something, and the caretaker is not either: then nothing may
-    /// wait in vain.
+    /// Checks that no request is stalled. No task and no keeper may be about to act.
     fn check(&self) {
         let limits = round::Partitions::limits(&self);
         let (pool, now) = (self.line.used(), self.now());
@@ -407,8 +406,8 @@ impl World {
         }
     }
 
-    /// Lets everything end, and looks at each step whether something waits in vain; then whether
-    /// each request was dispatched once.
+    /// Ends all requests and checks at each step that no request is stalled; then checks that each
+    /// request was dispatched once.
     pub fn finish(&self, homes: &[u16]) {
         let expires = |until: u64| {
             let mut due = (0..)

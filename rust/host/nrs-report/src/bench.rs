@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report bench`: what `make bench` measured. Criterion prints each benchmark; this is the table of them all.
+//! `nrs-report bench`: results of `make bench` as tables and a chart. Criterion prints each
+//! benchmark separately.
 //!
 //! ```text
 //!  DIR/criterion/**/new/*.json ─┐
@@ -18,43 +19,44 @@ use nrs_report::table::Table;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tables and pictures of what was measured.
+/// Tables and charts of the results.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Where the measurements are, and where the report goes.
+    /// Directory of the results, and of the report.
     dir: PathBuf,
 }
 
-/// One benchmark.
+/// Result of one benchmark.
 #[derive(Clone, Debug)]
 struct Timing {
     /// Group of benchmarks.
     group: String,
-    /// What is measured.
+    /// Name of the benchmark.
     name: String,
-    /// Of how many; empty if that makes no difference.
+    /// Parameter of the benchmark, usually a number of clients or classes; empty without a
+    /// parameter.
     value: String,
-    /// Median, and the limits of its confidence interval.
+    /// Median, and limits of its confidence interval, ns.
     ns: Spread,
-    /// The fastest sample.
+    /// Minimum of the samples, ns.
     least_ns: f64,
 }
 
-/// Bytes that a policy takes, as the bench `memory` writes them.
+/// Memory use of a policy, as written by the bench `memory`.
 #[derive(Clone, Debug, Deserialize)]
 struct Memory {
-    /// The policy, or `order`.
+    /// Name of the policy, or `order`.
     policy: String,
     classes: u32,
-    /// Requests queued in each class; in all for `order`.
+    /// Number of requests queued in each class; total number for `order`.
     depth: u32,
-    /// What all parts share.
+    /// Memory shared by all parts, bytes.
     shared_bytes: u64,
-    /// A part without classes.
+    /// Memory of a part without classes, bytes.
     empty_bytes: u64,
-    /// What the classes add.
+    /// Additional memory of the classes, bytes.
     class_bytes: u64,
-    /// What the requests add.
+    /// Additional memory of the requests, bytes.
     request_bytes: u64,
 }
 
@@ -69,18 +71,18 @@ impl Memory {
     }
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Clone, Debug, Default)]
 struct Measured {
     timings: Vec<Timing>,
     memory: Vec<Memory>,
-    /// Bytes of structures of the module, by what they are.
+    /// Sizes of structures of the module, bytes, by description.
     sizes: BTreeMap<String, String>,
     /// Load averages at the start and at the end.
     load: String,
 }
 
-/// The JSON of `file` in `dir`; null if there is none.
+/// Returns the JSON in the file `file` of `dir`; null if the file does not exist.
 fn json(dir: &Path, file: &str) -> Result<Value, Box<dyn Error>> {
     match fs::read_to_string(dir.join(file)) {
         Ok(text) => Ok(serde_json::from_str(&text)?),
@@ -89,7 +91,7 @@ fn json(dir: &Path, file: &str) -> Result<Value, Box<dyn Error>> {
 }
 
 impl Timing {
-    /// Reads the one in `dir`; none if nothing was measured there last.
+    /// Reads the results in `dir`; returns `None` if the last run did not include this benchmark.
     fn read(dir: &Path) -> Result<Option<Self>, Box<dyn Error>> {
         let what = json(dir, "benchmark.json")?;
         let median = &json(dir, "estimates.json")?["median"];
@@ -111,7 +113,7 @@ impl Timing {
         let [Some(low), Some(median), Some(high)] = bounds.map(Value::as_f64) else {
             return Ok(None);
         };
-        // Of one, where many are measured together.
+        // The time of one element, where several are measured together.
         let many = what["throughput"]["Elements"]
             .as_f64()
             .unwrap_or(1.0)
@@ -127,7 +129,7 @@ impl Timing {
     }
 }
 
-/// Timings in `dir` and below.
+/// Appends the results in `dir` and its subdirectories to `found`.
 fn timings(dir: &Path, found: &mut Vec<Timing>) -> Result<(), Box<dyn Error>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -162,18 +164,18 @@ impl Measured {
         Ok(all)
     }
 
-    /// Names and numbers of classes of all decisions that were measured.
+    /// Returns policy and number of classes of all measured decisions.
     fn decisions(&self) -> impl Iterator<Item = (&str, u32)> {
         let decisions = self.timings.iter().filter(|one| one.group == "decision");
         decisions.filter_map(|one| Some((one.name.as_str(), one.value.parse().ok()?)))
     }
 
-    /// Names of the policies whose decisions were measured.
+    /// Returns the policies with measured decisions.
     fn policies(&self) -> BTreeSet<&str> {
         self.decisions().map(|(policy, _)| policy).collect()
     }
 
-    /// Medians of `policy` from `from` to `to` classes.
+    /// Returns the points (classes, median ns) of `policy` with `from` to `to` classes.
     fn points(&self, policy: &str, from: u32, to: u32) -> Vec<(f64, f64)> {
         let of = |one: &Timing| {
             let classes = one.value.parse().ok().filter(|_| one.group == "decision")?;
@@ -186,7 +188,7 @@ impl Measured {
     }
 }
 
-/// `number` with commas.
+/// Formats `number` with thousands separators.
 fn commas(number: u32) -> String {
     match number {
         0..1_000 => number.to_string(),
@@ -194,8 +196,8 @@ fn commas(number: u32) -> String {
     }
 }
 
-/// Ns per doubling of the classes: the slope of the line over log2 with the least squares; none of
-/// fewer than two points.
+/// Returns the increase in ns when the number of classes doubles: the least-squares slope over
+/// log2. Returns `None` for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let logs = points.iter().map(|(classes, ns)| (classes.log2(), ns));
@@ -209,7 +211,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (below > 0.0).then_some(above / below)
 }
 
-/// A decision by number of classes, its growth, and memory; a column for each policy.
+/// Returns the table of times per decision by number of classes, their growth, and memory; one
+/// column per policy.
 fn summary(measured: &Measured) -> Table {
     let policies = Vec::from_iter(measured.policies());
     let counts: BTreeSet<u32> = measured.decisions().map(|(_, classes)| classes).collect();
@@ -253,7 +256,7 @@ fn summary(measured: &Measured) -> Table {
     table
 }
 
-/// What else was measured.
+/// Returns the table of all other results.
 fn rest(measured: &Measured) -> Table {
     let mut table = Table::new(&["group", "what", "of", "ns", "fastest sample"]);
     let is_other = |one: &&Timing| one.group != "decision";
@@ -268,7 +271,7 @@ fn rest(measured: &Measured) -> Table {
     table
 }
 
-/// The whole report.
+/// Returns the whole report.
 fn page(measured: &Measured) -> String {
     let load = &measured.load;
     let mut out =
@@ -302,7 +305,7 @@ fn page(measured: &Measured) -> String {
     out
 }
 
-/// Decisions of the policies, by number of classes.
+/// Returns the chart of times per decision, by number of classes.
 fn picture(measured: &Measured) -> Lines {
     let lines = Lines::new("A decision, by policy", "classes", "ns per decision")
         .log_x()
@@ -317,7 +320,7 @@ fn picture(measured: &Measured) -> Lines {
 ///
 /// # Errors
 ///
-/// There is nothing to report, or it cannot be read or written.
+/// There are no results, or a file cannot be read or written.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let measured = Measured::read(&args.dir)?;
     if measured.timings.is_empty() {
@@ -334,7 +337,7 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// A decision that takes 5 ns more with twice as many classes.
+    /// Checks the tables for decisions that take 5 ns more when the number of classes doubles.
     #[test]
     fn tables() {
         let timing = |classes: u32| Timing {

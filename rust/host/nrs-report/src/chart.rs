@@ -2,10 +2,10 @@
 
 //! Charts as SVG: lines ([`Lines`]) and groups of bars ([`Bars`]).
 //!
-//! The same data give the same bytes: nothing is drawn that depends on the time, the machine or its
-//! fonts. The palette is that of Okabe and Ito (2008), whose colours most colour-blind readers can tell
-//! apart; from the eighth series on, lines are dashed. The background is white, the font the reader's own
-//! sans-serif.
+//! Equal data give equal bytes: charts do not depend on time, machine or fonts. The palette of
+//! Okabe and Ito (2008) has colours that most colour-blind readers can distinguish. From the eighth
+//! series, lines are dashed. The background is white, the font is the default sans-serif of the
+//! reader.
 
 mod bars;
 mod lines;
@@ -20,14 +20,14 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub use bars::Bars;
 pub use lines::Lines;
 
-/// Pixels of a chart.
+/// Width of a chart, pixels.
 const WIDTH: u32 = 960;
-/// Pixels of a chart.
+/// Height of a chart, pixels.
 const HEIGHT: u32 = 480;
-/// The family of the font; the reader's system chooses.
+/// Font family; the reader's system selects the font.
 const FONT: &str = "sans-serif";
 
-/// The palette: blue, vermilion, green, orange, sky blue, purple, black.
+/// Palette: blue, vermilion, green, orange, sky blue, purple, black.
 const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -38,15 +38,15 @@ const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// A surface of a chart.
+/// Drawing area of a chart.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The colour of series `n`, and whether its lines are dashed.
+/// Returns the colour of series `n`, and whether its lines are dashed.
 fn look(n: usize) -> (RGBColor, bool) {
     (PALETTE[n % PALETTE.len()], (n / PALETTE.len()) % 2 == 1)
 }
 
-/// A number for an axis: short, with k, M or G for thousands.
+/// Formats a number for an axis, with k, M or G for powers of a thousand.
 fn short(value: f64) -> String {
     let size = value.abs();
     let (scale, unit) = match size {
@@ -73,9 +73,10 @@ fn short(value: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// The range of an axis.
+/// Returns the range of an axis.
 ///
-/// With `log`, whole decades are not asked for, but nothing below the least positive value is shown.
+/// With `log` the range is from the smallest positive value to the largest value, and need not
+/// consist of whole decades.
 fn range(values: impl Iterator<Item = f64>, log: bool, from_zero: bool) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values.filter(|v| v.is_finite() && (!log || *v > 0.0)) {
@@ -101,12 +102,13 @@ fn range(values: impl Iterator<Item = f64>, log: bool, from_zero: bool) -> (f64,
     }
 }
 
-/// Any failure of the drawing library, which draws into memory.
+/// Converts an error of the drawing library, which draws into memory.
 fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Draws into a string: the title on top, the legend on the right; `draw` has the rest.
+/// Draws into a string: the title at the top, the legend on the right; `draw` draws the remaining
+/// area.
 fn picture(
     title: &str,
     legend: &[(&str, usize)],
@@ -118,7 +120,7 @@ fn picture(
         root.fill(&WHITE).map_err(failed)?;
         text(&root, title, (WIDTH as i32 / 2, 10), 18, HPos::Center)?;
         let longest = legend.iter().map(|(name, _)| name.chars().count()).max();
-        // About 7 pixels each letter, and the mark.
+        // About 7 pixels per character, and the mark.
         let side = longest.map_or(16, |longest| (longest as u32 * 7 + 44).min(WIDTH / 3));
         let (plot, right) = root
             .margin(32, 4, 8, 4)
@@ -143,7 +145,7 @@ fn picture(
     Ok(svg)
 }
 
-/// One line of text; `at` is its upper end.
+/// Draws one line of text; `at` is its upper end.
 fn text(area: &Area<'_>, words: &str, at: (i32, i32), size: i32, side: HPos) -> io::Result<()> {
     let style = TextStyle::from((FONT, size).into_font())
         .color(&BLACK)
@@ -151,7 +153,7 @@ fn text(area: &Area<'_>, words: &str, at: (i32, i32), size: i32, side: HPos) -> 
     area.draw_text(words, &style, at).map_err(failed)
 }
 
-/// Writes the file, whole or not at all.
+/// Writes the file atomically.
 fn save(svg: String, path: &Path) -> io::Result<()> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir)?;

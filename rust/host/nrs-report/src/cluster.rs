@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report cluster`: what the servers of tests/vm/cluster/server.sh have printed, as a table and a picture.
+//! `nrs-report cluster`: output of the servers of tests/vm/cluster/server.sh as a table and a
+//! chart.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,50 +11,51 @@ use std::path::PathBuf;
 use nrs_report::chart::Lines;
 use nrs_report::table::Table;
 
-/// Part by which a user may differ from what the user should get.
+/// Maximum relative deviation of a user from the expected rate.
 const TOLERANCE: f64 = 0.05;
 
-/// Part by which a user may differ in a short time.
+/// Maximum relative deviation of a user over a short period.
 const SHORT_TOLERANCE: f64 = 0.1;
 
-/// Length of a short time, ms.
+/// Length of a short period, ms.
 const SHORT_MS: f64 = 3000.0;
 
-/// Time at the end of a phase whose shares are its result, ms; of a short phase its second half.
+/// Length of the period at the end of a phase in which shares are measured, ms; at most the second
+/// half of the phase.
 const RESULT_MS: f64 = 10_000.0;
 
-/// Time between two points of the picture, ms.
+/// Time between two points of the chart, ms.
 const POINT_MS: f64 = 1000.0;
 
-/// The user of all servers, and those of one.
+/// User of all servers, and the users of one server each.
 const USERS: [&str; 3] = ["1001", "1002", "1003"];
 
-/// Files and pictures.
+/// Input files and the chart.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Output of the servers.
+    /// Output files of the servers.
     #[arg(required = true)]
     logs: Vec<PathBuf>,
-    /// The picture, SVG.
+    /// Output file of the chart, SVG.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// Print a line "ok" or "not ok" for each phase, and fail if one is not ok.
+    /// Print a line "ok" or "not ok" for each phase; fail if a phase is not ok.
     #[arg(long)]
     check: bool,
 }
 
-/// What a server has done for the user of all servers and for its own user, by time in ms.
+/// Cumulative requests of the user of all servers and of the server's own user, by time in ms.
 type Samples = Vec<(f64, [f64; 2])>;
 
-/// A time in which nothing else happens.
+/// Period with a constant load.
 struct Phase {
     name: String,
     start: f64,
-    /// What the users should get, as parts of the sum; `None`: the phase is not looked at.
+    /// Expected shares of the users, fractions of the sum; `None`: the phase is not evaluated.
     wanted: Option<[f64; 3]>,
 }
 
-/// A phase that is looked at, until the next one.
+/// Evaluated phase, with its end.
 struct Span<'a> {
     name: &'a str,
     start: f64,
@@ -62,23 +64,24 @@ struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// Returns the time in which the result is measured.
+    /// Returns the period in which the result is measured.
     fn result(&self) -> (f64, f64) {
         let middle = (self.start + self.end) / 2.0;
         ((self.end - RESULT_MS).max(middle), self.end)
     }
 }
 
-/// All that was printed.
+/// All evaluated output.
 #[derive(Default)]
 struct Cluster {
-    /// By server: `one` has user 1002, `two` has user 1003. A machine that was booted again counts from 0 again.
+    /// Samples by server: `one` has user 1002, `two` has user 1003. The counters of a rebooted
+    /// machine restart at 0.
     samples: BTreeMap<String, Samples>,
     phases: Vec<Phase>,
 }
 
 impl Cluster {
-    /// Takes in a line; lines of others are left out.
+    /// Parses a line; unknown lines are ignored.
     fn line(&mut self, line: &str) -> Option<()> {
         let (kind, rest) = line.trim_end().split_once(' ')?;
         match kind {
@@ -107,7 +110,7 @@ impl Cluster {
         Some(())
     }
 
-    /// Returns what each user got between two times, requests/s.
+    /// Returns the rate of each user between two times, requests/s.
     fn rates(&self, from: f64, to: f64) -> [f64; 3] {
         let mut all = [0.0; 3];
         for (server, samples) in &self.samples {
@@ -119,12 +122,12 @@ impl Cluster {
         all
     }
 
-    /// Returns the largest part by which a user got more or less than `wanted` between two times.
+    /// Returns the largest relative deviation of a user from `wanted` between two times.
     fn error(&self, wanted: &[f64; 3], from: f64, to: f64) -> f64 {
         let rates = self.rates(from, to);
         let sum: f64 = rates.iter().sum();
         let off = rates.iter().zip(wanted).map(|(rate, part)| {
-            // A user who should get nothing, and does not.
+            // A user with an expected share of 0 that gets nothing.
             if *part == 0.0 && *rate == 0.0 {
                 return 0.0;
             }
@@ -133,7 +136,8 @@ impl Cluster {
         off.fold(0.0, f64::max)
     }
 
-    /// Returns the time from the start of a span until all short times are near to what they should be, s.
+    /// Returns the time from the start of a span until all short periods are within the tolerance,
+    /// s.
     fn settled(&self, span: &Span<'_>) -> Option<f64> {
         let steps = ((span.end - span.start - SHORT_MS) / 100.0).floor() as i32;
         let starts = (0..=steps).map(|step| f64::from(step) * 100.0);
@@ -145,7 +149,7 @@ impl Cluster {
         Some(first / 1000.0)
     }
 
-    /// Returns the phases that are looked at, with their ends.
+    /// Returns the phases to evaluate, with their ends.
     fn spans(&self) -> impl Iterator<Item = Span<'_>> {
         let next = self.phases.iter().skip(1);
         let spans = self.phases.iter().zip(next.map(|next| next.start));
@@ -213,7 +217,8 @@ impl Cluster {
         lines
     }
 
-    /// Prints whether each phase is as it should be; returns how many are not.
+    /// Prints for each phase whether the shares are as expected; returns the number of phases that
+    /// are not ok.
     fn check(&self) -> usize {
         let mut bad = 0;
         for (n, span) in self.spans().enumerate() {
@@ -239,13 +244,14 @@ impl Cluster {
     }
 }
 
-/// Returns how far the counter `count` went between two times, as if it grew evenly between samples.
+/// Returns the increase of the counter `count` between two times, interpolated linearly between
+/// samples.
 fn grown(samples: &Samples, count: usize, from: f64, to: f64) -> f64 {
     let pieces = samples.windows(2).map(|pair| {
         let ((start, before), (end, after)) = (pair[0], pair[1]);
         let within = to.min(end) - from.max(start);
         let grown = after[count] - before[count];
-        // After a boot the counter is below the one before.
+        // After a reboot the counter is below its previous value.
         if within <= 0.0 || grown < 0.0 {
             return 0.0;
         }
@@ -254,7 +260,7 @@ fn grown(samples: &Samples, count: usize, from: f64, to: f64) -> f64 {
     pieces.sum()
 }
 
-/// Makes table and picture, or checks.
+/// Prints the table and draws the chart, or checks the shares.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let mut cluster = Cluster::default();
     for log in &args.logs {
@@ -282,7 +288,8 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Two servers of 500 requests/s; user 1001 gets `before` of each until `turn`, s, and `after` from then on.
+    /// Returns a cluster of two servers of 500 requests/s; user 1001 gets `before` of each until
+    /// `turn`, s, then `after`.
     fn cluster(turn: i32, before: f64, after: f64) -> Cluster {
         let mut all = Cluster::default();
         all.line("phase 0 2:1:1 without agents");
@@ -309,7 +316,7 @@ mod tests {
         let spans: Vec<_> = all.spans().collect();
         assert_eq!(spans.len(), 2);
         assert_eq!(all.settled(&spans[0]), Some(0.0));
-        // Short times that are nearly all behind the turn count.
+        // Short periods that are mostly after the change count.
         let settled = all.settled(&spans[1]).unwrap();
         assert!((2.0..3.0).contains(&settled), "{settled}");
         let table = all.table();

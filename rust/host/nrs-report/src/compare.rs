@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `make compare` measured: nrs beside the schedulers of the kernel.
+//! `nrs-report compare`: results of `make compare`, nrs compared with the schedulers of the kernel.
 //!
-//! * A *device* is what is shared, a *peer* what shares it, a *client* who has a part in it.
-//! * A *measure* is one run of clients on a device under a peer: `one`, `many`, `mix`, `equal`, `four`, `eight`, `lone`.
-//! * A *figure* is a number made from one or two measures, such as the error of shares; it has a value for each repeat.
+//! - A *device* is shared, a *peer* is the scheduler that shares it, a *client* receives a share.
+//! - A *measure* is one run of clients on a device under a peer: `one`, `many`, `mix`, `equal`,
+//!   `four`, `eight`, `lone`.
+//! - A *figure* is a number calculated from one or two measures, such as the error of shares, with
+//!   a value per repeat.
 //!
 //! ```text
-//! DIR/DEVICE/{device,not,PEER.REPEAT.json,PEER.REPEAT.facts} -> input -> figures -> page (Markdown), JSON, SVG
-//!                                                                              \-> words (who is best)
+//! DIR/DEVICE/{device,not,PEER.REPEAT.json,PEER.REPEAT.facts}
+//!   └─> input ──> figures ─┬─> page (Markdown), JSON, SVG
+//!                          └─> words (sentences about the best peers)
 //! ```
 
 mod check;
@@ -24,18 +27,18 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-/// Where the results are, and where the report goes.
+/// Compares nrs with the schedulers of the kernel, from the results of `make compare`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Directory with a directory of results for each device.
     dir: PathBuf,
-    /// Directory for compare.md, compare.json and the pictures.
+    /// Directory for compare.md, compare.json and the charts.
     #[arg(long)]
     out: PathBuf,
-    /// Print no table: only check that the figures are plausible, as a test.
+    /// Check only that the figures are plausible, as a test; print no table.
     #[arg(long)]
     check: bool,
-    /// How long the whole command took, seconds, for the page.
+    /// Duration of the whole command, seconds, for the page.
     #[arg(long)]
     took: Option<u64>,
 }
@@ -44,8 +47,8 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// Results that are missing or cannot be read, with the name of the file; files that cannot be written; with
-/// `--check`, figures that cannot be.
+/// Missing or unreadable results, with the name of the file; files that cannot be written; with
+/// `--check`, implausible figures.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let devices = input::read_all(&args.dir)?;
     let table = figures::Figures::of(&devices);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report demo`: what tests/vm/demo.sh measured, as the table and the picture of the demo.
+//! `nrs-report demo`: results of tests/vm/demo.sh as the table and the chart of the demo.
 //!
-//! A small user and a greedy one with two jobs share one device: under fifo, fairshare and tbf.
-//! Every figure and every word about it is made from the measurement.
+//! A small user and a greedy user with two jobs share one device under fifo, fairshare and tbf. All
+//! figures, and the texts about them, are generated from the results.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,32 +12,32 @@ use std::path::{Path, PathBuf};
 
 use crate::fio;
 
-/// The runs, in their order.
+/// Runs in order.
 const RUNS: [&str; 4] = ["alone", "fifo", "fairshare", "tbf"];
 
-/// The jobs and their users.
+/// Users and their jobs.
 const JOBS: [(&str, &str); 3] = [
     ("small", "small"),
     ("greedy", "large"),
     ("greedy", "medium"),
 ];
 
-/// Percent of time above which the CPU decides and not the device.
+/// Busy time of the CPU, percent, above which the CPU determines the results and not the device.
 const BUSY_LIMIT: f64 = 60.0;
 
-/// Part by which a client may differ from half, or from its limit.
+/// Maximum relative deviation of a client from half, or from its limit.
 const TOLERANCE: f64 = 0.05;
 
-/// Where the results are, and where the picture goes.
+/// Directory of the results, and file of the chart.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory of the results.
+    /// Directory of the results.
     dir: PathBuf,
-    /// The picture, SVG.
+    /// Output file of the chart, SVG.
     picture: PathBuf,
 }
 
-/// A job of a run: what it got by nrs's counters, and its latency by fio.
+/// Job of a run: service from the counters of nrs, latency from fio.
 struct Job {
     mb_per_s: f64,
     iops: f64,
@@ -45,7 +45,7 @@ struct Job {
     p99_ms: f64,
 }
 
-/// A run: its jobs by name, and percent of the time in which the CPU was busy.
+/// Run: jobs by name, and busy time of the CPU in percent.
 struct Run {
     jobs: BTreeMap<&'static str, Job>,
     busy: f64,
@@ -94,28 +94,28 @@ impl Run {
         &self.jobs["small"]
     }
 
-    /// MB/s of the jobs of a user, of all users if none is named.
+    /// Returns the throughput of the jobs of a user, MB/s; of all users if `user` is empty.
     fn mb_per_s(&self, user: &str) -> f64 {
         let own = JOBS.iter().filter(|(of, _)| user.is_empty() || *of == user);
         own.filter_map(|(_, job)| Some(self.jobs.get(job)?.mb_per_s))
             .sum()
     }
 
-    /// Percent of the throughput that went to a user.
+    /// Returns the share of a user in the throughput, percent.
     fn share(&self, user: &str) -> f64 {
         100.0 * self.mb_per_s(user) / self.mb_per_s("")
     }
 
-    /// Percent of what its user got that went to a job.
+    /// Returns the share of a job in the throughput of its user, percent.
     fn share_within(&self, user: &str, job: &str) -> f64 {
         100.0 * self.jobs[job].mb_per_s / self.mb_per_s(user)
     }
 }
 
-/// All that was measured.
+/// All results.
 struct Demo {
     runs: [Run; 4],
-    /// The rule of tbf, and its rate.
+    /// Rule of tbf, and its rate.
     rule: String,
     rate: String,
 }
@@ -149,7 +149,7 @@ impl Demo {
         &self.runs[place.unwrap_or(0)]
     }
 
-    /// How many times less the small user got than alone.
+    /// Returns the ratio of the small user's IOPS alone to its IOPS in the run `name`.
     fn slowdown(&self, name: &str) -> f64 {
         self.run("alone").small().iops / self.run(name).small().iops
     }
@@ -189,13 +189,14 @@ impl Demo {
         lines.join("\n")
     }
 
-    /// Whether each user got half under fairshare, and each of the greedy one's jobs half of that.
+    /// Returns true if each user got half under fairshare, and each job of the greedy user half of
+    /// that.
     fn is_fair(&self) -> bool {
         let run = self.run("fairshare");
         is_half(run.share("small")) && is_half(run.share_within("greedy", "large"))
     }
 
-    /// Whether the greedy user got what its rule says under tbf.
+    /// Returns true if the greedy user got the rate of its rule under tbf.
     fn is_limited(&self) -> bool {
         let limit = self
             .rate
@@ -205,7 +206,7 @@ impl Demo {
         (self.run("tbf").mb_per_s("greedy") / limit - 1.0).abs() < TOLERANCE
     }
 
-    /// Whether the device was the bottleneck.
+    /// Returns true if the device was the bottleneck.
     fn is_valid(&self) -> bool {
         self.runs.iter().all(|run| run.busy < BUSY_LIMIT)
     }
@@ -273,7 +274,7 @@ impl Demo {
         format!("The virtual machine's one CPU was busy {busy}: {verdict}.")
     }
 
-    /// The picture: who got what share, and how long the small user waited.
+    /// Returns the chart: shares of the users, and latency of the small user.
     fn svg(&self) -> String {
         const LEFT: f64 = 110.0;
         const WIDTH: f64 = 560.0;
@@ -298,7 +299,7 @@ impl Demo {
         let mut y = 88.0;
         for (name, run) in RUNS.iter().zip(&self.runs).skip(1) {
             text(LEFT - 12.0, y + 22.0, name, "", "end");
-            // A narrow share of the small user stands in the next bar.
+            // A label that does not fit into the bar of the small user is drawn in the next bar.
             let room = if WIDTH * run.share("small") > 11_000.0 {
                 120.0
             } else {
@@ -423,11 +424,11 @@ const STYLE: &str = "
   }
 ";
 
-/// Prints the table, and draws the picture.
+/// Prints the table, and draws the chart.
 ///
 /// # Errors
 ///
-/// Results that are missing or cannot be read; a run that is not what it has to be.
+/// Missing or unreadable results; a run with unexpected results.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let demo = Demo::read(&args.dir)?;
     println!("{}", demo.table());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What fio reports.
+//! Parser of fio reports.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 ///
 /// # Errors
 ///
-/// The report cannot be read, or the job failed.
+/// The report cannot be read, the job failed, or there is not exactly one job.
 pub fn job(path: &Path) -> Result<Value, Box<dyn Error>> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut report: Value = serde_json::from_str(&text)?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From measurements to tables and pictures.
+//! Tables and charts from measurements.
 //!
-//! * [`stat`]: medians, percentiles and spreads of repeated measurements.
-//! * [`table`]: tables in Markdown, with numbers aligned, that read well on a terminal too.
-//! * [`chart`]: line and bar charts as SVG; the same data give the same bytes.
+//! - [`stat`]: medians, percentiles and spreads of repeated measurements.
+//! - [`table`]: tables in Markdown, with aligned numbers, also readable on a terminal.
+//! - [`chart`]: line and bar charts as SVG; equal data give equal bytes.
 
 pub mod chart;
 pub mod stat;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report`: what `make compare`, `bench`, `bench-vm`, `demo` and `cluster` measured, as tables and pictures.
+//! `nrs-report`: results of `make compare`, `bench`, `bench-vm`, `demo` and `cluster`, as tables
+//! and charts.
 
 mod bench;
 mod cluster;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// From measurements to tables and pictures.
+/// Tables and charts from measurements of nrs.
 #[derive(Parser, Debug)]
 #[command(version, about)]
 struct Arguments {
@@ -24,17 +25,17 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// nrs beside the schedulers of the kernel, from what `make compare` measured.
+    /// nrs compared with the schedulers of the kernel, from the results of `make compare`.
     Compare(compare::Args),
-    /// Time and memory of the scheduling code, from what `make bench` measured.
+    /// Time and memory of the scheduling code, from the results of `make bench`.
     Bench(bench::Args),
-    /// Cost of a request in virtual machines, from what `make bench-vm` measured.
+    /// Cost of a request in virtual machines, from the results of `make bench-vm`.
     Vm(vm::Args),
-    /// Instructions of a request by function, from what `scripts/bench-vm.sh --profile` measured.
+    /// Instructions per request by function, from the results of `scripts/bench-vm.sh --profile`.
     Profile(profile::Args),
-    /// Two users on one device, from what `make demo` measured.
+    /// Two users on one device, from the results of `make demo`.
     Demo(demo::Args),
-    /// Shares over two servers, from what `make cluster` measured.
+    /// Shares over two servers, from the results of `make cluster`.
     Cluster(cluster::Args),
 }
 

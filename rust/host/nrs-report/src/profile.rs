@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report profile`: the instructions of a request by function, from two runs of a machine that differ in nothing but the
-//! number of requests.
+//! `nrs-report profile`: instructions per request by function, from two runs of a machine that
+//! differ only in the number of requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 
 use nrs_report::table::Table;
 
-/// The directory of the results, and what of them is shown.
+/// Directory of the results, and minimum to show.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory of the results: N.blocks and N.symbols of two numbers N of requests.
+    /// Directory of the results: files N.blocks and N.symbols for two numbers N of requests.
     dir: PathBuf,
-    /// Leave out functions with fewer instructions per request.
+    /// Minimum number of instructions per request; functions with fewer are omitted.
     #[arg(long, default_value_t = 10.0)]
     from: f64,
 }
 
-/// What a machine ran of one function.
+/// Executed instructions and calls of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Ran {
     instructions: f64,
-    /// How often it was entered at its beginning.
+    /// Number of executions of the first instruction.
     calls: f64,
 }
 
-/// The addresses of the kernel begin here.
+/// Start of the addresses of the kernel.
 const KERNEL: u64 = 1 << 63;
 
 fn words<const N: usize>(line: &str) -> Option<[&str; N]> {
@@ -36,7 +36,8 @@ fn words<const N: usize>(line: &str) -> Option<[&str; N]> {
     words.try_into().ok()
 }
 
-/// Returns functions by their addresses, of text like that of /proc/kallsyms; those of a module have its name in front.
+/// Returns functions by address, from text in the format of /proc/kallsyms; names in modules are
+/// prefixed with the module.
 fn symbols(text: &str) -> BTreeMap<u64, String> {
     let symbol = |line: &str| {
         let [address, kind, name] = words(line)?;
@@ -54,7 +55,8 @@ fn symbols(text: &str) -> BTreeMap<u64, String> {
     text.lines().filter_map(symbol).collect()
 }
 
-/// Returns what ran of each function, of `blocks` as scripts/profile.c writes them.
+/// Returns the executed instructions and calls by function, from `blocks` as written by
+/// scripts/profile.c.
 fn ran(blocks: &str, symbols: &BTreeMap<u64, String>) -> HashMap<String, Ran> {
     let mut all = HashMap::<String, Ran>::new();
     for line in blocks.lines() {
@@ -79,7 +81,8 @@ fn ran(blocks: &str, symbols: &BTreeMap<u64, String>) -> HashMap<String, Ran> {
     all
 }
 
-/// Returns what each request of the difference of two runs costs, the dearest function first.
+/// Returns the cost per request, from the difference of two runs, the most expensive function
+/// first.
 fn each(
     few: &HashMap<String, Ran>,
     many: &HashMap<String, Ran>,
@@ -110,7 +113,7 @@ fn read(dir: &Path, requests: u32) -> Result<HashMap<String, Ran>, Box<dyn Error
 ///
 /// # Errors
 ///
-/// Results that are missing or cannot be read.
+/// Missing or unreadable results.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let name = |entry: std::io::Result<fs::DirEntry>| {
         let name = entry.ok()?.file_name().into_string().ok()?;

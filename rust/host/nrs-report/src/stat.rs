@@ -2,24 +2,24 @@
 
 //! Summaries of repeated measurements.
 //!
-//! A *percentile* is told in parts of a thousand, so that 999 is p99.9; between two values it is
-//! interpolated, as `(n - 1) * p` counts places from the least value. A *spread* is the least value, the
-//! median and the greatest.
+//! A *percentile* is given in thousandths, so 999 is p99.9. It is interpolated between two values:
+//! its position is `(n - 1) * p` from the lowest value. A *spread* consists of the lowest value,
+//! the median and the highest value.
 
 use serde::Serialize;
 
-/// The least value, the median and the greatest of some measurements.
+/// Lowest value, median and highest value of some measurements.
 ///
 /// # Invariants
 ///
-/// `low <= median <= high`, or all are NaN, when nothing was measured.
+/// `low <= median <= high`; all are NaN if there are no measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The least.
+    /// Lowest value.
     pub low: f64,
-    /// The one in the middle.
+    /// Median.
     pub median: f64,
-    /// The greatest.
+    /// Highest value.
     pub high: f64,
 }
 
@@ -34,7 +34,7 @@ impl From<f64> for Spread {
 }
 
 impl Spread {
-    /// All three multiplied.
+    /// Multiplies all three values by `by`.
     pub fn scaled(self, by: f64) -> Self {
         let (a, b) = (self.low * by, self.high * by);
         Self {
@@ -44,7 +44,8 @@ impl Spread {
         }
     }
 
-    /// As text with so many places: `12.3 (11.9–12.8)`, or the median alone when all three look the same.
+    /// Formats the values with `places` decimals: `12.3 (11.9–12.8)`, or only the median if all
+    /// three texts are equal.
     pub fn text(&self, places: usize) -> String {
         let show = |value: f64| format!("{value:.places$}");
         let (low, median, high) = (show(self.low), show(self.median), show(self.high));
@@ -56,20 +57,20 @@ impl Spread {
     }
 }
 
-/// Finite values in order.
+/// Returns the finite values, sorted.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The value that half of the finite ones are not above; NaN when there are none.
+/// Returns the median of the finite values; NaN if there are none.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 500)
 }
 
-/// The value that `per_mille` thousandths of the finite ones are not above, interpolated; NaN when there are
-/// none. More than 1000 counts as 1000.
+/// Returns the interpolated percentile of the finite values; NaN if there are none. `per_mille` is
+/// clamped to 1000.
 pub fn percentile(values: &[f64], per_mille: u32) -> f64 {
     let sorted = sorted(values);
     let Some(last) = sorted.len().checked_sub(1) else {
@@ -81,7 +82,7 @@ pub fn percentile(values: &[f64], per_mille: u32) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// Least, median and greatest of the finite values; NaN when there are none.
+/// Returns the lowest, median and highest of the finite values; NaN if there are none.
 pub fn spread(values: &[f64]) -> Spread {
     Spread {
         low: percentile(values, 0),
@@ -90,13 +91,13 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// The mean; NaN when there are no values.
+/// Returns the mean; NaN if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The coefficient of variation, a fraction: the standard deviation (of all values, divided by their number)
-/// over the mean; NaN when there are no values.
+/// Returns the coefficient of variation, a fraction: the standard deviation (of all values, divided
+/// by their number) divided by the mean. Returns NaN if there are no values.
 pub fn variation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let square = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / values.len() as f64;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tables in Markdown, padded so that they read well as plain text.
+//! Tables in Markdown, padded so that they are readable as plain text.
 
 use serde::Serialize;
 
-/// A table with a head and rows.
+/// Table with a head and rows.
 ///
 /// # Invariants
 ///
@@ -15,14 +15,15 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// A cell that is set flush right: it begins with a digit or a sign and a digit, or stands for no value.
+/// Returns true if a cell is right-aligned: a number, possibly after a sign, or a mark for a
+/// missing value.
 fn number(cell: &str) -> bool {
     let first = cell.trim_start_matches(['+', '-', '−', '±', '<', '>', '≤', '≥', '~', ' ']);
     first.starts_with(|c: char| c.is_ascii_digit()) || ["", "-", "—", "–", "n/a"].contains(&cell)
 }
 
 impl Table {
-    /// An empty table with that head.
+    /// Creates an empty table with the given head.
     pub fn new<S: AsRef<str>>(head: &[S]) -> Self {
         Self {
             head: head.iter().map(|cell| clean(cell.as_ref())).collect(),
@@ -30,13 +31,13 @@ impl Table {
         }
     }
 
-    /// An empty table; `head` is a line of columns with `|` between them.
+    /// Creates an empty table; `head` contains the columns, separated by `|`.
     pub fn headed(head: &str) -> Self {
         let cells: Vec<&str> = head.split('|').map(str::trim).collect();
         Self::new(&cells)
     }
 
-    /// Adds a row; missing cells are empty, more than the head has are dropped.
+    /// Adds a row; missing cells are empty, excess cells are dropped.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) -> &mut Self {
         let mut row: Vec<String> = cells.iter().map(|cell| clean(cell.as_ref())).collect();
         row.resize(self.head.len(), String::new());
@@ -44,12 +45,12 @@ impl Table {
         self
     }
 
-    /// Whether there are no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The table, a line each; columns that have numbers only are set flush right.
+    /// Returns the table as Markdown; columns with numbers only are right-aligned.
     pub fn markdown(&self) -> String {
         let columns = 0..self.head.len();
         let cell = |row: &Vec<String>, n: usize| row.get(n).cloned().unwrap_or_default();
@@ -99,7 +100,7 @@ impl Table {
     }
 }
 
-/// A cell is one line, and has no bar that would end it.
+/// Cleans the text of a cell: escapes bars, and replaces line breaks.
 fn clean(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }

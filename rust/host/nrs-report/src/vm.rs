@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report vm`: what tests/vm/bench.sh measured: `count` (instructions per request) and `free-N` (N CPUs, free-running).
+//! `nrs-report vm`: results of tests/vm/bench.sh: `count` (instructions per request) and `free-N`
+//! (N CPUs, free-running).
 
 use std::error::Error;
 use std::fs;
@@ -10,11 +11,11 @@ use nrs_report::stat::spread;
 
 use crate::fio;
 
-/// Nanoseconds of an instruction: -icount shift=3.
+/// Time of an instruction, ns: -icount shift=3.
 const INSTRUCTION: f64 = 8.0;
 
-/// Configurations; part of dm-linear's throughput that each has to reach, one at a time and 32 at
-/// once; the same configuration without timeouts, if there is one.
+/// Configurations: name and title; minimum throughput relative to dm-linear with batches of 1 and
+/// 32 requests; the same configuration without timeouts, or empty.
 const CONFIGURATIONS: [(&str, &str, [Option<f64>; 2], &str); 14] = [
     ("raw", "null_blk", [None; 2], ""),
     ("linear", "dm-linear", [None; 2], ""),
@@ -57,17 +58,17 @@ const CONFIGURATIONS: [(&str, &str, [Option<f64>; 2], &str); 14] = [
     ),
 ];
 
-/// Part of the throughput without timeouts that has to be reached with them.
+/// Minimum throughput with timeouts, relative to the throughput without timeouts.
 const TIMED: f64 = 0.98;
 
-/// The directory of the results.
+/// Directory of the results.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory of the results.
+    /// Directory of the results.
     dir: PathBuf,
 }
 
-/// Instructions per request, and the part of requests that were queued.
+/// Returns the instructions per request, and the fraction of requests that were queued.
 fn counted(dir: &Path, name: &str, batch: u32) -> Result<(f64, f64), Box<dyn Error>> {
     let path = dir.join(format!("{name}.{batch}.json"));
     let job = fio::job(&path)?;
@@ -122,7 +123,7 @@ fn counts(dir: &Path, batch: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// IOPS of a configuration as a part of dm-linear's, of each round.
+/// Returns the IOPS of a configuration relative to dm-linear, per round.
 fn ratios(dir: &Path, name: &str) -> Result<Vec<f64>, Box<dyn Error>> {
     let iops = |name: &str, round: u32| {
         let job = fio::job(&dir.join(format!("{name}.{round}.json")))?;
@@ -140,7 +141,7 @@ fn ratios(dir: &Path, name: &str) -> Result<Vec<f64>, Box<dyn Error>> {
 ///
 /// # Errors
 ///
-/// Results that are missing or cannot be read.
+/// Missing or unreadable results.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     println!(
         "Cost of a request through the whole stack, fio included: 4 KiB random reads, \

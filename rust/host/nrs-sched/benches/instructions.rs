@@ -2,7 +2,7 @@
 
 //! Decisions for a tool that counts instructions: `instructions CASE CLASSES DECISIONS`.
 //!
-//! Run by `scripts/bench.sh --instructions`, whose tool counts [`decide`] only.
+//! `scripts/bench.sh --instructions` runs it; the tool counts [`decide`] only.
 
 use nrs_sched::{
     crowd::{Case, Crowd},
@@ -30,7 +30,7 @@ fn main() {
     ];
     let arguments = std::env::args().skip(1);
     let arguments: Vec<_> = arguments.filter(|text| !text.starts_with('-')).collect();
-    // Without arguments, as in tests, there is nothing to count.
+    // Without arguments, as in tests, nothing is counted.
     let [name, classes, count] = arguments.as_slice() else {
         return;
     };

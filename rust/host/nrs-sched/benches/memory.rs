@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bytes per class and per queued request, of every policy: a line of JSON for each. Nothing is timed.
+//! Bytes per class and per queued request of every policy: a line of JSON for each. Nothing is
+//! timed.
 
 #[path = "memory/footprint.rs"]
 mod footprint;
@@ -13,11 +14,11 @@ use nrs_sched::{
     policy::{fairshare::params::Select, Kind},
 };
 
-/// Requests queued in each class.
+/// Number of requests queued in each class.
 const DEPTH: u32 = 4;
 
 fn main() {
-    // Tests only look whether it runs.
+    // Tests only check that it runs.
     let test = std::env::args().any(|argument| argument == "--test");
     let counts: &[u32] = if test {
         &[64]

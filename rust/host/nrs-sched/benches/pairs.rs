@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two partitions with the same classes: how long a decision takes while one of them decides, and while both do, each in
-//! a thread of its own.
+//! Two partitions with the same classes: time of a decision while one of them decides, and while
+//! both do, each in its own thread.
 //!
-//! Rounds are short, and the fastest one counts: in that one nothing else ran on either processor.
+//! Rounds are short, and the fastest one counts: no other task ran on either processor during it.
 
 use nrs_sched::{
     crowd::{Case, Crowd},
@@ -19,10 +19,10 @@ use std::{
 /// Decisions of each thread in a round.
 const DECISIONS: u32 = 5_000;
 
-/// Rounds.
+/// Number of rounds.
 const ROUNDS: u32 = 600;
 
-/// Has all of `crowds` make `count` decisions at a time; returns how long the slowest of them took.
+/// Makes `count` decisions on each of `crowds` concurrently; returns the time of the slowest.
 fn decide(crowds: &mut [Crowd], count: u32) -> Duration {
     let (ready, all) = (AtomicUsize::new(0), crowds.len());
     thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn decide(crowds: &mut [Crowd], count: u32) -> Duration {
 }
 
 fn main() {
-    // Tests only look whether it runs.
+    // Tests only check that it runs.
     let test = std::env::args().any(|argument| argument == "--test");
     let (rounds, decisions) = if test {
         (1, 1_000)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What it costs that a request passes and ends, with one and two threads on the same partition: CPU
-//! time, and how many times the requests of one thread two threads pass in the same CPU time of each.
+//! Cost of passing and ending a request, with one and two threads on the same partition. Reports
+//! the CPU time, and the throughput of two threads relative to one thread for the same CPU time of
+//! each.
 //!
-//! Each thread keeps so many requests in flight. With `locked` each request takes the lock of the
-//! partition, as it does where a policy may refuse it.
+//! Each thread keeps `depth` requests in flight. With `locked`, each request takes the lock of the
+//! partition, as it does if a policy may refuse the request.
 
 use nrs_sched::{
     arena::Request,
@@ -13,20 +14,20 @@ use nrs_sched::{
 };
 use std::{collections::VecDeque, fs, process::Command, sync::Barrier, thread};
 
-/// Requests of one thread.
+/// Number of requests of one thread.
 const REQUESTS: u64 = 2_000_000;
 
-/// Measurements, of which the best one counts.
+/// Number of measurements, of which the best one counts.
 const ROUNDS: u32 = 5;
 
-/// CPU time of this thread, ns.
+/// Returns the CPU time of this thread, ns.
 fn cpu_time() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
     let first = text.split(' ').next();
     first.and_then(|word| word.parse().ok()).expect("a number")
 }
 
-/// Has this thread run on `cpu` only, if `taskset` can say so.
+/// Pins this thread to `cpu` with `taskset`.
 fn pin(cpu: u32) {
     let link = fs::read_link("/proc/thread-self").expect("link");
     let thread = link
@@ -64,7 +65,7 @@ fn run(threads: &Threads, cpu: u32, depth: usize, locked: bool) -> u64 {
     time
 }
 
-/// Returns the CPU time of a request with `count` threads, ns, the mean of all threads.
+/// Returns the CPU time per request with `count` threads, ns, as the mean of all threads.
 fn measure(config: &Config, count: u32, depth: usize, locked: bool) -> f64 {
     let round = || {
         let threads = Threads::new(config, 64, 2).expect("memory");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What it costs to find the rule of a new class, and to compile the rules after a command.
+//! Cost of finding the rule of a new class, and of compiling the rules after a command.
 //!
-//! `sets` are rules for users, groups, clients and operations in turn; `ranges` are for ranges of clients,
-//! `patterns` for job names with `*`. The subject is one that only the last rule is for.
+//! `sets` are rules for users, groups, clients and operations in turn; `ranges` are for ranges of
+//! clients, `patterns` for job names with `*`. Only the last rule matches the subject.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
@@ -14,7 +14,7 @@ use nrs_sched::{
 };
 use std::{hint::black_box, time::Duration};
 
-/// The conditions of rule `i`.
+/// Function that returns the conditions of rule `i`.
 type Make = fn(u32) -> String;
 
 fn sets(i: u32) -> String {
@@ -48,7 +48,7 @@ fn book(rules: u32, make: Make) -> Book {
     })
 }
 
-/// Who only the last of the rules is for.
+/// Returns a subject that only the last rule matches.
 fn subject(rules: u32) -> Subject {
     let last = rules - 1;
     Subject {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What one operation costs on a large server: 4,096 clients with 16 requests queued each; and the order of
-//! requests with up to 65,536 of them.
+//! Cost of one operation on a large server with 4,096 clients and 16 queued requests each. Also
+//! measures the order table with up to 65,536 requests.
 
 use criterion::{criterion_group, criterion_main, Bencher, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
@@ -21,10 +21,10 @@ use std::{
 const CLIENTS: u32 = 4_096;
 const DEPTH: u32 = 16;
 
-/// Operations that are measured together.
+/// Number of operations that are measured together.
 const BATCH: u64 = 256;
 
-/// Calls `batch` for so many operations at a time; it says how long they took.
+/// Calls `batch` for at most [`BATCH`] operations at a time; `batch` returns the time they took.
 fn batches(
     b: &mut Bencher<'_>,
     scale: &mut Scale,
@@ -101,7 +101,8 @@ fn request(id: u64, spot: Spot) -> Request {
     }
 }
 
-/// An order, whose seed is not that of the ranges: nobody may know it.
+/// Creates an order table. Its seed differs from the seed of the ranges, because submitters must
+/// not know it.
 fn order() -> Order<Request> {
     let mut order = Order::new(1 << 20, 0x0bad_5eed).expect("memory");
     feed(&mut order);
@@ -115,7 +116,7 @@ fn feed(order: &mut Order<Request>) {
     }
 }
 
-/// A write anywhere in 4 TiB, related to nothing.
+/// Enters a write at a random place in 4 TiB that overlaps no other request.
 fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
     loop {
         let spot = Spot::new(0, rng.below(1 << 30) << 12, 4096);
@@ -124,7 +125,7 @@ fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
                 order.running(id);
                 return id;
             }
-            // The same block as another one: it goes again at once.
+            // The block overlaps another request: the request is removed again at once.
             Entered::Blocked(id) => {
                 order.block(id, request(0, spot), Attrs::UNKNOWN, Forced::No);
                 order.force_all();
@@ -140,7 +141,7 @@ fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
     }
 }
 
-/// A write of the same block as all others; it waits for the last one.
+/// Enters a write to the same block as all others; it is blocked by the last of them.
 fn link(order: &mut Order<Request>, number: u64, high: bool) -> RecordId {
     let spot = Spot::new(0, 0, 4096);
     match order.enter(Relation::overlap(0, &spot, Direction::Write), high) {
@@ -196,7 +197,7 @@ fn orders(c: &mut Criterion) {
             });
         });
     }
-    // All of the chain are asked for when one comes that matters; each is one step.
+    // An urgent request arrives and promotes the whole chain; each promotion is one step.
     let length = 65_536u64;
     group.throughput(Throughput::Elements(length));
     group.bench_function(BenchmarkId::new("promote", length), |b| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a decision costs: `enqueue` + `get` + `stop` in a closed loop of 8 queued requests per entity, and
-//! the statistics file.
+//! Cost of a decision: `enqueue` + `get` + `stop` in a closed loop of 8 queued requests per entity.
+//! Also measures the statistics file.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
@@ -28,13 +28,13 @@ use nrs_sched::{
 };
 use std::{hint::black_box, time::Duration};
 
-/// From two classes to many.
+/// Numbers of classes.
 const ALL: [u32; 8] = [2, 8, 64, 256, 1_000, 4_096, 16_384, 100_000];
 
-/// As many as there are gates for.
+/// Numbers of classes, up to the maximum number of gates.
 const GATED: [u32; 7] = [2, 8, 64, 256, 1_000, 4_096, 16_384];
 
-/// What is compared, and with how many classes.
+/// Returns the cases to compare, with their numbers of classes.
 fn cases() -> Vec<(Case, &'static [u32])> {
     let deadline = Case::select("fairshare", Select::Deadline);
     vec![
@@ -51,7 +51,7 @@ fn cases() -> Vec<(Case, &'static [u32])> {
         (Case::new("tbf", Kind::Tbf), &ALL),
         (Case::new("tbf_rules", Kind::Tbf).rules(256), &ALL),
         (Case::new("qbm", Kind::Qbm), &GATED),
-        // More than there are tokens for: everybody waits at a gate.
+        // Exceeds the available tokens: all classes are throttled at a gate.
         (Case::new("qbm_waits", Kind::Qbm).pages(16), &GATED),
     ]
 }
@@ -65,7 +65,7 @@ fn decisions(c: &mut Criterion) {
         .throughput(Throughput::Elements(1));
     for (case, counts) in cases() {
         for &count in counts {
-            // What is filtered out is not made.
+            // Cases that are filtered out are not created.
             let mut crowd = None;
             group.bench_function(BenchmarkId::new(case.name, count), |b| {
                 let crowd = crowd.get_or_insert_with(|| Crowd::new(&case, count));
@@ -76,7 +76,8 @@ fn decisions(c: &mut Criterion) {
     group.finish();
 }
 
-/// Somebody who has a class is looked for: once for each request, unless the front-end remembers it.
+/// Measures the lookup of an existing class: once per request, unless the front-end caches the
+/// class.
 fn classes(c: &mut Criterion) {
     let mut group = c.benchmark_group("classify");
     group
@@ -100,7 +101,7 @@ fn classes(c: &mut Criterion) {
     group.finish();
 }
 
-/// Nobody else has requests.
+/// Measures a decision when only one class has requests.
 fn solo(c: &mut Criterion) {
     let mut group = c.benchmark_group("solo");
     group
@@ -117,7 +118,7 @@ fn solo(c: &mut Criterion) {
     group.finish();
 }
 
-/// `users` users with `jobs` jobs each, all of them active, as rows.
+/// Creates the rows of `users` users with `jobs` active jobs each.
 fn rows(users: u32, jobs: u32) -> Vec<Row> {
     let mut rows = Vec::new();
     for uid in 0..users {
@@ -188,7 +189,8 @@ fn statistics(c: &mut Criterion) {
     group.finish();
 }
 
-/// An agent reads the accounts of 10,000 entities, all of which changed and have requests, and sets a factor of each.
+/// Measures an agent that reads the accounts of 10,000 changed, backlogged entities and sets a
+/// factor for each.
 fn agent(c: &mut Criterion) {
     const COUNT: u32 = 10_000;
     let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default());
@@ -230,7 +232,7 @@ fn agent(c: &mut Criterion) {
     let mut divisor = 1;
     group.bench_function("factors/10000", |b| {
         b.iter(|| {
-            // Others each time.
+            // Different factors in each iteration.
             divisor = divisor % 1000 + 1;
             let mut pairs = Pairs::new(ids.len()).expect("memory");
             for id in &ids {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Cost of adaptive timeouts per request: `filter` for nearly all samples, `measure` for the rest, and of a
-//! deadline that is near.
+//! Cost of adaptive timeouts per request: `filter` for nearly all samples, `measure` for the rest,
+//! and a deadline that is near.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::timeouts::{
@@ -11,7 +11,7 @@ use nrs_sched::timeouts::{
 };
 use std::{hint::black_box, time::Duration};
 
-/// A present.
+/// The time, ns.
 const NOW: u64 = 5_000_000_000;
 
 fn timeouts(c: &mut Criterion) {

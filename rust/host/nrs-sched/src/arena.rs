@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests for tests and benches: handles to an arena of the thread, queued as index lists.
+//! Requests for tests and benchmarks: records in a thread-local arena, queued as index lists.
 
 use crate::{
     attr::{Attrs, Id},
@@ -23,14 +23,14 @@ use std::{
 struct Record {
     request: Request,
     links: Links,
-    /// Number of the queue that it is in.
+    /// Number of the queue that contains the record.
     queue: u64,
 }
 
-/// What is known of a registered request.
+/// State of a registered request.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// In the arena, while it is queued.
+    /// Index in the arena while the request is queued.
     slot: Option<u32>,
     mark: u64,
 }
@@ -48,13 +48,14 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number that this thread has not used yet.
+/// Returns a number that this thread has not used yet.
 fn number() -> u64 {
     NUMBER.set(NUMBER.get() + 1);
     NUMBER.get()
 }
 
-/// Changes what is known of the request registered under `number`; nothing if there is none.
+/// Applies `change` to the state of the request registered as `number`; does nothing if it does not
+/// exist.
 fn note(number: u64, change: impl FnOnce(&mut Known)) {
     if number == 0 {
         return;
@@ -62,7 +63,8 @@ fn note(number: u64, change: impl FnOnce(&mut Known)) {
     KNOWN.with_borrow_mut(|known| known.get_mut(&number).map(change));
 }
 
-/// Where a registered request is found. Lost places are tolerated: tests end with requests queued.
+/// Reference to a registered request. It may be dropped unused, because tests end with requests
+/// queued.
 #[derive(Debug)]
 pub struct Number(u64);
 
@@ -72,26 +74,26 @@ impl Place for Number {
     }
 }
 
-/// A request; plain data, so that tests can say what they expect.
+/// A request; plain data, so that tests can compare requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks; whatever the test wants to tell apart.
+    /// Owner; its meaning depends on the test.
     pub owner: u32,
-    /// Counts the requests of a test.
+    /// Number of the request within the test.
     pub id: u64,
     /// Cost, pages.
     pub pages: u32,
-    /// When it arrived, ns.
+    /// Arrival time, ns.
     pub arrival: u64,
-    /// Its range.
+    /// Range that the request accesses.
     pub spot: Spot,
-    /// Which way it goes.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// What the policy noted with it.
+    /// Mark that the policy stored with the request.
     pub mark: u64,
-    /// Under which number it is registered; 0: it is not.
+    /// Number under which the request is registered; 0 if unregistered.
     pub registered: u64,
-    /// What its partition notes.
+    /// Data of the request's partition.
     pub placement: Placement,
 }
 
@@ -165,9 +167,9 @@ impl Item for Request {
     }
 }
 
-/// A queue of requests that live in the arena of the thread.
+/// A queue of requests in the thread's arena.
 ///
-/// The oldest one is also kept in the queue itself, as the kernel keeps a pointer to it.
+/// The queue holds a copy of the oldest request, as the kernel holds a pointer to it.
 pub struct IndexFifo {
     number: u64,
     list: List,
@@ -176,7 +178,7 @@ pub struct IndexFifo {
 }
 
 impl IndexFifo {
-    /// Takes the record in `slot` out.
+    /// Removes the record at index `slot`.
     fn take(&mut self, arena: &mut Slab<Record>, slot: u32) -> Option<Request> {
         self.list.remove(arena, slot);
         self.len -= 1;
@@ -188,11 +190,11 @@ impl IndexFifo {
     }
 }
 
-/// Makes room for `extra` more queued requests in the arena of this thread.
+/// Reserves memory for `extra` more queued requests in the arena of this thread.
 ///
 /// # Errors
 ///
-/// - [`NoMemory`]: there was none.
+/// - [`NoMemory`]: the allocation failed.
 pub fn reserve(extra: usize) -> Result<(), NoMemory> {
     ARENA.with_borrow_mut(|arena| {
         let pile = arena.wants(extra).allocate()?;
@@ -258,7 +260,7 @@ impl Drop for IndexFifo {
     }
 }
 
-/// Inserts `record`, with more memory if there is none left.
+/// Inserts `record`; allocates memory first if the arena is full.
 fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
     arena.insert(record).unwrap_or_else(|record| {
         arena.feed(SlabPile::allocate(64).expect("memory for requests"));
@@ -267,27 +269,27 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
     })
 }
 
-/// The rate that new clients of `qbm` have until [`walk`] gives them others, if these are to differ, bytes/s.
+/// Initial rate of new `qbm` clients if [`walk`] is to set different rates, bytes/s.
 const MIXED: u64 = 4096 * 99;
 
-/// A part started with `config` that shares nothing with another one. One of `qbm` has gates of all ranks, with
-/// rates from 100 requests of a page per second to none.
+/// Creates a part with `config` that shares no state with another part. A `qbm` part gets gates of
+/// all ranks; their rates are from 100 one-page requests/s to unlimited.
 ///
 /// # Errors
 ///
-/// - [`NoMemory`]: the allocator had none.
+/// - [`NoMemory`]: the allocation failed.
 pub fn lone_part<I: Item>(config: &Config, seed: u64) -> Result<AnyPart<I>, NoMemory> {
     let mut part = AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)?;
     hand_gates(&mut part, 64, None)?;
     Ok(part)
 }
 
-/// Gives a part of `qbm` gates for `count` clients, each with `rate`, bytes/s, or with rates and ranks of all kinds;
-/// nothing for others.
+/// Installs gates for `count` clients in a `qbm` part, each with `rate`, bytes/s. If `rate` is
+/// `None`, rates and ranks differ. Does nothing for other policies.
 ///
 /// # Errors
 ///
-/// - [`NoMemory`]: the allocator had none.
+/// - [`NoMemory`]: the allocation failed.
 pub fn hand_gates<I: Item>(
     part: &mut AnyPart<I>,
     count: u32,
@@ -303,7 +305,8 @@ pub fn hand_gates<I: Item>(
     Ok(())
 }
 
-/// Meets the clients of a part of `qbm`, as the service's worker does after it was woken; nothing for others.
+/// Sets up the gates of new clients in a `qbm` part, as the service's worker does when it is woken.
+/// Does nothing for other policies.
 pub fn walk<I: Item>(part: &mut AnyPart<I>, now: u64) {
     let rates = [4096 * 100, UNREGULATED, 4096 * 1_000, 4096 * 100_000];
     let Some(gates) = part.qbm().and_then(|part| part.gates()) else {
@@ -321,11 +324,11 @@ pub fn walk<I: Item>(part: &mut AnyPart<I>, now: u64) {
     }
 }
 
-/// Gives `part` the memory that it wants, as the service's worker does; what else it may want it does without.
+/// Allocates the memory that `part` needs, at most eight times, as the service's worker does.
 ///
 /// # Panics
 ///
-/// There is none.
+/// The allocation failed.
 pub fn feed<I: Item>(part: &mut impl Part<I>) {
     for _ in 0..8 {
         if part.need().is_empty() {
@@ -336,11 +339,11 @@ pub fn feed<I: Item>(part: &mut impl Part<I>) {
     }
 }
 
-/// All rows of a part of `fairshare`, in as many calls as it takes.
+/// Returns all rows of a `fairshare` part, read with as many calls as necessary.
 ///
 /// # Panics
 ///
-/// There is no memory, or the part is of another policy.
+/// The allocation failed, or the part is of another policy.
 pub fn rows(part: &AnyPart<Request>) -> Vec<Row> {
     let state = part.fairshare().expect("fairshare");
     let mut buf = RowBuf::new().expect("memory");
@@ -354,7 +357,7 @@ pub fn rows(part: &AnyPart<Request>) -> Vec<Row> {
     all
 }
 
-/// What a part may look at, with nothing published.
+/// Returns a view without published shares.
 pub fn view(now: u64, force: bool) -> View<'static> {
     View {
         now,
@@ -363,7 +366,7 @@ pub fn view(now: u64, force: bool) -> View<'static> {
     }
 }
 
-/// Of somebody who is known by a user id only.
+/// Returns attributes with a user id only.
 pub fn attrs(uid: u32) -> Attrs {
     Attrs {
         uid: Id::new(uid),
@@ -371,7 +374,7 @@ pub fn attrs(uid: u32) -> Attrs {
     }
 }
 
-/// A request of `class` goes down without queueing, on a part that asks nobody for the time.
+/// Passes a request of `class` without queueing; panics if the part reads the time.
 pub fn pass(part: &mut impl Part<Request>, class: ClassId, cost: Cost) -> Passed {
     part.pass(class, cost, Way::Opportunity, || {
         unreachable!("nobody asks for the time")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Parts with many classes that always have requests, to measure what a decision costs.
+//! Parts with many classes that are always backlogged, to measure the cost of a decision.
 
 use crate::{
     arena::{feed, hand_gates, lone_part, walk},
@@ -21,28 +21,29 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Requests that every class keeps queued.
+/// Number of requests that each class keeps queued.
 pub const QUEUED: u32 = 8;
 
-/// A policy as it is measured.
+/// A policy with the parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name in results.
+    /// Name in results.
     pub name: &'static str,
     /// The policy.
     pub kind: Kind,
-    /// How `fairshare` selects.
+    /// Selection rule of `fairshare`.
     pub select: Select,
-    /// Levels of `fairshare`, 1 to 3.
+    /// Number of levels of `fairshare`, 1 to 3.
     pub levels: u32,
-    /// Pages of the largest requests; the smallest have one.
+    /// Size of the largest requests, pages; the smallest have one page.
     pub pages: u32,
-    /// Rules of `tbf`, of different rates.
+    /// Number of rules of `tbf`, with different rates.
     pub rules: u32,
 }
 
 impl Case {
-    /// `kind` by itself: requests of one page, `fairshare` with one level, `tbf` without rules.
+    /// Creates a case of `kind`: requests of one page, `fairshare` with one level, `tbf` without
+    /// rules.
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Self {
             name,
@@ -54,37 +55,37 @@ impl Case {
         }
     }
 
-    /// `fairshare` with a selection.
+    /// Creates a case of `fairshare` with a selection rule.
     pub const fn select(name: &'static str, select: Select) -> Self {
         let case = Self::new(name, Kind::Fairshare);
         Self { select, ..case }
     }
 
-    /// The same, called `name`.
+    /// Sets the name.
     #[must_use]
     pub const fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
 
-    /// With so many levels, 1 to 3.
+    /// Sets the number of levels, 1 to 3.
     #[must_use]
     pub const fn levels(self, levels: u32) -> Self {
         Self { levels, ..self }
     }
 
-    /// With requests of 1 to `pages` pages.
+    /// Sets the size of requests to 1 to `pages` pages.
     #[must_use]
     pub const fn pages(self, pages: u32) -> Self {
         Self { pages, ..self }
     }
 
-    /// With so many rules of different rates.
+    /// Sets the number of rules with different rates.
     #[must_use]
     pub const fn rules(self, rules: u32) -> Self {
         Self { rules, ..self }
     }
 
-    /// The configuration, for `classes` classes.
+    /// Returns the configuration for `classes` classes.
     pub fn config(&self, classes: u32) -> Config {
         let mut tunables = Tunables::default();
         tunables.fairshare.select = self.select;
@@ -112,7 +113,8 @@ impl Case {
         Config::parse(self.kind, argument, &tunables).expect("valid")
     }
 
-    /// The rules for groups, each with another rate; none if it has none.
+    /// Returns an update with rules for groups, each with another rate; `None` if the policy is not
+    /// `tbf`.
     pub fn update(&self, config: &Config, classes: u32) -> Option<AnyUpdate> {
         let Config::Tbf(config) = config else {
             return None;
@@ -130,7 +132,7 @@ impl Case {
     }
 }
 
-/// A request that is as cheap to move and to queue as the kernel's, which is a pointer.
+/// A request as cheap to move and to queue as a request of the kernel, which is a pointer.
 struct Bare {
     arrival: u64,
     offset: u64,
@@ -138,10 +140,10 @@ struct Bare {
     pages: u32,
 }
 
-/// The queue of such requests.
+/// A queue of [`Bare`] requests.
 struct BareFifo(VecDeque<Bare>);
 
-/// No such request is registered.
+/// Reference to a registered request; unused, because no request is registered.
 struct Unplaced;
 
 impl Place for Unplaced {
@@ -213,12 +215,13 @@ impl Fifo for BareFifo {
     }
 }
 
-/// Twice what a decision per microsecond uses, so that there is always one to make; requests/s of each class.
+/// Returns the rate of each class, requests/s. All classes together have twice the rate of one
+/// decision per microsecond, so that a class is always eligible.
 pub fn rate(classes: u32) -> u32 {
     (2_000_000 / classes).max(1)
 }
 
-/// A part and the classes in it.
+/// A part and its classes.
 pub struct Crowd {
     part: AnyPart<Bare>,
     table: Option<Table>,
@@ -227,8 +230,9 @@ pub struct Crowd {
     last: usize,
 }
 
-/// Member `i` of `count`, in a tree of `depth` levels whose nodes have about the same number of children; a
-/// client with an object and a target of its own, in one of 256 groups.
+/// Returns the attributes of member `i` of `count` in a tree of `depth` levels, whose nodes have
+/// about the same number of children. Each member has a client, an object and a target of its own,
+/// and one of 256 groups.
 pub fn member(i: u32, count: u32, depth: u32) -> Attrs {
     let fan = f64::from(count).powf(1.0 / f64::from(depth)).ceil() as u32;
     let own = Attrs {
@@ -258,23 +262,23 @@ pub fn member(i: u32, count: u32, depth: u32) -> Attrs {
 }
 
 impl Crowd {
-    /// A part of `case` with `classes` that have [`QUEUED`] requests each. With one size, classes take turns in
-    /// the order of their memory.
+    /// Creates a part of `case` with `classes` classes of [`QUEUED`] requests each. If all requests
+    /// have one size, classes are served in the order of their memory.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// The allocation failed.
     pub fn new(case: &Case, classes: u32) -> Self {
         let config = case.config(classes);
         let part = lone_part(&config, 1).expect("memory");
         Self::filled(part, &config, case, classes)
     }
 
-    /// Two parts of one head with the same classes, each as [`Crowd::new`] makes one.
+    /// Creates two parts of one head with the same classes, each as [`Crowd::new`] creates a part.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// The allocation failed.
     pub fn pair(case: &Case, classes: u32) -> [Self; 2] {
         let config = case.config(classes);
         let shared = AnyShared::new(&config, 1, 2).expect("memory");
@@ -284,7 +288,7 @@ impl Crowd {
         })
     }
 
-    /// The crowd of `part`, which is one of `config`.
+    /// Fills `part`, created with `config`, with classes and requests.
     fn filled(mut part: AnyPart<Bare>, config: &Config, case: &Case, classes: u32) -> Self {
         let (count, bytes) = (classes.min(16_384), 4096 * u64::from(rate(classes)));
         hand_gates(&mut part, count, Some(bytes)).expect("memory");
@@ -327,14 +331,14 @@ impl Crowd {
         crowd
     }
 
-    /// Finds the class of somebody who has one; another one each time, up to 1024 of them.
+    /// Finds the class of a member that has a class; rotates through up to 1024 members.
     pub fn find(&mut self) -> ClassId {
         self.last = (self.last + 1) % self.members.len();
         let attrs = self.members.get(self.last).unwrap_or(&Attrs::UNKNOWN);
         self.part.classify(attrs, self.now)
     }
 
-    /// Publishes the shares, if there are any.
+    /// Publishes the shares, if the policy has any.
     fn publish(&mut self) {
         let mut outline = Outline::new();
         let mut buf = BriefBuf::new().expect("memory");
@@ -347,7 +351,7 @@ impl Crowd {
         self.table = Some(outline.build().expect("memory").table);
     }
 
-    /// What goes next, as soon as something may.
+    /// Returns the next request; advances the time while the part is throttled.
     #[inline]
     fn get(&mut self) -> (Bare, Grant) {
         loop {
@@ -364,11 +368,11 @@ impl Crowd {
         }
     }
 
-    /// A request is chosen and ends, and its class brings the next, a microsecond later.
+    /// Dispatches and completes a request, and queues the next request of its class, 1 µs later.
     ///
     /// # Panics
     ///
-    /// Nothing is queued.
+    /// No request is queued.
     pub fn step(&mut self) {
         self.now += 1000;
         let (request, grant) = self.get();

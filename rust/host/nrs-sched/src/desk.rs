@@ -19,7 +19,7 @@ pub struct Desk {
     time: Cell<u64>,
 }
 
-/// One of them.
+/// One part of a [`Desk`].
 struct Seat<'a> {
     priority: Priority,
     part: &'a RefCell<AnyPart<Request>>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scheduling part of nrs for the host: the files that `nrs.ko` is made of, the same ones, and a
-//! request type to drive them with ([`arena`]).
+//! The scheduling part of nrs for the host. It consists of the source files that `nrs.ko` is built
+//! from, and a request type to drive them with ([`arena`]).
 //!
-//! Tests beside the code run here; those that take the whole part are in `tests/`.
+//! Unit tests of those files run here; tests of the whole part are in `tests/`.
 
-/// The directory of the kernel module.
+/// Directory of the kernel module.
 #[path = "../../.."]
 mod module {
     pub mod sched;
@@ -14,7 +14,7 @@ mod module {
 pub(crate) use module::sched;
 pub use module::sched::*;
 
-/// The records of `/dev/nrs`.
+/// Records of `/dev/nrs`.
 #[cfg(test)]
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../../frontend/chardev"]
@@ -23,7 +23,7 @@ mod chardev {
     mod wire;
 }
 
-/// What compares structures with the kernel's type information.
+/// Comparison of structures with the kernel's type information.
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../sys/layout"]

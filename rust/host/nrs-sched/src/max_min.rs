@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Weighted max-min fairness over servers: what each job gets if service could be divided at will.
+//! Weighted max-min fairness over servers: the service that each job gets if service can be divided
+//! at will.
 //!
-//! No job can have more without taking from one that has less by its weight. Found by filling one server after the
-//! other with water until nothing moves.
+//! No job can get more without taking from a job that has less by its weight. The allocation is
+//! computed by water-filling one server after another until it converges.
 
-/// Sweeps over all servers, at most.
+/// Maximum number of sweeps over all servers.
 const SWEEPS: u32 = 5000;
 
 /// A job at one server.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its weight.
+    /// Weight of the job.
     pub weight: f64,
-    /// What it has elsewhere.
+    /// Service of the job at other servers.
     pub floor: f64,
-    /// What it takes here, at most.
+    /// Maximum service of the job at this server.
     pub limit: f64,
 }
 
 impl Member {
-    /// What the member gets at `level`.
+    /// Returns the service of the member at `level`.
     pub fn at(&self, level: f64) -> f64 {
         (level * self.weight - self.floor).clamp(0.0, self.limit)
     }
 }
 
-/// How high `capacity` stands over the floors of `members`, by weight; any higher changes nothing if all are full.
+/// Returns the water level, by weight, at which `members` use `capacity`. If all members are at
+/// their limits, a higher level changes nothing.
 pub fn level(members: &[Member], capacity: f64) -> f64 {
     let mut bends: Vec<(f64, f64)> = Vec::new();
     for member in members {
@@ -50,10 +52,10 @@ pub fn level(members: &[Member], capacity: f64) -> f64 {
     level
 }
 
-/// A job: its weight, its servers, and what it takes of each, at most.
+/// A job: weight, servers, and maximum service at each of them.
 pub type Job<'a> = (f64, &'a [usize], f64);
 
-/// What each of `jobs` gets of servers of these capacities, in all.
+/// Returns the total service that each of `jobs` gets from servers with these capacities.
 pub fn max_min(capacities: &[f64], jobs: &[Job<'_>]) -> Vec<f64> {
     let mut got = vec![vec![0f64; capacities.len()]; jobs.len()];
     let mut sums = vec![0f64; jobs.len()];
@@ -90,7 +92,7 @@ mod tests {
 
     const ALL: f64 = f64::INFINITY;
 
-    /// Who has enough elsewhere makes room, weights count, and who wants little leaves the rest to others.
+    /// Compares allocations with known results: service elsewhere, weights and limits count.
     #[test]
     fn shares() {
         type Case<'a> = (&'a [f64], &'a [Job<'a>], &'a [f64]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A part with as many requests as a large server has: thousands of clients, several requests each.
+//! A part with the load of a large server: thousands of clients with several requests each.
 
 use crate::{
     arena::{self, feed, hand_gates, lone_part, view, walk, Number, Request},
@@ -11,7 +11,7 @@ use crate::{
     rng::Rng,
 };
 
-/// Every policy, and `fairshare` with three levels.
+/// Returns every policy, and `fairshare` with three levels.
 pub fn cases() -> Vec<Case> {
     let case = |&kind: &Kind| Case::new(kind.name(), kind);
     let mut all: Vec<Case> = Kind::ALL.iter().map(case).collect();
@@ -20,7 +20,7 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// A full part.
+/// A part with many queued requests.
 pub struct Scale {
     /// The part.
     pub part: AnyPart<Request>,
@@ -33,12 +33,12 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// A part of `case` with `clients` that have `depth` requests queued each; `found`: requests can be taken
-    /// out.
+    /// Creates a part of `case` with `clients` clients that have `depth` requests queued each. If
+    /// `found` is true, requests can be removed.
     ///
     /// # Panics
     ///
-    /// There is no memory, or the policy declines a request.
+    /// The allocation failed, or the policy declines a request.
     pub fn new(case: &Case, clients: u32, depth: u32, found: bool) -> Self {
         let config = case.config(clients);
         let count = (clients * depth) as usize;
@@ -61,10 +61,10 @@ impl Scale {
             rng: Rng::new(1),
             now: 0,
             last: 0,
-            // What is delayed would not be served at all.
+            // Delayed requests would not be served at all otherwise.
             force: case.kind == Kind::Delay,
         };
-        // One of each in turn, as they come from a network.
+        // One request of each client in turn, as requests arrive from a network.
         for id in 0..count as u64 {
             let owner = id as u32 % clients;
             let mut request = Request {
@@ -82,11 +82,11 @@ impl Scale {
         scale
     }
 
-    /// The next request of `request`'s client comes, in its place.
+    /// Enqueues the next request of `request`'s client in place of `request`.
     ///
     /// # Panics
     ///
-    /// The policy declines it.
+    /// The policy declines the request.
     pub fn enqueue(&mut self, mut request: Request) {
         self.now += 500;
         let owner = request.owner;
@@ -99,11 +99,11 @@ impl Scale {
         assert!(self.part.enqueue(request, class, self.now).is_ok());
     }
 
-    /// What is served next.
+    /// Dispatches the next request.
     ///
     /// # Panics
     ///
-    /// Nothing may be served.
+    /// No request is eligible.
     pub fn get(&mut self) -> (Request, Grant) {
         self.now += 500;
         match self.part.get(&view(self.now, self.force)) {
@@ -112,17 +112,17 @@ impl Scale {
         }
     }
 
-    /// A request ends.
+    /// Ends a request.
     pub fn stop(&mut self, request: &Request, grant: &Grant) {
         self.part.stop(grant, request.cost(), self.now);
     }
 
-    /// Takes one of the requests out of the middle; [`Scale::enqueue`] puts it back. They come in an order
-    /// without a pattern, each once if their number is a power of two.
+    /// Removes one of the queued requests; [`Scale::enqueue`] puts it back. Requests are chosen in
+    /// an order without a pattern, each once if their number is a power of two.
     ///
     /// # Panics
     ///
-    /// It is not there.
+    /// The request is not queued.
     pub fn dequeue(&mut self) -> Request {
         self.last = (self.last + 40_503) % self.places.len() as u64;
         let id = self.last;

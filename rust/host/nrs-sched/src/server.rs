@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! A partition with its target, device and timer in simulated time.
-//!
-//! # Vocabulary
-//!
-//! - *Relate*: what the front-end says of a request's predecessors ([`Relate`]).
-//! - *Stage*: where a request is, for tests ([`Stage`]).
-//! - *Started*: dispatched to the device.
 
 use crate::{
     arena::{feed, lone_part, walk, Request},
@@ -30,40 +24,40 @@ use crate::{
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
-/// How a request is related to earlier ones, as its front-end sees it.
+/// Relation of a request to earlier requests, as the front-end declares it.
 #[derive(Clone, Copy, Debug)]
 pub enum Relate {
     /// Unordered, without a record.
     Not,
-    /// By its own range in a domain.
+    /// Ordered by the request's range in a domain.
     Range(u64),
-    /// As said; whoever brings it can come back if there is no record.
+    /// Ordered by an explicit relation; the front-end can retry if no record is free.
     As(Relation),
 }
 
-/// Where a request is.
+/// Stage of a request between arrival and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for others.
+    /// Blocked by other requests.
     Blocked,
-    /// It waits for a record.
+    /// Not in the order table, because no record is free.
     Overflowed,
-    /// It is in the head of this priority.
+    /// Queued in the head of this priority.
     Queued(Priority),
-    /// It is at the device.
+    /// Dispatched to the device.
     Started,
 }
 
-/// The surroundings of the partition.
+/// Environment of the partition.
 struct Yard {
     line: Line,
     now: u64,
-    /// When the timer expires, ns; 0: it is not armed.
+    /// Expiry of the timer, ns; 0 if it is not armed.
     timer: u64,
     started: Vec<u64>,
-    /// Stage and record of each request that is here.
+    /// Stage and record of each request from arrival to completion.
     here: BTreeMap<u64, (Stage, Option<RecordId>)>,
-    /// Requests at the device.
+    /// Requests in flight.
     device: HashMap<u64, Request>,
 }
 
@@ -128,11 +122,11 @@ impl Env<Request, Config> for Yard {
 
 /// A partition with its front-end and its device.
 pub struct Server {
-    /// Monotonic ns.
+    /// Monotonic time, ns.
     pub now: u64,
-    /// Requests that started, in this order, since the list was taken.
+    /// Requests in the order of their dispatch since the list was last taken.
     pub started: Vec<u64>,
-    /// Times that a request's attributes were gathered.
+    /// Number of times that the attributes of a request were gathered.
     pub gathered: u64,
     machine: Machine<Request, AnyPart<Request>, Config>,
     yard: Yard,
@@ -158,7 +152,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, records: u32, seed: u64) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
         let lane = || Lane::new(lone_part(&fifo, seed)?, fifo);
@@ -182,7 +176,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Takes a request; `false` if there is no record for it and its front-end can come back.
+    /// Submits a request; returns `false` if no record is free and the front-end can retry.
     pub fn arrive(
         &mut self,
         mut request: Request,
@@ -240,7 +234,7 @@ impl Server {
         true
     }
 
-    /// Ends a request that the device has done; returns it.
+    /// Completes a request in flight; returns it.
     pub fn complete(&mut self, id: u64) -> Option<Request> {
         let request = self.yard.device.remove(&id)?;
         self.yard.here.remove(&id)?;
@@ -260,8 +254,7 @@ impl Server {
         Some(request)
     }
 
-    /// Asks for high priority for a request; `false` if it is not here any more, or was not
-    /// promised.
+    /// Promotes a request to high priority; returns `false` if the request has no record.
     pub fn promote(&mut self, id: u64) -> bool {
         let Some(record) = self.record(id) else {
             return false;
@@ -270,16 +263,16 @@ impl Server {
         true
     }
 
-    /// Has everything dispatched that the order table knows.
+    /// Forces the dispatch of all requests in the order table.
     pub fn force_all(&mut self) {
         self.reorder(Order::force_all);
     }
 
-    /// Gives the order table the memory that it wants, as the service's worker does.
+    /// Allocates the memory that the order table needs, as the service's worker does.
     ///
     /// # Panics
     ///
-    /// There is none.
+    /// The allocation failed.
     pub fn feed(&mut self) {
         while !self.machine.order().need().is_empty() {
             let spare = self.machine.order().need().allocate().expect("memory");
@@ -288,12 +281,12 @@ impl Server {
         self.settle();
     }
 
-    /// Starts another policy on both heads; the one before it is drained, if there is a place for
-    /// both.
+    /// Installs another policy on both heads. The previous policy is drained if there is an
+    /// instance left for both.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: the allocation failed.
     pub fn install(&mut self, config: &Config, seed: u64) -> Result<(), NoMemory> {
         for priority in Priority::ALL {
             let (config, head) = (config.on(priority), self.machine.head(priority));
@@ -301,7 +294,7 @@ impl Server {
             if config.kind() == Kind::Fifo {
                 head.drop_primary();
             } else {
-                // Without a place, the one before it goes on.
+                // If no instance is left, the previous policy continues.
                 drop(head.install(lone_part(&config, seed)?, config));
             }
         }
@@ -309,7 +302,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets time go on by `ns`.
+    /// Advances the time by `ns`.
     pub fn wait(&mut self, ns: u64) {
         self.now = self.now.saturating_add(ns);
         for priority in Priority::ALL {
@@ -328,47 +321,48 @@ impl Server {
         self.settle();
     }
 
-    /// Dispatches without slots what is eligible, if nothing was dispatched for `stall` ns, as the service's keeper does.
+    /// Dispatches eligible requests without slots if none was dispatched for `stall` ns, as the
+    /// service's keeper does.
     pub fn unstall(&mut self, stall: u64) {
         self.yard.now = self.now;
         self.machine.unstall(&mut self.yard, self.now, stall);
         self.settle();
     }
 
-    /// When the timer expires, if it is armed.
+    /// Returns the expiry of the timer, ns, if it is armed.
     pub fn next_expiry(&self) -> Option<u64> {
         Some(self.yard.timer).filter(|at| *at > 0)
     }
 
-    /// Requests that are here.
+    /// Returns the number of requests that have arrived and not ended.
     pub fn len(&self) -> usize {
         self.yard.here.len()
     }
 
-    /// Where a request is.
+    /// Returns the stage of a request.
     pub fn stage(&self, id: u64) -> Option<Stage> {
         Some(self.yard.here.get(&id)?.0)
     }
 
-    /// Its record, if it has one.
+    /// Returns the record of a request, if it has one.
     pub fn record(&self, id: u64) -> Option<RecordId> {
         self.yard.here.get(&id)?.1
     }
 
-    /// The order table.
+    /// Returns the order table.
     pub fn order(&mut self) -> &mut Order<Request> {
         self.machine.order()
     }
 
-    /// Makes a change in the order table.
+    /// Applies `change` to the order table.
     fn reorder(&mut self, change: impl FnOnce(&mut Order<Request>)) {
         self.yard.now = self.now;
         self.machine.reorder(&mut self.yard, self.now, change);
         self.settle();
     }
 
-    /// Does what is left for the order table, as the service's keeper does, and uses what slots are
-    /// free.
+    /// Does the deferred work of the order table, as the service's keeper does, and uses free
+    /// slots.
     fn settle(&mut self) {
         self.yard.now = self.now;
         while self.machine.settle_some(&mut self.yard, self.now) {}
@@ -376,15 +370,15 @@ impl Server {
         self.started.append(&mut self.yard.started);
     }
 
-    /// Has heads asked again that are throttled, as policies or rates are others now.
+    /// Polls throttled heads again, because policies or rates have changed.
     fn run_all(&mut self) {
         self.yard.now = self.now;
         self.machine.reconsider(&mut self.yard, self.now);
         self.settle();
     }
 
-    /// Gives parts the memory and the seats that they want, as the service's worker does; whether
-    /// there are seats.
+    /// Allocates the memory that parts need and sets up new gates, as the service's worker does.
+    /// Returns true if a part has gates.
     fn furnish(&mut self) -> bool {
         let mut seats = false;
         for priority in Priority::ALL {

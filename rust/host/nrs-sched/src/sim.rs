@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A server of fairshare in simulated time, for tests and figures.
+//! A `fairshare` server in simulated time, for tests and figures.
 //!
-//! # Vocabulary
-//!
-//! - *Source*: a client that keeps a number of requests queued while it is on ([`Source`]).
-//! - *Dispatch*: a request that is served. Here it ends at once; devices are simulated elsewhere.
-//! - *Turn*: the chance of a part to dispatch one request ([`Turns`]).
-//! - *Ideal*: what each leaf would have had if service could be divided at will ([`Ideal`]).
+//! A [`Source`] is a client that keeps a number of requests queued while it is on. A dispatched
+//! request ends at once; devices are simulated elsewhere. Parts dispatch one request per turn
+//! ([`Turns`]). Service is compared with the fluid model ([`Ideal`]).
 
 mod ideal;
 
@@ -38,7 +35,7 @@ use crate::{
 
 pub use crate::units::NSEC_PER_SEC as SECOND;
 
-/// Worst deviation of `got` from `wanted` parts of the whole, percent.
+/// Returns the largest relative deviation of `got` from `wanted` parts of the whole, percent.
 pub fn worst_error(got: &[u64], wanted: &[f64]) -> f64 {
     assert_eq!(got.len(), wanted.len());
     let (all, whole) = (got.iter().sum::<u64>() as f64, wanted.iter().sum::<f64>());
@@ -47,7 +44,7 @@ pub fn worst_error(got: &[u64], wanted: &[f64]) -> f64 {
     errors.fold(0.0, f64::max) * 100.0
 }
 
-/// Asserts that `got` are `wanted` parts of the whole, within so many `percent`.
+/// Asserts that `got` are `wanted` parts of the whole, within `percent`.
 #[track_caller]
 pub fn assert_shares(got: &[u64], wanted: &[f64], percent: f64, what: &str) {
     let error = worst_error(got, wanted);
@@ -57,35 +54,35 @@ pub fn assert_shares(got: &[u64], wanted: &[f64], percent: f64, what: &str) {
     );
 }
 
-/// When the simulation starts, ns: a day after the clock did.
+/// Start of the simulation, ns: one day after the clock started.
 const START: u64 = 86_400 * SECOND;
 
 /// A client.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Who it is.
+    /// Attributes of the client.
     pub attrs: Attrs,
-    /// The part it brings its requests to.
+    /// Part that receives the client's requests.
     pub part: usize,
-    /// Sizes of its requests, pages; each request draws one.
+    /// Possible sizes of the requests, pages; each request draws a size.
     pub pages: Vec<u32>,
-    /// Which way its requests go.
+    /// Direction of the requests.
     pub direction: Direction,
-    /// Requests that it keeps queued.
+    /// Number of requests that the client keeps queued.
     pub depth: u32,
-    /// Whether it brings any.
+    /// True if the client submits requests.
     pub on: bool,
     /// Requests queued now.
     pub queued: u32,
-    /// Requests served.
+    /// Number of requests served.
     pub requests: u64,
-    /// Pages served.
+    /// Number of pages served.
     pub served: u64,
     class: Option<ClassId>,
 }
 
 impl Source {
-    /// Keeps eight requests of a page queued at the first part.
+    /// Creates a source that keeps eight requests of a page queued at the first part.
     pub fn new(attrs: Attrs) -> Self {
         Self {
             attrs,
@@ -101,52 +98,52 @@ impl Source {
         }
     }
 
-    /// The same with requests of `pages`.
+    /// Sets the sizes of requests to `pages`.
     pub fn of(self, pages: &[u32]) -> Self {
         let pages = pages.to_vec();
         Self { pages, ..self }
     }
 
-    /// The same at `part`.
+    /// Sets the part.
     pub fn at(self, part: usize) -> Self {
         Self { part, ..self }
     }
 
-    /// The same with requests that go in `direction`.
+    /// Sets the direction of requests.
     pub fn going(self, direction: Direction) -> Self {
         Self { direction, ..self }
     }
 
-    /// The same, but it brings nothing by itself.
+    /// Switches the source off: it submits no requests by itself.
     pub fn off(self) -> Self {
         Self { on: false, ..self }
     }
 }
 
-/// Who dispatches next, of several parts.
+/// Rule by which several parts take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turns {
-    /// One after the other, a request each.
+    /// Round robin, one request each.
     Equal,
-    /// By the shares of those who compete there, as published last.
+    /// By the last published shares of the entities that compete at each part.
     Shares,
 }
 
-/// What a simulation starts with.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// Mode, for example `uid_fair`.
     pub mode: &'a str,
-    /// Everything else of the policy.
+    /// All other parameters of the policy.
     pub tunables: Tunables,
     /// Number of parts.
     pub parts: usize,
-    /// Draws sizes, and the order in which sources come first.
+    /// Seed for the sizes, and for the initial order of the sources.
     pub seed: u64,
 }
 
 impl<'a> Setup<'a> {
-    /// One part, parameters as they come.
+    /// Creates a setup with one part and default parameters.
     pub fn new(mode: &'a str) -> Self {
         Self {
             mode,
@@ -156,50 +153,50 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The same with another selection.
+    /// Sets the selection rule.
     pub fn select(mut self, select: Select) -> Self {
         self.tunables.fairshare.select = select;
         self
     }
 
-    /// The same with another seed.
+    /// Sets the seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The same with other parts.
+    /// Sets the number of parts.
     pub fn parts(self, parts: usize) -> Self {
         Self { parts, ..self }
     }
 }
 
-/// A part, and whether it has requests.
+/// A part, and its mark in the line: whether it has requests.
 struct Lane {
     part: AnyPart<Request>,
     mark: Mark,
 }
 
-/// Sources and parts.
+/// Sources and parts of a simulation.
 pub struct Sim {
     /// The clients.
     pub sources: Vec<Source>,
-    /// What the outcome is compared with.
+    /// The fluid model that the outcome is compared with.
     pub ideal: Ideal,
     /// Monotonic time, ns.
     pub now: u64,
-    /// What a dispatch takes, ns.
+    /// Duration of a dispatch, ns.
     pub step: u64,
-    /// Dispatches from one table of shares to the next; 0: none is published.
+    /// Dispatches between two tables of shares; 0: none is published.
     pub delta: u64,
-    /// Sources are classified for each request, as if nobody remembered their class.
+    /// True if sources are classified for each request, without a cached class.
     pub forgetful: bool,
-    /// How parts take turns.
+    /// Rule by which parts take turns.
     pub turns: Turns,
-    /// For whatever the test wants to draw.
+    /// Random numbers for the test.
     pub rng: Rng,
     lanes: Vec<Lane>,
     weights: mem::Shared<Weights>,
-    /// What the parts were told last.
+    /// Parameters that the parts received last.
     tunables: fairshare::Tunables,
     table: Option<Table>,
     line: Line,
@@ -209,11 +206,11 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Parts of `setup` with nothing queued, and `sources`.
+    /// Creates the parts of `setup` with the first requests of `sources` queued.
     ///
     /// # Panics
     ///
-    /// The mode is none, or there is no memory.
+    /// The mode is invalid, or the allocation failed.
     pub fn new(setup: &Setup<'_>, sources: Vec<Source>) -> Self {
         let config = Config::parse(Kind::Fairshare, Some(setup.mode), &setup.tunables);
         let config = config.unwrap_or_else(|error| panic!("{}: {error:?}", setup.mode));
@@ -252,7 +249,7 @@ impl Sim {
         sim
     }
 
-    /// First requests of all sources that are on, in an order that the seed decides.
+    /// Fills the queues of all sources that are on, in an order that depends on the seed.
     fn fill_shuffled(&mut self) {
         let mut order: Vec<usize> = (0..self.sources.len()).collect();
         for at in (1..order.len()).rev() {
@@ -264,12 +261,12 @@ impl Sim {
         }
     }
 
-    /// Whoever is on brings what is missing.
+    /// Fills the queues of all sources that are on.
     pub fn fill_all(&mut self) {
         (0..self.sources.len()).for_each(|source| self.fill(source));
     }
 
-    /// Switches `source` on or off; what is queued stays.
+    /// Switches `source` on or off; queued requests remain.
     pub fn switch(&mut self, source: usize, on: bool) {
         if self.sources[source].on != on {
             self.sources[source].on = on;
@@ -283,7 +280,7 @@ impl Sim {
         }
     }
 
-    /// The class of `source`, made if need be.
+    /// Returns the class of `source`; creates it if necessary.
     fn class(&mut self, source: usize) -> ClassId {
         let from = &mut self.sources[source];
         let part = &mut self.lanes[from.part].part;
@@ -299,22 +296,22 @@ impl Sim {
         }
     }
 
-    /// `source` brings a request; returns its number.
+    /// Enqueues a request of `source`; returns its number.
     ///
     /// # Panics
     ///
-    /// The part declines it.
+    /// The part declines the request.
     pub fn bring(&mut self, source: usize) -> u64 {
         let draw = self.rng.below(self.sources[source].pages.len() as u64) as usize;
         let pages = self.sources[source].pages[draw];
         self.bring_at(source, pages, Spot::default())
     }
 
-    /// `source` brings a request of `pages` at `spot`; returns its number.
+    /// Enqueues a request of `source` with `pages` pages at `spot`; returns its number.
     ///
     /// # Panics
     ///
-    /// The part declines it.
+    /// The part declines the request.
     pub fn bring_at(&mut self, source: usize, pages: u32, spot: Spot) -> u64 {
         let class = self.class(source);
         self.now += 1;
@@ -338,17 +335,17 @@ impl Sim {
         self.id
     }
 
-    /// The part in `lane`.
+    /// Returns the part in `lane`.
     pub fn part(&mut self, lane: usize) -> &mut AnyPart<Request> {
         &mut self.lanes[lane].part
     }
 
-    /// Requests queued at all parts.
+    /// Returns the number of requests queued at all parts.
     pub fn queued(&self) -> u32 {
         self.lanes.iter().map(|lane| lane.part.len()).sum()
     }
 
-    /// The part in `lane` takes a request out; it does not end.
+    /// Takes a request from the part in `lane`; the request does not end.
     pub fn get(&mut self, lane: usize) -> Option<(Request, Grant)> {
         let view = View {
             now: self.now,
@@ -369,13 +366,14 @@ impl Sim {
         Some((request, grant))
     }
 
-    /// `request` of the part in `lane` ends.
+    /// Ends `request` of the part in `lane`.
     pub fn stop(&mut self, lane: usize, request: &Request, grant: &Grant) {
         let part = &mut self.lanes[lane].part;
         part.stop(grant, request.cost(), self.now);
     }
 
-    /// The part in `lane` serves a request, and its source brings what is missing. The source.
+    /// Serves a request of the part in `lane` and refills the queue of its source; returns the
+    /// source.
     pub fn serve(&mut self, lane: usize) -> Option<usize> {
         if self.delta > 0 && self.dispatches % self.delta == 0 {
             self.publish();
@@ -391,7 +389,7 @@ impl Sim {
         Some(owner)
     }
 
-    /// What the service's worker does every second.
+    /// Updates the age of all parts every second, as the service's worker does.
     fn upkeep(&mut self) {
         if self.now - self.aged >= SECOND {
             self.aged = self.now;
@@ -401,7 +399,7 @@ impl Sim {
         }
     }
 
-    /// Whose turn it is, of the parts with requests.
+    /// Returns the part whose turn it is, of the parts with requests.
     fn next_lane(&self) -> Option<usize> {
         let next = self
             .line
@@ -409,7 +407,7 @@ impl Sim {
         Some(next.index.into())
     }
 
-    /// Says whether the part in `lane` has requests.
+    /// Updates the mark of the part in `lane`.
     fn mark(&mut self, lane: usize) {
         let Lane { part, mark } = &mut self.lanes[lane];
         let new = Mark {
@@ -421,12 +419,12 @@ impl Sim {
         *mark = new;
     }
 
-    /// Serves `count` requests, or what there is.
+    /// Serves `count` requests, or all if there are fewer.
     pub fn run(&mut self, count: u64) {
         self.run_with(count, |_, _| ());
     }
 
-    /// Takes `count` turns, with `before` each of them; a turn without requests goes by.
+    /// Takes `count` turns and calls `before` ahead of each; a turn without requests passes idle.
     pub fn run_with(&mut self, count: u64, mut before: impl FnMut(&mut Self, u64)) {
         for turn in 0..count {
             before(self, turn);
@@ -439,7 +437,7 @@ impl Sim {
         }
     }
 
-    /// Each part has a device of its own and serves `count` requests, turn by turn.
+    /// Serves `count` requests of each part, turn by turn, as if each part had its own device.
     pub fn run_apart(&mut self, count: u64) {
         for _ in 0..count {
             for lane in 0..self.lanes.len() {
@@ -448,11 +446,11 @@ impl Sim {
         }
     }
 
-    /// Publishes the shares of those who are active, as the service's worker does every delta.
+    /// Publishes the shares of active entities, as the service's worker does every delta.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// The allocation failed.
     pub fn publish(&mut self) {
         let mut outline = Outline::new();
         let mut buf = BriefBuf::new().expect("memory");
@@ -474,11 +472,11 @@ impl Sim {
         self.table = Some(published.table);
     }
 
-    /// Takes `items` into the list of weights; all nodes follow.
+    /// Applies `items` to the list of weights and to all nodes.
     ///
     /// # Panics
     ///
-    /// They are no items.
+    /// The items are invalid.
     pub fn weigh(&mut self, items: &str) {
         let weights = self.weights.apply(items);
         let weights = weights.unwrap_or_else(|error| panic!("{items}: {error:?}"));
@@ -487,7 +485,7 @@ impl Sim {
         self.ideal.weigh(&self.weights);
     }
 
-    /// Parts are fair together from now on, or each by itself.
+    /// Sets whether parts are fair together or separately.
     pub fn join_parts(&mut self, together: bool) {
         self.retune(|tunables| {
             tunables.cross_cpt = match together {
@@ -497,11 +495,11 @@ impl Sim {
         });
     }
 
-    /// Changes parameters that do not ask for new parts.
+    /// Changes parameters that do not require new parts.
     ///
     /// # Panics
     ///
-    /// They do.
+    /// The change requires new parts.
     pub fn retune(&mut self, change: impl FnOnce(&mut fairshare::Tunables)) {
         let old = fairshare::Config::parse(None, &self.tunables);
         change(&mut self.tunables);
@@ -510,7 +508,7 @@ impl Sim {
         self.tell();
     }
 
-    /// All parts take over the weights and the parameters.
+    /// Passes the weights and the parameters to all parts.
     fn tell(&mut self) {
         let update = Update::new(self.weights.clone(), &self.tunables);
         for lane in &mut self.lanes {
@@ -521,7 +519,7 @@ impl Sim {
         self.refresh();
     }
 
-    /// Gives all nodes the weights that they should have, 64 at a time.
+    /// Refreshes the weights of all nodes, 64 at a time.
     pub fn refresh(&mut self) {
         for lane in &mut self.lanes {
             let mut from = Some(0);
@@ -531,7 +529,7 @@ impl Sim {
         }
     }
 
-    /// Forgets who was idle for long, a second at a time.
+    /// Advances the time by `seconds`, one second at a time, so that idle entities are evicted.
     pub fn idle(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += SECOND;
@@ -539,17 +537,17 @@ impl Sim {
         }
     }
 
-    /// Statistics of the part in `lane`.
+    /// Returns the statistics of the part in `lane`.
     pub fn rows(&self, lane: usize) -> Vec<Row> {
         arena::rows(&self.lanes[lane].part)
     }
 
-    /// Pages that each source was served so far.
+    /// Returns the number of pages served so far, per source.
     pub fn served(&self) -> Vec<u64> {
         self.sources.iter().map(|source| source.served).collect()
     }
 
-    /// How the outcome since the start differs from the ideal.
+    /// Returns the deviation from the ideal since the start.
     pub fn outcome(&mut self) -> Outcome {
         self.ideal.outcome()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A partition with its target that several threads use at once, put around the pure part as the
-//! kernel does it; time stands still.
+//! A partition with its target that several threads use concurrently. The scheduling code is locked
+//! as in the kernel; the time does not advance.
 
 use crate::{
     arena::{attrs, lone_part, Request},
@@ -28,12 +28,12 @@ use std::sync::{Mutex, PoisonError};
 /// The time, ns.
 const NOW: u64 = 86_400_000_000_000;
 
-/// What the lock protects.
+/// State that the lock protects.
 pub type Decider = Machine<Request, AnyPart<Request>, Config>;
 
-/// A partition that is alone at its target.
+/// A partition that is the only one of its target.
 pub struct Threads {
-    /// Slots.
+    /// Slots of the target.
     pub line: Line,
     tabs: Shared<Tabs>,
     machine: Mutex<Decider>,
@@ -113,12 +113,12 @@ impl round::Partitions for User<'_> {
 }
 
 impl Threads {
-    /// Creates a partition with a policy started with `config`, a target with `slots` slots, and stocks and rows for
-    /// `cpus` CPUs.
+    /// Creates a partition with a policy started with `config`, a target with `slots` slots, and
+    /// stocks and rows for `cpus` CPUs.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
         let lane = || Lane::new(lone_part(&fifo, 1)?, fifo);
@@ -138,7 +138,7 @@ impl Threads {
         })
     }
 
-    /// Runs `f` with the lock held.
+    /// Runs `f` under the lock.
     pub fn with<R>(&self, f: impl FnOnce(&mut Decider) -> R) -> R {
         f(&mut self.machine.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -147,7 +147,8 @@ impl Threads {
         self.line.limits(2, NOW / 1_000_000)
     }
 
-    /// Has `request` pass on `cpu` without the lock; returns whether it did.
+    /// Tries to pass `request` on `cpu` without the lock; `slot` of the result is true if it
+    /// passed.
     #[inline]
     pub fn pass(&self, cpu: u32, request: &mut Request) -> Found {
         let (line, pages) = (&self.line, request.cost().pages);
@@ -161,7 +162,8 @@ impl Threads {
         found
     }
 
-    /// Takes `request`, whose owner is a user, on `cpu`; returns what is submitted.
+    /// Handles the arrival of `request` on `cpu`; the request's owner is a user id. Returns the
+    /// request that is dispatched, if any.
     #[inline]
     pub fn arrive(&self, cpu: u32, mut request: Request) -> Option<Request> {
         let found = self.pass(cpu, &mut request);
@@ -178,7 +180,7 @@ impl Threads {
         user.sent.pop()
     }
 
-    /// Does the same with the lock.
+    /// Handles the arrival of `request` like `arrive`, but always under the lock.
     pub fn arrive_locked(&self, cpu: u32, request: Request) -> Option<Request> {
         let mut user = self.user(cpu);
         self.enter(&mut user, request);
@@ -204,7 +206,7 @@ impl Threads {
         round::arrived(user, arrived.others);
     }
 
-    /// Ends `request` on `cpu`; returns what is submitted then.
+    /// Ends `request` on `cpu`; returns the requests that are dispatched then.
     #[inline]
     pub fn end(&self, cpu: u32, request: &Request) -> Vec<Request> {
         let placement = &request.placement;
@@ -230,7 +232,7 @@ impl Threads {
     }
 }
 
-/// Returns all that the class of a request of `owner` depends on; `None` if that is 0.
+/// Returns everything that the class of a request of `owner` depends on; `None` if `owner` is 0.
 fn ident(owner: u32) -> Option<Ident> {
     (owner != 0).then(|| [owner.into(), 0, 0, 0, 0])
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A list of all requests that watches a [`Server`]: nothing is lost, what is served is a linear extension of the
-//! order, and nothing that is urgent waits for what is not. Whatever is wrong panics.
+//! A list of all requests that checks a [`Server`] and panics on any violation. No request is lost,
+//! and the order of dispatches is a linear extension of the required order. Urgent requests do not
+//! wait for requests that are not urgent.
 
 use crate::{
     arena::Request,
@@ -12,51 +13,51 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// What is known of a request; its number is its place in the list.
+/// State of a request; the request's number is its index in the list.
 struct Known {
-    /// Those that come before it.
+    /// Requests that must end before this request starts.
     before: Vec<u64>,
     relation: Option<Relation>,
     started: bool,
     ended: bool,
-    /// It was promoted.
+    /// True if the request was promoted.
     high: bool,
     forced: bool,
 }
 
-/// How a request arrives.
+/// Properties of an arriving request.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// The client.
     pub owner: u32,
-    /// It has high priority.
+    /// True for high priority.
     pub high: bool,
-    /// It must not be withheld.
+    /// True if the request must not be throttled.
     pub forced: bool,
 }
 
-/// Of some regular client.
+/// A request of a regular client.
 pub const PLAIN: Arrival = Arrival {
     owner: 0,
     high: false,
     forced: false,
 };
 
-/// A server that is watched.
+/// A server whose dispatches are checked.
 pub struct Watched {
     /// The server.
     pub server: Server,
     all: Vec<Known>,
-    /// At the device.
+    /// Requests in flight.
     pub running: Vec<u64>,
-    /// In the order in which they started.
+    /// Requests in the order of their dispatch.
     pub log: Vec<u64>,
-    /// Requests that were turned away.
+    /// Number of rejected requests.
     pub refused: u64,
 }
 
 impl Watched {
-    /// A server with a policy, slots, and an order table of so many records.
+    /// Creates a server with a policy, `slots` slots and an order table of `records` records.
     pub fn new(config: &Config, slots: u32, records: u32) -> Self {
         Self {
             server: Server::new(config, slots, records, 77).expect("memory"),
@@ -67,12 +68,12 @@ impl Watched {
         }
     }
 
-    /// Requests that came, but for those turned away.
+    /// Returns the number of requests that were accepted.
     pub fn len(&self) -> u64 {
         self.all.len() as u64
     }
 
-    /// A request arrives; returns its number, if it is taken.
+    /// Submits a request; returns its number if it is accepted.
     pub fn arrive(&mut self, request: Request, relate: Relate, how: Arrival) -> Option<u64> {
         let id = self.len();
         let spot = request.spot;
@@ -121,7 +122,7 @@ impl Watched {
         taken.then_some(id)
     }
 
-    /// Names of requests, as far as they have names.
+    /// Returns a relation after the requests `ids`; requests without a record are left out.
     pub fn after(&self, ids: &[u64]) -> Relate {
         let mut named = [None; PREDECESSORS_MAX];
         for (name, id) in named.iter_mut().zip(ids) {
@@ -130,7 +131,7 @@ impl Watched {
         Relate::As(Relation::After(named))
     }
 
-    /// Those that have to end before one with `relation` that arrives now.
+    /// Returns the requests that must end before a request with `relation` that arrives now.
     fn before(&self, relation: Option<&Relation>) -> Vec<u64> {
         let open = (0..self.len()).filter(|&id| !self.all[id as usize].ended);
         let comes_before = |id: &u64| match (relation, &self.all[*id as usize].relation) {
@@ -162,7 +163,7 @@ impl Watched {
         open.filter(comes_before).collect()
     }
 
-    /// Ends one of those at the device; `false` if there is none.
+    /// Completes a request in flight, chosen by `which`; returns `false` if there is none.
     pub fn complete(&mut self, which: usize) -> bool {
         if self.running.is_empty() {
             return false;
@@ -170,14 +171,14 @@ impl Watched {
         let id = self.running.swap_remove(which % self.running.len());
         let known = &mut self.all[id as usize];
         assert!(known.started && !known.ended);
-        // Before the server hears of it, since it starts others at once.
+        // Set before the server is informed, because the server dispatches more requests at once.
         known.ended = true;
         assert!(self.server.complete(id).is_some());
         self.watch();
         true
     }
 
-    /// Asks for high priority for a request.
+    /// Promotes a request to high priority.
     pub fn promote(&mut self, id: u64) {
         if self.server.promote(id) {
             self.all[id as usize].high = true;
@@ -185,12 +186,12 @@ impl Watched {
         self.watch();
     }
 
-    /// Has everything dispatched that the order table knows.
+    /// Forces the dispatch of all requests in the order table.
     pub fn force_all(&mut self) {
         let server = &self.server;
         for (id, known) in (0..).zip(&mut self.all) {
             let here = !matches!(server.stage(id), None | Some(Stage::Started));
-            // Those without a record are not known to the table.
+            // The table contains only requests with a record and overflowed requests.
             let known_there =
                 server.record(id).is_some() || server.stage(id) == Some(Stage::Overflowed);
             known.forced |= here && known_there;
@@ -199,25 +200,25 @@ impl Watched {
         self.watch();
     }
 
-    /// Gives the order table memory.
+    /// Allocates the memory that the order table needs.
     pub fn feed(&mut self) {
         self.server.feed();
         self.watch();
     }
 
-    /// Starts another policy.
+    /// Installs another policy.
     pub fn install(&mut self, config: &Config) {
         self.server.install(config, self.len()).expect("memory");
         self.watch();
     }
 
-    /// Lets time go on by `ns`.
+    /// Advances the time by `ns`.
     pub fn wait(&mut self, ns: u64) {
         self.server.wait(ns);
         self.watch();
     }
 
-    /// Looks at what has started.
+    /// Checks the requests that have started.
     fn watch(&mut self) {
         for id in std::mem::take(&mut self.server.started) {
             for before in &self.all[id as usize].before {
@@ -233,7 +234,7 @@ impl Watched {
         assert_eq!(open, self.server.len(), "nothing is lost");
     }
 
-    /// All that comes before `id` and has not ended.
+    /// Returns all requests that must end before `id` and have not ended.
     pub fn all_before(&self, id: u64) -> BTreeSet<u64> {
         let (mut seen, mut look) = (BTreeSet::new(), vec![id]);
         while let Some(id) = look.pop() {
@@ -246,7 +247,7 @@ impl Watched {
         seen
     }
 
-    /// What is urgent is not held up by what is not.
+    /// Checks that no urgent request is delayed by a request that is not urgent.
     pub fn check_urgent(&self) {
         for (id, known) in (0..).zip(&self.all) {
             let here = !matches!(self.server.stage(id), None | Some(Stage::Started));
@@ -265,7 +266,7 @@ impl Watched {
         }
     }
 
-    /// Ends everything.
+    /// Completes all requests.
     pub fn drain(&mut self, mut which: impl FnMut() -> usize) {
         for _ in 0..100 * (self.len() + 10) {
             if self.server.len() == 0 {
@@ -276,7 +277,7 @@ impl Watched {
             }
             self.feed();
             if self.running.is_empty() {
-                // Only time can help.
+                // All remaining requests are throttled.
                 let until = self.server.next_expiry().expect("somebody withholds");
                 let now = self.server.now;
                 assert!(

@@ -1,33 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Discrete events: clients, network, servers and devices, with the scheduling part of the kernel in the servers.
+//! Discrete event simulation of clients, a network, servers and devices.
 //!
-//! # Vocabulary
+//! The servers run the scheduling code of the kernel.
 //!
-//! - *Event*: something that happens at an instant; time jumps from one to the next ([`queue`]).
+//! - *Event*: something that happens at an instant; time advances from event to event ([`queue`]).
 //! - *Server*: partitions with a head each, slots, a device and a worker ([`server`], [`lane`]).
 //! - *Job*: processes on nodes that send requests ([`client`]).
 //!
 //! ```text
-//!   Issue ─▶ (network) ─▶ Arrive ─▶ queued or passed ─▶ (device) ─▶ Done ─▶ (network) ─▶ Reply ─▶ Issue
-//!                                       ▲        ▲                   │
-//!                            Work, Call ┘   Wake ┘◀── withheld       └─▶ the next one is decided
+//! Issue ─▶ network ─▶ Arrive ─▶ queued or bypass ─▶ device ─▶ Done ─▶ network ─▶ Reply ─▶ Issue
+//!                                ▲        ▲                    │
+//!                     Work, Call ┘   Wake ┘◀── throttled       └─▶ next dispatch
 //! ```
 //!
-//! # What is the kernel's, and what is not
+//! # Differences from the kernel
 //!
-//! Heads, parts and their classes, the pool of slots, turns of partitions, gates and the manager of `qbm`, and the
-//! table of shares are the kernel's own code. What `rust/engine/` does around them is done here in the same order
-//! and with the same periods: a request that finds nobody waiting may pass, a completion frees a slot and has
-//! the next one decided, a part that withholds has one timer, the worker brings memory, ages classes and publishes
-//! shares every `delta_ms`. Left out are: the order table, the high-priority head (no request of a scenario has
-//! high priority, so no slot is kept for one), the watch for stalls, and the cost in time of all that, which is
-//! taken to be none.
+//! Heads, parts, classes, the pool of slots, turns of partitions, gates, the manager of `qbm` and
+//! the table of shares are kernel code. The engine does the rest of `rust/engine/` in the same
+//! order and with the same periods:
+//!
+//! - A request bypasses the queue if no request is queued.
+//! - A completion frees a slot and has the next request dispatched.
+//! - A part that throttles has one timer.
+//! - The worker brings memory, ages classes and publishes shares every `delta_ms`.
+//!
+//! The engine leaves out the order table, the high-priority head and the stall timeout. No request
+//! of a scenario has high priority, so no slot is reserved for high priority. Scheduling takes no
+//! simulated time.
 //!
 //! # Memory
 //!
-//! It is bounded by the requests that are outstanding, the bins that were asked for, and the processes. Handling an
-//! event allocates only when one of these has a new maximum, or a policy a new class.
+//! The outstanding requests, the bins and the processes bound the memory. Handling an event
+//! allocates only at a new maximum of one of these, or for a new class of a policy.
 
 pub mod client;
 pub mod device;
@@ -58,24 +63,24 @@ use crate::{
 use nrs_sched::{ranges::PARTS, rng::avalanche};
 use std::time::Instant;
 
-/// When a run begins, monotonic ns: a day after the clock did.
+/// Start of a run, monotonic ns: one day after the epoch of the clock.
 pub const START: u64 = 86_400_000_000_000;
 
-/// Events from one call of who looks at progress to the next.
+/// Number of events between two reports of progress.
 const LOOK: u64 = 1 << 16;
 
-/// How a run is to be done, beside what the scenario says.
+/// Settings of a run that are not in the scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// How late timers of policies expire, ns.
+    /// Lateness of the timers of policies, ns.
     pub lateness_ns: u64,
-    /// Whether bytes per server, job and bin are wanted.
+    /// True to record bytes per server, job and bin.
     pub server_bins: bool,
-    /// Events after which the run ends, if it has not ended by then; 0: all.
+    /// Number of events after which the run ends at the latest; 0 for no limit.
     pub events: u64,
 }
 
-/// A run.
+/// Simulation of one scenario.
 pub struct Engine {
     scene: Scene,
     end: u64,
@@ -89,17 +94,18 @@ pub struct Engine {
     events: u64,
 }
 
-/// What the seed of a run makes of a purpose.
+/// Derives the seed for a purpose from the seed of a run.
 fn seed_for(seed: u64, purpose: u64) -> u64 {
     avalanche(seed.wrapping_add(avalanche(purpose)))
 }
 
 impl Engine {
-    /// A run of `scenario`.
+    /// Creates a run of `scenario`.
     ///
     /// # Errors
     ///
-    /// What a server refuses, and which one: a policy line, a rule, a plan, a parameter, a device.
+    /// The name of a server and the reason: its policy line, rule, plan, parameter or device is
+    /// invalid.
     pub fn new(scenario: &Scenario, settings: Settings) -> Result<Self, String> {
         let seed = scenario.seed;
         let names = scenario.server_names();
@@ -143,7 +149,7 @@ impl Engine {
         })
     }
 
-    /// Goes on to the end; `look` is told the simulated time and the duration now and then, ns.
+    /// Runs to the end; reports the simulated time and the duration, ns, to `look` now and then.
     pub fn run(&mut self, mut look: impl FnMut(u64, u64)) {
         for server in &mut self.servers {
             server.begin(&mut self.scene);
@@ -225,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// What came of it.
+    /// Returns the results of the run.
     pub fn outcome(&mut self, scenario: &Scenario) -> Outcome {
         let jobs = scenario
             .jobs
@@ -261,17 +267,17 @@ impl Engine {
     }
 }
 
-/// The policy line of each server.
+/// Returns the policy line of each server.
 fn policies_of(scenario: &Scenario) -> impl Iterator<Item = String> + '_ {
     let servers = scenario.servers.iter();
     servers.flat_map(|server| server.names().map(|_| server.policy.clone()))
 }
 
-/// Says what `written` is refused for when it starts: the key and the reason.
+/// Checks that the policy of `written` would start.
 ///
 /// # Errors
 ///
-/// The policy line, a rule, a plan, weights or a parameter.
+/// The key and the reason: the policy line, a rule, the plan, weights or a parameter is invalid.
 pub fn check(written: &scenario::Server) -> Result<(), policy::Refused> {
     if is_baseline(written) {
         let throttle = Throttle::new(&written.policy, 0, 0);
@@ -279,7 +285,7 @@ pub fn check(written: &scenario::Server) -> Result<(), policy::Refused> {
             .map(drop)
             .map_err(|reason| ("policy".into(), reason));
     }
-    // One part says all, however many are asked for.
+    // One partition finds every error, whatever their number.
     let one = scenario::Server {
         cpts: 1,
         ..written.clone()
@@ -287,12 +293,12 @@ pub fn check(written: &scenario::Server) -> Result<(), policy::Refused> {
     policy::start(&one, 0, 0, START).map(drop)
 }
 
-/// Whether the simulator has the policy, and the kernel does not.
+/// Returns true if the policy is a baseline of the simulator, not a policy of the kernel.
 fn is_baseline(written: &scenario::Server) -> bool {
     written.policy.starts_with("throttle-")
 }
 
-/// Server `index`, one of those `written`.
+/// Creates the server with number `index` from `written`.
 fn make_server(
     scenario: &Scenario,
     written: &scenario::Server,
@@ -318,7 +324,7 @@ fn make_server(
         let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
         return Ok(Server::with_throttle(setup, Box::new(throttle)));
     }
-    // The same for all servers: entities have the same names everywhere.
+    // All servers use the same secret, so that an entity has the same name on each.
     let secret = seed_for(scenario.seed, 3);
     let started = policy::start(written, secret, seed_for(seed, 2), START);
     let started = started.map_err(|(key, reason)| format!("{key} {reason}"))?;
@@ -329,16 +335,16 @@ fn make_server(
 ///
 /// # Errors
 ///
-/// As [`Engine::new`].
+/// See [`Engine::new`].
 pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     run_with(scenario, Settings::default(), |_, _| ())
 }
 
-/// Runs `scenario` with `settings`; `look` is told the simulated time and the duration now and then, ns.
+/// Runs `scenario` with `settings`; reports the simulated time and the duration, ns, to `look`.
 ///
 /// # Errors
 ///
-/// As [`Engine::new`].
+/// See [`Engine::new`].
 pub fn run_with(
     scenario: &Scenario,
     settings: Settings,
@@ -352,14 +358,14 @@ pub fn run_with(
     Ok(outcome)
 }
 
-/// Jobs of the run for speed.
+/// Number of jobs in the benchmark.
 const SPEED_JOBS: u32 = 64;
 
-/// Handles `events` events: 64 jobs with 4 nodes of 4 processes each, one server with fair shares.
+/// Runs a benchmark of `events` events: 64 jobs of 4 nodes with 4 processes, one fairshare server.
 ///
 /// # Errors
 ///
-/// None but that of a scenario that does not hold, which this one does.
+/// None: the built-in scenario is valid.
 pub fn speed(events: u64) -> Result<Outcome, String> {
     let mut text = String::from(
         "name = \"events\"\nduration = \"1h\"\nsample = \"60s\"\nsettle = \"0s\"\n\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Servers and clients in simulated time.
+//! Simulator of servers and clients.
 //!
 //! ```text
 //! scenario (TOML) --scenario--> Scenario --engine--> Outcome --show--> table, JSON, SVG
@@ -8,8 +8,8 @@
 //!                                  +------- study ------+   families of runs
 //! ```
 //!
-//! The schedulers are those of the kernel module: the same files, compiled for the host (`nrs-sched`).
-//! Time is simulated, so a run is the same on every machine and depends on its seed alone.
+//! The schedulers are the source files of the kernel module, compiled for the host (`nrs-sched`).
+//! Time is simulated: a run depends only on its scenario and seed, not on the machine.
 
 pub mod engine;
 pub mod outcome;

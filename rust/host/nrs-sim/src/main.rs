@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-sim`: the schedulers of nrs in simulated time.
+//! `nrs-sim`: simulator for the schedulers of nrs.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use nrs_sim::scenario::{Faults, Scenario};
 use nrs_sim::{engine, show, study};
 
-/// The schedulers of nrs in simulated time.
+/// Simulates the schedulers of nrs.
 #[derive(Parser, Debug)]
 #[command(version, about)]
 struct Arguments {
@@ -21,66 +21,66 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Runs a scenario; shows a table.
+    /// Runs a scenario and prints tables of the results.
     Run {
-        /// The scenario, in TOML.
+        /// Scenario file (TOML).
         scenario: PathBuf,
-        /// The seed of everything random, instead of the scenario's.
+        /// Seed of random numbers, instead of the seed in the scenario.
         #[arg(long)]
         seed: Option<u64>,
-        /// Where to put NAME.json and NAME-*.svg; no files unless given.
+        /// Directory for NAME.json and NAME-*.svg; without it, no files are written.
         #[arg(long)]
         out: Option<PathBuf>,
-        /// No progress bar.
+        /// Disables the progress bar.
         #[arg(long)]
         quiet: bool,
-        /// Overrides a key, as in `job.a.procs=4` or `server.0.policy="fifo"`.
+        /// Overrides a key of the scenario: `job.a.procs=4`, `server.0.policy="fifo"`.
         #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
         set: Vec<(String, String)>,
     },
-    /// Checks scenarios only: exit status 2 and FILE:LINE:COLUMN: if something is wrong.
+    /// Checks scenario files; for faults, prints FILE:LINE:COLUMN and exits with status 2.
     Check {
-        /// Scenarios, in TOML.
+        /// Scenario files (TOML).
         #[arg(required = true)]
         scenarios: Vec<PathBuf>,
     },
-    /// How many events a second are simulated.
+    /// Measures the speed of the simulator in events per second.
     Events {
-        /// How many to simulate.
+        /// Number of events to simulate.
         #[arg(long, default_value_t = 10_000_000)]
         events: u64,
     },
-    /// Runs a family of scenarios; shows a table.
+    /// Runs a study, which is a family of scenarios, and prints its tables.
     Study {
-        /// Which.
+        /// Name of the study.
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(study::names()))]
         #[arg(required_unless_present = "list")]
         name: Option<String>,
-        /// Lists their names instead.
+        /// Lists the names of the studies.
         #[arg(long)]
         list: bool,
-        /// Where to put NAME.md, NAME.json and SVGs; no files unless given.
+        /// Directory for NAME.md, NAME.json and SVG files; without it, no files are written.
         #[arg(long)]
         out: Option<PathBuf>,
-        /// How many seeds each.
+        /// Number of seeds for each scenario.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
         seeds: u64,
-        /// Shorter runs on slower devices.
+        /// Shortens runs and slows devices.
         #[arg(long)]
         quick: bool,
-        /// No progress bar.
+        /// Disables the progress bar.
         #[arg(long)]
         quiet: bool,
     },
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("is not KEY=VALUE")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
-/// Prints, as far as anybody reads it.
+/// Prints to stdout; ignores a closed pipe.
 fn print(text: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -124,7 +124,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
                     faults.push(found);
                 }
             }
-            // All of them are shown; the last one decides the exit status.
+            // All faults are printed; the last one sets the exit status.
             if let Some(last) = faults.pop() {
                 for found in faults {
                     eprintln!("{found}");

@@ -1,72 +1,70 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a run returns.
+//! Results of a run.
 //!
-//! # Vocabulary
+//! - *Bin*: an interval of [`Outcome::sample_ns`]; each request counts in the bin in which it ends.
+//! - *Settled*: counted from [`Outcome::settle_ns`] on; shares are judged by settled requests.
+//! - *Device time*: the service time of a request at the device, without queue time.
+//! - *Round*: the data that a bulk-synchronous application moves between two periods of computing.
 //!
-//! - *Bin*: a piece of the run, [`Outcome::sample_ns`] long; what ends in it is counted there.
-//! - *Settled*: counted from [`Outcome::settle_ns`] on, when shares are judged.
-//! - *Device time*: what the device needs for a request, without the wait for others.
-//! - *Round*: what a bulk-synchronous application moves between two spells of computing.
-//!
-//! Everything is simulated but [`Outcome::wall`], which is not serialised: equal scenarios and seeds give equal
-//! bytes.
+//! All values except [`Outcome::wall`] are simulated. [`Outcome::wall`] is not serialised: equal
+//! scenarios and seeds give equal bytes.
 
 use serde::Serialize;
 use std::time::Duration;
 
-/// What a run returns.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub name: String,
-    /// One line about it.
+    /// Title of the scenario.
     pub title: String,
-    /// The seed of everything random.
+    /// Seed of random numbers.
     pub seed: u64,
-    /// Simulated time that was asked for, ns.
+    /// Requested simulated time, ns.
     pub duration_ns: u64,
-    /// Simulated time at which nothing was left to do, or the duration, ns.
+    /// Simulated time at the end: when all work was done, or the duration, ns.
     pub ended_ns: u64,
     /// Length of a bin, ns.
     pub sample_ns: u64,
-    /// What was before does not count as settled, ns.
+    /// Start of the settled part, ns.
     pub settle_ns: u64,
-    /// Events that were handled.
+    /// Number of events.
     pub events: u64,
-    /// Requests outstanding at a time, at most: what memory is bounded by.
+    /// Maximum number of outstanding requests, which bounds the memory.
     pub outstanding_most: u64,
-    /// Jobs, in the order of the scenario.
+    /// Jobs in the order of the scenario.
     pub jobs: Vec<Job>,
-    /// Servers, in the order of the scenario, counts expanded.
+    /// Servers in the order of the scenario; a count above 1 makes several entries.
     pub servers: Vec<Server>,
-    /// What servers told each other, if they did.
+    /// Statistics of the exchange between servers, if it is enabled.
     pub exchange: Option<Exchange>,
-    /// Wall time of the run; not serialised, as it differs from run to run.
+    /// Wall time of the run; not serialised because it differs from run to run.
     #[serde(skip)]
     pub wall: Duration,
 }
 
-/// Counts of requests that ended.
+/// Counts of completed requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes that they moved.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Device time, ns.
+    /// Sum of device times, ns.
     pub device_ns: u64,
 }
 
 impl Count {
-    /// Adds a request that moved `bytes` and took the device `device_ns`.
+    /// Counts a request with its bytes and its device time.
     pub fn add(&mut self, bytes: u64, device_ns: u64) {
         self.requests += 1;
         self.bytes += bytes;
         self.device_ns += device_ns;
     }
 
-    /// The sum of both.
+    /// Adds both counts; returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -77,118 +75,119 @@ impl Count {
     }
 }
 
-/// Times from when a client sends a request to when it has the answer, settled ones.
+/// Latency of settled requests, from sending by the client to receipt of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Mean, ns.
     pub mean_ns: f64,
-    /// Median, ns; this and what follows to one part in 128.
+    /// Median, ns; the resolution of all quantiles is one part in 128.
     pub p50_ns: u64,
-    /// 99 % are no longer, ns.
+    /// 99th percentile, ns.
     pub p99_ns: u64,
-    /// 99.9 % are no longer, ns.
+    /// 99.9th percentile, ns.
     pub p999_ns: u64,
-    /// The longest, ns; exact.
+    /// Maximum, ns; exact.
     pub max_ns: u64,
 }
 
-/// What a job did.
+/// Results of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Job {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub issued: u64,
-    /// Requests that had no answer when the run ended.
+    /// Number of requests without an answer at the end of the run.
     pub unfinished: u64,
-    /// All that were answered.
+    /// All answered requests.
     pub total: Count,
-    /// Those answered from the settle time on.
+    /// Requests answered from the settle time on.
     pub settled: Count,
-    /// Of all, reads.
+    /// Number of reads among all answered requests.
     pub reads: u64,
-    /// Of all, writes.
+    /// Number of writes among all answered requests.
     pub writes: u64,
-    /// Of all, operations on metadata.
+    /// Number of metadata operations among all answered requests.
     pub metadata: u64,
-    /// How long requests took.
+    /// Latency of settled requests.
     pub latency: Latency,
-    /// From the arrival at a server to the start at its device, settled requests, mean, ns.
+    /// Mean queue time of settled requests, from arrival at the server to dispatch, ns.
     pub wait_mean_ns: f64,
-    /// When it had done its work, if it had some, ns since the run began.
+    /// Completion time of the job's work, ns since the start; `None` without a limit or if
+    /// unfinished.
     pub completed_ns: Option<u64>,
-    /// Rounds, if it is bulk-synchronous.
+    /// Rounds, if the job is bulk-synchronous.
     pub rounds: Option<Rounds>,
-    /// By the time at which answers came.
+    /// Counts by bin, according to the time of the answer.
     pub bins: Vec<Count>,
 }
 
-/// What a bulk-synchronous application did.
+/// Results of a bulk-synchronous application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rounds {
-    /// Rounds that were done.
+    /// Number of completed rounds.
     pub done: u64,
-    /// Time in which data was moved, all rounds that were done, ns.
+    /// Sum of the data phases of all completed rounds, ns.
     pub io_ns: u64,
-    /// The longest of them, ns.
+    /// Longest data phase, ns.
     pub io_max_ns: u64,
-    /// Time of data and of computing, from the start to the end of the last round that was done, ns.
+    /// Time from the start to the end of the last completed round, data and computing, ns.
     pub whole_ns: u64,
 }
 
-/// What a server did.
+/// Results of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Server {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// What it was started with.
+    /// Policy line of the server.
     pub policy: String,
-    /// Requests that ended.
+    /// Counts of completed requests.
     pub total: Count,
-    /// Device time of all that was started, per channel of the device, ns.
+    /// Device time of all dispatched requests per channel of the device, ns.
     pub busy_ns: u64,
-    /// Time during which nothing was at the device though requests waited in the server, ns: a policy held
-    /// them back.
+    /// Time during which the policy throttled all queued requests and none was in flight, ns.
     pub withheld_ns: u64,
-    /// Requests that went to the device without being queued.
+    /// Number of requests dispatched without being queued.
     pub passed: u64,
-    /// Requests that were in the server at a time, at most.
+    /// Maximum number of requests in the server, queued or in flight.
     pub held_most: u64,
-    /// Requests that a stand-in class took because no class could be made.
+    /// Number of requests in an overflow class, because no class could be created.
     pub overflow: u64,
-    /// By job, in the order of the scenario.
+    /// Counts by job, in the order of the scenario.
     pub jobs: Vec<Count>,
-    /// Bytes by job and bin, if the run was asked for them.
+    /// Bytes by job and bin; empty unless requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bins_bytes: Vec<Vec<u64>>,
 }
 
-/// What servers told each other.
+/// Statistics of the exchange between servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exchange {
-    /// Messages that were sent.
+    /// Number of messages sent.
     pub messages: u64,
-    /// Bytes of these.
+    /// Bytes of sent messages.
     pub bytes: u64,
-    /// Of these messages, those that were lost, cut ones included.
+    /// Number of lost messages, including messages from and to servers that are cut off.
     pub lost: u64,
-    /// Messages that were heard.
+    /// Number of messages received.
     pub heard: u64,
-    /// Messages that were refused.
+    /// Number of messages rejected by the receiver.
     pub refused: u64,
-    /// Steps of all servers.
+    /// Number of steps of all servers.
     pub steps: u64,
 }
 
 impl Outcome {
-    /// The job called `name`.
+    /// Returns the job with this name.
     pub fn job(&self, name: &str) -> Option<&Job> {
         self.jobs.iter().find(|job| job.name == name)
     }
 
-    /// Bytes per second that job `index` moved from `from` to `to` (ns since the run began), to whole bins.
+    /// Returns the mean rate of job `index` between `from` and `to`, bytes/s; the times are ns
+    /// since the start, rounded down to bins.
     pub fn rate(&self, index: usize, from: u64, to: u64) -> f64 {
         let Some(job) = self.jobs.get(index) else {
             return 0.0;
@@ -202,7 +201,7 @@ impl Outcome {
         bytes as f64 * 1e9 / ns as f64
     }
 
-    /// The share of each job in the bytes that settled, 0 to 1.
+    /// Returns the share of each job in the settled bytes, 0 to 1.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u64 = self.jobs.iter().map(|job| job.settled.bytes).sum();
         let share = |job: &Job| job.settled.bytes as f64 / sum.max(1) as f64;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is to be simulated: a scenario, written in TOML.
+//! Scenarios: the input of a simulation, in TOML.
 //!
-//! * A *scenario* names devices, servers, jobs and the network between them, how long to run and how to
-//!   show it.
-//! * A *device* is a model of a disk ([`Model`]); a *server* has CPTs, slots, one device and a
-//!   policy line as `nrs_policies` takes it, or a *baseline* of the simulator.
-//! * A *job* has nodes, each a client with its own NID; each node has processes, each of which has at
-//!   most one request outstanding (a closed loop), or an arrival rate (an open loop).
+//! - A *scenario* contains devices, servers, jobs, the network, the duration and the resolution of
+//!   results.
+//! - A *device* is a device model ([`Model`]).
+//! - A *server* has CPTs, slots, a device, and a policy line as in `nrs_policies` or a *baseline*
+//!   of the simulator.
+//! - A *job* has nodes, each a client with its own NID. Each node has processes with a bounded
+//!   number of outstanding requests (a closed loop), or an arrival rate (an open loop).
 //!
 //! ```text
 //! text --TOML, types--> Scenario --check--> Scenario
@@ -34,34 +35,34 @@ pub use fault::{Fault, Faults};
 pub use job::{Access, Arrival, Burst, Io, Job, Loop, Mix, Phases, Servers};
 pub use units::{Rate, Size, Time};
 
-/// What is to be simulated.
+/// Input of a simulation.
 ///
 /// # Invariants
 ///
-/// One that [`Scenario::parse`] returned has passed [`check::check`].
+/// A scenario from [`Scenario::parse`] has passed [`check::check`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name: letters, digits, `-` and `_`; begins the names of result files.
+    /// Name: letters, digits, `-`, `_` and `.`; prefix of the names of result files.
     pub name: String,
-    /// One line about it; empty unless given.
+    /// Title, one line; empty by default.
     #[serde(default)]
     pub title: String,
-    /// The seed of everything random.
+    /// Seed of random numbers.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
     /// Simulated time.
     pub duration: Time,
-    /// The length of the bins of results.
+    /// Length of a bin of results.
     #[serde(default = "defaults::sample")]
     pub sample: Time,
-    /// How much of the start is ignored when shares are judged.
+    /// Time at the start that is ignored when shares are judged.
     #[serde(default = "defaults::settle")]
     pub settle: Time,
-    /// Between clients and servers.
+    /// Network between clients and servers.
     #[serde(default)]
     pub network: Network,
-    /// Models of disks (`[[device]]`).
+    /// Device models (`[[device]]`).
     #[serde(rename = "device", default)]
     pub devices: Vec<Device>,
     /// Servers (`[[server]]`).
@@ -70,20 +71,20 @@ pub struct Scenario {
     /// Jobs (`[[job]]`).
     #[serde(rename = "job", default)]
     pub jobs: Vec<Job>,
-    /// How servers tell each other of the service they gave; none unless given.
+    /// Exchange of service accounts between servers; none by default.
     #[serde(default)]
     pub exchange: Option<Exchange>,
 }
 
-/// Between clients and servers, the same for all of them.
+/// Network between clients and servers, the same for all pairs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Time of a message, one way.
+    /// One-way time of a message.
     pub latency: Time,
-    /// Uniform, on top of the latency: 0 to this.
+    /// Maximum of the uniform time added to the latency.
     pub jitter: Time,
-    /// Of each client's link; without it, links are not modelled.
+    /// Bandwidth of each client's link; without it, links are not modelled.
     pub bandwidth: Option<Rate>,
 }
 
@@ -97,41 +98,41 @@ impl Default for Network {
     }
 }
 
-/// A server, or `count` of the same kind.
+/// Server, or `count` servers of the same kind.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Its name; with a count above 1, that and a number from 0: `oss0`, `oss1`, ...
+    /// Name; with a count above 1 the prefix of the names `oss0`, `oss1`, ...
     pub name: String,
-    /// How many of them.
+    /// Number of servers.
     #[serde(default = "defaults::one")]
     pub count: u32,
-    /// CPU partitions: each has a scheduler of its own, and clients spread over them by NID.
+    /// Number of CPU partitions; each has its own scheduler, and the NID of a client selects one.
     #[serde(default = "defaults::one")]
     pub cpts: u32,
-    /// Requests that all CPTs together have at the device at most.
+    /// Maximum number of requests in flight, of all CPTs together.
     #[serde(default = "defaults::slots")]
     pub slots: u32,
-    /// The name of its device.
+    /// Name of the device.
     pub device: String,
-    /// A line of `nrs_policies`, `throttle-gift`, or `throttle-static RATE`.
+    /// Policy line as in `nrs_policies`, `throttle-gift`, or `throttle-static RATE`.
     pub policy: String,
-    /// Commands of `nrs_tbf_rule`.
+    /// Commands for `nrs_tbf_rule`.
     #[serde(default)]
     pub rules: Vec<String>,
-    /// The text of `nrs_qbm_config`.
+    /// Text for `nrs_qbm_config`.
     #[serde(default)]
     pub plan: Option<String>,
-    /// Items of `nrs_fairshare_weights` such as `jobid:a:2`; one of them, or a list.
+    /// Items of `nrs_fairshare_weights` such as `jobid:a:2`; a string or a list.
     #[serde(default, deserialize_with = "job::one_or_many")]
     pub weights: Vec<String>,
-    /// Tunables by name.
+    /// Parameters of the policy by name.
     #[serde(default)]
     pub params: BTreeMap<String, Param>,
 }
 
 impl Server {
-    /// The names of the servers that it stands for.
+    /// Returns the names of the servers.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.count).map(|n| {
             if self.count == 1 {
@@ -143,13 +144,13 @@ impl Server {
     }
 }
 
-/// The value of a tunable.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Param {
-    /// A number.
+    /// Number.
     Number(u64),
-    /// Anything else.
+    /// Other text.
     Text(String),
 }
 
@@ -162,21 +163,21 @@ impl std::fmt::Display for Param {
     }
 }
 
-/// How servers tell each other of the service they gave.
+/// Exchange of service accounts between servers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Exchange {
-    /// The time between two summaries of a server.
+    /// Interval between two summaries of a server.
     pub delta: Time,
-    /// Time of a summary on its way.
+    /// Transit time of a summary.
     pub latency: Time,
-    /// Uniform, on top of the latency: 0 to this.
+    /// Maximum of the uniform time added to the latency.
     pub jitter: Time,
-    /// The fraction of summaries that are lost, 0 to 1.
+    /// Fraction of summaries that are lost, 0 to 1.
     pub loss: f64,
-    /// Deltas after which the rates of a silent server start to fade.
+    /// Number of deltas after which the rates of a silent server start to fade.
     pub hold: u32,
-    /// Servers that are cut off from the others for a while.
+    /// Intervals in which a server is cut off from the other servers.
     pub cut: Vec<Cut>,
 }
 
@@ -193,37 +194,39 @@ impl Default for Exchange {
     }
 }
 
-/// A server that neither sends nor hears summaries for a while.
+/// Interval in which a server neither sends nor receives summaries.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
-    /// Its name.
+    /// Name of the server.
     pub server: String,
-    /// When it begins.
+    /// Start of the interval.
     pub from: Time,
-    /// When it ends.
+    /// End of the interval.
     pub to: Time,
 }
 
 impl Scenario {
-    /// The scenario that is written in a file, with keys overridden by `set`: pairs of a key path such as
-    /// `job.a.procs` or `server.0.policy` (an entry of a list by its name or its number) and a TOML value,
-    /// or a word that is taken as a string.
+    /// Loads a scenario file with keys overridden by `set`.
+    ///
+    /// `set` has pairs of a key path and a value. A path is, for example, `job.a.procs` or
+    /// `server.0.policy`: a list entry is selected by name or index. A value is a TOML value; a
+    /// word that is not TOML is taken as a string.
     ///
     /// # Errors
     ///
-    /// What cannot be read, or does not hold: all faults that were found, each with its place.
+    /// All faults found, each with its place: the file cannot be read or the scenario is invalid.
     pub fn load(path: &Path, set: &[(String, String)]) -> Result<Self, Faults> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| Faults::of(&file, "", error))?;
         Self::parse(&file, &text, set)
     }
 
-    /// The scenario of `text`; `file` is for messages only.
+    /// Parses the scenario in `text`; `file` is used in messages only.
     ///
     /// # Errors
     ///
-    /// As for [`Scenario::load`].
+    /// See [`Scenario::load`].
     pub fn parse(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, Faults> {
         let scenario = Self::read(file, text)?;
         if set.is_empty() {
@@ -243,18 +246,18 @@ impl Scenario {
         Err(Faults::located(file, text, found))
     }
 
-    /// The names of all servers, in order.
+    /// Returns the names of all servers, in order.
     pub fn server_names(&self) -> Vec<String> {
         self.servers.iter().flat_map(Server::names).collect()
     }
 
-    /// The device of that name.
+    /// Returns the device with this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)
     }
 }
 
-/// Values of keys that are left out.
+/// Default values of keys.
 mod defaults {
     use super::{Time, SECOND};
 

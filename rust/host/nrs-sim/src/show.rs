@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An outcome as tables, JSON and pictures.
+//! Output of an outcome: tables, JSON and charts.
 
 mod pictures;
 
@@ -13,10 +13,11 @@ use nrs_report::table::Table;
 
 use crate::outcome::{Job, Outcome};
 
-/// Jobs and servers of which each is shown in tables and pictures; the JSON has all.
+/// Maximum number of jobs and of servers in tables and charts; the JSON has all.
 const SHOWN: usize = 24;
 
-/// A progress bar on stderr, of that many steps; none if that is no terminal, or with `quiet`.
+/// Creates a progress bar of `steps` steps on stderr; a hidden one if `quiet` or if stderr is no
+/// terminal.
 pub fn progress(quiet: bool, steps: u64) -> ProgressBar {
     let bar = if quiet {
         ProgressBar::hidden()
@@ -32,17 +33,18 @@ pub fn progress(quiet: bool, steps: u64) -> ProgressBar {
     bar
 }
 
-/// Jobs that are shown: the first ones, all of them if they are not many.
+/// Returns the jobs to show: the first [`SHOWN`].
 fn shown(outcome: &Outcome) -> impl Iterator<Item = (usize, &Job)> {
     outcome.jobs.iter().enumerate().take(SHOWN)
 }
 
-/// MB per second of so many bytes in so many ns.
+/// Returns the rate for `bytes` in `ns`, MB/s.
 fn rate(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 1e3 / ns.max(1) as f64
 }
 
-/// Tables of jobs, servers and the exchange; rates and shares count from the settle time to the end.
+/// Formats tables of jobs, servers and the exchange; rates and shares of jobs count from the settle
+/// time.
 pub fn tables(outcome: &Outcome) -> String {
     let settled = outcome.ended_ns.saturating_sub(outcome.settle_ns);
     let mut text = format!(
@@ -102,7 +104,7 @@ pub fn tables(outcome: &Outcome) -> String {
     text
 }
 
-/// A line about those that are not shown.
+/// Formats a line with the number of entries that are not shown.
 fn more(count: usize, what: &str) -> String {
     match count.saturating_sub(SHOWN) {
         0 => String::new(),
@@ -110,11 +112,11 @@ fn more(count: usize, what: &str) -> String {
     }
 }
 
-/// Writes NAME.json and NAME-*.svg; their paths.
+/// Writes NAME.json and NAME-*.svg; returns their paths.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub fn write(outcome: &Outcome, out: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(out)?;
     let path = out.join(format!("{}.json", outcome.name));

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Families of runs, each with one table.
+//! Studies: families of runs with tables of results.
 //!
-//! A *study* runs scenarios of the crate with several seeds and puts what came out beside what has been
-//! published or aimed at. It returns Markdown, and writes NAME.md, NAME.json and pictures where it is told
-//! to.
+//! A *study* runs scenarios of the crate with several seeds and compares the results with published
+//! values or limits. It returns Markdown, and writes NAME.md, NAME.json and charts if a directory
+//! is given.
 //!
-//! # Adding a study
-//!
-//! One file in `study/`, one line in [`STUDIES`].
+//! A new study is a file in `study/` and a line in [`STUDIES`].
 
 pub mod cluster;
 pub mod cut;
@@ -39,23 +37,23 @@ use crate::outcome::Outcome;
 use crate::scenario::{Rate, Scenario, Time};
 use crate::show;
 
-/// Any failure.
+/// Failure of a study.
 pub type Failure = Box<dyn Error>;
 
-/// How a study is run.
+/// Options of a study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where files go; none are written without it.
+    /// Directory for result files; `None` writes no files.
     pub out: Option<PathBuf>,
-    /// Seeds of each scenario: 1 to this.
+    /// Number of seeds of each scenario; the seeds are 1 to this number.
     pub seeds: u64,
-    /// Shorter runs on slower devices ([`shorten`]).
+    /// True for shorter runs on slower devices ([`shorten`]).
     pub quick: bool,
-    /// No progress bar.
+    /// True to disable the progress bar.
     pub quiet: bool,
 }
 
-/// A study: its result is Markdown.
+/// Function of a study; returns Markdown.
 type Study = fn(&Options) -> Result<String, Failure>;
 
 /// All studies by name.
@@ -73,12 +71,12 @@ const STUDIES: &[(&str, Study)] = &[
     ("timeouts", timeouts::run),
 ];
 
-/// Names of all studies.
+/// Returns the names of all studies.
 pub fn names() -> Vec<&'static str> {
     STUDIES.iter().map(|(name, _)| *name).collect()
 }
 
-/// A table of a study that has several.
+/// Table with a title, for studies with several tables.
 #[derive(Debug, Serialize)]
 pub struct Titled {
     title: &'static str,
@@ -86,7 +84,7 @@ pub struct Titled {
 }
 
 impl Titled {
-    /// An empty table; `head` is a line of columns with `|` between them.
+    /// Creates an empty table; `head` has the columns, separated by `|`.
     pub fn new(title: &'static str, head: &str) -> Self {
         let table = Table::headed(head);
         Self { title, table }
@@ -97,17 +95,17 @@ impl Titled {
         self.table.row(cells);
     }
 
-    /// The table in Markdown, under its title.
+    /// Returns the title and the table in Markdown.
     pub fn markdown(&self) -> String {
         format!("{}:\n\n{}\n", self.title, self.table.markdown())
     }
 }
 
-/// Runs the study of that name.
+/// Runs the study with this name.
 ///
 /// # Errors
 ///
-/// There is none of that name, or what the study says.
+/// The study does not exist or fails.
 pub fn run(name: &str, options: &Options) -> Result<String, Failure> {
     let (_, study) = STUDIES
         .iter()
@@ -116,7 +114,7 @@ pub fn run(name: &str, options: &Options) -> Result<String, Failure> {
     study(options)
 }
 
-/// A scenario of the crate with keys overridden, once for each seed.
+/// Returns a scenario of the crate with keys overridden, once for each seed.
 ///
 /// # Errors
 ///
@@ -141,8 +139,8 @@ pub fn seeded(
     Ok((1..=options.seeds).map(with_seed).collect())
 }
 
-/// Makes a run quick: times that are written for a testbed are a sixth, and pipes a tenth as fast, so that
-/// there are a sixtieth of the events. Times of requests, phases and bursts stay.
+/// Reduces a run: divides the times of the run by 6 and bandwidths by 10, so there are a sixtieth
+/// of the events. Times of requests, phases and bursts stay.
 pub fn shorten(scenario: &mut Scenario) {
     let sixth = |time: &mut Time| time.0 /= 6;
     sixth(&mut scenario.duration);
@@ -159,11 +157,11 @@ pub fn shorten(scenario: &mut Scenario) {
     }
 }
 
-/// Runs all of them, side by side; outcomes in the same order.
+/// Runs all scenarios in parallel; returns the outcomes in the same order.
 ///
 /// # Errors
 ///
-/// What the first one says that fails.
+/// The error of the first scenario that fails.
 pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Failure> {
     let done = side_by_side(scenarios, options, |scenario, bar| {
         bar.set_message(scenario.name.clone());
@@ -177,7 +175,8 @@ pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Fa
         .collect()
 }
 
-/// Runs `run` on all of `items`, side by side on the processors that are there; results in the same order.
+/// Runs `run` on all `items` in parallel, one thread per CPU; returns the results in the same
+/// order.
 ///
 /// # Errors
 ///
@@ -212,11 +211,11 @@ pub fn side_by_side<T: Sync, R: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Writes NAME.md, NAME.json and NAME.svg, if files are wanted; the table in Markdown.
+/// Writes NAME.md, NAME.json and NAME.svg if a directory is given; returns the table in Markdown.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub fn finish(
     name: &str,
     table: &Table,
@@ -231,11 +230,11 @@ pub fn finish(
     Ok(markdown)
 }
 
-/// Writes NAME.md and NAME.json, if files are wanted.
+/// Writes NAME.md and NAME.json if a directory is given.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub fn keep<T: Serialize + ?Sized>(
     name: &str,
     markdown: &str,

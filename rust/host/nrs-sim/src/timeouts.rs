@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Many clients, a network and one server in simulated time, to see what timeouts do: adaptive ones
-//! (`rust/sched/timeouts.rs`, both halves) and fixed ones.
+//! Simulates adaptive and fixed timeouts: many clients, a network and one server in simulated time.
 //!
-//! # Vocabulary
+//! Both halves of the adaptive timeouts are the code of `rust/sched/timeouts.rs`.
 //!
-//! - *Client*: has one request under way at a time, waits for its reply, thinks for a while and sends the
-//!   next one. The first so many of them are *active*.
-//! - *Slots*: requests that are at the server's device at a time; the others wait in a queue, first come, first
-//!   served. Nobody is refused.
-//! - *False timeout*: a client gives up while the server is alive and has its request.
-//! - *Loss*: a message does not arrive. A client that gives up for that is right: nobody else would have
-//!   sent the message again. It sends its request again, and the server knows it by its number.
-//! - *Detection*: a client gives up on a server that is dead. It has *waited in vain* since the server died, or
-//!   since it sent its request if that was later.
+//! - *Client*: has one request outstanding, receives the reply, thinks and sends the next request.
+//!   The first clients by number are *active*; the rest sends nothing.
+//! - *Slots*: bound the requests in flight; further requests are queued in FIFO order. No request
+//!   is refused.
+//! - *False timeout*: a client gives up although the server is alive and has the request.
+//! - *Loss*: a message does not arrive. A client that gives up because of a loss is right: nothing
+//!   else would resend the message. The client resends the request, and the server recognises the
+//!   request by its number.
+//! - *Detection*: a client gives up on a dead server. The detection time counts from the server's
+//!   death, or from the sending of the request if that was later.
 //!
-//! Messages take a while, but never the processor's time: an early reply costs nothing here but its place in
-//! the counters. Equal seeds give equal results.
+//! Messages take network time but no processor time: the only cost of an early reply is its count.
+//! Equal seeds give equal results.
 
 mod client;
-/// See `rust/host/nrs-client/src/timeouts/portal.rs`.
+/// Client half of adaptive timeouts; see `rust/host/nrs-client/src/timeouts/portal.rs`.
 #[path = "../../nrs-client/src/timeouts/portal.rs"]
 pub mod portal;
 mod server;
@@ -35,33 +35,33 @@ use server::{Fate, Server};
 pub use world::{Counts, Net, MS, SECOND};
 use world::{Event, Message, World, START};
 
-/// Clients whose timeouts are looked at each second.
+/// Number of clients whose timeouts are sampled each second.
 const LOOKED_AT: usize = 50;
 
-/// How a simulation is set up.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Seed of the numbers that are random.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
-    /// Requests at the device at a time.
+    /// Maximum number of requests in flight at the device.
     pub slots: u32,
-    /// Mean time that the device takes for a request, us.
+    /// Mean service time of a request at the device, us.
     pub service: u64,
-    /// Mean time that a client thinks, us.
+    /// Mean think time of a client, us.
     pub think: u64,
-    /// The network.
+    /// Parameters of the network.
     pub net: Net,
-    /// So many clients, the first ones, are of a class that has one request a second.
+    /// Number of clients, the first ones, in a class with a limit of one request per second.
     pub withheld: u32,
-    /// How timeouts are made; `at_max` 0: fixed ones.
+    /// Parameters of timeouts; `at_max` 0 selects fixed timeouts.
     pub terms: Terms,
 }
 
 impl Default for Setup {
-    /// A thousand clients, each of which wants something every six seconds, of a server that can do a thousand
-    /// requests a second.
+    /// Returns a thousand clients with a request every 6 s each, on a server for a thousand
+    /// requests/s.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -80,44 +80,46 @@ impl Default for Setup {
     }
 }
 
-/// What a second was like.
+/// Samples of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// End of the second, since the start, s.
+    /// End of the second since the start, s.
     pub second: u64,
-    /// The server's estimate, ms.
+    /// Service time estimate of the server, ms.
     pub estimate: u32,
-    /// Mean of what some active clients would wait for now, without the network, ms.
+    /// Mean timeout of the sampled active clients, without network time, ms.
     pub timeout: u32,
-    /// The longest that a client waited for a reply that came in this second, ms; 0: none came.
+    /// Longest time from a request to its reply among the replies of this second, ms; 0 if none
+    /// arrived.
     pub longest: u32,
-    /// What has happened since the start.
+    /// Totals since the start.
     pub counts: Counts,
 }
 
-/// A simulation.
+/// Simulation of clients, a network and a server.
 pub struct Sim {
     setup: Setup,
     world: World,
     server: Server,
     clients: Vec<Client>,
     active: u32,
-    /// The longest that a client waited for a reply in this second, and since it was asked for, ms.
+    /// Longest time from a request to its reply, ms: in this second, and since the last
+    /// `take_longest`.
     longest: (u32, u32),
-    /// Times waited in vain for a dead server, ms.
+    /// Detection times of the dead server, ms.
     detections: Vec<u32>,
     trace: Vec<Point>,
-    /// When each client had its first reply, since the start, us.
+    /// Time of each client's first reply since the start, us.
     first: Vec<Option<u64>>,
-    /// Clients that waited for the server when it came back and had no reply yet.
+    /// Number of clients that were waiting when the server restarted and have no reply yet.
     bereft: u32,
     joined: Option<u64>,
-    /// The server will not come back.
+    /// True if the server does not restart any more.
     for_good: bool,
 }
 
 impl Sim {
-    /// A server that is alive, and no active clients.
+    /// Creates a simulation with a server that is alive and no active clients.
     pub fn new(setup: Setup) -> Self {
         let mut world = World::new(setup.seed, setup.net);
         world.schedule(START + SECOND, Event::Tick);
@@ -139,27 +141,28 @@ impl Sim {
         }
     }
 
-    /// Time since the start, us.
+    /// Returns the time since the start, us.
     pub fn time(&self) -> u64 {
         self.world.now - START
     }
 
-    /// What has happened since the start.
+    /// Returns the totals since the start.
     pub fn counts(&self) -> Counts {
         self.world.counts
     }
 
-    /// What each second was like, so far.
+    /// Returns the samples of each second so far.
     pub fn trace(&self) -> &[Point] {
         &self.trace
     }
 
-    /// Times waited in vain for a dead server, ms, by when they ended.
+    /// Returns the detection times of the dead server, ms, in the order in which they ended.
     pub fn detections(&self) -> &[u32] {
         &self.detections
     }
 
-    /// When the last of all clients had its first reply, since the start, us; `None`: not all had one.
+    /// Returns the time of the last client's first reply, us since the start; `None` if a client
+    /// had none.
     pub fn all_served(&self) -> Option<u64> {
         self.first
             .iter()
@@ -167,30 +170,31 @@ impl Sim {
             .try_fold(0, |last, first| Some(last.max(first?)))
     }
 
-    /// The longest that a client waited for a reply since this was asked for the last time, ms; of requests that
-    /// were sent once.
+    /// Returns the longest time from a request to its reply since the last call, ms; requests that
+    /// were sent more than once do not count.
     pub fn take_longest(&mut self) -> u32 {
         std::mem::take(&mut self.longest.1)
     }
 
-    /// The server's estimate, ms.
+    /// Returns the service time estimate of the server, ms.
     pub fn estimate(&mut self) -> u32 {
         self.server.estimate(&self.world)
     }
 
-    /// When recovery ends, as known now, since the start, ms; 0 before the first client is back, `None`: it is
-    /// over, or there is none.
+    /// Returns the expected end of recovery, ms since the start: 0 before the first client is back,
+    /// `None` if there is no recovery or it is over.
     pub fn recovery(&self) -> Option<u64> {
         let until = self.server.recovers_until()?;
         Some(until.saturating_sub(START / MS))
     }
 
-    /// When the last client that waited for the server when it came back had a reply, since the start, us.
+    /// Returns the time of the reply to the last client that waited when the server restarted, us
+    /// since the start.
     pub fn joined(&self) -> Option<u64> {
         self.joined
     }
 
-    /// Clients that know that the server is not there.
+    /// Returns the number of clients that know that the server is dead.
     pub fn away(&self) -> usize {
         self.clients
             .iter()
@@ -198,7 +202,7 @@ impl Sim {
             .count()
     }
 
-    /// From now on so many clients are active; those that were not begin within `spread` us.
+    /// Sets the number of active clients; newly active ones begin within `spread` us.
     pub fn active(&mut self, active: u32, spread: u64) {
         self.active = active.min(self.setup.clients);
         let now = self.world.now;
@@ -211,24 +215,26 @@ impl Sim {
         }
     }
 
-    /// From now on the device takes so many times as long for what reaches it.
+    /// Multiplies the service time of requests that are dispatched from now on by `times`.
     pub fn slow(&mut self, times: u64) {
         self.server.slowness = times;
     }
 
-    /// From now on the network is like this.
+    /// Replaces the parameters of the network.
     pub fn net(&mut self, net: Net) {
         self.world.net = net;
     }
 
-    /// The server dies. If it is for good, clients that know it do not try to connect again.
+    /// Stops the server; with `for_good`, clients that detect the death do not reconnect.
     pub fn kill(&mut self, for_good: bool) {
         self.for_good = for_good;
         self.server.kill(&self.world);
     }
 
-    /// How long each active client would wait in vain if the server died now, ms: those that wait until their
-    /// deadline, those that think for the timeout that they would state.
+    /// Returns the detection time of each active client if the server died now, ms.
+    ///
+    /// It is the time until the deadline for waiting clients, and the next timeout for thinking
+    /// clients.
     pub fn if_dead(&mut self) -> Vec<u32> {
         let (now, terms) = (self.world.millis(), &self.setup.terms);
         let active = &mut self.clients[..self.active as usize];
@@ -240,7 +246,7 @@ impl Sim {
         times.collect()
     }
 
-    /// The server comes back, and knows nothing.
+    /// Restarts the server without any state.
     pub fn revive(&mut self) {
         self.server.revive();
         for client in &mut self.clients {
@@ -249,7 +255,7 @@ impl Sim {
         }
     }
 
-    /// Goes on for so many us; returns what happened.
+    /// Runs the simulation for `time` us; returns the counts of this time.
     pub fn run(&mut self, time: u64) -> Counts {
         let before = self.world.counts;
         let end = self.world.now + time;
@@ -322,7 +328,7 @@ impl Sim {
         }
     }
 
-    /// A client's deadline has passed.
+    /// Handles the expiry of a client's deadline.
     fn give_up(&mut self, number: u32) {
         let (world, terms) = (&mut self.world, &self.setup.terms);
         let client = &mut self.clients[number as usize];
@@ -368,11 +374,11 @@ impl Sim {
     }
 }
 
-/// Terms with which everybody waits for so many seconds.
+/// Returns terms with a fixed timeout of `seconds`.
 ///
 /// # Panics
 ///
-/// More than an hour.
+/// Panics if `seconds` is more than an hour.
 pub fn fixed(seconds: u32) -> Terms {
     use nrs_sched::timeouts::terms::{AtMax, ObdTimeout};
     let terms = Terms {

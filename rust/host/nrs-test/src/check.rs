@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says; for test machines, since checks create services
-//! and change their slots.
+//! Checks that `/dev/nrs` behaves as documented in `Documentation/dev-nrs.md`. For test machines
+//! only, since the checks create services and change their slots.
 
 use std::{
     collections::BTreeSet,
@@ -27,20 +27,21 @@ mod timeouts;
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// Time within which anything expected soon happens.
+/// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A check and its name.
+/// Name and function of a check.
 type Check = (&'static str, fn() -> Done);
 
-/// Names the checks of each group after their functions.
+/// Builds the table of checks; each check is named after its function.
 macro_rules! groups {
     ($($group:ident: $($module:ident { $($check:ident)+ })+;)+) => {
         [$((stringify!($group), &[$($((stringify!($check), $module::$check),)+)+])),+]
     };
 }
 
-/// Checks by group: the interface, order and credits (which hold under every policy), deadlines and early replies.
+/// Checks by group: the interface, order and credits (which hold under every policy), deadlines and
+/// early replies.
 const GROUPS: [(&str, &[Check]); 3] = groups! {
     interface:
         records { attach unattached roundtrip refused sizes parts limit }
@@ -52,24 +53,25 @@ const GROUPS: [(&str, &[Check]); 3] = groups! {
         timeouts { early busy crowd rate recovery hostile silent };
 };
 
-/// Runs a check of /dev/nrs, on services with the given settings.
+/// Runs a check of /dev/nrs on services with the given parameters.
 #[derive(clap::Args)]
 #[command(after_help = crate::STATUS)]
 pub struct Args {
     /// Print the names of the checks of a group.
     #[arg(long, value_name = "GROUP", value_parser = GROUPS.map(|(name, _)| name))]
     list: Option<String>,
-    /// Name of the check; `block` reads until a signal arrives, `hold` is a client until standard input ends.
+    /// Name of the check; `block` reads until a signal arrives, `hold` is a client until the end of
+    /// standard input.
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// Settings of the services, FILE=VALUE; of `hold`: name of the service.
+    /// Parameters of the services, FILE=VALUE; for `hold`: name of the service.
     settings: Vec<String>,
 }
 
-/// Settings of the services of the check: files and values.
+/// Parameters of the services of the check: files and values.
 static SETTINGS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
-/// Fails unless both are equal.
+/// Fails unless `seen` equals `wanted`.
 fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
     if seen == wanted {
         Ok(())
@@ -78,12 +80,12 @@ fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
     }
 }
 
-/// Fails if the client has something to read within `time`.
+/// Fails if the client becomes readable within `time`.
 fn quiet(what: &str, client: &Client, time: Duration) -> Done {
     same(what, client.wait(false, Some(time))?.readable, false)
 }
 
-/// Fails unless the next request is released without queueing, as it is where nothing else is.
+/// Fails unless the next request is released without queueing, as in an idle service.
 fn calm(client: &Client) -> Done {
     let flags = released(client, 1)?[0].header.flags;
     same("calm", flags, wire::RELEASED_PASSED)
@@ -97,7 +99,7 @@ fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> Done {
     }
 }
 
-/// A service named after the check, with `slots` slots.
+/// Creates a client of a service named after the check, with `slots` slots.
 fn client(service: &str, slots: u32) -> Result<Client, Box<dyn Error>> {
     client_with(Options::new(service).nonblocking(true), service, slots)
 }
@@ -117,7 +119,7 @@ fn set(service: &str, file: &str, value: &str) -> Done {
     let end = Instant::now() + SOON;
     loop {
         match fs::write(&file, value) {
-            // Instances of policies that still end.
+            // Busy while instances of earlier policies are still ending.
             Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
                 thread::sleep(Duration::from_millis(20));
             }
@@ -138,7 +140,7 @@ fn requests(cookies: impl IntoIterator<Item = u64>) -> Vec<Request> {
     .collect()
 }
 
-/// Submits all of `requests`, however many calls that takes.
+/// Submits all of `requests`, in as many calls as necessary.
 fn submit(client: &Client, requests: &[Request]) -> Done {
     let mut rest = requests;
     while !rest.is_empty() {
@@ -147,7 +149,7 @@ fn submit(client: &Client, requests: &[Request]) -> Done {
     Ok(())
 }
 
-/// The next `count` requests that are released, waiting for each.
+/// Returns the next `count` released requests; waits for each.
 fn released(client: &Client, count: usize) -> Result<Vec<Released>, Box<dyn Error>> {
     let (mut all, end) = (Vec::new(), Instant::now() + SOON);
     while all.len() < count {
@@ -176,7 +178,7 @@ fn device() -> io::Result<File> {
     File::options().read(true).write(true).open(DEVICE)
 }
 
-/// Reads without end.
+/// Reads until a signal arrives.
 fn block() -> Done {
     let client = Options::new("block").open()?;
     println!("reading");
@@ -184,7 +186,7 @@ fn block() -> Done {
     Ok(())
 }
 
-/// Is a client until standard input ends.
+/// Runs a client until the end of standard input.
 fn hold(service: &str) -> Done {
     let client = Options::new(service).name("hold").open()?;
     submit(&client, &requests(1..=3))?;
@@ -193,7 +195,7 @@ fn hold(service: &str) -> Done {
     Ok(())
 }
 
-/// Runs the check, or prints names.
+/// Runs the check, or prints the names of checks.
 pub fn run(args: Args) -> Outcome {
     if let Some(group) = args.list {
         let groups = GROUPS.iter().filter(|(name, _)| *name == group);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Plays a disk with one arm behind a device of the kernel's nbd: it does one request after the other, in the order in
-//! which they come, and each takes the way of the arm and the transfer. Reads give zeroes, writes are forgotten.
+//! Simulates a disk with one arm behind an nbd device. The disk serves requests one after the other
+//! in order of arrival. Each takes the time of its seek and transfer. Reads return zeroes, writes
+//! are discarded.
 
 #![allow(unsafe_code, reason = "ioctls of nbd")]
 
@@ -26,7 +27,7 @@ const SET_BLKSIZE: u64 = 0xab01;
 const DO_IT: u64 = 0xab03;
 const SET_SIZE_BLOCKS: u64 = 0xab07;
 
-/// What requests and replies begin with.
+/// Magic numbers of requests and replies.
 const REQUEST: u32 = 0x2560_9513;
 const REPLY: u32 = 0x6744_6698;
 
@@ -36,21 +37,21 @@ const WRITE: u32 = 1;
 
 const BLOCK: u64 = 512;
 
-/// Plays a disk whose requests take as long as its arm is under way.
+/// Simulates a disk with seek and transfer times behind an nbd device.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Device of nbd, such as /dev/nbd0.
+    /// nbd device, such as /dev/nbd0.
     device: PathBuf,
-    /// Size, MiB.
+    /// Size of the disk, MiB.
     #[arg(long, default_value_t = 1024)]
     size: u64,
-    /// Least time of a seek with half a revolution, us; a request that goes on where the last one ended has none.
+    /// Minimum time of a seek, including half a revolution, us; sequential requests need no seek.
     #[arg(long, default_value_t = 8000)]
     seek: u64,
-    /// What the way over the whole disk adds to that, us.
+    /// Additional time of a seek across the whole disk, us; shorter seeks in proportion.
     #[arg(long, default_value_t = 12000)]
     stroke: u64,
-    /// Transfer, MiB/s.
+    /// Transfer rate, MiB/s.
     #[arg(long, default_value_t = 150)]
     rate: u64,
 }
@@ -84,12 +85,12 @@ fn call(fd: RawFd, command: u64, value: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Answers one request after the other until the kernel hangs up.
+/// Serves one request after the other until the kernel disconnects.
 fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
     let mut head = [0; 28];
     let mut reply = Vec::new();
     let mut arm = 0;
-    // Times add up from there: what a sleep lasts too long, up to 1 ms, comes off the next one.
+    // Times accumulate from here: a sleep that is too long, by up to 1 ms, shortens the next one.
     let mut free = Instant::now();
     while kernel.read_exact(&mut head).is_ok() {
         let word =
@@ -104,14 +105,15 @@ fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
             time += args.seek + args.stroke * offset.abs_diff(arm) / (args.size << 20);
         }
         arm = offset + bytes;
-        // The zeroes of the last read are used again: an emulated CPU takes longer for them than the disk does.
+        // The zeroes of the last read are reused, because an emulated CPU takes longer to write
+        // them than the disk.
         match command {
             READ => reply.resize(16 + bytes as usize, 0),
             WRITE => {
                 std::io::copy(&mut (&kernel).take(bytes), &mut std::io::sink())?;
                 reply.resize(16, 0);
             }
-            // The kernel hangs up.
+            // The kernel disconnects.
             _ => break,
         }
         let now = Instant::now();
@@ -129,7 +131,7 @@ fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
 mod tests {
     use super::*;
 
-    /// What a request for 64 KiB takes, and the length of the reply.
+    /// Returns the duration of a request for 64 KiB, and the length of the reply.
     fn request(kernel: &mut UnixStream, command: u32, offset: u64) -> (Duration, usize) {
         let mut head = Vec::from(REQUEST.to_be_bytes());
         head.extend(command.to_be_bytes());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Plays the agent of a service on `/dev/nrs-control`, and checks that the node behaves as `Documentation/control.md` says.
+//! Simulates the agent of a service on `/dev/nrs-control`, and checks that the control node behaves
+//! as documented in `Documentation/control.md`.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +22,10 @@ use crate::Outcome;
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Time within which anything expected soon happens.
+/// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Bytes of a command that the module takes, at most.
+/// Maximum size of a command that the module accepts, bytes.
 const COMMAND_MAX: usize = (256 << 10) + 4096;
 
 /// Reads accounts of a service and sets factors of weights.
@@ -35,7 +36,7 @@ pub struct Args {
     what: What,
 }
 
-/// What is done.
+/// Kinds of tests.
 #[derive(clap::Subcommand)]
 enum What {
     /// Checks that accounts and names agree with nrs_fairshare_stats.
@@ -43,33 +44,34 @@ enum What {
         /// Name of the service.
         service: String,
     },
-    /// Checks that accounts are told when they change, and a last time when an entity is removed.
+    /// Checks that accounts are reported when they change, and a last time when an entity is
+    /// removed.
     Changes {
-        /// Name of the service; it has entities, and serves none.
+        /// Name of the service; it must have entities, and serve no requests.
         service: String,
     },
-    /// Checks that what is refused changes nothing; one entity at least exists.
+    /// Checks that refused commands change nothing; at least one entity must exist.
     Refuse {
         /// Name of the service.
         service: String,
     },
-    /// Sets factors and renews them until it is killed, or the instance changes: it says "stale" then.
+    /// Sets and renews factors until killed; prints "stale" and exits if the instance changes.
     Hold {
         /// Name of the service.
         service: String,
-        /// Lease, ms.
+        /// Lease of the factors, ms.
         #[arg(long, default_value_t = 3000)]
         lease: u64,
-        /// Set the factors once.
+        /// Set the factors once, without renewals.
         #[arg(long)]
         once: bool,
-        /// KEY=FACTOR, such as uid:1001=0.25.
+        /// Factors as KEY=FACTOR, such as uid:1001=0.25.
         #[arg(required = true)]
         factors: Vec<String>,
     },
 }
 
-/// Runs what is asked for.
+/// Runs the selected test.
 pub fn run(args: Args) -> Outcome {
     let done = match args.what {
         What::Agree { service } => agree(&service),
@@ -91,7 +93,8 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
-/// The leaves of `accounts` by path, with their levels: keys joined by slashes, as in nrs_fairshare_stats.
+/// Returns the leaves of `accounts` and their levels by path: keys joined by slashes, as in
+/// nrs_fairshare_stats.
 fn paths(agent: &mut Agent, accounts: &Accounts) -> Done<BTreeMap<String, (String, Account)>> {
     let ids: Vec<u64> = accounts.list.iter().map(|account| account.id).collect();
     let names = agent.names(&ids)?;
@@ -124,7 +127,8 @@ fn paths(agent: &mut Agent, accounts: &Accounts) -> Done<BTreeMap<String, (Strin
     Ok(paths)
 }
 
-/// The fields of each entity on the regular head in nrs_fairshare_stats, but the default class and shared leaves.
+/// Returns the fields of each entity on the regular head in nrs_fairshare_stats, except the default
+/// class and shared leaves.
 fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>> {
     let file = format!("/sys/kernel/debug/nrs/{service}/nrs_fairshare_stats");
     let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
@@ -147,7 +151,7 @@ fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>>
     Ok(all)
 }
 
-/// Fails unless both are the same to three decimals.
+/// Fails unless both values are equal to three decimals.
 fn near(what: &str, seen: f64, shown: Option<&String>) -> Done {
     let shown: f64 = shown.ok_or_else(|| format!("no {what}"))?.parse()?;
     if (seen - shown).abs() > 0.0006 {
@@ -198,7 +202,7 @@ fn changes(service: &str) -> Done {
     if agent.accounts(true)?.list != all.list {
         return Err("all are others".into());
     }
-    // A new agent is told everything.
+    // A new bind reports all accounts.
     agent.command(format!("bind {service}").as_bytes())?;
     if agent.accounts(false)?.list != all.list {
         return Err("others after another bind".into());
@@ -239,7 +243,7 @@ fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> Done {
     Ok(())
 }
 
-/// A command that sets factors.
+/// Returns a command that sets factors.
 fn command(line: &str, pairs: &[(u64, u32, u32)]) -> Vec<u8> {
     let mut command = format!("{line}\n").into_bytes();
     for &(id, factor, reserved) in pairs {
@@ -307,7 +311,7 @@ fn refuse(service: &str) -> Done {
         (command(&line, &[(id, one + 1, 0)]), libc::EINVAL),
         (command(&line, &[(id, u32::MAX, 0)]), libc::EINVAL),
         (command(&line, &[(id, one, 1)]), libc::EINVAL),
-        // The last pair of many is wrong.
+        // The last of several pairs is invalid.
         (
             command(&line, &[(id, one, 0), (u64::MAX, 0, 0)]),
             libc::EINVAL,
@@ -325,7 +329,7 @@ fn refuse(service: &str) -> Done {
             return Err(format!("after {shown:?} the factor is {factor:?}").into());
         }
     }
-    // As many as there may be.
+    // The maximum number of factors.
     let most: Vec<(u64, u32)> = (1..=wire::FACTORS_MAX as u64).map(|id| (id, one)).collect();
     agent.factors(accounts.instance, LEASE, &most)?;
     if !agent.names(&[1, 2, u64::MAX])?.is_empty() {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{json, Value};
 
-/// Latencies that were recorded. Quantiles are exact to one digit: there may be a hundred thousand clients.
+/// Recorded latencies. Quantiles have one significant digit, because there may be a hundred
+/// thousand clients.
 #[derive(Clone)]
 pub struct Latency {
     histogram: Histogram<u32>,
@@ -48,7 +49,7 @@ impl Latency {
         us(self.max)
     }
 
-    /// Returns the latency that `part` of all do not exceed, us.
+    /// Returns the latency that the fraction `part` of all requests does not exceed, us.
     fn quantile_us(&self, part: f64) -> f64 {
         let ns = self.histogram.value_at_quantile(part);
         us(Duration::from_nanos(ns).min(self.max))

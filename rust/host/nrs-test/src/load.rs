@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Plays a server with many clients on `/dev/nrs` and tells, as JSON, how each of them was served.
+//! Simulates a server with many clients on `/dev/nrs` and reports the service of each client as
+//! JSON.
 //!
-//! One thread does everything in turn: it submits what its clients want, takes what is released, lets each
-//! request take its time, and completes it. Time passes without being worked off, so shares and rates do
-//! not depend on the CPU.
+//! One thread submits the requests of the clients, takes released requests, holds each for its
+//! service time, and completes it. Service time passes without CPU use, so shares and rates do not
+//! depend on the CPU.
 
 use std::{
     cmp::Reverse,
@@ -25,66 +26,71 @@ mod player;
 
 use player::{Pace, Player, Spec};
 
-/// Plays a server with many clients on /dev/nrs; prints how each was served, as JSON.
+/// Simulates a server with many clients on /dev/nrs; prints the service of each client as JSON.
 #[derive(clap::Args)]
 #[command(after_help = crate::STATUS)]
 pub struct Args {
-    /// The service; it is made if it is not there.
+    /// Name of the service; a missing service is created.
     #[arg(long, default_value = "load")]
     service: String,
-    /// Name of this program among the clients of the service.
+    /// Name of this program in the list of clients of the service.
     #[arg(long, default_value = "")]
     name: String,
-    /// A client, as NAME=VALUE pairs with commas: name nid jobid uid gid projid nodemap opcode size
-    /// charge object stream target nodes (of the job); offset=N, seq or random; priority=high; depth=N (closed loop,
-    /// requests at a time, default 1) or rate=R (open loop, requests per second); requests=N (no more than that);
-    /// start=SECONDS (not before); count=N (that many clients, with % in name, jobid, object and stream replaced by
-    /// a number and the address counted up). @ in jobid: number of the request.
+    /// Client, as NAME=VALUE pairs separated by commas. Identity: name nid jobid uid gid projid
+    /// nodemap nodes (number of nodes of the job). Request: opcode size charge object stream
+    /// target; offset=N, seq or random; priority=high or regular. Load: depth=N (closed loop with N
+    /// requests in flight, default 1) or rate=R (open loop, requests per second); requests=N
+    /// (maximum number); start=SECONDS (delay). count=N is the number of such clients. % in name,
+    /// jobid, object and stream is replaced by the index, which is also added to the address of
+    /// nid. @ in jobid is replaced by the number of the request.
     #[arg(long = "client", value_name = "SPEC", required = true)]
     clients: Vec<Spec>,
-    /// How long to go on, seconds.
+    /// Duration of the measurement, seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// What is served in the first seconds does not count.
+    /// Duration of the warm-up before the measurement, seconds.
     #[arg(long, default_value_t = 0.0)]
     warmup: f64,
-    /// How long serving a request takes, microseconds.
+    /// Service time of a request, microseconds.
     #[arg(long, default_value_t = 0)]
     busy: u64,
-    /// Requests that are served at a time, at most; the others wait for a server although they have a slot.
+    /// Maximum number of requests served in parallel; further released requests keep their slots
+    /// and wait for a server.
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     servers: usize,
-    /// Every request queues, even when nobody waits.
+    /// Queue every request, even if a slot is free.
     #[arg(long)]
     queue_all: bool,
-    /// How long a released request may keep its slot, ms; 0: for ever.
+    /// Lease: maximum time for which a released request may keep its slot, ms; 0: unlimited.
     #[arg(long, default_value_t = 0)]
     lease: u64,
-    /// One request in so many is never completed; its slot comes back with the lease.
+    /// Never complete one of this many requests; its slot is freed when the lease expires. 0:
+    /// complete all.
     #[arg(long, default_value_t = 0)]
     lose: u64,
-    /// Clients have no more requests at a time than the module tells them; one until it does.
+    /// Limit the requests of each client to the credits that the module reports; initially 1.
     #[arg(long)]
     credits: bool,
-    /// So many percent of the requests are moved to high priority once they are submitted.
+    /// Percentage of the requests that are promoted to high priority after submission.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     promote: u64,
-    /// At the end, wait until all requests are completed.
+    /// Wait at the end until all requests are completed.
     #[arg(long)]
     drain: bool,
-    /// Write each release to this file: microseconds since the start, name of the client, microseconds
-    /// of waiting.
+    /// Write each release to this file: time since the start (us), name of the client, queueing
+    /// time (us).
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Write each release to this file: microseconds since the start, name of the client, object, offset.
+    /// Write each release to this file: time since the start (us), name of the client, object,
+    /// offset.
     #[arg(long, value_name = "FILE")]
     order_log: Option<PathBuf>,
-    /// The device.
+    /// Path of the device.
     #[arg(long, default_value = nrs_client::DEVICE)]
     device: PathBuf,
 }
 
-/// What became of a player's requests.
+/// Results of a player.
 #[derive(Default)]
 struct Seen {
     submitted: u64,
@@ -94,7 +100,7 @@ struct Seen {
     withheld: Latency,
 }
 
-/// A request on its way.
+/// Submitted request.
 #[derive(Clone, Copy)]
 struct Way {
     player: usize,
@@ -107,15 +113,16 @@ struct Load {
     client: Client,
     players: Vec<Player>,
     seen: Vec<Seen>,
-    /// Requests that wait for room.
+    /// Requests that are not submitted yet.
     pending: VecDeque<Request>,
-    /// Requests that are to be moved to high priority, and what is left of a whole one.
+    /// Cookies to be promoted to high priority, and the sum of percentages since the last
+    /// promotion.
     promotions: Vec<u64>,
     promoting: u64,
-    /// Requests by cookie, and the cookies that are free.
+    /// Submitted requests by cookie, and the free cookies.
     ways: Vec<Way>,
     free: Vec<u64>,
-    /// Requests being served, by the time at which they end.
+    /// Requests being served, by end of service.
     serving: BinaryHeap<Reverse<(Instant, u64)>>,
     released: u64,
     lost: u64,
@@ -163,10 +170,10 @@ impl Load {
         })
     }
 
-    /// Has each player want what is due.
+    /// Creates the requests that are due.
     fn want(&mut self, now: Instant) {
         for (index, player) in self.players.iter_mut().enumerate() {
-            // An open loop that the device holds up loses requests rather than memory.
+            // If the device blocks, an open loop drops requests, so that memory is bounded.
             while self.pending.len() < 4 * BATCH && player.due(now) {
                 let cookie = self.free.pop().unwrap_or(self.ways.len() as u64);
                 let (request, offset) = player.request(cookie);
@@ -185,7 +192,7 @@ impl Load {
         }
     }
 
-    /// Submits what fits.
+    /// Submits and promotes pending requests, until the device would block.
     fn submit(&mut self) -> io::Result<()> {
         while !self.pending.is_empty() {
             self.pending.make_contiguous();
@@ -211,7 +218,7 @@ impl Load {
         Ok(())
     }
 
-    /// Takes what is released, as far as there are servers.
+    /// Takes released requests for the idle servers.
     fn serve(&mut self) -> io::Result<()> {
         loop {
             let idle = self.args.servers.saturating_sub(self.serving.len());
@@ -256,7 +263,7 @@ impl Load {
         }
     }
 
-    /// Completes what has been served.
+    /// Completes requests whose service has ended.
     fn complete(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let counts = now.duration_since(self.start).as_secs_f64() >= self.args.warmup;
@@ -286,7 +293,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits until something is due.
+    /// Waits until the next event is due.
     fn pause(&self, until: Instant) -> io::Result<()> {
         let ends = self.serving.peek().map(|Reverse((end, _))| *end);
         let dues = self.players.iter().filter_map(Player::next);
@@ -303,7 +310,7 @@ impl Load {
         }
     }
 
-    /// Plays to the end; returns the seconds that count.
+    /// Runs the simulation; returns the duration of the measurement, seconds.
     fn run(&mut self) -> io::Result<f64> {
         let until = self.start + Duration::from_secs_f64(self.args.seconds + self.args.warmup);
         loop {
@@ -313,7 +320,7 @@ impl Load {
             }
             self.serve()?;
             self.complete()?;
-            // What has ended makes room for more.
+            // Completed requests make room for new ones.
             self.want(now);
             self.submit()?;
             if self.players.iter().all(Player::is_over) && self.pending.is_empty() {
@@ -338,7 +345,7 @@ impl Load {
         Ok(counted)
     }
 
-    /// What became of all requests.
+    /// Returns the results of all players.
     fn report(&self, seconds: f64) -> io::Result<Value> {
         let seen = || self.players.iter().zip(&self.seen);
         let served: u64 = self.seen.iter().map(|seen| seen.served).sum();
@@ -381,7 +388,7 @@ impl Load {
     }
 }
 
-/// Plays the clients, and prints the report.
+/// Simulates the clients, and prints the report.
 pub fn run(args: Args) -> Outcome {
     let mut load = Load::new(args)?;
     let seconds = load.run()?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Test tool for machines with nrs. Data on the devices and directories named is lost.
+//! Test tool for machines with nrs. Data on the named devices and directories is lost.
 //!
-//! | subcommand | what it does |
+//! | subcommand | purpose |
 //! |---|---|
-//! | [`check`] | checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says |
-//! | [`storm`] | makes random calls on every interface; each answer must be one that is documented |
+//! | [`check`] | checks that `/dev/nrs` behaves as documented in `Documentation/dev-nrs.md` |
+//! | [`storm`] | makes random calls on every interface; each answer must be documented |
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
-//! | [`load`] | plays a server with many clients on `/dev/nrs` |
-//! | [`factors`] | plays the agent of a service on `/dev/nrs-control` |
-//! | [`disk`] | plays a disk with one arm, behind a device of nbd |
+//! | [`load`] | simulates a server with many clients on `/dev/nrs` |
+//! | [`factors`] | simulates the agent of a service on `/dev/nrs-control` |
+//! | [`disk`] | simulates a disk with one arm, behind an nbd device |
 //!
 //! Exit statuses: [`STATUS`].
 
@@ -27,14 +27,14 @@ mod overlap;
 mod random;
 mod storm;
 
-/// Result of a test that can fail to run.
+/// Outcome of a test; an error means that the test could not run.
 type Outcome<T = ExitCode> = Result<T, Box<dyn Error>>;
 
 /// Exit statuses of all subcommands.
 const STATUS: &str = "Exit status: 0 if the test passed, 1 if what was tested is wrong, \
     2 if the test could not run or cannot tell.";
 
-/// Tests nrs; data on the devices and directories named is lost.
+/// Tests nrs; data on the named devices and directories is lost.
 #[derive(Parser)]
 #[command(version, after_help = STATUS)]
 enum Command {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! System calls with an address where nothing is mapped.
+//! System calls with an unmapped address.
 
 #![allow(unsafe_code, reason = "system calls take pointers")]
 
@@ -10,10 +10,11 @@ use std::{
     ptr::{null, null_mut},
 };
 
-/// Bytes of a transfer.
+/// Size of a transfer, bytes.
 const LEN: usize = 256;
 
-/// Reads from the file to an unmapped address, then writes from one; returns both results.
+/// Reads from the file to an unmapped address, then writes from an unmapped address; returns both
+/// results.
 pub fn transfer(file: &impl AsRawFd) -> (io::Result<usize>, io::Result<usize>) {
     let result = |len| usize::try_from(len).map_err(|_| io::Error::last_os_error());
     // SAFETY: Nothing is mapped at the address 0, so no memory of this process is read or written.

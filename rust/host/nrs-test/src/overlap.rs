@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Submits requests to overlapping ranges of a block device, all from one thread and without waiting, and checks that they
-//! were carried out as if in the order of submission. Data on the device is lost.
+//! Submits requests to overlapping ranges of a block device from one thread without waiting. Checks
+//! that the result is as if they had been executed in the order of submission. Data on the device
+//! is lost.
 //!
-//! `storm` reads and writes at random: each read must return what the writes submitted before left, and each block must
-//! hold what its last write put there. `probe` queues many requests, then submits one of real-time I/O priority that
-//! overlaps the last of them, and prints how many of the others were faster.
+//! `storm` reads and writes at random. Each read must return the data of the writes submitted
+//! before it. Finally each block must contain the data of its last write. `probe` queues many
+//! requests, then submits one of real-time I/O priority that overlaps the last of them. It prints
+//! the number of queued requests that completed first.
 //!
-//! Prints one `NAME: NUMBER` per line. The test cannot tell if requests failed.
+//! Prints one `NAME: NUMBER` per line. If requests fail, the test is inconclusive.
 
 use std::{
     fmt::Display,
@@ -33,10 +35,10 @@ use ring::{Buffer, Request, Ring};
 #[derive(clap::Args)]
 #[command(after_help = crate::STATUS)]
 pub struct Args {
-    /// Seed; equal seeds give equal requests.
+    /// Seed of the random numbers; equal seeds give equal requests.
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
-    /// Requests in flight.
+    /// Number of requests in flight.
     #[arg(long, global = true, default_value_t = 64)]
     depth: usize,
     #[command(subcommand)]
@@ -45,87 +47,87 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Mode {
-    /// Random reads and writes.
+    /// Submits random reads and writes.
     Storm(Storm),
-    /// One request of high priority behind many others.
+    /// Submits a request of high priority after many others.
     Probe(Probe),
 }
 
 #[derive(clap::Args)]
 struct Storm {
-    /// The device, or several that show the same blocks; requests go to them in turn.
+    /// Device, or several devices with the same blocks, which are used round robin.
     #[arg(required = true)]
     devices: Vec<PathBuf>,
-    /// Requests in all.
+    /// Total number of requests.
     #[arg(long, default_value_t = 4000)]
     count: u64,
-    /// Ends earlier after this time, seconds.
+    /// Maximum duration, seconds.
     #[arg(long, default_value_t = 3600.0)]
     seconds: f64,
-    /// Size of the part of the device that is used, KiB.
+    /// Size of the used part of the device, KiB.
     #[arg(long, default_value_t = 256)]
     region: usize,
-    /// Size of the largest request, KiB, a multiple of 4.
+    /// Maximum size of a request, KiB, a multiple of 4.
     #[arg(long, default_value_t = 16)]
     largest: usize,
-    /// So many of hundred requests write.
+    /// Percentage of writes.
     #[arg(long, default_value_t = 50)]
     writes: u64,
-    /// So many of hundred requests have real-time I/O priority.
+    /// Percentage of requests with real-time I/O priority.
     #[arg(long, default_value_t = 0)]
     high: u64,
-    /// Requests that are handed in at a time, at most.
+    /// Maximum number of requests submitted at a time.
     #[arg(long, default_value_t = 8)]
     batch: u64,
-    /// Requests are those of these users, drawn for each batch.
+    /// Users of the requests, one chosen at random for each batch.
     #[arg(long, value_delimiter = ',')]
     users: Vec<u32>,
-    /// Batches are handed in on all CPUs in turn.
+    /// Submit batches on all CPUs in turn.
     #[arg(long)]
     hop: bool,
 }
 
 #[derive(clap::Args)]
 struct Probe {
-    /// The device.
+    /// Path of the device.
     device: PathBuf,
-    /// How often.
+    /// Number of rounds.
     #[arg(long, default_value_t = 1)]
     rounds: u64,
-    /// Requests at the end of the queue of which each overlaps the one before it; the last of them is the one
-    /// that the request of high priority overlaps. The rest overlap nothing.
+    /// Number of requests at the end of the queue, each of which overlaps the one before it. The
+    /// request of high priority overlaps the last of them. The other requests overlap nothing.
     #[arg(long, default_value_t = 1)]
     chain: usize,
     /// Size of each request, KiB, a multiple of 4.
     #[arg(long, default_value_t = 4)]
     size: usize,
-    /// All but the one of high priority read.
+    /// Read with all requests except the one of high priority.
     #[arg(long)]
     reads: bool,
 }
 
-/// Bytes that are filled or compared at a time.
+/// Number of bytes that are filled or compared at a time.
 const PART: usize = 1 << 20;
 
-/// What is known of a request on its way.
+/// Request in flight.
 struct Way {
     number: u64,
     range: Range,
     high: bool,
     since: Instant,
-    /// Of a read: the tags that it has to find.
+    /// Expected tags of a read; empty for a write.
     expected: Vec<u64>,
-    /// Requests on their way, by slot and number, that it must not overtake.
+    /// Slots and numbers of the requests in flight that this request must not overtake.
     before: Vec<(usize, u64)>,
 }
 
-/// A request that has ended well, as far as anybody wants to know.
+/// Request that completed without an error.
 struct Done {
     number: u64,
     high: bool,
 }
 
-/// A run on one device.
+/// Run of the test.
 struct Run {
     ring: Ring,
     devices: usize,
@@ -142,7 +144,7 @@ struct Run {
 }
 
 impl Run {
-    /// Opens the devices and writes tag 0 to its first `blocks` blocks.
+    /// Opens the devices and writes tag 0 to the first `blocks` blocks.
     fn new(
         devices: &[PathBuf],
         seed: u64,
@@ -169,7 +171,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Writes tag 0 everywhere, or reads and compares everything.
+    /// Writes tag 0 to all blocks, or reads and compares all blocks.
     fn each_part(&mut self, write: bool) -> Outcome<Wrong> {
         let mut wrong = Wrong::default();
         let mut buffer = Buffer::new(PART);
@@ -189,7 +191,7 @@ impl Run {
         Ok(wrong)
     }
 
-    /// Hands in requests, in this order; there must be as many free slots.
+    /// Submits requests in this order; there must be enough free slots.
     fn submit(&mut self, wanted: &[(Range, bool)]) -> io::Result<()> {
         let slots: Vec<usize> = self.ring.free().take(wanted.len()).collect();
         let mut requests = Vec::new();
@@ -223,7 +225,7 @@ impl Run {
         self.ring.submit(&requests)
     }
 
-    /// Requests on their way that one to `range` must not overtake.
+    /// Returns the requests in flight that a request to `range` must not overtake.
     fn conflicts(&self, range: &Range) -> Vec<(usize, u64)> {
         let ways = self.ways.iter().enumerate();
         ways.filter_map(|(slot, way)| {
@@ -233,7 +235,8 @@ impl Run {
         .collect()
     }
 
-    /// Waits for the end of at least so many requests, none or one.
+    /// Waits for the completion of at least `least` requests, 0 or 1; returns the completed
+    /// requests.
     fn reap(&mut self, least: usize) -> io::Result<Vec<Done>> {
         let mut done = Vec::new();
         for ended in self.ring.reap(least)? {
@@ -269,7 +272,8 @@ impl Run {
         Ok(done)
     }
 
-    /// Waits for all that is on its way, looks at the device, and tells what was seen.
+    /// Waits for all requests in flight, compares the device with the expectation, and prints the
+    /// results.
     fn finish(mut self, out: &mut impl Write) -> Outcome {
         while self.ring.in_flight() > 0 {
             self.reap(1)?;
@@ -349,7 +353,7 @@ fn storm(args: &Args, storm: &Storm) -> Outcome {
         }
         batches += 1;
         run.submit(&wanted)?;
-        // Sometimes earlier than it has to, so that the number on the way varies.
+        // Sometimes earlier than necessary, so that the number of requests in flight varies.
         if run.ring.in_flight() == args.depth || random.one_in(8) {
             run.reap(1)?;
         }
@@ -365,7 +369,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
         return Err("size and depth must not be 0, and the chain not be longer than depth".into());
     }
     let alone = args.depth - probe.chain;
-    // Each of the chain begins half a request behind the one before it.
+    // Each request of the chain begins half a request after the one before it.
     let base = alone * count;
     let blocks = base + (probe.chain + 2) * count / 2;
     let mut run = Run::new(
@@ -392,13 +396,14 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
         run.submit(&wanted)?;
         tell(&mut out, "handed_in", wanted.len())?;
         let (mut before, mut links, mut found) = (0, 0, false);
-        // What ends while the rest is still being handed in did not go before anything.
+        // Requests that complete while others are still being submitted have overtaken nothing.
         let mut all_in = 0;
         while run.ring.in_flight() > 0 {
             for done in run.reap(all_in)? {
                 if done.high {
                     found = true;
-                    // At once, for whoever lets the rest go only then.
+                    // Printed immediately, because the test script may only then let the device
+                    // serve the remaining requests.
                     tell(&mut out, "before", before)?;
                     tell(&mut out, "links_before", links)?;
                 }

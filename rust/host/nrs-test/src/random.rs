@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random numbers, choices and changes of bytes; equal seeds give equal sequences.
+//! Random numbers, choices and mutations of bytes; equal seeds give equal sequences.
 
 use nrs_sched::rng::Rng;
 
@@ -9,27 +9,27 @@ use nrs_sched::rng::Rng;
 pub struct Random(Rng);
 
 impl Random {
-    /// Creates the generator of `seed`.
+    /// Creates a generator with `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(Rng::new(seed))
     }
 
-    /// Returns a number of 64 bits.
+    /// Returns a random number of 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Returns a number below `end`; 0 if `end` is 0.
+    /// Returns a random number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0.below(end)
     }
 
-    /// Returns an index of a list of `len` elements.
+    /// Returns a random index of a list of `len` elements.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// Returns a number from `low` to `high`.
+    /// Returns a random number from `low` to `high`.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -39,12 +39,12 @@ impl Random {
         self.below(whole) == 0
     }
 
-    /// Returns an element of `all`, which is not empty.
+    /// Returns a random element of `all`, which must not be empty.
     pub fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.index(all.len())]
     }
 
-    /// Returns a number close to a power of two, to an end of a range, or anywhere.
+    /// Returns a random number: close to a power of two, close to the end of a range, or anywhere.
     pub fn odd_number(&mut self) -> u64 {
         match self.below(6) {
             0 => self.below(4),
@@ -70,7 +70,7 @@ impl Random {
                 4 => bytes.truncate(at),
                 5 => bytes.extend_from_within(at..),
                 _ => {
-                    // Now and then longer than any value that is accepted.
+                    // Sometimes longer than any accepted value.
                     let most = if self.one_in(20) { 5000 } else { 80 };
                     let many = std::iter::repeat_n(likely, self.index(most));
                     bytes.splice(at..at, many);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Storms of system calls against nrs: every call is drawn from a seed, every answer is counted.
+//! Storms of system calls against nrs: every call is generated from a seed, and every answer is
+//! counted.
 //!
-//! # Vocabulary
-//!
-//! - *Storm*: one subcommand; it ends with its time, or when the file `--stop` exists.
-//! - *Kind*: what was done to what, for example `write tbf`.
-//! - *Finding*: an answer that no document allows, or a wrong state.
+//! - *Storm*: one subcommand; it ends after its time, or when the file `--stop` exists.
+//! - *Kind*: operation and object of a call, for example `write tbf`.
+//! - *Finding*: an undocumented answer, or a wrong state.
 //!
 //! ```text
-//!   schema, grammar ──▶ mutation ──▶ file, message, record, ioctl ──▶ answer ──▶ tally ──▶ allowed? ── no ──▶ finding
+//!  schema, grammar ──▶ mutation ──▶ file, message, record, ioctl ──▶ answer ──▶ tally
+//!                                                                      │
+//!                                                                      └─ not allowed ──▶ finding
 //! ```
 //!
-//! `--counts FILE` is replaced again and again: a line `COUNT ERRNO KIND` for each, `ok` for none, and `finding TEXT`.
+//! `--counts FILE` is rewritten periodically: a line `COUNT ERRNO KIND` for each kind and errno
+//! (`ok` for success), and `finding TEXT`.
 
 use std::{
     path::{Path, PathBuf},
@@ -35,14 +37,14 @@ mod words;
 
 use tally::Tally;
 
-/// Makes random system calls against nrs; data on the devices and directories named is lost.
+/// Makes random system calls against nrs; data on the named devices and directories is lost.
 #[derive(clap::Args)]
 #[command(after_help = crate::STATUS)]
 pub struct Args {
-    /// Seed; equal seeds give equal sequences of calls.
+    /// Seed of the random numbers; equal seeds give equal sequences of calls.
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
-    /// Time until the end, seconds.
+    /// Duration, seconds.
     #[arg(long, global = true, default_value_t = 10.0)]
     seconds: f64,
     /// File whose existence ends the storm.
@@ -51,7 +53,7 @@ pub struct Args {
     /// Pause after each call, microseconds.
     #[arg(long, global = true, default_value_t = 2000)]
     rest: u64,
-    /// File for the counts, replaced twice a second and at the end.
+    /// File for the counts, rewritten twice a second and at the end.
     #[arg(long, global = true, value_name = "FILE")]
     counts: Option<PathBuf>,
     #[command(subcommand)]
@@ -60,7 +62,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Storm {
-    /// Valid changes of a service that carries load: policies, rules, plans, weights, numbers.
+    /// Makes valid changes to a service under load: policies, rules, plans, weights, numbers.
     Change {
         /// Name of the service.
         service: String,
@@ -68,28 +70,29 @@ enum Storm {
         #[arg(long)]
         device: Option<String>,
     },
-    /// Valid and mutated texts to all files of services in debugfs and configfs, and directories.
+    /// Writes valid and mutated texts to all files of services in debugfs and configfs, and changes
+    /// directories.
     Files {
         /// Prefix of the names of the services.
         prefix: String,
     },
-    /// Messages to a device, and table lines.
+    /// Sends messages to a device, and creates devices from table lines.
     Message {
-        /// Name of the device; devices created have names that begin with it.
+        /// Name of the device, and prefix of the names of created devices.
         device: String,
         /// Block device that tables may name.
         lower: String,
         /// Service that tables may name.
         service: String,
     },
-    /// Records and ioctls of /dev/nrs, by four threads.
+    /// Makes calls with records and ioctls on /dev/nrs, from four threads.
     Device {
         /// Name of the service.
         service: String,
     },
-    /// A metadata load in a directory, whose contents are compared with the expected ones.
+    /// Runs a metadata load in a directory, and compares the contents with the expected ones.
     Tree {
-        /// The directory.
+        /// Path of the directory, which is created and removed.
         directory: PathBuf,
     },
 }
@@ -103,7 +106,7 @@ struct Until {
 }
 
 impl Until {
-    /// Pauses, and returns whether to go on.
+    /// Pauses, and returns true if the storm continues.
     fn more(&self) -> bool {
         std::thread::sleep(self.rest);
         Instant::now() < self.end && !self.stop.as_deref().is_some_and(Path::exists)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a scrape costs: the texts of 10,000 entities, as the module's own writers make them, are read and made a page of.
-//! For comparison the same text with a reader of all of YAML.
+//! Measures the cost of a scrape: reads the statistics of 10,000 entities, as written by the
+//! module's own writers, and renders a page. For comparison, a full YAML reader parses the same
+//! text.
 //!
-//! Time is that of the processor, from the kernel's accounting of this thread, so that the load of the host hardly counts.
-//! With `--check` the bench fails if the exporter as it is by default takes [`LIMIT`] or longer.
+//! Times are CPU time of this thread from the kernel's accounting, so that other load of the host
+//! hardly matters. With `--check` the bench fails if the exporter with its default settings takes
+//! [`LIMIT`] or longer.
 
 #[path = "../tests/all/texts/mod.rs"]
 mod texts;
@@ -20,13 +22,13 @@ use nrsctl::stats;
 
 const ENTITIES: u32 = 10_000;
 
-/// Times that each is measured.
+/// Number of measurements of each step.
 const ROUNDS: usize = 15;
 
-/// What a scrape may take, ms.
+/// Maximum CPU time of a scrape, ms.
 const LIMIT: f64 = 100.0;
 
-/// How long this thread has run, ms.
+/// Returns the CPU time used by this thread, ms.
 fn spent() -> f64 {
     let text =
         fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel accounts for threads");
@@ -34,7 +36,7 @@ fn spent() -> f64 {
     ns.expect("a number") / 1e6
 }
 
-/// The median of what `f` takes, ms.
+/// Returns the median CPU time of a call of `f`, ms.
 fn median(mut f: impl FnMut()) -> f64 {
     f();
     let mut times: Vec<f64> = (0..ROUNDS)

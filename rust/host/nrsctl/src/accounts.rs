@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Users and groups by name: the module knows numbers only, so the tool translates both ways.
+//! Translation of user and group names to numbers and back; the module knows only numbers.
 //!
-//! The tool is linked statically, where `getpwnam` cannot load the modules of NSS, so `getent` is asked:
-//! it knows LDAP and SSSD. Where it is missing, `/etc/passwd` and `/etc/group` are read.
+//! The tool is linked statically, so `getpwnam` cannot load NSS modules. `getent` is run instead;
+//! it covers LDAP and SSSD. Without `getent`, `/etc/passwd` and `/etc/group` are read.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -16,16 +16,16 @@ use std::process::Command;
 use crate::failure::{Failure, Kind, Result};
 use crate::stats::Snapshot;
 
-/// Keys that one run of `getent` is given, at most.
+/// Maximum number of keys for one run of `getent`.
 const KEYS_MAX: usize = 1000;
 
-/// What asks the databases, and ends when a directory server does not answer for 2 s.
+/// Command that queries the databases; it ends if a directory server does not answer for 2 s.
 const GETENT: &[&str] = &["timeout", "2", "getent"];
 
-/// The exit status of `timeout` when it has ended the program.
+/// Exit status of `timeout` if the program exceeded its time.
 const TIMED_OUT: i32 = 124;
 
-/// A database of names with numbers.
+/// A database that maps names to numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Database {
     /// Users.
@@ -35,7 +35,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// Returns the database of the values of `field`, if they have names.
+    /// Returns the database of the values of `field`; `None` if they have no names.
     fn of(field: &str) -> Option<Self> {
         match field {
             "uid" => Some(Self::Passwd),
@@ -44,7 +44,7 @@ impl Database {
         }
     }
 
-    /// Returns its name, and what it lists.
+    /// Returns the name of the database and the word for its entries.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Passwd => ("passwd", "user"),
@@ -53,10 +53,10 @@ impl Database {
     }
 }
 
-/// Where lines of the databases come from.
+/// Source of the lines of the databases.
 #[derive(Debug)]
 enum Origin {
-    /// This program and its arguments, [`GETENT`], else the files in `/etc`.
+    /// This program with its arguments ([`GETENT`]); if it fails, the files in `/etc`.
     Getent(&'static [&'static str]),
     /// The files in this directory.
     Files(PathBuf),
@@ -65,18 +65,18 @@ enum Origin {
 /// A name and its number.
 type Entry = (String, u32);
 
-/// The users and groups of a system; each is looked up once.
+/// Users and groups of a system; each is looked up once.
 #[derive(Debug)]
 pub struct Accounts {
     origin: Origin,
-    /// Whether the program did not answer in time: it is not asked again.
+    /// True if the program has timed out; it is then not run again.
     timed_out: Cell<bool>,
-    /// Name and number by key, which is either of them.
+    /// Entry (name, number) by key, which is a name or a number.
     known: RefCell<BTreeMap<(Database, String), Option<Entry>>>,
 }
 
 impl Accounts {
-    /// Returns those of the system at `root`.
+    /// Returns the users and groups of the system at `root`.
     pub fn at(root: &Path) -> Self {
         let origin = match root == Path::new("/") {
             true => Origin::Getent(GETENT),
@@ -89,7 +89,7 @@ impl Accounts {
         }
     }
 
-    /// Returns those of these lines of `passwd` and `group`, for tests.
+    /// Returns the users and groups of the given lines of `passwd` and `group`, for tests.
     pub fn of(passwd: &str, group: &str) -> Self {
         let accounts = Self::at(Path::new("/nowhere"));
         for (database, text) in [(Database::Passwd, passwd), (Database::Group, group)] {
@@ -107,7 +107,7 @@ impl Accounts {
         known.insert((database, key.to_owned()), entry);
     }
 
-    /// Looks up `keys`, names or numbers, as far as they are not known.
+    /// Looks up all unknown elements of `keys`, which are names or numbers.
     fn look_up(&self, database: Database, keys: impl Iterator<Item = String>) {
         let unknown = |key: &String| {
             let known = self.known.borrow();
@@ -119,7 +119,7 @@ impl Accounts {
             let entries: Vec<(&str, u32)> = text.lines().filter_map(entry).collect();
             for key in keys {
                 let named = |entry: &&(&str, u32)| entry.0 == key || entry.1.to_string() == *key;
-                // A directory may call a user by a longer name than the one it was asked for.
+                // A directory may return a user under a longer name than the requested one.
                 let only = entries.first().filter(|_| !whole && keys.len() == 1);
                 let found = entries.iter().find(named).or(only);
                 self.learn(database, key, found.copied());
@@ -127,7 +127,8 @@ impl Accounts {
         }
     }
 
-    /// Returns lines of `database`, those of `keys` among them, and whether these are all lines of a file.
+    /// Returns lines of `database`, which include the entries of `keys`, and true if they are a
+    /// whole file.
     fn lines(&self, database: Database, keys: &[String]) -> (String, bool) {
         let (name, _) = database.words();
         let file = |directory: &Path| {
@@ -162,7 +163,8 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: it does not exist; [`Kind::Busy`]: a directory server did not answer.
+    /// [`Kind::NotFound`]: the name does not exist; [`Kind::Busy`]: a directory server did not
+    /// answer.
     fn id(&self, database: Database, name: &str) -> Result<u32> {
         self.look_up(database, [name.to_owned()].into_iter());
         let found = self.get(database, name).filter(|(_, id)| *id != u32::MAX);
@@ -179,11 +181,12 @@ impl Accounts {
         })
     }
 
-    /// Returns the value `text` of a parameter with numbers in place of names of users and groups.
+    /// Returns the value `text` of `parameter` with user and group names replaced by numbers.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: a name that does not exist.
+    /// [`Kind::NotFound`]: a name does not exist; [`Kind::Busy`]: a directory server did not
+    /// answer.
     pub fn numbers<'a>(&self, parameter: &str, text: &'a str) -> Result<Cow<'a, str>> {
         let spans = spans(parameter, text).into_iter();
         let named = spans.filter(|(span, _)| is_name(&text[span.clone()]));
@@ -194,7 +197,8 @@ impl Accounts {
         Ok(replaced(text, ids.collect::<Result<Vec<_>>>()?))
     }
 
-    /// Returns `text` in the form of a value of `parameter` with names in place of numbers of users and groups that exist.
+    /// Returns the value `text` of `parameter` with numbers of existing users and groups replaced
+    /// by names.
     pub fn names<'a>(&self, parameter: &str, text: &'a str) -> Cow<'a, str> {
         self.prepare(parameter, [text].into_iter());
         let named = spans(parameter, text)
@@ -206,7 +210,8 @@ impl Accounts {
         replaced(text, named.collect())
     }
 
-    /// Puts names in place of the numbers of users and groups in the names of all entities of `snapshot`.
+    /// Replaces the numbers of users and groups by names in the names of all entities of
+    /// `snapshot`.
     pub fn name(&self, snapshot: &mut Snapshot) {
         let entities = snapshot.entities.iter();
         self.prepare(ENTITY, entities.map(|entity| &entity.name[..]));
@@ -217,7 +222,7 @@ impl Accounts {
         }
     }
 
-    /// Looks up the users and groups in values of `parameter`, all of a database at once.
+    /// Looks up the users and groups in values of `parameter`, with one query per database.
     fn prepare<'a>(&self, parameter: &str, texts: impl Iterator<Item = &'a str>) {
         let mut keys: BTreeMap<Database, BTreeSet<String>> = BTreeMap::new();
         for text in texts {
@@ -239,7 +244,8 @@ fn entry(line: &str) -> Option<(&str, u32)> {
     Some((name, id.parse().ok()?))
 }
 
-/// Whether a value of `uid` or `gid` is a name: not a number, and without what separates or matches.
+/// Returns true if a value of `uid` or `gid` is a name: not a number, without separators and
+/// wildcards.
 fn is_name(value: &str) -> bool {
     let number = match value.strip_prefix("0x").or(value.strip_prefix("0X")) {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -248,10 +254,10 @@ fn is_name(value: &str) -> bool {
     !number && !value.contains([',', '*', '?', '[', ']', '{', '}', '"', '='])
 }
 
-/// A value of `uid` or `gid` within a text.
+/// Position and database of a value of `uid` or `gid` in a text.
 type Span = (Range<usize>, Database);
 
-/// Puts each text in the place of its span; spans ascend.
+/// Replaces each span of `text` by its string; spans are in ascending order.
 fn replaced(text: &str, spans: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
     if spans.is_empty() {
         return text.into();
@@ -265,7 +271,7 @@ fn replaced(text: &str, spans: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
     (new + &text[end..]).into()
 }
 
-/// Stands for the name of an entity in place of a parameter.
+/// Pseudo-parameter for the names of entities.
 const ENTITY: &str = "";
 
 /// Returns the values of `uid` and `gid` in a value of `parameter`.
@@ -279,7 +285,7 @@ fn spans(parameter: &str, text: &str) -> Vec<Span> {
     }
 }
 
-/// Returns where `part`, a part of `text`, stands in it.
+/// Returns the byte range of `part`, a slice of `text`, in `text`.
 fn place(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr() as usize - text.as_ptr() as usize;
     start..start + part.len()
@@ -332,7 +338,7 @@ fn weights(text: &str) -> Vec<Span> {
     found
 }
 
-/// Returns the names of the clients of a plan, if they are users.
+/// Returns the client names of a qbm configuration, if the clients are users or groups.
 fn clients(text: &str) -> Vec<Span> {
     let mut found = Vec::new();
     let mut by = None;
@@ -411,7 +417,7 @@ mod tests {
         ] {
             let translated = accounts.numbers(parameter, names).unwrap();
             assert_eq!(translated, numbers);
-            // Whoever has no name keeps the number, and what was a number is not one of these.
+            // Translating back yields the original text, because no number in it has a name.
             let back = accounts.names(parameter, &translated);
             assert_eq!(back, names);
         }
@@ -449,7 +455,7 @@ mod tests {
         }
     }
 
-    /// Without `getent` a number that no file has stays a number.
+    /// Verifies that without `getent` a number that is in no file stays a number.
     #[test]
     fn without_getent() {
         let mut accounts = Accounts::at(Path::new("/"));
@@ -460,11 +466,12 @@ mod tests {
         assert_eq!(named, "uid:4000000002:2");
     }
 
-    /// All numbers of a text are asked for at once; what does not answer is ended, and not asked again.
+    /// Verifies that all numbers of a text are looked up in one query, and that there is none after
+    /// a timeout.
     #[test]
     fn a_server_that_does_not_answer() {
         let mut accounts = Accounts::at(Path::new("/"));
-        // Knows a user for each number, in one call.
+        // Prints one user for each number if both numbers are in one call.
         accounts.origin = Origin::Getent(&["sh", "-c", "[ $# = 3 ] && echo a:x:71; echo b:x:72"]);
         let named = accounts.names("nrs_fairshare_weights", "uid:71:2,uid:72:2");
         assert_eq!(named, "uid:a:2,uid:b:2");
@@ -476,7 +483,7 @@ mod tests {
         let want = "user 'zoe': getent did not answer in time";
         let failure = failure.unwrap_err();
         assert_eq!((failure.kind, &*failure.message), (Kind::Busy, want));
-        // Not even one that would answer by now.
+        // A program that would answer is not run either.
         accounts.origin = Origin::Getent(&["echo", "c:x:74"]);
         assert_eq!(
             accounts.names("nrs_fairshare_weights", "uid:74:2"),
@@ -484,7 +491,7 @@ mod tests {
         );
     }
 
-    /// The files of a system, and the databases of this one, which have root.
+    /// Reads the files of another system, and the databases of this system, which have root.
     #[test]
     fn files_and_getent() {
         let root = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The command line.
+//! Command line of `nrsctl`.
 
 use std::io::Write;
 
@@ -14,12 +14,12 @@ use crate::kernel::Kernel;
 #[derive(Parser, Debug)]
 #[command(name = "nrsctl", version, about, infer_subcommands = false)]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The verbs.
+/// Commands of `nrsctl`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Shows parameters by name, as `lctl get_param` does.
@@ -50,28 +50,28 @@ pub enum Command {
     Status(status::Args),
     /// Prints changes of health, policies, slots and clients as they happen.
     Monitor(monitor::Args),
-    /// Measures a device: slots and a group for qbm; only reads.
+    /// Measures a device, read-only: recommends slots and a group for qbm.
     Measure(measure::Args),
     /// Resets counters of statistics.
     Reset(reset::Args),
-    /// Live view of shares, rates and latencies.
+    /// Shows shares, rates and latencies live.
     Top(top::Args),
     /// Records statistics periodically.
     Record(record::Args),
     /// Plots a recording as SVG.
     Plot(plot::Args),
-    /// Validates configuration files; changes nothing.
+    /// Validates configuration files without applying them.
     Check(check::Args),
     /// Applies the configuration files.
     Apply(apply::Args),
     /// Writes the running state as a configuration.
     Save(save::Args),
-    /// The agent that shares with other servers: status.
+    /// Agent that coordinates with other servers: status.
     #[command(subcommand)]
     Agent(agent::Action),
     /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
-    /// Prints words that may follow on a command line.
+    /// Prints possible next words of a command line, for shell completion.
     #[command(hide = true)]
     Complete(complete::Args),
     /// Writes manual pages, shell completions and the reference.
@@ -80,11 +80,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// Carries it out.
+    /// Runs the command on `kernel` and writes its output to `out`.
     ///
     /// # Errors
     ///
-    /// What the command says.
+    /// The failure of the command.
     pub fn run(&self, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         match self {
             Command::GetParam(args) => get_param::run(args, kernel, out),
@@ -113,11 +113,11 @@ impl Command {
     }
 }
 
-/// Returns what the command line `line` prints, by words.
+/// Returns the output of the command line `line`, which is split at blanks.
 ///
 /// # Errors
 ///
-/// What the command says.
+/// The failure of the command.
 #[cfg(test)]
 pub fn said(kernel: &dyn Kernel, line: &str) -> Result<String> {
     let cli = Cli::try_parse_from(format!("nrsctl {line}").split(' ')).unwrap();

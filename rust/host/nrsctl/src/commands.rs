@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The verbs, a file each: its arguments and what it does.
+//! Verbs of the command line: one module per verb, with arguments and implementation.
 
 pub mod agent;
 pub mod apply;

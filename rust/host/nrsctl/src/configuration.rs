@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What files in `/etc/nrs` say the services are to be.
+//! Configuration files in `/etc/nrs`, and their comparison with the running state.
 //!
-//! # Vocabulary
-//!
-//! - *Document*: a file of TOML in which everything knows its place ([`document`]).
-//! - *Fault*: something wrong, with file, line, column and key ([`fault`]).
-//! - *State*: all that can be set of a service, in one form ([`state::State`]).
-//! - *Wanted*: the states that files ask for ([`read::Wanted`]).
-//! - *Running*: the state that the module shows ([`running`]).
-//! - *Step*: one write that leads from one state towards another ([`plan`]).
+//! [`document`] parses a TOML file into a tree whose keys and values have places. [`read`] turns
+//! the files into the wanted [`state::State`] of each service, device and disk, and collects all
+//! [`fault::Fault`]s with file, line, column and key. [`running`] reads the state that the module
+//! shows. [`plan`] computes the steps, single writes, that lead from one state to another.
 //!
 //! ```text
 //!   files ──document──▶ read ──▶ wanted ──┐
@@ -47,7 +43,7 @@ use fault::Fault;
 use files::File;
 use read::Wanted;
 
-/// What `files` want together.
+/// Returns the configuration that `files` define together.
 ///
 /// # Errors
 ///
@@ -62,17 +58,17 @@ pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
     Err(Failure::new(Kind::Refused, message).hint("nothing was changed"))
 }
 
-/// What `files` want together, and all that is wrong with them.
+/// Returns the configuration that `files` define together, and all faults in the files.
 pub fn parse(files: &[File], accounts: &Accounts) -> (Wanted, Vec<Fault>) {
     let files = files.iter();
     read::read(files.map(|file| (&file.name[..], &file.text[..])), accounts)
 }
 
-/// The parameters of the module as they are, of those that can be configured.
+/// Reads the current values of the configurable module parameters.
 ///
 /// # Errors
 ///
-/// What [`Kernel::module_parameter`] returns.
+/// Errors of [`Kernel::module_parameter`].
 pub fn module(kernel: &dyn Kernel) -> Result<BTreeMap<&'static str, String>> {
     let value = |(name, ..): (&'static str, u64, u64, &str)| {
         let value = kernel.module_parameter(name)?;

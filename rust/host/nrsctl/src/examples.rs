@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Examples of all verbs, for `--help` and the manual pages.
+//! Examples of all commands, for `--help` and the manual pages.
 
 use clap::{Command, CommandFactory as _};
 
 use crate::cli::Cli;
 
-/// Command lines, without the name of the program; a test parses each.
+/// Example command lines without the program name; a test parses each of them.
 #[rustfmt::skip]
 pub const EXAMPLES: &[&str] = &[
     "get_param ost_io.slots",
@@ -63,7 +63,8 @@ pub const EXAMPLES: &[&str] = &[
     "exporter --textfile /var/lib/prometheus/nrs.prom --every 15",
 ];
 
-/// Returns the examples of the verb `path`, its words with a blank between them, and of the verbs below it.
+/// Returns the examples of the command `path`, its words separated by a blank, and of its
+/// subcommands.
 pub fn of(path: &str) -> impl Iterator<Item = &'static str> + '_ {
     let own = move |line: &&&str| {
         let rest = line.strip_prefix(path);
@@ -72,7 +73,7 @@ pub fn of(path: &str) -> impl Iterator<Item = &'static str> + '_ {
     EXAMPLES.iter().filter(own).copied()
 }
 
-/// Returns the command line with examples in its help.
+/// Returns the clap command with the examples in its help.
 pub fn command() -> Command {
     add(Cli::command(), "")
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Snapshots as metrics for Prometheus.
+//! Exporter of snapshots as metrics for Prometheus.
 //!
 //! # Vocabulary
 //!
-//! - *Family*: all samples of one name; [`families::FAMILIES`] lists all there are, and the list in
-//!   `Documentation/metrics.md` is written from it ([`reference`]).
+//! - *Family*: all samples with one name. [`families::FAMILIES`] lists all families; the list in
+//!   `Documentation/metrics.md` is generated from it ([`reference`]).
 //! - *Sample*: a value of a family for one set of labels.
 //! - *Page*: the text of all families that have samples, in Prometheus' text format ([`encode`]).
-//! - *Shown* entities: those of a policy on a head that were served most, so many as the user wants.
-//! - *Others*: all other entities of that policy on that head, summed up as one ([`others`]).
+//! - *Shown* entities: the entities of a policy on a head with the most dispatched requests, up to
+//!   a number set by the user.
+//! - *Others*: the sum of all remaining entities of that policy on that head ([`others`]).
 //!
 //! ```text
-//!   Kernel ──▶ stats::read ──▶ Snapshots ──▶ page::Page ──▶ encode ──▶ http │ a file │ standard output
-//!                                  others (what was counted before) ──┘
+//!   Kernel ──▶ stats::read ──▶ Snapshots ──▶ page::render ──▶ encode ──▶ http │ file │ stdout
+//!                others (counts of earlier pages) ──┘
 //! ```
 //!
-//! The encoder is one of our own: that of `prometheus-client` writes OpenMetrics only, while Prometheus' tools and
-//! the textfile collector take the older text format, which Prometheus takes, too.
+//! The encoder is the project's own: `prometheus-client` writes only OpenMetrics. Prometheus' tools
+//! and the textfile collector need the older text format, which Prometheus reads as well.
 
 pub mod encode;
 pub mod families;

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Why a command failed, what to do next, and the exit status that scripts see.
+//! Failures of commands: reason, hint, and exit status.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What kind of failure it is.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something else: reading or writing failed.
+    /// Reading or writing failed, or another failure.
     Other,
     /// The command line is wrong.
     Usage,
     /// There is no such service, parameter, rule, policy or file.
     NotFound,
-    /// A value or a configuration is wrong; it was not set.
+    /// A value or a configuration is invalid; it was not set.
     Refused,
-    /// The rights do not suffice.
+    /// The user lacks privileges.
     Permission,
-    /// The module is not loaded, or has no control node.
+    /// The module is not loaded or has no control node.
     NotLoaded,
-    /// Something is in use, or old requests still drain: the same may succeed later.
+    /// Something is in use, or old requests still drain; a retry may succeed.
     Busy,
     /// The running state differs from the file (`apply --dry-run`).
     Differs,
     /// A service makes no progress, or a client is lost (`status`).
     Unhealthy,
-    /// Whoever reads standard output has gone; nothing is said then.
+    /// Standard output was closed by its reader; no message is printed.
     Closed,
 }
 
-/// Each kind with its exit status, and what it means for the manual.
+/// Kinds with their exit statuses and descriptions for the manual.
 const KINDS: [(Kind, u8, &str); 10] = [
     (Kind::Other, 1, "reading or writing failed"),
     (Kind::Usage, 2, "the command line is wrong"),
@@ -62,7 +62,7 @@ const KINDS: [(Kind, u8, &str); 10] = [
         9,
         "a service is not healthy, or a client is lost",
     ),
-    // What a shell shows of a program that SIGPIPE ended.
+    // Exit status that a shell reports for a program ended by SIGPIPE.
     (
         Kind::Closed,
         141,
@@ -71,22 +71,22 @@ const KINDS: [(Kind, u8, &str); 10] = [
 ];
 
 impl Kind {
-    /// All, in the order of their exit statuses.
+    /// Returns all kinds in the order of their exit statuses.
     pub fn all() -> impl Iterator<Item = Self> {
         KINDS.into_iter().map(|(kind, ..)| kind)
     }
 
-    /// The exit status.
+    /// Returns the exit status.
     pub const fn exit_status(self) -> u8 {
         KINDS[self as usize].1
     }
 
-    /// What it means, for the manual.
+    /// Returns the description for the manual.
     pub const fn meaning(self) -> &'static str {
         KINDS[self as usize].2
     }
 
-    /// What kind of failure `error` of a file is.
+    /// Returns the kind of `error`, which concerns a file.
     pub fn of_file(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Kind::NotFound,
@@ -96,22 +96,22 @@ impl Kind {
     }
 }
 
-/// Why a command failed.
+/// Failure of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure.
+    /// Kind of failure.
     pub kind: Kind,
-    /// One line: what was wrong.
+    /// Reason, one line.
     pub message: String,
-    /// One line: what to do next.
+    /// Next step for the user, one line.
     pub hint: Option<String>,
 }
 
-/// The result of commands.
+/// Result of commands.
 pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure without a hint.
+    /// Creates a failure without a hint.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -120,17 +120,17 @@ impl Failure {
         }
     }
 
-    /// That of the file `path`.
+    /// Creates the failure for `error` of the file `path`.
     pub fn of_file(path: &Path, error: &io::Error) -> Self {
         Self::new(Kind::of_file(error), format!("{}: {error}", path.display()))
     }
 
-    /// One for all of `failures`.
+    /// Combines `failures`.
     ///
     /// # Errors
     ///
-    /// All of them, below one another, if there are any; the kind is that of the first. That standard output was closed is
-    /// not said beside others.
+    /// One failure with all messages, one below the other, and the kind of the first.
+    /// [`Kind::Closed`] is left out unless it is the only kind.
     pub fn of(mut failures: Vec<Failure>) -> Result {
         if failures.iter().any(|failure| failure.kind != Kind::Closed) {
             failures.retain(|failure| failure.kind != Kind::Closed);
@@ -140,14 +140,14 @@ impl Failure {
             return Ok(());
         };
         for next in failures {
-            // A line each, as if each had been shown by itself.
+            // A line for each failure, as if the failures had been printed separately.
             all.message = format!("{all}\nnrsctl: {}", next.message);
             all.hint = next.hint;
         }
         Err(all)
     }
 
-    /// The same with `hint`.
+    /// Returns the failure with `hint`.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -189,7 +189,7 @@ mod tests {
         let both = Failure::of(vec![first.clone(), second]).unwrap_err();
         assert_eq!(both.kind, Kind::NotFound);
         assert_eq!(both.to_string(), "no a\n  try b\nnrsctl: c is busy");
-        // A closed output is not said beside others.
+        // A closed output is not reported together with other failures.
         let closed = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(Failure::of(vec![closed.clone(), first.clone()]), Err(first));
         assert_eq!(Failure::of(vec![closed.clone()]), Err(closed));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The running module as the tool sees it.
+//! Interface to the running module.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,143 +10,149 @@ use nrs_agent::status::Status;
 use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
 
-/// A block device of a service: a client that `dmsetup` made, or a disk whose I/O scheduler is nrs.
+/// A block device of a service: a client created with `dmsetup`, or a disk whose I/O scheduler is
+/// nrs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its name in `/dev/mapper`, or that of the disk.
+    /// Name in `/dev/mapper`, or name of the disk.
     pub name: String,
-    /// The service that it is a client of.
+    /// Service of the client.
     pub service: String,
-    /// The device below, or the disk: a path or `MAJOR:MINOR`.
+    /// Device below, or the disk: a path or `MAJOR:MINOR`.
     pub target: String,
-    /// Where on that it begins, sectors.
+    /// Start on the target, sectors.
     pub offset: u64,
-    /// How long it is, sectors.
+    /// Length, sectors.
     pub sectors: u64,
-    /// What else the table, or `queue/iosched` of the disk says: `nid`, `jobid`, ...
+    /// Further options of the table or of the disk's `queue/iosched`: `nid`, `jobid`, ...
     pub options: BTreeMap<String, String>,
-    /// Whether it is a disk whose I/O scheduler is nrs.
+    /// True for a disk whose I/O scheduler is nrs.
     pub scheduled: bool,
-    /// Whether its device has further targets, so that no file can define it.
+    /// True if the device has further targets; no configuration file can define such a device.
     pub partial: bool,
 }
 
 impl Device {
-    /// Whether what can be set of the disk `other` is set in the same way.
+    /// Returns true if the service and the options equal those of the disk `other`.
     pub fn is_set_as(&self, other: &Self) -> bool {
         (&self.service, &self.options) == (&other.service, &other.options)
     }
 }
 
-/// A module that has services.
+/// A module with services.
 ///
 /// # Errors
 ///
-/// All methods: [`Kind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what is not there, `Refused` with the
-/// reason for a value that is wrong, `Busy`.
+/// All methods: [`Kind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what does
+/// not exist, `Refused` with the reason for an invalid value, `Busy`.
 pub trait Kernel {
-    /// The names of all services, sorted.
+    /// Returns the names of all services, sorted.
     fn services(&self) -> Result<Vec<String>>;
 
-    /// The value of a parameter (`slots`, `nrs_policies`, …) as the module shows it, with its line ends.
+    /// Returns the value of a parameter (`slots`, `nrs_policies`, …) as printed by the module, with
+    /// line ends.
     fn get(&self, service: &str, parameter: &str) -> Result<String>;
 
     /// Sets a parameter.
     fn set(&self, service: &str, parameter: &str, value: &str) -> Result;
 
-    /// Makes a service that stays without clients (a directory in configfs).
+    /// Creates a service that persists without clients (a directory in configfs).
     fn make(&self, service: &str) -> Result;
 
-    /// Removes a service that [`Kernel::make`] made.
+    /// Removes a service created by [`Kernel::make`].
     fn remove(&self, service: &str) -> Result;
 
-    /// Whether a service was made by [`Kernel::make`] (or `mkdir`), and so stays.
+    /// Returns true if the service was created by [`Kernel::make`] (or `mkdir`) and thus persists.
     fn is_made(&self, service: &str) -> Result<bool>;
 
-    /// How many partitions a service that was made has.
+    /// Returns the number of CPU partitions of a service created by [`Kernel::make`].
     fn cpts(&self, service: &str) -> Result<u32>;
 
-    /// Sets how many partitions it has; `Busy` once it has clients.
+    /// Sets the number of CPU partitions; `Busy` if the service has clients.
     fn set_cpts(&self, service: &str, cpts: u32) -> Result;
 
-    /// The value of a module parameter (`default_slots`, …).
+    /// Returns the value of a module parameter (`default_slots`, …).
     fn module_parameter(&self, name: &str) -> Result<String>;
 
     /// Sets a module parameter.
     fn set_module_parameter(&self, name: &str, value: &str) -> Result;
 
-    /// The block devices of all services, sorted by name.
+    /// Returns the block devices of all services, sorted by name.
     fn devices(&self) -> Result<Vec<Device>>;
 
-    /// What a block device is on this machine: the target as `MAJOR:MINOR`, and the length, which is the
-    /// rest of the target where `sectors` is 0. `NotFound`: the target does not exist, or has no sectors yet.
+    /// Resolves a block device on this machine: the target as `MAJOR:MINOR`, and the length. A
+    /// length of 0 becomes the rest of the target. `NotFound`: the target does not exist or has no
+    /// sectors yet.
     fn locate(&self, device: &Device) -> Result<Device>;
 
-    /// A path of the target `MAJOR:MINOR` that names the same one after a reboot, as far as there is one.
+    /// Returns a path of the target `MAJOR:MINOR` that is stable across reboots, if possible.
     fn path(&self, target: &str) -> Result<String>;
 
-    /// The disk `MAJOR:MINOR` that the partition `number` is on; `number` itself if it is no partition.
+    /// Returns the disk `MAJOR:MINOR` of the partition `number`; `number` itself if it is not a
+    /// partition.
     fn whole(&self, number: &str) -> String;
 
-    /// `Busy`: a device-mapper device of another type has this name.
+    /// Checks that no device-mapper device has this name; `Busy`: the name is in use.
     fn vacant(&self, name: &str) -> Result;
 
-    /// Makes a block device that was located.
+    /// Creates a block device from a result of [`Kernel::locate`].
     fn add_device(&self, device: &Device) -> Result;
 
-    /// Gives a block device another table, that of `device`, which was located: all or nothing.
+    /// Replaces the table of a block device, all or nothing; `device` is a result of
+    /// [`Kernel::locate`].
     fn change_device(&self, device: &Device) -> Result;
 
-    /// Whether a block device is open: mounted, or below another one.
+    /// Returns true if a block device is open: mounted, or below another device.
     fn in_use(&self, name: &str) -> Result<bool>;
 
     /// Removes a block device.
     fn remove_device(&self, name: &str) -> Result;
 
-    /// The disks among [`Kernel::devices`].
+    /// Returns the disks among [`Kernel::devices`].
     fn disks(&self) -> Result<Vec<Device>>;
 
-    /// The name of the disk `path`, which may be a name already; `Refused`: a partition.
+    /// Returns the name of the disk `path`, which may already be a name; `Refused`: a partition.
     fn disk(&self, path: &str) -> Result<String>;
 
-    /// Makes nrs the I/O scheduler of a disk: all or nothing. An empty service and options that are missing stay.
+    /// Makes nrs the I/O scheduler of a disk, all or nothing. An empty service and missing options
+    /// are left unchanged.
     fn schedule(&self, disk: &Device) -> Result;
 
-    /// Makes `scheduler` that of a disk that nrs schedules.
+    /// Replaces nrs by `scheduler` as the I/O scheduler of a disk.
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result;
 
-    /// The users and groups of the machine.
+    /// Returns the users and groups of the machine.
     fn accounts(&self) -> &Accounts;
 
-    /// The status of the agent that answers at `socket`; none if no agent runs there.
+    /// Returns the status of the agent that listens on `socket`; `None` if no agent runs there.
     fn agent(&self, socket: &Path) -> Result<Option<Status>>;
 }
 
-/// Sets a parameter to `value`, which may have names of users and groups.
+/// Sets a parameter to `value`, which may contain names of users and groups.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`]: a name that does not exist; what [`Kernel::set`] returns.
+/// [`Kind::NotFound`]: a name does not exist; the failures of [`Kernel::set`].
 pub fn set(kernel: &dyn Kernel, service: &str, parameter: &str, value: &str) -> Result {
     let value = kernel.accounts().numbers(parameter, value)?;
     kernel.set(service, parameter, &value)
 }
 
-/// Whether `failure` of `service` is that it went away after it was listed.
+/// Returns true if `failure` is due to the removal of `service` after it was listed.
 ///
 /// # Errors
 ///
-/// What [`Kernel::services`] returns.
+/// The failures of [`Kernel::services`].
 pub fn is_gone(kernel: &dyn Kernel, service: &str, failure: &Failure) -> Result<bool> {
     let missing = failure.kind == Kind::NotFound;
     Ok(missing && !kernel.services()?.iter().any(|name| name == service))
 }
 
-/// What `read` finds of each service that is there, and is there still when it is read.
+/// Returns the results of `read` for all services, except for services removed in the meantime.
 ///
 /// # Errors
 ///
-/// What [`Kernel::services`] and `read` return.
+/// The failures of [`Kernel::services`] and `read`.
 pub fn each<T>(kernel: &dyn Kernel, mut read: impl FnMut(&str) -> Result<T>) -> Result<Vec<T>> {
     let mut found = Vec::new();
     for service in kernel.services()? {
@@ -185,7 +191,7 @@ mod tests {
             kernel.cpts(name)
         };
         assert_eq!(each(&kernel, read), Ok(vec![2]));
-        // One that is there, and has not what is asked for.
+        // The service exists but lacks the parameter.
         let failure = each(&kernel, |name| kernel.get(name, "slots")).unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrsctl`: the operator's tool of nrs.
+//! `nrsctl`: the operator's command line tool of nrs.
 //!
 //! # Vocabulary
 //!
-//! - *Kernel*: the running module as its tool sees it: services with parameters ([`kernel::Kernel`]). [`live::Live`]
-//!   is the one of this machine, [`mock::Mock`] one for tests.
-//! - *Parameter*: a value of a service by name, as `nrs_sched::parameters` lists them.
-//! - *Configuration*: what a file says the services are to be ([`configuration`]).
-//! - *Snapshot*: what the module has counted, of one service at one time ([`stats`]).
+//! - *Kernel*: interface to the running module: services with parameters ([`kernel::Kernel`]).
+//!   [`live::Live`] accesses this machine's module, [`mock::Mock`] is for tests.
+//! - *Parameter*: a named value of a service, as listed in `nrs_sched::parameters`.
+//! - *Configuration*: services as defined in a file ([`configuration`]).
+//! - *Snapshot*: statistics of one service at one time ([`stats`]).
 //! - *Recording*: a file of snapshots ([`recording`]).
 //! - *Command*: a verb of the command line; each is a file in [`commands`].
 //!
 //! ```text
-//!   cli ──▶ commands::VERB ──▶ configuration │ stats ──▶ Kernel ──▶ /dev/nrs-control, configfs, dmsetup
+//!   cli ──▶ commands ──▶ configuration │ stats ──▶ Kernel ──▶ /dev/nrs-control, configfs, dmsetup
 //! ```
 
 pub mod accounts;

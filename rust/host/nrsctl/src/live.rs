@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module that runs in this machine's kernel.
+//! Access to the module in this machine's kernel.
 //!
 //! # Vocabulary
 //!
-//! - *Root*: the directory under which `/dev`, `/sys` and `/run` are; tests have one of plain files.
+//! - *Root*: the directory above `/dev`, `/sys` and `/run`; in tests a directory with plain files.
 //!
 //! ```text
 //!   Live ──▶ node (parameters) │ configfs (services) │ dmsetup, disks (clients) │ /sys/module/nrs
@@ -47,7 +47,7 @@ pub struct Live {
     dmsetup: Dmsetup,
     disks: Disks,
     accounts: Accounts,
-    /// Tells the block device of a path.
+    /// Function that returns the device number `MAJOR:MINOR` of a path.
     number: fn(&Path) -> io::Result<String>,
 }
 
@@ -58,12 +58,12 @@ impl Default for Live {
 }
 
 impl Live {
-    /// The one of this machine.
+    /// Creates the access to this machine's module.
     pub fn new() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// The one of the system at `root`.
+    /// Creates the access to the module of the system at `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -75,23 +75,23 @@ impl Live {
         }
     }
 
-    /// Whether the module is loaded, and not about to go.
+    /// Returns true if the module is loaded and is not being unloaded.
     fn is_loaded(&self) -> bool {
         let module = self.root.join("sys/module/nrs");
         let state = fs::read_to_string(module.join("initstate"));
         module.is_dir() && !state.is_ok_and(|state| state.trim_end() == "going")
     }
 
-    /// The directory in configfs with a directory for each service that was made.
+    /// Returns the configfs directory with a subdirectory for each created service.
     fn configfs(&self) -> PathBuf {
         self.root.join("sys/kernel/config/nrs")
     }
 
-    /// The directory of `service` in configfs, whether it exists or not.
+    /// Returns the configfs directory of `service`, which may not exist.
     ///
     /// # Errors
     ///
-    /// `ENOENT`: it is no name, so it could lead anywhere.
+    /// `ENOENT`: `service` is not a valid name, so the path could lead anywhere.
     fn made(&self, service: &str) -> io::Result<PathBuf> {
         match is_service(service) {
             true => Ok(self.configfs().join(service)),
@@ -99,11 +99,12 @@ impl Live {
         }
     }
 
-    /// The block device `target` as `MAJOR:MINOR`.
+    /// Returns the block device `target` as `MAJOR:MINOR`.
     ///
     /// # Errors
     ///
-    /// `NotFound`: it does not exist.
+    /// `NotFound`: `target` does not exist; `Permission`; `Refused`: another error, such as a file
+    /// that is not a block device.
     fn number_of(&self, target: &str) -> Result<String> {
         if devices::is_number(target) {
             return Ok(target.to_owned());
@@ -119,12 +120,12 @@ impl Live {
         })
     }
 
-    /// The directory of the block device `MAJOR:MINOR` in sysfs.
+    /// Returns the sysfs directory of the block device `MAJOR:MINOR`.
     fn block(&self, number: &str) -> PathBuf {
         self.root.join("sys/dev/block").join(number)
     }
 
-    /// The table line of `device`, which was located.
+    /// Returns the table line of `device`, a result of [`Kernel::locate`].
     fn table(device: &Device) -> String {
         let Device {
             service,
@@ -145,7 +146,7 @@ impl Live {
     }
 }
 
-/// The block device `path` as `MAJOR:MINOR`.
+/// Returns the block device `path` as `MAJOR:MINOR`.
 fn number(path: &Path) -> io::Result<String> {
     let file = fs::metadata(path)?;
     match file.file_type().is_block_device() {
@@ -158,11 +159,11 @@ fn number(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Writes `text` to a file that exists.
+/// Writes `text` to an existing file.
 ///
 /// # Errors
 ///
-/// What the kernel refuses it with.
+/// The kernel's error.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -258,7 +259,7 @@ impl Kernel for Live {
             return Err(not_loaded());
         }
         let mut devices = match self.dmsetup.devices() {
-            // Disks need no device-mapper.
+            // Disks do not need device-mapper.
             Err(Broken::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             devices => devices.map_err(|broken| self.unmapped(broken))?,
         };
@@ -319,9 +320,9 @@ impl Kernel for Live {
         let names = links
             .filter(same)
             .filter_map(|link| link.file_name().into_string().ok())
-            // A label in the content, which a device of type nrs above has as well.
+            // Label stored on the disk; a device of type nrs above shows the same label.
             .filter(|id| !id.starts_with("lvm-pv-uuid-"));
-        // A name of the hardware rather than one of a bus.
+        // Names of the hardware are preferred to names of the bus.
         let id = names.min_by_key(|id| (!id.starts_with("wwn-"), id.clone()));
         Ok(match id {
             Some(id) => format!("/dev/disk/by-id/{id}"),
@@ -332,7 +333,7 @@ impl Kernel for Live {
     fn whole(&self, number: &str) -> String {
         let device = self.block(number);
         let disk = match device.join("partition").exists() {
-            // The directory of a partition is in that of its disk.
+            // The directory of a partition is in the directory of its disk.
             true => fs::read_to_string(device.join("../dev")).ok(),
             false => None,
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrsctl`: see `nrsctl help`.
+//! `nrsctl`, the command line tool of nrs; see `nrsctl help`.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Standard error may be closed, too; the status tells it all the same.
+            // Standard error may be closed as well; the exit status reports the failure in any
+            // case.
             if failure.kind != Kind::Closed {
                 let _ = writeln!(io::stderr(), "nrsctl: {failure}");
             }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A module for tests.
+//! Mock of the module for tests.
 //!
-//! Some of its services show texts that are given, and take what the parameters' own parsers take. The others behave as
-//! those of the real module do where configurations are concerned: they are made of the same parsers, books, plans and
-//! tables of weights, and show what they have in the same texts.
+//! Services with given texts show these texts and accept the values that the parameters' parsers
+//! accept. Modelled services handle configurations like the real module: they use the same parsers,
+//! rule lists ([`Book`]), qbm configurations ([`Plan`]) and tables of weights, and print them in
+//! the same format.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,20 +34,20 @@ use crate::refusal;
 struct Service {
     made: bool,
     cpts: u32,
-    /// How many clients were added, beside those in a text.
+    /// Number of added clients, without clients in a given text.
     clients: usize,
     values: Shown,
 }
 
-/// The parameters of a service.
+/// Parameters of a service.
 enum Shown {
-    /// Texts that are given.
+    /// Given texts.
     Texts(BTreeMap<String, String>),
-    /// What the module makes of them.
+    /// Model of the module's behaviour.
     Model(Box<Model>),
 }
 
-/// Parameters as the module has them.
+/// Parameters of a modelled service.
 struct Model {
     values: Values,
     mode: String,
@@ -56,48 +57,48 @@ struct Model {
     books: [Option<Book>; 2],
 }
 
-/// The module.
+/// Mock of the module.
 pub struct Mock {
     services: RefCell<BTreeMap<String, Service>>,
     parameters: RefCell<BTreeMap<&'static str, String>>,
     devices: RefCell<BTreeMap<String, Device>>,
-    /// What was set, in order: service, parameter, value.
+    /// Successful writes in order: service, parameter, value.
     log: RefCell<Vec<(String, String, String)>>,
-    /// A service that is listed once more, and gone then.
+    /// Service that is removed after it is listed once more.
     pub leaving: RefCell<Option<String>>,
-    /// How many more writes of parameters are taken before the rest are refused; none: all are.
+    /// Number of writes that succeed before writes are refused; `None`: no writes are refused.
     pub taken: Cell<Option<usize>>,
-    /// How many writes are refused then.
+    /// Number of writes to refuse after these.
     pub refused: Cell<usize>,
-    /// What these are refused with.
+    /// Kind of failure of the refused writes.
     pub trouble: Cell<Trouble>,
-    /// The parameter of the module that is not set.
+    /// Module parameter whose writes are refused.
     pub stubborn: RefCell<&'static str>,
-    /// After how many more writes of parameters somebody tells that it is to end.
+    /// Number of writes until `told` is set.
     pub tell: Cell<usize>,
-    /// Whether somebody has.
+    /// Request to end; set when `tell` reaches 0.
     pub told: AtomicBool,
-    /// How often a disk is missing before it is there.
+    /// Number of look-ups of a disk that fail before the disk appears.
     pub late: Cell<usize>,
     accounts: Accounts,
-    /// The status of the agent, if one runs.
+    /// Status of the agent; `None` if no agent runs.
     pub agent: RefCell<Option<Status>>,
-    /// The device that is open.
+    /// Name of the open device.
     pub open: RefCell<&'static str>,
-    /// The name of a device-mapper device of another type.
+    /// Name of a device-mapper device of another type.
     pub foreign: RefCell<&'static str>,
 }
 
-/// The disks that there are: `8:0` and `8:16`.
+/// Names of the existing disks, `8:0` and `8:16`.
 const DISKS: [&str; 2] = ["sda", "sdb"];
 
-/// The users that there are.
+/// Existing users.
 const USERS: &str = "alice:x:2001:3001::/:/bin/sh\nbob:x:2002:3001::/:/bin/sh\n";
 
-/// The groups that there are.
+/// Existing groups.
 const GROUPS: &str = "staff:x:3001:alice\n";
 
-/// How long each is, sectors.
+/// Length of each disk, sectors.
 const SECTORS: u64 = 1000;
 
 fn refuse<T>(reason: impl ToString) -> Result<T> {
@@ -297,7 +298,7 @@ impl Model {
     }
 }
 
-/// All policies of a head on which `policy` runs.
+/// Returns the rows of all policies of a head on which `policy` is started.
 fn rows(policy: &Policy) -> Vec<Row<'_>> {
     let row = |kind: &Kind| {
         let (runs, fallback) = (*kind == policy.kind, *kind == Kind::Fifo);
@@ -345,7 +346,7 @@ impl Mock {
         }
     }
 
-    /// Returns a module whose services show these texts.
+    /// Creates a module whose services show the given texts.
     pub fn with(services: &[(&str, &[(&str, &str)])]) -> Self {
         Self::new(services.iter().map(|(name, texts)| {
             let texts = texts.iter().map(|(k, v)| (k.to_string(), v.to_string()));
@@ -354,7 +355,7 @@ impl Mock {
         }))
     }
 
-    /// Returns a module whose services behave as the real ones; each has a client.
+    /// Creates a module whose services behave like real services and have one client each.
     pub fn of(services: &[&str]) -> Self {
         Self::new(services.iter().map(|name| {
             let service = Service {
@@ -365,24 +366,24 @@ impl Mock {
         }))
     }
 
-    /// Returns what was set, in order: service, parameter, value.
+    /// Returns the successful writes in order: service, parameter, value.
     pub fn log(&self) -> Vec<(String, String, String)> {
         self.log.borrow().clone()
     }
 
-    /// Refuses writes, `count` of them, once `taken` more were taken.
+    /// Refuses `count` writes after `taken` more writes have succeeded.
     pub fn refuse(&self, taken: usize, count: usize, trouble: Trouble) {
         self.taken.set(Some(taken));
         self.refused.set(count);
         self.trouble.set(trouble);
     }
 
-    /// Gives the service a client.
+    /// Adds a client to the service.
     pub fn add_client(&self, service: &str) {
         self.services.borrow_mut().get_mut(service).unwrap().clients += 1;
     }
 
-    /// All that the module shows of what can be set.
+    /// Returns the values of all parameters of all services.
     pub fn shown(&self) -> Vec<String> {
         let services = self.services.borrow();
         let mut out = Vec::new();
@@ -407,14 +408,14 @@ impl Mock {
         }
     }
 
-    /// Makes a service for a first client.
+    /// Creates the service if it does not exist, as for a first client.
     fn bring_up(&self, service: &str) {
         let mut services = self.services.borrow_mut();
         let service = services.entry(service.into());
         service.or_insert_with(|| Service::new(Shown::Model(Model::new("auto").into())));
     }
 
-    /// Whether the next write is taken.
+    /// Counts a write, and fails if the write is to be refused.
     fn counts(&self) -> Result {
         self.tell.set(self.tell.get().saturating_sub(1));
         if self.tell.get() == 0 {
@@ -519,7 +520,7 @@ impl Kernel for Mock {
         Ok(self.devices.borrow().values().cloned().collect())
     }
 
-    /// A device below is a disk, or a device that was added.
+    /// Resolves a target that is a disk or an added device.
     fn locate(&self, device: &Device) -> Result<Device> {
         let target = &device.target;
         let name = target.strip_prefix("/dev/").unwrap_or(target);
@@ -559,7 +560,7 @@ impl Kernel for Mock {
         })
     }
 
-    /// The first disk has partitions.
+    /// Returns disk `8:0` for its partition `8:1`, and other numbers unchanged.
     fn whole(&self, number: &str) -> String {
         match number {
             "8:1" => "8:0".into(),
@@ -579,7 +580,7 @@ impl Kernel for Mock {
         self.change_device(device)
     }
 
-    /// Options without a value are those of the kernel's table.
+    /// Replaces the device; missing options get the defaults of the kernel's table.
     fn change_device(&self, device: &Device) -> Result {
         self.counts()?;
         let mut shown = device.clone();
@@ -620,7 +621,7 @@ impl Kernel for Mock {
         }
     }
 
-    /// A disk is a client of a service of its name at first.
+    /// Schedules a disk, which is first a client of the service with the disk's name.
     fn schedule(&self, disk: &Device) -> Result {
         let mut devices = self.devices.borrow_mut();
         let device = devices.entry(disk.name.clone());

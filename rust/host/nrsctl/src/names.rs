@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Names of parameters, as Lustre writes them: `ost.OSS.ost_io.nrs_policies`, `*.OSS.*.nrs_*`, `ost_io.slots`.
+//! Names of parameters in Lustre's format: `ost.OSS.ost_io.nrs_policies`, `*.OSS.*.nrs_*`,
+//! `ost_io.slots`.
 //!
 //! # Vocabulary
 //!
-//! - *Component*: what stands between dots of a name; `/` is as good as a dot.
-//! - *Prefix*: the two components before the service that say in Lustre what kind it is: `ost.OSS`, `mds.MDS`, ... Any two
-//!   are taken; a pattern stands for those of [`PREFIXES`] only. They may be left out.
-//! - *Pattern*: a name with `*`, `?`, `[...]` or `{...}` in it.
+//! - *Component*: a part of a name between dots; `/` is equivalent to a dot.
+//! - *Prefix*: two optional components before the service that name the kind of service in Lustre:
+//!   `ost.OSS`, `mds.MDS`, ... Any two components are accepted; a pattern matches only
+//!   [`PREFIXES`].
+//! - *Pattern*: a name with `*`, `?`, `[...]` or `{...}`.
 //!
-//! Names of services may have dots in them. The last component is the parameter; of what is before it, as many components as
-//! possible are the service: the longest name of one that there is counts, with a prefix before it or nothing. A pattern is
-//! for all services that it fits in one way or another; in the place of a service `*` takes dots, too.
+//! Service names may contain dots. The last component is the parameter. The longest existing
+//! service name that ends before it is the service; a prefix or nothing precedes it. A pattern
+//! selects all services that match with any split. In place of a service, `*` matches dots as well.
 
 use std::borrow::Borrow;
 
@@ -21,10 +23,10 @@ use strsim::osa_distance;
 
 use crate::failure::{Failure, Kind, Result};
 
-/// What a name of a service is.
+/// Description of a valid service name.
 pub const NAME: &str = "1 to 31 letters, digits and _ - . : not starting with a dot";
 
-/// The prefixes that Lustre has, in the order in which a pattern takes one.
+/// Prefixes of Lustre, in the order in which a pattern is matched.
 pub const PREFIXES: [[&str; 2]; 4] = [
     ["ost", "OSS"],
     ["mds", "MDS"],
@@ -32,16 +34,16 @@ pub const PREFIXES: [[&str; 2]; 4] = [
     ["ldlm", "services"],
 ];
 
-/// A service that a name stands for.
+/// A service selected by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// As it is shown: with the prefix, if the name has one.
+    /// Displayed name: with the prefix, if the given name has one.
     pub shown: String,
-    /// Its name.
+    /// Name of the service.
     pub name: String,
 }
 
-/// A parameter of a service that a name stands for.
+/// A parameter of a service, selected by a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// The service.
@@ -51,12 +53,12 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// As it is shown.
+    /// Returns the displayed name.
     pub fn shown(&self) -> String {
         format!("{}.{}", self.service.shown, self.parameter.name())
     }
 
-    /// `=` if it can be written.
+    /// Returns `=` if the parameter can be written, otherwise an empty string.
     pub fn mark(&self) -> &'static str {
         match self.parameter.access.writes() {
             true => "=",
@@ -65,7 +67,7 @@ impl Found<'_> {
     }
 }
 
-/// Returns each of `parameters` of each of `services`.
+/// Returns each of `parameters` for each of `services`.
 pub fn each<'a>(
     services: &'a [Service],
     parameters: &'a [&'static Parameter],
@@ -76,12 +78,12 @@ pub fn each<'a>(
     })
 }
 
-/// Whether `name` is a pattern.
+/// Returns true if `name` is a pattern.
 pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '[', '{'])
 }
 
-/// The components of `name`; dots within brackets and braces separate nothing.
+/// Splits `name` into components; dots within brackets and braces do not separate.
 fn components(name: &str) -> Vec<String> {
     let mut components = vec![String::new()];
     let mut depth = 0u32;
@@ -102,11 +104,11 @@ fn components(name: &str) -> Vec<String> {
     components
 }
 
-/// What `pattern` fits.
+/// Compiles `pattern`.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: it is not a pattern.
+/// [`Kind::Usage`]: `pattern` is invalid.
 fn matcher(pattern: &str) -> Result<GlobMatcher> {
     let glob = glob(pattern).map_err(|error| {
         let message = format!("'{pattern}' is not a pattern: {}", error.kind());
@@ -115,17 +117,17 @@ fn matcher(pattern: &str) -> Result<GlobMatcher> {
     Ok(glob)
 }
 
-/// What `pattern` fits, with alternatives that may be empty: `nrs_tbf_rule{,_error}`.
+/// Compiles `pattern`, in which alternatives may be empty: `nrs_tbf_rule{,_error}`.
 ///
 /// # Errors
 ///
-/// It is not a pattern.
+/// `pattern` is invalid.
 pub fn glob(pattern: &str) -> std::result::Result<GlobMatcher, globset::Error> {
     let glob = GlobBuilder::new(pattern).empty_alternates(true).build()?;
     Ok(glob.compile_matcher())
 }
 
-/// The prefix that is shown for the one that was written; none: it stands for none.
+/// Returns the prefix to display for the components `written`; `None` if they are not a prefix.
 fn prefix(written: &[String]) -> Result<Option<String>> {
     match written {
         [] => Ok(Some(String::new())),
@@ -142,11 +144,11 @@ fn prefix(written: &[String]) -> Result<Option<String>> {
     }
 }
 
-/// Those of `services` that the components stand for.
+/// Returns the elements of `services` that are selected by the components.
 fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
     let mut found: Vec<Service> = Vec::new();
     let literal = !components.iter().any(|component| is_pattern(component));
-    // The longest name of a service is tried first.
+    // The longest service name is tried first.
     for at in 0..components.len() {
         let (before, name) = components.split_at(at);
         let Some(prefix) = prefix(before)? else {
@@ -173,20 +175,20 @@ fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
     Ok(found)
 }
 
-/// Those of `services` that `name` stands for.
+/// Returns the elements of `services` that are selected by `name`.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a pattern that is none.
+/// [`Kind::Usage`]: a pattern is invalid.
 pub fn services(name: &str, services: &[String]) -> Result<Vec<Service>> {
     fitting(&components(name), services)
 }
 
-/// The services whose parameters `name` stands for, and which parameters.
+/// Returns the services and the parameters that are selected by `name`.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a pattern that is none.
+/// [`Kind::Usage`]: a pattern is invalid.
 pub fn parameters(
     name: &str,
     services: &[String],
@@ -204,7 +206,7 @@ pub fn parameters(
     Ok((found, all().filter(fits).collect()))
 }
 
-/// What is said of a name that stands for nothing, as `lctl` says it.
+/// Returns the failure for a name that selects nothing, with the message of `lctl`.
 pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     let path = components(name).join("/");
     let message = format!("error: {verb}: param_path '{path}': No such file or directory");
@@ -228,7 +230,7 @@ pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     or_meant(failure, " service", near, listed("services", services))
 }
 
-/// Returns `failure` with a hint: the names that may have been meant, `other` without any.
+/// Returns `failure` with a hint: the similar names `near`, or `other` if there are none.
 pub fn or_meant<T: Borrow<str>>(
     failure: Failure,
     mean: &str,
@@ -241,7 +243,7 @@ pub fn or_meant<T: Borrow<str>>(
     })
 }
 
-/// Returns the names of `services` behind `title`.
+/// Returns the names of `services` after `title`.
 fn listed(title: &str, services: &[String]) -> String {
     match services.is_empty() {
         true => "there are no services: nrsctl service add NAME, or nrsctl device add".into(),
@@ -249,10 +251,10 @@ fn listed(title: &str, services: &[String]) -> String {
     }
 }
 
-/// Names that are shown as near, at most.
+/// Maximum number of similar names in a hint.
 const NEAR: usize = 4;
 
-/// Those of `names` that `name` may have been meant for, nearest first.
+/// Returns the elements of `names` that are similar to `name`, most similar first.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let most = name.chars().count() / 3 + 1;
     let mut near: Vec<(usize, &str)> = names
@@ -269,14 +271,14 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// That there is no service `name`, but those of `there`.
+/// Returns the failure for a missing service `name`; `there` are the existing services.
 pub fn no_service(name: &str, there: &[String]) -> Failure {
     let failure = Failure::new(Kind::NotFound, format!("there is no service '{name}'"));
     let near = near(name, there.iter().map(String::as_str));
     or_meant(failure, ":", near, listed("there are", there))
 }
 
-/// That there is no client `name`, but those of `there`.
+/// Returns the failure for a missing client `name`; `there` are the existing clients.
 pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
     let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
     or_meant(
@@ -315,7 +317,7 @@ mod tests {
             ("a.b.c.ost_io.slots", ""),
             ("slots", ""),
             ("", ""),
-            // The longest name of a service counts.
+            // The longest service name is selected.
             ("a.b.slots", "a.b.slots"),
             ("b.slots", "b.slots"),
             ("ost.OSS.a.b.slots", "ost.OSS.a.b.slots"),
@@ -344,7 +346,7 @@ mod tests {
         ] {
             assert_eq!(shown(name), want, "{name}");
         }
-        // Of a service whose own name has a prefix, the longer name comes first.
+        // A service name that contains a prefix takes precedence over a prefix and a shorter name.
         let all = shown("*.OSS.*.slots");
         assert!(
             all.contains("ost.OSS.x.slots") && all.contains("ost.OSS.a.b.slots"),

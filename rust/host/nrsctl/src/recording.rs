@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Recordings: a file of snapshots, as `nrsctl record` writes it and `plot` and `top --from` read it.
+//! Recordings: files of snapshots, written by `nrsctl record` and read by `plot` and `top --from`.
 //!
-//! Text, one JSON value a line. The first line is the [`Header`]; each other one is a [`Snapshot`].
+//! The format is text with one JSON value per line. The first line is the [`Header`]; each further
+//! line is a [`Snapshot`].
 //!
 //! # Vocabulary
 //!
-//! - *Whole line*: one that ends in a line feed. A writer that is ended hands out whole lines only; one that is killed, or whose
-//!   disk is full, may leave a last line that is cut, which a reader leaves out and says so.
+//! - *Whole line*: a line that ends in a line feed. A writer that is ended writes only whole lines.
+//!   A writer that is killed, or whose disk is full, may leave a truncated last line. A reader
+//!   leaves this line out and reports it.
 
 mod reader;
 mod series;
@@ -21,22 +23,22 @@ pub use reader::read;
 pub use series::{Points, Series, What};
 pub use writer::Writer;
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// The first line.
+/// First line of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The version of the format.
+    /// Version of the format.
     pub nrs_recording: u32,
-    /// When it was begun, seconds since 1970.
+    /// Start time, seconds since 1970.
     pub started_s: u64,
-    /// How often snapshots were to be taken, seconds.
+    /// Requested interval of snapshots, s.
     pub interval_s: f64,
 }
 
 impl Header {
-    /// One of a recording that begins now.
+    /// Creates the header of a recording that starts now.
     pub fn now(interval_s: f64) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
@@ -47,19 +49,19 @@ impl Header {
     }
 }
 
-/// A recording that was read.
+/// Contents of a recording file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// Its first line.
+    /// First line.
     pub header: Header,
-    /// Its snapshots, in the order of the file.
+    /// Snapshots in the order of the file.
     pub snapshots: Vec<Snapshot>,
-    /// The number of the last line, if that was cut and left out.
+    /// Number of the last line if it was truncated and left out.
     pub cut: Option<u64>,
 }
 
 impl Recording {
-    /// The services in it, sorted.
+    /// Returns the names of the recorded services, sorted.
     pub fn services(&self) -> Vec<String> {
         let mut names: Vec<String> = self.snapshots.iter().map(|s| s.service.clone()).collect();
         names.sort();
@@ -67,7 +69,7 @@ impl Recording {
         names
     }
 
-    /// The snapshots of a service.
+    /// Returns the snapshots of a service.
     pub fn of<'a>(&'a self, service: &'a str) -> impl Iterator<Item = &'a Snapshot> + 'a {
         self.snapshots.iter().filter(move |s| s.service == service)
     }

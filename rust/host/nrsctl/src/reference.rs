@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `Documentation/reference.md`: parameters, attributes and exit statuses, written from the tables of the code.
+//! Generator of `Documentation/reference.md`: parameters, attributes and exit statuses from the
+//! tables in the code.
 //!
-//! A test compares the page in the tree.
+//! A test compares the result with the page in the tree.
 
 use nrs_report::table::Table;
 use nrs_sched::parameters::{self, Access, Parameter};
@@ -10,20 +11,20 @@ use nrs_sched::parameters::{self, Access, Parameter};
 use crate::failure::Kind;
 use crate::refusal;
 
-/// The parameters of the module: name, range, default, meaning.
+/// Module parameters: name, range, default, meaning.
 const MODULE: &str = "
 default_slots | 1 to 65535, or auto | auto | Slots of new services.
 user_requests_max | 64 to 1048576 | 65536 | Requests of one open file of /dev/nrs.
 direct_run | 0 to 1 | 1 | 1: a task that inserts a request into a disk with the I/O scheduler dispatches it itself.
 classes_max | 64 to 1048576 | 16384 | Entities and classes per head of a partition, for new services.";
 
-/// The attributes of a service in configfs.
+/// Attributes of a service in configfs.
 const SERVICE: &str = "
 cpts | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
 slots | 1 to 65535, or auto | default_slots | As the parameter slots.
 state | idle, or in use N | | Number of clients. Read only.";
 
-/// The attributes of `rules/NAME` in the directory of a service in configfs.
+/// Attributes of `rules/NAME` in a service's directory in configfs.
 const RULE: &str = "
 match | conditions, up to 3839 bytes | | Match expression.
 head | reg, hp or all | all | Heads of the rule.
@@ -35,7 +36,7 @@ borrow | 0 or 1 | 0 | Use the rate that other rules leave unused.
 also | up to three rules joined by + | | Further rules to charge.
 enabled | 0 or 1 | 0 | 1 starts the rule, 0 stops it.";
 
-/// Formats `text` as code, if there is any.
+/// Formats `text` as code, unless `text` is empty.
 fn code(text: &str) -> String {
     match text.is_empty() {
         true => String::new(),
@@ -43,12 +44,12 @@ fn code(text: &str) -> String {
     }
 }
 
-/// Returns an empty table of parameters.
+/// Creates an empty table of parameters.
 fn empty() -> Table {
     Table::new(&["name", "takes", "default", "meaning"])
 }
 
-/// Returns the table of `lines`.
+/// Formats `lines` as a table.
 fn table(lines: &str) -> String {
     let mut table = empty();
     for line in lines.trim().lines() {
@@ -82,9 +83,9 @@ fn meaning(parameter: &Parameter) -> String {
     text
 }
 
-/// Returns a table of parameters for each page of the documentation.
+/// Returns the tables of parameters, one for each page of the documentation.
 fn parameters() -> String {
-    // Parameters of policies that only tests have are on no page.
+    // Parameters of policies for tests have no page.
     let all: Vec<_> = parameters::all()
         .filter(|one| !one.page.is_empty())
         .collect();
@@ -111,7 +112,7 @@ fn parameters() -> String {
     out
 }
 
-/// Returns the page.
+/// Returns the whole page.
 pub fn page() -> String {
     let mut out = String::from(
         "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n\

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Why a value is refused, in words.
+//! Reasons for refused values.
 //!
-//! The parsers are those of the module (`nrs_sched::parameters`), so most of it can be said without the module.
+//! The parsers are the module's (`nrs_sched::parameters`), so most reasons are available without
+//! the module.
 
 use nrs_sched::error::Code;
 use nrs_sched::parameters::{self, Parameter};
 
 use crate::failure::{Failure, Kind, Result};
 
-/// What kind of failure a refusal with `code` is.
+/// Returns the kind of failure of a refusal with `code`.
 fn kind(code: Code) -> Kind {
     match code {
         Code::NoEntry => Kind::NotFound,
@@ -19,7 +20,7 @@ fn kind(code: Code) -> Kind {
     }
 }
 
-/// What is wrong with `value` for `parameter`, whatever the service; none if nothing is.
+/// Returns the reason why `value` is invalid for `parameter` of any service; `None` if it is valid.
 pub fn reason(parameter: &Parameter, value: &str) -> Option<(Kind, String)> {
     match parameter.name() {
         "nrs_tbf_rule" => parameters::check_rule(value).err().map(|error| {
@@ -40,7 +41,7 @@ pub fn reason(parameter: &Parameter, value: &str) -> Option<(Kind, String)> {
     }
 }
 
-/// What `parameter` takes or shows.
+/// Returns the format of the values of `parameter`.
 pub fn takes(parameter: &Parameter) -> String {
     let heads = if parameter.heads {
         ", for each head"
@@ -50,10 +51,11 @@ pub fn takes(parameter: &Parameter) -> String {
     format!("{}{heads}", parameter.takes)
 }
 
-/// What `parameter` is to begin with, on either head; empty where there is no such thing.
+/// Returns the default of `parameter`, which is the same on both heads; empty if there is no
+/// default.
 pub fn default(parameter: &Parameter) -> String {
     let mut text = String::new();
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     let _ = parameter.write_default(&mut text);
     let first = text.lines().next().unwrap_or_default();
     let value = match first.split_once(':') {
@@ -63,14 +65,14 @@ pub fn default(parameter: &Parameter) -> String {
     value.trim().to_owned()
 }
 
-/// `reason` of `parameter` without its name, which stands before it anyway.
+/// Returns `reason` without a leading name of `parameter`, because messages begin with this name.
 pub fn bare<'a>(parameter: &Parameter, reason: &'a str) -> &'a str {
     let bare = reason.strip_prefix(parameter.name());
     bare.and_then(|rest| rest.strip_prefix(" is "))
         .unwrap_or(reason)
 }
 
-/// Where to read on about `parameter`.
+/// Returns a hint: the accepted values of `parameter` and the page of its documentation.
 pub fn hint(parameter: &Parameter) -> String {
     format!(
         "{} takes: {} ({})",
@@ -80,12 +82,13 @@ pub fn hint(parameter: &Parameter) -> String {
     )
 }
 
-/// Says whether some service could take `value` for `parameter`.
+/// Checks that `value` is valid for `parameter`, independently of the service.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such parameter, or what the value names is not there.
-/// - [`Kind::Refused`]: it cannot be written, or the value is wrong.
+/// - [`Kind::NotFound`]: the parameter does not exist, or something named in the value does not
+///   exist.
+/// - [`Kind::Refused`]: the parameter is read only, or the value is invalid.
 pub fn check(parameter: &str, value: &str) -> Result {
     let Some(parameter) = parameters::named(parameter) else {
         let message = format!("there is no parameter '{parameter}'");

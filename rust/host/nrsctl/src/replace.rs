@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Replacing files as a whole.
+//! Atomic replacement of files.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Kind, Result};
 
-/// Puts a file with `bytes` in the place of `path`: a reader sees the old file or the new one,
-/// whole. The mode stays.
+/// Replaces the file `path` by a file with `bytes`. Readers see either the whole old file or the
+/// whole new file. The mode is preserved.
 ///
-/// Of a symbolic link the file that it leads to is replaced, or created. Devices, pipes, and what stands
-/// in `/dev` itself and below `/proc` (`/dev/stdout`) are written to.
+/// For a symbolic link its target is replaced or created. Devices, pipes and files directly in
+/// `/dev` or below `/proc` (`/dev/stdout`) are written to instead.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] for a path without a name; else what the file system says, as [`Kind::of_file`].
-/// The old file is unchanged then, and nothing is left beside it.
+/// [`Kind::Usage`] for a path without a file name; otherwise the error of the file system, see
+/// [`Kind::of_file`]. After an error the old file is unchanged, and no temporary file remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     if path.file_name().is_none() {
         let message = format!("'{}' is no name of a file", path.display());
@@ -27,13 +27,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     write(path, bytes).map_err(|error| Failure::of_file(path, &error))
 }
 
-/// The directory that `path` is in.
+/// Returns the directory of `path`.
 fn directory_of(path: &Path) -> io::Result<PathBuf> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     parent.unwrap_or(Path::new(".")).canonicalize()
 }
 
-/// Whether the files of `directory` are devices, or open files of processes.
+/// Returns true if the files of `directory` are devices or open files of processes.
 fn is_special(directory: &Path) -> bool {
     directory == Path::new("/dev") || directory.starts_with("/proc")
 }
@@ -45,7 +45,8 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     let (mut target, mut parent) = (path.to_path_buf(), directory_of(path)?);
-    // The links end: a circle has no metadata, and another error than that of a missing file.
+    // The loop ends: for a cycle of links, `fs::metadata` has failed with another error than
+    // `NotFound`.
     while !is_special(&parent) {
         let Ok(link) = fs::read_link(&target) else {
             break;
@@ -56,7 +57,8 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if is_special(&parent) || old.as_ref().is_some_and(|old| !old.is_file()) {
         return OpenOptions::new().append(true).open(path)?.write_all(bytes);
     }
-    // Its name begins with a dot: programs that read all files of the directory pass over it.
+    // The name begins with a dot, so that programs that read all files of the directory skip the
+    // file.
     let mut new = tempfile::Builder::new()
         .prefix(".")
         .permissions(Permissions::from_mode(0o666))
@@ -67,7 +69,8 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(&target)?;
-    // The file is there; some file systems do not offer that it survives a power failure.
+    // The file is replaced. Some file systems do not support syncing a directory, which is needed
+    // to survive a power failure.
     let _ = File::open(&parent).and_then(|parent| parent.sync_all());
     Ok(())
 }

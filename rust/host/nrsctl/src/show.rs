@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How results are shown: plain tables and JSON.
+//! Output of results as plain tables and JSON.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -13,19 +13,19 @@ use crate::failure::{Failure, Kind, Result};
 ///
 /// # Errors
 ///
-/// What `out` refuses.
+/// The error of writing to `out`.
 pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result {
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     Ok(writeln!(out, "{text}")?)
 }
 
-/// Returns `time` in UTC, as in RFC 3339, to the second.
+/// Formats `time` in UTC according to RFC 3339, in whole seconds.
 pub fn time(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();
     let (days, seconds) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March 0000, from which on leap days are at the ends of years.
+    // Days since 1 March 0000; in years that start in March, leap days are the last days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -42,11 +42,12 @@ pub fn time(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Writes `all` as JSON, or in columns below `head`, a row of each; a column of numbers is set flush right.
+/// Writes `all` as JSON, or as a table with the header `head` and one row each. Columns of numbers
+/// are right-aligned.
 ///
 /// # Errors
 ///
-/// What `out` refuses.
+/// The error of writing to `out`.
 pub fn list<T: Serialize, const N: usize>(
     out: &mut dyn Write,
     as_json: bool,
@@ -86,28 +87,29 @@ pub fn list<T: Serialize, const N: usize>(
     Ok(())
 }
 
-/// The output of a command that changes something: what cannot be written does not stop it, and is a failure at its end.
+/// Output of a command that changes something. An output error does not stop the command; it is
+/// reported at the end.
 pub struct Report<'a> {
     out: &'a mut dyn Write,
     failed: Option<io::Error>,
 }
 
 impl<'a> Report<'a> {
-    /// One that writes to `out`.
+    /// Creates a report that writes to `out`.
     pub fn new(out: &'a mut dyn Write) -> Self {
         Self { out, failed: None }
     }
 
-    /// Why it could not be written, if it could not.
+    /// Returns the output error, if there was one.
     pub fn failed(self) -> Option<io::Error> {
         self.failed
     }
 
-    /// Ends a command of which `failures` have come.
+    /// Ends a command with the failures `failures`.
     ///
     /// # Errors
     ///
-    /// [`Failure::of`] of `failures`, and of the one that something was done and not shown.
+    /// [`Failure::of`] of `failures` and the output error.
     pub fn end(self, mut failures: Vec<Failure>) -> Result {
         failures.extend(self.failed.map(|error| {
             let message = format!("standard output: {error}; not all that was done is shown");
@@ -133,7 +135,7 @@ impl Write for Report<'_> {
     }
 }
 
-/// An output that nobody reads.
+/// An output closed by its reader.
 #[cfg(test)]
 pub struct Unread;
 

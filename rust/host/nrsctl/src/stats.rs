@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the module has counted.
+//! Statistics of the module.
 //!
-//! [`read`] takes a [`Snapshot`] of a service: each text that the module shows is parsed once, and everything that shows
-//! statistics (`status`, `top`, `record`, `exporter`) works on snapshots.
+//! [`read`] takes a [`Snapshot`] of a service: each text of the module is parsed once. All commands
+//! that show statistics (`status`, `top`, `record`, `exporter`) use snapshots.
 //!
-//! The texts are read one after the other while requests come and go, so numbers of different texts are of slightly
-//! different times. What a later module shows in addition is passed over.
+//! Texts are read one after the other while requests are processed, so numbers of different texts
+//! are from slightly different times. Unknown lines of newer modules are ignored.
 //!
 //! # Vocabulary
 //!
-//! - *Text*: what the module shows of one parameter, such as `nrs_tbf_stats`.
-//! - *Line*: one line of a text, with its depth, key and value ([`lines::Line`]).
-//! - *Entity*: whom a policy tells apart: an entity of `fairshare`, a class of `tbf`, a client of `qbm`.
+//! - *Text*: contents of one parameter, such as `nrs_tbf_stats`.
+//! - *Line*: one line of a text, with depth, key and value ([`lines::Line`]).
+//! - *Entity*: unit of scheduling of a policy: an entity of `fairshare`, a class of `tbf`, a client
+//!   of `qbm`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,47 +42,47 @@ pub mod rules;
 pub mod tbf;
 pub mod words;
 
-/// The head of requests that are not urgent.
+/// Name of the head for regular requests.
 pub const REGULAR: &str = "regular";
 
-/// The head of urgent requests.
+/// Name of the head for urgent requests.
 pub const HIGH: &str = "high";
 
-/// Where a policy makes no difference between the heads.
+/// Name for policies that do not distinguish the heads.
 pub const BOTH: &str = "both";
 
-/// What a service has counted, at one time.
+/// Statistics of a service at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// When, ns since this machine started; goes forward only.
+    /// Time since boot, ns; monotonic.
     pub at_ns: u64,
-    /// Its counters: `slots`, `limit`, `active`, … (`ServiceCounts`).
+    /// Counters: `slots`, `limit`, `active`, … (`ServiceCounts`).
     #[serde(flatten, deserialize_with = "numbers")]
     pub counters: Counters,
-    /// Whether it is healthy, and if not, why.
+    /// Reason why the service is not healthy; `None` if it is healthy.
     pub unhealthy: Option<String>,
-    /// What the judgement of its health says, healthy or not: what is queued, and since when.
+    /// Details of the health, also of a healthy service: number of queued requests and duration.
     pub progress: String,
-    /// Whether fairshare has weights other than 1.
+    /// True if fairshare has weights other than 1.
     pub weighted: bool,
-    /// The heads, regular first.
+    /// Heads, regular first.
     pub heads: Vec<Head>,
-    /// The clients.
+    /// Clients.
     pub clients: Vec<Client>,
-    /// The devices below.
+    /// Target devices of the clients.
     pub targets: Vec<Target>,
-    /// Whom the policies tell apart: entities of fairshare, classes of tbf, clients of qbm.
+    /// Entities of fairshare, classes of tbf, clients of qbm.
     pub entities: Vec<Entity>,
     /// Rules of tbf that have classes.
     pub rules: Vec<Rule>,
     /// Groups of qbm.
     pub groups: Vec<Group>,
-    /// The counters of timeouts (`at_stats`).
+    /// Counters of timeouts (`at_stats`).
     pub timeouts: Counters,
-    /// The numbers of `nrs_concurrency`.
+    /// Numbers of `nrs_concurrency`.
     pub concurrency: Counters,
 }
 
@@ -89,9 +90,9 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Head {
-    /// `regular` or `high`.
+    /// Name: `regular` or `high`.
     pub name: String,
-    /// Its policies, as `nrs_policies` lists them.
+    /// Policies in the order of `nrs_policies`.
     pub policies: Vec<Policy>,
 }
 
@@ -99,19 +100,19 @@ pub struct Head {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// `fifo`, `tbf`, …
+    /// Name: `fifo`, `tbf`, …
     pub name: String,
-    /// Its argument: the mode of fairshare, the fields of tbf.
+    /// Argument: the mode of fairshare, the fields of tbf.
     pub argument: Option<String>,
-    /// `started`, `stopping`, `stopped`.
+    /// State: `started`, `stopping`, `stopped`.
     pub state: String,
-    /// Whether it is the one that takes what no other does.
+    /// True for the fallback policy, which takes the requests that no other policy takes.
     pub fallback: bool,
-    /// Requests queued in it.
+    /// Number of queued requests.
     pub queued: u64,
-    /// Requests of it in service.
+    /// Number of requests in service.
     pub active: u64,
-    /// The counters of the policy as a whole (`Kind::counts`).
+    /// Counters of the policy as a whole (`Kind::counts`).
     #[serde(flatten, deserialize_with = "numbers")]
     pub counters: Counters,
 }
@@ -120,86 +121,89 @@ pub struct Policy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Client {
-    /// Its name.
+    /// Name of the client.
     pub name: String,
-    /// Its counters: `passed`, `queued`, `held`, …
+    /// Counters: `passed`, `queued`, `held`, …
     pub counters: Counters,
-    /// Whether it is lost: its device gave no sign of life for the timeout, and nothing has ended since.
+    /// True if the client is lost: its device did not respond within the timeout, and no request
+    /// has completed since.
     pub lost: bool,
 }
 
-/// A device below.
+/// A target device of a client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Target {
-    /// `MAJOR:MINOR`.
+    /// Name: `MAJOR:MINOR`.
     pub name: String,
-    /// Its counters (`TargetCounts`).
+    /// Counters (`TargetCounts`).
     pub counters: Counters,
 }
 
-/// Whom a policy tells apart.
+/// An entity: unit of scheduling of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entity {
-    /// `fairshare`, `tbf`, `qbm`.
+    /// Policy: `fairshare`, `tbf`, `qbm`.
     pub policy: String,
-    /// `regular` or `high`; `both` for qbm, which makes no difference.
+    /// Head: `regular` or `high`; `both` for qbm, which does not distinguish the heads.
     pub head: String,
-    /// Its name, such as `uid:1000` or `gid:5/uid:1000`.
+    /// Name, such as `uid:1000` or `gid:5/uid:1000`.
     pub name: String,
-    /// The rule of tbf or the group of qbm that it is in.
+    /// Rule of tbf or group of qbm to which the entity belongs.
     pub within: Option<String>,
-    /// Its weight in force, of fairshare.
+    /// Effective weight (fairshare).
     pub weight: Option<f64>,
-    /// What an agent multiplies its weight by, of fairshare.
+    /// Factor in the weight, set by an agent (fairshare).
     pub factor: Option<f64>,
-    /// What part it is to have, 0 to 1, of fairshare.
+    /// Target share, 0 to 1 (fairshare).
     pub share_wanted: Option<f64>,
-    /// What part it had of the last second, 0 to 1, of fairshare.
+    /// Share of the last second, 0 to 1 (fairshare).
     pub share_1s: Option<f64>,
-    /// The same of the last minute.
+    /// Share of the last minute, 0 to 1 (fairshare).
     pub share_60s: Option<f64>,
-    /// What it had of the last minute beyond what it is entitled to if all ask, 0 to 1, of fairshare.
+    /// Share of the last minute beyond the entitlement if all entities are backlogged, 0 to 1
+    /// (fairshare).
     pub share_borrowed: Option<f64>,
-    /// What the scheduler owes it, in pages; negative if it is ahead, of fairshare.
+    /// Lag: service owed to the entity, pages; negative if it is ahead of its share (fairshare).
     pub debt_pages: Option<f64>,
-    /// Whether requests of it wait or are in service, of fairshare.
+    /// True if the entity has queued requests or requests in service (fairshare).
     pub busy: bool,
-    /// What it is limited to, as the rule says (`10MB/s`, `1000`), or qbm allocates, in bytes/s.
+    /// Rate limit in the format of the rule (`10MB/s`, `1000`), or allocation of qbm, bytes/s.
     pub limit: Option<String>,
-    /// Requests that wait.
+    /// Number of queued requests.
     pub queued: u64,
-    /// Requests in service; 0 for fairshare and qbm, which do not tell.
+    /// Number of requests in service; 0 for fairshare and qbm, which do not report it.
     pub active: u64,
-    /// What `cost` counts: `bytes`, `pages`, `requests`, `us`.
+    /// Unit of `cost`: `bytes`, `pages`, `requests`, `us`.
     pub unit: String,
-    /// Its counters, those of other policies 0: `dispatched`, `cost`, … (the rows of [`POLICIES`]).
+    /// Counters: `dispatched`, `cost`, … (the rows of [`POLICIES`]); counters of other policies are
+    /// 0.
     #[serde(flatten, deserialize_with = "numbers")]
     pub counters: Counters,
-    /// What qbm gives it.
+    /// Bandwidth allocated by qbm.
     pub bandwidth: Option<Bandwidth>,
-    /// How long requests waited, percentiles `p50`, `p90`, `p99`, `max`, us.
+    /// Percentiles of the queueing time, us: `p50`, `p90`, `p99`, `max`.
     pub wait_us: Counters,
 }
 
-/// What qbm gives a client, bytes/s.
+/// Bandwidth of a client of qbm, bytes/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bandwidth {
-    /// `first_come`, `fair_share`, `low_share`, `mover`, `unregulated`.
+    /// Class: `first_come`, `fair_share`, `low_share`, `mover`, `unregulated`.
     pub class: String,
-    /// What it is promised.
+    /// Guaranteed minimum.
     pub min: u64,
-    /// What it may have at most.
+    /// Maximum.
     pub max: u64,
-    /// What it has now; none if it is not regulated.
+    /// Current allocation; `None` if the client is not regulated.
     pub allocated: Option<u64>,
-    /// What it used a short while ago.
+    /// Average use over a short time.
     pub used_fast: u64,
-    /// What it used over a longer time.
+    /// Average use over a longer time.
     pub used_slow: u64,
-    /// Whether it has less than it is promised.
+    /// True if the allocation is below the guaranteed minimum.
     pub unmet: bool,
 }
 
@@ -207,15 +211,16 @@ pub struct Bandwidth {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rule {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// `regular` or `high`.
+    /// Head: `regular` or `high`.
     pub head: String,
-    /// As it is written.
+    /// Rate as written in the rule.
     pub rate: String,
-    /// `bytes`, `pages`, `requests`.
+    /// Unit of `cost`: `bytes`, `pages`, `requests`.
     pub unit: String,
-    /// Counters: `classes`, `queued`, `dispatched`, `cost`, `throttled_ns`, `limit_hits`, `forced`, `borrowed`.
+    /// Counters: `classes`, `queued`, `dispatched`, `cost`, `throttled_ns`, `limit_hits`, `forced`,
+    /// `borrowed`.
     pub counters: Counters,
 }
 
@@ -223,31 +228,31 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Group {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Its strategy.
+    /// Strategy of the group.
     pub strategy: String,
-    /// Numbers: `capacity`, `free`, `oversubscribed`, … bytes/s.
+    /// Numbers: `capacity`, `free`, `oversubscribed`, …, bytes/s.
     pub counters: Counters,
 }
 
 /// Numbers by name.
 pub type Counters = BTreeMap<Cow<'static, str>, u64>;
 
-/// The counters of the entities of each policy that tells entities apart.
+/// Counters of entities by policy, for the policies that have entities.
 pub static POLICIES: [(&str, &[Stat]); 3] = [
     ("tbf", ClassCounts::ROWS),
     ("fairshare", EntityCounts::ROWS),
     ("qbm", BandwidthCounts::ROWS),
 ];
 
-/// The keys of the counters of entities, each once.
+/// Keys of all counters of entities, without duplicates.
 pub static KEYS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
     let rows = POLICIES.iter().flat_map(|(_, rows)| *rows);
     rows.map(Stat::key).collect()
 });
 
-/// The numbers among what a recording has beyond other fields.
+/// Reads the numbers among the remaining fields of a recording.
 fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Counters, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -263,12 +268,12 @@ fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Counters, 
     Ok(numbers.collect())
 }
 
-/// Returns number `name` of `counters`, 0 if there is none.
+/// Returns the counter `name` of `counters`; 0 if it does not exist.
 fn number(counters: &Counters, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
 
-/// Adds each of `other` to the counter of that name.
+/// Adds each counter of `other` to the counter of the same name.
 pub fn merge(to: &mut Counters, other: &Counters) {
     for (name, more) in other {
         match to.get_mut(name) {
@@ -281,7 +286,7 @@ pub fn merge(to: &mut Counters, other: &Counters) {
 }
 
 impl Entity {
-    /// Returns an entity of `policy` for which nothing was counted.
+    /// Creates an entity of `policy` with all counters 0.
     pub fn new(policy: &str, name: String) -> Self {
         static ZERO: LazyLock<Counters> =
             LazyLock::new(|| KEYS.iter().map(|key| ((*key).into(), 0)).collect());
@@ -293,17 +298,17 @@ impl Entity {
         }
     }
 
-    /// Returns counter `name`, 0 if there is none.
+    /// Returns the counter `name`; 0 if it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }
 
-    /// Sets counter `name`.
+    /// Sets the counter `name`.
     pub fn set(&mut self, name: &'static str, value: u64) {
         self.counters.insert(name.into(), value);
     }
 
-    /// Takes a line that is a counter; passes over all others.
+    /// Reads a line that is a counter; ignores other lines.
     fn count(&mut self, line: &Line<'_>) -> lines::Result {
         if let Some(counter) = self.counters.get_mut(line.key) {
             *counter = line.number()?;
@@ -311,33 +316,34 @@ impl Entity {
         Ok(())
     }
 
-    /// Returns what was served of it in bytes, where that is known: costs in requests or time say nothing of it.
+    /// Returns the dispatched bytes; `None` if costs are counted in requests or time.
     pub fn bytes(&self) -> Option<u64> {
         in_bytes(&self.unit, self.counter("cost"))
     }
 }
 
 impl Snapshot {
-    /// Returns counter `name` of the service, 0 if there is none.
+    /// Returns the counter `name` of the service; 0 if it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }
 }
 
 impl Target {
-    /// Returns counter `name`, 0 if there is none.
+    /// Returns the counter `name`; 0 if it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }
 }
 
 impl Rule {
-    /// Returns counter `name`, 0 if there is none.
+    /// Returns the counter `name`; 0 if it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }
 
-    /// Returns the limit per second and whether it is one of bytes, else of requests; `None` if it cannot be read.
+    /// Returns the limit per second, and true if its unit is bytes, false if requests; `None` if
+    /// the rate is invalid.
     pub fn limit(&self) -> Option<(u64, bool)> {
         let rate = Rate::parse(&self.rate)?;
         Some(match rate.unit() {
@@ -347,10 +353,10 @@ impl Rule {
     }
 }
 
-/// Bytes of a page, as costs count them.
+/// Size of a page in costs, bytes.
 pub const PAGE: u64 = 4096;
 
-/// What `cost` in `unit` is in bytes, if that is known.
+/// Converts `cost` in `unit` to bytes; `None` if the unit has no size.
 pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
     match unit {
         "bytes" => Some(cost),
@@ -365,7 +371,8 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// What [`Kernel::get`] returns; [`Kind::Other`] for a text of the module that is not as expected, with the line.
+/// The failures of [`Kernel::get`]; [`Kind::Other`] with the line, if a text of the module is
+/// invalid.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let reader = Reader { kernel, service };
     let mut snapshot = summary(kernel, service)?;
@@ -391,11 +398,11 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Of a snapshot of `service` only slots, clients, devices below, policies and health.
+/// Takes a partial snapshot of `service`: slots, clients, target devices, policies and health.
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// As for [`read`].
 pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let reader = Reader { kernel, service };
     let mut snapshot = Snapshot {
@@ -411,29 +418,29 @@ pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// The heads of `service` and their policies, regular first.
+/// Returns the heads of `service` and their policies, regular first.
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// As for [`read`].
 pub fn heads(kernel: &dyn Kernel, service: &str) -> Result<Vec<Head>> {
     Reader { kernel, service }.parse("nrs_policies", policies::read)
 }
 
-/// The rules that tbf has on the heads of `service`.
+/// Returns the rules of tbf on the heads of `service`.
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// As for [`read`].
 pub fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<rules::Listed>> {
     Reader { kernel, service }.parse("nrs_tbf_rule", rules::read)
 }
 
-/// Of a snapshot of `service` only the slots, the clients and the devices below.
+/// Takes a partial snapshot of `service`: slots, clients and target devices.
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// As for [`read`].
 pub fn clients(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let reader = Reader { kernel, service };
@@ -441,21 +448,21 @@ pub fn clients(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Returns how many requests are queued in the policies of `heads`.
+/// Returns the number of requests queued in the policies of `heads`.
 pub fn queued(heads: &[Head]) -> u64 {
     let policies = heads.iter().flat_map(|head| &head.policies);
     policies.fold(0, |sum, policy| sum.saturating_add(policy.queued))
 }
 
 impl Snapshot {
-    /// Whether `policy` is started on a head, or still has requests there.
+    /// Returns true if `policy` is started on a head, or still has requests there.
     pub fn runs(&self, policy: &str) -> bool {
         let mut policies = self.heads.iter().flat_map(|head| &head.policies);
         policies.any(|other| other.name == policy && other.state != "stopped")
     }
 }
 
-/// One that reads the texts of a service.
+/// Reader of the texts of a service.
 struct Reader<'a> {
     kernel: &'a dyn Kernel,
     service: &'a str,
@@ -467,12 +474,12 @@ impl Reader<'_> {
         self.expect(parameter, f(&text))
     }
 
-    /// A text that an older module does not have.
+    /// Returns a text; `None` if the module does not have it, because it is older.
     fn optional(&self, parameter: &str) -> Result<Option<String>> {
         match self.kernel.get(self.service, parameter) {
             Ok(text) => Ok(Some(text)),
             Err(failure) if failure.kind == Kind::NotFound => {
-                // The service may be gone, too.
+                // The service may have been removed as well.
                 self.kernel.get(self.service, "clients").map(|_| None)
             }
             Err(failure) => Err(failure),
@@ -490,7 +497,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads what qbm tells; nothing if it was stopped meanwhile.
+    /// Reads the statistics of qbm; leaves `snapshot` without them if qbm was stopped in the
+    /// meantime.
     fn bandwidth(&self, snapshot: &mut Snapshot) -> Result {
         let texts = self.kernel.get(self.service, "nrs_qbm_status");
         let texts = texts.and_then(|status| {
@@ -518,7 +526,7 @@ impl Reader<'_> {
     }
 }
 
-/// Nanoseconds since the machine started, as far as its clock can be read; else since the first call.
+/// Returns the time since boot, ns; since the first call if `/proc/uptime` cannot be read.
 fn now() -> u64 {
     static START: OnceLock<(Instant, u64)> = OnceLock::new();
     let (start, base) = START.get_or_init(|| {

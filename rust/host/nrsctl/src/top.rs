@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who gets what, live: what `nrsctl top` shows, and how.
+//! Live view of shares, rates and latencies: `nrsctl top`.
 //!
 //! # Vocabulary
 //!
-//! - *Source*: where snapshots come from: the module, or a recording ([`source`]).
-//! - *Rates*: what differs between two snapshots, per second ([`rates`]).
-//! - *Row*: an entity with its rates ([`row`]); *column*: what of it is shown, and sorted by.
-//! - *State*: what is shown of which service, and how; keys and snapshots change it ([`state`]).
-//! - *View*: a state drawn on a terminal's cells ([`view`]), or as plain text ([`plain`]).
+//! - *Source*: provider of snapshots: the module or a recording ([`source`]).
+//! - *Rates*: differences of counters between two snapshots, per second ([`rates`]).
+//! - *Row*: an entity with its rates ([`row`]); *column*: a quantity of the entity for display and
+//!   sorting.
+//! - *State*: displayed service, rows and settings; changed by keys and snapshots ([`state`]).
+//! - *View*: the state drawn on a terminal ([`view`]) or written as plain text ([`plain`]).
 //!
 //! ```text
 //!   source ──▶ rates ──▶ state ──▶ view ──▶ term (a terminal)

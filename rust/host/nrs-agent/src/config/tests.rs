@@ -3,7 +3,7 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// The smallest file.
+/// Smallest valid file.
 const SMALL: &str = "realm = \"r\"\nsecret = \"/s\"\ntransport = \"tcp\"\n[service.ost_io]\n";
 
 const WHOLE: &str = r#"
@@ -77,7 +77,7 @@ fn every_key_is_taken() {
         (terms.realm, terms.delta_ns, terms.hold),
         (5, 200_000_000, 8)
     );
-    // Every key that is in the table is in this file.
+    // Every key of the table is in this file.
     for key in KEYS
         .iter()
         .filter(|key| key.table == Top && key.name != "transport")

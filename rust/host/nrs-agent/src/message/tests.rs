@@ -17,7 +17,7 @@ const HEAD: Header = Header {
 const RECORDS: [Record; 2] = [
     Record {
         id: 0x0807_0605_0403_0201,
-        // Twenty-six bits, shifted by five.
+        // 26 bits, shifted by 5.
         rate: 0x03a5_c7e8 << 5,
         weight: 10_000 * 4096,
         active: true,
@@ -30,14 +30,14 @@ const RECORDS: [Record; 2] = [
     },
 ];
 
-/// The bytes of both, as other versions have to understand them.
+/// Encoding of `HEAD` and `RECORDS`, which other versions must understand.
 const GOLDEN: &[u8] = &[
     0x4e, 0x52, 0x53, 0x58, 3, 0, 2, 0, // NRSX, version, farewell, records
     0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // realm
     7, 0, 0, 0, 0, 0, 0, 0, // server
     9, 0, 0, 0, 0, 0, 0, 0, // epoch
-    4, 3, 2, 1, 1, 0, 3, 0, // number, place, of how many
-    0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0, // clock
+    4, 3, 2, 1, 1, 0, 3, 0, // message number, index, number of datagrams
+    0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0, // time
     0xa8, 0x61, 0, 0, 0, 0, 0, 0, // capacity
     1, 2, 3, 4, 5, 6, 7, 8, // id
     0xe8, 0xc7, 0xa5, 0x17, // rate

@@ -14,7 +14,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A datagram of server 5 with `records` (id, rate in units per second).
+/// Returns a datagram of server 5 with `records` (id, rate in units per second).
 fn said(epoch: u64, seq: u32, records: &[(u64, u64)]) -> Vec<u8> {
     from(5, epoch, seq, records)
 }
@@ -51,7 +51,7 @@ fn hear(peers: &mut Peers, bytes: &[u8], now: u64) -> Result<(), Refusal> {
     peers.hear(&header, &records, &terms(), 0, now)
 }
 
-/// Rates of all peers, units per second.
+/// Returns the rates of all peers, units per second.
 fn rates(peers: &Peers, now: u64) -> Vec<(u64, u64)> {
     let terms = terms();
     let records = peers.iter().flat_map(|(_, peer)| &peer.records);
@@ -71,12 +71,12 @@ fn old_and_doubled_messages_change_nothing() {
     let before = said(0, 9, &[(3, 9000)]);
     assert_eq!(hear(&mut peers, &before, 3), Err(Refusal::Old));
     assert_eq!(rates(&peers, 3), [(3, 200)]);
-    // Numbers wrap.
+    // Message numbers wrap.
     let later = 8u32.wrapping_add(1 << 30);
     hear(&mut peers, &said(1, later, &[]), 4).unwrap();
     hear(&mut peers, &said(1, 1 << 31, &[]), 4).unwrap();
     hear(&mut peers, &said(1, 3, &[]), 4).unwrap_err();
-    // A restart begins anew.
+    // A restart resets the message numbers.
     hear(&mut peers, &said(2, 1, &[(3, 50)]), 5).unwrap();
     assert_eq!(rates(&peers, 5), [(3, 50)]);
 }
@@ -97,7 +97,7 @@ fn the_silent_fade_and_are_forgotten() {
     assert_eq!(peers.len(), 1);
     peers.forget(&terms, 8 * hold + 1);
     assert_eq!(peers.len(), 0);
-    // Even an older epoch is news then.
+    // After the eviction even an older epoch is accepted.
     hear(&mut peers, &said(0, 1, &[(3, 100)]), 8 * hold + 2).unwrap();
 }
 
@@ -112,7 +112,7 @@ fn a_farewell_ends_what_was_said() {
     hear(&mut peers, &write(&bye, &[]), 1).unwrap();
     assert_eq!(rates(&peers, 1), []);
     assert_eq!(peers.peers[&5].capacity, 0);
-    // What was under way comes too late; a later start does not.
+    // A message sent before the farewell is refused; a message after a restart is accepted.
     hear(&mut peers, &said(1, 7, &[(3, 100)]), 2).unwrap_err();
     hear(&mut peers, &said(2, 1, &[(3, 100)]), 3).unwrap();
     assert_eq!(rates(&peers, 3), [(3, 100)]);
@@ -141,7 +141,7 @@ fn there_is_room_for_so_much() {
     assert_eq!(peers.records(), 5, "records of all");
     assert_eq!(hear(&mut peers, &from(3, 1, 1, &all), 0), crowded);
     assert_eq!(peers.len(), 2, "servers");
-    // Those that are known go on.
+    // Known peers and records are still updated.
     hear(&mut peers, &from(1, 1, 2, &[(2, 10)]), 0).unwrap();
     assert!(rates(&peers, 0).contains(&(2, 10)));
 }
@@ -171,13 +171,13 @@ fn gaps_are_counted() {
         };
         write(&header, &[])
     };
-    // A half of the first message is missing, and all of the next one.
+    // One of two datagrams of the first message is missing, and the whole next message.
     for (epoch, seq, part, lost) in [
         (1, 7, 1, 0),
         (1, 9, 1, 3),
         (1, 9, 0, 3),
         (1, 10, 0, 3),
-        // A restart tells nothing of losses.
+        // Gaps over a restart are not counted as losses.
         (2, 5, 0, 3),
         (2, 6, 0, 4),
     ] {

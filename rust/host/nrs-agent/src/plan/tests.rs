@@ -12,7 +12,7 @@ fn member(weight: u32) -> Member {
     }
 }
 
-/// Measures a delta in which `counted` units of each member of `group` were counted.
+/// Measures a delta with `counted` units for each member of `group`.
 fn delta(group: &mut [Member], counted: &[u64]) {
     for (member, counted) in group.iter_mut().zip(counted) {
         member.counted = *counted;
@@ -22,18 +22,18 @@ fn delta(group: &mut [Member], counted: &[u64]) {
     foresee(&mut members);
 }
 
-/// Units per second.
+/// Returns the rate of `member`, units per second.
 fn own(member: &Member) -> f64 {
     member.own as f64 / f64::from(1 << RATE_BITS)
 }
 
 #[test]
 fn an_entity_with_few_requests_is_measured_without_their_noise() {
-    // Weights of 10,000 and 1: one request in ten deltas.
+    // Weights of 10,000 and 1: one light request in ten deltas.
     let mut group = [member(10_000), member(1)];
     for round in 0..100 {
         let light = u64::from(round % 10 == 3);
-        // The others vary by a unit, too.
+        // The heavy member deviates from its plan by up to one unit as well.
         delta(&mut group, &[1000, light]);
         let want = 10_000.0 / 10_001.0;
         assert!((own(&group[1]) - want).abs() < 0.01, "{}", own(&group[1]));
@@ -43,7 +43,8 @@ fn an_entity_with_few_requests_is_measured_without_their_noise() {
 
 #[test]
 fn what_is_told_is_what_was_served() {
-    // Half of what is planned, in bursts: the sum is right, and it is known to be behind.
+    // The first member gets half of its plan, in bursts: the sum is exact, and the member is marked
+    // as behind.
     let mut group = [member(1), member(1)];
     let (mut told, mut served) = (0.0, 0);
     for round in 0..200u64 {
@@ -71,7 +72,7 @@ fn a_change_of_weights_is_told_before_it_was_counted() {
         (next[0] - 0.8).abs() < 0.001 && (next[1] - 0.2).abs() < 0.001,
         "{next:?}"
     );
-    // Once more nothing changes.
+    // A second prediction with unchanged thetas changes nothing.
     assert_eq!(group[0].moved[2..], [0; 6]);
     assert!(group[0].moved[0] > group[0].moved[1] && group[1].moved[0] < group[1].moved[1]);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use nrs_sched::rng::Rng;
 
-/// Somebody who waits, with `own` service here of `service` everywhere.
+/// Returns a backlogged member with `own` service here of `service` on all servers.
 fn member(weight: u32, own: u64, service: u64) -> Member {
     Member {
         weight,
@@ -26,7 +26,7 @@ fn steps(group: &mut [Member], gains: &Gains, count: u32) {
 #[test]
 fn equal_levels_are_a_fixed_point() {
     for scale in [1000u64, 7001, 123_457] {
-        // Twice the weight, twice the service.
+        // Service is proportional to weight.
         let mut group: Vec<Member> = [1u32, 2, 10_000, 37]
             .iter()
             .map(|&weight| {
@@ -35,7 +35,7 @@ fn equal_levels_are_a_fixed_point() {
             })
             .collect();
         steps(&mut group, &Gains::default(), 20);
-        // Less than what a logarithm may be off, each time.
+        // Less than the error of a logarithm per step.
         for member in &group {
             assert!(member.theta > -20 * 32, "{scale} {}", member.theta);
         }
@@ -44,7 +44,7 @@ fn equal_levels_are_a_fixed_point() {
 
 #[test]
 fn who_got_more_goes_down_and_not_below_the_floor() {
-    // Twelve octaves below the lightest that waits, whatever the own weight is.
+    // Twelve octaves below the lightest backlogged weight, for any own weight.
     for (weight, floor) in [
         (4096, FLOOR),
         (4096 << 5, FLOOR - 5 * Q16),
@@ -61,7 +61,7 @@ fn who_got_more_goes_down_and_not_below_the_floor() {
                 .all(|member| (floor..=0).contains(&member.theta)));
         }
         assert_eq!(group[0].theta, floor, "{weight}");
-        // Without the light one it is the lightest itself.
+        // Without the light member the heavy one is the lightest itself.
         group[1].waiting = false;
         steps(&mut group, &Gains::default(), 1);
         assert_eq!(group[0].theta, 0);
@@ -80,7 +80,8 @@ fn who_is_idle_keeps_its_distance() {
 
 #[test]
 fn who_wants_little_is_not_raised() {
-    // Served all it asks for, far less than the others, and yet something waits.
+    // The member is served all of its demand, far less than the others, and is backlogged
+    // nevertheless.
     let theta = |behind| {
         let mut group = [
             member(4096, 100, 100),
@@ -157,12 +158,12 @@ fn nothing_overflows_and_somebody_has_the_whole_weight() {
 fn gains_are_bounded() {
     let gains = Gains::default();
     for (own, service, home, lag, times, of) in [
-        // All of its service is here.
+        // The whole service is on this server.
         (1000, 1000, 1 << 16, 0, 1, 1),
-        // Half of what it would get at home.
+        // Half of home.
         (250, 1000, 1 << 15, 0, 1, 1),
         (125, 1000, 1 << 15, 0, 2, 1),
-        // Nothing here, and yet not more than so much.
+        // No service on this server: the boost is limited.
         (0, 1000, 1 << 15, 0, gains.boost, 1),
         (0, 1000, 1 << 15, 8, gains.boost, 2),
     ] {

@@ -42,7 +42,7 @@ fn step(table: &mut Table, delta: u64, accounts: &[Account]) -> u64 {
     table.step(&Peers::default(), &terms(), delta * DELTA)
 }
 
-/// What is counted of each entity in the last step.
+/// Returns the counted service of each entity in the last step.
 fn counted(table: &Table) -> Vec<(u64, u64)> {
     let entries = table.entries.iter();
     entries
@@ -112,7 +112,8 @@ fn a_part_that_starts_a_node_again_takes_nothing_back() {
 #[test]
 fn what_is_taken_back_counts_once() {
     let mut table = Table::default();
-    // Four requests of one unit at most; a part that forgot the node takes back more.
+    // Up to four requests of one unit may be taken back; a part that evicted the node takes back
+    // more.
     for (delta, service, counts) in [
         (1, 500, 0),
         (2, 510, 10),
@@ -135,7 +136,7 @@ fn a_node_that_appears_was_served_since_the_last_step() {
     for delta in 1..4 {
         step(&mut table, delta, &[leaf(3, 0, delta * 100)]);
     }
-    // A node of an age, which was not told before, was not.
+    // The large service of node 5 is older than this step and is not counted.
     step(
         &mut table,
         4,

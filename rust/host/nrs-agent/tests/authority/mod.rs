@@ -4,8 +4,8 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
-/// Makes the authority `ca`, and certificates of `servers` for all their addresses, in `room`, with
-/// openssl(1).
+/// Creates the authority `ca`, and certificates of `servers`, each with the addresses of all
+/// servers, in `room`, with openssl(1).
 pub fn certify(room: &Path, servers: &[(&str, SocketAddr)]) {
     let openssl = |args: &str| {
         let run = Command::new("openssl")

@@ -8,8 +8,8 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
-/// Returns an address of the loopback network that no other test of this process or another one uses. Its port is none that the
-/// kernel gives to a connection.
+/// Returns an address of the loopback network that no other test of this or another process uses.
+/// Its port is outside the range from which the kernel assigns ports to connections.
 pub fn address() -> SocketAddr {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The scenarios. With `NRS_LONG` tasks are interrupted once more.
+//! The scenarios. With `NRS_LONG`, tasks are interrupted once more.
 
 use super::{
     plain, Kindred, Scenario,
@@ -10,10 +10,11 @@ use crate::{atomic, search, world::World};
 use nrs_sched::attr::Priority;
 use std::collections::BTreeSet;
 
-/// Partitions, slots, steps that are made first, and steps of each of `N` tasks.
+/// Number of partitions and slots, initial steps, and steps of each of `N` tasks.
 type Row<'a, const N: usize> = (u16, u32, &'a [Step], [&'a [Step]; N]);
 
-/// Runs each row with two interruptions for two tasks, one for three; a user has `rate` requests per second, if limited.
+/// Runs each row with two interruptions for two tasks, one for three; if `rate` is given, a user
+/// has `rate` requests/s.
 fn run<'a, const N: usize>(rate: Option<u32>, rows: impl IntoIterator<Item = Row<'a, N>>) {
     let long = u32::from(std::env::var_os("NRS_LONG").is_some());
     let interruptions = if N <= 2 { 2 } else { 1 };
@@ -51,7 +52,7 @@ const B: Step = Arrive(plain(1));
 const C: Step = Arrive(plain(2));
 const HIGH: Step = Arrive(high(0));
 
-/// Slots and partitions in all sizes: requests come and end on two CPUs.
+/// Checks requests that arrive and end on two CPUs, with different numbers of slots and partitions.
 #[test]
 fn arrivals_and_completions() {
     for partitions in [1, 2] {
@@ -84,7 +85,7 @@ fn arrivals_and_completions() {
     }
 }
 
-/// Three CPUs, of which each has a partition or shares one.
+/// Checks three CPUs, with separate or shared partitions.
 #[test]
 fn three_cpus() {
     let rows = [
@@ -97,7 +98,8 @@ fn three_cpus() {
     run(None, rows);
 }
 
-/// Slots are in the stocks of CPUs: of four, two CPUs may have one each, of eight two each.
+/// Checks slots in the stocks of CPUs: of four slots, two CPUs may stock one each, of eight two
+/// each.
 #[test]
 fn stocks() {
     let waits = |home| {
@@ -111,12 +113,12 @@ fn stocks() {
     let stocked = [A, A, A, A, Complete];
     let two = [A, A, A, A, A, A, A, A, Complete, Complete];
     let rows: [Row<'_, 2>; 15] = [
-        // A slot goes into a stock while a request looks for one, or is queued.
+        // A slot goes into a stock while a request looks for a slot, or is queued.
         (1, 4, &full, [&[A], &[Complete]]),
         (1, 4, &full, [&[wait], &[Complete]]),
         (2, 4, &full, [&[other], &[Complete, B]]),
         (1, 4, &full, [&[A, Complete], &[Complete, A]]),
-        // It is in a stock.
+        // The slot is in a stock.
         (1, 4, &stocked, [&[A], &[A]]),
         (1, 4, &stocked, [&[wait], &[A]]),
         (2, 4, &stocked, [&[wait], &[other]]),
@@ -125,10 +127,10 @@ fn stocks() {
         (1, 4, &stocked, [&[HIGH], &[A]]),
         (1, 4, &stocked, [&[Change(2), A], &[A]]),
         (1, 4, &stocked, [&[Change(2), wait], &[Complete, A]]),
-        // Several are taken at once.
+        // Several slots are taken at once.
         (1, 8, &[A, A, A, A, A, A], [&[A, wait], &[A]]),
         (2, 8, &[A, A, A, A, A, A], [&[A], &[other, other]]),
-        // Several are given back, of which a request that passes needs one.
+        // Several slots are returned, and a passing request needs one of them.
         (2, 8, &two, [&[other], &[A]]),
     ];
     run(None, rows);
@@ -140,7 +142,7 @@ fn stocks() {
         (3, 6, &stocked, [&[wait], &[other], &[Complete, C]]),
     ];
     run(None, rows);
-    // Only who comes while a user is not limited passes.
+    // A request passes only if it arrives while its user is not throttled.
     let rows: [Row<'_, 2>; 2] = [
         (1, 4, &[A, Complete], [&[A], &[A]]),
         (2, 4, &[A, Complete], [&[A, Complete], &[B, Expire(1)]]),
@@ -148,8 +150,8 @@ fn stocks() {
     run(Some(1), rows);
 }
 
-/// Requests pass without the lock of their partition, while others queue there, it is looked at, or
-/// others pass.
+/// Checks requests that pass without the lock of their partition, while others are queued there,
+/// the partition is read, or others pass.
 #[test]
 fn passing_without_the_lock() {
     let pass = |home| {
@@ -202,7 +204,7 @@ fn passing_without_the_lock() {
     run(None, rows);
 }
 
-/// The last slot is kept for high priority, and lent by a timer.
+/// Checks that the last slot is reserved for high priority, and lent by a timer.
 #[test]
 fn high_priority() {
     let rows = [
@@ -229,7 +231,7 @@ fn high_priority() {
     run(None, rows);
 }
 
-/// Requests are throttled, and timers expire while others come and end.
+/// Checks throttled requests, with timers that expire while other requests arrive and end.
 #[test]
 fn timers() {
     let other = Arrive(Kindred { uid: 2, ..plain(1) });
@@ -276,11 +278,11 @@ fn timers() {
     run(Some(1), rows);
 }
 
-/// Requests that wait for others, drains, and slots that change.
+/// Checks blocked requests, drains, and changes of the number of slots.
 #[test]
 fn order_and_changes() {
     let (one, two) = (Arrive(write(0, 1)), Arrive(write(0, 2)));
-    // It has the request queued before it moved to the other head, which may have the kept slot.
+    // Moves the queued predecessor to the other head, which may use the reserved slot.
     let promotes = Arrive(Kindred {
         priority: Priority::High,
         ..write(0, 1)
@@ -302,8 +304,8 @@ fn order_and_changes() {
     run(None, rows);
 }
 
-/// Of all words, and locks, a request that passes and ends writes the stock and the row of its CPU,
-/// and no other CPU looks at either.
+/// Checks that a passing request writes only two of all words and locks: the stock and the row of
+/// its CPU. No other CPU accesses either.
 #[test]
 fn what_passes_writes_no_word_of_another_cpu() {
     const EACH: usize = 100;
@@ -312,7 +314,7 @@ fn what_passes_writes_no_word_of_another_cpu() {
     let mut all = Vec::new();
     for cpu in 0..2 {
         search::on(cpu, || {
-            // With the lock, so that there are a row and a stock.
+            // Under the lock, so that a row and a stock exist.
             world.arrive(0, &plain(0));
             world.complete(&[]);
             let unlocked = Kindred {
@@ -333,7 +335,7 @@ fn what_passes_writes_no_word_of_another_cpu() {
             all.push(lines(false));
             let writes = touches.iter().filter(|touch| touch.write).count();
             println!("CPU {cpu}: {writes} writes, {:?}", written[cpu]);
-            // Take, tally, put.
+            // Take a slot, tally, return the slot.
             assert_eq!(writes, 3 * EACH);
         });
     }

@@ -11,10 +11,10 @@ use plotters::prelude::*;
 use super::{failed, look, picture, range, short, text, Area, FONT};
 use crate::stat::Spread;
 
-/// A bar chart in the making: groups side by side, in each a bar of every series.
+/// Builder of a bar chart: groups side by side, each with one bar per series.
 ///
-/// A bar is as high as the median; a line over it goes from the least value to the greatest, where they
-/// differ. Values that are not finite have no bar.
+/// The height of a bar is the median. A line over the bar shows the range from the lowest to the
+/// highest value, if they differ. Values that are not finite have no bar.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
     title: String,
@@ -25,7 +25,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// A chart without bars.
+    /// Creates a chart without bars.
     pub fn new(title: &str, y_label: &str) -> Self {
         Self {
             title: title.to_string(),
@@ -34,13 +34,13 @@ impl Bars {
         }
     }
 
-    /// With a logarithmic y axis.
+    /// Sets a logarithmic y axis.
     pub fn log_y(mut self) -> Self {
         self.log_y = true;
         self
     }
 
-    /// The names of the groups, from left to right.
+    /// Sets the names of the groups, from left to right.
     pub fn groups<S: Into<String>>(mut self, names: Vec<S>) -> Self {
         self.groups = names.into_iter().map(Into::into).collect();
         self
@@ -53,11 +53,11 @@ impl Bars {
         self
     }
 
-    /// The chart as text.
+    /// Returns the chart as SVG text.
     ///
     /// # Errors
     ///
-    /// What the drawing library says.
+    /// Errors of the drawing library.
     pub fn to_svg(&self) -> io::Result<String> {
         let values = self.series.iter().flat_map(|(_, values)| values);
         let all = values.flat_map(|v| [v.low, v.median, v.high]);
@@ -67,7 +67,7 @@ impl Bars {
         let legend = if legend.len() > 1 { &legend[..] } else { &[] };
         picture(&self.title, legend, |area| {
             if self.log_y {
-                // Below the least value, so that its bar is seen.
+                // Below the lowest value, so that its bar is visible.
                 let (low, high) = (low / 3.0, high * 1.3);
                 self.draw(area, (low..high).log_scale(), low)
             } else {
@@ -77,11 +77,11 @@ impl Bars {
         })
     }
 
-    /// Writes the chart.
+    /// Writes the chart to a file.
     ///
     /// # Errors
     ///
-    /// What the drawing library or the file system says.
+    /// Errors of the drawing library or the file system.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         super::save(self.to_svg()?, path)
     }
@@ -139,7 +139,7 @@ impl Bars {
         let (area_x, area_y) = area.get_base_pixel();
         let (pixels_x, pixels_y) = chart.plotting_area().get_pixel_range();
         let (from, to) = (pixels_x.start - area_x, pixels_x.end - area_x);
-        // About 7 pixels each letter.
+        // About 7 pixels per character.
         let letters = ((to - from) / groups as i32 / 7).max(4) as usize;
         for (group, name) in self.groups.iter().enumerate() {
             let x = from + (to - from) * (2 * group as i32 + 1) / (2 * groups as i32);
@@ -153,7 +153,8 @@ impl Bars {
     }
 }
 
-/// Words in lines of at most so many letters, where words allow it.
+/// Wraps text at words into lines of at most `letters` characters; longer words get lines of their
+/// own.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

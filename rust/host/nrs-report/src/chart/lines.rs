@@ -10,12 +10,12 @@ use plotters::prelude::*;
 
 use super::{failed, look, picture, range, short, text, Area, FONT};
 
-/// Points of a series up to which each is marked.
+/// Maximum number of points of a series at which each point is marked.
 const MARKED: usize = 40;
 
-/// A line chart in the making.
+/// Builder of a line chart.
 ///
-/// Values that are not finite, or not positive on a logarithmic axis, are left out.
+/// Values that are not finite, or not positive on a logarithmic axis, are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     title: String,
@@ -24,16 +24,16 @@ pub struct Lines {
     log_x: bool,
     log_y: bool,
     y_range: Option<(f64, f64)>,
-    /// In the order of their colours.
+    /// Names of the series, in the order of their colours.
     names: Vec<String>,
     series: Vec<(usize, Vec<(f64, f64)>)>,
     rules: Vec<(f64, String)>,
-    /// Vertical ones.
+    /// Vertical lines: x and label.
     marks: Vec<(f64, String)>,
 }
 
 impl Lines {
-    /// A chart without lines.
+    /// Creates a chart without lines.
     pub fn new(title: &str, x_label: &str, y_label: &str) -> Self {
         Self {
             title: title.to_string(),
@@ -43,19 +43,19 @@ impl Lines {
         }
     }
 
-    /// With a logarithmic x axis.
+    /// Sets a logarithmic x axis.
     pub fn log_x(mut self) -> Self {
         self.log_x = true;
         self
     }
 
-    /// With a logarithmic y axis.
+    /// Sets a logarithmic y axis.
     pub fn log_y(mut self) -> Self {
         self.log_y = true;
         self
     }
 
-    /// With that range of y, instead of one that begins at 0 and has all values.
+    /// Sets the range of y; the default range starts at 0 and includes all values.
     pub fn y_range(mut self, low: f64, high: f64) -> Self {
         self.y_range = Some((low, high));
         self
@@ -69,7 +69,7 @@ impl Lines {
         })
     }
 
-    /// Adds a line through points (x, y), in the order given.
+    /// Adds a line through points (x, y), in the given order.
     pub fn series(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
         let n = self.index(name);
         self.series.push((n, points));
@@ -82,8 +82,8 @@ impl Lines {
         self
     }
 
-    /// Adds a vertical line where something changes; the label is on its right, each one lower than the one before, and the third
-    /// as high as the first again.
+    /// Adds a vertical line that marks a change. The label is on its right; the heights of labels
+    /// alternate between two rows.
     pub fn rule_at_x(mut self, x: f64, label: &str) -> Self {
         self.marks.push((x, label.to_string()));
         self
@@ -94,11 +94,11 @@ impl Lines {
         fits(x, self.log_x) && fits(y, self.log_y)
     }
 
-    /// The chart as text.
+    /// Returns the chart as SVG text.
     ///
     /// # Errors
     ///
-    /// What the drawing library says.
+    /// Errors of the drawing library.
     pub fn to_svg(&self) -> io::Result<String> {
         let lines = self.series.iter().flat_map(|(_, points)| points);
         let x = lines.clone().map(|p| p.0);
@@ -124,11 +124,11 @@ impl Lines {
         })
     }
 
-    /// Writes the chart.
+    /// Writes the chart to a file.
     ///
     /// # Errors
     ///
-    /// What the drawing library or the file system says.
+    /// Errors of the drawing library or the file system.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         super::save(self.to_svg()?, path)
     }
@@ -186,7 +186,7 @@ impl Lines {
             if !self.shown(1.0, *y) {
                 continue;
             }
-            // Any x is right: only the height counts.
+            // Any x can be used, because only the height is needed.
             let any = self.series.iter().flat_map(|(_, points)| points).next();
             let Some((x, _)) = any.filter(|p| self.shown(p.0, *y)) else {
                 continue;
@@ -204,7 +204,7 @@ impl Lines {
         let (_, pixels_y) = chart.plotting_area().get_pixel_range();
         let (top, bottom) = (pixels_y.start - area_y, pixels_y.end - area_y);
         for (n, (x, label)) in self.marks.iter().enumerate() {
-            // Any y is right: only the place across counts.
+            // Any y can be used, because only the horizontal position is needed.
             let mut any = self.series.iter().flat_map(|(_, points)| points);
             let Some((_, y)) = any.find(|p| self.shown(*x, p.1)) else {
                 continue;

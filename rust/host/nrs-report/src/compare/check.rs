@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold whatever the machine, as a test of `make compare` itself.
+//! Plausibility checks that hold on every machine, as a test of `make compare` itself.
 
 use super::figures::Figures;
 
-/// Least and greatest that a figure of a peer may be, where it was measured; any peer if none is named. A lone client of
-/// io.max and tbf gets half of 95 % of the device. `none` gives by processes: were it fair to one against four, the load would
-/// prove nothing.
+/// Minimum and maximum of a measured figure of a peer; any peer if the name is empty. A lone client
+/// of io.max and tbf gets half of 95 % of the device. `none` shares by processes: if its shares
+/// were fair with one process against four, the load would prove nothing.
 const BOUNDS: [(&str, &str, f64, f64); 12] = [
     ("", "iops_1", 1.0, 1e9),
     ("", "iops_4", 1.0, 1e9),
@@ -22,7 +22,8 @@ const BOUNDS: [(&str, &str, f64, f64); 12] = [
     ("nrs-fairshare", "error_eight_percent", 0.0, 10.0),
 ];
 
-/// What holds, and what does not. Bounds of shares are for devices that are the bottleneck.
+/// Returns the checks that hold, and those that do not. Bounds of shares apply to devices that are
+/// the bottleneck.
 pub fn plausible(figures: &Figures) -> (Vec<String>, Vec<String>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     let mut judge = |what: String, holds: bool| match holds {
@@ -79,7 +80,7 @@ mod tests {
         for run in wrong.runs.get_mut(&key).unwrap().values_mut() {
             run.clients[0] = 0.0;
         }
-        // The error of the shares, and in both repeats a client that got nothing.
+        // The error of the shares, and in both repeats a client without service.
         let (_, bad) = plausible(&Figures::of(&[wrong]));
         assert_eq!(bad.len(), 3, "{bad:?}");
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Figures: numbers made from runs.
+//! Figures: numbers calculated from runs.
 //!
-//! * The *error* of shares is how far the client that is furthest from its due is from it, in percent of its due.
-//! * What is *unused* is what a peer leaves of what the device does without it, percent: for dm-nrs, without it is dm-linear, for
-//!   the others it is `none`.
+//! - The *error* of shares is the largest deviation of a client from its due share, in percent of
+//!   the due share.
+//! - *Unused* is the part of the device's rate without the peer that is lost under the peer, in
+//!   percent. The reference without the peer is dm-linear for dm-nrs, and `none` for the others.
 
 use std::collections::BTreeMap;
 
@@ -12,40 +13,40 @@ use nrs_report::stat::{spread, Spread};
 
 use super::input::{Device, Run, PEERS};
 
-/// Above that part of the time the CPU decides about shares and not the device.
+/// Fraction of busy time above which the CPU determines the shares and not the device.
 pub const BUSY: f64 = 0.6;
 
-/// What kind of number a figure is.
+/// Kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// More is better; compared by ratio.
+    /// Higher is better; compared by ratio.
     Rate,
-    /// Less is better; compared by ratio.
+    /// Lower is better; compared by ratio.
     Cost,
-    /// Percent, less is better; compared by difference.
+    /// Percentage, lower is better; compared by difference.
     Percent,
 }
 
-/// One figure.
+/// Description of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// Its key in JSON, with its unit.
+    /// Key in JSON, including the unit.
     pub key: &'static str,
-    /// The head of its column.
+    /// Head of the column.
     pub head: &'static str,
-    /// What it is called in a sentence.
+    /// Name in a sentence.
     pub name: &'static str,
-    /// The unit in a sentence.
+    /// Unit in a sentence.
     pub unit: &'static str,
-    /// What kind of number it is.
+    /// Kind of the figure.
     pub kind: Kind,
-    /// Digits behind the point.
+    /// Number of decimals.
     pub places: usize,
-    /// The measure it is made from.
+    /// Measure from which the figure is calculated.
     pub measure: &'static str,
 }
 
-/// Figures by key, head, name, unit, kind, places and measure.
+/// Defines figures by key, head, name, unit, kind, places and measure.
 macro_rules! figures {
     ($($key:literal $head:literal $name:literal $unit:literal $kind:ident $places:literal $measure:literal;)+) => {
         /// All figures, in the order of the columns.
@@ -81,17 +82,17 @@ figures! {
 pub struct Figures {
     /// Devices in order.
     pub devices: Vec<String>,
-    /// By device, peer and key of the figure.
+    /// Values by device, peer and key of the figure.
     pub values: BTreeMap<(String, String, &'static str), Spread>,
-    /// Part of the time in which the CPU worked, by device, peer and measure, percent.
+    /// Busy time of the CPU by device, peer and measure, percent.
     pub busy: BTreeMap<(String, String, String), Spread>,
-    /// What each client got, parts of all, by device, peer and measure; a list for each repeat.
+    /// Share of each client, a fraction, by device, peer and measure; a list per repeat.
     pub shares: BTreeMap<(String, String, String), Vec<Vec<f64>>>,
-    /// Requests behind the latency of the small client, the least of the repeats.
+    /// Number of requests in the latency of the small client, the minimum of the repeats.
     pub samples: BTreeMap<(String, String), u64>,
 }
 
-/// The weights of the clients in a measure; none where shares say nothing.
+/// Returns the weights of the clients in a measure; empty if shares are not evaluated.
 pub fn weights(measure: &str) -> &'static [f64] {
     match measure {
         "equal" => &[1.0, 1.0],
@@ -101,26 +102,26 @@ pub fn weights(measure: &str) -> &'static [f64] {
     }
 }
 
-/// What the clients of these weights got, parts of what they got together.
+/// Returns the shares of the clients with these weights, fractions of their sum.
 pub fn shares(run: &Run, weights: &[f64]) -> Vec<f64> {
     let got: Vec<f64> = run.clients.iter().copied().take(weights.len()).collect();
     let all: f64 = got.iter().sum();
     got.iter().map(|got| got / all).collect()
 }
 
-/// How far from its due the client is that is furthest from it, percent of the due.
+/// Returns the largest deviation of a client from its due share, percent of the due share.
 pub fn error(shares: &[f64], weights: &[f64]) -> f64 {
     let all: f64 = weights.iter().sum();
     let off = |(share, weight): (&f64, &f64)| (share / (weight / all) - 1.0).abs() * 100.0;
     shares.iter().zip(weights).map(off).fold(0.0, f64::max)
 }
 
-/// Requests per second.
+/// Returns the rate, requests per second.
 fn rate(run: &Run) -> f64 {
     run.requests / run.seconds
 }
 
-/// Whose rate `peer` is compared with to find out what it leaves unused.
+/// Returns the peer whose rate is the reference for the unused part of `peer`.
 pub fn reference(peer: &str) -> &'static str {
     if peer.starts_with("nrs-") && peer != "nrs-iosched" {
         "dm-linear"
@@ -129,7 +130,7 @@ pub fn reference(peer: &str) -> &'static str {
     }
 }
 
-/// The value of a figure in one run.
+/// Returns the value of a figure in one run.
 fn value(figure: &Figure, run: &Run, device: &Device, peer: &str) -> f64 {
     let latency = |pick: fn(&super::input::Latency) -> f64| {
         run.latency.as_ref().map_or(f64::NAN, |l| pick(l) / 1e6)
@@ -154,7 +155,7 @@ fn value(figure: &Figure, run: &Run, device: &Device, peer: &str) -> f64 {
 }
 
 impl Figures {
-    /// The figures of these devices.
+    /// Calculates the figures of these devices.
     pub fn of(devices: &[Device]) -> Self {
         let mut all = Self::default();
         for device in devices {
@@ -186,7 +187,7 @@ impl Figures {
         all
     }
 
-    /// A figure, if it was measured and is a number.
+    /// Returns a figure, if it was measured and is finite.
     pub fn get(&self, device: &str, peer: &str, key: &'static str) -> Option<Spread> {
         let found = self
             .values
@@ -195,13 +196,13 @@ impl Figures {
         found.filter(|value| value.median.is_finite())
     }
 
-    /// How busy the CPU was in the measure behind a figure, percent.
+    /// Returns the busy time of the CPU in a measure, percent.
     pub fn busy(&self, device: &str, peer: &str, measure: &str) -> Option<f64> {
         let key = (device.to_string(), peer.to_string(), measure.to_string());
         self.busy.get(&key).map(|busy| busy.median)
     }
 
-    /// Peers that were measured on the device, in order.
+    /// Returns the peers that were measured on the device, in order.
     pub fn peers(&self, device: &str) -> Vec<&'static str> {
         let measured = |peer: &&str| {
             let mut keys = self.values.keys();
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(get("none", "unused_all_percent").median, 0.0);
         assert!((get("none", "error_equal_percent").median - 60.0).abs() < 1e-9);
         assert_eq!(get("nrs-fairshare", "error_equal_percent").median, 0.0);
-        // Against dm-linear, which does 900.
+        // Compared with dm-linear, which does 900 requests/s.
         let unused = get("nrs-fairshare", "unused_lone_percent").median;
         assert!((unused - 100.0 / 9.0).abs() < 1e-9, "{unused}");
         assert_eq!(get("nrs-fairshare", "p99_ms").median, 4.0);

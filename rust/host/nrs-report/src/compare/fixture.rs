@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A device for tests: two repeats, three peers, one that cannot be.
+//! Results of a device for tests: two repeats, three peers, and one peer that is not possible.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ fn run(requests: f64, clients: &[f64]) -> Run {
     }
 }
 
-/// The device `slow`: `none` gives by processes, dm-linear does as it does, a bit slower, dm-nrs with fairshare is
-/// fair and slower still; kyber is not possible.
+/// Returns the device `slow`. `none` shares by processes, dm-linear does the same and is slightly
+/// slower, dm-nrs with fairshare is fair and slower still; kyber is not possible.
 pub fn device() -> Device {
     let mut device = Device {
         name: "slow".to_string(),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading what tests/vm/compare.sh left.
+//! Parser of the results of tests/vm/compare.sh.
 //!
-//! * *Facts* are two looks at the counters while a measure is going on, the second some time after the first.
-//! * A *run* is one measure of one repeat: what happened between the looks, and the latency that fio saw.
+//! - *Facts* are two samples of the counters during a measure, the second some time after the
+//!   first.
+//! - A *run* is one measure of one repeat: the difference of the samples, and the latency reported
+//!   by fio.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +13,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Peers in the order of the page; what is not listed comes last.
+/// Peers in the order of the page.
 pub const PEERS: [&str; 12] = [
     "none",
     "mq-deadline",
@@ -30,17 +32,17 @@ pub const PEERS: [&str; 12] = [
 /// Devices in the order of the page.
 pub const DEVICES: [&str; 4] = ["fast", "band", "slow", "loop"];
 
-/// Clients that a look counts.
+/// Number of clients in a sample.
 pub const CLIENTS: usize = 8;
 
-/// Everything about one device.
+/// Results of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// What the machine said about it, by name.
+    /// Properties of the machine, by name.
     pub facts: BTreeMap<String, String>,
-    /// Peers that it cannot have, and why.
+    /// Peers that are not possible on the device, and the reasons.
     pub not: BTreeMap<String, String>,
     /// Runs by peer, measure and repeat.
     pub runs: BTreeMap<(String, String), BTreeMap<u32, Run>>,
@@ -49,36 +51,37 @@ pub struct Device {
 /// One measure of one repeat.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Time between the looks, s.
+    /// Time between the samples, s.
     pub seconds: f64,
-    /// Part of it in which a task had the CPU, 0 to 1.
+    /// Fraction of the time in which the CPU ran a task, 0 to 1.
     pub busy: f64,
-    /// Requests that the disk completed in it.
+    /// Number of requests that the disk completed.
     pub requests: f64,
-    /// Requests of each client in it.
+    /// Number of requests of each client.
     pub clients: Vec<f64>,
     /// Latency of client 1, ns.
     pub latency: Option<Latency>,
 }
 
-/// How long requests took from submission to completion, ns.
+/// Latency from submission to completion, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Half of them took no longer.
+    /// Median.
     pub p50: f64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// How many there were.
+    /// Number of requests.
     pub requests: u64,
 }
 
-/// All devices that have results in `dir`.
+/// Reads all devices with results in `dir`.
 ///
 /// # Errors
 ///
-/// With the file's name: what cannot be read or parsed; a job of fio that failed; no results at all.
+/// With the file's name: a file cannot be read or parsed; a job of fio failed; there are no
+/// results.
 pub fn read_all(dir: &Path) -> Result<Vec<Device>, String> {
     let mut devices = Vec::new();
     for name in DEVICES {
@@ -97,7 +100,7 @@ fn text(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Lines of a name and a value.
+/// Parses lines of a name and a value.
 fn pairs(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines
@@ -131,11 +134,12 @@ fn read(place: &Path, name: &str) -> Result<Device, String> {
     Ok(device)
 }
 
-/// Runs by measure, from two lines `MEASURE TIME_US TASKS_NS REQUESTS CLIENT1 … CLIENT8` each.
+/// Parses runs by measure, from two lines `MEASURE TIME_US TASKS_NS REQUESTS CLIENT1 … CLIENT8`
+/// each.
 ///
 /// # Errors
 ///
-/// A line that is none; a measure with other than two looks; time that stands still.
+/// A malformed line; a measure without exactly two samples; no time between the samples.
 pub fn parse_facts(text: &str) -> Result<BTreeMap<String, Run>, String> {
     let mut looks: BTreeMap<String, Vec<Vec<f64>>> = BTreeMap::new();
     for line in text.lines() {
@@ -174,9 +178,9 @@ pub fn parse_facts(text: &str) -> Result<BTreeMap<String, Run>, String> {
 ///
 /// # Errors
 ///
-/// What is not such JSON; a job that failed; no latency.
+/// Malformed JSON; a failed job; a job without latency.
 pub fn parse_fio(text: &str, runs: &mut BTreeMap<String, Run>) -> Result<(), String> {
-    // fio may say something before.
+    // fio may print text before the JSON.
     let start = text.find('{').unwrap_or(0);
     let report: Value = serde_json::from_str(&text[start..]).map_err(|e| e.to_string())?;
     for job in report["jobs"].as_array().into_iter().flatten() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The page, its JSON and its pictures.
+//! Report: page, JSON and charts.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::figures::{Figures, BUSY, FIGURES};
 use super::input::{Device, PEERS};
 use super::words::Sentence;
 
-/// What a device is, in words.
+/// Returns the description of a device.
 fn what(device: &str) -> &'static str {
     match device {
         "fast" => "null_blk that completes at once: the CPU is the bottleneck, shares there are shares of the CPU",
@@ -25,7 +25,7 @@ fn what(device: &str) -> &'static str {
     }
 }
 
-/// The page in Markdown: the one table, what cannot be, the sentences, and how it was measured.
+/// Returns the page in Markdown: the table, the impossible peers, the sentences, and the method.
 pub fn markdown(
     devices: &[Device],
     figures: &Figures,
@@ -72,7 +72,7 @@ pub fn markdown(
     page + &how(devices, figures, took)
 }
 
-/// How it was measured.
+/// Returns the section about the method.
 fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
     let fact = |device: &Device, name: &str| {
         let fact = device.facts.get(name).cloned();
@@ -142,7 +142,7 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
     page
 }
 
-/// Everything as JSON; units are in the keys.
+/// Returns all results as JSON; units are in the keys.
 pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
     let mut all = Map::new();
     for device in devices {
@@ -178,7 +178,7 @@ pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
     json!({ "devices": all, "sentences": said })
 }
 
-/// Figure, file, title and label of each picture, and whether its axis is logarithmic.
+/// Figure, file, title and label of each chart; true for a logarithmic axis.
 #[rustfmt::skip]
 const PICTURES: [(&str, &str, &str, &str, bool); 7] = [
     ("iops_1", "iops.svg", "4 KiB random reads, one job, 32 in flight", "requests/s", true),
@@ -190,11 +190,11 @@ const PICTURES: [(&str, &str, &str, &str, bool); 7] = [
     ("unused_lone_percent", "unused-one.svg", "Unused while one of two clients is active", "%", false),
 ];
 
-/// A picture for each figure that is worth one: peers side by side, a bar for each device.
+/// Writes a chart for each figure in `PICTURES`: peers side by side, a bar for each device.
 ///
 /// # Errors
 ///
-/// What cannot be written.
+/// A file cannot be written.
 pub fn pictures(figures: &Figures, out: &Path) -> io::Result<()> {
     for (key, file, title, label, log) in PICTURES {
         let measured = |peer: &&str| {

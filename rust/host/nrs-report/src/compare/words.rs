@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sentences from figures: who is best at what on which device, by how much, and where a peer beats dm-nrs.
+//! Sentences from figures: the best peer per figure and device with its margin, and the peers
+//! better than dm-nrs.
 //!
-//! Two figures are *alike* if the ranges of their repeats overlap, or if they differ by less than 2 % (percentages: by less
-//! than one point).
+//! Two figures are *alike* if the ranges of their repeats overlap, or if their difference is small.
+//! The limit is 2 %, or one point for percentages.
 
 use nrs_report::stat::Spread;
 use serde::Serialize;
 
 use super::figures::{Figure, Figures, Kind, BUSY, FIGURES};
 
-/// One figure on one device, in words.
+/// Sentence about one figure on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sentence {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The figure's key.
+    /// Key of the figure.
     pub figure: &'static str,
-    /// The peer with the best median.
+    /// Peer with the best median.
     pub best: String,
-    /// The best of dm-nrs.
+    /// Best of the nrs peers.
     pub nrs: String,
-    /// Peers that are not dm-nrs and clearly better than the best of it.
+    /// Peers other than nrs that are clearly better than the best nrs peer.
     pub beaten_by: Vec<String>,
-    /// The sentence.
+    /// Text of the sentence.
     pub text: String,
 }
 
-/// Whether `a` is better than `b`, by medians.
+/// Returns true if `a` is better than `b`, by median.
 fn better(kind: Kind, a: f64, b: f64) -> bool {
     match kind {
         Kind::Rate => a > b,
@@ -35,7 +36,7 @@ fn better(kind: Kind, a: f64, b: f64) -> bool {
     }
 }
 
-/// Whether they differ by so little that neither wins.
+/// Returns true if the figures differ so little that neither is better.
 fn alike(kind: Kind, a: Spread, b: Spread) -> bool {
     let near = match kind {
         Kind::Percent => (a.median - b.median).abs() < 1.0,
@@ -44,12 +45,12 @@ fn alike(kind: Kind, a: Spread, b: Spread) -> bool {
     near || (a.low <= b.high && b.low <= a.high)
 }
 
-/// A figure with its unit.
+/// Formats a figure with its unit.
 fn shown(figure: &Figure, value: f64) -> String {
     format!("{value:.*}{}", figure.places, figure.unit)
 }
 
-/// How `b` stands to `a`, in words that go before "than a".
+/// Describes the difference of `b` from `a`, in words that precede "than a".
 fn gap(figure: &Figure, a: f64, b: f64) -> String {
     let word = if b > a { "more" } else { "less" };
     let (low, high) = (a.min(b), a.max(b));
@@ -62,7 +63,7 @@ fn gap(figure: &Figure, a: f64, b: f64) -> String {
     }
 }
 
-/// `a, b and c`
+/// Formats a list as `a, b and c`.
 fn list(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -157,7 +158,7 @@ fn sentence(figures: &Figures, device: &str, figure: &Figure) -> Option<Sentence
     })
 }
 
-/// A sentence for each device and figure that dm-nrs has.
+/// Returns a sentence for each device and figure that was measured with nrs.
 pub fn sentences(figures: &Figures) -> Vec<Sentence> {
     figures
         .devices

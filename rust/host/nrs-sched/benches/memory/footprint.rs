@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory: what a part takes for its classes and for the requests queued in them, counted where it is allocated
-//! ([`nrs_sched::mem::taken`]), with requests of the kernel's size ([`super::lean`]).
+//! Memory that a part takes for its classes and for the requests queued in them. It is counted
+//! where it is allocated ([`nrs_sched::mem::taken`]), with requests of the kernel's size
+//! ([`super::lean`]).
 
 use super::lean::Lean;
 use nrs_sched::{
@@ -18,26 +19,27 @@ use nrs_sched::{
     rng::Rng,
 };
 
-/// Parts of a service that shares are made for, as on a server with two CPU partitions.
+/// Number of parts of the service, as on a server with two CPU partitions.
 const PARTS: u32 = 2;
 
-/// Bytes that a policy with a number of classes takes.
+/// Memory of a policy with a number of classes, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// What all its parts share, once per service.
+    /// Memory that all parts of the service share.
     pub shared: usize,
-    /// A part without classes, with the memory that it keeps ready for the first ones.
+    /// Memory of a part without classes, including the reserve for the first classes.
     pub empty: usize,
-    /// What the classes add to that, what is kept ready for more included.
+    /// Additional memory of the classes, including the reserve for more classes.
     pub classes: usize,
-    /// What the requests queued in them add.
+    /// Additional memory of the queued requests.
     pub requests: usize,
 }
 
-/// Up to so many classes, the bounds are those by default; else the largest ones, which shows in what is made once.
+/// Maximum number of classes for which the default limits are used. Above it the largest limits are
+/// used, which increases the memory that is allocated once.
 const USUAL: u32 = 4_096;
 
-/// What can be set, for `classes` classes.
+/// Returns the parameters for `classes` classes.
 fn tunables(classes: u32) -> Tunables {
     let mut tunables = Tunables::default();
     tunables.qbm.by = By::Uid;
@@ -48,7 +50,7 @@ fn tunables(classes: u32) -> Tunables {
     let requests = BufferMax::new(BufferMax::MAX).expect("within limits");
     tunables.fairshare.classes_max = most;
     tunables.tbf.classes_max = most;
-    // Nobody has requests at first, and classes without are kept.
+    // No class has requests at first, and idle classes must not be evicted.
     tunables.tbf.cache_size = CacheSize::new(CacheSize::MAX).expect("within limits");
     tunables.crrn.classes_max = most;
     tunables.qbm.classes_max = most;
@@ -60,7 +62,7 @@ fn tunables(classes: u32) -> Tunables {
     tunables
 }
 
-/// Gives `part` the memory that it wants.
+/// Allocates the memory that `part` needs.
 fn feed<I: Item>(part: &mut AnyPart<I>) {
     for _ in 0..8 {
         if part.need().is_empty() {
@@ -75,7 +77,7 @@ fn feed<I: Item>(part: &mut AnyPart<I>) {
 ///
 /// # Panics
 ///
-/// There is no memory, or a request is declined.
+/// The allocation failed, or a request is declined.
 pub fn measure(case: &Case, classes: u32, depth: u32) -> Footprint {
     let config = case.config(classes).with(&tunables(classes));
     let start = taken();
@@ -117,11 +119,11 @@ pub fn measure(case: &Case, classes: u32, depth: u32) -> Footprint {
     }
 }
 
-/// Bytes that the order of requests takes for `requests` of them, and without any.
+/// Measures the memory of an order table with `requests` requests, and without any, bytes.
 ///
 /// # Panics
 ///
-/// There is no memory.
+/// The allocation failed.
 pub fn order(requests: u32) -> (usize, usize) {
     let start = taken();
     let mut order = Order::<Lean>::new(1 << 20, 1).expect("memory");

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests as large as the kernel's: a pointer, in queues that are two pointers, a length and a number. Parts that
-//! hold them have the kernel's size, so that their memory can be measured on the host.
+//! Requests of the kernel's size: a pointer, in queues of two pointers, a length and a number.
+//! Parts with these requests have the kernel's size, so that their memory can be measured on the
+//! host.
 //!
-//! What a front-end keeps of each request, which the pointer leads to, is elsewhere and not counted.
+//! The front-end's data of each request, which the pointer refers to, is stored elsewhere and not
+//! counted.
 
 use nrs_sched::item::{Cost, Direction, Fifo, Item, Place, Spot};
 use std::{cell::RefCell, num::NonZeroU64};
 
-/// What a front-end keeps.
+/// The front-end's data of a request.
 #[derive(Clone, Copy)]
 struct Node {
     spot: Spot,
@@ -20,15 +22,15 @@ thread_local! {
     static NODES: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The request of a page whose node has this number, from 1 on.
+/// A request of one page; contains the number of the request's node, from 1.
 #[derive(Debug)]
 pub struct Lean(NonZeroU64);
 
-/// Where one is.
+/// Reference to a queued [`Lean`] request.
 #[derive(Debug)]
 pub struct LeanPlace(NonZeroU64);
 
-/// A queue of them.
+/// A queue of [`Lean`] requests.
 pub struct LeanFifo {
     first: Option<Lean>,
     last: u64,
@@ -38,7 +40,7 @@ pub struct LeanFifo {
 
 const _: () = assert!(size_of::<Option<Lean>>() == 8 && size_of::<LeanFifo>() == 32);
 
-/// Looks at the node of number `number`.
+/// Calls `f` with the node `number`.
 fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut Node) -> T) -> T {
     NODES.with_borrow_mut(|nodes| {
         let at = usize::try_from(number.get() - 1).expect("made from one");
@@ -47,7 +49,7 @@ fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut Node) -> T) -> T {
 }
 
 impl Lean {
-    /// A request of a page at `spot`. Its node stays until the thread ends.
+    /// Creates a request of one page at `spot`; the node exists until the thread ends.
     pub fn new(spot: Spot) -> Self {
         NODES.with_borrow_mut(|nodes| {
             nodes.push(Node {
@@ -99,7 +101,7 @@ impl Item for Lean {
     }
 }
 
-/// Nothing is taken out of its middle here.
+/// Requests are never removed from the middle.
 impl Fifo for LeanFifo {
     type Item = Lean;
 

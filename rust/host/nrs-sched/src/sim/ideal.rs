@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What fluid sharing would have given to those who had requests.
+//! Fluid model: the service that generalised processor sharing would give to each leaf (Parekh and
+//! Gallager, 1993).
 //!
-//! # Vocabulary
-//!
-//! - *Ideal*: at any time the service is divided among the children of a node that have requests below them,
-//!   by weight, and so on from the root down (generalised processor sharing, Parekh and Gallager, 1993).
-//! - *Error*: service over ideal service, less one.
-//! - *Gap*: the ideal service that a leaf with requests missed between two of its requests.
-//! - *Fair period*: the time in which the share of a leaf earns one largest request; a gap of `n` largest
-//!   requests is a wait of `n` fair periods.
+//! At any time, the service of a node is divided by weight among its children with requests below
+//! them, from the root down. The error of a leaf is its service divided by its ideal service, minus
+//! 1. The gap of a backlogged leaf is its ideal service since its last dispatched request. A fair
+//! period is the time in which a leaf's ideal service grows by one largest request. A gap of `n`
+//! largest requests is thus a wait of `n` fair periods.
 
 use super::Source;
 use crate::{
@@ -21,19 +19,19 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// The node all paths start at.
+/// Index of the root node.
 const ROOT: usize = 0;
 
 #[derive(Debug)]
 struct Node {
     parent: usize,
     key: Key,
-    /// Size of the job, 1 if the level does not ask for it.
+    /// Size of the job; 1 if the level does not use sizes.
     size: f64,
     weight: f64,
-    /// Children with requests below them; requests of a leaf.
+    /// Number of children with requests below them; for a leaf, number of requests.
     busy: u64,
-    /// Weights of the children with requests below them.
+    /// Sum of the weights of the children with requests below them.
     sum: f64,
     share: f64,
     wanted: f64,
@@ -41,22 +39,22 @@ struct Node {
     gap: f64,
 }
 
-/// What came out, worst leaf each.
+/// Result of a simulation; each value is that of the worst leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Error, percent.
     pub error: f64,
     /// Longest wait, fair periods.
     pub wait: f64,
-    /// The same without one largest request of everybody who has requests.
+    /// Longest wait minus one largest request of each backlogged leaf, fair periods.
     pub over_a_round: f64,
 }
 
-/// The ideal tree.
+/// Tree of the fluid model.
 #[derive(Debug)]
 pub struct Ideal {
     nodes: Vec<Node>,
-    /// The leaf of each source.
+    /// Index of the leaf of each source.
     leaves: Vec<usize>,
     /// Leaves with requests.
     busy: Vec<usize>,
@@ -67,7 +65,7 @@ pub struct Ideal {
 }
 
 impl Ideal {
-    /// The tree of `sources` by `mode`.
+    /// Creates the tree of `sources` for `mode`.
     pub fn new(mode: &Mode, weights: &Weights, sources: &[Source]) -> Self {
         let mut ideal = Self {
             nodes: vec![Node::new(ROOT, Key::Default, 1.0)],
@@ -100,7 +98,7 @@ impl Ideal {
         ideal
     }
 
-    /// Everybody follows `weights`.
+    /// Applies `weights` to all nodes.
     pub fn weigh(&mut self, weights: &Weights) {
         for node in &mut self.nodes {
             node.weight = node.size * f64::from(weights.of(&node.key));
@@ -108,7 +106,7 @@ impl Ideal {
         self.stale = true;
     }
 
-    /// What came before does not count.
+    /// Resets the service and the gaps of all nodes.
     pub fn forget(&mut self) {
         for node in &mut self.nodes {
             (node.wanted, node.got, node.gap) = (0.0, 0.0, 0.0);
@@ -123,8 +121,8 @@ impl Ideal {
         });
     }
 
-    /// Changes how busy the nodes above `leaf` are, from the leaf up to the first that `change` says to have been and
-    /// to stay busy.
+    /// Updates `busy` from `leaf` upwards, up to the first node for which `change` returns true:
+    /// the node was busy and stays busy.
     fn climb(&mut self, leaf: usize, change: impl Fn(&mut u64) -> bool) {
         let mut at = leaf;
         while at != ROOT && !change(&mut self.nodes[at].busy) {
@@ -133,7 +131,8 @@ impl Ideal {
         }
     }
 
-    /// Whoever has requests gets its part of what one of `source` costs, in the ideal.
+    /// Credits each backlogged leaf with its share of `pages` in the ideal; `source` is served
+    /// `pages`.
     pub(super) fn serves(&mut self, source: usize, pages: u32) {
         if self.stale {
             self.divide();
@@ -156,7 +155,7 @@ impl Ideal {
         });
     }
 
-    /// Divides the whole among those who have requests.
+    /// Computes the share of each node with requests.
     fn divide(&mut self) {
         self.stale = false;
         self.nodes.iter_mut().for_each(|node| node.sum = 0.0);
@@ -167,7 +166,7 @@ impl Ideal {
                 self.nodes[parent].sum += weight;
             }
         }
-        // Parents come before their children.
+        // Parents precede their children.
         for at in 1..self.nodes.len() {
             let node = &self.nodes[at];
             let above = &self.nodes[node.parent];
@@ -213,7 +212,7 @@ impl Node {
             weight: 1.0,
             busy: 0,
             sum: 0.0,
-            // Below the root shares are divided before they are used.
+            // Shares of nodes below the root are computed before they are used.
             share: 1.0,
             wanted: 0.0,
             got: 0.0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! An agent is told what parts do, and parts follow what it sets.
+//! Reports of parts to an agent, and the factors that the agent sets.
 
 use nrs_sched::{
     agent::{self, faded, Lease, Pairs, Reading, Report, Told, ONE},
@@ -25,7 +25,7 @@ fn config(kind: Kind, argument: Option<&str>) -> Config {
     Config::parse(kind, argument, &Tunables::default()).expect("valid")
 }
 
-/// Parts of `configs`, two of each, which share as those of a service do.
+/// Creates two parts of each of `configs`, which share state like the parts of a service.
 fn desk(configs: &[(Priority, Config)]) -> Desk {
     arena::reserve(64).expect("memory");
     let mut desk = Desk::default();
@@ -43,7 +43,7 @@ fn desk(configs: &[(Priority, Config)]) -> Desk {
     desk
 }
 
-/// User `uid` brings a request of `pages` and is served.
+/// Enqueues and serves a request of user `uid` with `pages` pages.
 fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
     let class = part.classify(&attrs(uid), now);
     feed(part);
@@ -56,7 +56,7 @@ fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
     part.stop(&grant, cost, now);
 }
 
-/// What a new agent is told.
+/// Returns the reports that a new agent receives.
 fn all(desk: &Desk) -> Vec<Report> {
     let reading = Reading::of(desk).expect("memory");
     let told = Told::new();
@@ -107,7 +107,7 @@ fn reports_of_all_parts_add_up() {
     assert_eq!(kinds, ["gid gid:absent", "uid uid:5", "uid uid:7"]);
 }
 
-/// More classes than one hold of the lock has, and more ids.
+/// Checks lists with more classes and more ids than one lock hold covers.
 #[test]
 fn long_lists_are_whole() {
     let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
@@ -120,7 +120,8 @@ fn long_lists_are_whole() {
     assert_eq!(names(&desk, &ids).lines().count(), 500);
 }
 
-/// Only parts that share with the regular ones of the first partition, by the same terms.
+/// Checks that only parts that share state with the regular parts of the first partition are
+/// reported, if their terms are the same.
 #[test]
 fn others_are_not_told() {
     let fair = |mode| config(Kind::Fairshare, Some(mode));
@@ -146,7 +147,8 @@ fn others_are_not_told() {
     assert_ne!(terms("uid_fair"), terms("gid_fair"));
 }
 
-/// Who found no place of its own is another one on each server: no account is of them, but their group has what they got.
+/// Checks that entities without a class of their own have no account, because the shared class
+/// differs on each server. Their service counts for their group.
 #[test]
 fn shared_leaves_are_of_their_group() {
     for (mode, levels) in [("gid_then_uid_fair", 2), ("uid_fair", 1)] {
@@ -181,7 +183,7 @@ fn shared_leaves_are_of_their_group() {
         };
         let users = u64::from(users);
         assert!(sum(true) > 0 && sum(true) < users, "{mode}");
-        // The group above those of one level is the root, of which there is no account.
+        // The group above the classes of one level is the root, which has no account.
         let rest = if levels > 1 { users - sum(true) } else { 0 };
         assert_eq!(sum(false), rest, "{mode}");
         for report in reports.iter().filter(|report| !report.account.leaf) {
@@ -191,7 +193,7 @@ fn shared_leaves_are_of_their_group() {
     }
 }
 
-/// Two heads; another part runs on the high one after its first reports.
+/// Two heads; the part of the high head is replaced after its first reports.
 struct Restarted {
     regular: RefCell<AnyPart<Request>>,
     high: [RefCell<AnyPart<Request>>; 2],
@@ -220,7 +222,8 @@ impl Running for Place<'_> {
         if self.1 == Priority::Regular {
             return f(&mut regular.borrow_mut());
         }
-        // The first hold is whether the part wants to be refreshed, the second one the first reports.
+        // The first hold checks whether the part wants a refresh, the second one returns the first
+        // reports.
         let hold = holds.replace(holds.get() + 1);
         f(&mut high[usize::from(hold >= 2)].borrow_mut())
     }
@@ -240,7 +243,8 @@ impl Parts for Restarted {
     }
 }
 
-/// A part that is started while another one is read has its own terms.
+/// Checks that reports of a part that starts while another part is read are not mixed: its terms
+/// differ.
 #[test]
 fn parts_of_two_starts_do_not_mix() {
     arena::reserve(64).expect("memory");
@@ -266,7 +270,7 @@ fn parts_of_two_starts_do_not_mix() {
     assert!(parts.holds.get() > 2);
 }
 
-/// The terms of a service with `seed` and `mode`.
+/// Returns the terms of a service with `seed` and `mode`.
 fn terms(mode: &str, seed: u64) -> u64 {
     let config = config(Kind::Fairshare, Some(mode));
     let shared = AnyShared::new(&config, seed, 1).expect("memory");
@@ -274,7 +278,8 @@ fn terms(mode: &str, seed: u64) -> u64 {
     part.terms()
 }
 
-/// Servers share if their terms are the same; ids of cgroups are those of one server.
+/// Checks that servers share a mode if their terms are equal; ids of cgroups are valid on one
+/// server only.
 #[test]
 fn cgroups_are_not_shared() {
     for (mode, shared) in [
@@ -293,7 +298,7 @@ fn cgroups_are_not_shared() {
     );
 }
 
-/// A class that was idle for long is told of once more.
+/// Checks that an idle class is reported once more when it is evicted.
 #[test]
 fn the_last_report_says_so() {
     let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
@@ -323,7 +328,7 @@ fn the_last_report_says_so() {
     assert!(step().is_empty());
 }
 
-/// What is set of a service before anything is.
+/// Returns the parameters of a service before any is set.
 fn parameters() -> Parameters {
     Parameters {
         values: Values::default(),
@@ -337,7 +342,7 @@ fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
     kept.set_factors(pairs, lease).expect("memory");
 }
 
-/// Hands what a service keeps to the parts, as the engine does.
+/// Passes the state of the service to the parts, as the engine does.
 fn retell(desk: &Desk, parameters: &mut Parameters, config: &Config, now: u64) {
     let update = parameters
         .update(config, Priority::Regular)
@@ -402,7 +407,7 @@ fn factors_are_in_force_while_the_lease_lasts() {
     kept.follow(&[Some(fair), None], &[Some(fair), Some(fair)])
         .expect("memory");
     assert_eq!((kept.starts(), kept.lease().is_some()), (Some(1), true));
-    // The lease ends. Who reads sees so, even if no worker runs.
+    // The lease ends. Readers see the effect even if no worker runs.
     for (now, steps) in [(999, 0), (1000, 1), (1099, 1), (1100, 2), (5000, 10)] {
         let stale = factors()[0] != faded(ONE / 4, steps);
         assert_eq!(desk.part(0).wants_refresh(now * MS), stale, "{now}");
@@ -411,7 +416,7 @@ fn factors_are_in_force_while_the_lease_lasts() {
         assert!(!desk.part(0).wants_refresh(now * MS));
     }
     assert_eq!(weights(), [4096, 4096]);
-    // Others are news, and so are none.
+    // Other factors are news, and so is their removal.
     let lease = Shared::new(Lease::new(5000 * MS, 1000)).expect("memory");
     set(&mut parameters.kept, ONE / 2, &lease);
     assert!(parameters.is_news(&old, &fair, Priority::Regular));
@@ -428,13 +433,14 @@ fn factors_are_in_force_while_the_lease_lasts() {
     kept.follow(&[Some(other), None], &[None, None])
         .expect("memory");
     assert_eq!(kept.starts(), None);
-    // Parts that stay have none, either.
+    // Running parts lose their factors, too.
     lease.void();
     refresh(&desk, 5000 * MS);
     assert_eq!(factors(), [ONE, ONE]);
 }
 
-/// Ids are paths in the mode of the regular head: what is an entity there may be a group of another mode.
+/// Checks that factors apply to one mode. Ids are paths in the mode of the regular head; an entity
+/// in this mode may be a group in another one.
 #[test]
 fn factors_are_for_one_mode() {
     let fair = |mode| config(Kind::Fairshare, Some(mode));

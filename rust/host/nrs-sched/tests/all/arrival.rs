@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is asked of a request that arrives.
+//! Attributes that are gathered when a request arrives.
 
 use nrs_sched::{
     arena::{attrs, Request},
@@ -8,7 +8,7 @@ use nrs_sched::{
     server::{Relate, Server},
 };
 
-/// A policy with one class has no attributes gathered, whether its requests pass or are queued.
+/// Checks that a policy with one class gathers no attributes, whether requests pass or are queued.
 #[test]
 fn one_class_asks_for_no_attributes() {
     let config = |kind| Config::parse(kind, None, &Tunables::default()).expect("valid");

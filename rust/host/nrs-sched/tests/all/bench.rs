@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A part on the bench: requests go in and come out by number, each once.
+//! A part for tests: requests are queued and served by number, each once.
 
 use nrs_sched::{
     arena::{feed, lone_part, view, walk, Number, Request},
@@ -13,7 +13,7 @@ use nrs_sched::{
 };
 use std::collections::BTreeMap;
 
-/// A read of one page at `offset`.
+/// Returns a read of one page at `offset`.
 pub fn read(offset: u64) -> Request {
     Request {
         pages: 1,
@@ -23,7 +23,7 @@ pub fn read(offset: u64) -> Request {
     }
 }
 
-/// Of number `who`, whatever a policy goes by.
+/// Returns attributes of number `who` in every field.
 pub fn attrs(who: u32) -> Attrs {
     Attrs {
         nid: Nid::parse(&format!("10.0.{}.{}@tcp", who >> 8, who & 255)).ok(),
@@ -37,30 +37,30 @@ pub fn attrs(who: u32) -> Attrs {
     }
 }
 
-/// A part and what is queued there.
+/// A part and its queued requests.
 pub struct Bench {
     pub part: AnyPart<Request>,
     pub now: u64,
-    /// Whether the part is drained.
+    /// True if the part is drained.
     pub force: bool,
-    /// By number: class and place of what is queued.
+    /// Class and place of each queued request, by number.
     pub queued: BTreeMap<u64, (ClassId, Number)>,
     next: u64,
 }
 
 impl Bench {
-    /// With nothing queued.
+    /// Creates a bench without queued requests.
     pub fn new(kind: Kind, tunables: &Tunables) -> Self {
         Self::on(kind, tunables, Priority::Regular)
     }
 
-    /// On the head of `priority`.
+    /// Creates a bench on the head of `priority`.
     pub fn on(kind: Kind, tunables: &Tunables, priority: Priority) -> Self {
         let config = Config::parse(kind, None, tunables).expect("valid");
         Self::of(&config.on(priority))
     }
 
-    /// With a part of `config`.
+    /// Creates a bench with a part of `config`.
     pub fn of(config: &Config) -> Self {
         let mut part = lone_part(config, 7).expect("memory");
         feed(&mut part);
@@ -73,13 +73,13 @@ impl Bench {
         }
     }
 
-    /// Number of requests queued.
+    /// Returns the number of queued requests.
     pub fn len(&self) -> usize {
         assert_eq!(self.part.len() as usize, self.queued.len());
         self.queued.len()
     }
 
-    /// Queues `request` of `who`, for whom there is memory and a gate.
+    /// Enqueues `request` of `who`; allocates memory and a gate first.
     pub fn bring(&mut self, who: u32, request: Request) -> u64 {
         feed(&mut self.part);
         let id = self.push(&attrs(who), request).expect("taken");
@@ -87,7 +87,7 @@ impl Bench {
         id
     }
 
-    /// Queues `request`; its number, or `None` if it is declined.
+    /// Enqueues `request`; returns its number, or `None` if it is declined.
     pub fn push(&mut self, attrs: &Attrs, request: Request) -> Option<u64> {
         let class = self.part.classify(attrs, self.now);
         self.next += 1;
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// One request goes down without queueing.
+    /// Passes one request without queueing.
     pub fn pass(&mut self, attrs: &Attrs, cost: Cost) {
         let class = self.part.classify(attrs, self.now);
         let now = self.now;
@@ -117,7 +117,7 @@ impl Bench {
         assert_eq!(passed, Passed::Counted);
     }
 
-    /// What is served next.
+    /// Returns the next request, if any.
     pub fn get(&mut self) -> Option<(Request, Grant)> {
         match self.decide() {
             Get::Item(found) => Some(found),
@@ -125,7 +125,7 @@ impl Bench {
         }
     }
 
-    /// The answer of the part.
+    /// Returns the answer of the part.
     pub fn decide(&mut self) -> Get<(Request, Grant)> {
         let mut got = self.part.get(&view(self.now, self.force));
         match &mut got {
@@ -140,14 +140,14 @@ impl Bench {
         got
     }
 
-    /// The number of what is served next; it ends at once.
+    /// Serves the next request, which ends at once; returns its number.
     pub fn serve(&mut self) -> Option<u64> {
         let (request, grant) = self.get()?;
         self.part.stop(&grant, request.cost(), self.now);
         Some(request.id)
     }
 
-    /// Takes number `id` out of the middle.
+    /// Removes request `id` from the middle of a queue.
     pub fn take(&mut self, id: u64) {
         let (class, place) = self.queued.remove(&id).expect("it is queued");
         let found = self.part.dequeue(class, &place, self.now);
@@ -157,14 +157,14 @@ impl Bench {
         request.unregister(place);
     }
 
-    /// The part is told that parameters changed.
+    /// Passes changed parameters to the part.
     pub fn tell(&mut self, kind: Kind, before: &Tunables, after: &Tunables) {
         let before = Config::parse(kind, None, before).expect("valid");
         let update = before.update_to(&before.with(after));
         let _ = self.part.update(update.expect("in place"), self.now);
     }
 
-    /// Serves all that is queued; their numbers.
+    /// Serves all queued requests; returns their numbers.
     pub fn drain(&mut self) -> Vec<u64> {
         std::iter::from_fn(|| self.serve()).collect()
     }

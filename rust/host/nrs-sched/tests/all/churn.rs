@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Entities that come and go: nothing is lost, tables stay within their bounds, and what is not used is
-//! forgotten.
+//! Entities that come and go: no request is lost, tables stay within their limits, and unused
+//! entities are evicted.
 
 use nrs_sched::{
     arena::{feed, rows, Request},
@@ -18,13 +18,13 @@ use nrs_sched::{
 };
 use std::collections::HashMap;
 
-/// Parts of one service, and requests that are counted in and out.
+/// Parts of one service, with a count of the queued requests.
 struct Service {
     parts: Vec<AnyPart<Request>>,
     shared: AnyShared,
     now: u64,
     next: u64,
-    /// Requests of each owner that are queued.
+    /// Queued requests of each owner.
     queued: HashMap<u32, Vec<u64>>,
 }
 
@@ -54,7 +54,7 @@ impl Service {
         assert!(part.enqueue(request, class, self.now).is_ok());
     }
 
-    /// Serves a request of `part`, if there is one; it ends at once.
+    /// Serves a request of `part`, which ends at once; returns false if there is none.
     fn serve(&mut self, part: usize) -> bool {
         let view = View {
             now: self.now,
@@ -74,7 +74,7 @@ impl Service {
         true
     }
 
-    /// What the worker does every second.
+    /// Does the work of the worker, as every second.
     fn upkeep(&mut self) {
         for part in &mut self.parts {
             feed(part);
@@ -94,7 +94,7 @@ impl Service {
     }
 }
 
-/// Ids that find a place in `counters`; all of them are given back.
+/// Returns the number of ids that find a place in `counters`; releases all of them.
 fn places(counters: &Counters, ids: u64) -> usize {
     let seats: Vec<_> = (1..=ids)
         .filter_map(|id| counters.claim(id.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
@@ -104,7 +104,7 @@ fn places(counters: &Counters, ids: u64) -> usize {
     count
 }
 
-/// User `i` of a group of ten, with a job of its own.
+/// Returns user `i` of a group of ten, with a job of its own.
 fn who(i: u32) -> Attrs {
     Attrs {
         gid: Id::new(i / 10),
@@ -114,7 +114,7 @@ fn who(i: u32) -> Attrs {
     }
 }
 
-/// A thousand new entities every second, for a minute; each has a few requests, on any part.
+/// Checks a thousand new entities every second for a minute, with a few requests each on any part.
 #[test]
 fn a_thousand_entities_a_second() {
     const DEEP: &str = "gid_then_uid_then_jobid_fair";
@@ -136,7 +136,7 @@ fn a_thousand_entities_a_second() {
                 let part = rng.below(parts.into()) as usize;
                 service.arrive(part, i, &who(i));
             }
-            // A slow second now and then fills the table with entities that have requests.
+            // One slow second in ten fills the table with backlogged entities.
             let serves = if i / 1000 % 10 == 5 { 1 } else { 3 };
             for _ in 0..serves {
                 for part in 0..parts as usize {
@@ -156,7 +156,7 @@ fn a_thousand_entities_a_second() {
             while service.serve(part) {}
         }
         assert!(service.queued.is_empty(), "{mode}, {select}");
-        // Idle nodes go after 10 s, and what is above them with the last of them.
+        // Idle nodes are evicted after 10 s, and their ancestors with the last of them.
         for _ in 0..20 {
             service.now += SECOND;
             service.upkeep();
@@ -179,7 +179,8 @@ fn a_thousand_entities_a_second() {
     }
 }
 
-/// Members come and go while their group stays: it keeps its share, and goes when the last has gone.
+/// Checks that a group keeps its share while its members change, and is evicted after the last
+/// member.
 #[test]
 fn a_group_outlives_its_members() {
     let user = |gid, uid| Attrs {
@@ -196,14 +197,14 @@ fn a_group_outlives_its_members() {
         sim.switch(member, true);
         sim.run(400);
         sim.switch(member, false);
-        // The next one is there before this one's queue is empty.
+        // The next member starts before the queue of this one is empty.
     }
     let served = sim.served();
     let first: u64 = served[..20].iter().sum();
     let second: u64 = served[20..].iter().sum();
     let error = (first as f64 / second as f64 - 1.0) * 100.0;
     assert!(error.abs() <= 0.5, "{first} to {second}: {error} %");
-    // Long gone are those who came first, but not the last two.
+    // The first members are evicted, but not the last two.
     let count = |sim: &Sim| sim.rows(0).len();
     assert!((6..=16).contains(&count(&sim)), "{}", count(&sim));
     (20..23).for_each(|source| sim.switch(source, false));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The table of classes and the heap against models that are easy to believe.
+//! Comparison of the table of classes and the heap with simple models.
 
 use nrs_sched::{
     class::{ClassId, ClassTable, Place, IDLE_NS, KEPT},
@@ -10,10 +10,10 @@ use nrs_sched::{
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Owners of classes.
+/// Number of owners of classes.
 const OWNERS: u32 = 3;
 
-/// How many classes each owner has; those of which the model says that they have one.
+/// Returns the number of classes of each owner, according to the model.
 fn counts(known: &HashMap<u32, (ClassId, bool)>) -> [usize; OWNERS as usize] {
     let mut counts = [0; OWNERS as usize];
     let owned = known.keys().filter(|uid| **uid % 7 >= 2);
@@ -50,7 +50,7 @@ proptest! {
         let mut table = ClassTable::new(max, KEPT, seed, Key::Default, u32::MAX).expect("memory");
         let owners = (0..OWNERS).map(|owner| table.owned_by(&Key::Gid(owner)).owner());
         prop_assume!(owners.collect::<HashSet<_>>().len() == OWNERS as usize);
-        // What is busy must stay; what is idle may go.
+        // Busy classes must stay; idle classes may be evicted.
         let mut known: HashMap<u32, (ClassId, bool)> = HashMap::new();
         let mut now = 0u64;
         for op in ops {
@@ -76,7 +76,8 @@ proptest! {
                     let kept = if place == Place::Shared { 0 } else { max / 16 };
                     prop_assert!(known.len() <= len.max((max - kept) as usize));
                     if len >= (max / 4 * 3) as usize && matches!(place, Place::Owned(_)) {
-                        // A crowded table: there are fewer than an equal part, one left for others, or one goes for one.
+                        // A crowded table: the owner has less than an equal part, with one part
+                        // left for others, or a class replaces one of its own.
                         let before = counts[(uid % OWNERS) as usize];
                         let owners = counts.iter().filter(|count| **count > 0).count();
                         let owners = owners + 1 + usize::from(before == 0);
@@ -125,7 +126,7 @@ proptest! {
     }
 }
 
-/// Makes a class in a table at each call, for a user of its own.
+/// Returns a function that creates a class in a table at each call, for a new user.
 fn newcomers() -> impl FnMut(&mut ClassTable<Key, u32>, Place, u64) -> Option<ClassId> {
     let mut uid = 0;
     move |table, place, now| {
@@ -136,8 +137,8 @@ fn newcomers() -> impl FnMut(&mut ClassTable<Key, u32>, Place, u64) -> Option<Cl
     }
 }
 
-/// An owner that has more than its part when others come has classes of its own all the same, in place of its idle ones,
-/// and loses those at once.
+/// Checks an owner above its equal part when others arrive. It still gets classes, in place of its
+/// idle ones, and its idle classes are evicted at once.
 #[test]
 fn an_owner_above_its_part_gives_back() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
@@ -157,8 +158,8 @@ fn an_owner_above_its_part_gives_back() {
     assert_eq!(table.len(), 47);
 }
 
-/// An owner at its part of a full table gets a class in place of an idle one of its own, however many idle classes of others
-/// are older: after one try for each eight of them at most.
+/// Checks that an owner at its part of a full table gets a class in place of its own idle class.
+/// Older idle classes of others cost at most one try per eight of them.
 #[test]
 fn idle_classes_of_others_hide_none() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
@@ -173,7 +174,7 @@ fn idle_classes_of_others_hide_none() {
     assert!(tries.is_some_and(|tries| tries <= 30 / 8 + 1), "{tries:?}");
 }
 
-/// The same while another owner without idle classes looks in turn.
+/// Checks the same while another owner without idle classes searches in turn.
 #[test]
 fn looks_of_others_hide_none() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What parts count, what opportunity does, and that names and memory of another part do no harm.
+//! Counters of parts, opportunity, and class ids and memory of another part.
 
 use nrs_sched::{
     arena::{attrs, feed, lone_part, pass, rows, view, Request},
@@ -46,7 +46,7 @@ fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, Grant)> {
     }
 }
 
-/// Requests, their pages, and those of them that went without a decision.
+/// Returns the number of requests, their pages, and the requests served without a decision.
 fn counts(row: &Row) -> (u64, u64, u64) {
     let ledger = &row.ledger;
     (
@@ -80,7 +80,7 @@ fn from_the_threshold_on_shares_decide() {
     assert_eq!(opportunity, 7);
 }
 
-/// A part that is drained takes no shortcuts.
+/// Checks that a part that is drained takes no shortcuts.
 #[test]
 fn force_is_no_opportunity() {
     let mut part = fairshare(Select::Deadline, 256);
@@ -119,7 +119,7 @@ fn counters() {
     for (request, grant) in [first, second].into_iter().flatten() {
         part.stop(&grant, request.cost(), 0);
     }
-    // A third request puts one ahead, by as much as the other is owed.
+    // After a third request, one class is ahead by the lag of the other.
     let (third, _) = serve(&mut part, false).expect("queued");
     let (ahead, behind) = (row(&part, third.owner), row(&part, 1 - third.owner));
     assert_eq!((ahead.lag_decipages, behind.lag_decipages), (-20, 20));
@@ -135,7 +135,7 @@ fn counters() {
     );
 }
 
-/// Rows come in pieces, each class once.
+/// Checks that rows are returned in pieces, each class once.
 #[test]
 fn rows_of_many_classes() {
     let mut part = fairshare(Select::Deadline, 0);
@@ -148,7 +148,8 @@ fn rows_of_many_classes() {
     assert_eq!(keys, (0..1000).map(Key::Uid).collect::<Vec<_>>());
 }
 
-/// A name that went stale counts nothing, and a request under it goes to the default class.
+/// Checks that a stale class id changes no counter, and that a request with a stale id goes to the
+/// default class.
 #[test]
 fn stale_names_do_no_harm() {
     let mut part = fairshare(Select::Deadline, 0);
@@ -169,7 +170,7 @@ fn stale_names_do_no_harm() {
     assert_eq!(row(&part, 2).ledger.counts.dispatched, 0);
 }
 
-/// A class with a request in service is not forgotten, however long that takes.
+/// Checks that a class with a request in service is not evicted, regardless of the time.
 #[test]
 fn service_holds_a_class() {
     let mut part = fairshare(Select::Deadline, 0);
@@ -182,7 +183,7 @@ fn service_holds_a_class() {
     assert!(!part.is_live(grant.class));
 }
 
-/// Memory for a part of another policy, or more than there is use for, comes back.
+/// Checks that memory for a part of another policy, or in excess, is returned.
 #[test]
 fn memory_of_another_part_comes_back() {
     let mut part = fairshare(Select::Deadline, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Counters that parts share: against a model, and tallies from several threads. Claims that race are
-//! tested beside the code, where they can be slowed down.
+//! Counters that parts share: comparison with a model, and tallies from several threads. Racing
+//! claims are tested beside the code, where they can be slowed down.
 
 use nrs_sched::{
     policy::fairshare::shared::{Counters, Seat, Tally},
@@ -10,15 +10,15 @@ use nrs_sched::{
 use proptest::prelude::*;
 use std::{collections::HashMap, sync::Barrier, thread};
 
-/// Threads of a test; more than there are processors, so that they are interrupted.
+/// Number of threads of a test; more than processors, so that threads are preempted.
 const THREADS: usize = 6;
 
-/// An id with tag `tag` in block `block`.
+/// Returns an id with tag `tag` in block `block`.
 const fn id(tag: u64, block: u64) -> u64 {
     (tag << 16) | block
 }
 
-/// Runs `work` in all threads at once, each with its number.
+/// Runs `work` in all threads concurrently, each with its number.
 fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
@@ -30,7 +30,7 @@ fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Asserts that nobody uses any of the `blocks` blocks: 8 others have room in each.
+/// Asserts that the `blocks` blocks are unused: 8 new ids have room in each block.
 fn assert_unused(counters: &Counters, blocks: u64) {
     let others: Vec<Seat> = (0..blocks)
         .flat_map(|block| (1 << 40..(1 << 40) + 8).map(move |tag| id(tag, block)))
@@ -60,8 +60,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// One id has one place as long as it has users, with the sum of what was added, and a claim fails
-    /// only if 8 others have users.
+    /// Compares counters with a map: an id has one counter while it has users, with the sum of all
+    /// additions. A claim fails only if 8 other ids of the block have users.
     #[test]
     fn like_a_map(ops in prop::collection::vec(op(), 1..400)) {
         let counters = Counters::new(8).expect("memory");
@@ -115,7 +115,8 @@ proptest! {
     }
 }
 
-/// What all tallies are told is what the others served, exactly, while all serve at once.
+/// Checks that each tally reports exactly the service of the other tallies, while all serve
+/// concurrently.
 #[test]
 fn tallies_are_exact_from_many_threads() {
     let counters = Counters::new(8).expect("memory");
@@ -149,12 +150,13 @@ fn tallies_are_exact_from_many_threads() {
     assert_unused(&counters, 2);
 }
 
-/// A place goes from id to id while others come and go: nobody is told what strangers served.
+/// Checks that a reused counter never reports the service of its previous ids, while ids are
+/// claimed and released.
 #[test]
 fn strangers_do_not_mix() {
     let counters = Counters::new(4).expect("memory");
     threads(|thread| {
-        // One block for all; each thread has an id of its own, so nobody else ever serves it.
+        // All threads use one block. Each has ids of its own, so no other thread ever serves them.
         let mut rng = Rng::new(thread as u64);
         let mut tally = Tally::default();
         for round in 0..20_000 {

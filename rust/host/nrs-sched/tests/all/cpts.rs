@@ -2,8 +2,8 @@
 
 //! Partitions of one service that are fair together.
 //!
-//! Each has a device of its own here, of 25,000 pages a second, or they take turns at one. A window is
-//! 100 ms: 2,500 pages of each.
+//! Each partition has its own device of 25,000 pages/s, or they take turns at one device. A window
+//! is 100 ms: 2,500 pages of each.
 
 use nrs_sched::{
     arena::attrs,
@@ -14,13 +14,13 @@ use nrs_sched::{
 
 const WINDOW: u64 = 2_500;
 
-/// Sources of `(uid, part)`.
+/// Creates sources of `(uid, part)`.
 fn placed(places: &[(u32, usize)]) -> Vec<Source> {
     let source = |&(uid, part): &(u32, usize)| Source::new(attrs(uid)).at(part);
     places.iter().map(source).collect()
 }
 
-/// Pages that each of the users 0, 1, ... had.
+/// Returns the number of pages served of each of the users 0, 1, ...
 fn by_user(sim: &Sim, users: usize) -> Vec<u64> {
     let mut had = vec![0; users];
     for source in &sim.sources {
@@ -30,7 +30,7 @@ fn by_user(sim: &Sim, users: usize) -> Vec<u64> {
     had
 }
 
-/// A window, each part on a device of its own; what each user had.
+/// Runs a window with a device for each part; returns the service of each user.
 fn window(sim: &mut Sim, users: usize) -> Vec<u64> {
     let before = by_user(sim, users);
     sim.run_apart(WINDOW);
@@ -38,7 +38,7 @@ fn window(sim: &mut Sim, users: usize) -> Vec<u64> {
     after.iter().zip(before).map(|(a, b)| a - b).collect()
 }
 
-/// One user everywhere, and 3, 2, 1 and 1 rivals.
+/// User 0 on all parts, with 3, 2, 1 and 1 rivals.
 const RIVALS: [(u32, usize); 11] = [
     (0, 0),
     (0, 1),
@@ -53,7 +53,7 @@ const RIVALS: [(u32, usize); 11] = [
     (7, 3),
 ];
 
-/// Max-min fair, in devices.
+/// Max-min fair shares, in devices.
 const RIVALS_WANTED: [f64; 8] = [
     2.0 / 3.0,
     1.0 / 3.0,
@@ -65,13 +65,13 @@ const RIVALS_WANTED: [f64; 8] = [
     2.0 / 3.0,
 ];
 
-/// One user everywhere, another in one place.
+/// User 0 on all parts, another on one part.
 const CORNER: [(u32, usize); 5] = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)];
 
 const CORNER_WANTED: [f64; 2] = [3.0, 1.0];
 
-/// From the second window on everybody has what is max-min fair, but for the few requests that are served
-/// where nobody has to, so that they do not wait for ever.
+/// Checks that shares are max-min fair from the second window on. A few requests are exempt,
+/// because each entity is served everywhere from time to time.
 #[test]
 fn fair_over_four_parts() {
     type Case<'a> = (&'a str, &'a [(u32, usize)], &'a [f64]);
@@ -86,14 +86,15 @@ fn fair_over_four_parts() {
             window(&mut sim, wanted.len());
             for at in 1..8 {
                 let had = window(&mut sim, wanted.len());
-                // Nobody is shut out where it is served last, which costs the others a little.
+                // Each user is served on its last part too, which costs the others a little.
                 assert_shares(&had, wanted, 2.0, &format!("{name}, {seed}, {at}"));
             }
         }
     }
 }
 
-/// Without it each part is fair by itself, which is far off; it can be switched at any time.
+/// Checks that without the option each part is fair by itself only, far from the common shares. The
+/// option can be switched at any time.
 #[test]
 fn unfair_without() {
     let mut sim = Sim::new(&Setup::new("uid_fair").parts(4), placed(&RIVALS));
@@ -110,7 +111,7 @@ fn unfair_without() {
     }
 }
 
-/// Levels are fair over all parts, each of them.
+/// Checks that each level is fair over all parts.
 #[test]
 fn levels_over_parts() {
     use nrs_sched::attr::{Attrs, Id};
@@ -121,7 +122,8 @@ fn levels_over_parts() {
         };
         Source::new(attrs).at(part)
     };
-    // The first group is one user, on both parts; the second has one user on each and one on both.
+    // The first group is one user on both parts; the second has one user on each part and one on
+    // both.
     let who = || {
         vec![
             user(1, 0, 0),
@@ -134,7 +136,8 @@ fn levels_over_parts() {
     };
     let setup = Setup::new("gid_then_uid_fair").parts(2);
     let mut sim = Sim::new(&setup, who());
-    // How the groups divide the parts swings; what is in them follows, a little behind.
+    // The division of the parts between the groups oscillates; shares within the groups follow with
+    // a delay.
     window(&mut sim, 4);
     let wanted = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0];
     let mut sums = [0; 4];
@@ -149,7 +152,8 @@ fn levels_over_parts() {
     assert_shares(&sums, &wanted, 1.0, "mean");
 }
 
-/// Whoever has requests on a part is served there some time, though it has its share elsewhere.
+/// Checks that each backlogged source is served on its part, even if its user has its share
+/// elsewhere.
 #[test]
 fn nobody_starves() {
     let both: &[(u32, usize)] = &[(0, 0), (0, 1), (1, 0), (1, 1)];
@@ -166,8 +170,8 @@ fn nobody_starves() {
     }
 }
 
-/// Clients that are each on a part of their own share one device by the shares of the parts, however many
-/// there are on each and however large their requests.
+/// Checks that clients on different parts share one device by the shares of the parts. The number
+/// of clients and the size of requests do not matter.
 #[test]
 fn clients_on_different_parts() {
     for (places, pages) in [
@@ -193,8 +197,8 @@ fn clients_on_different_parts() {
     }
 }
 
-/// Debts do not swing: for a hundred times 4 ms, all of them stay within what a few requests make, and the
-/// second half of the time is no worse than the first.
+/// Checks that debts do not oscillate. Over a hundred periods of 4 ms, they stay within a few
+/// requests, and the second half is no worse than the first.
 #[test]
 fn debts_do_not_swing() {
     for places in [&RIVALS[..], &CORNER] {
@@ -215,12 +219,13 @@ fn debts_do_not_swing() {
     }
 }
 
-/// Somebody leaves and comes back: shares follow within two windows, both times.
+/// Checks that shares follow within two windows when a source leaves, and when it returns.
 #[test]
 fn shares_follow_departures() {
     let setup = Setup::new("uid_fair").parts(4);
     let mut sim = Sim::new(&setup, placed(&RIVALS));
-    // Without the rival at the third part, the first user has all of it and nothing elsewhere.
+    // Without the rival at the third part, the first user has all of that part and nothing
+    // elsewhere.
     let without = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.5, 0.5, 1.0];
     for _ in 0..3 {
         for (on, wanted) in [(true, &RIVALS_WANTED[..]), (false, &without)] {
@@ -236,8 +241,8 @@ fn shares_follow_departures() {
     }
 }
 
-/// What bypasses the queues of a partition without a queue of its own comes out of the share of its user, whose other
-/// requests compete at another partition.
+/// Checks that requests that bypass the queues of a partition count against the share of their
+/// user, whose other requests compete at another partition.
 #[test]
 fn forced_service_counts_everywhere() {
     let setup = Setup::new("uid_fair").parts(2);

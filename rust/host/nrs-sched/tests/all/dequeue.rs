@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests that are taken out of the middle of a queue, of every policy: nothing else comes out, nothing is
-//! lost, and nobody is charged for it; random removals are those of the fuzz target `part`.
+//! Requests that are removed from the middle of a queue, for every policy. No other request is
+//! removed, none is lost, and no class is charged. The fuzz target `part` tests random removals.
 
 use crate::{
     bench::{read, Bench},
@@ -20,7 +20,8 @@ use nrs_sched::{
 };
 use std::collections::VecDeque;
 
-/// Two parts of each policy that finds requests by queues or handles; some with opportunity, and costs that are known late.
+/// Creates two parts of each policy that finds requests by queues or handles; some use opportunity,
+/// and costs that are known late.
 fn benches() -> Vec<(Setting, [Bench; 2])> {
     let modes = [
         "uid_fair",
@@ -50,7 +51,7 @@ fn benches() -> Vec<(Setting, [Bench; 2])> {
     all.into_iter().map(two).collect()
 }
 
-/// A place of a request in one part means nothing to another one.
+/// Checks that a place of a request in one part is invalid in another part.
 #[test]
 fn a_place_is_of_one_part() {
     for (_, [mut one, mut other]) in benches() {
@@ -65,7 +66,8 @@ fn a_place_is_of_one_part() {
     }
 }
 
-/// When everything was taken out the classes are idle: they are forgotten like others, and their names are stale.
+/// Checks that classes are idle once all their requests are removed: they are evicted like others,
+/// and their ids become stale.
 #[test]
 fn nothing_holds_a_class() {
     for (setting, [mut bench, _]) in benches() {
@@ -79,7 +81,7 @@ fn nothing_holds_a_class() {
                 let id = bench.bring(who, read(0));
                 classes.push(bench.queued[&id].0);
             }
-            // The last round is taken out: no end of a request makes the classes idle.
+            // The last round is removed: no end of a request makes the classes idle.
             match round {
                 1 => assert_eq!(bench.drain().len(), 40),
                 _ => (0..40).for_each(|who| bench.take(40 * round + who + 1)),
@@ -91,15 +93,15 @@ fn nothing_holds_a_class() {
             assert!(!bench.part.is_live(class), "{setting:?}");
             let passed = pass(&mut bench.part, class, Cost::of_bytes(1));
             assert_eq!(passed, Passed::Stale, "{setting:?}");
-            // Who queues under the name is in the default class.
+            // A request that is queued under a stale id is in the default class.
             assert!(bench.part.enqueue(read(0), class, bench.now).is_ok());
         }
         assert_eq!(bench.part.len(), 120);
     }
 }
 
-/// Three users keep 16 requests queued each; those of the first are taken out all the time, one of each
-/// `every`, and brought anew. What each of them is served, pages.
+/// Returns the service of three users, pages, who keep 16 requests queued each. Of the first user,
+/// one request is removed every `every` turns and replaced.
 fn shares(locality: Locality, every: u64, whole: bool) -> [u64; 3] {
     let mut tunables = Tunables::default();
     tunables.fairshare.locality = locality;
@@ -134,7 +136,7 @@ fn shares(locality: Locality, every: u64, whole: bool) -> [u64; 3] {
     served
 }
 
-/// Who loses requests from the queue is charged nothing for them, and gains nothing by it.
+/// Checks that removed requests are neither charged nor an advantage to their user.
 #[test]
 fn shares_stay() {
     for &locality in Locality::ALL {
@@ -146,7 +148,8 @@ fn shares_stay() {
                 assert!(off < 0.002, "every {every}: {got:?}");
             }
         }
-        // Half of the time the first has nothing: a sixth for it, the rest is shared evenly.
+        // For half of the time the first user has no requests: it gets a sixth, and the others
+        // share the rest evenly.
         let got = shares(locality, 3, true);
         let all = got.iter().sum::<u64>() as f64;
         let off = (got[1] as f64 - got[2] as f64).abs() / got[2] as f64;
@@ -156,7 +159,7 @@ fn shares_stay() {
     }
 }
 
-/// A token that a front took is given back when it leaves: the class still gets its rate, and not more.
+/// Checks that the token of a removed front is returned: the class gets its rate, and not more.
 #[test]
 fn tokens_come_back() {
     let mut tunables = Tunables::default();
@@ -170,11 +173,11 @@ fn tokens_come_back() {
         for step in 1..=100_000u32 {
             bench.now += SECOND / 1_000;
             while queued.len() < 4 {
-                // Of different cost, so that no front takes over what another one took.
+                // Costs differ, so that no front inherits the token of another.
                 let pages = 1 + (step + queued.len() as u32) % 2;
                 queued.push_back(bench.bring(1, Request { pages, ..read(0) }));
             }
-            // A front is taken out before it goes, nine times of ten, or all are.
+            // Fronts, or whole queues, are often removed before they are dispatched.
             if rng.below(100) < 30 {
                 let leave = if whole { 4 } else { 1 };
                 queued.drain(..leave).for_each(|id| bench.take(id));
@@ -184,7 +187,7 @@ fn tokens_come_back() {
                 served += 1;
             }
         }
-        // 100 a second, and what the bucket held at first.
+        // 100 requests/s, and the initial tokens of the bucket.
         assert!((9_900..=10_010).contains(&served), "{whole}: {served}");
     }
 }

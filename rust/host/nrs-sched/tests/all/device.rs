@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares of device time: a simulated device whose requests take different times, and what of it is known
-//! when one is sent down.
+//! Shares of device time: a simulated device with different service times, of which an estimate is
+//! known at dispatch.
 
 use nrs_sched::{
     arena::{attrs, Request},
@@ -12,10 +12,10 @@ use nrs_sched::{
     sim::{assert_shares, Setup, Sim, Source},
 };
 
-/// What a request takes on a server of the device, ns.
+/// Service time of a request, ns.
 type Time = fn(&Request) -> u64;
 
-/// 200 us and 20 us a page to read, five times as long to write.
+/// Returns 200 us plus 20 us per page for a read, and five times as long for a write.
 fn slow_writes(request: &Request) -> u64 {
     let read = 200_000 + 20_000 * u64::from(request.pages);
     match request.direction {
@@ -24,21 +24,22 @@ fn slow_writes(request: &Request) -> u64 {
     }
 }
 
-/// Next to nothing but the transfer.
+/// Returns the transfer time only.
 fn by_size(request: &Request) -> u64 {
     10_000 * u64::from(request.pages)
 }
 
-/// Ten times as fast as the first estimate.
+/// Returns times ten times shorter than the first estimate.
 fn fast(request: &Request) -> u64 {
     5_000 + 100 * u64::from(request.pages)
 }
 
-/// Runs `count` requests on a device that serves `servers` at a time; what each source had of it, ns.
+/// Runs `count` requests on a device that serves `servers` at a time; returns the device time of
+/// each source, ns.
 fn run(sim: &mut Sim, servers: usize, time: Time, count: u64) -> Vec<u64> {
     sim.step = 0;
     let mut had = vec![0; sim.sources.len()];
-    // Requests in service: when they end.
+    // End times and requests in service.
     let mut active = Vec::new();
     let mut rng = Rng::new(1);
     for _ in 0..count {
@@ -47,7 +48,7 @@ fn run(sim: &mut Sim, servers: usize, time: Time, count: u64) -> Vec<u64> {
                 break;
             };
             let owner = request.owner as usize;
-            // A tenth more or less, as it happens.
+            // Up to a tenth more or less, at random.
             let time = time(&request) * (900 + rng.below(201)) / 1000;
             had[owner] += time;
             active.push((sim.now + time, request, grant));
@@ -74,7 +75,7 @@ fn setup(mode: &str) -> Setup<'_> {
     setup
 }
 
-/// Readers and writers, small requests and large ones.
+/// Returns readers and writers with small requests and large ones.
 fn different() -> Vec<Source> {
     let source = |uid, direction, pages: &[u32]| {
         let source = Source::new(attrs(uid));
@@ -94,7 +95,7 @@ fn different() -> Vec<Source> {
 fn time_is_shared_equally() {
     for (name, time, count) in [
         ("slow writes", slow_writes as Time, 10_000),
-        // The share of one is 20 large requests after 10,000 of all.
+        // The share of one source is 20 large requests after 10,000 requests in all.
         ("by size", by_size, 60_000),
         ("fast", fast, 10_000),
     ] {
@@ -125,7 +126,7 @@ fn time_is_shared_by_levels_and_weights() {
     }
 }
 
-/// A device that is a hundred times slower from one moment to the next.
+/// Checks a device that becomes a hundred times slower at once.
 #[test]
 fn a_device_that_changes() {
     for servers in [1, 8] {

@@ -13,7 +13,7 @@ use nrs_sched::{
     units::NSEC_PER_MSEC as MS,
 };
 
-/// Sends the request `id` of the user `uid`.
+/// Submits the request `id` of the user `uid`.
 fn send(server: &mut Server, id: u64, uid: u32, priority: Priority) {
     let request = Request::new(uid, id, 1, server.now);
     let attrs = Attrs {
@@ -23,8 +23,9 @@ fn send(server: &mut Server, id: u64, uid: u32, priority: Priority) {
     assert!(server.arrive(request, &attrs, Relate::Not, false));
 }
 
-/// A user with 10 requests/s has thousands queued when the policy changes, on the head of another user, who
-/// always has a request queued, or on the other head. The limit holds as long as the other user goes on.
+/// Checks that a policy change does not bypass a limit. A user with 10 requests/s has thousands
+/// queued on the same head as another user, or on the other head. The limit holds as long as the
+/// other user keeps requests queued.
 #[test]
 fn a_change_is_no_way_around_a_limit() {
     for priority in Priority::ALL {
@@ -50,7 +51,7 @@ fn a_change_is_no_way_around_a_limit() {
         for _ in 0..3 {
             send(&mut server, next(), 2, Priority::Regular);
         }
-        // The device does a request each ms.
+        // The device serves one request per ms.
         let mut done = [0; 3];
         for ms in 0..11_000 {
             server.wait(MS);
@@ -65,14 +66,14 @@ fn a_change_is_no_way_around_a_limit() {
                 }
             }
         }
-        // Alone the old requests go at once.
+        // Without competing requests, the old requests are dispatched at once.
         assert_eq!(done[1], 5_000, "{priority:?}: {done:?}");
     }
 }
 
-/// A user with one request at a time is not starved by the backlog that another one has in instances that stop. Beside that
-/// backlog the user keeps its share, or its limit where that is less; if the other one has requests in the new instance,
-/// too, half of its share.
+/// Checks that a synchronous user is not starved by another user's backlog in stopping instances.
+/// The user keeps its share beside that backlog, or its limit if the limit is less. It keeps half
+/// of the share if the other user also has requests in the new instance.
 #[test]
 fn a_change_starves_no_synchronous_user() {
     let of = |kind, argument, rate| {
@@ -90,7 +91,7 @@ fn a_change_starves_no_synchronous_user() {
         (&[fast, fair], 500, 250),
         (&[fair, limited], 100, 100),
         (&[limited, fair], 500, 250),
-        // Two instances stop at a time.
+        // Two instances stop at the same time.
         (&[fair, other, fast], 500, 250),
     ] {
         for (want, instances) in [(alone, changes.len() - 1), (beside, changes.len())] {
@@ -106,7 +107,7 @@ fn a_change_starves_no_synchronous_user() {
                 }
             }
             send(&mut server, next(), 1, Priority::Regular);
-            // The device does a request each ms.
+            // The device serves one request per ms.
             let (mut got, mut sent, mut longest) = (0, 0, 0);
             for ms in 0..4_000 {
                 server.wait(MS);

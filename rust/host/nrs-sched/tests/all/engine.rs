@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the engine, its front-ends and controls know of policies by name: nothing, so that a new one is a folder and a
-//! line in the registry.
+//! Independence of the engine, the front-ends and the controls from policies. They name no policy,
+//! so that a new policy is a folder and a line in the registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nrs_sched::policy::Kind;
 
-/// Names that are words of their own.
+/// Names of policies that are also common words.
 const WORDS: [&str; 2] = ["fifo", "delay"];
 
 /// Types with a variant for each policy.
@@ -21,10 +21,10 @@ const TYPES: [&str; 6] = [
     "AnyOverseer",
 ];
 
-/// The directory of configfs that is for rules of one policy.
+/// Source of the configfs directory for the rules of one policy.
 const OWN: &str = "control/configfs/rules.rs";
 
-/// All sources below `path`, without tests.
+/// Collects all sources below `path`, without tests.
 fn sources(path: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(path).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -42,7 +42,7 @@ fn sources(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of code in `files` that `has_name` says name a policy.
+/// Returns the lines of code in `files` for which `has_name` returns true.
 fn lines(files: &[PathBuf], has_name: impl Fn(&str) -> bool) -> Vec<String> {
     let mut named = Vec::new();
     for file in files {
@@ -82,7 +82,8 @@ fn the_engine_names_no_policy() {
     assert!(named.is_empty(), "{}", named.join("\n"));
 }
 
-/// No source of the module or of a tool names the policy that only tests have, but the policy's own file and one line.
+/// Checks that the policy for tests is named only in its own file and in one other line of the
+/// module and the tools.
 #[test]
 fn a_policy_is_a_file_and_a_line() {
     let mut files = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tables that the parts of a head share and that are full: users see it in `nrs_policies`.
+//! Full tables that the parts of a head share: users see the counts in `nrs_policies`.
 
 use nrs_sched::{
     arena::{attrs, feed, Request},
@@ -13,14 +13,14 @@ use nrs_sched::{
     },
 };
 
-/// As many parts of one head as are asked for.
+/// Creates `count` parts of one head.
 fn parts(config: &Config, count: u32) -> Vec<AnyPart<Request>> {
     let shared = AnyShared::new(config, 1, count).expect("memory");
     let part = |seed| AnyPart::new(config, u64::from(seed), &shared).expect("memory");
     (0..count).map(part).collect()
 }
 
-/// What is counted under `name`, as `nrs_policies` shows it.
+/// Returns the count `name`, as `nrs_policies` shows it.
 fn counted(kind: Kind, parts: &[AnyPart<Request>], name: &str) -> u64 {
     let mut sums = [0; COUNTS_MAX];
     parts.iter().for_each(|part| part.add_counts(&mut sums));
@@ -29,7 +29,7 @@ fn counted(kind: Kind, parts: &[AnyPart<Request>], name: &str) -> u64 {
     found.expect("a row").1
 }
 
-/// Each part has requests of 60 users of its own.
+/// Enqueues requests of 60 different users at each part.
 fn bring(parts: &mut [AnyPart<Request>]) {
     for (n, part) in (0..).zip(parts) {
         for uid in n * 1_000..n * 1_000 + 60 {
@@ -50,7 +50,7 @@ fn buckets_of_all_cpts() {
     let config = Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid");
     let mut parts = parts(&config, 8);
     assert_eq!(counted(Kind::Tbf, &parts, "buckets_full"), 0);
-    // There are places for 256.
+    // The table has 256 entries.
     bring(&mut parts);
     let full = counted(Kind::Tbf, &parts, "buckets_full");
     assert!(full >= 480 - 256, "{full}");
@@ -64,7 +64,7 @@ fn counters_of_all_cpts() {
     let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).expect("valid");
     let mut parts = parts(&config, 8);
     bring(&mut parts);
-    // There are places for 128.
+    // The table has 128 entries.
     let full = counted(Kind::Fairshare, &parts, "counters_full");
     assert!((480 - 128..=480).contains(&full), "{full}");
     assert_eq!(counted(Kind::Fairshare, &parts, "sizes_full"), 0);
@@ -86,7 +86,7 @@ fn sizes_of_jobs() {
         part.note(class, &attrs, 1);
         feed(part);
     }
-    // There are places for 1,024.
+    // The table has 1,024 entries.
     let full = counted(Kind::Fairshare, &parts, "sizes_full");
     assert!((2_000 - 1_024..2_000).contains(&full), "{full}");
 }

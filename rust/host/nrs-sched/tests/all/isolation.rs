@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What one party does to others by multiplying its names: shares, rates and waits of the others stay.
+//! Effect of a user with many names on others: their shares, rates and latencies do not change.
 
 use nrs_sched::{
     arena::{feed, reserve, view, Request},
@@ -14,10 +14,10 @@ use nrs_sched::{
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 
-/// Requests served before something is measured.
+/// Number of requests served before the measurement.
 const SETTLED: u64 = 1_000;
 
-/// Classes of the table.
+/// Size of the class table.
 const CLASSES: u32 = 64;
 
 fn job(uid: u32, name: &str) -> Attrs {
@@ -29,20 +29,21 @@ fn job(uid: u32, name: &str) -> Attrs {
     }
 }
 
-/// A name for each request.
+/// Function that returns the attributes of each request of a storm.
 type Storm = fn(u64) -> Attrs;
 
-/// A thread of user 1 that renames itself, or one of its programs in a new cgroup each.
+/// Returns a new job name: a thread of user 1 renames itself, or each of its programs runs in a new
+/// cgroup.
 fn names(i: u64) -> Attrs {
     job(1, &format!("job{i}.1"))
 }
 
-/// A job identifier that a program draws.
+/// Returns a random job identifier of user 1.
 fn random(i: u64) -> Attrs {
     job(1, &format!("{:016x}", Rng::new(i).next_u64()))
 }
 
-/// A client of user 1 with a new address.
+/// Returns a client of user 1 with a new address.
 fn addresses(i: u64) -> Attrs {
     let nid = format!("10.{}.{}.{}@tcp", (i >> 16) & 255, (i >> 8) & 255, i & 255);
     Attrs {
@@ -51,7 +52,7 @@ fn addresses(i: u64) -> Attrs {
     }
 }
 
-/// Users of group 1.
+/// Returns a new user of group 1.
 fn users(i: u64) -> Attrs {
     Attrs {
         gid: Id::new(1),
@@ -59,23 +60,23 @@ fn users(i: u64) -> Attrs {
     }
 }
 
-/// One job of user 1.
+/// Returns the only job of user 1.
 fn alone(_: u64) -> Attrs {
     job(1, "job")
 }
 
-/// What the victim got.
+/// Service of the victim.
 #[derive(Debug)]
 struct Got {
-    /// Of all requests served.
+    /// Fraction of all requests served.
     share: f64,
-    /// Of its jobs: the least of one to the most of another.
+    /// Smallest service of a job divided by the largest.
     evenness: f64,
     /// 99th percentile of waits, in requests served meanwhile.
     p99: u64,
 }
 
-/// A head, and requests of user 2 (the victim) beside a storm.
+/// A head with requests of user 2 (the victim) and of a storm.
 struct Bench {
     part: AnyPart<Request>,
     now: u64,
@@ -100,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// A request; the part gets memory afterwards if it says that it needs some, as in the kernel.
+    /// Enqueues a request; then the part gets the memory that it needs, as in the kernel.
     fn bring(&mut self, owner: u32, attrs: &Attrs) {
         let class = self.part.classify(attrs, self.now);
         self.id += 1;
@@ -116,7 +117,7 @@ impl Bench {
         self.bring(0, &(self.storm)(self.stormed));
     }
 
-    /// Serves a request; its owner, and when it arrived.
+    /// Serves a request; returns its owner and its arrival time, ns.
     fn serve(&mut self) -> (u32, u64) {
         self.now += MS;
         let Get::Item((request, grant)) = self.part.get(&view(self.now, false)) else {
@@ -129,8 +130,8 @@ impl Bench {
         (request.owner, request.arrival)
     }
 
-    /// The storm keeps `backlog` requests queued, each with another name; `jobs` of the victim eight each, from the time
-    /// on at which the storm has filled the table.
+    /// Runs a storm that keeps `backlog` requests queued, each with another name. Once the storm
+    /// has filled the table, each of `jobs` keeps eight requests queued.
     fn run(&mut self, backlog: u64, jobs: &[Attrs]) -> Got {
         (0..backlog).for_each(|_| self.storm());
         for (owner, attrs) in (1..).zip(jobs) {
@@ -163,7 +164,7 @@ impl Bench {
     }
 }
 
-/// A user that names each request otherwise has its share and no more, and others wait no longer.
+/// Checks that a user with a new name per request gets only its share, and does not delay others.
 #[test]
 fn names_take_nothing_from_other_users() {
     let jobs = [job(2, "a"), job(2, "b")];
@@ -182,7 +183,8 @@ fn names_take_nothing_from_other_users() {
     }
 }
 
-/// Also those who come to a full table: several users, of which one has many jobs itself.
+/// Checks several users that arrive at a full table filled by one user's many jobs: they get equal
+/// shares.
 #[test]
 fn a_full_table_has_places_for_others() {
     let mut bench = Bench::new("uid_then_jobid_fair", names);
@@ -195,7 +197,8 @@ fn a_full_table_has_places_for_others() {
     assert!(got.evenness >= 0.95, "{got:?}");
 }
 
-/// A thousand new jobs between two runs of the worker have classes of their own: memory is brought by those who ask.
+/// Checks that a thousand new jobs between two runs of the worker have classes of their own: the
+/// submitters allocate memory.
 #[test]
 fn a_burst_has_classes() {
     for mode in ["jobid_fair", "uid_then_jobid_fair"] {

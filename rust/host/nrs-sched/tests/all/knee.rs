@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Slots that are found while a device works.
+//! Search for the number of slots while a device works.
 
 mod device;
 mod table;
@@ -13,7 +13,7 @@ use nrs_sched::{
 
 const PLACES_64: Device = Device::new(64, Service::Fixed(NSEC_PER_MSEC));
 
-/// A user with fewer requests than the device has places, and alone, is not slowed down.
+/// Checks that a user with fewer requests than the device has places is not slowed down when alone.
 #[test]
 fn a_light_load() {
     for requests in [1, 2, 4, 8, 12, 20, 33, 50, 64] {
@@ -30,7 +30,8 @@ fn a_light_load() {
     }
 }
 
-/// Requests of one service that meet at its slower target leave no slot of it unused, nor of the other.
+/// Checks that requests of one service that queue at the slower target leave no slot of either
+/// target unused.
 #[test]
 fn two_targets() {
     let fast = Device::new(16, Service::Fixed(NSEC_PER_MSEC / 2));
@@ -46,7 +47,8 @@ fn two_targets() {
     }
 }
 
-/// Few requests that take long and have no data, as discards have, say nothing of those that come after them.
+/// Checks that a few long requests without data, such as discards, do not affect the result for the
+/// requests after them.
 #[test]
 fn discards_first() {
     let reads = Device {
@@ -79,7 +81,7 @@ fn discards_first() {
     }
 }
 
-/// There are never more slots than are allowed, and what is allowed may change.
+/// Checks that the number of slots never exceeds the limit, and that the limit may change.
 #[test]
 fn bounds() {
     let mut work = Work::new(PLACES_64, 2_000, 7);

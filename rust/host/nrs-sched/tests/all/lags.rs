@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What entities are owed: forced service, debts and surplus, and that nothing is owed to nobody.
+//! Lags of entities: forced service, debts and surplus, and a sum of 0.
 
 use nrs_sched::{
     arena::attrs,
@@ -11,10 +11,10 @@ use nrs_sched::{
     sim::{Setup, Sim, Source},
 };
 
-/// Largest debt that forced requests make, pages.
+/// Largest debt due to forced requests, pages.
 const DEBT_MAX: u32 = 1 << 14;
 
-/// Users 0, 1, ... with requests of `pages`, so many queued.
+/// Creates users 0, 1, ... with requests of `pages`, `depth` of them queued.
 fn users(count: u32, pages: u32, depth: u32) -> Vec<Source> {
     let user = |uid| {
         let mut user = Source::new(attrs(uid)).of(&[pages]);
@@ -24,14 +24,14 @@ fn users(count: u32, pages: u32, depth: u32) -> Vec<Source> {
     (0..count).map(user).collect()
 }
 
-/// What user `uid` is owed, tenths of a page.
+/// Returns the lag of user `uid`, tenths of a page.
 fn lag(sim: &Sim, uid: u32) -> i64 {
     let rows = sim.rows(0);
     let row = rows.iter().find(|row| row.key == Key::Uid(uid));
     row.map_or(0, |row| row.lag_decipages)
 }
 
-/// A request of user `uid` goes past the queues, or one that is queued grows.
+/// Passes a request of user `uid` outside the queues, or grows one that is queued.
 fn pass(sim: &mut Sim, uid: u32, pages: u32, way: Way) {
     let now = sim.now;
     let cost = Cost {
@@ -44,12 +44,13 @@ fn pass(sim: &mut Sim, uid: u32, pages: u32, way: Way) {
     let _ = part.pass(class, cost, way, || now);
 }
 
-/// Of two that always have requests one sends as much past its queue, or has its requests grow: it gets half in all, not more.
+/// Checks one of two backlogged users that passes as many pages outside its queue, or whose
+/// requests grow: it gets half in all.
 #[test]
 fn what_is_not_queued_comes_out_of_the_share() {
     for (way, requests) in [
         (Way::Forced { contended: true }, 1_000),
-        // Two are one.
+        // Two merged requests count as one.
         (Way::Merged, 0),
     ] {
         let mut sim = Sim::new(&Setup::new("uid_fair"), users(2, 4, 8));
@@ -72,14 +73,14 @@ fn what_is_not_queued_comes_out_of_the_share() {
     }
 }
 
-/// What each row is owed, tenths of a page, by its id.
+/// Returns the lag of each row, tenths of a page, by id.
 fn lags(sim: &Sim) -> Vec<(u64, i64)> {
     let rows = sim.rows(0);
     rows.iter().map(|row| (row.id, row.lag_decipages)).collect()
 }
 
-/// With a fixed set no member of a level is further from its share than the largest request (5 % for the
-/// rounding); so shares are proportional.
+/// Checks that the lag of each member of a level is at most one largest request in a fixed set.
+/// Thus shares are proportional. The tolerance for rounding is 5 %.
 #[test]
 fn lag_is_below_one_request_per_level() {
     for (mode, weights, costs) in [
@@ -120,7 +121,7 @@ fn lag_is_below_one_request_per_level() {
     }
 }
 
-/// A new weight leaves what each is owed alone, at each level.
+/// Checks that a new weight leaves all lags unchanged, at each level.
 #[test]
 fn reweight_keeps_lags() {
     let mut who = users(8, 100, 8);
@@ -139,14 +140,15 @@ fn reweight_keeps_lags() {
         sim.weigh(&item);
         for ((id, before), (same, after)) in before.into_iter().zip(lags(&sim)) {
             assert_eq!(id, same);
-            // Tags are whole numbers: each is up to half a unit.
+            // Tags are integers: the rounding error of each is up to half a unit.
             assert!(before.abs_diff(after) <= 12, "{item}: {before} {after}");
             assert!(after.abs() <= 10 * 100 * 3, "{item}: {after}");
         }
     }
 }
 
-/// Debt is bounded, with requests queued and without. Forced service while nothing is queued makes no debt.
+/// Checks that debt is bounded, with and without queued requests. Forced service without competing
+/// requests makes no debt.
 #[test]
 fn debt_is_bounded() {
     for (queued, others) in [(false, true), (true, true), (false, false)] {
@@ -168,7 +170,8 @@ fn debt_is_bounded() {
     }
 }
 
-/// The surplus of one large request expires; what is left by an entity that was busy is paid back, for a while.
+/// Checks that the surplus of one large request expires, but that of a backlogged entity is paid
+/// back for a while.
 #[test]
 fn surplus_is_paid_back_by_those_who_were_busy() {
     for (requests, idle, paid) in [
@@ -179,7 +182,7 @@ fn surplus_is_paid_back_by_those_who_were_busy() {
         let mut who = users(3, 16, 8);
         who[0].on = false;
         let mut sim = Sim::new(&Setup::new("uid_fair"), who);
-        // It is served before the clock comes to its deadline.
+        // The entity is served before the virtual time reaches its deadline.
         sim.weigh("uid:0:32");
         for pages in requests {
             sim.bring_at(0, *pages, Spot::default());
@@ -195,7 +198,8 @@ fn surplus_is_paid_back_by_those_who_were_busy() {
     }
 }
 
-/// What is forgotten is put back to the others: their lags sum to 0 again.
+/// Checks that the lags of evicted entities are redistributed: the lags of the others sum to 0
+/// again.
 #[test]
 fn lags_sum_to_nothing_again() {
     let mut who = users(40, 10, 8);
@@ -210,7 +214,7 @@ fn lags_sum_to_nothing_again() {
             sim.run(2);
         }
         sim.run(40);
-        // All guests are forgotten.
+        // All guests are evicted.
         sim.idle(12);
     }
     sim.run(1000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The queue of an entity with and without locality: how far the device seeks and how long one waits.
+//! The queue of an entity with and without locality: seek distances and waiting times.
 
 use nrs_sched::{
     arena::{IndexFifo, Request},
@@ -20,7 +20,7 @@ fn request(id: u64, object: u64, offset: u64) -> Request {
     }
 }
 
-/// Takes one; it is what was in front.
+/// Removes a request; asserts that it was the front.
 fn pop(queue: &mut Queue, locality: bool) -> Option<Request> {
     let (front, len) = (queue.front().copied(), queue.len());
     let popped = queue.pop(locality);
@@ -43,13 +43,14 @@ fn seeks(served: &[Request]) -> u64 {
         .sum()
 }
 
-/// The order for a few arrivals, all queued before any is served: thousands are objects, which are served one after
-/// the other, the rest are offsets.
+/// Checks the order of a few arrivals, all queued before any is served. The thousands of an arrival
+/// are its object, the rest is its offset; objects are served one after another.
 #[test]
 fn orders() {
     for (locality, arrivals, served) in [
         (false, vec![5, 3, 9, 1, 7], vec![5, 3, 9, 1, 7]),
-        // The first is served as it comes, the rest goes up from there and then up again.
+        // The first request is served as it arrives; the sweep continues upwards from there, and
+        // then once more from the lowest.
         (true, vec![5, 3, 9, 1, 7], vec![5, 7, 9, 1, 3]),
         (true, vec![5, 6, 5, 4, 5], vec![5, 5, 5, 6, 4]),
         (true, vec![0, 1, 2, 3], vec![0, 1, 2, 3]),
@@ -77,27 +78,29 @@ fn orders() {
     }
 }
 
-/// A batch ends where the next one begins, whatever came since.
+/// Checks that a batch ends where the next one begins, regardless of later arrivals.
 #[test]
 fn batches_do_not_mix() {
     let mut queue = Queue::new();
     let batch = u64::from(BATCH);
     queue.push(request(0, 1, 0), true);
     for id in 1..=3 * batch {
-        // Going down, and later ones below earlier ones.
+        // Descending offsets: later requests below earlier ones.
         queue.push(request(id, 1, 10_000 - id), true);
     }
     let ids: Vec<u64> = drain(&mut queue, true)
         .iter()
         .map(|request| request.id)
         .collect();
-    // The next sweep goes up from its predecessor's highest spot: nothing is there, so from the lowest.
+    // The next sweep starts upwards from the highest offset of the previous one; no request is
+    // above, so it starts from the lowest.
     let down = |batches: u64| ((batches - 1) * batch + 1..=batches * batch).rev();
     let expected: Vec<u64> = std::iter::once(0).chain((1..=3).flat_map(down)).collect();
     assert_eq!(ids, expected);
 }
 
-/// 32 random requests queued: a fourth of the way or less, on average and with a queue that is refilled.
+/// Checks that 32 random queued requests need at most a fourth of the seek distance, with and
+/// without a refilled queue.
 #[test]
 fn seeks_get_shorter() {
     let mut rng = Rng::new(1);
@@ -129,7 +132,7 @@ fn seeks_get_shorter() {
     }
 }
 
-/// Readers that go on from where they were are served in their order, at any depth.
+/// Checks that sequential readers are served in their order, at any depth.
 #[test]
 fn sequential_stays_sequential() {
     for depth in [1, 2, 31, 32, 33, 100] {
@@ -148,8 +151,8 @@ fn sequential_stays_sequential() {
 }
 
 proptest! {
-    /// Whatever the spots and whenever requests come: nobody waits longer than the bound, all are served
-    /// once, requests of one spot keep their order, and without locality all do.
+    /// Checks random offsets and arrivals: all requests are served once within the bound, and
+    /// requests of one offset keep their order. Without locality all requests keep their order.
     #[test]
     fn nobody_waits_longer_than_the_bound(
         steps in prop::collection::vec((0..5u32, 0..3u64, 0..20u64), 1..600),
@@ -182,7 +185,7 @@ proptest! {
             prop_assert!(locality || at as u64 == request.id);
         }
     }
-    /// The switch may be turned at any time: nothing is lost.
+    /// Checks that no request is lost when locality is switched at any time.
     #[test]
     fn the_switch_loses_nothing(
         steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..50u64), 1..400),

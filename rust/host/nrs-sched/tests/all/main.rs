@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tests that take the whole scheduling part; those of a module are beside its code.
+//! Tests of the whole scheduling part; the tests of a module are beside its code.
 //!
-//! One program, which is built and linked once.
+//! A single program, which is built and linked once.
 
 mod agent;
 mod arrival;

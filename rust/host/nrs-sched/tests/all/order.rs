@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Order of requests: whatever the policy, nothing starts before those that come before it have ended.
+//! Order of requests: under any policy, no request starts before its predecessors have ended.
 
 mod cost;
 mod life;

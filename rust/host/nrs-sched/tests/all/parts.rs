@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a part of fairshare does at the bounds of its class table, and with classes that only pass requests.
+//! Tests of a `fairshare` part at the limits of its class table, and with classes that only pass
+//! requests.
 
 use crate::bench::{read, Bench};
 use nrs_sched::{
@@ -17,8 +18,7 @@ fn bench(select: Select, classes_max: u32) -> Bench {
     Bench::of(&config.expect("valid"))
 }
 
-/// A table that is full of classes with queued requests sends the rest to the default class, counts them,
-/// and serves them.
+/// Checks that requests beyond a full class table are counted and served in the default class.
 #[test]
 fn beyond_the_bound_the_default_class_serves() {
     for select in Select::ALL {
@@ -33,7 +33,7 @@ fn beyond_the_bound_the_default_class_serves() {
     }
 }
 
-/// Without memory from the worker the reserve is all there is.
+/// Checks that a part without memory from the worker creates classes from the reserve only.
 #[test]
 fn without_memory_the_default_class_serves() {
     let mut part = bench(Select::Deadline, 1 << 20).part;
@@ -50,7 +50,8 @@ fn without_memory_the_default_class_serves() {
     assert_eq!(part.len(), 100_000);
 }
 
-/// A request that passes is not told about when it ends, so it must not keep its class.
+/// Checks that a passing request does not pin its class: the part does not see the end of the
+/// request.
 #[test]
 fn passing_does_not_hold_a_class() {
     let mut part = bench(Select::Deadline, 64).part;
@@ -65,7 +66,7 @@ fn passing_does_not_hold_a_class() {
     assert_eq!(part.overflow(), 0);
 }
 
-/// A class that only ever passes is in use, however long ago it was made.
+/// Checks that a class that only passes requests is not evicted, regardless of its age.
 #[test]
 fn a_class_that_passes_is_not_forgotten() {
     let mut part = bench(Select::Deadline, 64).part;
@@ -75,7 +76,7 @@ fn a_class_that_passes_is_not_forgotten() {
         part.age(second * 1_000_000_000, 64);
     }
     assert!(part.is_live(used) && !part.is_live(unused));
-    // Unused from now on, it goes.
+    // The class is unused from now on and is evicted.
     for second in 60..90u64 {
         part.age(second * 1_000_000_000, 64);
     }

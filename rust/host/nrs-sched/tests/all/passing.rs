@@ -17,8 +17,8 @@ fn fairshare() -> Config {
     Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default()).expect("valid")
 }
 
-/// Returns the dispatched requests of each class that has any, and their pages, in the order of
-/// their number.
+/// Returns the number of dispatched requests of each class that has any, and their pages, in
+/// ascending order.
 fn served(threads: &Threads) -> Vec<(u64, u64)> {
     threads.with(|machine| {
         let primary = machine.head(Priority::Regular).primary_mut();
@@ -34,9 +34,9 @@ fn served(threads: &Threads) -> Vec<(u64, u64)> {
     })
 }
 
-/// Two threads pass requests of two users, most of them without the lock, while the head is looked
-/// at all the time: each is counted once. The looks begin once a request has passed without the
-/// lock, and no thread passes its second half before one of them.
+/// Checks that each passed request is counted once. Two threads pass requests of two users, most of
+/// them without the lock, while a third thread reads the head. The reads begin once a request has
+/// passed without the lock. No thread passes its second half before one of the reads.
 #[test]
 fn what_passed_is_counted_once() {
     const EACH: u64 = 50_000;
@@ -92,15 +92,15 @@ fn what_passed_is_counted_once() {
     assert_eq!(threads.line.used().active(), 0);
 }
 
-/// After 10,000 requests of a user that passed, that user and another one are served in turn, as if
-/// the requests had passed with the lock.
+/// Checks that 10,000 passed requests of a user leave no debt. That user and another one are then
+/// served in turn, as if the requests had passed with the lock.
 #[test]
 fn a_burst_that_passed_is_no_debt() {
     let order = |locked: bool| {
         let threads = Threads::new(&fairshare(), 1, 1).expect("memory");
         for id in 0..10_000 {
             if locked {
-                // What is looked at has no open row.
+                // Reading the rows closes the open row.
                 served(&threads);
             }
             let sent = threads
@@ -130,8 +130,8 @@ fn a_burst_that_passed_is_no_debt() {
     assert_eq!(unlocked, order(true));
 }
 
-/// Requests that say nothing of their submitter pass without the lock while their policy has one
-/// class, and no longer.
+/// Checks that requests without a submitter pass without the lock only while their policy has a
+/// single class.
 #[test]
 fn one_class_needs_no_submitter() {
     let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid");
@@ -156,7 +156,7 @@ fn one_class_needs_no_submitter() {
     assert_eq!(served(&threads), [(3, 3)]);
 }
 
-/// A change of policy closes rows, and what limits requests is not passed by.
+/// Checks that a request never passes without the lock if its policy may refuse requests.
 #[test]
 fn a_policy_that_may_refuse_sees_each_request() {
     let tbf = Config::parse(Kind::Tbf, Some("uid"), &Tunables::default()).expect("valid");

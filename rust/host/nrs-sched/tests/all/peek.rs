@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A decision that is shown and not taken, of every policy: `peek` answers what `get` does, and no decision depends on it.
+//! Comparison of `peek` with `get` for every policy: both return the same answer, and no decision
+//! depends on `peek`.
 
 use crate::{
     bench::{attrs, read, Bench},
@@ -16,10 +17,12 @@ use nrs_sched::{
 
 const MS: u64 = 1_000_000;
 
-/// How a peek and the decision after it compare: both an item, throttled until then, empty; an item that was throttled still.
+/// Numbers of results of a peek and the next decision. Both are an item, both throttled until the
+/// same time, both empty, or a peeked item is still throttled.
 type Answers = [u32; 4];
 
-/// Returns the decisions of a trace of `seed`, with more peeks or without, and counts in `answers` how peeks compare.
+/// Returns the decisions of a trace of `seed`, with or without extra peeks, and counts the
+/// comparisons in `answers`.
 fn trace(config: &Config, seed: u64, peeks: bool, answers: &mut Answers) -> Vec<u64> {
     let mut bench = Bench::of(config);
     let mut rng = Rng::new(seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The plans of `qbm`: random ones against a model, and those in the documentation. What must hold for any text,
-//! the fuzz target `plan` says.
+//! Plans of `qbm`: random plans against a model, and the documented plans. The fuzz target `plan`
+//! checks what must hold for any text.
 
 use nrs_sched::{
     jobid::JobId,
@@ -15,7 +15,8 @@ use nrs_sched::{
     rng::Rng,
 };
 
-/// What tells clients apart, clients, and names of lines with the clients that each of them is for.
+/// Attribute that identifies clients, clients, and names in lines with the clients that each name
+/// matches.
 type Names = (
     &'static str,
     [&'static str; 5],
@@ -62,7 +63,7 @@ const JOBS: Names = (
 
 const MB: u64 = 1_000_000;
 
-/// A number of MB/s or a percentage of the group's capacity.
+/// Either a number of MB/s or a percentage of the group's capacity.
 #[derive(Clone, Copy)]
 struct Amount {
     number: u64,
@@ -136,7 +137,8 @@ impl Line {
         )
     }
 
-    /// Whether the line fits into all groups that it is for; a group that does not exist has none.
+    /// Returns true if the line does not fit into all groups that it applies to; no line fits into
+    /// a group that does not exist.
     fn is_wrong(&self, capacities: &[u64]) -> bool {
         let fits = |terms: Terms, capacity| {
             (32_768..=terms.max).contains(&terms.min) && terms.max <= capacity
@@ -153,8 +155,8 @@ impl Line {
     }
 }
 
-/// The first line that is for a client in a group decides, else the default; what does not fit, or stands twice, is
-/// refused.
+/// Compares plans with the model: the first line that matches a client in a group applies, else the
+/// default. Lines that do not fit, and duplicates, are refused.
 #[test]
 fn plans_say_what_the_model_says() {
     let mut rng = Rng::new(1);
@@ -219,11 +221,11 @@ fn plans_say_what_the_model_says() {
     assert!((300..1_200).contains(&refused), "{refused} of 1500");
 }
 
-/// What the documentation shows is what can be written.
+/// Checks that the documented plans are valid.
 #[test]
 fn documented() {
     let page = include_str!("../../../../../Documentation/qbm.md");
-    // Every other piece between fences is a block; the first line may name a language.
+    // Every second piece between fences is a block; the first line may name a language.
     let blocks = page.split("\n```").skip(1).step_by(2);
     let texts: Vec<&str> = blocks
         .filter_map(|block| {

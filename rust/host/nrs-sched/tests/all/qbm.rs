@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What bandwidth management promises, in simulated time: parts, gates, allocator, plan and manager together.
+//! Properties of bandwidth management in simulated time: parts, gates, allocator, plan and manager
+//! together.
 
 mod many;
 mod movers;

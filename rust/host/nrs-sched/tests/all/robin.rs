@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The policies that go round, whole: `crrn`, `orr` and `trr`.
+//! Tests of whole round-robin policies: `crrn`, `orr` and `trr`.
 
 use nrs_sched::policy::Kind;
 
-/// The policies.
+/// The round-robin policies.
 const ALL: [Kind; 3] = [Kind::Crrn, Kind::Orr, Kind::Trr];
 
 mod bounds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The compiled rule set against a model that is easy to believe, on random rules and subjects.
+//! Comparison of the compiled rule set with a simple model, on random rules and subjects.
 
 use crate::fuzz_rules as harness;
 use nrs_sched::{
@@ -12,7 +12,7 @@ use nrs_sched::{
 };
 use proptest::prelude::*;
 
-/// Identifiers of clients, some patterns, and which of the clients each of them is for.
+/// Identifiers of clients, and patterns with the clients that each of them matches.
 const NIDS: [&str; 6] = [
     "0@lo",
     "10.0.0.1@tcp",
@@ -57,7 +57,7 @@ const OPCODES: [Opcode; 4] = [
     Opcode::LFSCK_QUERY,
 ];
 
-/// A subject by the places of its values; numbers of 0 are absent.
+/// A subject by the indexes of its values; ids of 0 are absent.
 #[derive(Clone, Copy, Debug)]
 struct Who {
     nid: usize,
@@ -100,7 +100,7 @@ fn who() -> impl Strategy<Value = Who> {
         })
 }
 
-/// A condition: its field, and places or values of its items.
+/// A condition: its field, and indexes or values of its items.
 #[derive(Clone, Debug)]
 struct Asks {
     field: Field,
@@ -164,7 +164,7 @@ fn holds(conditions: &Conditions, who: Who) -> bool {
         .any(|asks| asks.iter().all(|asks| asks.holds(who)))
 }
 
-/// What happens to the rules; rules are named by numbers.
+/// A command on the rules; rules are named by numbers.
 #[derive(Clone, Debug)]
 enum Op {
     Start(usize, Conditions, Option<usize>),
@@ -186,7 +186,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The rules in order, and the one that is for whoever has none.
+/// The rules in order, without the default rule.
 #[derive(Default)]
 struct Model {
     rules: Vec<(usize, Conditions, u32)>,
@@ -197,7 +197,7 @@ impl Model {
         self.rules.iter().position(|rule| rule.0 == name)
     }
 
-    /// The command of `op`, and whether it succeeds; does the same here.
+    /// Applies `op` to the model; returns the command, and true if it succeeds.
     fn apply(&mut self, op: &Op) -> (String, bool) {
         match op {
             Op::Start(name, conditions, rank) => {
@@ -271,8 +271,8 @@ fn without_refs(book: &Book) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Order, conditions and lookup agree with the model after any commands, and a command leaves the book
-    /// that it was applied to as it was.
+    /// Compares order, conditions and lookup with the model after any commands. A command leaves
+    /// the book that it was applied to unchanged.
     #[test]
     fn rules_agree_with_the_model(
         ops in proptest::collection::vec(op(), 1..60),

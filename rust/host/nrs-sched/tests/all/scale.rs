@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! 4,096 clients with 16 requests each: every policy holds them, serves each once, and finds each.
+//! 4,096 clients with 16 requests each: every policy queues them, serves each once, and finds each.
 
 use nrs_sched::{
     heap::{Heap, Places, Sort},
@@ -15,7 +15,7 @@ use std::{cell::Cell, cmp::Ordering, collections::HashSet};
 const CLIENTS: u32 = 4_096;
 const DEPTH: u32 = 16;
 
-/// All come out once, after every second one was taken out and put back.
+/// Checks that all requests are served once, after half of them were removed and enqueued again.
 #[test]
 fn all_policies() {
     for case in cases() {
@@ -38,7 +38,7 @@ thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A key that counts how often it is compared.
+/// A key that counts its comparisons.
 #[derive(Clone, Copy, Default)]
 struct Counted(u64);
 
@@ -49,7 +49,7 @@ impl Sort for Counted {
     }
 }
 
-/// The most comparisons that one call of `step` took, of those for 0 to `count` - 1.
+/// Returns the maximum number of comparisons of one call of `step`, for 0 to `count` - 1.
 fn most(count: u32, mut step: impl FnMut(u32)) -> u64 {
     let mut most = 0;
     for i in 0..count {
@@ -60,8 +60,9 @@ fn most(count: u32, mut step: impl FnMut(u32)) -> u64 {
     most
 }
 
-/// Comparisons grow with the logarithm: one for each level of a heap going up, four going down; two for each
-/// knot on the ways to the right of a forest, of which there are at most log2(n + 1), and one to find a place.
+/// Checks that comparisons grow with the logarithm. A heap needs one comparison for each level
+/// upwards and four for each level downwards. A forest needs two for each knot on the right paths,
+/// at most log2(n + 1), and one to find a place.
 #[test]
 fn steps_are_logarithmic() {
     const COUNT: u32 = 1 << 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Settings of all policies, for tests of what holds with each of them.
+//! Settings of all policies, for tests of common properties.
 
 use nrs_sched::{
     policy::{
@@ -15,8 +15,9 @@ use nrs_sched::{
 /// A policy, its argument, and its parameters.
 pub type Setting = (Kind, Option<&'static str>, Tunables);
 
-/// Every policy as it is by default; `fairshare` with each of `modes`, every selection, with and without locality; `tbf`
-/// by every field; `orr` and `trr` for reads and writes with both types of offsets; `qbm` by everything.
+/// Returns every policy with default parameters. Adds `fairshare` with each of `modes`, every
+/// selection, with and without locality; and `tbf` by every field. Adds `orr` and `trr` for reads
+/// and writes with both types of offsets, and `qbm` by every attribute.
 pub fn all(modes: &[&'static str]) -> Vec<Setting> {
     let default = Tunables::default();
     let kinds = Kind::ALL.iter();

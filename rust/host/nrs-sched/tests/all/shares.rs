@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What fairshare promises on one level: equal shares of cost, soon, whatever chooses.
+//! Properties of `fairshare` on one level: equal shares of cost within a short time, with every
+//! selection rule.
 
 use nrs_sched::{
     agent::{Account, Pairs, ReportBuf},
@@ -21,7 +22,7 @@ use nrs_sched::{
     sim::{Setup, Sim, Source},
 };
 
-/// Users 0, 1, ... with requests of `pages`, one list each.
+/// Creates users 0, 1, ... with requests of `pages`, one list each.
 fn users(pages: &[&[u32]]) -> Vec<Source> {
     let users = pages.iter().zip(0..);
     users
@@ -61,7 +62,7 @@ fn shares_converge() {
     }
 }
 
-/// Weights of 1 to 100, with `paper` by the shares that are published.
+/// Checks weights of 1 to 100; `paper` uses the published shares.
 #[test]
 fn weights_count_with_every_selection() {
     // A binomial draw of a hundredth: four standard deviations.
@@ -84,7 +85,7 @@ fn with_rpcs_a_share_is_a_share_of_requests() {
     assert_eq!(requests, [500, 500]);
 }
 
-/// Shares are the same with requests of an entity in the order of places and without.
+/// Checks that shares are the same whether requests of an entity are sorted by offset or not.
 #[test]
 fn locality_leaves_shares() {
     for locality in [Locality::Off, Locality::On] {
@@ -113,7 +114,8 @@ fn locality_leaves_shares() {
     }
 }
 
-/// Factors scale weights to the request, do not show in accounts, and leave nothing behind.
+/// Checks that factors scale weights as requested, do not appear in accounts, and have no effect
+/// after their removal.
 #[test]
 fn factors_come_and_go() {
     let mut sim = Sim::new(&Setup::new("uid_fair"), users(&[&[1], &[1]]));
@@ -144,7 +146,7 @@ fn factors_come_and_go() {
     let pairs = Pairs::of([(low, ONE / 4)]).unwrap();
     let factors = Factors::new(pairs, None).unwrap();
     assert_eq!(serve(&mut sim, Some(factors)), [600, 2400]);
-    // They are in force until they are replaced, and not looked at again.
+    // Factors are in force until they are replaced, and are not checked again.
     let now = sim.now;
     assert!(!sim.part(0).wants_refresh(now));
     assert!(accounts(&mut sim)
@@ -153,7 +155,8 @@ fn factors_come_and_go() {
     assert_eq!(serve(&mut sim, None), [1500, 1500]);
 }
 
-/// Parameters that are no layout change in place: what is queued stays, and counters go on.
+/// Checks that parameters that do not affect the layout change in place: requests remain queued,
+/// and counters continue.
 #[test]
 fn parameters_change_in_place() {
     let mut setup = Setup::new("size_fair");

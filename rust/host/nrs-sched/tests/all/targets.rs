@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! High priority on a target. Shares, the order, and that the device is always busy, are tested in nrs-sim; what
-//! targets of a service do to each other, in `tests/vm/devices.sh`.
+//! High priority on a target. Shares, order, and utilisation of the device are tested in nrs-sim,
+//! interaction of targets of a service in `tests/vm/devices.sh`.
 
 use nrs_sched::{
     arena::{attrs, Request},
@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 const SLOTS: u32 = 8;
 const SERVICE: u64 = 2 * MS;
 
-/// Beside two users with 16 regular requests each all the time, a request of high priority waits for one of them at
-/// most.
+/// Checks that a high-priority request waits for at most one regular request, beside two users with
+/// 16 regular requests each.
 #[test]
 fn high_priority_takes_two_service_times() {
     let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default());
@@ -38,7 +38,7 @@ fn high_priority_takes_two_service_times() {
         send(&mut server, uid);
     }
     let (mut arrived, mut took) = (server.now, Vec::new());
-    // All requests take the same time: they end in the order in which they started.
+    // All requests take the same time: they end in the order of their start.
     let mut device = VecDeque::new();
     let end = server.now + 10 * SECOND;
     while server.now < end {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the token bucket filter promises, in simulated time.
+//! Properties of the token bucket filter, in simulated time.
 
 mod accuracy;
 mod changes;

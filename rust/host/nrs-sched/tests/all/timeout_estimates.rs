@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What estimators, early replies and recoveries keep to, whatever they are told and whenever.
+//! Invariants of estimators, early replies and recoveries, for all inputs and times.
 
 use nrs_sched::timeouts::{
     early::{at_margin, in_recovery, on_arrival, wake, Answer, Refusal, Stated},
@@ -13,7 +13,7 @@ use nrs_sched::timeouts::{
 };
 use proptest::prelude::*;
 
-/// Terms that pass the check.
+/// Generates terms that pass the check.
 fn terms() -> impl Strategy<Value = Terms> {
     let limits = (
         1..=3600_u32,
@@ -54,7 +54,7 @@ fn terms() -> impl Strategy<Value = Terms> {
     })
 }
 
-/// Durations of all magnitudes, with those that mean something else.
+/// Generates durations of all magnitudes, including the special values.
 fn duration() -> impl Strategy<Value = u32> {
     prop_oneof![
         1 => Just(0),
@@ -63,7 +63,7 @@ fn duration() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// Instants that mostly go on, and sometimes jump anywhere.
+/// Generates instants that mostly advance, and sometimes jump anywhere.
 fn instants() -> impl Strategy<Value = Vec<(u64, u32)>> {
     let step = prop_oneof![
         10 => (0..60_000_i64).prop_map(|step| (false, step)),
@@ -85,15 +85,15 @@ fn instants() -> impl Strategy<Value = Vec<(u64, u32)>> {
     })
 }
 
-/// Whether `value`, ms, is within what the terms allow for estimates.
+/// Returns true if `value`, ms, is within the limits that the terms set for estimates.
 fn within(terms: &Terms, value: u32) -> bool {
     let (min, max) = (terms.min.get() * 1000, terms.max.get() * 1000);
     value >= min && (max == 0 || value <= max)
 }
 
 proptest! {
-    /// The estimate of the worst is that of a list of samples, as long as the clock goes on; it is within the
-    /// limits in any case, and the worst ever is the worst ever.
+    /// Compares the estimator of the worst with a list of samples, as long as the clock advances.
+    /// The estimate is always within the limits, and the worst sample ever is exact.
     #[test]
     fn the_worst_of_a_list(terms in terms(), instants in instants()) {
         let rule = terms.rule();
@@ -115,7 +115,8 @@ proptest! {
             if backwards || terms.estimator == AtEstimator::Average || told.is_empty() {
                 continue;
             }
-            // Samples count for the history less one bin at least, and for all of it at most.
+            // Samples count for at least the history minus one bin, and for at most the whole
+            // history.
             let history = u64::from(terms.history.get()) * 1000;
             let since = |span: u64| {
                 let recent = told.iter().filter(|(at, _)| now - at < span);
@@ -126,7 +127,7 @@ proptest! {
         }
     }
 
-    /// What a filter holds back would have changed nothing, now and later.
+    /// Checks that samples suppressed by a filter change nothing, now and later.
     #[test]
     fn filters_lose_nothing(terms in terms(), instants in instants(), later in 0..2_000_000_u64) {
         let rule = terms.rule();
@@ -143,7 +144,8 @@ proptest! {
         prop_assert_eq!(all.seen(end, &rule), some.seen(end, &rule));
     }
 
-    /// A request gets later deadlines only, and none after `at_max`, unless it had that from the start.
+    /// Checks that deadlines only move later, and never after `at_max` unless the initial deadline
+    /// was later.
     #[test]
     fn early_replies(
         terms in terms(),
@@ -180,7 +182,8 @@ proptest! {
         }
     }
 
-    /// The end of a window never comes closer, and early replies in it help.
+    /// Checks that the end of a recovery window never moves earlier, and that early replies extend
+    /// the deadline in the window.
     #[test]
     fn recoveries(
         terms in terms(),

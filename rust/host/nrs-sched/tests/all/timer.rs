@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The timer of a partition, and what a stall dispatches, with requests that are throttled.
+//! The timer of a partition, and the dispatch after a stall, with throttled requests.
 
 use nrs_sched::{
     arena::{attrs, Request},
@@ -9,7 +9,7 @@ use nrs_sched::{
     sim::SECOND,
 };
 
-/// A server with `slots` slots, whose users may dispatch `rate` requests per second.
+/// Creates a server with `slots` slots, whose users may dispatch `rate` requests/s.
 fn server(rate: &str, slots: u32) -> Server {
     let mut tunables = Tunables::default();
     tunables.tbf.rate = tbf::params::Rate::parse(rate).expect("a rate");
@@ -23,7 +23,8 @@ fn arrive(server: &mut Server, uid: u32, id: u64) {
     assert!(server.arrive(request, &attrs(uid), Relate::Not, false));
 }
 
-/// A thousand users have a token each millisecond, one of them at each microsecond; the timer expires for 20 at a time.
+/// Checks that timer expiries are at least 20 µs apart. A thousand users have a token each
+/// millisecond, one of them at each microsecond; the timer thus expires for 20 at a time.
 #[test]
 fn expiries_are_20_us_apart() {
     let mut server = server("1000", 1 << 16);
@@ -45,11 +46,12 @@ fn expiries_are_20_us_apart() {
     assert!((900..=1_100).contains(&expired), "{expired} expiries");
 }
 
-/// A request that is eligible and gets no slot makes no other go before its rate lets it.
+/// Checks that a stall, in which an eligible request gets no slot, dispatches no request beyond its
+/// rate.
 #[test]
 fn a_stall_dispatches_nothing_that_is_throttled() {
     let mut server = server("1", 1);
-    // It has the slot, and hangs.
+    // The request occupies the slot and hangs.
     arrive(&mut server, 9, 0);
     for id in 1..=100 {
         arrive(&mut server, 1, id);

@@ -12,7 +12,7 @@ use nrs_sched::{
     sim::{assert_shares, Setup, Sim, Source, SECOND},
 };
 
-/// A job of `uid` in `gid` that has `size` nodes.
+/// Returns a job of `uid` in `gid` with `size` nodes.
 fn job(gid: u32, uid: u32, jobid: &str, size: u32) -> Attrs {
     Attrs {
         gid: Id::new(gid),
@@ -27,8 +27,8 @@ fn sources(jobs: &[Attrs]) -> Vec<Source> {
     jobs.iter().copied().map(Source::new).collect()
 }
 
-/// The eight jobs of ThemisIO's composite policy: one user with one job in the first group; three users in
-/// the second, with jobs of 2, 3 and 2, of 3 and 2, and of 1 and 2 nodes.
+/// Returns the eight jobs of ThemisIO's composite policy. The first group has one user with one
+/// job. The second has three users, with jobs of 2, 3 and 2, of 3 and 2, and of 1 and 2 nodes.
 fn composite() -> [Attrs; 8] {
     [
         job(1, 11, "a", 2),
@@ -44,7 +44,7 @@ fn composite() -> [Attrs; 8] {
 
 const COMPOSITE: &str = "gid_then_uid_then_size_fair";
 
-/// The published composite policy: 0.1 % is half a request of the smallest job.
+/// Checks the published composite policy: 0.1 % is half a request of the smallest job.
 #[test]
 fn composite_of_three_levels() {
     let ideal = [
@@ -65,8 +65,8 @@ fn composite_of_three_levels() {
     }
 }
 
-/// Jobs come and go, each at its own time for its own part of a cycle; what the idle ones leave is divided
-/// within their level first.
+/// Checks jobs that are on for different parts of a cycle. The shares of idle jobs are first
+/// divided within their level.
 #[test]
 fn composite_that_goes_on_and_off() {
     const CYCLE: u64 = 4000;
@@ -85,7 +85,7 @@ fn composite_that_goes_on_and_off() {
     assert!(error <= 0.5, "{error:.3} %");
 }
 
-/// One user with two jobs, one with four: half each, and equal parts of the half.
+/// Checks one user with two jobs and one with four: half each, and equal parts of the half.
 #[test]
 fn users_then_jobs() {
     let jobs: Vec<Attrs> = (0..6u32)
@@ -94,18 +94,18 @@ fn users_then_jobs() {
     let mut sim = Sim::new(&Setup::new("uid_then_jobid_fair"), sources(&jobs));
     sim.run(8_000);
     assert_eq!(sim.served(), [2000, 2000, 1000, 1000, 1000, 1000]);
-    // A job of the same name is another one below another user.
+    // A job of the same name below another user is another job.
     let jobs = [job(1, 1, "x", 0), job(1, 2, "x", 0), job(1, 2, "y", 0)];
     let mut sim = Sim::new(&Setup::new("uid_then_jobid_fair"), sources(&jobs));
     sim.run(8_000);
     assert_eq!(sim.served(), [4000, 2000, 2000]);
-    // Whoever is named first shares first.
+    // The level named first divides first.
     let mut sim = Sim::new(&Setup::new("jobid_then_uid_fair"), sources(&jobs));
     sim.run(8_000);
     assert_eq!(sim.served(), [2000, 2000, 4000]);
 }
 
-/// Any level may come before any other.
+/// Checks levels in any order.
 #[test]
 fn levels_in_any_order() {
     let levels = ["gid", "uid", "jobid", "projid", "nid", "nodemap"];
@@ -134,7 +134,7 @@ fn levels_in_any_order() {
     }
 }
 
-/// Without a value of a level requests are one entity there.
+/// Checks that requests without a value of a level are one entity at that level.
 #[test]
 fn absent_values() {
     let none = Attrs::UNKNOWN;
@@ -148,7 +148,7 @@ fn absent_values() {
         sources(&[none, user(1), user(2), root]),
     );
     sim.run(6_000);
-    // Those without a group are three users of one group, root is another group.
+    // Requests without a group are three users of one group; root is another group.
     assert_eq!(sim.served(), [1000, 1000, 1000, 3000]);
     let mut sim = Sim::new(&Setup::new("nid_then_jobid_fair"), sources(&[none, root]));
     sim.run(1_000);
@@ -157,7 +157,7 @@ fn absent_values() {
     assert_eq!(leaves, 1);
 }
 
-/// Weights count on every level, and from the moment they change.
+/// Checks that weights count on every level, immediately after a change.
 #[test]
 fn weights_of_levels() {
     let jobs = [
@@ -179,7 +179,7 @@ fn weights_of_levels() {
     let mut sim = Sim::new(&Setup::new(mode), sources(&jobs));
     for (items, wanted) in steps {
         sim.weigh(items);
-        // What was queued when they changed.
+        // Serves the requests that were queued before the change.
         sim.run(100);
         let before = sim.served();
         sim.run(12_000);
@@ -191,7 +191,7 @@ fn weights_of_levels() {
     }
 }
 
-/// Weights change all the time and everybody still gets what the weights of the time say.
+/// Checks that shares follow weights that change all the time.
 #[test]
 fn weights_that_change_all_the_time() {
     let mut sim = Sim::new(&Setup::new(COMPOSITE), sources(&composite()));
@@ -223,12 +223,12 @@ fn sized(source: SizeSource, jobs: &[(&str, &[&str])]) -> Sim {
         }
     }
     let mut sim = Sim::new(&setup, who);
-    // Classes are found anew now and then, so that clients are counted; here, always.
+    // Classes are found again from time to time, so that clients are counted; here, always.
     sim.forgetful = true;
     sim
 }
 
-/// Pages of each job within `seconds`, weights looked at ten times a second.
+/// Returns the pages of each job within `seconds`, with weights refreshed ten times a second.
 fn by_job(sim: &mut Sim, seconds: u64) -> Vec<u64> {
     let mut before: Vec<(Key, u64)> = Vec::new();
     let end = sim.now + seconds * SECOND;
@@ -255,7 +255,8 @@ fn by_job(sim: &mut Sim, seconds: u64) -> Vec<u64> {
     got.into_iter().map(|(_, pages)| pages).collect()
 }
 
-/// The clients of a job are its size; those that went are forgotten after the window.
+/// Checks that the size of a job is its number of clients, and that clients no longer count after
+/// the window.
 #[test]
 fn size_from_clients() {
     let three = ["10.0.0.1@tcp", "10.0.0.2@tcp", "10.0.0.3@tcp"];
@@ -266,7 +267,7 @@ fn size_from_clients() {
     for source in 1..3 {
         sim.switch(source, false);
     }
-    // Twice the window, to be sure.
+    // Twice the window, with a margin.
     by_job(&mut sim, 5);
     let got = by_job(&mut sim, 2);
     assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
@@ -282,18 +283,18 @@ fn size_from_names() {
     let mut sim = sized(SizeSource::Suffix, &jobs);
     let got = by_job(&mut sim, 2);
     assert_shares(&got, &[0.75, 0.125, 0.125], 0.5, "pages");
-    // Larger than the limit is the limit: 64 to 6.
+    // Sizes are limited: 64 to 6.
     let jobs: [(&str, &[&str]); 2] = [("x#6", &["10.0.0.1@tcp"]), ("y#4000", &["10.0.0.3@tcp"])];
     let mut sim = sized(SizeSource::Suffix, &jobs);
     let got = by_job(&mut sim, 2);
     assert_shares(&got, &[6.0 / 70.0, 64.0 / 70.0], 0.5, "pages");
-    // Names are only names if sizes come from clients.
+    // Suffixes of names are ignored if sizes come from clients.
     let mut sim = sized(SizeSource::Nids, &jobs);
     let got = by_job(&mut sim, 2);
     assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
 }
 
-/// What requests say is believed before what is counted, and when it changes.
+/// Checks that sizes stated by requests take precedence over counted sizes, also when they change.
 #[test]
 fn size_as_requests_say() {
     let two = ["10.0.0.1@tcp", "10.0.0.2@tcp"];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Clients of which nothing is known, neither name nor address nor object, beside clients that tell
-//! everything: they get best effort under every policy, every mode and every type.
+//! Clients without any attribute (name, address, object) beside clients with all attributes. Under
+//! every policy, mode and type they get best effort.
 
 use crate::settings::{self, Setting};
 use nrs_sched::{
@@ -16,16 +16,16 @@ use nrs_sched::{
 
 const START: u64 = 86_400 * SECOND;
 
-/// Requests that each client keeps queued.
+/// Number of requests that each client keeps queued.
 const DEPTH: u32 = 8;
 
-/// Nothing is known but that it is a request.
+/// Attributes of a request of which nothing is known.
 const NOBODY: Attrs = Attrs {
     opcode: Opcode::NONE,
     ..Attrs::UNKNOWN
 };
 
-/// Client `i` tells everything that there is to tell.
+/// Returns client `i` with all attributes set.
 fn aware(i: u32) -> Attrs {
     Attrs {
         nid: Nid::parse(&format!("10.0.0.{}@tcp", i + 1)).ok(),
@@ -43,7 +43,7 @@ fn aware(i: u32) -> Attrs {
     }
 }
 
-/// All policies, with every mode of fairshare.
+/// Returns all policies, with every mode of `fairshare`.
 fn settings() -> Vec<Setting> {
     let modes = [
         "jobid_fair",
@@ -61,24 +61,25 @@ fn settings() -> Vec<Setting> {
     settings::all(&modes)
 }
 
-/// A part that 4 aware clients and an unaware one keep busy.
+/// A part with 4 clients with all attributes and one without, all backlogged.
 struct Bench {
     name: String,
     part: AnyPart<Request>,
     now: u64,
     next: u64,
-    /// Which way the requests of the unaware one go.
+    /// Direction of the unaware client's requests.
     direction: Direction,
-    /// Number of its last request that was served.
+    /// Number of the unaware client's last served request.
     last: u64,
-    /// Whether requests of a class are served in the order of their arrival.
+    /// True if requests of a class are served in the order of their arrival.
     in_order: bool,
-    /// By client, the unaware one last: queued and served.
+    /// Number of requests queued and served by client, the unaware one last.
     queued: [u32; 5],
     served: [u64; 5],
-    /// Declined requests, which the fallback serves: one for each of the policy's.
+    /// Declined requests. The fallback serves them: one for each request that the policy serves.
     fallback: Vec<Request>,
-    /// Longest time for which the unaware one was not served though it had requests, in requests.
+    /// Longest time that the unaware client was backlogged without service, in requests of other
+    /// clients.
     longest: u64,
     since: u64,
 }
@@ -88,7 +89,7 @@ impl Bench {
         let config = Config::parse(kind, argument, tunables);
         let config = config.unwrap_or_else(|error| panic!("{argument:?}: {error:?}"));
         let mut part = lone_part(&config, 1).expect("memory");
-        // The same bandwidth for everybody.
+        // The same bandwidth for all clients.
         hand_gates(&mut part, 64, Some(50_000_000)).expect("memory");
         Self {
             name: format!(
@@ -163,7 +164,8 @@ impl Bench {
         }
     }
 
-    /// The part serves a request, and the fallback one if it has any; whether there was any.
+    /// Serves a request of the part, and one of the fallback if it has any; returns false if both
+    /// are empty.
     fn serve(&mut self) -> bool {
         let mut any = false;
         if !self.fallback.is_empty() {
@@ -186,12 +188,12 @@ impl Bench {
     }
 }
 
-/// Beside four that tell everything, one that tells nothing gets its part and waits for no more than the others'
-/// turns.
+/// Checks that one client without attributes gets its share beside four with all attributes, and
+/// waits for no more than their turns.
 #[test]
 fn beside_aware_ones() {
     for (kind, argument, tunables) in settings() {
-        // Only these decline what neither reads nor writes.
+        // Only these policies decline requests that neither read nor write.
         let may_decline = matches!(kind, Kind::Orr | Kind::Trr | Kind::Delay);
         let mut bench = Bench::new(kind, argument, &tunables);
         for _ in 0..6_000 {
@@ -201,16 +203,16 @@ fn beside_aware_ones() {
         }
         let all: u64 = bench.served.iter().sum();
         let fifth = bench.served[4] as f64 / all as f64;
-        // A class of its own among at least one and at most four others, or one of those of a common class.
+        // The client has a class of its own beside one to four others, or shares a common class.
         assert!(fifth > 0.10, "{}: {:?}", bench.name, bench.served);
-        // Batches of 256 of each of the others, at most.
+        // Batches of at most 256 requests of each of the other clients.
         assert!(
             bench.longest <= 4 * 256 + 64,
             "{}: {}",
             bench.name,
             bench.longest
         );
-        // What was queued is served in the end, all of it.
+        // All queued requests are served in the end.
         while bench.serve() {}
         assert_eq!(bench.queued, [0; 5], "{}", bench.name);
         assert_eq!(
@@ -222,7 +224,8 @@ fn beside_aware_ones() {
     }
 }
 
-/// They go past the queues like others when the service is under-loaded, and always when they must.
+/// Checks that requests without attributes pass like others when the service is under-loaded, and
+/// always when they must.
 #[test]
 fn past_the_queues() {
     for (kind, argument, tunables) in settings() {
@@ -250,7 +253,8 @@ fn past_the_queues() {
     }
 }
 
-/// One known field is enough where that field counts; none of the others has to be there.
+/// Checks that one known field identifies a class if the mode uses the field; no other field is
+/// required.
 #[test]
 fn a_single_field() {
     let known = aware(1);

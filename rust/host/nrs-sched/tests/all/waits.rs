@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long requests wait: nobody starves, newcomers and rare guests are served soon, and who is alone is
-//! served like with fifo.
+//! Waiting times: no starvation, prompt service of new and rare clients, and FIFO order for a lone
+//! client.
 
 use nrs_sched::{
     arena::attrs,
@@ -15,7 +15,7 @@ use nrs_sched::{
 const DEEP: &str = "gid_then_uid_then_jobid_fair";
 const MODES: [&str; 3] = ["uid_fair", "gid_then_uid_fair", DEEP];
 
-/// Twelve jobs of six users in three groups.
+/// Returns twelve jobs of six users in three groups.
 fn twelve() -> Vec<Attrs> {
     let job = |i: u32| Attrs {
         gid: Id::new(i / 4),
@@ -26,8 +26,8 @@ fn twelve() -> Vec<Attrs> {
     (0..12).map(job).collect()
 }
 
-/// Nobody with queued work waits longer than three of its fair periods and one round, a largest request of
-/// everybody, while others come and go.
+/// Checks that no backlogged entity waits longer than three of its fair periods and one round,
+/// while others come and go. A round is one largest request of each entity.
 #[test]
 fn nobody_waits_longer_than_the_bound() {
     for mode in MODES {
@@ -54,7 +54,8 @@ fn nobody_waits_longer_than_the_bound() {
     }
 }
 
-/// Dispatches that the requests of the last source wait; it brings one every `period` dispatches.
+/// Returns the waiting times of the last source's requests, in dispatches; a request arrives every
+/// `period` dispatches.
 fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
     let guest = sim.sources.len() - 1;
     let mut waits = Vec::new();
@@ -73,12 +74,12 @@ fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
     waits
 }
 
-/// Whoever asks for far less than its share does not wait at all.
+/// Checks that an entity that uses far less than its share does not wait at all.
 #[test]
 fn a_rare_guest_is_served_at_once() {
     for (mode, guest) in [
         ("uid_fair", attrs(99)),
-        // Alone in its group, and in a group where others are busy.
+        // Alone in its group, and in a group with other busy users.
         (
             DEEP,
             Attrs {
@@ -116,7 +117,8 @@ fn a_rare_guest_is_served_at_once() {
     }
 }
 
-/// Nobody but one: the order is that of arrival, with any selection, on any number of levels.
+/// Checks that a lone entity is served in the order of arrival, with any selection rule, on any
+/// number of levels.
 #[test]
 fn a_lone_job_is_served_like_with_fifo() {
     for mode in MODES {
@@ -135,7 +137,8 @@ fn a_lone_job_is_served_like_with_fifo() {
     }
 }
 
-/// Below the threshold the order is that of arrival whoever asks, at the threshold shares decide.
+/// Checks that requests are served in the order of arrival below the threshold, regardless of the
+/// entity.
 #[test]
 fn below_the_threshold_the_oldest_goes() {
     for mode in MODES {
@@ -172,7 +175,8 @@ fn below_the_threshold_the_oldest_goes() {
     }
 }
 
-/// What went down without a decision is not charged: shares start from where they were.
+/// Checks that requests dispatched without a decision are not charged: shares continue from the
+/// previous state.
 #[test]
 fn opportunity_is_free() {
     for mode in MODES {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tables of weights against a map. That what is written out makes the same table again, the fuzz target `weights` says.
+//! Comparison of weight tables with a map. The fuzz target `weights` checks that written text
+//! yields the same table again.
 
 use nrs_sched::{
     glob,
@@ -12,7 +13,7 @@ use nrs_sched::{
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Bytes of an identifier, mostly those with a meaning of their own.
+/// Generates the bytes of an identifier, many of them with a special meaning.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         3 => 1u8..=255,
@@ -51,7 +52,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Field and value of `key` as text, every byte of a job as an escape.
+/// Returns field and value of `key` as text, with every byte of a job escaped.
 fn value(key: &Key) -> String {
     match key {
         Key::Jobid(job) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! For how long policies say that they kept requests on purpose: for a rate or a delay, and not for want of a slot.
+//! Time for which policies report to have throttled requests: due to a rate or a delay, and not for
+//! lack of a slot.
 
 use nrs_sched::{
     arena::{attrs, feed, lone_part, view, Request},
@@ -12,20 +13,21 @@ use nrs_sched::{
 const START: u64 = 86_400 * SECOND;
 const MS: u64 = SECOND / 1000;
 
-/// A part with `count` requests of one user that came at [`START`].
+/// Creates a part with `count` requests of one user that arrived at [`START`].
 fn queued(config: &Config, count: u64) -> AnyPart<Request> {
     let mut part = lone_part(config, 1).expect("memory");
     feed(&mut part);
     let class = part.classify(&attrs(7), START);
     for id in 0..count {
         let request = Request::new(7, id, 1, START);
-        // What delay declines, it does not keep.
+        // The delay policy may decline requests, which are then not queued.
         let _ = part.enqueue(request, class, START);
     }
     part
 }
 
-/// The next request at `now` or as soon as it may go: when, and for how long it was withheld, ms.
+/// Dispatches the next request at `now` or as soon as it is eligible. Returns the time, ns, and the
+/// time for which the request was throttled, ms.
 fn next(part: &mut AnyPart<Request>, mut now: u64) -> (u64, u32) {
     loop {
         match part.get(&view(now, false)) {
@@ -43,7 +45,8 @@ fn rate(text: &str) -> Config {
     Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid")
 }
 
-/// A queue that goes at its rate is withheld all the time, also who stands behind others.
+/// Checks that a queue at its rate limit counts as throttled all the time, also for requests behind
+/// others.
 #[test]
 fn for_a_rate() {
     let mut part = queued(&rate("1"), 20);
@@ -58,7 +61,8 @@ fn for_a_rate() {
     }
 }
 
-/// A queue that waits for slots is not, although its policy has a rate.
+/// Checks that a queue that waits for slots does not count as throttled, although its policy has a
+/// rate.
 #[test]
 fn not_for_a_slot() {
     let mut part = queued(&rate("10000"), 20);
@@ -78,7 +82,7 @@ fn for_a_delay() {
     }
     let config = Config::parse(Kind::Delay, None, &values.policies).expect("valid");
     let mut part = queued(&config, 3);
-    // On time, two seconds late, and as it is drained.
+    // On time, two seconds late, and while the part is drained.
     assert_eq!(next(&mut part, START), (START + 3 * SECOND, 3000));
     assert_eq!(
         next(&mut part, START + 5 * SECOND),
@@ -91,7 +95,7 @@ fn for_a_delay() {
     }
 }
 
-/// Those that have no rates keep nobody, however long they wait.
+/// Checks that policies without rates report no throttling, regardless of the waiting time.
 #[test]
 fn by_nobody_else() {
     for (kind, argument) in [
@@ -103,7 +107,7 @@ fn by_nobody_else() {
         let config = Config::parse(kind, argument, &Tunables::default()).expect("valid");
         let mut part = queued(&config, 5);
         for n in 1u64..=5 {
-            // Longer than a class without a gate waits for one.
+            // Longer than a class without a gate waits for a gate.
             let (_, withheld) = next(&mut part, START + n * 10 * SECOND);
             assert!(withheld <= 1000, "{kind:?}: {withheld} ms");
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The statistics file is YAML whatever jobs are called.
+//! Statistics file: valid YAML for all job names.
 
 use nrs_sched::{
     jobid::JobId,
@@ -124,7 +124,7 @@ fn the_fields_are_those_of_the_design() {
     assert_eq!(fields.len(), 22);
 }
 
-/// How a path is read back, if all of it is ASCII.
+/// Returns the expected path, if all of it is ASCII.
 fn path(names: &[Vec<u8>]) -> Option<String> {
     let name = |name: &Vec<u8>| {
         let name = String::from_utf8(name.clone()).ok()?;

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Jobs: their nodes and processes, and which request is next.
+//! Jobs: their nodes and processes, and the choice of the next request.
 //!
-//! # Vocabulary
-//!
-//! - *Process*: sends one request after the other, each to the next of its job's servers ([`Process`]). In an open
-//!   loop there is one for each node, which does not wait for answers.
-//! - *Round*: what a bulk-synchronous job moves before it computes ([`Round`]).
-//! - *Left*: bytes of a job's work, or of a round, that no request was sent for yet.
+//! - *Process*: sends one request after another, to the job's servers in turn ([`Process`]). In an
+//!   open loop each node has one process, which does not wait for answers.
+//! - *Round*: the bytes that a bulk-synchronous job moves before it computes ([`Round`]).
+//! - *Left*: bytes of a job's work, or of a round, for which no request has been sent yet.
 //!
 //! ```text
-//!            bytes left, in a phase that is on            answer
-//!   idle ─────────────────────────────────────▶ waits ─────────▶ thinks ─▶ sends again, or
-//!     ▲                                                                    nothing is left, or it is time to stop
+//!            bytes left, in an active phase              answer
+//!   idle ─────────────────────────────────────▶ waits ─────────▶ thinks ─▶ sends again
+//!     ▲                                                                    until done or stopped
 //!     └──────────────────────────── next round ◀─ computes ◀─ all answered ─┘
 //! ```
 //!
-//! Each process has a file of its own, on each server. An operation on metadata counts as [`OPERATION`] bytes of
-//! work and moves none.
+//! Each process has its own file on each server. A metadata operation counts as [`OPERATION`] bytes
+//! of work and moves none.
 
 use super::{
     item::{Op, Record},
@@ -35,81 +33,82 @@ use nrs_sched::{
     rng::{avalanche, Rng},
 };
 
-/// What an operation on metadata counts as, bytes of work.
+/// Work of a metadata operation, bytes.
 pub const OPERATION: u64 = 4096;
 
-/// Bytes of a file that is read or written anywhere.
+/// Size of a file with random access, bytes.
 const FILE: u64 = 1 << 34;
 
-/// A process.
+/// Process of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Its job.
+    /// Index of the job.
     pub job: u32,
-    /// Its node.
+    /// Index of the node.
     pub node: u32,
-    /// Requests that it sent.
+    /// Number of requests that were sent.
     sent: u64,
-    /// Where its next request begins, one behind the other.
+    /// File offset of the next sequential request, bytes.
     offset: u64,
-    /// Its first server, of those of the job.
+    /// Index of the first server in the job's list of servers.
     first: u32,
 }
 
-/// Where a bulk-synchronous job is.
+/// State of a bulk-synchronous job.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     bytes: u64,
     compute: u64,
     left: u64,
-    /// When the round began, ns.
+    /// Start of the round, ns.
     since: u64,
-    /// When the first one did, ns.
+    /// Start of the first round, ns.
     first: u64,
     done: Rounds,
 }
 
-/// A job.
+/// Job: a load of one kind, from many processes.
 pub struct Job {
-    /// Who it is, in its requests.
+    /// Attributes of the job's requests.
     attrs: Attrs,
     start: u64,
     stop: u64,
     phases: Option<(u64, u64)>,
     open: bool,
     think: u64,
-    /// Mean time between requests of a node, in an open loop, ns.
+    /// Open loop: mean time between requests of a node, ns.
     gap: f64,
     arrival: Arrival,
-    /// Reads, reads and writes, all.
+    /// Cumulative weights of reads, writes and metadata operations.
     mix: [u64; 3],
-    /// Sizes with the sum of the weights up to there.
+    /// Sizes with cumulative weights.
     sizes: Vec<(u64, u64)>,
     access: Access,
     servers: Vec<u32>,
-    /// Bytes of work that no request was sent for yet.
+    /// Bytes of work for which no request has been sent yet; `None` for unlimited work.
     left: Option<u64>,
     round: Option<Round>,
     first_process: u32,
     processes: u32,
-    /// Requests that a process of a closed loop has outstanding.
+    /// Closed loop: outstanding requests of each process.
     depth: u32,
-    /// Requests that were sent.
+    /// Number of requests that were sent.
     pub issued: u64,
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub outstanding: u64,
-    /// When its work was done, ns.
+    /// Completion time of the work, ns.
     pub completed: Option<u64>,
     rng: Rng,
 }
 
 impl Job {
-    /// Rounds that it did, if it has rounds.
+    /// Returns the statistics of rounds if the job is bulk-synchronous.
     pub fn rounds(&self) -> Option<Rounds> {
         self.round.map(|round| round.done)
     }
 
-    /// When it may send something that it would send at `time`; `None`: never.
+    /// Returns the earliest time from `time` on at which the job may send; `None` if it has
+    /// stopped.
     fn admits(&self, time: u64) -> Option<u64> {
         let at = match self.phases {
             Some((on, off)) => {
@@ -126,13 +125,13 @@ impl Job {
         (at < self.stop).then_some(at)
     }
 
-    /// Each process as often as it has requests outstanding.
+    /// Returns each process once for each of its outstanding requests.
     fn issuers(&self) -> impl Iterator<Item = u32> {
         let (first, depth) = (self.first_process, self.depth);
         (0..self.processes * depth).map(move |number| first + number / depth)
     }
 
-    /// A number below `sum`; nothing is drawn if there is only one.
+    /// Draws a number below `sum`; uses no random number if `sum` is at most 1.
     fn draw(&mut self, sum: u64) -> u64 {
         if sum <= 1 {
             return 0;
@@ -140,7 +139,7 @@ impl Job {
         self.rng.below(sum)
     }
 
-    /// What the next request does, and with how many bytes; the bytes that it counts as.
+    /// Chooses the next request: its operation, its bytes and its bytes of work.
     fn next(&mut self) -> Option<(Op, u64, u64)> {
         let budget = match (&self.left, &self.round) {
             (Some(left), Some(round)) => *left.min(&round.left),
@@ -178,22 +177,23 @@ impl Job {
     }
 }
 
-/// All jobs.
+/// All jobs of a run.
 pub struct Clients {
-    /// The jobs.
+    /// Jobs in the order of the scenario.
     pub jobs: Vec<Job>,
     processes: Vec<Process>,
     nodes: u32,
-    /// Jobs that have not done their work; one without work never has.
+    /// Number of jobs with work left; jobs without a limit of work always count.
     busy: usize,
 }
 
 impl Clients {
-    /// The jobs `written`, on servers with these `names`; what is drawn depends on `seed`.
+    /// Creates the jobs `written` on servers with these `names`; `seed` determines random choices.
     ///
     /// # Errors
     ///
-    /// A job names a server that is none, or has no size to draw.
+    /// A job names a server that does not exist, has no servers, has no size to draw, or is an open
+    /// loop without a rate.
     pub fn new(written: &[Written], names: &[String], end: u64, seed: u64) -> Result<Self, String> {
         let mut all = Self {
             jobs: Vec::new(),
@@ -292,17 +292,17 @@ impl Clients {
         Ok(())
     }
 
-    /// Number of nodes of all jobs.
+    /// Returns the number of nodes of all jobs.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Whether all jobs have done their work.
+    /// Returns true if all jobs have completed their work.
     pub fn are_done(&self) -> bool {
         self.busy == 0
     }
 
-    /// Has all jobs begin at their time.
+    /// Schedules the first requests of all jobs.
     pub fn begin(&mut self, queue: &mut Queue) {
         for job in &mut self.jobs {
             if !job.open {
@@ -314,7 +314,7 @@ impl Clients {
             let count = u64::from(job.processes);
             for number in 0..job.processes {
                 let process = job.first_process + number;
-                // Nodes with equal times between requests send them at different times.
+                // Nodes with evenly spaced requests start at different offsets.
                 let offset = match job.arrival {
                     Arrival::Even => job.gap * f64::from(number) / count as f64,
                     Arrival::Poisson => exponential(&mut job.rng, job.gap),
@@ -324,7 +324,7 @@ impl Clients {
         }
     }
 
-    /// Who `record` is from.
+    /// Returns the attributes of the request of `record`.
     pub fn attrs(&self, record: &Record) -> Attrs {
         let job = &self.jobs[record.job as usize];
         let opcode = match record.op {
@@ -344,7 +344,8 @@ impl Clients {
         }
     }
 
-    /// Process `index` sends a request at `now`, if it has one to send; else it is asked again when it may.
+    /// Creates the next request of process `index`, or schedules the attempt for when its phase
+    /// permits.
     pub fn issue(&mut self, queue: &mut Queue, index: u32, now: u64) -> Option<Record> {
         let process = &mut self.processes[index as usize];
         let job = &mut self.jobs[process.job as usize];
@@ -356,10 +357,11 @@ impl Clients {
         if !job.open {
             return Self::send(process, job, index, now);
         }
-        // In an open loop the next request follows by itself.
+        // An open loop schedules the next request regardless of answers.
         let gap = match job.arrival {
             Arrival::Even => {
-                // The time of each is worked out from the first one, so that rounding does not add up.
+                // The time of each request derives from the first one, so that rounding errors do
+                // not add up.
                 let sent = process.sent + 1;
                 let before = (job.gap * process.sent as f64) as u64;
                 (job.gap * sent as f64) as u64 - before
@@ -371,7 +373,7 @@ impl Clients {
         Some(record)
     }
 
-    /// The next request of `process`.
+    /// Creates the next request of `process`; `None` if no bytes are left.
     fn send(process: &mut Process, job: &mut Job, index: u32, now: u64) -> Option<Record> {
         let (op, bytes, counts) = job.next()?;
         let count = job.servers.len() as u64;
@@ -385,7 +387,7 @@ impl Clients {
                 job.rng.below(places) * counts.max(4096)
             }
         };
-        // A row of pieces, one on each server, is at the same place on all of them.
+        // A row of pieces, one on each server, has the same offset on all servers.
         if process.sent % count == 0 {
             process.offset += counts;
         }
@@ -405,7 +407,7 @@ impl Clients {
         })
     }
 
-    /// `record` is answered at `now`: what follows is put into `queue`.
+    /// Handles the answer to `record` at `now`, and schedules what follows.
     pub fn answered(&mut self, queue: &mut Queue, record: &Record, now: u64) {
         let job = &mut self.jobs[record.job as usize];
         job.outstanding -= 1;
@@ -431,7 +433,7 @@ impl Clients {
         }
     }
 
-    /// Job `index` has computed: the next round begins.
+    /// Starts the next round of job `index`, which has finished computing.
     pub fn round(&mut self, queue: &mut Queue, index: u32, now: u64) {
         let job = &mut self.jobs[index as usize];
         if job.left == Some(0) {
@@ -447,20 +449,20 @@ impl Clients {
     }
 }
 
-/// A time with mean `mean`, exponential.
+/// Draws an exponentially distributed time with mean `mean`.
 fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    // From 2^-53 to 1.
+    // Uniform from 2^-53 to 1.
     let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     -uniform.ln() * mean
 }
 
-/// The network identifier of a node: an address of 10.0.0.0/8.
+/// Returns the network identifier of a node: an address in 10.0.0.0/8.
 pub fn nid(node: u32) -> Option<Nid> {
     let [_, b, c, d] = (node + 1).to_be_bytes();
     Nid::new(Net::Tcp, 0, Address::V4([10, b, c, d])).ok()
 }
 
-/// The servers that a job's requests go to.
+/// Returns the servers to which a job sends requests.
 fn servers_of(job: &Written, names: &[String], rng: &mut Rng) -> Result<Vec<u32>, String> {
     let count = names.len() as u32;
     let all: Vec<u32> = match &job.servers {

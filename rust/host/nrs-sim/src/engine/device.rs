@@ -1,73 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices: when a request that goes down will be done.
-//!
-//! # Vocabulary
+//! Device models: compute the completion time of a dispatched request.
 //!
 //! - *Channel*: serves one request at a time. Pipes and disks have one.
-//! - *Service time*: for how long a request has its channel.
-//! - *Jitter*: each service time is multiplied by a number drawn evenly around 1.
+//! - *Service time*: the time for which a request occupies its channel.
+//! - *Jitter*: each service time is multiplied by a number drawn uniformly around 1.
 //!
-//! A request that goes down has the channel that is free first, in the order of going down.
+//! A request takes the channel that becomes free first, in the order of dispatch.
 //!
 //! # Disks
 //!
-//! Files begin at places of the disk that their names decide. A seek over a distance d of a disk of length D
-//! takes s * 15/8 * sqrt(d / D), with s what is called an average seek: the square root is how the arm
-//! accelerates (Ruemmler and Wilkes, "An introduction to disk drive modeling", Computer 27, 1994), and 8/15 is the
-//! mean of sqrt(d / D) over places that are drawn evenly. After a seek the platter is anywhere: up to a whole
-//! turn passes. What goes on where the last request ended needs neither.
+//! A hash of a file's number decides where the file begins on the disk. A seek over a distance d on
+//! a disk of length D takes s * 15/8 * sqrt(d / D). Here, s is the average seek time. The square
+//! root models the acceleration of the arm (Ruemmler and Wilkes, "An introduction to disk drive
+//! modeling", Computer 27, 1994). The mean of sqrt(d / D) over uniformly drawn positions is 8/15.
+//! After a seek the rotational position is random: the delay is up to one revolution. A request
+//! that continues where the last one ended needs neither seek nor rotation.
 
 use super::item::{Op, Record};
 use crate::scenario::{Device as Written, Model, Side};
 use nrs_sched::rng::{avalanche, Rng};
 
-/// Bytes of a disk.
+/// Size of a disk, bytes.
 const DISK: u64 = 1 << 42;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: u128 = 1_000_000_000;
 
-/// Time for `bytes` at `rate` bytes/s, ns.
+/// Returns the time for `bytes` at `rate` bytes/s, ns.
 pub fn transfer(bytes: u64, rate: u64) -> u64 {
     let ns = u128::from(bytes) * SECOND / u128::from(rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Where the data of `record` is on a disk.
+/// Returns the position of the data of `record` on a disk, bytes.
 pub fn place(record: &Record) -> u64 {
     avalanche(record.object).wrapping_add(record.offset) % DISK
 }
 
-/// A device.
+/// Simulated device.
 pub struct Device {
     model: Model,
-    /// In parts of 2^32.
+    /// Jitter in units of 2^-32.
     jitter: u64,
-    /// When each channel is free, ns.
+    /// Time at which each channel becomes free, ns.
     free: Vec<u64>,
-    /// Where the disk's arm is.
+    /// Position of the disk's arm, bytes.
     arm: u64,
-    /// Service time of all requests, ns.
+    /// Sum of all service times, ns.
     busy: u64,
     rng: Rng,
 }
 
-/// When a request is done.
+/// Completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// When, ns.
+    /// Completion time, ns.
     pub done: u64,
-    /// Its service time, ns.
+    /// Service time, ns.
     pub time: u64,
 }
 
 impl Device {
-    /// The device that `written` says.
+    /// Creates the device `written`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// A key of the device is missing or not allowed.
     pub fn new(written: &Written, seed: u64) -> Result<Self, String> {
         let model = written
             .model()
@@ -86,7 +85,7 @@ impl Device {
         })
     }
 
-    /// What it can do, as far as it has one number for that, bytes/s.
+    /// Returns the bandwidth, bytes/s; of flash, the read bandwidth of all channels.
     pub fn bandwidth(&self) -> u64 {
         match &self.model {
             Model::Pipe { bandwidth, .. } | Model::Disk { bandwidth, .. } => bandwidth.0,
@@ -96,12 +95,12 @@ impl Device {
         }
     }
 
-    /// Service time of all requests, per channel, ns.
+    /// Returns the sum of all service times per channel, ns.
     pub fn busy(&self) -> u64 {
         self.busy / self.free.len() as u64
     }
 
-    /// Serves the request of `record`, which goes down at `now`, ns.
+    /// Serves the request of `record`, dispatched at `now`, ns.
     pub fn serve(&mut self, record: &Record, now: u64) -> Service {
         let side = |side: &Side| side.base.0 + transfer(record.bytes, side.bandwidth.0);
         let mut after = 0;
@@ -144,7 +143,7 @@ impl Device {
         }
     }
 
-    /// `time`, more or less.
+    /// Multiplies `time` by the jitter.
     fn jittered(&mut self, time: u64) -> u64 {
         if self.jitter == 0 {
             return time;
@@ -153,7 +152,8 @@ impl Device {
         ((u128::from(time) * u128::from(factor)) >> 32) as u64
     }
 
-    /// Moves the arm to where the data of `record` begins and leaves it where it ends; the time for that, ns.
+    /// Moves the arm to the data of `record` and leaves it at the end of the data; returns the
+    /// time, ns.
     fn travel(&mut self, record: &Record, seek: u64, rotation: u64) -> u64 {
         let place = place(record);
         let distance = self.arm.abs_diff(place);
@@ -185,7 +185,8 @@ mod tests {
         }
     }
 
-    /// One after the other; latency comes on top and keeps nobody.
+    /// Verifies that requests are served one after another, and that latency delays no other
+    /// request.
     #[test]
     fn pipe() {
         let mut device = device(
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!((device.busy(), device.bandwidth()), (2080, 1_000_000_000));
     }
 
-    /// An average seek is average, and none for what goes on where it was.
+    /// Verifies the mean of the seek time, and that a sequential read needs no seek.
     #[test]
     fn disk() {
         let mut device =
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(device.busy() - before, first + 99_000);
     }
 
-    /// Around what it would be without, and by no more than was asked for.
+    /// Verifies the mean and the bounds of the jitter.
     #[test]
     fn jitter() {
         let mut device = device("kind = \"pipe\"\nbandwidth = \"1GB/s\"\njitter = 0.25");

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What servers tell each other, and how it gets there.
+//! Exchange of service accounts between servers.
 //!
-//! # Vocabulary
-//!
-//! - *Speaker*: a server that takes part: it shares fairly, and has a rule of its own
+//! - *Speaker*: a server that takes part, because its policy is fairshare; it runs its own rule
 //!   ([`nrs_agent::Exchange`]).
-//! - *Datagram*: bytes that one speaker sent; *mail*: a datagram on its way to one of those who hear it.
+//! - *Datagram*: bytes that one speaker sent; *mail*: a datagram in transit to one receiver.
 //!
 //! ```text
 //!   every delta, each speaker at its own time
@@ -36,39 +34,39 @@ use nrs_sched::{
 };
 use std::rc::Rc;
 
-/// Speakers, and what is under way.
+/// Speakers and mails in transit.
 pub struct Talk {
     delta: u64,
     latency: u64,
     jitter: u64,
-    /// In parts of 2^32.
+    /// Loss rate in units of 2^-32.
     loss: u64,
     cuts: Vec<(u32, u64, u64)>,
-    /// By server; none for a server that takes no part.
+    /// Speakers by server; `None` if a server takes no part.
     speakers: Vec<Option<Exchange>>,
-    /// Datagrams on their way: from, to, and the bytes.
+    /// Datagrams in transit: sender, receiver and bytes.
     mails: Slab<(u32, u32, Rc<[u8]>)>,
     reports: ReportBuf,
     rng: Rng,
     counts: outcome::Exchange,
 }
 
-/// What servers with the same policy line have in common.
+/// Returns the realm: a number that servers with the same policy line share.
 fn realm(policy: &str) -> u64 {
     let mix = |realm, byte| avalanche(realm ^ u64::from(byte));
     policy.bytes().fold(1, mix).max(1)
 }
 
 impl Talk {
-    /// What `written` says, between servers with these `names` and `policies`.
+    /// Creates the exchange of `written` between servers with these `names` and `policies`.
     ///
     /// # Errors
     ///
-    /// A cut names a server that is none.
+    /// A cut names a server that does not exist.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// Panics if memory is exhausted.
     pub fn new(
         written: &Written,
         names: &[String],
@@ -105,7 +103,7 @@ impl Talk {
         })
     }
 
-    /// Each speaker's first time is drawn, so that they do not all speak at once.
+    /// Schedules each speaker's first step at a random time, so that not all speak at once.
     pub fn begin(&mut self, queue: &mut Queue) {
         for (number, speaker) in (0..).zip(&self.speakers) {
             if speaker.is_some() {
@@ -115,22 +113,22 @@ impl Talk {
         }
     }
 
-    /// What was said and heard.
+    /// Returns the counts of messages and steps.
     pub fn counts(&self) -> outcome::Exchange {
         self.counts
     }
 
-    /// Whether `speaker` is cut off at `now`.
+    /// Returns true if `speaker` is cut off at `now`.
     fn is_cut(&self, speaker: u32, now: u64) -> bool {
         let cuts = &mut self.cuts.iter();
         cuts.any(|(who, from, to)| *who == speaker && (*from..*to).contains(&now))
     }
 
-    /// The time of `speaker` has come, which is that of `server`.
+    /// Runs a step of `speaker`, which belongs to `server`, and sends its datagrams.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// Panics if memory is exhausted.
     pub fn tell(&mut self, speaker: u32, server: &mut Server, scene: &mut Scene) {
         let now = scene.now;
         self.counts.steps += 1;
@@ -164,7 +162,7 @@ impl Talk {
         }
     }
 
-    /// Mail comes to where it goes.
+    /// Delivers a mail.
     pub fn hear(&mut self, slot: u32, now: u64) {
         let (from, to, bytes) = self.mails.remove(slot);
         let from = u64::from(from) + 1;
@@ -182,7 +180,7 @@ impl Talk {
     }
 }
 
-/// A step of the rule of `server`: its parts are told factors. The datagrams for the others.
+/// Runs a step of the rule of `server`, applies the factors; returns datagrams for other servers.
 fn share(
     exchange: &mut Exchange,
     reports: &mut ReportBuf,

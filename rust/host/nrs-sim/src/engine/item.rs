@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests: what the engine knows of them, and what policies do.
+//! Requests: their records in the engine, and their representation in policies.
 //!
-//! # Vocabulary
-//!
-//! - *Record*: what the engine knows of a request, from when it is sent to when it is answered ([`Record`]).
-//! - *Item*: what is queued in a policy, with the slot of its record ([`Item`]).
+//! - *Record*: the state of a request from sending to the answer ([`Record`]).
+//! - *Item*: the request as policies queue it, with the index of its record ([`Item`]).
 
 use super::device;
 use nrs_sched::{
@@ -15,51 +13,51 @@ use nrs_sched::{
 };
 use std::collections::VecDeque;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Op {
-    /// Reads data.
+    /// Read of data.
     #[default]
     Read,
-    /// Writes data.
+    /// Write of data.
     Write,
-    /// Something with names and attributes.
+    /// Operation on names or attributes.
     Metadata,
 }
 
-/// A request, from when it is sent to when it is answered.
+/// Request, from sending to the answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record {
-    /// Its job.
+    /// Index of the job.
     pub job: u32,
-    /// The node that sent it.
+    /// Index of the node that sent the request.
     pub node: u32,
-    /// The process that sent it; in an open loop one that stands for all of the node's.
+    /// Index of the process that sent the request; an open loop has one process per node.
     pub proc: u32,
-    /// Its server.
+    /// Index of the server.
     pub server: u32,
-    /// What it does.
+    /// Operation of the request.
     pub op: Op,
-    /// Bytes that it moves.
+    /// Bytes that the request moves.
     pub bytes: u64,
-    /// The file that they are in.
+    /// Number of the file.
     pub object: u64,
-    /// Where in the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// When the client sent it, ns.
+    /// Time of sending by the client, ns.
     pub sent: u64,
-    /// When it came to its server, ns.
+    /// Time of arrival at the server, ns.
     pub arrived: u64,
-    /// When it went to the device, ns.
+    /// Time of dispatch to the device, ns.
     pub started: u64,
-    /// What the device needs for it, ns.
+    /// Service time at the device, ns.
     pub device_ns: u64,
-    /// What its head gave out with it; none for one that was never queued.
+    /// Ticket of the head; `None` if the request was never queued.
     pub ticket: Option<Ticket>,
 }
 
 impl Record {
-    /// What it costs.
+    /// Returns the cost of the request.
     pub fn cost(&self) -> Cost {
         let direction = match self.op {
             Op::Read => Direction::Read,
@@ -70,21 +68,21 @@ impl Record {
     }
 }
 
-/// A request as policies see it.
+/// Request as policies queue it.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// Where its record is.
+    /// Index of its record.
     pub slot: u32,
     cost: Cost,
     arrival: u64,
-    /// Where it is on a disk.
+    /// Position on the disk.
     spot: Spot,
     mark: u64,
     placement: Placement,
 }
 
 impl Item {
-    /// The request of `record`, which is in `slot` and comes to its server now.
+    /// Creates the item of `record`, which is at index `slot` and arrives at its server now.
     pub fn new(slot: u32, record: &Record) -> Self {
         Self {
             slot,
@@ -97,7 +95,7 @@ impl Item {
     }
 }
 
-/// Requests of the engine are never looked for while they are queued: nothing makes one of these.
+/// Uninhabited place type: the engine never looks up queued requests.
 pub enum Nowhere {}
 
 impl item::Place for Nowhere {
@@ -130,7 +128,7 @@ impl item::Item for Item {
         self.mark = mark;
     }
 
-    /// Only an order table asks for it, and there is none.
+    /// Panics: only an order table calls this function, and the engine has none.
     fn register(&mut self) -> Nowhere {
         unreachable!("no order table")
     }
@@ -150,7 +148,7 @@ impl Scheduled for Item {
     }
 }
 
-/// A queue of requests; its memory stays for the next ones.
+/// Queue of requests; keeps its memory when requests leave.
 pub struct Fifo(VecDeque<Item>);
 
 impl item::Fifo for Fifo {
@@ -185,7 +183,7 @@ impl item::Fifo for Fifo {
 mod tests {
     use super::*;
 
-    /// Operations on metadata cost a page and move nothing.
+    /// Verifies that metadata operations cost a page and move nothing.
     #[test]
     fn costs() {
         for (op, bytes, pages) in [

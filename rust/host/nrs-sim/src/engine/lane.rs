@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One partition of a server: what the kernel protects by a lock, and its timer.
+//! Partition of a server: the state that the kernel protects by a lock, and a timer.
 
 use super::item::{Item, Record};
 use nrs_sched::{
@@ -12,28 +12,28 @@ use nrs_sched::{
     rng::avalanche,
 };
 
-/// How often one run of the worker has a part forget what is idle, at most.
+/// Maximum number of ageing steps for a part in one run of the worker.
 const AGE_ROUNDS: u32 = 64;
 
-/// Classes that are looked at in one go.
+/// Classes to visit in one ageing or refresh step.
 const ROWS: u32 = nrs_sched::policy::ROWS as u32;
 
-/// A partition and its timer.
+/// Partition with its timer.
 pub struct Lane {
-    /// The partition.
+    /// State of the partition.
     pub machine: Machine<Item, AnyPart<Item>, Config>,
-    /// When the timer expires, ns; 0: it does not.
+    /// Expiry time of the timer, ns; 0 if it is not armed.
     pub timer: u64,
-    /// The file makes the class, too.
+    /// True if the class depends on the file.
     by_object: bool,
 }
 
 impl Lane {
-    /// Creates a partition that serves with `part`, which was started with `config`, at `now`, ns.
+    /// Creates a partition at `now`, ns, with `part`, which was started with `config`.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// Panics if memory is exhausted.
     pub fn new(config: Config, part: AnyPart<Item>, now: u64) -> Self {
         let fifo = Config::parse(Kind::FALLBACK, None, &Tunables::default()).expect("no argument");
         let shared = AnyShared::new(&fifo, 0, 1).expect("memory");
@@ -55,25 +55,25 @@ impl Lane {
         }
     }
 
-    /// The part that serves.
+    /// Returns the part that schedules: the last one of the head.
     pub fn part(&mut self) -> &mut AnyPart<Item> {
         let parts = self.machine.head(Priority::Regular).parts_mut();
         let (_, part) = parts.last().expect("there is a fallback");
         part
     }
 
-    /// What the class of `record` depends on.
+    /// Returns the values on which the class of `record` depends.
     pub fn ident(&self, record: &Record) -> lane::Ident {
         let object = if self.by_object { record.object } else { 0 };
         let client = (u64::from(record.node) << 2) | record.op as u64;
         [avalanche(client), object, 0, 0, 0]
     }
 
-    /// What the worker does for a part: forgets what is idle and brings memory.
+    /// Does the worker's tasks for the parts: evicts idle classes and allocates memory.
     ///
     /// # Panics
     ///
-    /// There is no memory.
+    /// Panics if memory is exhausted.
     pub fn maintain(&mut self, now: u64) {
         for (_, part) in self.machine.head(Priority::Regular).parts_mut() {
             for _ in 0..AGE_ROUNDS {
@@ -88,7 +88,7 @@ impl Lane {
         }
     }
 
-    /// Has all classes follow what was told or counted.
+    /// Refreshes all classes after an update or new counts.
     pub fn refresh(&mut self, now: u64) {
         let part = self.part();
         let mut from = Some(0);
@@ -97,7 +97,8 @@ impl Lane {
         }
     }
 
-    /// Has clients classified again from time to time, and classes follow what was counted, if the part wants that.
+    /// Refreshes the classification of clients and the classes if the part requests a refresh at
+    /// `now`.
     pub fn refresh_cache(&mut self, now: u64) {
         if self.part().wants_refresh(now) {
             self.machine.refresh_cache(Priority::Regular, now);

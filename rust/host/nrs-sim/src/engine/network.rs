@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long messages are under way.
+//! Transit times of messages.
 //!
-//! * A *link* joins a node to the network; what goes one way does not keep what goes the other way. Without a
-//!   bandwidth there are no links. Servers' links are not modelled.
+//! A *link* connects a node to the network. The two directions do not share the bandwidth. Without
+//! a bandwidth there are no links. The links of servers are not modelled.
 
 use super::{
     device::transfer,
@@ -12,14 +12,14 @@ use super::{
 use crate::scenario;
 use nrs_sched::rng::Rng;
 
-/// When each way of a link is free, ns.
+/// Times at which the two directions of a link become free, ns.
 #[derive(Clone, Copy, Default)]
 struct Link {
     up: u64,
     down: u64,
 }
 
-/// How long a message is under way, ns.
+/// Returns the transit time of a message, ns: the latency plus a uniform part up to `jitter`.
 pub fn delay(latency: u64, jitter: u64, rng: &mut Rng) -> u64 {
     match jitter {
         0 => latency,
@@ -27,7 +27,7 @@ pub fn delay(latency: u64, jitter: u64, rng: &mut Rng) -> u64 {
     }
 }
 
-/// Between clients and servers.
+/// Network between clients and servers.
 pub struct Network {
     latency: u64,
     jitter: u64,
@@ -37,7 +37,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network `written`, of `nodes` nodes.
+    /// Creates the network `written` for `nodes` nodes.
     pub fn new(written: &scenario::Network, nodes: u32, seed: u64) -> Self {
         let bandwidth = written.bandwidth.map_or(0, |rate| rate.0);
         let links = if bandwidth == 0 { 0 } else { nodes as usize };
@@ -50,7 +50,7 @@ impl Network {
         }
     }
 
-    /// When the request of `record`, sent at `now`, is at its server, ns.
+    /// Returns the time at which the request of `record`, sent at `now`, arrives at its server, ns.
     pub fn request(&mut self, record: &Record, now: u64) -> u64 {
         let mut at = now;
         if let Some(link) = self.links.get_mut(record.node as usize) {
@@ -63,7 +63,7 @@ impl Network {
         at + delay(self.latency, self.jitter, &mut self.rng)
     }
 
-    /// When the answer to `record`, sent at `now`, is at its client, ns.
+    /// Returns the time at which the answer to `record`, sent at `now`, arrives at its client, ns.
     pub fn answer(&mut self, record: &Record, now: u64) -> u64 {
         let at = now + delay(self.latency, self.jitter, &mut self.rng);
         let Some(link) = self.links.get_mut(record.node as usize) else {

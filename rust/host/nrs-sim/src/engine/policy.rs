@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From what a scenario says of a server to parts that are started.
+//! Starts the policy of a server of a scenario.
 //!
-//! * A *line* is what `nrs_policies` takes.
-//! * *Parameters* are the tunables of the policy, by their names without `nrs_` and the policy's name.
-//! * A *text* is a parameter that the policy carries out itself, as a service of the kernel has it do ([`Desk`]).
+//! - The *line* is a policy line as in `nrs_policies`.
+//! - The *parameters* are the policy's numbers and words, by name without `nrs_` and the policy's
+//!   name.
+//! - A *text* is a parameter that the policy interprets itself, as it does for the service in the
+//!   kernel ([`Desk`]).
 
 use super::{item::Item, throttle::BASELINES};
 use crate::scenario::{Param, Server};
@@ -21,19 +23,19 @@ use nrs_sched::{
 };
 use std::cell::RefCell;
 
-/// A policy that was started on all partitions of a server.
+/// Policy that was started on all partitions of a server.
 pub struct Started {
-    /// The configuration.
+    /// Configuration of the policy.
     pub config: Config,
-    /// The parts, one for each partition.
+    /// Parts, one for each partition.
     pub parts: Vec<AnyPart<Item>>,
-    /// What is set of the server.
+    /// Parameters of the server.
     pub parameters: Parameters,
-    /// Who oversees the parts, if the policy needs that.
+    /// Overseer of the parts, if the policy needs one.
     pub overseer: Option<AnyOverseer>,
 }
 
-/// Why a server is refused: the key in the scenario, the value and the reason.
+/// Key in the scenario, and the value with the reason of the error.
 pub type Refused = (String, String);
 
 fn refused<E: std::fmt::Display>(key: &str, text: &str) -> impl FnOnce(E) -> Refused {
@@ -45,12 +47,14 @@ fn no_memory(_: NoMemory) -> Refused {
     ("policy".into(), "out of memory".into())
 }
 
-/// Starts the policy of `server` at `now` (ns) on its partitions. `secret` is the service's seed, the same for
-/// all servers that tell each other of their entities; `seed` makes random choices.
+/// Starts the policy of `server` on its partitions at `now`, ns.
+///
+/// `secret` is the seed of the service, equal on all servers that exchange accounts of entities;
+/// `seed` determines random choices.
 ///
 /// # Errors
 ///
-/// What the policy refuses.
+/// The policy line, a parameter or a text is invalid, or memory is exhausted.
 pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Started, Refused> {
     let on_line = || refused::<Error>("policy", &server.policy);
     let command = Command::parse(&server.policy).map_err(on_line())?;
@@ -81,7 +85,7 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
         }
     }
     let mut parameters = desk.0.into_inner();
-    // Texts may have set parameters.
+    // Texts may have set parameters, so the line is parsed again.
     let config = parse(&parameters.values)?;
     let overseer = AnyOverseer::new(&[Some(config)], &parameters.kept, secret);
     let overseer = overseer.map_err(no_memory)?;
@@ -106,11 +110,12 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
     })
 }
 
-/// The parameters of `server`. One that is refused is tried again after the others, as its bound may be among them.
+/// Parses the parameters of `server`. A rejected parameter is retried after the rest, because a
+/// later parameter may bound it.
 fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
     let mut values = Values::default();
     let mut set = |(key, value): &(&String, &Param)| {
-        // How often the worker runs can be set for all.
+        // The interval of the worker can be set for every policy.
         let policy = match key.as_str() {
             "delta_ms" => "fairshare",
             _ => kind.name(),
@@ -126,10 +131,10 @@ fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
     Ok(values)
 }
 
-/// The service as policies see it before it runs.
+/// Service as policies see it before the start.
 struct Desk(RefCell<Parameters>);
 
-/// Why a text is refused.
+/// Reason for rejecting a text.
 #[derive(Clone, Copy)]
 struct No(Error);
 
@@ -145,7 +150,7 @@ impl Refusal for No {
     }
 }
 
-/// No part runs yet.
+/// Uninhabited type: no part runs yet.
 enum Idle {}
 
 impl Running for Idle {
@@ -210,7 +215,7 @@ impl Host for Desk {
 }
 
 impl Desk {
-    /// Has the policy `kind` carry out `text`, a value of the parameter `name`.
+    /// Sets the text parameter `name` of the policy `kind` to `text`.
     fn carry_out(&self, kind: Kind, name: &str, text: &str) -> Result<(), String> {
         let policy = name.split('_').nth(1).unwrap_or_default();
         if policy != kind.name() {

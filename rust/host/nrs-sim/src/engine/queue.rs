@@ -1,45 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is going to happen, in order.
+//! Queue of future events.
 //!
-//! # Vocabulary
-//!
-//! - *Event*: something that happens at an instant ([`Event`]).
-//! - *Slot*: the place of a request or a datagram in a [`Slab`].
-//! - *Number*: counts events as they are pushed; of events at one instant the first pushed comes first, so that a
-//!   run does not depend on the heap.
+//! Events are ordered by time; events of one instant in the order in which they were pushed. A run
+//! therefore does not depend on the heap. The variable `slot` is the index of a request or a
+//! datagram in a [`Slab`].
 
 use super::item::Record;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// What happens. Everything is named by an index of the engine.
+/// Event of the engine; the number is an index of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// A process sends its next request.
     Issue(u32),
-    /// A bulk-synchronous job has computed.
+    /// A bulk-synchronous job has finished computing.
     Round(u32),
-    /// A request comes to its server.
+    /// A request arrives at its server.
     Arrive(u32),
-    /// A device has done a request.
+    /// A device completes a request.
     Done(u32),
-    /// An answer comes to its client.
+    /// An answer arrives at its client.
     Reply(u32),
-    /// What a part withheld may go.
+    /// The timer of a throttled part expires.
     Wake(u32),
-    /// A server's worker has its time.
+    /// The periodic run of a server's worker is due.
     Work(u32),
-    /// A server's worker was called.
+    /// A called worker runs.
     Call(u32),
-    /// A server's throttle has its time.
+    /// The tick of a server's throttle is due.
     Tick(u32),
-    /// A server tells others what it served.
+    /// A server sends accounts of the service to the other servers.
     Tell(u32),
-    /// A message comes to its server.
+    /// A datagram arrives at a server.
     Hear(u32),
 }
 
-/// Events that are going to happen.
+/// Queue of future events.
 pub struct Queue<E = Event> {
     heap: BinaryHeap<Reverse<(u64, u64, E)>>,
     number: u64,
@@ -61,7 +58,7 @@ impl<E: Ord> Queue<E> {
         self.heap.push(Reverse((time, self.number, event)));
     }
 
-    /// Takes the first event with its time, if it is not after `end`.
+    /// Removes the first event if it is not after `end`; returns it with its time, ns.
     pub fn pop_until(&mut self, end: u64) -> Option<(u64, E)> {
         let Reverse((time, ..)) = self.heap.peek()?;
         if *time > end {
@@ -73,7 +70,7 @@ impl<E: Ord> Queue<E> {
     }
 }
 
-/// Entries at places that are used again.
+/// Table of entries whose indices are reused.
 #[derive(Default)]
 pub struct Slab<T> {
     list: Vec<T>,
@@ -81,7 +78,7 @@ pub struct Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
-    /// Keeps `entry`; returns its place.
+    /// Stores `entry`; returns its index.
     pub fn insert(&mut self, entry: T) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.list[slot as usize] = entry;
@@ -91,31 +88,31 @@ impl<T: Default> Slab<T> {
         (self.list.len() - 1) as u32
     }
 
-    /// The entry in `slot`.
+    /// Returns the entry at index `slot`.
     pub fn at(&mut self, slot: u32) -> &mut T {
         &mut self.list[slot as usize]
     }
 
-    /// Takes the entry in `slot` out.
+    /// Removes and returns the entry at index `slot`.
     pub fn remove(&mut self, slot: u32) -> T {
         self.free.push(slot);
         std::mem::take(&mut self.list[slot as usize])
     }
 
-    /// Largest number of entries at a time.
+    /// Returns the maximum number of entries so far.
     pub fn most(&self) -> usize {
         self.list.len()
     }
 }
 
-/// What every part of the engine needs while it handles an event.
+/// State that all parts of the engine need while they handle an event.
 #[derive(Default)]
 pub struct Scene {
-    /// What happens later.
+    /// Future events.
     pub queue: Queue,
     /// Outstanding requests.
     pub records: Slab<Record>,
-    /// The instant, ns.
+    /// Current time, ns.
     pub now: u64,
 }
 
@@ -123,7 +120,7 @@ pub struct Scene {
 mod tests {
     use super::*;
 
-    /// By time, events of one time in the order in which they were pushed, none after the end.
+    /// Verifies the order by time, the order of pushes within one instant, and the end.
     #[test]
     fn in_order() {
         let mut queue = Queue::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is written down while a run goes on.
+//! Statistics that are recorded during a run.
 
 use super::{
     item::{Op, Record},
@@ -9,41 +9,41 @@ use super::{
 use crate::outcome::{Count, Job, Latency};
 use hdrhistogram::Histogram;
 
-/// Significant decimal digits of times that are counted: to one part in 128.
+/// Significant decimal digits of recorded times: a resolution of one part in 128.
 const DIGITS: u8 = 2;
 
-/// What a job did.
+/// Statistics of a job.
 pub struct Diary {
     /// Counts and bins.
     job: Job,
-    /// How long settled requests took, ns.
+    /// Histogram of the times of settled requests, ns.
     times: Histogram<u64>,
     /// Sum of these times, ns.
     sum: u128,
-    /// How long they waited in servers, ns.
+    /// Sum of the queue times of settled requests, ns.
     wait: u128,
 }
 
-/// How time is divided.
+/// Division of the run into bins.
 #[derive(Clone, Copy)]
 pub struct Bins {
     /// Length of a bin, ns.
     pub sample: u64,
-    /// How many there are.
+    /// Number of bins.
     pub count: usize,
-    /// When a run has settled, ns since its begin.
+    /// Start of the settled part of the run, ns since the start.
     pub settle: u64,
 }
 
 impl Bins {
-    /// The bin of `now`.
+    /// Returns the bin of `now`.
     pub fn at(&self, now: u64) -> usize {
         (((now - START) / self.sample) as usize).min(self.count.saturating_sub(1))
     }
 }
 
 impl Diary {
-    /// Nothing yet.
+    /// Creates empty statistics.
     pub fn new(bins: &Bins) -> Self {
         Self {
             job: Job {
@@ -56,7 +56,7 @@ impl Diary {
         }
     }
 
-    /// `record` is answered at `now`.
+    /// Counts `record`, which is answered at `now`.
     pub fn add(&mut self, record: &Record, bins: &Bins, now: u64) {
         let (job, bytes, device) = (&mut self.job, record.bytes, record.device_ns);
         job.total.add(bytes, device);
@@ -78,7 +78,7 @@ impl Diary {
         }
     }
 
-    /// The job, as far as its requests say.
+    /// Returns the statistics of the job.
     pub fn job(&self) -> Job {
         let (requests, max_ns) = (self.times.len(), self.job.latency.max_ns);
         let mean = |sum| sum as f64 / requests.max(1) as f64;

@@ -2,14 +2,13 @@
 
 //! Servers: partitions, the slots that they share, a device, and the worker.
 //!
-//! # Vocabulary
+//! - *Lane*: a partition of the server, which is a CPT. A client's NID decides which partition
+//!   takes its requests ([`Lane`]).
+//! - *Yard*: the device, the slots and the timers of a server: the state that all partitions share.
+//! - *Worker*: runs every delta, and on a call because a part needs memory or seats.
 //!
-//! - *Lane*: a partition, a CPT of the server; a client's NID decides which one takes its requests ([`Lane`]).
-//! - *Yard*: the device, the slots and the timers of a server: what its partitions need beside an event.
-//! - *Worker*: comes every delta, and when it is called because a part wants memory or seats.
-//!
-//! Partitions, slots and turns are those of the kernel ([`nrs_sched::partition`]). A baseline has slots only. No
-//! request of a scenario has high priority, so no slot is kept for it.
+//! Partitions, slots and turns are kernel code ([`nrs_sched::partition`]). A baseline has slots
+//! only. No request of a scenario has high priority, so no slot is reserved for high priority.
 
 mod worker;
 
@@ -38,48 +37,48 @@ use nrs_sched::{
     slots::Limits,
 };
 
-/// What decides who is next.
+/// Scheduler of a server.
 pub enum Order {
-    /// A policy, one lane for each partition.
+    /// A policy of the kernel, with one lane for each partition.
     Lanes(Vec<Lane>),
-    /// A baseline; partitions do not matter to it.
+    /// A baseline; it ignores partitions.
     Throttle(Box<Throttle>),
 }
 
-/// What the partitions of a server need beside an event.
+/// State of a server that all its partitions share.
 struct Yard {
     /// Index of the server.
     server: u32,
     device: Device,
     line: Line,
-    /// The shares that were published last.
+    /// Table of the shares that were published last.
     table: Option<Table>,
-    /// Requests that wait in all lanes.
+    /// Number of requests queued in all lanes.
     queued: u64,
-    /// Requests here, at most.
+    /// Maximum number of requests in the server, queued or in flight.
     held_most: u64,
-    /// How late timers expire, ns.
+    /// Lateness of timers, ns.
     lateness: u64,
 }
 
 impl Yard {
-    /// What bounds the slots at `now`, ns.
+    /// Returns the limits of the slots at `now`, ns.
     fn limits(&self, now: u64) -> Limits {
         self.line.limits(0, now / MS)
     }
 
-    /// Requests at the device.
+    /// Returns the number of requests in flight.
     fn active(&self) -> u32 {
         self.line.used().active()
     }
 
-    /// Counts the requests that are here.
+    /// Updates the maximum number of requests in the server.
     fn count_held(&mut self) {
         let held = self.queued + u64::from(self.active());
         self.held_most = self.held_most.max(held);
     }
 
-    /// The request in `slot` goes to the device.
+    /// Dispatches the request at index `slot` to the device.
     fn start(&mut self, scene: &mut Scene, slot: u32) {
         let now = scene.now;
         let record: &mut Record = scene.records.at(slot);
@@ -91,12 +90,12 @@ impl Yard {
     }
 }
 
-/// The surroundings of the partition at `index` during an event.
+/// Environment of the partition at `index` during an event.
 struct Surroundings<'a> {
     yard: &'a mut Yard,
     scene: &'a mut Scene,
     index: u16,
-    /// The timer of the partition.
+    /// Expiry time of the partition's timer, ns.
     timer: &'a mut u64,
 }
 
@@ -155,7 +154,7 @@ impl Env<Item, Config> for Surroundings<'_> {
     }
 }
 
-/// The partitions of a server during an event.
+/// Partitions of a server during an event.
 struct Turns<'a> {
     lanes: &'a mut [Lane],
     yard: &'a mut Yard,
@@ -163,7 +162,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// The partition at `index`, and its surroundings.
+    /// Returns the partition at `index` and its environment.
     fn at(&mut self, index: u16) -> (&mut Machine<Item, AnyPart<Item>, Config>, Surroundings<'_>) {
         let lane = &mut self.lanes[usize::from(index)];
         let surroundings = Surroundings {
@@ -192,56 +191,56 @@ impl round::Partitions for Turns<'_> {
     }
 }
 
-/// A server.
+/// Server of a scenario.
 pub struct Server {
-    /// Its index.
+    /// Index of the server.
     index: u32,
-    /// Its name.
+    /// Name of the server.
     name: String,
-    /// Who is next.
+    /// Scheduler of the server.
     order: Order,
-    /// Requests that went to the device without being queued.
+    /// Number of requests dispatched without being queued.
     passed: u64,
-    /// Of each job: what ended.
+    /// Counts of completed requests by job.
     jobs: Vec<Count>,
-    /// Bytes of each job and bin, if somebody wants them.
+    /// Bytes by job and bin; empty unless requested by [`Settings`](super::Settings).
     pub bins: Vec<Vec<u64>>,
-    /// What is set of it; none with a baseline.
+    /// Parameters of the policy; `None` for a baseline.
     pub parameters: Option<Parameters>,
     yard: Yard,
-    /// Nothing was at the device while requests waited, ns.
+    /// Time during which requests were queued and none was in flight, ns.
     withheld: u64,
-    /// When that was looked at last, ns.
+    /// Time of the last update of `withheld`, ns.
     seen: u64,
     overseer: Option<AnyOverseer>,
     upkeep: Upkeep,
-    /// When everything is due again, or a baseline may go on, ns.
+    /// Time of the next full run of the worker or, for a baseline, of the timer, ns.
     due: u64,
-    /// The worker is on its way.
+    /// True if a run of the worker is scheduled after a call.
     called: bool,
     outline: Outline,
 }
 
-/// What a server is made of.
+/// Parameters of a new server.
 pub struct Setup {
-    /// Its index.
+    /// Index of the server.
     pub index: u32,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its device.
+    /// Device of the server.
     pub device: Device,
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
     /// Number of jobs.
     pub jobs: usize,
-    /// When it starts, ns.
+    /// Start time, ns.
     pub now: u64,
-    /// How late timers expire, ns.
+    /// Lateness of timers, ns.
     pub lateness: u64,
 }
 
 impl Server {
-    /// A server that serves as `started` says.
+    /// Creates a server with the policy `started`.
     pub fn with_policy(setup: Setup, started: Started) -> Self {
         let config = started.config;
         let lane = |part| Lane::new(config, part, setup.now);
@@ -253,7 +252,7 @@ impl Server {
         server
     }
 
-    /// A server that serves as `throttle` says.
+    /// Creates a server with the baseline `throttle`.
     pub fn with_throttle(setup: Setup, throttle: Box<Throttle>) -> Self {
         Self::new(setup, Order::Throttle(throttle))
     }
@@ -290,7 +289,7 @@ impl Server {
         }
     }
 
-    /// Starts the worker.
+    /// Starts the worker, or the ticks of a baseline.
     pub fn begin(&mut self, Scene { queue, now, .. }: &mut Scene) {
         let now = *now;
         self.seen = now;
@@ -304,7 +303,7 @@ impl Server {
         }
     }
 
-    /// The lanes; none with a baseline.
+    /// Returns the lanes; none for a baseline.
     pub fn lanes(&mut self) -> &mut [Lane] {
         match &mut self.order {
             Order::Lanes(lanes) => lanes,
@@ -312,7 +311,7 @@ impl Server {
         }
     }
 
-    /// What the server did; `policy` is the line that it was started with.
+    /// Returns the results of the server; `policy` is the policy line.
     pub fn outcome(&mut self, policy: String) -> outcome::Server {
         let lanes = self.lanes().iter_mut();
         let overflow = lanes.map(|lane| lane.part().overflow()).sum();
@@ -333,7 +332,8 @@ impl Server {
         }
     }
 
-    /// Counts the time since the last look.
+    /// Adds the time since the last call to `withheld` if requests are queued and none is in
+    /// flight.
     pub fn look(&mut self, now: u64) {
         if self.yard.active() == 0 && self.yard.queued > 0 {
             self.withheld += now - self.seen;
@@ -341,7 +341,7 @@ impl Server {
         self.seen = now;
     }
 
-    /// The partitions during an event; `None` with a baseline.
+    /// Returns the partitions for an event; `None` for a baseline.
     fn turns<'a>(&'a mut self, scene: &'a mut Scene) -> Option<Turns<'a>> {
         match &mut self.order {
             Order::Lanes(lanes) => Some(Turns {
@@ -353,7 +353,7 @@ impl Server {
         }
     }
 
-    /// The request in `slot` arrives, sent by whoever `attrs` says.
+    /// Handles the arrival of the request at index `slot`, which has the attributes `attrs`.
     pub fn arrive(&mut self, scene: &mut Scene, slot: u32, attrs: impl Fn() -> Attrs) {
         self.look(scene.now);
         let record = scene.records.at(slot);
@@ -391,7 +391,7 @@ impl Server {
         }
     }
 
-    /// The device has done the request in `slot`.
+    /// Handles the completion of the request at index `slot`.
     pub fn complete(&mut self, scene: &mut Scene, slot: u32) {
         let now = scene.now;
         self.look(now);
@@ -420,7 +420,7 @@ impl Server {
         }
     }
 
-    /// A timer of partition `index` expires.
+    /// Handles the expiry of the timer of partition `index`.
     pub fn wake(&mut self, scene: &mut Scene, index: usize) {
         let (now, late) = (scene.now, self.yard.lateness);
         self.look(now);
@@ -428,7 +428,7 @@ impl Server {
             return self.pump_throttle(scene);
         };
         let timer = &mut turns.lanes[index].timer;
-        // Another time was set since.
+        // The timer was armed for another time since.
         if timer.wrapping_add(late) != now {
             return;
         }
@@ -441,7 +441,7 @@ impl Server {
         }
     }
 
-    /// Has requests decided as long as there are slots.
+    /// Dispatches requests while slots are free.
     fn pass_on(&mut self, scene: &mut Scene) {
         match self.turns(scene) {
             Some(mut turns) => round::pass_on(&mut turns, 0),
@@ -449,7 +449,7 @@ impl Server {
         }
     }
 
-    /// The same after a change of what throttles requests.
+    /// Dispatches requests after a change of throttles.
     fn run_all(&mut self, scene: &mut Scene) {
         let now = scene.now;
         if let Some(mut turns) = self.turns(scene) {
@@ -489,7 +489,7 @@ impl Server {
         }
     }
 
-    /// A baseline's time has come.
+    /// Handles the tick of a baseline.
     pub fn tick(&mut self, scene: &mut Scene) {
         self.look(scene.now);
         if let Order::Throttle(throttle) = &mut self.order {
@@ -501,7 +501,7 @@ impl Server {
     }
 }
 
-/// The partition of a node: decided by its NID, of `count`.
+/// Returns the partition of a node, of `count`; the hash of the NID decides.
 pub fn home(node: u32, count: usize) -> usize {
     match count {
         0 | 1 => 0,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Schedulers that are not of nrs, to compare it with: a fixed cap for each job, and a model of GIFT.
+//! Baselines for comparison that are not part of nrs: a fixed cap for each job, and a model of
+//! GIFT.
 //!
-//! * The *cap* of a job is a rate; within it, jobs take turns. A job that has used up its cap waits, even
-//!   if the device is idle: neither of these is work conserving.
-//! * `throttle-static RATE` gives every job the same cap for ever, as rules written by hand do.
-//! * `throttle-gift` sets caps anew at every *decision* ([`gift`]).
+//! - The *cap* of a job is a rate; jobs below their caps take turns. A job that has used up its cap
+//!   is throttled even if the device is idle: neither baseline is work conserving.
+//! - `throttle-static RATE` gives every job the same constant cap, as hand-written rules do.
+//! - `throttle-gift` recomputes caps at every *decision* ([`gift`]).
 //!
 //! ```text
 //! enqueue --> queue of the job --(cap allows)--> get
@@ -25,28 +26,29 @@ use self::gift::Gift;
 use super::item::Item;
 use crate::scenario::Rate;
 
-/// What a policy line may say instead of a policy.
+/// Policy lines of the baselines, for messages.
 pub const BASELINES: &str = "throttle-gift, throttle-static RATE";
 
-/// A job may be this far ahead of its cap, ns; without it, rounding and turns would cost bandwidth.
+/// Time by which a job may be ahead of its cap, ns; otherwise, rounding and turns would cost
+/// bandwidth.
 const AHEAD: u64 = 1_000_000;
 
-/// A rate for one job.
+/// Rate limit of one job.
 ///
 /// # Invariants
 ///
-/// At no time has the job got more than its rate times the time since it began, and that of [`AHEAD`] and
-/// one request more.
+/// The job has received at most `rate` * (time since its start + [`AHEAD`]) bytes, plus one
+/// request.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
-    /// Bytes per second; 0: nothing passes.
+    /// Rate, bytes/s; 0 dispatches nothing.
     rate: u64,
-    /// When all that passed would have passed at the rate, ns.
+    /// Time at which the dispatched bytes would have passed at the rate, ns.
     due: u64,
 }
 
 impl Cap {
-    /// When the next request may pass.
+    /// Returns the time from which the next request is eligible, ns.
     fn until(&self) -> u64 {
         match self.rate {
             0 => u64::MAX,
@@ -54,7 +56,7 @@ impl Cap {
         }
     }
 
-    /// Counts a request.
+    /// Charges a request.
     fn pass(&mut self, bytes: u64, now: u64) {
         let ns = u128::from(bytes.max(1)) * u128::from(SECOND) / u128::from(self.rate.max(1));
         let ns = u64::try_from(ns).unwrap_or(u64::MAX);
@@ -62,38 +64,38 @@ impl Cap {
     }
 }
 
-/// A job on a server.
+/// Queue and cap of a job on a server.
 #[derive(Debug)]
 struct Job {
     queue: VecDeque<Item>,
     cap: Cap,
 }
 
-/// Who sets the caps.
+/// Allocator of the caps.
 #[derive(Debug)]
 enum By {
-    /// Nobody, once they are set.
+    /// Constant caps.
     Static,
-    /// A decision now and then.
+    /// Caps from periodic decisions.
     Gift(Gift),
 }
 
-/// A throttle of one server.
+/// Baseline scheduler of one server.
 #[derive(Debug)]
 pub struct Throttle {
     jobs: Vec<Job>,
-    /// Jobs that have something queued, whose turn is next first.
+    /// Indices of backlogged jobs; the first one has the next turn.
     turns: VecDeque<usize>,
     queued: u32,
     by: By,
 }
 
 impl Throttle {
-    /// The throttle that `line` names, for `jobs` jobs on a device of `bandwidth` bytes per second.
+    /// Creates the baseline of `line` for `jobs` jobs on a device of `bandwidth` bytes/s.
     ///
     /// # Errors
     ///
-    /// `line` names none, or its rate is none.
+    /// `line` is not a baseline, or its rate is invalid or 0.
     pub fn new(line: &str, jobs: usize, bandwidth: u64) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (by, rate) = match words[..] {
@@ -132,7 +134,7 @@ impl Throttle {
         self.queued += 1;
     }
 
-    /// The request to serve next.
+    /// Removes the next request to dispatch.
     pub fn get(&mut self, now: u64) -> Get<Item> {
         let mut until = u64::MAX;
         for _ in 0..self.turns.len() {
@@ -159,21 +161,21 @@ impl Throttle {
         if self.queued == 0 {
             return Get::Empty;
         }
-        // A decision may come sooner than any cap allows.
+        // A decision may come earlier than any cap permits.
         if let By::Gift(gift) = &self.by {
             until = until.min(gift.next_decision());
         }
         Get::Throttled { until }
     }
 
-    /// A request of a job ended.
+    /// Counts the completion of a request of a job.
     pub fn stop(&mut self, job: u32, bytes: u64, _now: u64) {
         if let By::Gift(gift) = &mut self.by {
             gift.served(job as usize, bytes);
         }
     }
 
-    /// Every [`Throttle::interval`]: decides anew.
+    /// Decides the caps; called every [`Throttle::interval`].
     pub fn tick(&mut self, now: u64) {
         let By::Gift(gift) = &mut self.by else {
             return;
@@ -181,12 +183,12 @@ impl Throttle {
         let waiting: Vec<bool> = self.jobs.iter().map(|job| !job.queue.is_empty()).collect();
         for (job, rate) in self.jobs.iter_mut().zip(gift.decide(&waiting, now)) {
             job.cap.rate = rate;
-            // What was left over from another rate is forgotten.
+            // Budget left over from another rate is discarded.
             job.cap.due = job.cap.due.min(now.saturating_add(AHEAD));
         }
     }
 
-    /// Time between ticks, ns; 0: no ticks.
+    /// Returns the interval between ticks, ns; 0 for no ticks.
     pub fn interval(&self) -> u64 {
         match self.by {
             By::Static => 0,

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What types alone do not say about a scenario: names that exist, times in order, and bounds on counts, so
-//! that the memory of a run is bounded before it begins.
+//! Checks of a scenario beyond types: names exist, times are in order, and counts have bounds. The
+//! bounds limit the memory of a run before it begins.
 
 use std::collections::BTreeMap;
 
 use super::{Device, Exchange, Job, Loop, Model, Scenario, Server, Servers, Time, SECOND};
 use crate::engine;
 
-/// Simulated time at most: a day.
+/// Maximum simulated time: one day.
 pub const DURATION_MAX: Time = Time(86_400 * SECOND);
-/// Bins of results at most.
+/// Maximum number of bins of results.
 pub const BINS_MAX: u64 = 100_000;
-/// Devices at most.
+/// Maximum number of devices.
 pub const DEVICES_MAX: u64 = 64;
-/// Servers at most.
+/// Maximum number of servers.
 pub const SERVERS_MAX: u64 = 1024;
-/// CPTs of a server at most.
+/// Maximum number of CPTs of a server.
 pub const CPTS_MAX: u64 = 64;
-/// Slots of a server at most.
+/// Maximum number of slots of a server.
 pub const SLOTS_MAX: u64 = 65_536;
-/// Jobs at most.
+/// Maximum number of jobs.
 pub const JOBS_MAX: u64 = 100_000;
-/// Nodes of all jobs at most.
+/// Maximum number of nodes of all jobs.
 pub const NODES_MAX: u64 = 1_000_000;
-/// Processes of all jobs at most, each counted once for each request that it has outstanding.
+/// Maximum sum of outstanding requests of the processes of all jobs.
 pub const PROCS_MAX: u64 = 8_000_000;
-/// Requests of a process outstanding at most.
+/// Maximum number of outstanding requests of a process.
 pub const DEPTH_MAX: u64 = 1024;
-/// Cells of results at most: jobs, bins and servers multiplied.
+/// Maximum number of cells of results: the product of jobs, bins and servers.
 pub const CELLS_MAX: u64 = 64_000_000;
-/// Channels of flash at most.
+/// Maximum number of channels of a flash device.
 pub const CHANNELS_MAX: u64 = 4096;
-/// Requests per second of a node at most.
+/// Maximum rate of a node, requests/s.
 pub const RATE_MAX: u64 = 10_000_000;
-/// Bytes of a request at most.
+/// Maximum size of a request, bytes.
 pub const IO_MAX: u64 = 1 << 30;
 
-/// Collects paths and reasons.
+/// Faults found: pairs of a key path and a reason.
 struct Found(Vec<(String, String)>);
 
 impl Found {
@@ -45,14 +45,14 @@ impl Found {
         self.0.push((key.into(), reason.into()));
     }
 
-    /// `value` is not from `low` to `high`.
+    /// Adds a fault if `value` is not from `low` to `high`.
     fn bounds(&mut self, key: impl Into<String>, value: u64, low: u64, high: u64) {
         if !(low..=high).contains(&value) {
             self.add(key, format!("is {value}; allowed: {low} to {high}"));
         }
     }
 
-    /// There are more than `most` of something in all.
+    /// Adds a fault and returns true if the total `value` is more than `most`.
     fn total(&mut self, key: impl Into<String>, value: u64, what: &str, most: u64) -> bool {
         if value > most {
             self.add(key, format!("makes {value} {what}; allowed: {most}"));
@@ -60,21 +60,21 @@ impl Found {
         value > most
     }
 
-    /// `value` is not a fraction.
+    /// Adds a fault if `value` is not from 0 to 1.
     fn fraction(&mut self, key: impl Into<String>, value: f64) {
         if !(0.0..=1.0).contains(&value) {
             self.add(key, format!("is {value}; allowed: 0 to 1"));
         }
     }
 
-    /// `value` is zero.
+    /// Adds a fault if `value` is zero.
     fn positive(&mut self, key: impl Into<String>, value: u64) {
         if value == 0 {
             self.add(key, "is zero");
         }
     }
 
-    /// `text` is no name.
+    /// Adds a fault if `text` is not a valid name.
     fn name(&mut self, key: impl Into<String>, text: &str) {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if text.is_empty() || text.len() > 64 || !text.chars().all(good) {
@@ -85,14 +85,14 @@ impl Found {
         }
     }
 
-    /// `name` is none of `servers`.
+    /// Adds a fault if `name` is not in `servers`.
     fn server(&mut self, key: String, name: &String, servers: &[String]) {
         if !servers.contains(name) {
             self.add(key, format!("there is no server \"{name}\""));
         }
     }
 
-    /// A name is taken already.
+    /// Adds a fault for each duplicate name.
     fn unique<'a>(&mut self, list: &str, names: impl Iterator<Item = &'a str>) {
         let mut first = BTreeMap::new();
         for (n, name) in names.enumerate() {
@@ -106,7 +106,7 @@ impl Found {
     }
 }
 
-/// All that is wrong, as pairs of a path and a reason, in the order of the document.
+/// Returns all faults as pairs of a key path and a reason, in the order of the document.
 pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
     let mut found = Found(Vec::new());
     found.name("name", &scenario.name);
@@ -141,7 +141,7 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
     let jobs = scenario.jobs.len() as u64;
     found.bounds("job", jobs, 1, JOBS_MAX);
     found.unique("job", scenario.jobs.iter().map(|j| j.name.as_str()));
-    // Counted only when they hold, else it is no use.
+    // Names are expanded only if the number of servers is valid.
     let names = if servers <= SERVERS_MAX {
         scenario.server_names()
     } else {

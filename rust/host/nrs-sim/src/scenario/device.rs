@@ -1,115 +1,116 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Models of disks.
+//! Device models.
 
 use serde::Deserialize;
 
 use super::units::{Rate, Time};
 
-/// A model of a disk, as it is written; [`Device::model`] is what it says.
+/// Device as written in a scenario; [`Device::model`] returns the model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// What kind of model.
+    /// Kind of the model.
     pub kind: Kind,
-    /// Uniform, on top of and below the service time, as a fraction of it: 0 to 1.
+    /// Uniform variation of the service time as a fraction of it: 0 to 1.
     #[serde(default)]
     pub jitter: f64,
-    /// Of a pipe and a disk.
+    /// Pipe and disk: bandwidth.
     #[serde(default)]
     pub bandwidth: Option<Rate>,
-    /// Of a pipe: on top of each request, others are served meanwhile.
+    /// Pipe: time added to each request, during which other requests are served.
     #[serde(default)]
     pub latency: Time,
-    /// Of a pipe and a disk: the device's time for an operation on metadata.
+    /// Pipe and disk: service time of a metadata operation.
     #[serde(default)]
     pub operation: Option<Time>,
-    /// Of flash: how many requests are served side by side.
+    /// Flash: number of requests served in parallel.
     #[serde(default)]
     pub channels: Option<u32>,
-    /// Of flash: one channel reads.
+    /// Flash: reads by one channel.
     #[serde(default)]
     pub read: Option<Side>,
-    /// Of flash: one channel writes.
+    /// Flash: writes by one channel.
     #[serde(default)]
     pub write: Option<Side>,
-    /// Of flash: one channel's time for an operation on metadata.
+    /// Flash: service time of a metadata operation by one channel.
     #[serde(default)]
     pub metadata: Option<Time>,
-    /// Of a disk: an average seek, over a third of it.
+    /// Disk: average seek time, over a third of the disk.
     #[serde(default)]
     pub seek: Option<Time>,
-    /// Of a disk: one turn.
+    /// Disk: time of one revolution.
     #[serde(default)]
     pub rotation: Option<Time>,
 }
 
-/// Kinds of models.
+/// Kinds of device models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// One request after the other at a bandwidth.
+    /// Serves one request after another at a bandwidth.
     Pipe,
-    /// Channels that serve side by side.
+    /// Serves requests in parallel on channels.
     Flash,
-    /// One head that moves.
+    /// Serves requests with one arm that moves.
     Disk,
 }
 
-/// How one channel of flash serves one direction: a base, and bytes at a bandwidth.
+/// Service time of one flash channel in one direction: a base plus a time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
     /// Time of every request.
     pub base: Time,
-    /// On top, for its bytes.
+    /// Bandwidth for the bytes of a request.
     pub bandwidth: Rate,
 }
 
-/// What a [`Device`] says.
+/// Checked model of a [`Device`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// One request after the other.
+    /// Serves one request after another.
     Pipe {
-        /// Of all requests together.
+        /// Bandwidth of all requests together.
         bandwidth: Rate,
-        /// On top of each request, while others are served.
+        /// Time added to each request, during which other requests are served.
         latency: Time,
-        /// The pipe is taken for so long by an operation on metadata.
+        /// Service time of a metadata operation.
         operation: Time,
     },
-    /// Channels that serve side by side.
+    /// Serves requests in parallel on channels.
     Flash {
-        /// How many.
+        /// Number of channels.
         channels: u32,
-        /// One channel reads.
+        /// Reads by one channel.
         read: Side,
-        /// One channel writes.
+        /// Writes by one channel.
         write: Side,
-        /// One channel serves an operation on metadata.
+        /// Service time of a metadata operation by one channel.
         metadata: Time,
     },
-    /// One head that moves.
+    /// Serves requests with one arm that moves.
     Disk {
-        /// An average seek.
+        /// Average seek time.
         seek: Time,
-        /// One turn.
+        /// Time of one revolution.
         rotation: Time,
-        /// Of the medium.
+        /// Bandwidth of the medium.
         bandwidth: Rate,
-        /// An operation on metadata.
+        /// Service time of a metadata operation.
         operation: Time,
     },
 }
 
 impl Device {
-    /// The model.
+    /// Returns the model.
     ///
     /// # Errors
     ///
-    /// A key that its kind needs is missing, or one that it does not have is there: the key and the reason.
+    /// The key and the reason: a key that the kind requires is missing, or a key is not allowed for
+    /// the kind.
     pub fn model(&self) -> Result<Model, (&'static str, String)> {
         let (kind, allowed): (&str, &[&str]) = match self.kind {
             Kind::Pipe => ("pipe", &["bandwidth", "latency", "operation"]),
@@ -134,7 +135,7 @@ impl Device {
         fn need<T>(value: Option<T>, key: &'static str) -> Result<T, (&'static str, String)> {
             value.ok_or((key, "is missing".to_string()))
         }
-        // Unless given, an operation on metadata takes as long as 4 KiB at the bandwidth.
+        // The default time of a metadata operation is the time of 4 KiB at the bandwidth.
         let page = |rate: Rate| Time(4096 * 1_000_000_000 / rate.0.max(1));
         Ok(match self.kind {
             Kind::Pipe => {

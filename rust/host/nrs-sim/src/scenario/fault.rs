@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is wrong with a scenario, and where.
+//! Faults of a scenario file and their places.
 //!
-//! A *path* names a key as in `job[1].io[0].size`; entries of a list count from 0. Errors of types come with the
-//! path (`serde_path_to_error`) and the place; checks across keys know paths only, and the document tells the place.
+//! A *path* names a key, as in `job[1].io[0].size`; list indices count from 0. Type errors have a
+//! path (`serde_path_to_error`) and a place. Checks across keys know only paths; the parsed
+//! document gives the place.
 
 use serde::de::DeserializeOwned;
 use std::fmt;
 use toml_edit::{DocumentMut, ImDocument, Item};
 
-/// One thing that is wrong.
+/// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Line and column of the place in characters from 1, if it is known.
+    /// Line and column in characters, from 1; `None` if unknown.
     pub place: Option<(usize, usize)>,
-    /// The path of the key; empty when it is not about one.
+    /// Path of the key; empty if the fault concerns no key.
     pub key: String,
-    /// One line.
+    /// Reason, one line.
     pub reason: String,
 }
 
-/// All that was found wrong with a file.
+/// All faults found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Its name.
+    /// Name of the file.
     pub file: String,
-    /// At least one.
+    /// Faults; at least one.
     pub list: Vec<Fault>,
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Faults {
-    /// A fault of `file` whose place is not known.
+    /// Creates one fault of `file` without a place.
     pub fn of(file: &str, key: &str, reason: impl fmt::Display) -> Self {
         let fault = Fault {
             place: None,
@@ -62,7 +63,7 @@ impl Faults {
         }
     }
 
-    /// Faults found by their paths, with their places in `text`.
+    /// Creates faults from their paths; finds their places in `text`.
     pub fn located(file: &str, text: &str, found: Vec<(String, String)>) -> Self {
         let document = ImDocument::parse(text).ok();
         let list = found.into_iter().map(|(key, reason)| Fault {
@@ -79,11 +80,11 @@ impl Faults {
     }
 }
 
-/// Reads a value from TOML; `file` is for messages only.
+/// Parses a value from TOML; `file` is used in messages only.
 ///
 /// # Errors
 ///
-/// What is no TOML, or not of the type.
+/// `text` is not TOML or does not match the type.
 pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
     serde_path_to_error::deserialize(toml::Deserializer::new(text)).map_err(|error| {
         let reason = error.inner().message().trim().replace('\n', "; ");
@@ -106,14 +107,14 @@ pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
     })
 }
 
-/// Line and column of a byte of `text`.
+/// Returns the line and the column of a byte offset in `text`.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// The byte where the key of `path` begins, or as much of the path as there is.
+/// Returns the byte offset of the key at `path`, or of the longest prefix of the path that exists.
 fn place(root: &Item, path: &str) -> usize {
     let (mut item, mut place) = (root, 0);
     for step in path.replace('[', ".[").split('.') {
@@ -139,17 +140,18 @@ fn place(root: &Item, path: &str) -> usize {
     place
 }
 
-/// `text` with keys overridden; entries of a list by their `name` or number.
+/// Overrides keys in `text`; returns the new text. Path steps into a list are the `name` of an
+/// entry or its index.
 ///
 /// # Errors
 ///
-/// A key has no place: the key and the reason.
+/// The key and the reason: the key does not exist, or `text` is not TOML.
 pub fn overridden(text: &str, set: &[(String, String)]) -> Result<String, (String, String)> {
     let parsed = text.parse::<DocumentMut>();
     let mut root = parsed.map_err(|error| (String::new(), error.to_string()))?;
     for (key, value) in set {
         let fault = |reason: String| (key.clone(), reason);
-        // A word that is no TOML value is a string.
+        // A word that is not a TOML value is taken as a string.
         let value = value.parse().unwrap_or_else(|_| value.as_str().into());
         let mut item = root.as_item_mut();
         let mut last = "";

@@ -1,138 +1,138 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Jobs: who sends requests, which, when and where.
+//! Jobs: sources of requests.
 
 use serde::de::{value::SeqAccessDeserializer, Deserializer, Error, SeqAccess, Visitor};
 use serde::Deserialize;
 
 use super::units::{Size, Time};
 
-/// A job: `nodes` clients with `procs` processes each.
+/// Job with `nodes` clients of `procs` processes each.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// The jobid told with its requests; its name unless given.
+    /// Jobid in requests; the name by default.
     #[serde(default)]
     pub jobid: Option<String>,
-    /// The user of its requests.
+    /// User id in requests.
     #[serde(default)]
     pub uid: u32,
-    /// The group of its requests.
+    /// Group id in requests.
     #[serde(default)]
     pub gid: u32,
-    /// The project of its requests.
+    /// Project id in requests.
     #[serde(default)]
     pub projid: u32,
-    /// Clients, each with its own NID.
+    /// Number of clients, each with its own NID.
     #[serde(default = "one")]
     pub nodes: u32,
-    /// The size told with its requests; the number of nodes unless given.
+    /// Job size in requests, nodes; the number of nodes by default.
     #[serde(default)]
     pub size: Option<u32>,
-    /// Processes on each node, each with a file of its own.
+    /// Number of processes on each node, each with its own file.
     #[serde(default = "one")]
     pub procs: u32,
-    /// Closed loop: requests that each process has outstanding.
+    /// Closed loop: outstanding requests of each process.
     #[serde(default = "one")]
     pub depth: u32,
-    /// When it begins.
+    /// Start time.
     #[serde(default)]
     pub start: Time,
-    /// When it sends no more; the end of the run unless given.
+    /// Time after which no request is sent; the end of the run by default.
     #[serde(default)]
     pub stop: Option<Time>,
-    /// Alternately active and idle, from its start on; always active unless given.
+    /// Active and idle phases from the start on; always active by default.
     #[serde(default)]
     pub phases: Option<Phases>,
-    /// When the next request follows.
+    /// Trigger of the next request.
     #[serde(rename = "loop", default)]
     pub kind: Loop,
-    /// Closed loop: the time between an answer and the next request of a process.
+    /// Closed loop: time between an answer and the next request of a process.
     #[serde(default)]
     pub think: Time,
     /// Open loop: requests per second of each node.
     #[serde(default)]
     pub rate: Option<u64>,
-    /// Open loop: how arrivals are spread.
+    /// Open loop: distribution of arrivals.
     #[serde(default)]
     pub arrival: Arrival,
-    /// Reads, writes and operations on metadata, in parts of their sum.
+    /// Weights of reads, writes and metadata operations.
     #[serde(default)]
     pub mix: Mix,
     /// Sizes of requests that move data: a size, or a list of `{ size, weight }`.
     #[serde(default = "mebibyte", deserialize_with = "one_or_many")]
     pub io: Vec<Io>,
-    /// Where the requests go on the device.
+    /// Access pattern on the device.
     #[serde(default)]
     pub access: Access,
-    /// Which servers they go to.
+    /// Servers of the job.
     #[serde(default)]
     pub servers: Servers,
-    /// The job ends when it has moved so much.
+    /// Bytes after which the job ends; unlimited by default.
     #[serde(default)]
     pub work: Option<Size>,
-    /// A bulk-synchronous application.
+    /// Rounds of a bulk-synchronous application.
     #[serde(default)]
     pub burst: Option<Burst>,
 }
 
 impl Job {
-    /// The jobid told with its requests.
+    /// Returns the jobid in requests.
     pub fn jobid(&self) -> &str {
         self.jobid.as_deref().unwrap_or(&self.name)
     }
 
-    /// The size told with its requests, in nodes.
+    /// Returns the job size in requests, nodes.
     pub fn told_size(&self) -> u32 {
         self.size.unwrap_or(self.nodes)
     }
 }
 
-/// Alternately active and idle.
+/// Alternating active and idle phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// How long it is active.
+    /// Length of the active phase.
     pub on: Time,
-    /// How long it is idle.
+    /// Length of the idle phase.
     pub off: Time,
 }
 
-/// When the next request follows.
+/// Trigger of the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loop {
-    /// After the answer to the last one.
+    /// The answer to the last request.
     #[default]
     Closed,
-    /// At a rate, whatever the answers.
+    /// A rate, regardless of answers.
     Open,
 }
 
-/// How the arrivals of an open loop are spread.
+/// Distribution of arrivals in an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
-    /// Exponential times between them.
+    /// Exponentially distributed intervals.
     #[default]
     Poisson,
-    /// Equal times between them.
+    /// Equal intervals.
     Even,
 }
 
-/// Parts of reads, writes and operations on metadata.
+/// Weights of reads, writes and metadata operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
-    /// Reads.
+    /// Weight of reads.
     #[serde(default)]
     pub read: u32,
-    /// Writes.
+    /// Weight of writes.
     #[serde(default)]
     pub write: u32,
-    /// Operations on metadata.
+    /// Weight of metadata operations.
     #[serde(default)]
     pub metadata: u32,
 }
@@ -147,49 +147,49 @@ impl Default for Mix {
     }
 }
 
-/// A size of requests and how often it is drawn, in parts of the sum of weights.
+/// Size of requests with the weight with which it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Io {
-    /// The size.
+    /// Size of a request.
     pub size: Size,
-    /// Its weight.
+    /// Weight of this size relative to the sum of weights.
     #[serde(default = "one")]
     pub weight: u32,
 }
 
-/// Where requests go on the device.
+/// Access pattern on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// One behind the other, for each process.
+    /// Sequential offsets for each process.
     #[default]
     Sequential,
-    /// Anywhere.
+    /// Random offsets.
     Random,
 }
 
-/// Which servers a job's requests go to.
+/// Servers to which a job sends requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Written")]
 pub enum Servers {
-    /// All of them, in turns.
+    /// All servers in turn.
     #[default]
     All,
-    /// So many, one behind the other from a start that the seed draws.
+    /// This number of consecutive servers; the seed determines the first one.
     Count(u32),
-    /// These.
+    /// Servers with these names.
     Names(Vec<String>),
 }
 
-/// A bulk-synchronous application: all processes move `bytes` in all, wait for each other, compute, and
-/// begin anew.
+/// Bulk-synchronous application: the processes together move `bytes`, wait for each other, compute,
+/// and repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
-    /// Moved by all processes of all nodes together.
+    /// Bytes of a round, moved by all processes of all nodes together.
     pub bytes: Size,
-    /// Then so long without requests.
+    /// Time without requests after the data of a round.
     pub compute: Time,
 }
 
@@ -204,7 +204,7 @@ fn mebibyte() -> Vec<Io> {
     }]
 }
 
-/// [`Servers`] as they are written.
+/// Representation of [`Servers`] in TOML.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected \"all\", a number or a list of names")]
 enum Written {
@@ -237,7 +237,7 @@ impl std::str::FromStr for Io {
     }
 }
 
-/// A string that is parsed, or a list.
+/// Parses a string or a list.
 pub(super) fn one_or_many<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

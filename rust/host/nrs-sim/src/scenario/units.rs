@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Times, sizes and rates as a scenario writes them.
+//! Times, sizes and rates of a scenario.
 //!
-//! A value is a decimal number, a fraction allowed, and a unit right behind it: `"20us"`, `"1.5MiB"`,
-//! `"20GB/s"`. Units of sizes count in thousands (`KB`) or in 1024s (`KiB`). A number without a unit is
-//! an error, for nobody can tell which one was meant. Inside, all of them are integers.
+//! A value is a decimal number with an optional fraction, directly followed by a unit: `"20us"`,
+//! `"1.5MiB"`, `"20GB/s"`. Units of sizes are powers of 1000 (`KB`) or of 1024 (`KiB`). A number
+//! without a unit is an error, because the unit would be a guess. Values are stored as integers.
 
 use serde::Deserialize;
 
-/// Units of time and the nanoseconds of each.
+/// Units of time with their values, ns.
 const TIMES: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -18,7 +18,7 @@ const TIMES: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Units of sizes and the bytes of each.
+/// Units of sizes with their values, bytes.
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
     ("KB", 1_000),
@@ -31,7 +31,7 @@ const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// Parses `text` as a value of the smallest unit of `units`; all units have `suffix`.
+/// Parses `text` as a value in the smallest unit of `units`; each unit is followed by `suffix`.
 fn parse(text: &str, what: &str, units: &[(&str, u64)], suffix: &str) -> Result<u64, String> {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let unit = text.trim_start_matches(is_digit);
@@ -51,7 +51,7 @@ fn parse(text: &str, what: &str, units: &[(&str, u64)], suffix: &str) -> Result<
     let number: f64 = number
         .parse()
         .map_err(|_| format!("\"{number}\" is no number"))?;
-    // Beyond this, a float does not hold all integers.
+    // Above 2^53, a float does not represent all integers.
     let value = number * *scale as f64;
     if value >= 9e18 {
         return Err(format!("{what} is too large: \"{text}\""));
@@ -88,11 +88,11 @@ macro_rules! quantities {
 }
 
 quantities! {
-    /// A time in nanoseconds.
+    /// Time, ns.
     Time: "a time", TIMES, "";
-    /// A size in bytes.
+    /// Size, bytes.
     Size: "a size", SIZES, "";
-    /// A rate in bytes per second.
+    /// Rate, bytes/s.
     Rate: "a rate", SIZES, "/s";
 }
 

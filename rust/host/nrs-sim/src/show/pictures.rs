@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pictures of an outcome: throughput and shares over time, latencies.
+//! Charts of an outcome: throughput and shares over time, latencies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use nrs_report::chart::{Bars, Lines};
 use super::shown;
 use crate::outcome::Outcome;
 
-/// Writes NAME-throughput.svg, NAME-shares.svg and NAME-latency.svg; their paths.
+/// Writes NAME-throughput.svg, NAME-shares.svg and NAME-latency.svg; returns their paths.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub(super) fn write(outcome: &Outcome, out: &Path) -> io::Result<Vec<PathBuf>> {
     let path = |what: &str| out.join(format!("{}-{what}.svg", outcome.name));
     let title = match outcome.title.as_str() {
@@ -28,12 +28,12 @@ pub(super) fn write(outcome: &Outcome, out: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(vec![throughput, shares, latency])
 }
 
-/// Seconds at the middle of bin `n`.
+/// Returns the time at the middle of bin `n`, s.
 fn at(outcome: &Outcome, n: usize) -> f64 {
     (n as f64 + 0.5) * outcome.sample_ns as f64 / 1e9
 }
 
-/// MB/s of each job, by bin.
+/// Plots the throughput of each job by bin, MB/s.
 pub fn over_time(outcome: &Outcome, title: &str) -> Lines {
     let seconds = outcome.sample_ns.max(1) as f64 / 1e9;
     shown(outcome).fold(Lines::new(title, "time in s", "MB/s"), |chart, (_, job)| {
@@ -43,7 +43,7 @@ pub fn over_time(outcome: &Outcome, title: &str) -> Lines {
     })
 }
 
-/// The share of each job in the bytes of a bin, while it has some.
+/// Plots the share of each job in the bytes of a bin; bins without bytes of the job are left out.
 fn shares_over_time(outcome: &Outcome, title: &str) -> Lines {
     let bins = outcome.jobs.iter().map(|job| job.bins.len()).max();
     let sums: Vec<u64> = (0..bins.unwrap_or(0))
@@ -67,7 +67,7 @@ fn shares_over_time(outcome: &Outcome, title: &str) -> Lines {
     )
 }
 
-/// Median, p99 and p99.9 of each job.
+/// Plots the median, p99 and p99.9 latency of each job.
 fn latencies(outcome: &Outcome, title: &str) -> Bars {
     let bars = |pick: fn(&crate::outcome::Latency) -> u64| -> Vec<f64> {
         let values = shown(outcome).map(|(_, job)| pick(&job.latency) as f64 / 1e3);

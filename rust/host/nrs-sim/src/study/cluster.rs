@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Jobs on many servers, and what each should get.
+//! Jobs on many servers, with their fair shares.
 //!
-//! # Vocabulary
+//! - *Layout*: servers of different bandwidths, and the servers of each job ([`Layout`]).
+//! - *Stripe*: the part of a job at one server: processes that use data of this server.
+//! - *Reference*: the bandwidth of each job under [`max_min`] fairness.
+//! - *Error*: relative difference of a job's bandwidth from the reference.
 //!
-//! - *Layout*: servers of different bandwidth, and jobs on some of them each ([`Layout`]).
-//! - *Stripe*: the part of a job at one server: processes that work on what that server holds.
-//! - *Reference*: what [`max_min`] fairness gives each job.
-//! - *Error*: how far a job's bandwidth is from the reference, as a part of it.
-//!
-//! A stripe of a job is a job of the scenario with the same jobid, so that for the servers they are one.
+//! Each stripe is a job of the scenario. The stripes of a job have the same jobid, so the servers
+//! treat them as one job.
 
 use std::fmt::Write;
 
@@ -20,23 +19,24 @@ use super::{all, Failure, Options};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 
-/// Bandwidths of servers, MB/s, drawn from these.
+/// Bandwidths of servers to draw from, MB/s.
 const BANDWIDTHS: [u64; 5] = [600, 800, 1000, 1200, 1400];
 
 /// Length of a bin, ms.
 pub const BIN_MS: u64 = 100;
 
-/// Who is where.
+/// Placement of jobs on servers.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Bandwidth of each server, MB/s.
     pub servers: Vec<u64>,
-    /// Servers of each job, in order.
+    /// Servers of each job, in ascending order.
     pub jobs: Vec<Vec<usize>>,
 }
 
 impl Layout {
-    /// So many servers, and jobs each on a random number of them, also drawn.
+    /// Draws the bandwidths of `servers` servers and, for each of `jobs` jobs, a random number of
+    /// servers.
     pub fn random(servers: usize, jobs: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed.wrapping_add(servers as u64 * 1000));
         let bandwidth = |rng: &mut Rng| BANDWIDTHS[rng.below(BANDWIDTHS.len() as u64) as usize];
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// What each job gets under max-min fairness, bytes per second.
+    /// Returns the bandwidth of each job under max-min fairness, bytes/s.
     pub fn reference(&self) -> Vec<f64> {
         let capacities: Vec<f64> = self.servers.iter().map(|mb| *mb as f64 * 1e6).collect();
         let jobs = self.jobs.iter();
@@ -69,11 +69,12 @@ impl Layout {
         max_min(&capacities, &jobs)
     }
 
-    /// The scenario, for `seconds`, with the lines of `exchange` as that table if there are any.
+    /// Returns the scenario for `seconds`; `exchange` has the lines of the table, empty for no
+    /// exchange.
     ///
     /// # Errors
     ///
-    /// Faults of it.
+    /// Faults of the scenario.
     pub fn scenario(&self, name: &str, seconds: u64, exchange: &str) -> Result<Scenario, Failure> {
         let mut text = format!(
             "name = \"{name}\"\ntitle = \"{} jobs on {} servers\"\nduration = \"{seconds}s\"\n\
@@ -110,7 +111,7 @@ impl Layout {
         Ok(Scenario::parse("cluster", &text, &[])?)
     }
 
-    /// Errors of each job over time: the mean of the last `window` bins at each.
+    /// Returns the error of each job in each bin, from the mean rate of the last `window` bins.
     pub fn errors(&self, outcome: &Outcome, window: usize) -> Vec<Vec<f64>> {
         let reference = self.reference();
         let bins = (outcome.duration_ns / outcome.sample_ns.max(1)) as usize;
@@ -135,12 +136,13 @@ impl Layout {
         errors
     }
 
-    /// All bytes that were served from `from_s` on, as a part of what the servers could.
+    /// Returns the bandwidth used from second `from_s` on, as a part of the capacity of servers
+    /// with jobs.
     pub fn efficiency(&self, outcome: &Outcome, from_s: u64) -> f64 {
         let from = from_s * 1_000_000_000;
         let rate = |index| outcome.rate(index, from, outcome.duration_ns);
         let served: f64 = (0..outcome.jobs.len()).map(rate).sum();
-        // A server without jobs serves nobody.
+        // A server without jobs does not count.
         let used = |server: &usize| {
             self.jobs
                 .iter()
@@ -154,11 +156,11 @@ impl Layout {
     }
 }
 
-/// Random layouts, one for each seed, and what comes of each after `seconds`.
+/// Runs random layouts, one for each seed, for `seconds`.
 ///
 /// # Errors
 ///
-/// What a run says.
+/// The error of a run.
 pub fn runs(
     name: &str,
     (servers, jobs): (usize, usize),
@@ -178,7 +180,7 @@ pub fn runs(
     Ok(layouts.into_iter().zip(all(&scenarios, options)?).collect())
 }
 
-/// The worst error over time, as points of a chart: seconds and percent.
+/// Converts the worst error of each bin to points of a chart: seconds and percent.
 pub fn curve(worst: &[f64]) -> Vec<(f64, f64)> {
     let points = (1u64..).zip(worst);
     let points = points.map(|(bin, worst)| (bin * BIN_MS, 100.0 * worst.max(0.001)));
@@ -187,7 +189,7 @@ pub fn curve(worst: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Largest and mean error of all jobs, bin by bin.
+/// Returns the largest and the mean error of all jobs, by bin.
 pub fn worst_and_mean(errors: &[Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     let bins = errors.first().map_or(0, Vec::len);
     let at = |bin: usize| errors.iter().map(move |job| job[bin]);
@@ -198,7 +200,8 @@ pub fn worst_and_mean(errors: &[Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     (worst, mean)
 }
 
-/// Seconds after which `series` stays at or below `limit`; none if it does not for its last second.
+/// Returns the time after which `series` stays at or below `limit`, s; `None` if it exceeds `limit`
+/// in its last second.
 pub fn settled(series: &[f64], limit: f64) -> Option<f64> {
     let after = series
         .iter()
@@ -208,23 +211,23 @@ pub fn settled(series: &[f64], limit: f64) -> Option<f64> {
     (after + second <= series.len()).then(|| after as f64 * BIN_MS as f64 / 1e3)
 }
 
-/// The mean of the last `count` values.
+/// Returns the mean of the last `count` values.
 pub fn late(series: &[f64], count: usize) -> f64 {
     let from = series.len().saturating_sub(count);
     series[from..].iter().sum::<f64>() / (series.len() - from).max(1) as f64
 }
 
-/// Parts as percent, over all seeds.
+/// Formats parts as percent, over all seeds.
 pub fn percent(parts: &[f64]) -> String {
     spread(parts).scaled(100.0).text(1)
 }
 
-/// Bytes per second as kB/s, over all seeds.
+/// Formats rates in bytes/s as kB/s, over all seeds.
 pub fn kilobytes(rates: &[f64]) -> String {
     spread(rates).scaled(1e-3).text(1)
 }
 
-/// The median of `times` as seconds; a dash if one of them is none.
+/// Formats the median of `times`, s; a dash if one is `None`.
 pub fn seconds(times: &[Option<f64>]) -> String {
     let known: Vec<f64> = times.iter().flatten().copied().collect();
     if known.len() < times.len() {

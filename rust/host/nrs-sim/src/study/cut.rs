@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A server that neither sends nor hears messages for a while.
+//! A server is cut off: it neither sends nor receives messages for some time.
 //!
-//! Sixteen jobs on 8 servers, delta 100 ms. The first server is cut off at 8 s, for 2 s or for 10 s; what it said
-//! fades after 4, 16 or 64 deltas. It goes on serving all the time. Errors are those of the worst job, means of
-//! 500 ms.
+//! Sixteen jobs run on 8 servers; the delta is 100 ms. The first server is cut off at 8 s, for 2 s
+//! or 10 s, and serves requests all the time. Its last report fades after 4, 16 or 64 deltas.
+//! Errors are errors of the worst job, means of 500 ms.
 
 use nrs_report::chart::Lines;
 use nrs_report::table::Table;
@@ -15,23 +15,23 @@ use super::{finish, Failure, Options};
 const SERVERS: usize = 8;
 const JOBS: usize = 16;
 const WINDOW: usize = 5;
-/// When the cut is, s.
+/// Start of the cut, s.
 const CUT: u64 = 8;
-/// What a run goes on after it, s.
+/// Length of a run after the end of the cut, s.
 const AFTER: u64 = 8;
 
-/// Largest of `series` from second `from` to `to`.
+/// Returns the maximum of `series` between seconds `from` and `to`.
 fn largest(series: &[f64], from: u64, to: u64) -> f64 {
     let bin = |second: u64| (second * 1000 / BIN_MS) as usize;
     let within = series.iter().take(bin(to)).skip(bin(from));
     within.copied().fold(0.0, f64::max)
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let cases: &[(u64, u64)] = if options.quick {
         &[(2, 16), (2, 4)]

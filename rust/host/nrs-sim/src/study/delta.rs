@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How long shares take to become fair over servers, by delta, by the time of messages and by loss.
+//! Time until shares over servers are fair, by delta, latency of messages, and loss.
 //!
-//! Sixteen jobs on 16 servers. A run has settled when no job is more than 10 % off (mean of 500 ms) from then
-//! on; the error is that of the last quarter of the run.
+//! Sixteen jobs run on 16 servers. A run has settled when no job's error exceeds 10 % (mean of 500
+//! ms) from then on. Late errors are errors of the last quarter of the run.
 
 use nrs_report::chart::Lines;
 use nrs_report::stat::median;
@@ -16,11 +16,11 @@ const SERVERS: usize = 16;
 const JOBS: usize = 16;
 const WINDOW: usize = 5;
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let deltas: &[u64] = if options.quick {
         &[100, 500]

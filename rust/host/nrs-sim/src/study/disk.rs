@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the order of requests is worth on a disk with an arm.
+//! Effect of the order of requests on a disk with an arm.
 //!
-//! *Streams*: eight files are read from front to end, 128 KiB at a time, 32 requests ahead. *Objects*: 64 clients of
-//! four users read anywhere in a file each, 64 KiB at a time, 16 requests ahead. Requests are up to a millisecond
-//! late; the disk has no queue, so what is compared is the order that the policy decides.
+//! - *Streams*: eight files are read sequentially, 128 KiB per request, with 32 outstanding
+//!   requests.
+//! - *Objects*: 64 clients of four users read at random offsets of one file each, 64 KiB per
+//!   request, with 16 outstanding requests.
+//!
+//! Requests are delayed by up to a millisecond. The disk has no queue, so the study compares the
+//! order of the policies.
 
 use nrs_report::table::Table;
 
@@ -12,7 +16,7 @@ use super::{all, keep, Failure, Options};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 
-/// Policies, and parameters beside.
+/// Policies with their parameters.
 const POLICIES: &[(&str, &str)] = &[
     ("fifo", ""),
     ("crrn", ""),
@@ -22,22 +26,22 @@ const POLICIES: &[(&str, &str)] = &[
     ("trr", ""),
 ];
 
-/// A disk of 7,200 revolutions a minute, and requests that are late.
+/// Disk with 7,200 revolutions per minute, and a network with jitter.
 const DISK: &str = "[network]\nlatency = \"0s\"\njitter = \"1ms\"\n\
     [[device]]\nname = \"disk\"\nkind = \"disk\"\nseek = \"7.6ms\"\nrotation = \"8.333ms\"\n\
     bandwidth = \"200MB/s\"\n";
 
-/// A load of the study.
+/// Load of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Files read from front to end.
+    /// Files with sequential reads.
     Streams,
-    /// Files read anywhere.
+    /// Files with random reads.
     Objects,
 }
 
 impl Load {
-    /// The jobs, with a part of the work for a quick run.
+    /// Returns the jobs; a quick run has a part of the work.
     fn jobs(self, quick: bool) -> String {
         let (count, nodes, rest) = match self {
             Self::Streams => (8, 1, "depth = 32\nio = \"128KiB\""),
@@ -58,11 +62,11 @@ impl Load {
         (1..=count).map(job).collect()
     }
 
-    /// The scenario with a policy and its parameters.
+    /// Returns the scenario with a policy and its parameters.
     ///
     /// # Errors
     ///
-    /// Faults of it.
+    /// Faults of the scenario.
     pub fn scenario(self, policy: &str, params: &str, quick: bool) -> Result<Scenario, Failure> {
         let text = format!(
             "name = \"disk\"\nduration = \"1h\"\nsample = \"1min\"\nsettle = \"0s\"\n{DISK}\
@@ -74,11 +78,12 @@ impl Load {
     }
 }
 
-/// Ten seconds in which `count` users read a stream each, with a policy and its parameters.
+/// Returns a scenario of 10 s in which `count` users read a stream each, with a policy and its
+/// parameters.
 ///
 /// # Errors
 ///
-/// Faults of it.
+/// Faults of the scenario.
 pub fn users(count: u32, policy: &str, params: &str) -> Result<Scenario, Failure> {
     let job = |uid| {
         format!(
@@ -95,7 +100,7 @@ pub fn users(count: u32, policy: &str, params: &str) -> Result<Scenario, Failure
     Ok(Scenario::parse("disk", &text, &[])?)
 }
 
-/// Bytes per second of all jobs together, in millions.
+/// Returns the throughput of all jobs together, MB/s.
 pub fn throughput(outcome: &Outcome) -> f64 {
     let bytes: u64 = outcome
         .servers
@@ -105,18 +110,18 @@ pub fn throughput(outcome: &Outcome) -> f64 {
     bytes as f64 * 1e3 / outcome.ended_ns.max(1) as f64
 }
 
-/// Mean time of the arm and the platter for a request, ms.
+/// Returns the mean time of seek and rotation per request, ms.
 pub fn arm(outcome: &Outcome) -> f64 {
     let total = outcome.servers[0].total;
     let transfer = total.bytes as f64 / 200e6 * 1e3;
     (total.device_ns as f64 / 1e6 - transfer) / total.requests.max(1) as f64
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let loads = [Load::Streams, Load::Objects];
     let mut scenarios = Vec::new();

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A cluster of ideal servers: each divides its capacity by effective weights, and tells the others.
+//! Cluster of ideal servers. Each server divides its capacity by effective weights and sends
+//! accounts to the other servers.
 //!
-//! # Vocabulary
+//! - *Fluid*: service is divisible without limit, so only the rule and the messages cause errors.
+//! - *Reference*: the service of each job under weighted [`max_min`] fairness.
+//! - *Error*: relative difference of a job's rate from the reference.
+//! - *Phase*: deltas between two changes of the set of active jobs.
 //!
-//! - *Fluid*: service is divided at will, so that only the rule and the messages make errors.
-//! - *Reference*: what weighted [`max_min`] fairness gives each job.
-//! - *Error*: how far a job's rate is from the reference, as a part of it.
-//! - *Phase*: deltas between two changes of who is there.
-//!
-//! Counters are whole units, and weights whole numbers, as those of the module.
+//! Counters and weights are integers, as in the module.
 
 use std::rc::Rc;
 
@@ -21,24 +20,24 @@ use nrs_sched::{
     rng::Rng,
 };
 
-/// Nanoseconds of a delta.
+/// Length of a delta, ns.
 pub const DELTA: u64 = 100_000_000;
 
-/// A job, on some servers.
+/// Job on some servers.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its weight.
+    /// Weight of the job.
     pub weight: u32,
-    /// Servers where it has requests.
+    /// Servers where the job has requests.
     pub servers: Vec<usize>,
-    /// What it wants on each server, units per second.
+    /// Demand on each server, units/s.
     pub demand: f64,
-    /// Whether it is there.
+    /// True if the job is active.
     pub on: bool,
 }
 
 impl Job {
-    /// Servers where it has requests now.
+    /// Returns the servers where the job has requests now.
     fn at(&self) -> &[usize] {
         match self.on {
             true => &self.servers,
@@ -47,22 +46,23 @@ impl Job {
     }
 }
 
-/// Who is where.
+/// Placement of jobs on servers.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Capacities, units per second.
+    /// Capacity of each server, units/s.
     pub capacity: Vec<f64>,
-    /// Jobs.
+    /// All jobs.
     pub jobs: Vec<Job>,
 }
 
 impl Layout {
-    /// `jobs` jobs of `weights` in turn, each striped over a random number of `servers` servers.
+    /// Creates `jobs` jobs with `weights` in turn, each striped over a random number of `servers`
+    /// servers.
     pub fn random(servers: usize, jobs: usize, weights: &[u32], seed: u64) -> Self {
         Self::striped(servers, jobs, servers, weights, seed)
     }
 
-    /// The same, over at most `most` servers.
+    /// Creates jobs as [`Layout::random`] does, each over at most `most` servers.
     pub fn striped(servers: usize, jobs: usize, most: usize, weights: &[u32], seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let capacity = |_| (15_000 + rng.below(20_001)) as f64;
@@ -87,13 +87,13 @@ impl Layout {
         Self { capacity, jobs }
     }
 
-    /// Jobs that have requests at `server`.
+    /// Returns the jobs that have requests at `server`.
     fn at(&self, server: usize) -> Vec<usize> {
         let here = |job: &usize| self.jobs[*job].at().contains(&server);
         (0..self.jobs.len()).filter(here).collect()
     }
 
-    /// What each job gets under weighted max-min fairness, units per second.
+    /// Returns the rate of each job under weighted max-min fairness, units/s.
     pub fn reference(&self) -> Vec<f64> {
         let jobs = self.jobs.iter();
         let jobs: Vec<_> = jobs
@@ -103,25 +103,25 @@ impl Layout {
     }
 }
 
-/// How messages travel, and what happens meanwhile.
+/// Properties of the transport, and disturbances of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// Datagrams lost, of a thousand.
+    /// Datagrams lost per thousand.
     pub loss: u64,
-    /// Deltas that a datagram travels, of a thousand.
+    /// Transit time of a datagram, thousandths of a delta.
     pub delay: u64,
-    /// The delta at which the second server starts again; 0: never.
+    /// Delta at which the second server restarts; 0 for never.
     pub restart: u64,
-    /// Whether it begins with what it saved.
+    /// True if the restarted server restores its saved state.
     pub saved: bool,
-    /// Deltas after which jobs go or come; 0: never.
+    /// Number of deltas between changes of the active jobs; 0 for no changes.
     pub toggle: u64,
-    /// Largest part of a delta's service of a job by which it varies, of a thousand.
+    /// Maximum relative variation of a job's accounted service in a delta, thousandths.
     pub noise: u64,
 }
 
 impl Path {
-    /// Nothing happens.
+    /// Transport without loss or disturbances.
     pub const QUIET: Self = Self {
         loss: 0,
         delay: 500,
@@ -132,26 +132,27 @@ impl Path {
     };
 }
 
-/// What came of a run.
+/// Errors of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// Largest error of a job in each delta.
     pub worst: Vec<f64>,
     /// Mean error of all jobs in each delta.
     pub mean: Vec<f64>,
-    /// The deltas at which phases begin.
+    /// First delta of each phase.
     pub phases: Vec<usize>,
 }
 
 impl Run {
-    /// The deltas of each phase.
+    /// Returns the range of deltas of each phase.
     fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         let ends = self.phases.iter().skip(1).copied();
         let ends = ends.chain([self.worst.len()]);
         self.phases.iter().zip(ends).map(|(&from, to)| from..to)
     }
 
-    /// Deltas after which no job is off by more than `limit`, in the slowest phase.
+    /// Returns the number of deltas after which no job's error exceeds `limit`, in the slowest
+    /// phase; `None` if a phase ends before.
     pub fn settled(&self, limit: f64) -> Option<usize> {
         let each = self.ranges().map(|phase| {
             let mut last = self.worst[phase.clone()].iter();
@@ -162,7 +163,7 @@ impl Run {
         each.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// The last `count` of each phase of a series.
+    /// Returns the last `count` values of each phase of a series.
     fn ends<'a>(&'a self, series: &'a [f64], count: usize) -> impl Iterator<Item = f64> + 'a {
         self.ranges()
             .flat_map(move |phase| {
@@ -171,13 +172,13 @@ impl Run {
             .copied()
     }
 
-    /// Mean of the mean errors of the last `count` deltas of all phases.
+    /// Returns the mean of the mean errors in the last `count` deltas of all phases.
     pub fn late(&self, count: usize) -> f64 {
         let late: Vec<f64> = self.ends(&self.mean, count).collect();
         late.iter().sum::<f64>() / late.len().max(1) as f64
     }
 
-    /// Largest error in the last `count` deltas of all phases.
+    /// Returns the largest error in the last `count` deltas of all phases.
     pub fn late_worst(&self, count: usize) -> f64 {
         self.ends(&self.worst, count).fold(0.0, f64::max)
     }
@@ -186,13 +187,13 @@ impl Run {
 struct Server {
     exchange: Exchange,
     factors: Factors,
-    /// Service of each job in all, units.
+    /// Total service of each job, units.
     total: Vec<f64>,
     epoch: u64,
 }
 
 impl Server {
-    /// The server with index `index`, at the start of `epoch`.
+    /// Creates the server with number `index` at the start of `epoch`.
     fn new(index: usize, epoch: u64, terms: Terms, jobs: usize) -> Self {
         Self {
             exchange: Exchange::new(index as u64 + 1, epoch, terms),
@@ -203,13 +204,13 @@ impl Server {
     }
 }
 
-/// The factors as the module keeps them.
+/// Stores factors as the module does.
 fn factors(list: Vec<(u64, u32)>) -> Factors {
     let pairs = Pairs::of(list).expect("valid factors");
     Factors::new(pairs, None).expect("memory")
 }
 
-/// Id of `job`.
+/// Returns the identifier of `job`.
 fn id(job: usize) -> u64 {
     1 + job as u64 * 0x0123_4567_89ab
 }
@@ -218,7 +219,7 @@ fn id(job: usize) -> u64 {
 ///
 /// # Panics
 ///
-/// There is no memory.
+/// Panics if memory is exhausted.
 pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) -> Run {
     let mut layout = layout.clone();
     let mut rng = Rng::new(seed);
@@ -226,7 +227,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
     let jobs = layout.jobs.len();
     let new = |server| Server::new(server, 1, terms, jobs);
     let mut servers: Vec<Server> = (0..count).map(new).collect();
-    // Arrival (thousandths of a delta), from, to, datagram.
+    // Time of arrival in thousandths of a delta, sender, receiver, datagram.
     let mut flying: Vec<(u64, usize, usize, Rc<[u8]>)> = Vec::new();
     let mut out = Run {
         phases: vec![0],
@@ -244,7 +245,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             all = (0..count).map(|server| layout.at(server)).collect();
             out.phases.push(delta as usize - 1);
         }
-        // What arrives within the delta.
+        // Delivery of the datagrams that arrive in this delta.
         let (arrived, later): (Vec<_>, Vec<_>) =
             flying.into_iter().partition(|mail| mail.0 < delta * 1000);
         flying = later;
@@ -252,7 +253,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             let from = from as u64 + 1;
             let _ = servers[to].exchange.hear(from, &bytes, at * (DELTA / 1000));
         }
-        // Service of the delta.
+        // Service of this delta.
         let mut rates = vec![0f64; jobs];
         for (index, server) in servers.iter_mut().enumerate() {
             if path.restart > 0 && delta == path.restart && index == 1 {
@@ -263,7 +264,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
                 }
             }
             let here = &all[index];
-            // Who wants less than its share gets what it wants.
+            // A job with a demand below its share gets its demand.
             let member = |&job: &usize| {
                 let weight = layout.jobs[job].weight * 4096;
                 Member {
@@ -290,7 +291,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
                     leaf: true,
                     service: server.total[job] as u64,
                     active: true,
-                    // Who gets what it wants has something queued now and then.
+                    // A job that gets its demand is backlogged only now and then.
                     waiting: !limited || rng.below(10) == 0,
                 };
                 server.exchange.note(&account);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A small application beside bandwidth hogs.
+//! A small application beside jobs with high bandwidth.
 //!
-//! The *application* is bulk-synchronous: 8 processes move 64 MiB together, wait for each other, compute,
-//! and begin anew; *chatty* computes 10 ms, *calm* 200 ms. A *hog* is a job of 4 nodes with 56 processes
-//! each that write without a pause; four hogs belong to one user.
+//! The *application* is bulk-synchronous: 8 processes move 64 MiB together, wait for each other,
+//! compute, and repeat. It computes 10 ms (`chatty`) or 200 ms (`calm`). A *hog* is a job of 4
+//! nodes with 56 processes each that write without pause; the four hogs belong to one user.
 //!
-//! * *Slowdown*: time of a round over that alone, less one: the time that the hogs add, as a part of the time
-//!   alone. Likewise that of the *data* phase, without the computing.
-//! * *Cut*: by how much a policy makes the slowdown less than with `fifo`, %. The published figure for
-//!   ThemisIO is 59.1 to 99.8 %, for applications of which the text read here does not tell the parts.
-//! * *Hogs keep*: their throughput over that with `fifo`, %; a policy that starves hogs is no better.
+//! - *Slowdown*: the time of a round divided by the time of a round without hogs, minus 1. The
+//!   slowdown of the *data* phase leaves out the computing.
+//! - *Cut*: the reduction of the slowdown by a policy against `fifo`, %. The published values for
+//!   ThemisIO are 59.1 to 99.8 %; the available text does not describe the applications.
+//! - *Hogs keep*: the throughput of the hogs relative to `fifo`, %; it shows whether a policy
+//!   starves the hogs.
 
 use nrs_report::chart::Bars;
 use nrs_report::stat::spread;
@@ -24,13 +25,13 @@ const FILE: (&str, &str) = (
     include_str!("../../scenarios/interference.toml"),
 );
 
-/// Applications: name, and time of computing.
+/// Applications: name and compute time.
 const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("calm", "200ms")];
 
-/// Hogs beside an application.
+/// Number of hogs beside an application.
 const BESIDE: &[(&str, usize)] = &[("1 hog", 1), ("4 hogs", 4)];
 
-/// What each is called, its policy, and the rate of hogs with `tbf`, as a part of the bandwidth.
+/// Name, policy, and rate limit of each hog with `tbf` as a part of the bandwidth.
 const POLICIES: [(&str, &str, Option<f64>); 6] = [
     ("fifo", "fifo", None),
     (
@@ -44,10 +45,10 @@ const POLICIES: [(&str, &str, Option<f64>); 6] = [
     ("fairshare uid_fair", "fairshare uid_fair", None),
 ];
 
-/// Requests of 1 MiB per second that are the whole bandwidth of the scenarios' device.
+/// Rate of 1 MiB requests at the full bandwidth of the device, requests/s.
 const REQUESTS: f64 = 21.9e9 / 1_048_576.0;
 
-/// Milliseconds of a round, and of its data phase; infinite if none was done.
+/// Returns the mean time of a round and of its data phase, ms; infinite without a completed round.
 fn round(outcome: &Outcome) -> (f64, f64) {
     let rounds = outcome.jobs.first().and_then(|job| job.rounds);
     let rounds = rounds.filter(|rounds| rounds.done > 0);
@@ -57,13 +58,13 @@ fn round(outcome: &Outcome) -> (f64, f64) {
     })
 }
 
-/// MB/s of all jobs but the first.
+/// Returns the throughput of all jobs except the first, MB/s.
 fn moved_by_hogs(outcome: &Outcome) -> f64 {
     let bytes: u64 = outcome.jobs.iter().skip(1).map(|job| job.total.bytes).sum();
     bytes as f64 * 1e3 / outcome.duration_ns.max(1) as f64
 }
 
-/// Runs an application beside so many hogs, once for each seed.
+/// Runs an application beside `hogs` hogs, once for each seed.
 fn outcomes(
     compute: &str,
     hogs: usize,
@@ -83,11 +84,11 @@ fn outcomes(
     all(&scenarios, options)
 }
 
-/// Runs all.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run or the file system says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let scale = if options.quick { 0.1 } else { 1.0 };
     let mut table = Table::headed(
@@ -104,7 +105,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             for ((name, policy, rate), (_, bars)) in POLICIES.iter().zip(&mut bars) {
                 let rate = rate.map(|part| (part * REQUESTS * scale).round());
                 let rules = rate.map_or("[]".to_string(), |rate| {
-                    // Without a rule of its own, the application has the default rate.
+                    // Without its own rule, the application would have the default rate.
                     format!(
                         "[\"start app jobid={{app}} rate=1000000\", \
                          \"start hogs jobid={{hog*}} rate={rate}\"]"

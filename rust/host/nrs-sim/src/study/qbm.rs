@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What bandwidth management makes of typical loads: what classes promise, and what movers find.
+//! Bandwidth management (`qbm`) under typical loads: guarantees of classes, and bandwidth for
+//! movers.
 //!
-//! A *greedy* user keeps 8 requests of 256 KiB under way. Rates count once allocations have settled.
+//! A *greedy* user keeps 8 requests of 256 KiB outstanding. Rates are measured after allocations
+//! have settled.
 
 use nrs_sched::qbm::terms::Class;
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
@@ -12,17 +14,17 @@ use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use crate::show;
 
-/// A job of a user.
+/// Formats a job of a user.
 fn user(uid: u32, rest: &str) -> String {
     format!(
         "[[job]]\nname = \"u{uid}\"\nuid = {uid}\nmix = {{ read = 1 }}\nio = \"256KiB\"\n{rest}\n"
     )
 }
 
-/// What a greedy user's job has beside.
+/// Keys of a greedy user's job.
 const GREEDY: &str = "procs = 8";
 
-/// A server of so many MB/s with a plan, for `seconds`.
+/// Returns a scenario of `seconds`: a server of `mb` MB/s with a plan.
 fn scenario(mb: u32, plan: &str, seconds: u64, jobs: &[String]) -> Result<Scenario, Failure> {
     let text = format!(
         "name = \"qbm\"\ntitle = \"Two greedy users, a regular one and a mover\"\n\
@@ -35,17 +37,17 @@ fn scenario(mb: u32, plan: &str, seconds: u64, jobs: &[String]) -> Result<Scenar
     Ok(Scenario::parse("qbm", &text, &[])?)
 }
 
-/// MB/s of a job between two times, s.
+/// Returns the rate of a job between two times in seconds, MB/s.
 fn rate(outcome: &Outcome, job: usize, from: u64, to: u64) -> f64 {
     outcome.rate(job, from * SECOND, to * SECOND) / 1e6
 }
 
-/// One place after the point.
+/// Formats rates with one decimal.
 fn texts(rates: &[f64]) -> Vec<String> {
     rates.iter().map(|rate| format!("{rate:.1}")).collect()
 }
 
-/// What 1000 MB/s become for users that want more.
+/// Measures the division of 1000 MB/s between users with higher demand.
 fn shares(options: &Options) -> Result<Titled, Failure> {
     let cases = [
         ("first_come", 4, 300),
@@ -71,7 +73,7 @@ fn shares(options: &Options) -> Result<Titled, Failure> {
     Ok(table)
 }
 
-/// Each class against each lower one.
+/// Compares each class with each lower class.
 fn classes(options: &Options) -> Result<Titled, Failure> {
     let pairs: Vec<(Class, Class)> = Class::ALL
         .into_iter()
@@ -114,7 +116,7 @@ fn classes(options: &Options) -> Result<Titled, Failure> {
     Ok(table)
 }
 
-/// What movers find beside a regular load.
+/// Measures the bandwidth of movers beside a regular load.
 fn movers(options: &Options) -> Result<Titled, Failure> {
     let plan = "strategy=mover\nclient 8 class=mover min=10MB\nclient 9 class=mover min=10MB";
     let open = |mb: u32| {
@@ -161,7 +163,7 @@ fn movers(options: &Options) -> Result<Titled, Failure> {
     Ok(table)
 }
 
-/// Draws two greedy users, a mover and a regular load over time.
+/// Plots two greedy users, a mover and a regular load over time.
 fn picture(options: &Options) -> Result<(), Failure> {
     let Some(out) = &options.out else {
         return Ok(());
@@ -182,11 +184,11 @@ fn picture(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run or the file system says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let tables = [shares(options)?, classes(options)?, movers(options)?];
     picture(options)?;

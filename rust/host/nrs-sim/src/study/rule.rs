@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rule of shares over servers by itself: ideal servers, which divide their capacity by weights.
+//! The rule of shares over servers by itself, on ideal servers that divide their capacity by
+//! weights.
 //!
-//! Three jobs for every two servers, 16 to 64, each on a random number of servers of different capacity, 80 deltas.
-//! Weights are in turn 1; 1, 3, 10 and 100; or 1, 10, 100, 1000 and 10,000. A run has settled when no job is more
-//! than 5 % off from then on. Late errors are those of the last 10 deltas of each phase. Where jobs come and go, an eighth of them
-//! does so every 40 deltas, and the slowest change counts. Figures are those of the worst seed.
+//! There are three jobs for every two servers, at least 16 and at most 64. Each job uses a random
+//! number of servers of different capacities. A run has 80 deltas, or 199 if jobs come and go. The
+//! weights of the jobs are, in turn, 1; 1, 3, 10 and 100; or 1, 10, 100, 1000 and 10,000.
+//!
+//! A run has settled when no job's error exceeds 5 % from then on. Late errors are errors of the
+//! last 10 deltas of each phase. If jobs come and go, an eighth of them changes every 40 deltas,
+//! and the slowest change counts. Figures are of the worst seed.
 
 use nrs_agent::Terms;
 use nrs_report::table::Table;
@@ -13,10 +17,11 @@ use nrs_report::table::Table;
 use super::fluid::{run as simulate, Layout, Path, Run};
 use super::{keep, side_by_side, Failure, Options};
 
-/// Weights, in turn.
+/// Weights of the jobs, in turn.
 const WEIGHTS: [&[u32]; 3] = [&[1], &[1, 3, 10, 100], &[1, 10, 100, 1000, 10_000]];
 
-/// Deltas of a message, of a thousand; lost messages, of a thousand; deltas between changes.
+/// Transit time in thousandths of a delta; lost datagrams per thousand; deltas between changes, 0
+/// for none.
 const WAYS: [(u64, u64, u64); 7] = [
     (500, 0, 0),
     (500, 300, 0),
@@ -27,7 +32,7 @@ const WAYS: [(u64, u64, u64); 7] = [
     (3500, 300, 40),
 ];
 
-/// A row of the table.
+/// Row of the table.
 #[derive(Clone, Copy)]
 struct Case {
     servers: usize,
@@ -48,11 +53,11 @@ impl Case {
     }
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// A run panicked.
+/// A run panicked, or an error of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let sizes: &[usize] = match options.quick {
         true => &[2, 8],

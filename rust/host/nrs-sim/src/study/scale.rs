@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares over 1 to 128 servers, with and without the exchange between them.
+//! Fairness over 1 to 128 servers, with and without the exchange between servers.
 //!
-//! Sixteen jobs, each on a random number of servers of different bandwidth; delta 100 ms, messages that take 1 ms.
-//! The error is that of the last 4 of 15 s; a run has settled when no job is more than 10 % off (mean of
-//! 500 ms) from then on.
+//! Sixteen jobs run on a random number of servers each; the bandwidths of the servers differ. The
+//! delta is 100 ms and messages take 1 ms. Errors are errors of the last 4 of 15 s. A run has
+//! settled when no job's error exceeds 10 % (mean of 500 ms) from then on.
 
 use nrs_report::chart::Lines;
 use nrs_report::stat::median;
@@ -15,14 +15,14 @@ use super::{finish, Failure, Options};
 
 const JOBS: usize = 16;
 const SECONDS: u64 = 15;
-/// Bins that errors are the mean of.
+/// Number of bins over which errors are averaged.
 const WINDOW: usize = 5;
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let sizes: &[usize] = if options.quick {
         &[1, 4, 16]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What each selection of `fairshare` makes of typical loads.
+//! Errors of the selectors of `fairshare` under typical loads.
 //!
-//! A closed loop with 8 requests queued per entity on one part, served one after the other. The *error* is that of the
-//! worst entity against ideal fluid sharing of what is backlogged at each level, %, after so many dispatches. *On and
-//! off*: each member has requests for 30 to 70 % of a cycle of so many dispatches.
+//! A closed loop keeps 8 requests queued per entity on one part, which dispatches one request at a
+//! time. The *error* is the error of the worst entity in % after a number of dispatches. The
+//! reference is ideal fluid sharing of the backlogged entities at each level. *On and off*: each
+//! source has requests for 30 to 70 % of a cycle of a number of dispatches.
 
 use nrs_report::stat::percentile;
 use nrs_report::table::Table;
@@ -19,11 +20,11 @@ use nrs_sched::{
 
 use super::{keep, Failure, Options};
 
-/// Seeds for each of the option's.
+/// Seeds per seed of the option.
 const SEEDS: u64 = 4;
 
-/// A load: its name, its mode, its weights, its sources, dispatches of a cycle if members go on and off, and
-/// dispatches after which it is looked at.
+/// Load: name, mode, weights, sources, dispatches of a cycle (0: always on), and numbers of
+/// dispatches after which errors are measured.
 type Load = (
     &'static str,
     &'static str,
@@ -94,7 +95,7 @@ fn users(count: u32) -> Vec<Source> {
     (0..count).map(|uid| Source::new(attrs(uid))).collect()
 }
 
-/// Eight jobs of four users in two groups, with 1 to 3 nodes: the composite of ThemisIO.
+/// Returns eight jobs of four users in two groups, with 1 to 3 nodes: the composite of ThemisIO.
 fn composite() -> Vec<Source> {
     let jobs = [
         (1, 11, 2),
@@ -118,14 +119,14 @@ fn composite() -> Vec<Source> {
     jobs.into_iter().enumerate().map(job).collect()
 }
 
-/// Requests of 1, 16 and 256 pages, of some sources more often than of others.
+/// Assigns request sizes of 1, 16 and 256 pages to the sources, in three different mixes.
 fn mixed(sources: Vec<Source>) -> Vec<Source> {
     let mixes: [&[u32]; 3] = [&[1, 16, 256], &[1, 16, 16, 256], &[1, 16, 256, 256]];
     let sources = sources.into_iter().zip(mixes.into_iter().cycle());
     sources.map(|(source, mix)| source.of(mix)).collect()
 }
 
-/// Errors after each count of dispatches, and the longest wait in fair periods.
+/// Returns the errors after each number of dispatches, and the longest wait in fair periods.
 fn measure(load: &Load, select: Select, seed: u64) -> (Vec<f64>, f64) {
     let (_, mode, weights, sources, cycle, counts) = *load;
     let mut sim = Sim::new(&Setup::new(mode).select(select).seed(seed), sources());
@@ -152,11 +153,11 @@ fn measure(load: &Load, select: Select, seed: u64) -> (Vec<f64>, f64) {
     (errors, sim.outcome().wait)
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let seeds = if options.quick {
         1

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a scheduler costs a job that is alone, and what two of them get together.
+//! Throughput of a lone job, and of two competing jobs.
 //!
-//! The published headline of ThemisIO, 13.5 to 13.7 % more throughput than other schedulers, compares a lone
-//! job: 19,832 MB/s with it, 17,470 with GIFT and 17,446 with a token bucket. A throttle whose rate is
-//! below what the disk could do keeps a lone job below it; sharing does not. This study asks the same of
-//! the policies of nrs and of two throttles that are models ([`crate::engine::throttle`]).
+//! The published main result of ThemisIO, 13.5 to 13.7 % more throughput than other schedulers,
+//! compares a lone job: 19,832 MB/s with ThemisIO, 17,470 with GIFT and 17,446 with a token bucket.
+//! A throttle with a rate below the bandwidth of the device limits a lone job; sharing does not.
+//! This study compares the policies of nrs with models of two throttles
+//! ([`crate::engine::throttle`]).
 //!
-//! One job runs all 60 s, an equal one from 15 s to 45 s. *Solo* is the first job before the second comes
-//! and after it has gone, but for the settle time; *competing* is the time in between, but for the settle
-//! time; the *whole run* has the changes in it too.
+//! One job runs for 60 s, an equal job from 15 s to 45 s. *Solo* is the first job before the second
+//! job starts and after the second job stops. *Competing* is the time in between. Both exclude the
+//! settle time after each change; the *whole run* includes the settle times.
 
 use nrs_report::chart::Bars;
 use nrs_report::stat::{spread, Spread};
@@ -21,12 +22,12 @@ use crate::scenario::Scenario;
 
 const FILE: (&str, &str) = ("solo.toml", include_str!("../../scenarios/solo.toml"));
 
-/// MB/s at which the published token bucket kept a lone job, of about 21,900.
+/// Rate of the published token bucket for a lone job, MB/s, on a device of about 21,900 MB/s.
 const PINNED: f64 = 17_684.0;
-/// MB/s of the device.
+/// Bandwidth of the device, MB/s.
 const DEVICE: f64 = 21_900.0;
 
-/// A scheduler and what was published of its kind.
+/// Scheduler with the published results of its kind.
 struct Way {
     what: &'static str,
     policy: String,
@@ -36,7 +37,7 @@ struct Way {
     competing: Option<f64>,
 }
 
-/// MB/s as rate of requests of 1 MiB.
+/// Converts MB/s to 1 MiB requests per second.
 fn requests(megabytes: f64) -> f64 {
     megabytes * 1e6 / 1_048_576.0
 }
@@ -77,14 +78,15 @@ fn ways(scale: f64) -> Vec<Way> {
     ]
 }
 
-/// What one run says.
+/// Results of one run, MB/s.
 struct Measured {
     solo: f64,
     competing: [f64; 2],
     whole: f64,
 }
 
-/// MB/s of the first job alone, of both together, and of the whole run.
+/// Returns the throughput of the first job alone, of both jobs while they compete, and of the whole
+/// run, MB/s.
 fn measure(scenario: &Scenario, outcome: &Outcome) -> Measured {
     let settle = scenario.settle.0;
     let end = scenario.duration.0;
@@ -102,7 +104,7 @@ fn measure(scenario: &Scenario, outcome: &Outcome) -> Measured {
     }
 }
 
-/// What a scheduler made of all seeds, MB/s.
+/// Results of a scheduler over all seeds, MB/s.
 struct Row {
     way: Way,
     solo: Spread,
@@ -111,17 +113,17 @@ struct Row {
 }
 
 impl Row {
-    /// Both jobs together while they compete.
+    /// Returns the throughput of both jobs together while they compete, MB/s.
     fn both(&self) -> f64 {
         self.competing.iter().map(|each| each.median).sum()
     }
 }
 
-/// Runs all schedulers.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run or the file system says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let scale = if options.quick { 0.1 } else { 1.0 };
     let mut rows: Vec<Row> = Vec::new();

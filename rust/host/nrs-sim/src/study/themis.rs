@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The contention experiments that were published for ThemisIO (SC 2023), with the scheduler of nrs.
+//! The published contention experiments of ThemisIO (SC 2023), with the scheduler of nrs.
 //!
-//! * *Ideal*: the share of each job that the policy promises.
-//! * *Error*: the worst `|share / ideal - 1|` of all jobs; with two jobs, that of their ratio, if it is worse.
-//! * *Variation*: of a job's throughput over bins of a second, its standard deviation over the mean; the worst
-//!   of all jobs.
-//! * *Settles*: from when the last job comes until every bin from there on has all shares within 5 % of the
-//!   ideal, or three requests where that is more, counted in whole bins of the scenario (0.1 s).
-//! * *Total over solo*: all jobs while they compete, over the first one while it is alone.
+//! - *Ideal*: the share of each job according to the policy.
+//! - *Error*: the largest `|share / ideal - 1|` of all jobs; with two jobs also the error of their
+//!   ratio.
+//! - *Variation*: the standard deviation of a job's throughput in bins of one second over its mean;
+//!   the largest of all jobs.
+//! - *Settles*: the time from the last arrival of a job until all shares stay within 5 % of the
+//!   ideal, or within three requests if that is more. The time is in whole bins of the scenario
+//!   (0.1 s).
+//! - *Total over solo*: the throughput of all jobs while they compete, over the throughput of the
+//!   first job alone.
 //!
-//! The overlap is judged, from the settle time after the last arrival to the first departure; the time to
-//! settle counts from the arrival itself.
+//! The overlap is judged: from the settle time after the last arrival to the first departure. The
+//! time to settle counts from the arrival itself.
 //!
-//! The published variation is that of a testbed, with a network and real disks; the simulated one has the
-//! scheduler's part of it, and the jitter of the model. It is printed beside the published one because a
-//! scheduler that adds variation would show here; it is no measurement of a disk.
+//! The published variation is from a testbed with a network and real disks. The simulated variation
+//! has only the part of the scheduler and the jitter of the model. It is printed beside the
+//! published one because a scheduler that adds variation would show; it does not measure a disk.
 
 use nrs_report::stat::{median, spread, variation};
 use nrs_report::table::Table;
@@ -25,28 +28,28 @@ use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use crate::show;
 
-/// An experiment.
+/// Experiment with its published results.
 struct Experiment {
-    /// Its policy and jobs.
+    /// Policy and jobs.
     what: &'static str,
     file: (&'static str, &'static str),
-    /// Keys that differ from the file's.
+    /// Keys that differ from the file.
     set: &'static [(&'static str, &'static str)],
-    /// Shares that the policy promises, in any unit.
+    /// Ideal shares in any unit.
     ideal: &'static [f64],
-    /// Error, variation and time to settle, computed from the raw data that was published.
+    /// Error, variation and time to settle, computed from the published raw data.
     published: [Option<f64>; 3],
-    /// Bars of the same: no worse than the worst that was published of that kind.
+    /// Limits of error, variation and time to settle: the worst published values of this kind.
     bars: [f64; 3],
 }
 
-/// The total while jobs compete, over the first one alone, at least, %.
+/// Minimum of the total over solo, %.
 const TOTAL: f64 = 96.0;
 
-/// Bars with two jobs.
+/// Limits with two jobs.
 const TWO: [f64; 3] = [1.2, 4.9, 1.0];
 
-/// Size-fair, 4 nodes and 1.
+/// Experiment with size-fair shares, 4 nodes and 1.
 const SIZES: Experiment = Experiment {
     what: "size-fair, 4 nodes and 1",
     file: (
@@ -148,25 +151,25 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Sizes of requests, mixed.
+/// Mixed request sizes.
 const MIXED: &str = "[{ size = \"64KiB\", weight = 4 }, { size = \"1MiB\" }, { size = \"4MiB\" }]";
 
-/// What one run says about its overlap.
+/// Results of the overlap of one run.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Shares of all jobs in what they moved, 0 to 1.
+    /// Share of each job in the bytes moved, 0 to 1.
     pub shares: Vec<f64>,
-    /// Worst error, %.
+    /// Largest error, %.
     pub error_percent: f64,
-    /// Worst variation of a job over bins of a second, %.
+    /// Largest variation of a job over bins of a second, %.
     pub variation_percent: f64,
-    /// Until shares are within 5 %, s; infinite if they never are.
+    /// Time until shares stay within 5 %, s; infinite if they do not.
     pub settles_s: f64,
-    /// All jobs over the first alone, %.
+    /// Throughput of all jobs over the first job alone, %.
     pub total_percent: f64,
 }
 
-/// Judges the overlap of all jobs of a run against ideal shares.
+/// Evaluates the overlap of all jobs of a run by ideal shares.
 pub fn judge(scenario: &Scenario, outcome: &Outcome, ideal: &[f64]) -> Judged {
     let jobs = &scenario.jobs;
     let sample = outcome.sample_ns.max(1);
@@ -192,7 +195,7 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, ideal: &[f64]) -> Judged {
     if let ([a, b], [x, y]) = (&shares[..], ideal) {
         error = error.max((a / b * y / x - 1.0).abs());
     }
-    // Bins of a second, or of ten of the scenario's when that is shortened.
+    // Groups of ten bins: a second, or less in a shortened scenario.
     let ten = (first..last).collect::<Vec<u64>>();
     let ten = ten.chunks_exact(10);
     let variation = (0..jobs.len())
@@ -214,7 +217,7 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, ideal: &[f64]) -> Judged {
         })
     };
     let start = came / sample;
-    // The first bin from which all are fair.
+    // First bin from which all bins are fair.
     let unfair = (start..last).rev().find(|bin| !fair(*bin));
     let settled = unfair.map_or(start, |bin| bin + 1);
     let settles = match settled >= last {
@@ -239,11 +242,11 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, ideal: &[f64]) -> Judged {
     }
 }
 
-/// Runs all experiments.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What a run or the file system says.
+/// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let mut table = Table::headed(
         "experiment | shares, % | error, % | published | bar | variation, % | published | \
@@ -276,7 +279,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         let error = over(|j| j.error_percent);
         let changes = over(|j| j.variation_percent);
         let total = over(|j| j.total_percent);
-        // One run that never settles is enough.
+        // One run that does not settle is enough.
         let worst = judged.iter().map(|j| j.settles_s).fold(0.0, f64::max);
         let settles = over(|j| j.settles_s);
         let missed: Vec<&str> = [

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What timeouts do with many clients of one server, fixed ones and adaptive ones.
+//! Fixed and adaptive timeouts with many clients of one server.
 //!
-//! A server with 64 slots can do 2,000 requests a second. *Least* is the smallest fixed timeout, in whole seconds,
-//! with which nobody gives up on a live server.
+//! The server has 64 slots and a capacity of 2,000 requests/s. *Least* is the smallest fixed
+//! timeout, in whole seconds, without false timeouts.
 
 use super::{keep, Failure, Options, Titled};
 use crate::timeouts::{
@@ -14,12 +14,12 @@ use crate::timeouts::{
 use nrs_report::chart::Lines;
 use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, Terms};
 
-/// What the server can do, requests/s.
+/// Capacity of the server, requests/s.
 const RATE: u64 = 2_000;
 
 const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
 
-/// Seconds at which the server dies, and what the time is.
+/// Seconds at which the server dies, with descriptions.
 const DEATHS: [(u64, &str); 5] = [
     (55, "few clients, nothing else ever seen"),
     (595, "all clients, steady"),
@@ -28,7 +28,8 @@ const DEATHS: [(u64, &str); 5] = [
     (1_855, "few clients, 1,195 s after that"),
 ];
 
-/// A number of clients, the whole story with the default terms, and what happened in each phase.
+/// Number of clients, and the whole story with the default terms: the simulation and the counts of
+/// each phase.
 type Told = (u32, Sim, [(Counts, u32); 6]);
 
 fn seconds(ms: u32) -> String {
@@ -39,13 +40,13 @@ fn percent(part: u64, of: u64) -> String {
     format!("{:.3} %", part as f64 * 100.0 / of.max(1) as f64)
 }
 
-/// See the page.
+/// Returns the smallest fixed timeout without false timeouts, s: *least* of the module's text.
 fn least((_, _, phases): &Told) -> u32 {
     let longest = phases.iter().map(|(_, longest)| *longest).max();
     longest.unwrap_or(0) / 1_000 + 1
 }
 
-/// Mean and longest of times waited in vain, s.
+/// Returns the mean and the maximum of detection times, s.
 fn mean_and_max(times: &[u32]) -> (f64, f64) {
     let sum: u64 = times.iter().copied().map(u64::from).sum();
     let max = times.iter().copied().max().unwrap_or(0);
@@ -55,7 +56,7 @@ fn mean_and_max(times: &[u32]) -> (f64, f64) {
     )
 }
 
-/// The story, phase by phase.
+/// Lists the story by phase.
 fn phases(told: &[Told]) -> Titled {
     let mut table = Titled::new(
         "The story, adaptive timeouts as they are by default",
@@ -82,7 +83,7 @@ fn phases(told: &[Told]) -> Titled {
     table
 }
 
-/// False timeouts of fixed and adaptive ones, and when a server that dies would be detected.
+/// Compares false timeouts and detection times of fixed and adaptive timeouts.
 fn compare(told: &[Told]) -> [Titled; 2] {
     let mut whole = Titled::new(
         "The whole story, with one timeout or another",
@@ -125,7 +126,7 @@ fn compare(told: &[Told]) -> [Titled; 2] {
     [whole, dead]
 }
 
-/// All clients begin within one second.
+/// Runs starts at which all clients begin within one second.
 fn starts(sizes: &[u32]) -> Titled {
     let mut table = Titled::new(
         "All clients begin within one second, a server that has seen nothing",
@@ -157,7 +158,7 @@ fn starts(sizes: &[u32]) -> Titled {
     table
 }
 
-/// Messages that are lost.
+/// Runs the story with lost messages.
 fn losses(clients: u32) -> Titled {
     let mut table = Titled::new(
         "A network that loses messages, the whole story",
@@ -183,7 +184,7 @@ fn losses(clients: u32) -> Titled {
     table
 }
 
-/// A network that becomes slow.
+/// Runs a network that becomes slow.
 fn networks() -> Titled {
     let mut table = Titled::new(
         "1,000 clients, a network that becomes slow for 300 s",
@@ -209,7 +210,7 @@ fn networks() -> Titled {
     table
 }
 
-/// A server that comes back without its memory.
+/// Runs a server that dies and restarts without its state.
 fn recoveries(clients: u32) -> Titled {
     let mut table = Titled::new(
         "The server dies, and comes back after 60 s without its memory",
@@ -243,7 +244,7 @@ fn recoveries(clients: u32) -> Titled {
     table
 }
 
-/// A class with a rate among others.
+/// Runs a rate-limited class beside other clients.
 fn withheld() -> Titled {
     let mut table = Titled::new(
         "1,000 clients, some of them of a class with one request a second, after 1,800 s",
@@ -283,7 +284,7 @@ fn withheld() -> Titled {
     table
 }
 
-/// The story over time.
+/// Plots the story over time.
 fn picture((clients, sim, _): &Told) -> Lines {
     let title = format!("Waits, estimate and timeout of {clients} clients");
     let line = |pick: fn(&crate::timeouts::Point) -> u32| {
@@ -298,11 +299,11 @@ fn picture((clients, sim, _): &Told) -> Lines {
         .series("timeout", line(|point| point.timeout))
 }
 
-/// Runs it.
+/// Runs the study.
 ///
 /// # Errors
 ///
-/// What the file system says.
+/// An error of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let sizes: &[u32] = match options.quick {
         true => &[1_000],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A client: one request at a time, and its half of adaptive timeouts.
+//! Client: one request at a time, and the client half of adaptive timeouts.
 //!
 //! ```text
 //!            think                reply
@@ -8,24 +8,24 @@
 //!    ^                   |  ^                     | not active
 //!    |                   |  | welcome             v
 //!    |      the server   |  |                   parked
-//!    |      is not there v  |
-//!    |                  away (tries again and again)
+//!    |      is dead      v  |
+//!    |                  away (retries to connect)
 //! ```
 
 use super::portal::Portal;
 use super::world::{Event, Message, World, MS, SECOND};
 use nrs_sched::timeouts::terms::{Mode, Terms};
 
-/// How long a client waits before it tries to connect again, us.
+/// Interval between two attempts to connect, us.
 const RETRY: u64 = 5 * SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is not active.
+    /// Not active.
     Parked,
     Thinking,
     Waiting,
-    /// It knows that the server is not there, and tries to connect.
+    /// Disconnected: the client knows that the server is dead and tries to connect.
     Away,
 }
 
@@ -34,17 +34,17 @@ pub(super) struct Client {
     pub(super) state: State,
     portal: Portal,
     pub(super) xid: u32,
-    /// When the request was sent, the last time, us.
+    /// Time of the last sending of the request, us.
     pub(super) sent: u64,
-    /// ms.
+    /// Deadline of the request, ms.
     pub(super) deadline: u64,
-    /// Event for the deadline that there is; 0: none, us.
+    /// Time of the pending deadline event, us; 0 if there is none.
     armed: u64,
-    /// The request was sent more than once.
+    /// True if the request was sent more than once.
     again: bool,
-    /// The life of the server in which it connected.
+    /// Incarnation of the server to which the client connected.
     pub(super) life: u32,
-    /// Whether it was waiting for the server when that came back.
+    /// True if the client was waiting when the server restarted.
     pub(super) bereft: bool,
 }
 
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// What it would wait for now, without what the network takes, ms.
+    /// Returns the timeout of a request sent now, without network time, ms.
     pub(super) fn stated(&mut self, world: &World, terms: &Terms) -> u32 {
         match terms.mode() {
             Mode::Adaptive => self.portal.stated(world.millis()),
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// How long it would wait from `now` on, ms.
+    /// Returns the timeout of a request sent at `now`, ms.
     pub(super) fn timeout(&mut self, now: u64, terms: &Terms) -> u32 {
         match terms.mode() {
             Mode::Adaptive => self.portal.timeout(now),
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Thinks for about `mean` us.
+    /// Schedules the next request after an exponential think time with mean `mean`, us.
     pub(super) fn think(&mut self, world: &mut World, mean: u64) {
         self.state = State::Thinking;
         let time = world.now + world.exponential(mean);
@@ -95,7 +95,7 @@ impl Client {
         self.send(world, terms);
     }
 
-    /// Sends its request once more.
+    /// Sends the current request again.
     pub(super) fn repeat(&mut self, world: &mut World, terms: &Terms) {
         self.again = true;
         self.send(world, terms);
@@ -115,7 +115,7 @@ impl Client {
         self.arm(world);
     }
 
-    /// Has itself woken for its deadline; an event that is there for an earlier time will do.
+    /// Schedules an event for the deadline; a pending event for an earlier time is sufficient.
     fn arm(&mut self, world: &mut World) {
         let time = (self.deadline * MS).max(world.now + 1);
         if self.armed == 0 || time < self.armed {
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// The event for the deadline; whether it has passed.
+    /// Handles the deadline event; returns true if the deadline has passed.
     pub(super) fn look(&mut self, world: &mut World) -> bool {
         if self.armed == world.now {
             self.armed = 0;
@@ -139,8 +139,8 @@ impl Client {
         passed
     }
 
-    /// A reply: the time since the request was sent, ms, and whether the request was sent once; `None` for a past
-    /// request.
+    /// Handles a reply; returns the time since sending, ms, and true if the request was sent once;
+    /// `None` for an earlier request.
     pub(super) fn reply(
         &mut self,
         world: &World,
@@ -155,7 +155,7 @@ impl Client {
         Some((total, !self.again))
     }
 
-    /// An early reply.
+    /// Handles an early reply.
     pub(super) fn early(&mut self, world: &World, (xid, timeout): (u32, u32)) {
         if self.state == State::Waiting && xid == self.xid {
             let sent = self.sent / MS;
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Tries to connect, and again after a while.
+    /// Tries to connect, and schedules the next attempt.
     pub(super) fn connect(&mut self, world: &mut World, terms: &Terms) {
         if self.state == State::Away {
             let stated = self.stated(world, terms);
@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Knows that the server is not there, or does not know it any more.
+    /// Disconnects: the server is dead or does not know the client.
     pub(super) fn lose(&mut self, world: &mut World) {
         self.state = State::Away;
         let time = world.now + world.exponential(100 * MS);

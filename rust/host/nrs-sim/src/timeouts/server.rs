@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The server: slots, a queue, a class with a rate, and its half of adaptive timeouts.
+//! Server: slots, a queue, a rate-limited class, and the server half of adaptive timeouts.
 //!
-//! What it knows of a client's request:
+//! States of a client's request:
 //!
 //! ```text
-//!             arrival                   a slot is free           carried out
-//! nothing --------------> queued -----------------------> busy -------------> done (its reply is kept)
+//!             arrival                   a slot is free           completed
+//! nothing --------------> queued -----------------------> busy -------------> done (reply is kept)
 //!                |          ^
-//!                v          | the rate allows it, or recovery is over
+//!                v          | the rate permits it, or recovery is over
 //!             withheld -----+
 //! ```
 
@@ -34,46 +34,46 @@ enum Place {
     Done,
 }
 
-/// The last request of a client.
+/// Last request of a client.
 #[derive(Clone, Copy, Default)]
 struct Held {
     xid: u32,
-    /// The life of the server in which the client connected.
+    /// Incarnation of the server to which the client connected.
     life: u32,
     place: Place,
-    /// It came in recovery, so that it says nothing about the service.
+    /// True if the request arrived in recovery, so its time says nothing about the service.
     recovered: bool,
-    /// us.
+    /// Arrival time, us.
     arrival: u64,
-    /// ms.
+    /// Deadline, ms.
     deadline: u64,
-    /// Event for the deadline that there is; 0: none, us.
+    /// Time of the pending deadline event, us; 0 if there is none.
     armed: u64,
-    /// How long it was withheld, ms.
+    /// Time from arrival until the request was queued for a slot, ms.
     withheld: u32,
-    /// Its time at the service, when that is over, ms.
+    /// Time from arrival to completion, ms.
     service: u32,
-    /// An early reply for it was lost.
+    /// True if an early reply for the request was lost.
     missed: bool,
 }
 
-/// What became of a request that its client does not wait for any more.
+/// State of a request whose client has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is here, or its reply was sent; an early reply was lost, too.
+    /// The server has the request or sent the reply; `missed` if an early reply was lost.
     Here { missed: bool },
-    /// It never came, or the reply was lost.
+    /// The request or the reply was lost.
     Lost,
 }
 
 pub(super) struct Server {
     setup: Setup,
     pub(super) alive: bool,
-    /// How many times it has come back.
+    /// Number of restarts.
     pub(super) life: u32,
-    /// Since when it has been dead or, when it is alive, when it died the last time, us.
+    /// Time of the last death, us.
     pub(super) died: u64,
-    /// How many times as long the device takes.
+    /// Factor by which the device is slower.
     pub(super) slowness: u64,
     estimator: Estimator,
     filter: Filter,
@@ -81,11 +81,11 @@ pub(super) struct Server {
     held: Vec<Held>,
     queue: VecDeque<u32>,
     busy: u32,
-    /// Requests of the class with a rate, and when the next one may go, us.
+    /// Queue of the rate-limited class, and the time from which the next request is eligible, us.
     gate: (VecDeque<u32>, u64),
-    /// Requests that wait for the end of recovery.
+    /// Clients whose requests are queued until the end of recovery.
     waiting: Vec<u32>,
-    /// Replies that were lost, by client.
+    /// Request number (`xid`) of the lost reply by client; 0 if none is lost.
     lost: Vec<u32>,
 }
 
@@ -122,7 +122,7 @@ impl Server {
         self.setup.terms.mode() == Mode::Adaptive
     }
 
-    /// What the worst service time is taken to be, ms; 0: it is not known.
+    /// Returns the estimate of the worst service time, ms; 0 if it is unknown.
     pub(super) fn estimate(&mut self, world: &World) -> u32 {
         if self.adapts() {
             self.estimator
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Feeds the estimator, as the service in the kernel does.
+    /// Adds a sample to the estimator, as the service in the kernel does.
     fn measure(&mut self, world: &World, sample: u32) {
         let (now, terms) = (world.millis(), self.terms());
         if sample > self.filter.limit || now >= self.filter.until {
@@ -141,7 +141,7 @@ impl Server {
         }
     }
 
-    /// What became of request `xid` of `client`.
+    /// Returns the state of request `xid` of `client`.
     pub(super) fn fate(&self, client: u32, xid: u32) -> Fate {
         let held = &self.held[client as usize];
         if held.xid != xid || held.life != self.life || self.lost[client as usize] == xid {
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Dies, and everything that it knew.
+    /// Stops the server and discards its state.
     pub(super) fn kill(&mut self, world: &World) {
         self.alive = false;
         self.died = world.now;
@@ -166,7 +166,7 @@ impl Server {
         self.busy = 0;
     }
 
-    /// Comes back; recovery begins as soon as a client does, too.
+    /// Restarts the server; recovery begins when the first client connects.
     pub(super) fn revive(&mut self) {
         self.alive = true;
         self.life += 1;
@@ -178,18 +178,18 @@ impl Server {
         world.schedule(time, Event::Recovered { life: self.life });
     }
 
-    /// When recovery is over, ms; 0 before the first client is back.
+    /// Returns the end of recovery, ms; 0 before the first client is back.
     pub(super) fn recovers_until(&self) -> Option<u64> {
         self.recovery.as_ref().map(Recovery::ends)
     }
 
-    /// Looks whether recovery is over.
+    /// Ends recovery if its time is over.
     pub(super) fn recovered(&mut self, world: &mut World, life: u32) {
         let Some(recovery) = self.recovery.as_ref().filter(|_| life == self.life) else {
             return;
         };
         if !recovery.is_over(world.millis()) {
-            // Somebody has moved it; there is an event for that.
+            // The end has moved; another event is scheduled for it.
             return;
         }
         self.recovery = None;
@@ -199,7 +199,7 @@ impl Server {
         self.start(world);
     }
 
-    /// A message of `client`, which was waiting for the server when it died if it is `bereft`.
+    /// Handles a message of `client`; `bereft` is true if the client was waiting at the restart.
     pub(super) fn receive(
         &mut self,
         world: &mut World,
@@ -291,7 +291,7 @@ impl Server {
         self.arm(world, client);
     }
 
-    /// Tells a client its request's deadline.
+    /// Sends the deadline of its request to a client.
     fn send_early(&mut self, world: &mut World, client: u32) {
         let held = &mut self.held[client as usize];
         let message = Message::Early {
@@ -303,7 +303,8 @@ impl Server {
         }
     }
 
-    /// Has itself woken for a client's request; an event that is there for an earlier time will do.
+    /// Schedules an event for a client's request; a pending event for an earlier time is
+    /// sufficient.
     fn arm(&mut self, world: &mut World, client: u32) {
         let held = &mut self.held[client as usize];
         let time = (early::wake(&self.setup.terms, held.deadline) * MS).max(world.now + 1);
@@ -314,7 +315,7 @@ impl Server {
         }
     }
 
-    /// The event for a client's request.
+    /// Handles the event for a client's request: grants or refuses an early reply.
     pub(super) fn margin(&mut self, world: &mut World, client: u32, life: u32) {
         let (now, terms) = (world.millis(), self.terms());
         let held = &mut self.held[client as usize];
@@ -374,7 +375,7 @@ impl Server {
         self.arm(world, client);
     }
 
-    /// Queues a request, or withholds it for its class.
+    /// Queues a request; the rate-limited class has a queue of its own.
     fn admit(&mut self, world: &mut World, client: u32) {
         let held = &mut self.held[client as usize];
         held.withheld = ((world.now - held.arrival) / MS) as u32;
@@ -392,7 +393,7 @@ impl Server {
         }
     }
 
-    /// The rate allows another request of the class.
+    /// Queues the next request of the rate-limited class for a slot.
     pub(super) fn release(&mut self, world: &mut World, life: u32) {
         if life != self.life || !self.alive {
             return;
@@ -412,7 +413,7 @@ impl Server {
         self.start(world);
     }
 
-    /// Fills the slots.
+    /// Dispatches requests while slots are free.
     fn start(&mut self, world: &mut World) {
         while self.busy < self.setup.slots {
             let Some(client) = self.queue.pop_front() else {
@@ -421,14 +422,14 @@ impl Server {
             self.busy += 1;
             self.held[client as usize].place = Place::Busy;
             let mean = self.setup.service * self.slowness;
-            // Half of it is the same for all.
+            // Half of the mean is constant.
             let time = mean / 2 + world.exponential(mean / 2);
             let life = self.life;
             world.schedule(world.now + time, Event::Done { client, life });
         }
     }
 
-    /// The device has carried out a request.
+    /// Handles the completion of a request by the device.
     pub(super) fn done(&mut self, world: &mut World, client: u32, life: u32) {
         if life != self.life || !self.alive {
             return;

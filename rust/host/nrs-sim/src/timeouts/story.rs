@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a simulated server goes through: few clients, more and more of them, a device that is slow for a
-//! while, few clients again.
+//! Sequence of load phases of a simulated server: few clients, growing load, a slow device, few
+//! clients again.
 
 use super::{Counts, Setup, Sim, SECOND};
 use nrs_sched::timeouts::terms::{AtEstimator, Terms};
 
-/// A part of the story.
+/// Phase of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// A tenth of the clients begins within a second.
     Light,
-    /// The others come, a tenth of them every 30 s.
+    /// The other clients begin, a tenth every 30 s.
     Growing,
-    /// All of them are there.
+    /// All clients are active.
     Full,
-    /// The device takes a hundred times as long.
+    /// The service time is a hundred times as long.
     Slowed,
-    /// It does not any more; all clients are still there.
+    /// The service time is normal again; all clients are active.
     After,
-    /// A tenth of them is left.
+    /// A tenth of the clients is active.
     Eased,
 }
 
 impl Phase {
-    /// All of them in order.
+    /// All phases in order.
     pub const ALL: [Self; 6] = [
         Self::Light,
         Self::Growing,
@@ -34,7 +34,7 @@ impl Phase {
         Self::Eased,
     ];
 
-    /// Its name.
+    /// Returns the name of the phase.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Light => "few clients",
@@ -46,7 +46,7 @@ impl Phase {
         }
     }
 
-    /// How long it lasts, s.
+    /// Returns the length of the phase, s.
     pub const fn seconds(self) -> u64 {
         match self {
             Self::Light | Self::Slowed => 60,
@@ -56,7 +56,7 @@ impl Phase {
         }
     }
 
-    /// When it ends, since the start, s.
+    /// Returns the end of the phase since the start, s.
     pub fn end(self) -> u64 {
         let until = Self::ALL.into_iter().filter(|phase| *phase <= self);
         until.map(Self::seconds).sum()
@@ -71,7 +71,7 @@ impl Phase {
         }
     }
 
-    /// Goes through it; returns what happened.
+    /// Runs the phase; returns its counts.
     pub fn run(self, sim: &mut Sim, clients: u32) -> Counts {
         let before = sim.counts();
         if self == Self::Growing {
@@ -87,7 +87,7 @@ impl Phase {
     }
 }
 
-/// Goes through all phases; returns what happened in each, and the longest wait for a reply, ms.
+/// Runs all phases; returns the counts and the longest wait for a reply, ms, of each.
 pub fn whole(setup: Setup) -> (Sim, [(Counts, u32); 6]) {
     let mut sim = Sim::new(setup);
     let phases = Phase::ALL.map(|phase| {
@@ -97,11 +97,13 @@ pub fn whole(setup: Setup) -> (Sim, [(Counts, u32); 6]) {
     (sim, phases)
 }
 
-/// What [`Sim::if_dead`] tells.
+/// Result of [`Sim::if_dead`].
 pub type IfDead = Vec<u32>;
 
-/// Goes through all phases; returns what would happen if the server died at each of `deaths`, which are seconds
-/// since the start in their order, and not while clients come.
+/// Runs all phases; returns the detection times if the server died at each of `deaths`.
+///
+/// `deaths` are seconds since the start, in ascending order, and not in the phase
+/// [`Phase::Growing`].
 pub fn deaths(setup: Setup, deaths: &[u64]) -> (Sim, Vec<IfDead>) {
     let mut sim = Sim::new(setup);
     let mut found = Vec::new();
@@ -120,8 +122,8 @@ pub fn deaths(setup: Setup, deaths: &[u64]) -> (Sim, Vec<IfDead>) {
     (sim, found)
 }
 
-/// Goes on until `seconds` since the start, where the server dies; returns what the times waited in vain were
-/// that ended within `more` seconds, ms.
+/// Stops the server at `seconds` since the start; returns the detection times, ms, of the next
+/// `more` seconds.
 pub fn die(setup: Setup, seconds: u64, more: u64) -> Vec<u32> {
     let mut sim = Sim::new(setup);
     until(&mut sim, setup.clients, seconds);
@@ -130,7 +132,7 @@ pub fn die(setup: Setup, seconds: u64, more: u64) -> Vec<u32> {
     sim.detections().to_vec()
 }
 
-/// Goes on until `seconds` since the start, which is not while clients come.
+/// Runs until `seconds` since the start, which are not in the phase [`Phase::Growing`].
 pub fn until(sim: &mut Sim, clients: u32, seconds: u64) {
     for phase in Phase::ALL {
         if phase.end() > seconds {
@@ -143,7 +145,7 @@ pub fn until(sim: &mut Sim, clients: u32, seconds: u64) {
     sim.run(left);
 }
 
-/// The default terms with another estimator.
+/// Returns the default terms with another estimator.
 pub fn with(estimator: AtEstimator) -> Terms {
     Terms {
         estimator,
@@ -151,7 +153,7 @@ pub fn with(estimator: AtEstimator) -> Terms {
     }
 }
 
-/// A server that can do so many requests a second, with 64 slots.
+/// Returns a server with 64 slots and a capacity of `per_second` requests/s.
 pub fn server(clients: u32, per_second: u64, terms: Terms) -> Setup {
     Setup {
         clients,

@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What clients and servers of the simulation have in common: time, events, messages, counters.
+//! Common state of clients and server: time, events, messages, counters.
 
 use crate::engine::queue::Queue;
 use nrs_sched::rng::Rng;
 
-/// A millisecond, us.
+/// Microseconds per millisecond.
 pub const MS: u64 = 1_000;
 
-/// A second, us.
+/// Microseconds per second.
 pub const SECOND: u64 = 1_000 * MS;
 
-/// When simulations begin, us; instants are never near 0, as on a machine that is up for a day.
+/// Start of simulations, us: times are never near 0, as after an uptime of one day.
 pub const START: u64 = 86_400 * SECOND;
 
-/// What messages go through.
+/// Parameters of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Net {
-    /// Time that a message takes at least, one way, us.
+    /// Minimum one-way time of a message, us.
     pub latency: u64,
-    /// Mean of what comes on top of it, exponential, us.
+    /// Mean of the exponential time added to the latency, us.
     pub jitter: u64,
-    /// Messages that are lost, of a million.
+    /// Lost messages per million.
     pub loss: u32,
 }
 
-/// What goes to the server and to a client.
+/// Message between a client and the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Message {
-    /// A request; its client waits for so many ms, without what the network takes.
+    /// Request; the client's timeout without network time is `stated` ms.
     Request { xid: u32, stated: u32 },
-    /// A client that has lost the server is there again; what it would wait for now, ms.
+    /// Connection of a client that has lost the server; the timeout of its next request is `stated`
+    /// ms.
     Connect { stated: u32 },
-    /// The reply: the request's own time at the service, all of it, and the service's estimate, ms.
+    /// Reply: the total service time of this request and the service's estimate, ms.
     Reply {
         xid: u32,
         service: u32,
         estimate: u32,
     },
-    /// An early reply: the whole timeout from the arrival on, ms.
+    /// Early reply: the extended timeout, ms from the arrival.
     Early { xid: u32, timeout: u32 },
-    /// The answer to `Connect`.
+    /// Answer to `Connect`.
     Welcome,
-    /// The answer to a request of a client that is not connected.
+    /// Answer to a request of a client that is not connected.
     Stranger,
 }
 
@@ -50,23 +51,23 @@ pub(super) enum Message {
 pub(super) enum Event {
     ToServer(u32, Message),
     ToClient(u32, Message),
-    /// A client has thought enough.
+    /// The think time of a client is over.
     Think(u32),
-    /// A client looks at its deadline.
+    /// A client checks its deadline.
     Deadline(u32),
-    /// A client tries to connect again.
+    /// A client retries to connect.
     Retry(u32),
-    /// The device has carried out a request of a client.
+    /// The device completes the request of a client.
     Done {
         client: u32,
         life: u32,
     },
-    /// The server looks at the deadline of a client's request.
+    /// The server checks the deadline of a client's request.
     Margin {
         client: u32,
         life: u32,
     },
-    /// The next withheld request may go.
+    /// The next request of the rate-limited class becomes eligible.
     Release {
         life: u32,
     },
@@ -78,38 +79,39 @@ pub(super) enum Event {
     Tick,
 }
 
-/// What has happened; differences of two of these say what happened in between.
+/// Totals since the start; the difference of two describes the time in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that were sent for the first time.
+    /// Requests sent for the first time.
     pub sent: u64,
     /// Requests whose reply arrived.
     pub replied: u64,
-    /// Messages of all kinds, either way, lost ones too.
+    /// Messages of all kinds in both directions, including lost messages.
     pub messages: u64,
-    /// Early replies: a request's timeout was short of the estimate when it arrived.
+    /// Early replies on arrival: the request's timeout was shorter than the estimate.
     pub at_once: u64,
-    /// Early replies: a deadline was near.
+    /// Early replies because a deadline was near.
     pub at_margin: u64,
     /// Early replies that were refused.
     pub refused: u64,
-    /// A client gave up while the server was alive and had its request, or the reply was on its way.
+    /// False timeouts: the client gave up although the live server had the request or had sent the
+    /// reply.
     pub false_timeouts: u64,
-    /// Of these, those whose client had missed an early reply that was lost.
+    /// False timeouts after the loss of an early reply.
     pub after_lost_early: u64,
-    /// A client gave up on a request or a reply that was lost.
+    /// Timeouts because a request or a reply was lost.
     pub lost: u64,
-    /// Clients that waited for a server when it died, and came too late to its recovery.
+    /// Clients that waited when the server restarted, and reconnected after the end of recovery.
     pub missed: u64,
 }
 
 impl Counts {
-    /// Early replies of both kinds.
+    /// Returns the number of early replies of both kinds.
     pub fn early(&self) -> u64 {
         self.at_once + self.at_margin
     }
 
-    /// What happened after `before`.
+    /// Returns the difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             sent: self.sent - before.sent,
@@ -126,9 +128,9 @@ impl Counts {
     }
 }
 
-/// Time, events and messages.
+/// Time, events and messages of a simulation.
 pub(super) struct World {
-    /// us.
+    /// Current time, us.
     pub(super) now: u64,
     pub(super) net: Net,
     pub(super) counts: Counts,
@@ -147,7 +149,7 @@ impl World {
         }
     }
 
-    /// The time as the clock of timeouts shows it, ms.
+    /// Returns the time of the timeout clock, ms.
     pub(super) fn millis(&self) -> u64 {
         self.now / MS
     }
@@ -156,23 +158,24 @@ impl World {
         self.events.push(time, event);
     }
 
-    /// The next event until `end`; it is that late then.
+    /// Removes the next event up to `end` and advances the time to it.
     pub(super) fn next(&mut self, end: u64) -> Option<Event> {
         let (time, event) = self.events.pop_until(end)?;
         self.now = time;
         Some(event)
     }
 
-    /// A number with about an exponential distribution, from integers alone, so that it is the same everywhere.
+    /// Draws from an approximately exponential distribution; integer arithmetic gives equal results
+    /// on every machine.
     pub(super) fn exponential(&mut self, mean: u64) -> u64 {
         let bits = self.rng.next_u64() | 1;
         let whole = u64::from(bits.leading_zeros());
-        // The logarithm is a straight line between powers of two; its mean is 3/2 then.
+        // The logarithm is linear between powers of two, so its mean is 3/2.
         let part = (1 << 16) - (((bits << whole) >> 47) & 0xffff);
         mean * ((whole << 16) + part) / (3 << 15)
     }
 
-    /// Sends; whether it arrives.
+    /// Sends a message; returns false if the message is lost.
     pub(super) fn send(&mut self, event: Event) -> bool {
         self.counts.messages += 1;
         let lost = self.net.loss > 0 && self.rng.below(1_000_000) < self.net.loss.into();

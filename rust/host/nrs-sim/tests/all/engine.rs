@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The engine: what has to hold for every run, what theory says of simple ones, and policies in it.
+//! Tests of the engine: invariants of every run, comparisons with theory, and policies.
 
 mod cluster;
 pub mod common;

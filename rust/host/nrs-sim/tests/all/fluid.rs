@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares over several servers: what the rule and the messages make of them, on ideal servers. `study rule` does so for
+//! Tests of shares over ideal servers: the effect of the rule and of the messages. `study rule` has
 //! more servers and seeds.
 
 use nrs_agent::Terms;
 use nrs_sim::study::fluid::{run, Job, Layout, Path, Run};
 
-/// Every request is one unit.
+/// Returns terms with requests of one unit.
 fn terms() -> Terms {
     Terms {
         grain: 1,
@@ -14,7 +14,7 @@ fn terms() -> Terms {
     }
 }
 
-/// Not settled in all deltas.
+/// Number of deltas of a run that does not settle.
 const NEVER: usize = usize::MAX;
 
 fn settled(run: &Run) -> usize {
@@ -47,7 +47,7 @@ fn weights_count_over_servers() {
     }
 }
 
-/// Heavy jobs that have enough elsewhere leave a server to the light ones, however heavy they are.
+/// Checks that heavy jobs with enough service elsewhere leave a server to light jobs.
 #[test]
 fn the_heavy_make_room_for_the_light() {
     for weight in [1, 100, 10_000] {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tests that take the whole simulator.
-//!
-//! One program, which is built and linked once.
+//! Tests of the whole simulator, in one program that is built and linked once.
 
 mod engine;
 mod fluid;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Scenario files: those of the crate are right, and wrong ones are told where.
+//! Tests of scenario files: the files of the crate are valid, and faults are reported with their
+//! places.
 
 use nrs_sim::engine;
 use nrs_sim::scenario::Scenario;
 
-/// A scenario that is right, one key a line.
+/// Valid scenario with one key per line.
 const GOOD: &str = r#"name = "x"
 duration = "10s"
 [network]
@@ -27,8 +28,8 @@ name = "b"
 io = [{ size = "4KiB", weight = 3 }, { size = "1MiB", weight = 1 }]
 "#;
 
-/// Beginnings of lines of [`GOOD`], what is there instead (`\n`: a line ends), and the place and message of the
-/// fault.
+/// Cases of three lines: a prefix of a line of [`GOOD`], its replacement (`\n` separates lines),
+/// and the place and message of the fault.
 const WRONG: &str = r#"procs = 4
   procs = 0
   16:1: key `job[0].procs`: is 0
@@ -183,7 +184,7 @@ fn wrong_scenarios() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All scenario files of the crate.
+/// Returns all scenario files of the crate.
 fn files() -> Vec<std::path::PathBuf> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
     let mut files: Vec<_> = std::fs::read_dir(dir)
@@ -195,7 +196,7 @@ fn files() -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Each file is right, has the name of its scenario, and can be started.
+/// Checks that each file is valid, is named after its scenario, and can be started.
 #[test]
 fn files_of_the_crate() {
     let files = files();
@@ -214,7 +215,7 @@ fn files_of_the_crate() {
     }
 }
 
-/// `--set` reaches lists by name and by number, and what it does is checked.
+/// Checks that `--set` selects list entries by name and by index, and that the result is checked.
 #[test]
 fn keys_overridden() {
     let parse = |set: &[(&str, &str)]| {
@@ -254,7 +255,7 @@ fn keys_overridden() {
     }
 }
 
-/// The keys that a table of the schema takes: what the parser says that it expected.
+/// Returns the keys of a table, from the parser's message about an unknown key.
 fn keys(table: &str, text: &str) -> Vec<String> {
     let error = Scenario::parse("x.toml", text, &[]).unwrap_err();
     let reason = &error.list[0].reason;
@@ -271,7 +272,7 @@ fn keys(table: &str, text: &str) -> Vec<String> {
     keys
 }
 
-/// The page has a row for each key of each table, and no others: `| key | ... |` under `### table`.
+/// Checks that the page has one row for each key of each table: `| key | ... |` under `### table`.
 #[test]
 fn the_page_has_all_keys() {
     let page = include_str!("../../../../../Documentation/simulator.md");
@@ -313,7 +314,7 @@ fn the_page_has_all_keys() {
     }
 }
 
-/// The program: exit status 2 with the place of each fault, 0 without any.
+/// Checks the exit status of the program: 2 with the place of each fault, 0 without faults.
 #[test]
 fn the_program_checks() {
     let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));

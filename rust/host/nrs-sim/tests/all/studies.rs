@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Studies, shortened: the published experiments within their bars, and their files.
+//! Tests of shortened studies: the published experiments keep their limits, and files are written.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ fn file(name: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// Jobs of 4 nodes and of 1, shares by size.
+/// Scenario with jobs of 4 nodes and of 1, shares by size.
 const SIZES: &str = "size-fair-4v1.toml";
 
-/// Keys of a scenario and their values.
+/// Keys of a scenario with their values.
 type Set<'a> = &'a [(&'a str, &'a str)];
 
-/// The scenario with keys overridden, shortened.
+/// Loads a scenario with keys overridden, and shortens it.
 fn short(name: &str, set: Set<'_>) -> Scenario {
     let set: Vec<_> = set
         .iter()
@@ -30,7 +30,7 @@ fn short(name: &str, set: Set<'_>) -> Scenario {
     scenario
 }
 
-/// Shares of the published experiments, and that `fifo` misses what it must miss.
+/// Checks the shares of the published experiments, and that `fifo` misses the shares by far.
 #[test]
 fn shares_of_the_published_experiments() {
     let (nodes, policy) = ("job.a.nodes", "server.0.policy");
@@ -44,7 +44,7 @@ fn shares_of_the_published_experiments() {
         (SIZES, &[(nodes, "8")], &[8.0, 1.0], Some(1.2)),
         ("user-fair-2v1.toml", &[], &[1.0, 2.0, 1.0], Some(1.2)),
         ("composite-8jobs.toml", &[], &composite, Some(7.8)),
-        // Four nodes of processes have four times as much.
+        // Four nodes have four times as many processes, and as much service.
         (SIZES, &[(policy, "fifo")], &[1.0, 1.0], None),
     ];
     for (name, set, ideal, bar) in cases {
@@ -62,7 +62,7 @@ fn shares_of_the_published_experiments() {
     }
 }
 
-/// Turns of many requests keep the arm of a disk in a file: files are read in a fraction of the time.
+/// Checks that `orr` keeps the arm of a disk in a file, and so raises throughput.
 #[test]
 fn order_on_a_disk() {
     for (load, over_fifo) in [(disk::Load::Streams, 5.0), (disk::Load::Objects, 1.5)] {
@@ -82,8 +82,9 @@ fn order_on_a_disk() {
     }
 }
 
-/// With locality the arm stays with an entity for a slice: 32 users, each with a stream, get three times what they get in
-/// order of arrival, in equal shares.
+/// Checks that `locality` keeps the arm at an entity for a slice.
+///
+/// 32 users with a stream each get more than three times the throughput of FIFO, in equal shares.
 #[test]
 fn slices_on_a_disk() {
     let run = |policy, params| {
@@ -110,7 +111,7 @@ fn slices_on_a_disk() {
     }
 }
 
-/// A run makes a table, JSON and pictures; a study makes its table.
+/// Checks the table, JSON and charts of a run, and the files of a study.
 #[test]
 fn files_and_tables() {
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studies");

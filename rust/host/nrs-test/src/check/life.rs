@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Requests through their lives: order, waiting, leases, closing.
+//! Checks of the life cycle of requests: order, waiting, leases, closing.
 
 use super::*;
 
-/// Releases are in the order of the policy; high priority has its own queue and slot.
+/// Checks that releases follow the order of the policy, and that high priority has a queue and a
+/// slot of its own.
 pub fn order() -> Done {
     let client = client("order", 1)?;
-    // High priority has a queue of its own, and goes first.
+    // High priority has its own queue, which is served first.
     submit(&client, &requests(1..=5))?;
     submit(&client, &[Request::new(9).high_priority(true)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
@@ -21,7 +22,7 @@ pub fn order() -> Done {
         fails("nothing else", client.released(1), libc::EAGAIN)?;
         complete(&client, wanted)?;
     }
-    // With this flag nothing passes.
+    // With `queue_all` no request bypasses the queue.
     let all = Options::new("order")
         .nonblocking(true)
         .queue_all(true)
@@ -31,7 +32,7 @@ pub fn order() -> Done {
     same("passed", all.stats()?.passed, 0)
 }
 
-/// Reads and polls wait, and wake.
+/// Checks that reads and polls block until an event, and then wake.
 pub fn waiting() -> Done {
     let client = Arc::new(client_with(Options::new("waiting"), "waiting", 65)?);
     let later = || {
@@ -52,7 +53,7 @@ pub fn waiting() -> Done {
     same("both", client.wait(true, Some(SOON))?.writable, true)
 }
 
-/// Many threads share a file; each request goes to one of them.
+/// Checks that many threads can share a file, and that each request is released to one of them.
 pub fn readers() -> Done {
     const THREADS: usize = 4;
     const COUNT: u64 = 2000;
@@ -65,7 +66,7 @@ pub fn readers() -> Done {
                 loop {
                     for released in client.released(3)? {
                         complete(&client, released.cookie)?;
-                        // The last ones tell the readers to end.
+                        // The last requests tell the readers to end.
                         if released.cookie >= COUNT {
                             return Ok(());
                         }
@@ -87,7 +88,7 @@ pub fn readers() -> Done {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    // One at a time: a reader that ends must not have taken another's.
+    // One request at a time: a reader that ends must not have taken the request for another reader.
     for (index, cookie) in (COUNT..COUNT + THREADS as u64).enumerate() {
         submit(&client, &requests(cookie..cookie + 1))?;
         while client.stats()?.completed < COUNT + index as u64 + 1 {
@@ -102,7 +103,7 @@ pub fn readers() -> Done {
     same("each once", seen, (0..COUNT).collect())
 }
 
-/// What cannot be copied to the reader stays.
+/// Checks that releases that cannot be copied to the reader stay queued.
 pub fn fault() -> Done {
     let client = client("fault", 65)?;
     submit(&client, &requests(1..=4))?;
@@ -118,7 +119,8 @@ pub fn fault() -> Done {
     Ok(())
 }
 
-/// Requests that are not completed in time cost their slots no longer; each lease counts once.
+/// Checks that requests that are not completed within their lease lose their slots, and that each
+/// lease is counted once.
 pub fn lease() -> Done {
     const SLOTS: u64 = 40;
     const LEASE: Duration = Duration::from_millis(200);
@@ -127,14 +129,15 @@ pub fn lease() -> Done {
     let start = Instant::now();
     submit(&client, &requests(1..=2 * SLOTS))?;
     let first = cookies(&released(&client, SLOTS as usize)?);
-    // None is completed, and yet the others come; not before the leases are over.
+    // No request is completed, but the others are released when the leases have expired, not
+    // before.
     let second = cookies(&released(&client, SLOTS as usize)?);
     same("leases kept", start.elapsed() >= LEASE, true)?;
     let mut all = [&first[..], &second].concat();
     all.sort_unstable();
     same("each once", all, (1..=2 * SLOTS).collect())?;
     for cookie in second {
-        // Its own lease may have ended by now.
+        // The lease of this request may have expired by now.
         complete(&client, cookie)?;
     }
     let reclaimed = client.stats()?.reclaimed;
@@ -150,7 +153,7 @@ pub fn lease() -> Done {
     same("none left", left, (0, 0, 0))
 }
 
-/// Closing a file leaves nothing of it behind, and other clients alone.
+/// Checks that closing a file releases its slots and requests, and does not affect other clients.
 pub fn close() -> Done {
     let staying = client("close", 1)?;
     let going = client("close", 1)?;
@@ -162,7 +165,8 @@ pub fn close() -> Done {
     if start.elapsed() > Duration::from_secs(15) {
         return Err(format!("closing took {:?}", start.elapsed()).into());
     }
-    // Its slots are free, its requests are gone, and those of the other are still there.
+    // The slots of the closed file are free, its requests are removed, and the requests of the
+    // other file remain.
     let mut seen = cookies(&released(&staying, 1)?);
     complete(&staying, seen[0])?;
     seen.extend(cookies(&released(&staying, 1)?));

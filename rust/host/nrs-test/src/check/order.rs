@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What comes before what: promotions, streams, predecessors.
+//! Checks of the order of requests: promotions, streams, predecessors.
 
 use super::*;
 
-/// A service with a level of order: its settings need a client, and files attached later use them.
+/// Service with an ordering level. The first client creates the service for its parameters; files
+/// attached later use them.
 struct Ordered {
     name: &'static str,
     _first: Client,
@@ -42,17 +43,18 @@ fn request(cookie: u64) -> Request {
     requests([cookie])[0]
 }
 
-/// Time in which nothing is to be released.
+/// Time within which no request may be released.
 const WHILE: Duration = Duration::from_millis(300);
 
-/// Takes one release, completes it, and returns its cookie.
+/// Completes the next released request, and returns its cookie.
 fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
     let cookie = released(client, 1)?[0].cookie;
     complete(client, cookie)?;
     Ok(cookie)
 }
 
-/// A request that is moved to high priority overtakes; who is not there cannot.
+/// Checks that a request promoted to high priority overtakes others, and that only existing
+/// requests can be promoted.
 pub fn promote() -> Done {
     let client = client("promote", 1)?;
     submit(&client, &requests(1..=6))?;
@@ -68,7 +70,7 @@ pub fn promote() -> Done {
     complete(&client, 4)?;
     fails("completed", client.promote(&[4]), libc::ENOENT)?;
     same("then", cookies(&released(&client, 1)?), vec![2])?;
-    // Two, of which one is high already, and one that is not there.
+    // Two promotions, one of a request with high priority, before one of an unknown request.
     let high = [7, 8].map(|cookie| request(cookie).high_priority(true));
     submit(&client, &high)?;
     same("some", client.promote(&[8, 6, 99, 3])?, 2)?;
@@ -87,7 +89,7 @@ pub fn promote() -> Done {
     same("the rest", rest, [3, 5])
 }
 
-/// What has to be completed first comes along.
+/// Checks that the promotion of a request promotes its predecessors as well.
 pub fn come_along() -> Done {
     let service = Ordered::new("come-along", 1, &GRAPH)?;
     let client = service.client()?;
@@ -103,7 +105,7 @@ pub fn come_along() -> Done {
     let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
     rest.sort_unstable();
     same("and then", rest, vec![2, 3, 6])?;
-    // One that arrives with high priority takes its predecessors along, too.
+    // A request that arrives with high priority promotes its predecessors as well.
     submit(&client, &requests(11..=14))?;
     same("first", cookies(&released(&client, 1)?), vec![11])?;
     submit(&client, &[request(15).after(&[13]).high_priority(true)])?;
@@ -113,8 +115,8 @@ pub fn come_along() -> Done {
     same("blocked", client.stats()?.blocked >= 3, true)
 }
 
-/// Serves `count` requests in random order, up to `servers` at a time; `early` says of each that is released
-/// whether that is too early.
+/// Serves `count` requests in random order, up to `servers` at a time; `early` returns true if a
+/// release is too early.
 fn serve_all(
     client: &Client,
     random: &mut Random,
@@ -146,7 +148,7 @@ fn serve_all(
         }
         if !running.is_empty() && (random.below(3) == 0 || running.len() as u64 == servers) {
             let cookie = running.swap_remove(random.below(running.len() as u64) as usize);
-            // Whoever waits for it is released only now.
+            // Requests that depend on this one are released only after its completion.
             done.insert(cookie);
             complete(client, cookie)?;
         }
@@ -154,7 +156,8 @@ fn serve_all(
     Ok(())
 }
 
-/// The requests of each stream are served one after the other, in the order in which they were written.
+/// Checks that the requests of each stream are served one after the other, in the order in which
+/// they were written.
 pub fn stream() -> Done {
     const STREAMS: u64 = 5;
     const COUNT: u64 = 600;
@@ -176,7 +179,7 @@ pub fn stream() -> Done {
         cookie % STREAMS != 0 && before != 0 && !done.contains(&before)
     })?;
     same("blocked", client.stats()?.blocked > COUNT / 2, true)?;
-    // Files have nothing to do with each other.
+    // Streams of different files are independent.
     let other = service.client()?;
     for file in [&client, &other] {
         submit(file, &[request(1).stream(1), request(2).stream(1)])?;
@@ -185,7 +188,7 @@ pub fn stream() -> Done {
     quiet("the second", &client, WHILE)
 }
 
-/// Whatever the graph: nothing is served before what it names is completed.
+/// Checks with a random graph that no request is served before its predecessors are completed.
 pub fn graph() -> Done {
     const COUNT: u64 = 800;
     let service = Ordered::new("graph", 16, &GRAPH)?;
@@ -215,7 +218,7 @@ pub fn graph() -> Done {
     })
 }
 
-/// What can be named as a predecessor, and what cannot.
+/// Checks which requests can be named as predecessors.
 pub fn predecessors() -> Done {
     let service = Ordered::new("predecessors", 65, &GRAPH)?;
     let client = service.client()?;
@@ -235,7 +238,7 @@ pub fn predecessors() -> Done {
     }
     let stats = client.stats()?;
     same("nothing taken", (stats.requests, stats.refused), (taken, 5))?;
-    // A later one cannot be named, so the call takes what is before it.
+    // A later request cannot be named, so the call takes only the requests before it.
     let both = [request(3).after(&[4]), request(4)];
     fails("a later one", client.submit(&both), libc::EINVAL)?;
     submit(
@@ -249,14 +252,14 @@ pub fn predecessors() -> Done {
     quiet("both are running", &client, WHILE)?;
     complete(&client, 2)?;
     quiet("one is running", &client, WHILE)?;
-    // A failure ends it like a success.
+    // A failed completion satisfies the order like a successful one.
     client.complete(&[Completion::new(1, 5, 0)])?;
     same("both ended", serve(&client)?, 3)?;
     same("the next", serve(&client)?, 4)?;
-    // All of them have ended.
+    // All predecessors are completed.
     submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
     calm(&client)?;
-    // In one call, and of a request that is not released yet.
+    // Predecessors in the same call, and a predecessor that is not released yet.
     submit(
         &client,
         &[
@@ -271,7 +274,8 @@ pub fn predecessors() -> Done {
     Ok(())
 }
 
-/// What was completed is known for a while; a cookie names who has it last.
+/// Checks that completed requests are known for a limited time, and that a cookie refers to its
+/// latest request.
 pub fn window() -> Done {
     let settings = [GRAPH[0], ("nrs_pop_window", "4")];
     let service = Ordered::new("window", 65, &settings)?;
@@ -287,17 +291,17 @@ pub fn window() -> Done {
     }
     submit(&client, &[request(9).after(&[3, 4, 5, 6])])?;
     end(9)?;
-    // Now 4, 5, 6 and 9 are known. Who uses a cookie again is meant by it.
+    // Now 4, 5, 6 and 9 are known. A reused cookie refers to the new request.
     submit(&client, &[request(6), request(7).after(&[6, 5])])?;
     same("again", cookies(&released(&client, 1)?), vec![6])?;
     quiet("waits for the newer", &client, WHILE)?;
     complete(&client, 6)?;
     end(7)?;
-    // 9 was the third to last: the older completion of 6 does not count against it.
+    // Request 9 was the third to last: the older completion of 6 does not count separately.
     submit(&client, &[request(10).after(&[9, 6, 7])])?;
     end(10)?;
     fails("4", client.submit(&[request(11).after(&[4])]), libc::EINVAL)?;
-    // Again and again the same one.
+    // Two cookies are reused repeatedly.
     for _ in 0..20 {
         submit(&client, &[request(12).after(&[10])])?;
         end(12)?;
@@ -308,7 +312,8 @@ pub fn window() -> Done {
     end(13)
 }
 
-/// A lease that is over gives the slot back, but what comes after the request waits for its completion.
+/// Checks that an expired lease frees the slot, but that dependent requests wait for the
+/// completion.
 pub fn late() -> Done {
     const LEASE: Duration = Duration::from_millis(600);
     let service = Ordered::new("late", 1, &GRAPH)?;
@@ -324,7 +329,7 @@ pub fn late() -> Done {
     let mut rest: Vec<u64> = (0..2).map(|_| serve(&client)).collect::<Result<_, _>>()?;
     rest.sort_unstable();
     same("then", rest, vec![2, 4])?;
-    // Or for the end of the file.
+    // Dependent requests are also released by the end of the file.
     submit(&client, &[request(5), request(6).after(&[5])])?;
     released(&client, 1)?;
     thread::sleep(2 * LEASE);
@@ -334,7 +339,8 @@ pub fn late() -> Done {
     calm(&client)
 }
 
-/// Closing a file ends what waits for others, and leaves those of other files alone.
+/// Checks that closing a file removes its blocked requests, and does not affect the requests of
+/// other files.
 pub fn close_blocked() -> Done {
     const COUNT: u64 = 3000;
     for level in ["graph", "stream"] {
@@ -362,11 +368,11 @@ pub fn close_blocked() -> Done {
     Ok(())
 }
 
-/// Many threads write to one file and name what the others have written.
+/// Checks that many threads can write to one file and name each other's requests.
 pub fn writers() -> Done {
     const THREADS: u64 = 4;
     const COUNT: u64 = 300;
-    // Whoever is named may have ended long ago, as a busy host lets a writer wait.
+    // A busy host may delay a writer, so that the named request was completed long ago.
     let settings = [GRAPH[0], ("nrs_pop_window", "2048")];
     let service = Ordered::new("writers", 16, &settings)?;
     let client = Arc::new(service.client()?);
@@ -404,7 +410,7 @@ pub fn writers() -> Done {
     Ok(())
 }
 
-/// What each level of a service allows; fields of no meaning to it do no harm.
+/// Checks the features of each ordering level; fields without a meaning at a level are ignored.
 pub fn levels() -> Done {
     for (level, order, named) in [
         ("none", false, false),
@@ -428,7 +434,7 @@ pub fn levels() -> Done {
             fails(level, result, libc::EINVAL)?;
         }
     }
-    // From one level to the other while requests are there.
+    // Changes of the level while requests are queued.
     let service = Ordered::new("levels", 4, &[])?;
     let client = service.client()?;
     let mut random = Random::new(3);
@@ -444,7 +450,7 @@ pub fn levels() -> Done {
             cookie += 1;
             let plain = request(cookie).stream(random.below(3));
             let named = plain.after(&[cookie.saturating_sub(1 + random.below(5)).max(1)]);
-            // What one level refuses the other takes.
+            // A request that one level refuses may be accepted at another level.
             if client.submit(&[named]).is_err() {
                 let _ = client.submit(&[plain]);
             }

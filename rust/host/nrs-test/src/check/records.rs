@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is taken and what is refused: arguments, records, parts of calls, limits.
+//! Checks of accepted and refused input: arguments, records, partial calls, limits.
 
 use super::*;
 
@@ -19,9 +19,9 @@ pub fn argument(service: &str) -> wire::Attach {
     }
 }
 
-/// What attaching takes, answers and refuses.
+/// Checks the arguments that attaching accepts, returns and refuses.
 pub fn attach() -> Done {
-    /// What it is, how it is refused, and how the argument differs from a plain one.
+    /// Description, expected error, and change to a valid argument.
     type Case = (&'static str, Option<i32>, fn(&mut wire::Attach));
     const WRONG: Option<i32> = Some(libc::EINVAL);
     let cases: [Case; 9] = [
@@ -61,7 +61,7 @@ pub fn attach() -> Done {
     fails("unknown ioctl", unknown, libc::ENOTTY)
 }
 
-/// A file that is no client is of no use.
+/// Checks that calls on an unattached file fail.
 pub fn unattached() -> Done {
     let mut file = device()?;
     let mut bytes = [0; 256];
@@ -73,7 +73,7 @@ pub fn unattached() -> Done {
     fails("stats", result, libc::ENOTCONN)
 }
 
-/// Requests come back, and are counted when they end.
+/// Checks that requests are released, and that completions are counted.
 pub fn roundtrip() -> Done {
     let client = client("roundtrip", 65)?;
     fails("nothing to read", client.released(1), libc::EAGAIN)?;
@@ -90,7 +90,7 @@ pub fn roundtrip() -> Done {
     same("ended", ended, (2, 1, 100))
 }
 
-/// What is malformed or out of place is refused, counted, and changes nothing.
+/// Checks that malformed or misplaced records are refused and counted, and change nothing.
 pub fn refused() -> Done {
     let client = client("refused", 65)?;
     let good = Request::new(1);
@@ -125,14 +125,14 @@ pub fn refused() -> Done {
     same("taken", (stats.requests, stats.completed), (1, 1))
 }
 
-/// Structures that are longer or shorter than the module knows them, and other versions.
+/// Checks structures that are longer or shorter than in the module, and other versions.
 pub fn sizes() -> Done {
     let open = |bytes: &mut [u8]| -> Result<(File, io::Result<()>), Box<dyn Error>> {
         let file = device()?;
         let result = ioctl(&file, wire::IOC_ATTACH, bytes);
         Ok((file, result))
     };
-    // A program that knows more fields, and states none of them.
+    // A program that knows more fields, all of which are 0.
     let mut longer = argument("sizes");
     longer.size += 16;
     let mut bytes = longer.encode().to_vec();
@@ -155,7 +155,7 @@ pub fn sizes() -> Done {
     same("size of statistics", stats[0], wire::Stats::SIZE as u8)?;
     let rest = stats[wire::Stats::SIZE..].to_vec();
     same("nothing behind", rest, vec![0xff; 8])?;
-    // A field that is not known here.
+    // A field that is unknown to the module.
     *bytes.last_mut().ok_or("empty")? = 1;
     fails("unknown argument", open(&mut bytes)?.1, libc::E2BIG)?;
     let mut huge = argument("sizes");
@@ -163,7 +163,7 @@ pub fn sizes() -> Done {
     let mut bytes = huge.encode().to_vec();
     bytes.resize(4096, 0);
     fails("huge argument", open(&mut bytes)?.1, libc::E2BIG)?;
-    // Less than there is to know.
+    // A size below the minimum.
     let size = wire::Stats::SIZE as u32 - 1;
     stats[..4].copy_from_slice(&size.to_le_bytes());
     let result = ioctl(&file, wire::IOC_STATS, &mut stats);
@@ -180,7 +180,7 @@ pub fn sizes() -> Done {
     Ok(())
 }
 
-/// Calls that take some of their records.
+/// Checks calls of which only some records are accepted.
 pub fn parts() -> Done {
     const LEN: usize = wire::Request::SIZE;
     let client = client("parts", 1024)?;
@@ -195,13 +195,13 @@ pub fn parts() -> Done {
     same("counted", client.stats()?.refused, 1)?;
     same("the rest", client.write(&bytes[3 * LEN..])?, LEN)?;
     released(&client, 3)?;
-    // A completion and a request in one call, and a record that is cut off.
+    // A completion and a request in one call, and a truncated record.
     let mut both = Completion::new(1, 0, 0).encode().to_vec();
     both.extend(good(1));
     both.extend(&good(9)[..100]);
     let taken = client.write(&both)?;
     same("both", taken, wire::Completion::SIZE + LEN)?;
-    // More than a call takes.
+    // More records than a call accepts.
     let many: Vec<u8> = (1000..1300).flat_map(good).collect();
     same("a full call", client.write(&many)?, 256 * LEN)?;
     same("none", client.write(&[])?, 0)?;
@@ -214,7 +214,8 @@ pub fn parts() -> Done {
     same("one and a half", file.read(&mut [0; 60])?, 40)
 }
 
-/// A client has no more requests than it may; who waits for room gets it.
+/// Checks the maximum number of requests of a client, and that a waiting writer is woken by a
+/// completion.
 pub fn limit() -> Done {
     let options = Options::new("limit").nonblocking(true).requests_max(8);
     let client = Arc::new(client_with(options, "limit", 65)?);
@@ -230,7 +231,7 @@ pub fn limit() -> Done {
     complete(&client, first)?;
     same("room", waiter.join().map_err(|_| "panic")??, true)?;
     same("taken again", client.submit(&requests(8..9))?, 1)?;
-    // Writers that wait get in one after the other.
+    // Waiting writers proceed one after the other.
     let client = Arc::new(client_with(
         Options::new("limit").requests_max(2),
         "limit",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How many requests clients may have: credits, and the room of a service.
+//! Checks of the limits on requests of clients: credits, and the buffer of a service.
 
 use super::*;
 
-/// A request of client `client`.
+/// Returns a request of the client `client`.
 fn of(client: u32, cookie: u64) -> Request {
     let [_, b, c, d] = client.to_be_bytes();
     let nid = format!("10.{b}.{c}.{d}@tcp").parse();
@@ -12,7 +12,7 @@ fn of(client: u32, cookie: u64) -> Request {
     nid.map_or(request, |nid| request.nid(&nid))
 }
 
-/// A number in the file that tells of a service's credits.
+/// Returns a number from the file that shows the credits of a service.
 fn told(service: &str, name: &str) -> Result<u64, Box<dyn Error>> {
     let file = format!("/sys/kernel/debug/nrs/{service}/nrs_concurrency");
     let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
@@ -22,7 +22,7 @@ fn told(service: &str, name: &str) -> Result<u64, Box<dyn Error>> {
     Ok(line.ok_or(format!("no {name} in {text}"))?.parse()?)
 }
 
-/// Few clients may have many requests each, many may have few, and none may have none.
+/// Checks that few clients get many credits each, many clients few, and none of them no credits.
 pub fn credits() -> Done {
     const SLOTS: u64 = 16;
     let client = client("credits", SLOTS as u32)?;
@@ -41,7 +41,7 @@ pub fn credits() -> Done {
         same("fan-out", (stats.fan_out, stats.peers), (count, count))?;
         same("told", told("credits", "fan_out")?, count.into())?;
         same("credits", stats.credits, (pool / count).max(1))?;
-        // Each is told when it is released.
+        // Each release reports the credits.
         let mut left = count;
         let mut least = u32::MAX;
         while left > 0 {
@@ -57,7 +57,7 @@ pub fn credits() -> Done {
         same("least", least, (pool / count).max(1))?;
     }
     same("nobody again", told("credits", "fan_out")?, 0)?;
-    // Without a network identifier there is one client per file.
+    // Without a network identifier each file counts as one client.
     let other = Options::new("credits").nonblocking(true).open()?;
     submit(&client, &requests(1..=3))?;
     submit(&other, &requests(1..=3))?;
@@ -65,7 +65,7 @@ pub fn credits() -> Done {
     same("two files", (stats.fan_out, stats.peers), (2, 1))?;
     drop(other);
     same("one file", client.stats()?.fan_out, 1)?;
-    // More than it was told is taken, and counted.
+    // Requests above the credits are accepted, and counted.
     same("not over", client.stats()?.over, 0)?;
     for cookie in 10..10 + u64::from(pool) + 5 {
         submit(&client, &requests([cookie]))?;
@@ -74,7 +74,8 @@ pub fn credits() -> Done {
     same("in all", told("credits", "over")?, 8)
 }
 
-/// A newcomer lowers the credits of the others; who has to get out of others' way has more.
+/// Checks that a new client lowers the credits of the others, and that an urgent client gets more
+/// credits.
 pub fn newcomer() -> Done {
     let client = client("newcomer", 1)?;
     submit(&client, &(1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
@@ -88,7 +89,7 @@ pub fn newcomer() -> Done {
     same("fewer", second.credits < first.credits, true)?;
     complete(&client, second.cookie)?;
     let third = released(&client, 1)?[0];
-    // One of a client's requests is needed at once: all that it has may go faster.
+    // A request of the client becomes urgent: all of its requests may go faster.
     let (plain, high) = (client.stats()?.credits, client.stats()?.credits_high);
     same("more", high > plain, true)?;
     client.promote(&[107])?;
@@ -96,7 +97,7 @@ pub fn newcomer() -> Done {
     let urgent = released(&client, 1)?[0];
     same("urgent", (urgent.cookie, urgent.credits), (107, high))?;
     complete(&client, 107)?;
-    // Nobody waits for it any more.
+    // No urgent request is left.
     let next = released(&client, 1)?[0];
     let before = next.fan_out > 4 && next.credits < high;
     same("as before", before, true)?;
@@ -108,7 +109,7 @@ pub fn newcomer() -> Done {
     same("nobody", client.stats()?.fan_out, 0)
 }
 
-/// All files of a service together have no more requests than it has room for.
+/// Checks that all files of a service together have at most `buffer_max` requests.
 pub fn buffer() -> Done {
     const ROOM: u64 = 256;
     let one = client("buffer", 65)?;
@@ -126,7 +127,7 @@ pub fn buffer() -> Done {
     same("told", (room(&one)?, room(&two)?), (false, false))?;
     same("waits", two.stats()?.room_waits > 0, true)?;
     same("full", told("buffer", "requests")?, ROOM)?;
-    // Whoever waits is woken by a completion of another file.
+    // A completion of another file wakes waiting writers and pollers.
     let polled = Options::new("buffer").nonblocking(true).open()?;
     let poller = thread::spawn(move || polled.wait(true, Some(SOON)).map(|ready| ready.writable));
     let blocking = Options::new("buffer").open()?;
@@ -139,13 +140,13 @@ pub fn buffer() -> Done {
     let blocking = writer.join().map_err(|_| "panic")??;
     same("polled", poller.join().map_err(|_| "panic")??, true)?;
     same("room for one", two.submit(&requests(57..=60))?, 1)?;
-    // A file that is closed makes room, and a larger buffer does.
+    // Closing a file makes room.
     drop(one);
     same("room again", room(&two)?, true)?;
     submit(&two, &requests(58..=255))?;
     let left = told("buffer", "requests")?;
     same("nearly full", left, ROOM)?;
-    // Less is felt by what comes later.
+    // A smaller buffer affects only later requests.
     set("buffer", "buffer_max", "300").or_else(|_| set("buffer", "buffer_max", "256"))?;
     drop((two, blocking));
     same("nothing", told("buffer", "requests").unwrap_or(0), 0)

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Deadlines, early replies and recovery.
+//! Checks of deadlines, early replies and recovery.
 //!
-//! The services of these checks have an estimate of one second and go in steps of a second, so that no check takes long.
+//! The services of these checks have an estimate of one second and steps of one second, so that the
+//! checks are short.
 
 use super::*;
 use nrs_client::{Busy, Early, Event, Nid, Reconnect, Recovered};
 
-/// How much later than it should something may happen on a machine with much to do.
+/// Tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A client of `service` with `slots` slots; there requests get `max` seconds.
+/// Creates a client of `service` with `slots` slots and at most `max` seconds per request.
 fn quick(service: &str, slots: u32, max: u32) -> Result<Client, Box<dyn Error>> {
     let client = client(service, slots)?;
-    // In an order in which they always fit together.
+    // Ordered so that each intermediate combination is valid.
     let terms = [
         ("at_early_margin", 1),
         ("at_min", 1),
@@ -37,7 +38,7 @@ fn waiting(cookie: u64, timeout: Duration) -> Request {
     requests([cookie])[0].timeout(timeout)
 }
 
-/// The next event, waiting for it.
+/// Returns the next event; waits for it.
 fn event(client: &Client) -> Result<Event, Box<dyn Error>> {
     let end = Instant::now() + SOON;
     while Instant::now() < end {
@@ -66,7 +67,7 @@ fn to_serve(client: &Client) -> Result<Released, Box<dyn Error>> {
     }
 }
 
-/// Early replies read, refused, late, and requests expired.
+/// Returns the number of early replies read, refused and late, and of expired requests.
 fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
     let stats = client.stats()?;
     Ok([
@@ -77,7 +78,7 @@ fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
     ])
 }
 
-/// Fails unless `seen` is `wanted`, or a little later.
+/// Fails unless `seen` is `wanted`, or slightly later.
 fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
     if seen + ms(20) >= wanted && seen <= wanted + SLACK {
         Ok(())
@@ -86,12 +87,13 @@ fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
     }
 }
 
-/// Early replies: at once, then some time before the deadline, never beyond the limit.
+/// Checks the times of early replies: immediately, then a margin before the deadline, never beyond
+/// the limit.
 pub fn early() -> Done {
     let client = quick("early", 1, 6)?;
     set("early", "at_initial", "2")?;
     let begun = Instant::now();
-    // Slots are busy with the first one; the second one waits.
+    // The first request occupies the slot; the second one is queued.
     submit(&client, &requests([1]))?;
     let plain = to_serve(&client)?;
     same(
@@ -105,7 +107,7 @@ pub fn early() -> Done {
     same("its flag", first.header.flags, wire::EARLY_AT_ONCE)?;
     same("its request", first.cookie, 2)?;
     soon_after("its timeout", first.timeout(), ms(2000))?;
-    // The margin is a second, so is what each one adds; six seconds are all that there is.
+    // Margin and extension are one second each; the limit is six seconds.
     let mut told = first.timeout();
     for n in 1..=4 {
         let next = early_reply(&client)?;
@@ -133,7 +135,7 @@ pub fn early() -> Done {
     let expired = (late.cookie, late.is_expired(), late.left());
     same("expired", expired, (2, true, None))?;
     complete(&client, 2)?;
-    // What is served in time is not.
+    // A request that is served in time does not expire.
     submit(&client, &[waiting(3, ms(8000)).elapsed(ms(1000))])?;
     let plain = to_serve(&client)?;
     same("in time", plain.is_expired(), false)?;
@@ -145,7 +147,7 @@ pub fn early() -> Done {
     same("counted, too", counts(&client)?[3], 2)
 }
 
-/// A server that says itself for how long it is busy.
+/// Checks a server that reports for how long it is busy.
 pub fn busy() -> Done {
     let options = Options::new("busy").nonblocking(true).lease(ms(1500));
     let client = client_with(options, "busy", 4)?;
@@ -164,11 +166,12 @@ pub fn busy() -> Done {
     same("what it answers", told.header.flags, wire::EARLY_BUSY)?;
     same("its request", told.cookie, 1)?;
     soon_after("its timeout", told.timeout(), ms(5000))?;
-    // The second one's client waits for longer anyway; the third one's lease is over soon.
+    // The client of the second request waits longer anyway; the lease of the third one expires
+    // soon.
     thread::sleep(ms(3000));
     same("leases", client.stats()?.reclaimed, 1)?;
     quiet("no other", &client, Duration::ZERO)?;
-    // The lease goes on after that time, the deadline ends with it.
+    // The lease continues after the busy time; the deadline is at the end of the busy time.
     let next = early_reply(&client)?;
     soon_after("the next one", begun.elapsed(), ms(4000))?;
     same("by itself", (next.cookie, next.header.flags), (1, 0))?;
@@ -181,17 +184,18 @@ pub fn busy() -> Done {
     fails("completed", client.busy(&[(1, ms(1))]), libc::ENOENT)
 }
 
-/// Slots are busy and as many requests as there may be wait: all early replies are there in time.
+/// Checks that all early replies are in time with busy slots and the maximum number of queued
+/// requests.
 pub fn crowd() -> Done {
     const ALL: usize = 65536;
-    // The margin that there is unless somebody says otherwise: on a slow machine it takes a while to read all of them.
+    // The default margin, because reading all replies takes a while on a slow machine.
     let client = client("crowd", 1)?;
     for (file, value) in [("at_initial", "5"), ("at_extra", "10")] {
         set("crowd", file, value)?;
     }
     submit(&client, &requests([ALL as u64]))?;
     to_serve(&client)?;
-    // Reading begins when all are handed in.
+    // Reading starts after all requests are submitted.
     let timeout = ms(20_000);
     let mut deadlines = Vec::with_capacity(ALL);
     for first in (0..ALL as u64 - 1).step_by(256) {
@@ -233,20 +237,21 @@ pub fn crowd() -> Done {
     same("none was near", least > ms(0), true)
 }
 
-/// What a policy keeps for its rate does not expire, nor does it count as slow.
+/// Checks that requests delayed by the rate limit of a policy neither expire nor count as slow.
 pub fn rate() -> Done {
     let (slowest, health, expired) = rated("rate", 1, 50)?;
     println!("50 requests at 1/s: estimate {slowest:?}, {health}, {expired} expired");
     same("expired", expired, 0)?;
     same("healthy", health.as_str(), "healthy")?;
     same("the estimate stays low", slowest <= ms(5000), true)?;
-    // Unless that is to count.
+    // Except with `at_count_policy_delay`.
     let (slowest, _, _) = rated("rate-counted", 10, 50)?;
     println!("the same at 10/s with at_count_policy_delay 1: estimate {slowest:?}");
     same("the estimate follows", slowest >= ms(4000), true)
 }
 
-/// The largest estimate, the worst health, and the requests that expired while `count` requests are served `rate` a second.
+/// Returns the largest estimate, the worst health, and the number of expired requests while `count`
+/// requests are served at `rate` per second.
 fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64), Box<dyn Error>> {
     let client = quick(service, 65, 600)?;
     set(service, "nrs_policies", "tbf")?;
@@ -280,7 +285,7 @@ fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64)
     Ok((slowest, health, counts(&client)?[3]))
 }
 
-/// Clients come back: the time for that follows the largest of their timeouts.
+/// Checks the recovery time, which follows the largest timeout of the reconnecting clients.
 pub fn recovery() -> Done {
     let client = quick("recovery", 1, 600)?;
     let nid = |n: u8| format!("10.0.0.{n}@tcp").parse::<Nid>();
@@ -291,7 +296,8 @@ pub fn recovery() -> Done {
     };
     back(1, ms(2000))?;
     back(2, ms(4000))?;
-    // Meanwhile early replies grant a part of that, and the estimate stays.
+    // During recovery early replies grant a part of the recovery time, and the estimate is
+    // unchanged.
     submit(&client, &requests([1]))?;
     to_serve(&client)?;
     submit(&client, &[waiting(2, ms(1100))])?;
@@ -315,7 +321,7 @@ pub fn recovery() -> Done {
     let late = begun.elapsed().saturating_sub(ms(5000));
     same("when", begun.elapsed() >= ms(3980) && late <= SLACK, true)?;
     same("counted", client.stats()?.reconnected, 259)?;
-    // The next one is a new one.
+    // The next reconnect starts a new recovery.
     back(1, ms(100))?;
     loop {
         if let Event::Recovered(recovered) = event(&client)? {
@@ -324,7 +330,8 @@ pub fn recovery() -> Done {
     }
 }
 
-/// Records that are wrong are refused and change nothing; a server that never reads keeps no more than its requests.
+/// Checks that malformed records are refused and change nothing, and that a server that never reads
+/// has no more events than requests.
 pub fn hostile() -> Done {
     let client = quick("hostile", 1, 600)?;
     submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
@@ -361,7 +368,7 @@ pub fn hostile() -> Done {
     complete(&client, 1)?;
     same("nothing is lost", to_serve(&client)?.cookie, 2)?;
     complete(&client, 2)?;
-    // Anything may be stated.
+    // All values of the time fields are accepted.
     let (max, mut random) = (u64::from(u32::MAX), Random::new(7));
     for cookie in 0..2000 {
         let timeout = ms([0, 1, random.below(5000), max, random.below(max)][cookie as usize % 5]);
@@ -369,7 +376,8 @@ pub fn hostile() -> Done {
             ms([0, 0, random.below(3000), max, random.below(max), 1][cookie as usize % 6]);
         submit(&client, &[waiting(cookie, timeout).elapsed(elapsed)])?;
     }
-    // Nobody reads for a while, except the statistics; as many early replies as requests is the most that there is.
+    // Only statistics are read for a while. The number of early replies is bounded by the number of
+    // requests.
     client.reconnect(&[Reconnect::new(u32::MAX); 256])?;
     thread::sleep(ms(2500));
     for n in 0..200_000 {
@@ -383,7 +391,7 @@ pub fn hostile() -> Done {
     while served < 2000 {
         match event(&client)? {
             Event::Released(released) => {
-                // Said again and again, it is told once.
+                // A repeated busy report causes one early reply.
                 for _ in 0..3 {
                     client.busy(&[(released.cookie, ms(3000))])?;
                 }
@@ -403,7 +411,7 @@ pub fn hostile() -> Done {
     same("bounded", told <= 2 * 2000 && stats.expired <= 2000, true)
 }
 
-/// Memory of the kernel's own, KiB.
+/// Returns the memory in slab caches of the kernel, KiB.
 fn slab() -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("Slab:"));
@@ -411,7 +419,7 @@ fn slab() -> Result<u64, Box<dyn Error>> {
     Ok(number.ok_or("no Slab in /proc/meminfo")?)
 }
 
-/// A server that never reads events: what there is of them does not grow.
+/// Checks that memory for events does not grow if a server never reads them.
 pub fn silent() -> Done {
     const ALL: u64 = 20_000;
     let client = quick("silent", 1, 600)?;
@@ -423,7 +431,7 @@ pub fn silent() -> Done {
     thread::sleep(ms(4000));
     let last = slab()?;
     println!("slab {first} KiB, then {last} KiB");
-    // All were told of at once, none was read in time.
+    // All early replies were queued at once, none was read in time.
     same("late", counts(&client)?, [0, 0, ALL, ALL])?;
     same("memory", last <= first + 2048, true)?;
     let mut served = 0;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Clients that are played: who they are, and when they want something.
+//! Simulated clients: their identity, and the times of their requests.
 //!
-//! # Vocabulary
-//!
-//! - *Closed loop*: the next request is wanted when an earlier one has ended.
-//! - *Open loop*: requests are wanted at a rate, whatever becomes of them.
-//! - *Credits*: what the module says a client may have at a time.
+//! - *Closed loop*: the next request is due when an earlier one has ended.
+//! - *Open loop*: requests are due at a rate, independent of completions.
+//! - *Credits*: number of requests that the module grants a client.
 
 use std::{
     net::IpAddr,
@@ -19,36 +17,36 @@ use nrs_sched::attr::Opcode;
 
 use crate::random::Random;
 
-/// When a player wants something.
+/// Times of the requests of a player.
 #[derive(Clone, Debug)]
 pub enum Pace {
-    /// That many requests at a time.
+    /// Closed loop: constant number of requests in flight.
     Closed {
-        /// Requests at a time.
+        /// Number of requests in flight.
         depth: u64,
     },
-    /// One request each interval.
+    /// Open loop: one request per interval.
     Open {
         /// Time between two requests.
         interval: Duration,
     },
 }
 
-/// Bytes that random ranges are in.
+/// Size of the area of random offsets, bytes.
 const EXTENT: u64 = 1 << 30;
 
-/// Where the ranges of a client's requests start.
+/// Offsets of the requests of a client.
 #[derive(Clone, Copy, Debug)]
 enum Offsets {
-    /// All there.
+    /// Constant offset.
     At(u64),
-    /// One behind the other.
+    /// Sequential offsets.
     Sequential,
-    /// Anywhere in the first GiB, at a multiple of their size.
+    /// Random offsets in the first GiB, multiples of the request size.
     Random,
 }
 
-/// What the command line says of one client, or of many that differ in a number.
+/// Specification on the command line of one client, or of several clients that differ in an index.
 #[derive(Clone, Debug)]
 pub struct Spec {
     name: String,
@@ -95,7 +93,7 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// Sets what `key` means to `value`; `None`: it cannot.
+    /// Sets the parameter `key` to `value`; returns `None` if it is invalid.
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let number = || value.parse::<u64>().ok();
         let id = || value.parse::<u32>().ok();
@@ -164,12 +162,13 @@ impl Spec {
         Some(())
     }
 
-    /// The clients that this describes.
+    /// Returns the specified clients.
     pub fn players(&self) -> impl Iterator<Item = Player> + '_ {
         (0..self.count).map(|index| {
             let with = |text: &str| text.replace('%', &index.to_string());
             let jobid = with(&self.jobid);
-            // What `set` has looked at is a number, if it is not too long by now.
+            // `set` has checked that the text is a number, but it may be too long after the
+            // replacement.
             let number = |text: &str| with(text).parse().unwrap_or(u64::MAX);
             let mut request = self
                 .request
@@ -199,7 +198,7 @@ impl Spec {
     }
 }
 
-/// The network identifier `index` further than `nid`.
+/// Returns the network identifier `nid` with `index` added to its address.
 fn counted(nid: &str, index: u64) -> Option<Nid> {
     let (address, net) = nid.split_once('@')?;
     let text = match address.parse() {
@@ -216,24 +215,25 @@ fn counted(nid: &str, index: u64) -> Option<Nid> {
     format!("{text}@{net}").parse().ok()
 }
 
-/// A client that is played.
+/// Simulated client.
 #[derive(Debug)]
 pub struct Player {
-    /// Its name in the report.
+    /// Name of the client in the report.
     pub name: String,
-    /// When it wants something.
+    /// Times of the requests.
     pub pace: Pace,
-    /// What its ranges are in.
+    /// Object of the requests.
     pub object: u64,
     bytes: u64,
     offsets: Offsets,
-    /// State of the generator of random offsets.
+    /// Generator of random offsets.
     random: Random,
     start: Duration,
-    /// Requests that it may have, if it asks.
+    /// Current credits; unlimited if they are ignored.
     credits: u64,
     request: Request,
-    /// Job of each request, with `@` where its number goes, if they differ.
+    /// Job identifier per request, with `@` in place of the number of the request; `None` if it is
+    /// constant.
     each: Option<String>,
     wanted: u64,
     left: u64,
@@ -242,8 +242,8 @@ pub struct Player {
 }
 
 impl Player {
-    /// Has it begin its time, which is counted from `start`; with `credits`, it asks how many requests it
-    /// may have, and has one until it is told.
+    /// Starts the client at `start`, plus its own delay. With `credits` the client respects its
+    /// credits, initially 1.
     pub fn begin(&mut self, start: Instant, credits: bool) {
         if !self.start.is_zero() {
             self.next = Some(start + self.start);
@@ -253,12 +253,12 @@ impl Player {
         }
     }
 
-    /// It may have so many requests from now on, if it asks.
+    /// Sets the credits of the client.
     pub fn told(&mut self, credits: u64) {
         self.credits = credits;
     }
 
-    /// Whether it wants a request now; if so, that is one less to want.
+    /// Returns true if a request is due now; if so, the request is counted as submitted.
     pub fn due(&mut self, now: Instant) -> bool {
         if self.left == 0 || self.active >= self.credits {
             return false;
@@ -284,13 +284,13 @@ impl Player {
         true
     }
 
-    /// When it wants the next request, if time alone decides that.
+    /// Returns the time of the next request, if it depends only on time.
     pub fn next(&self) -> Option<Instant> {
         self.next
             .filter(|_| self.left > 0 && self.active < self.credits)
     }
 
-    /// Where the range of the next request starts.
+    /// Returns the offset of the next request.
     fn offset(&mut self) -> u64 {
         match self.offsets {
             Offsets::At(offset) => offset,
@@ -302,7 +302,7 @@ impl Player {
         }
     }
 
-    /// The request that was due last, named `cookie`, and where its range starts.
+    /// Returns the request that was due last, with the cookie `cookie`, and its offset.
     pub fn request(&mut self, cookie: u64) -> (Request, u64) {
         let offset = self.offset();
         let request = match &self.each {
@@ -315,17 +315,17 @@ impl Player {
         (request.offset(offset).named(cookie), offset)
     }
 
-    /// Bytes that each request transfers.
+    /// Returns the size of each request, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One of its requests has ended.
+    /// Records the end of a request.
     pub fn ended(&mut self) {
         self.active -= 1;
     }
 
-    /// Whether it wants nothing any more, and all has ended.
+    /// Returns true if no request is due or in flight any more.
     pub fn is_over(&self) -> bool {
         self.left == 0 && self.active == 0
     }
@@ -335,7 +335,7 @@ impl Player {
 mod tests {
     use super::*;
 
-    /// The last client that `text` describes, and its request without a name.
+    /// Returns the last client specified by `text`, and its request without a cookie.
     fn player(text: &str) -> (Player, Request) {
         let spec: Spec = text.parse().unwrap();
         (spec.players().last().unwrap(), spec.request)
@@ -408,7 +408,7 @@ mod tests {
         };
         assert_eq!(due(&mut player, 0), 1);
         assert_eq!(due(&mut player, 9), 0);
-        // Late, but none is lost.
+        // The requests are late, but none is dropped.
         assert_eq!(due(&mut player, 35), 3);
         assert_eq!(player.next(), Some(start + Duration::from_millis(40)));
     }

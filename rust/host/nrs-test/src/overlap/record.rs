@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must be where: the bookkeeping of blocks, writes and reads.
-//!
-//! # Vocabulary
+//! Expected content of the device: blocks, writes and reads.
 //!
 //! - *Block*: 512 bytes of the device.
-//! - *Tag*: number of the request that wrote a block, counted from 1; it fills the block.
-//! - *Conflict*: two requests share a block, and one of them writes.
+//! - *Tag*: number of the write that filled a block, from 1; 0 for the initial content.
+//! - *Conflict*: two requests share a block, and at least one of them writes.
 
 use nrs_sched::rng::avalanche;
 
-/// Bytes of a block.
+/// Size of a block, bytes.
 pub const BLOCK: usize = 512;
 
-/// What fills the block `number` when `tag` writes it: the tag, then words that depend on all of it.
+/// Returns the content of the block `number` when written with `tag`: the tag, then words derived
+/// from seed, tag and number.
 fn words(seed: u64, tag: u64, number: usize) -> impl Iterator<Item = u64> {
     let key = avalanche(seed ^ avalanche(tag ^ avalanche(number as u64)));
     let rest = (1..BLOCK / 8).map(move |index| key.wrapping_add(index as u64));
     std::iter::once(tag).chain(rest)
 }
 
-/// Fills `data`, the blocks from `first` on, with `tag`.
+/// Fills `data`, the blocks starting with `first`, with `tag`.
 pub fn fill(data: &mut [u8], seed: u64, tag: u64, first: usize) {
     for (number, block) in data.chunks_exact_mut(BLOCK).enumerate() {
         for (bytes, word) in block
@@ -32,7 +31,8 @@ pub fn fill(data: &mut [u8], seed: u64, tag: u64, first: usize) {
     }
 }
 
-/// The tag of a block; none if it is not what the tag would have written, as a whole.
+/// Returns the tag of a block; `None` if any part of the block differs from the content for this
+/// tag.
 pub fn tag(block: &[u8], seed: u64, number: usize) -> Option<u64> {
     let tag = u64::from_le_bytes(*block.first_chunk()?);
     let seen = block.chunks_exact(8);
@@ -42,7 +42,7 @@ pub fn tag(block: &[u8], seed: u64, number: usize) -> Option<u64> {
     same.then_some(tag)
 }
 
-/// A range of blocks and what is done with it.
+/// Range of blocks, and whether they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     pub first: usize,
@@ -51,7 +51,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The `count` blocks from `first` on.
+    /// Creates the range of `count` blocks starting with `first`.
     pub fn new(first: usize, count: usize, writes: bool) -> Self {
         Self {
             first,
@@ -60,7 +60,7 @@ impl Range {
         }
     }
 
-    /// Whether the two must keep their order.
+    /// Returns true if the two ranges conflict.
     pub fn conflicts(&self, other: &Range) -> bool {
         (self.writes || other.writes)
             && self.first < other.first + other.count
@@ -68,32 +68,32 @@ impl Range {
     }
 }
 
-/// What was seen that must not be, by kind.
+/// Numbers of wrong blocks, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
-    /// Blocks with the tag of a request before the one expected.
+    /// Number of blocks with the tag of a request before the expected one.
     pub older: u64,
-    /// Blocks with the tag of a request after it.
+    /// Number of blocks with the tag of a request after the expected one.
     pub newer: u64,
-    /// Blocks that are nobody's, or not as a whole.
+    /// Number of blocks with invalid or mixed content.
     pub torn: u64,
 }
 
 impl Wrong {
-    /// Adds what was seen elsewhere.
+    /// Adds the numbers of `other`.
     pub fn add(&mut self, other: Wrong) {
         self.older += other.older;
         self.newer += other.newer;
         self.torn += other.torn;
     }
 
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     pub fn sum(&self) -> u64 {
         self.older + self.newer + self.torn
     }
 }
 
-/// What must be in each block, once all requests handed in so far have ended.
+/// Expected tag of each block after all submitted requests have completed.
 pub struct Record {
     seed: u64,
     last: Vec<u64>,
@@ -101,7 +101,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// `count` blocks, all of tag 0.
+    /// Creates `count` blocks with tag 0.
     pub fn new(seed: u64, count: usize) -> Self {
         Self {
             seed,
@@ -110,12 +110,12 @@ impl Record {
         }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn len(&self) -> usize {
         self.last.len()
     }
 
-    /// Takes note of a write; fills `data` with its tag.
+    /// Records a write; fills `data` with its tag.
     pub fn write(&mut self, range: &Range, data: &mut [u8]) {
         let tag = self.next;
         self.next += 1;
@@ -124,17 +124,17 @@ impl Record {
         self.last[range.first..range.first + range.count].fill(tag);
     }
 
-    /// Fills `data`, the blocks from `first` on, with what nobody has written over yet.
+    /// Fills `data`, the blocks starting with `first`, with the initial content.
     pub fn clear(&self, data: &mut [u8], first: usize) {
         fill(data, self.seed, 0, first);
     }
 
-    /// What a read that is handed in now has to find.
+    /// Returns the tags that a read submitted now must find.
     pub fn expect(&self, range: &Range) -> Vec<u64> {
         self.last[range.first..range.first + range.count].to_vec()
     }
 
-    /// Compares what was read, the blocks from `first` on, with what was expected.
+    /// Compares the blocks read, starting with `first`, with the expected tags.
     pub fn compare(&self, first: usize, data: &[u8], expected: &[u64]) -> Wrong {
         let mut wrong = Wrong::default();
         for (number, (block, &want)) in data.chunks_exact(BLOCK).zip(expected).enumerate() {
@@ -160,7 +160,7 @@ mod tests {
         for number in 0..3 {
             let block = &data[number * BLOCK..(number + 1) * BLOCK];
             assert_eq!(tag(block, 7, 10 + number), Some(5));
-            // Another place, another run.
+            // Another block number, another seed.
             assert_eq!(tag(block, 7, 11 + number), None);
             assert_eq!(tag(block, 8, 10 + number), None);
         }
@@ -196,7 +196,7 @@ mod tests {
         let after = record.expect(&all);
         assert_eq!(record.compare(0, &disk, &after), Wrong::default());
         assert_eq!(record.compare(0, &disk, &before).newer, 3);
-        // A write that got lost, and one that was done by half.
+        // A lost write, and a partial one.
         let mut nowhere = [0; 2 * BLOCK];
         record.write(&Range::new(2, 2, true), &mut nowhere);
         disk[7 * BLOCK + 9] = 0;

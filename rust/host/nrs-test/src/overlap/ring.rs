@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Asynchronous requests through Linux's own interface (`io_submit`), without a library or threads in between: requests
-//! reach the device in the order in which they were submitted.
+//! Asynchronous requests through `io_submit` of Linux, without a library or threads in between:
+//! requests reach the device in the order of submission.
 //!
-//! # Vocabulary
-//!
-//! - *Slot*: place of one request in flight, with a buffer.
+//! A *slot* holds one request in flight, with its buffer.
 
 #![allow(unsafe_code, reason = "system calls take pointers")]
 
@@ -16,7 +14,7 @@ use libc::{c_long, c_ulong, iocb};
 /// Alignment of buffers, bytes.
 const ALIGN: usize = 4096;
 
-/// Operations and the flag that the request has a priority (linux/aio_abi.h).
+/// Operations, and the flag for requests with a priority (linux/aio_abi.h).
 const PREAD: u16 = 0;
 const PWRITE: u16 = 1;
 const FLAG_IOPRIO: u32 = 1 << 1;
@@ -36,33 +34,33 @@ struct Event {
 
 const _: () = assert!(size_of::<iocb>() == 64 && size_of::<Event>() == 32);
 
-/// A request to submit.
+/// Request to submit.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Index of the device.
     pub device: usize,
-    /// Slot whose buffer is written or filled.
+    /// Slot with the buffer to write or fill.
     pub slot: usize,
-    /// Whether it writes.
+    /// True for a write, false for a read.
     pub writes: bool,
-    /// Whether its I/O priority class is real-time.
+    /// True if the I/O priority class is real-time.
     pub high: bool,
     /// Offset on the device, bytes.
     pub offset: u64,
-    /// Length, bytes; at most that of a buffer.
+    /// Length, bytes; at most the size of a buffer.
     pub bytes: usize,
 }
 
-/// A request that has ended.
+/// Completed request.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its slot.
+    /// Slot of the request.
     pub slot: usize,
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub result: io::Result<usize>,
 }
 
-/// Bytes that are aligned as direct I/O needs them.
+/// Buffer with the alignment required by direct I/O.
 pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
@@ -84,7 +82,7 @@ impl Buffer {
     }
 }
 
-/// A buffer and whether its request is in flight.
+/// Buffer, and whether its request is in flight.
 struct Slot {
     buffer: Buffer,
     busy: bool,
@@ -94,7 +92,7 @@ struct Slot {
 ///
 /// # Invariants
 ///
-/// Only the kernel touches the memory of a slot that is busy, and the memory does not move.
+/// Only the kernel accesses the memory of a busy slot, and the memory does not move.
 pub struct Ring {
     files: Vec<File>,
     context: c_ulong,
@@ -113,7 +111,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// Those of `io_setup`; `InvalidInput`: no slots, or buffers that are no multiple of 4096 bytes.
+    /// Errors of `io_setup`; `InvalidInput`: no slots, or the buffer size is not a multiple of 4096
+    /// bytes.
     pub fn new(files: Vec<File>, depth: usize, bytes: usize) -> io::Result<Self> {
         if depth == 0 || bytes == 0 || bytes % ALIGN != 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -144,13 +143,13 @@ impl Ring {
         self.in_flight
     }
 
-    /// Returns the slots that are free.
+    /// Returns the free slots.
     pub fn free(&self) -> impl Iterator<Item = usize> + '_ {
         let slots = self.slots.iter().enumerate();
         slots.filter(|(_, slot)| !slot.busy).map(|(index, _)| index)
     }
 
-    /// Returns the buffer of `slot`, which is free.
+    /// Returns the buffer of `slot`, which must be free.
     pub fn buffer(&mut self, slot: usize) -> &mut [u8] {
         let free = &mut self.slots[slot];
         assert!(!free.busy, "slot {slot} is in flight");
@@ -161,15 +160,15 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// Those of `io_submit`; the requests before the refused one are in flight then.
+    /// Errors of `io_submit`; the requests before the refused one are in flight.
     pub fn submit(&mut self, requests: &[Request]) -> io::Result<()> {
         let mut controls: Vec<iocb> = requests.iter().map(|r| self.control(r)).collect();
         let pointers: Vec<*mut iocb> = controls.iter_mut().map(ptr::from_mut).collect();
         let mut done = 0;
         while done < requests.len() {
             let rest = &pointers[done..];
-            // SAFETY: The kernel copies the controls. Their buffers stay where they are, and by the invariants nobody
-            // else touches those of busy slots.
+            // SAFETY: The kernel copies the controls. Their buffers do not move, and by the
+            // invariants only the kernel accesses buffers of busy slots.
             let count = checked(unsafe {
                 libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_ptr())
             });
@@ -184,7 +183,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Describes `request` for the kernel, and makes its slot busy.
+    /// Returns the control block of `request`, and marks its slot as busy.
     fn control(&mut self, request: &Request) -> iocb {
         let buffer = &mut self.buffer(request.slot)[..request.bytes];
         let buffer = buffer.as_mut_ptr() as u64;
@@ -204,18 +203,19 @@ impl Ring {
         control
     }
 
-    /// Waits until `least` requests (0 or 1) have ended, and returns all that have, in the order of their ends.
+    /// Waits until `least` requests (0 or 1) have completed; returns all completed requests, in
+    /// order of completion.
     ///
     /// # Errors
     ///
-    /// Those of `io_getevents`; `InvalidInput`: nothing is in flight.
+    /// Errors of `io_getevents`; `InvalidInput`: no request is in flight.
     pub fn reap(&mut self, least: usize) -> io::Result<Vec<Ended>> {
         if self.in_flight == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut events = vec![Event::default(); self.in_flight];
         let count = loop {
-            // SAFETY: There is room for that many events; no time limit.
+            // SAFETY: The buffer has room for this number of events; no timeout.
             let status = checked(unsafe {
                 libc::syscall(
                     libc::SYS_io_getevents,
@@ -247,13 +247,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: The context is that of io_setup. The call returns when all its requests have ended, before the
-        // buffers are dropped.
+        // SAFETY: The context is from io_setup. The call returns after all of its requests have
+        // completed, before the buffers are dropped.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
 
-/// Makes requests of this thread belong to user `uid`.
+/// Sets the user of requests of this thread to `uid`.
 pub fn act_as(uid: u32) {
     // SAFETY: No pointers.
     unsafe { libc::setfsuid(uid) };
@@ -263,7 +263,7 @@ pub fn act_as(uid: u32) {
 ///
 /// # Errors
 ///
-/// Those of `sched_setaffinity`, such as `EINVAL`: there is no such CPU.
+/// Errors of `sched_setaffinity`, such as `EINVAL`: the CPU does not exist.
 pub fn move_to(cpu: usize) -> io::Result<()> {
     // SAFETY: All fields are numbers.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Errnos that each kind of call may end with. Those of parameters are in the schema; the rest are in
-//! `Documentation/order.md` and `dev-nrs.md`. Any other errno is a finding.
+//! Errnos with which each kind of call may fail. The errnos of parameters are in the schema; the
+//! others are documented in `Documentation/order.md` and `dev-nrs.md`. Any other errno is a
+//! finding.
 
 use libc::{
     E2BIG, EACCES, EAGAIN, EALREADY, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ELOOP, ENAMETOOLONG,
@@ -18,7 +19,7 @@ const NAMES: &[(i32, &str)] = names! {
     ENOTCONN ENOTEMPTY ENOTTY ENXIO EPERM EPROTONOSUPPORT
 };
 
-/// Returns the name of `errno`: `ok` for 0, `unsaid` for -1, the number if there is no name.
+/// Returns the name of `errno`: `ok` for 0, `unsaid` for -1, the number if the name is unknown.
 pub fn name(errno: i32) -> String {
     let known = NAMES.iter().find(|(number, _)| *number == errno);
     match errno {
@@ -28,34 +29,35 @@ pub fn name(errno: i32) -> String {
     }
 }
 
-/// Returns the errno whose message of the C library is in `text`.
+/// Returns the errno whose message of the C library occurs in `text`.
 pub fn of_text(text: &str) -> Option<i32> {
     let message = |errno: i32| {
         // "Invalid argument (os error 22)"
         let message = std::io::Error::from_raw_os_error(errno).to_string();
         message.split(" (os").next().unwrap_or_default().to_owned()
     };
-    // "No such device or address" is not "No such device".
+    // The longest match, since "No such device" is a part of "No such device or address".
     let errnos = NAMES.iter().map(|(errno, _)| *errno);
     errnos
         .filter(|errno| text.contains(&message(*errno)))
         .max_by_key(|errno| message(*errno).len())
 }
 
-/// Returns the errnos of a write to the parameter `file`; `valid`: the value is one that it takes.
+/// Returns the errnos of a write to the parameter `file`; `valid` is true if the parameter accepts
+/// the value.
 pub fn write(file: &str, valid: bool) -> Vec<i32> {
-    // Memory may be short whatever is written.
+    // Any write can fail for lack of memory.
     let mut all = vec![ENOMEM];
     let errors = nrs_sched::parameters::named(file).map_or("", |parameter| parameter.errors);
     let names = errors.split(", ");
     all.extend(names.filter_map(|name| Some(NAMES.iter().find(|(_, known)| *known == name)?.0)));
     match file {
         _ if !valid => all.extend([EINVAL, E2BIG]),
-        // Their errors about names are about names in the value.
+        // These errnos are about names in the value, which exist in valid values.
         "nrs_policies" | "nrs_qbm_config" => {
             all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG));
         }
-        // Values that must fit others.
+        // Values that must match other parameters.
         "at_min" | "at_max" | "at_extra" | "at_early_margin" | "nrs_delay_min"
         | "nrs_delay_max" | "nrs_tbf_rule" => all.push(EINVAL),
         _ => {}
@@ -79,7 +81,7 @@ macro_rules! sets {
 }
 
 sets! {
-    /// Any call on a file of a service that is created and removed meanwhile.
+    /// Any call on a file of a service that is created and removed concurrently.
     GONE: ENOENT ENODEV EIO;
     /// Write to an attribute in configfs.
     ATTRIBUTE: EINVAL ENOENT EBUSY EEXIST ENOSPC ENODEV EPERM ENAMETOOLONG EAGAIN ENOMEM E2BIG;
@@ -89,7 +91,7 @@ sets! {
     MKDIR: EINVAL EEXIST ENAMETOOLONG ENOSPC EPERM ENOENT ENOMEM;
     /// `rmdir` in configfs.
     RMDIR: EBUSY ENOTEMPTY ENOENT EPERM ENOMEM;
-    /// Message to a device, beside the errnos of the parameter.
+    /// Message to a device, in addition to the errnos of the parameter.
     MESSAGE: EINVAL ENOENT EACCES ENXIO ENOMEM;
     /// Table line.
     TABLE: EINVAL ELOOP ENOSPC ENOMEM ENOENT ENODEV EBUSY ENXIO ENAMETOOLONG;
@@ -120,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Every errno in the schema has a name here, and valid values fail with few of them.
+    /// Checks that every errno in the schema has a name here, and the errnos of valid values.
     #[test]
     fn the_schema_says_what_writes_fail_with() {
         for parameter in nrs_sched::parameters::all() {

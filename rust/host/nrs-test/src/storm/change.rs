@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Valid changes of a service that carries load.
+//! Valid changes of a service under load.
 
 use std::{
     fs::{self, File},
@@ -20,11 +20,11 @@ use crate::Outcome;
 /// Directory of services in debugfs.
 pub const DEBUGFS: &str = "/sys/kernel/debug/nrs";
 
-/// Writes `value` to a control file, as one write.
+/// Writes `value` to a control file in one call.
 ///
 /// # Errors
 ///
-/// Those of `open` and `write`.
+/// Errors of `open` and `write`.
 pub fn put(path: &Path, value: &[u8]) -> io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     match file.write(value)? {
@@ -33,14 +33,14 @@ pub fn put(path: &Path, value: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The control node.
+/// Path of the control node.
 const NODE: &str = "/dev/nrs-control";
 
 /// Sets `file` of `service` to `value` through the control node, and reads the answer.
 ///
 /// # Errors
 ///
-/// Those of `open`, `write` and `read`.
+/// Errors of `open`, `write` and `read`.
 fn set(service: &str, file: &str, value: &str) -> io::Result<()> {
     let mut node = File::options().read(true).write(true).open(NODE)?;
     let done = node.write(format!("set {service} {file} {value}").as_bytes());
@@ -49,18 +49,18 @@ fn set(service: &str, file: &str, value: &str) -> io::Result<()> {
     done.map(drop)
 }
 
-/// Returns the kind of a parameter, for the counts: the page that describes the parameter.
+/// Returns the kind of a parameter, for the counts: the page that describes it.
 pub fn kind_of(file: &str) -> &'static str {
     let parameter = parameters::named(file);
     parameter.map_or("other", |parameter| parameter.page.trim_end_matches(".md"))
 }
 
-/// Changes `service`, now and then by messages to `device`.
+/// Changes `service`, sometimes by messages to `device`.
 pub fn run(run: &mut Run, service: &str, device: Option<&str>) -> Outcome<()> {
     let Run(until, random, tally) = run;
     let dir = PathBuf::from(DEBUGFS).join(service);
     for (file, value) in GENTLE_DELAY {
-        // Memory that is short now may be there later.
+        // A lack of memory may be temporary.
         while let Err(error) = put(&dir.join(file), value.as_bytes()) {
             if error.raw_os_error() != Some(libc::ENOMEM) || !until.more() {
                 return Err(format!("{}: {error}", dir.join(file).display()).into());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records, ioctls and reads of `/dev/nrs`, from threads that share open files and close them under each other.
+//! Records, ioctls and reads of `/dev/nrs`, by threads that share open files and close them
+//! concurrently.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,16 +16,16 @@ use nrs_client::{ioctl, wire, Options, DEVICE};
 use super::{allowed, tally::Tally, Run};
 use crate::{random::Random, Outcome};
 
-/// Threads, and open files that they share.
+/// Number of threads, and number of open files that they share.
 const THREADS: u64 = 4;
 const FILES: usize = 6;
 
-/// Cookies are drawn from so many, so that some are in use already.
+/// Number of different cookies, small enough that some are in use already.
 const COOKIES: u64 = 400;
 
 type Shared = Mutex<Vec<Arc<File>>>;
 
-/// Opens the device; calls on it never wait.
+/// Opens the device for nonblocking calls.
 fn open() -> io::Result<Arc<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -32,7 +33,7 @@ fn open() -> io::Result<Arc<File>> {
     options.open(DEVICE).map(Arc::new)
 }
 
-/// A name in a field of 32 bytes.
+/// Returns a field of 32 bytes with a name.
 fn field(text: &str) -> [u8; 32] {
     let mut field = [0; 32];
     for (to, from) in field.iter_mut().zip(text.bytes().take(31)) {
@@ -41,7 +42,8 @@ fn field(text: &str) -> [u8; 32] {
     field
 }
 
-/// Has the file become a client, or tries to; returns what was said for a counterpart to be checked.
+/// Attaches the file to the service, possibly with a malformed argument; returns the result of the
+/// ioctl.
 fn attach(file: &File, service: &str, random: &mut Random) -> io::Result<()> {
     let mut bytes = wire::Attach {
         size: wire::Attach::SIZE as u32,
@@ -68,7 +70,7 @@ fn attach(file: &File, service: &str, random: &mut Random) -> io::Result<()> {
             }
             1 => bytes[..4].copy_from_slice(&size.to_le_bytes()),
             _ => {
-                // Longer than is known.
+                // Longer than the known structure.
                 let len = wire::Attach::SIZE + random.below(500) as usize;
                 bytes.resize(len, random.below(2) as u8);
                 bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());
@@ -79,7 +81,7 @@ fn attach(file: &File, service: &str, random: &mut Random) -> io::Result<()> {
     ioctl(file, wire::IOC_ATTACH, &mut bytes)
 }
 
-/// A request that is well formed.
+/// Returns a valid request.
 fn request(random: &mut Random) -> Vec<u8> {
     let mut request = wire::Request::new(random.within(1, COOKIES));
     request.uid = random.within(1000, 1005) as u32;
@@ -102,7 +104,7 @@ fn request(random: &mut Random) -> Vec<u8> {
     request.encode().to_vec()
 }
 
-/// Any record.
+/// Returns a valid record of a random type.
 fn record(random: &mut Random) -> Vec<u8> {
     let cookie = random.within(1, COOKIES);
     match random.below(8) {
@@ -118,7 +120,7 @@ fn record(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Makes records wrong: fields, lengths, sizes that are stated, counts.
+/// Modifies records, usually to invalid ones: fields, lengths, declared sizes, counts.
 fn wrong(bytes: &mut Vec<u8>, random: &mut Random) {
     match random.below(5) {
         0 => {
@@ -135,7 +137,7 @@ fn wrong(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Reads, checks the form of what was read, and completes most of it.
+/// Reads, checks the format of the records, and completes most of the released requests.
 fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
     let len = match random.one_in(2) {
         true => 4096,
@@ -181,14 +183,14 @@ fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
     }
 }
 
-/// One call.
+/// Makes one random call.
 fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
     let at = random.index(FILES);
     let files = || files.lock().unwrap_or_else(|broken| broken.into_inner());
     let file = files()[at].clone();
     match random.below(20) {
         0 => {
-            // The last one that has it closes it, whatever others are about to do.
+            // The last reference closes the file, regardless of calls in progress.
             let result = open();
             tally.answer("device open", &result, &[libc::ENOMEM], String::new);
             let Ok(new) = result else { return };
@@ -214,7 +216,8 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             let command = if known {
                 wire::IOC_STATS
             } else {
-                // With a direction and a size, or of a number that is none; not one that would be a valid attach.
+                // A random number, with or without direction and size, that never is a valid
+                // attach.
                 (wire::IOC << 8) | (random.odd_number() as u32 & 0xffff_00ff) | 4
             };
             let result = ioctl(&file, command, &mut bytes);
@@ -224,7 +227,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
         }
         4..=8 => serve(&file, random, tally),
         9 => {
-            // In parts, some of them in the middle of a record.
+            // Vectored, with a split possibly in the middle of a record.
             let bytes: Vec<u8> = (0..3).flat_map(|_| record(random)).collect();
             let (front, back) = bytes.split_at(random.index(bytes.len()));
             let mut writer = &*file;
@@ -268,7 +271,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
     }
 }
 
-/// Storms the device until it is time.
+/// Makes random calls on the device until the end.
 pub fn run(run: &mut Run, service: &str) -> Outcome<()> {
     let Run(until, random, tally) = run;
     let mut files = Vec::new();
@@ -284,7 +287,7 @@ pub fn run(run: &mut Run, service: &str) -> Outcome<()> {
     for _ in 0..THREADS {
         let (files, until, service) = (files.clone(), until.clone(), service.to_owned());
         let mut random = Random::new(random.next());
-        // A thread that finds no memory is one less.
+        // If a thread cannot be created for lack of memory, there is one thread less.
         let thread = thread::Builder::new().spawn(move || {
             let mut tally = Tally::new(None);
             while until.more() {

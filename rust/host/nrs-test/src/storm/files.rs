@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts, valid and mutated, to every file of debugfs and configfs, and reads of any part of them.
+//! Valid and mutated texts written to every file of debugfs and configfs, and reads of any part of
+//! the files.
 
 use std::{
     ffi::OsString,
@@ -21,10 +22,10 @@ use super::{
 };
 use crate::{random::Random, Outcome};
 
-/// Where services and rules have their directories.
+/// Directory of services and rules in configfs.
 const CONFIGFS: &str = "/sys/kernel/config/nrs";
 
-/// What is in `dir`, in the order of names: that of directories is not repeatable.
+/// Returns the entries of `dir`, sorted, because the order in directories is not reproducible.
 fn list(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -32,7 +33,7 @@ fn list(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// One of them.
+/// Returns a random element of `all`.
 fn one(mut all: Vec<PathBuf>, random: &mut Random) -> Option<PathBuf> {
     let at = random.index(all.len());
     (at < all.len()).then(|| all.swap_remove(at))
@@ -43,7 +44,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A part of a file, bytes.
+/// Part of a file, bytes.
 struct Part {
     offset: u64,
     len: u64,
@@ -64,7 +65,7 @@ impl Part {
         Self { offset, len }
     }
 
-    /// Reads it, and what comes behind it.
+    /// Reads the part, and up to two following parts.
     fn read(&self, path: &Path) -> io::Result<()> {
         let file = File::open(path)?;
         let mut buffer = vec![0; self.len as usize];
@@ -77,7 +78,8 @@ impl Part {
         Ok(())
     }
 
-    /// What reading it may answer whatever the file: none is so long that its end has no number.
+    /// Returns the errnos with which a read of this part may fail for any file: its end may exceed
+    /// the maximum offset.
     fn allowed(&self) -> &'static [i32] {
         if self.offset.saturating_add(self.len) > i64::MAX as u64 {
             &[libc::EINVAL, libc::EOVERFLOW]
@@ -95,7 +97,7 @@ fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     let Some(dir) = one(services.collect(), random) else {
         return;
     };
-    // Those that are made in configfs go while their files are open.
+    // Services created in configfs are removed while their files are open.
     let gone = if name_of(&dir) == prefix {
         &[][..]
     } else {
@@ -141,7 +143,7 @@ fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     });
 }
 
-/// A name for a directory, which may be wrong but can be given.
+/// Returns a name for a directory, which may be invalid but can be passed to mkdir.
 fn name(valid: &str, random: &mut Random) -> OsString {
     let mut bytes = valid.as_bytes().to_vec();
     if random.one_in(4) {
@@ -155,7 +157,7 @@ fn name(valid: &str, random: &mut Random) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// All directories of services of that prefix, deepest last.
+/// Returns all directories of services with the prefix, deepest last.
 fn directories(prefix: &str) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = list(Path::new(CONFIGFS));
     all.retain(|dir| name_of(dir).starts_with(prefix));
@@ -168,7 +170,7 @@ fn directories(prefix: &str) -> Vec<PathBuf> {
     all
 }
 
-/// Makes or removes a directory, or reads or writes an attribute.
+/// Creates or removes a directory, or reads or writes an attribute.
 fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     let number = random.below(3);
     let service = Path::new(CONFIGFS).join(format!("{prefix}{number}"));
@@ -187,7 +189,7 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
             tally.answer("configfs mkdir", &result, allowed::MKDIR, said);
         }
         3 => {
-            // Deep ones first, or nothing is ever removed.
+            // Deep directories first, because only empty directories can be removed.
             let all = directories(prefix);
             let rest = all.len() - random.index(all.len().min(4));
             if let Some(path) = all.get(rest.saturating_sub(1)) {
@@ -209,7 +211,8 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
                 let result = part.read(&path);
                 let mut all = [allowed::SHOWN, part.allowed()].concat();
                 if part.len == 0 {
-                    // So says configfs itself where there is something to read.
+                    // configfs itself returns EFAULT for an empty read of an attribute with
+                    // content.
                     all.push(libc::EFAULT);
                 }
                 let said = || path.display().to_string();
@@ -220,13 +223,14 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
             if random.one_in(3) {
                 random.mutate(&mut text);
             }
-            // More than that configfs does not take at a time.
+            // configfs does not accept more at a time.
             text.truncate(4095);
             let result = put(&path, &text);
-            // Who may not write at all is told before (EACCES), and root by the file system.
+            // A missing write permission is reported before (EACCES), and for root by the file
+            // system.
             let mut all = [allowed::ATTRIBUTE, &[libc::EACCES, libc::EIO]].concat();
             if text.is_empty() {
-                // So says configfs itself, before the attribute is asked.
+                // configfs itself returns EFAULT before the attribute is called.
                 all.push(libc::EFAULT);
             }
             tally.answer("configfs write", &result, &all, || {
@@ -236,7 +240,7 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     }
 }
 
-/// A value for an attribute.
+/// Returns a value for an attribute.
 fn attribute(name: &str, random: &mut Random) -> String {
     match name {
         "cpts" => random.within(1, 3).to_string(),
@@ -253,14 +257,14 @@ fn attribute(name: &str, random: &mut Random) -> String {
     }
 }
 
-/// Storms services of `prefix` until it is time.
+/// Makes random calls on services with `prefix` until the end.
 pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
     let Run(until, random, tally) = run;
     let policies = PathBuf::from(DEBUGFS).join(prefix).join("nrs_policies");
     let mut round = 0_u64;
     while until.more() {
         round += 1;
-        // What a policy holds back goes on now and then, whatever it was told.
+        // Resumes requests that the current policy delays, whatever its parameters are.
         if round % 50 == 0 {
             let result = put(&policies, b"fifo");
             let allowed = [libc::EAGAIN, libc::ENOMEM];
@@ -273,7 +277,8 @@ pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
             debugfs(prefix, random, tally);
         }
     }
-    // Nothing stays: whatever a round leaves, the next one may remove.
+    // All directories must be removable; a removal in one round may depend on a removal in an
+    // earlier one.
     for _ in 0..20 {
         for dir in directories(prefix).iter().rev() {
             let _ = fs::remove_dir(dir);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages to a device, and table lines, through `dmsetup`.
+//! Messages to a device, and table lines, sent by `dmsetup`.
 
 use std::{
     ffi::OsStr,
@@ -12,19 +12,20 @@ use std::{
 use super::{allowed, words, Run};
 use crate::{random::Random, Outcome};
 
-/// What is wrong where `dmsetup` did not say what the kernel answered: it refused the words itself.
+/// Errno if `dmsetup` did not report an answer of the kernel, because it refused the arguments
+/// itself.
 const UNSAID: i32 = -1;
 
-/// Runs `dmsetup` with these words.
+/// Runs `dmsetup` with these arguments.
 ///
 /// # Errors
 ///
-/// What the kernel answered, as far as `dmsetup` says so; `ENOMEM` as well if it could not run.
+/// Answer of the kernel, if `dmsetup` reports it; `ENOMEM` also if `dmsetup` could not run.
 fn dmsetup<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
     let words = words.into_iter().map(OsStr::from_bytes);
     let output = Command::new("dmsetup").args(words).output();
     let output = output.map_err(|error| match error.raw_os_error() {
-        // So the kernel says that it has no memory for the words; there are few of them.
+        // The kernel returns E2BIG if it has no memory for the arguments; there are few of them.
         Some(libc::E2BIG) => io::Error::from_raw_os_error(libc::ENOMEM),
         _ => error,
     })?;
@@ -32,7 +33,7 @@ fn dmsetup<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    // A program that the kernel has no memory to start, or to link, dies of it.
+    // A lack of memory during the start or dynamic linking of the program kills it.
     let errno = allowed::of_text(&text)
         .or_else(|| {
             text.contains("annot allocate memory")
@@ -55,7 +56,7 @@ pub fn send(device: &str, words: &[impl AsRef<[u8]>]) -> io::Result<()> {
     dmsetup(head.into_iter().chain(words.iter().map(AsRef::as_ref)))
 }
 
-/// Words that a command line can hold, and that are no options.
+/// Returns words that can be passed on a command line and are not options.
 fn cleaned(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for word in &mut words {
         word.retain(|byte| *byte != 0);
@@ -66,7 +67,7 @@ fn cleaned(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words
 }
 
-/// A table line for a device of 1 MiB.
+/// Returns a table line for a device of 1 MiB.
 fn table(lower: &str, service: &str, random: &mut Random) -> String {
     let words: Vec<&str> = (0..random.below(4))
         .flat_map(|_| match random.below(7) {
@@ -85,7 +86,7 @@ fn table(lower: &str, service: &str, random: &mut Random) -> String {
     format!("0 2048 nrs {lower} {offset} {service} {count} {words}")
 }
 
-/// Sends messages to `device` until it is time, and makes devices of its name and more on `lower`.
+/// Sends messages to `device` until the end, and creates devices with this name prefix on `lower`.
 pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<()> {
     let Run(until, random, tally) = run;
     let written = words::written();
@@ -104,7 +105,7 @@ pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<(
             tally.answer("table", &result, &allowed, || {
                 String::from_utf8_lossy(&line).into_owned()
             });
-            // Also what was made and has no table, or a wrong one.
+            // Also removes devices without a table, or with a wrong one.
             let words = ["remove", "--retry", &wrong].map(str::as_bytes);
             let result = dmsetup(options.into_iter().chain(words));
             let allowed = [libc::ENXIO, libc::ENOMEM, libc::EBUSY];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What was done and how it ended, counted.
+//! Counts of calls by kind and outcome.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 
 use super::allowed;
 
-/// Findings that are kept; more are only counted.
+/// Maximum number of stored findings; more are only counted.
 const KEPT: usize = 50;
 
 /// Counts by kind and errno.
@@ -25,7 +25,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet; counts go to `file`.
+    /// Creates an empty tally; counts are written to `file`.
     pub fn new(file: Option<PathBuf>) -> Self {
         Self {
             counts: BTreeMap::new(),
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Counts an answer; one that is not among `allowed` is a finding, with what `what` says.
+    /// Counts an answer; an errno that is not in `allowed` is a finding, described by `what`.
     pub fn answer<T>(
         &mut self,
         kind: &str,
@@ -46,7 +46,7 @@ impl Tally {
     ) {
         let errno = match result {
             Ok(_) => 0,
-            // What never reached the kernel.
+            // The call did not reach the kernel.
             Err(error) => error.raw_os_error().unwrap_or(-1),
         };
         self.count(kind, errno);
@@ -55,7 +55,7 @@ impl Tally {
         }
     }
 
-    /// Counts one more of `kind` that ended with `errno`, 0: well.
+    /// Counts a call of `kind` that ended with `errno`; 0 is success.
     pub fn count(&mut self, kind: &str, errno: i32) {
         match self.counts.get_mut(&(kind.to_owned(), errno)) {
             Some(count) => *count += 1,
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Something that should not be.
+    /// Records a finding.
     pub fn finding(&mut self, mut text: String) {
         self.found += 1;
         if self.findings.len() < KEPT {
@@ -75,12 +75,12 @@ impl Tally {
         }
     }
 
-    /// How many there were.
+    /// Returns the number of findings.
     pub const fn findings(&self) -> u64 {
         self.found
     }
 
-    /// Takes over what another one counted.
+    /// Adds the counts of another tally.
     pub fn merge(&mut self, other: Self) {
         for (key, count) in other.counts {
             *self.counts.entry(key).or_default() += count;
@@ -90,7 +90,8 @@ impl Tally {
         self.found += other.found;
     }
 
-    /// Writes the counts to their file. Without memory for that, the next time does.
+    /// Writes the counts to the file. A failure for lack of memory is ignored, since the next call
+    /// repeats the write.
     pub fn put(&mut self) {
         self.put = Instant::now();
         if let Some(file) = &self.file {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A metadata load: files come, are named anew, linked, looked at and go, and are always what they should be.
+//! Metadata load: files are created, renamed, linked, read and removed, and compared with a model.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,10 @@ use std::{
 use super::Run;
 use crate::{random::Random, Outcome};
 
-/// Names at a time.
+/// Maximum number of names at a time.
 const NAMES: usize = 300;
 
-/// What a file holds.
+/// Content of a file.
 struct Content {
     seed: u64,
     len: usize,
@@ -35,7 +35,8 @@ impl Content {
     }
 }
 
-/// What should be in the directory. A file has as many links as there are references to its content.
+/// Expected state of the directory. The number of links of a file is the number of references to
+/// its content.
 #[derive(Default)]
 struct Model {
     names: BTreeMap<String, Rc<Content>>,
@@ -49,14 +50,14 @@ impl Model {
         format!("{}/f{}", random.below(8), self.next)
     }
 
-    /// Returns the name of a file, if there is one.
+    /// Returns the name of a random file, if a file exists.
     fn any(&self, random: &mut Random) -> Option<String> {
         let at = random.index(self.names.len());
         self.names.keys().nth(at).cloned()
     }
 }
 
-/// Succeeds if `same`.
+/// Returns an error with the text `what` unless `same`.
 fn expect(same: bool, what: impl FnOnce() -> String) -> io::Result<()> {
     match same {
         true => Ok(()),
@@ -64,7 +65,8 @@ fn expect(same: bool, what: impl FnOnce() -> String) -> io::Result<()> {
     }
 }
 
-/// Makes one change or look; returns its name and result. What differs from the model is an error without an errno.
+/// Makes one change or one check; returns its name and result. A difference from the model is an
+/// error without an errno.
 fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io::Result<()>) {
     let full = model.names.len() >= NAMES;
     let choice = if full { 8 } else { random.below(9) };
@@ -126,7 +128,7 @@ fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io
     }
 }
 
-/// Compares all of the directory with the model; returns how many names were checked.
+/// Compares the whole directory with the model; returns the number of names compared.
 fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
     let mut seen = 0;
     for part in 0..8 {
@@ -149,7 +151,7 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
     }
 }
 
-/// Works in `dir`, which it makes and removes, until it is time.
+/// Runs the load in `dir`, which is created and removed, until the end.
 pub fn run(run: &mut Run, dir: &Path) -> Outcome<()> {
     let Run(until, random, tally) = run;
     let mut model = Model::default();

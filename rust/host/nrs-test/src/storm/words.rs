@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Values that parameters take: numbers, words and heads come from the schema, the languages of policies from here.
+//! Values for parameters: numbers, words and heads come from the schema, rules and plans from this
+//! file.
 //!
-//! *Gentle* values let a load go on, slowly at worst; other values may stop it. `delay` is gentle once its times are
-//! ([`GENTLE_DELAY`]): its defaults are minutes.
+//! *Gentle* values keep a load running, if slowly; other values may stop it. `delay` is gentle with
+//! the times in [`GENTLE_DELAY`], because its defaults are minutes.
 
 use nrs_sched::{
     parameters::{self, Parameter},
@@ -12,13 +13,13 @@ use nrs_sched::{
 
 use crate::random::Random;
 
-/// Returns the names of all parameters that are written.
+/// Returns the names of all writable parameters.
 pub fn written() -> Vec<&'static str> {
     let all = parameters::all().filter(|parameter| parameter.access.writes());
     all.map(Parameter::name).collect()
 }
 
-/// Parameters that storms of changes write most.
+/// Parameters that storms of changes write most frequently.
 pub const BUSY: &[&str] = &[
     "nrs_policies",
     "nrs_policies",
@@ -31,14 +32,15 @@ pub const BUSY: &[&str] = &[
     "nrs_pop",
 ];
 
-/// Settings that make `delay` gentle.
+/// Parameter values that make `delay` gentle.
 pub const GENTLE_DELAY: &[(&str, &str)] = &[
     ("nrs_delay_min", "0"),
     ("nrs_delay_max", "1"),
     ("nrs_delay_pct", "5"),
 ];
 
-/// Limits of gentle numbers where the schema's are wider. With `delay`, one of ten requests waits for a second.
+/// Limits of gentle numbers where the schema's limits are wider. `delay` delays one of ten requests
+/// by a second.
 const GENTLE: [(&str, u64, u64); 12] = [
     ("nrs_crrn_quantum", 1, 300),
     ("nrs_orr_quantum", 1, 300),
@@ -67,7 +69,7 @@ const FIELDS: &[&str] = &[
 ];
 const CLASSES: &[&str] = &["first_come", "fair_share", "low_share", "mover"];
 
-/// Returns a value that the parameter `file` takes.
+/// Returns a value that the parameter `file` accepts.
 pub fn value(file: &str, gentle: bool, random: &mut Random) -> String {
     match file {
         "nrs_policies" => policy(random),
@@ -85,7 +87,7 @@ pub fn value(file: &str, gentle: bool, random: &mut Random) -> String {
     }
 }
 
-/// Returns a value of a number or of a choice, for both heads or for one.
+/// Returns a number or a word, for both heads or for one.
 fn stored(parameter: &Parameter, gentle: bool, random: &mut Random) -> String {
     let value = match range(parameter) {
         Some((low, high)) => {
@@ -105,7 +107,7 @@ fn stored(parameter: &Parameter, gentle: bool, random: &mut Random) -> String {
             random.pick(&words).to_owned()
         }
     };
-    // The heads are named as the default is shown: `reg_quantum:8`.
+    // The names of heads are those of the displayed default: `reg_quantum:8`.
     let mut shown = String::new();
     let head = parameter
         .write_default(&mut shown)
@@ -122,7 +124,7 @@ fn stored(parameter: &Parameter, gentle: bool, random: &mut Random) -> String {
     }
 }
 
-/// Returns the limits of a number, which the schema writes as `UNIT, LOW to HIGH…`.
+/// Returns the limits of a number, which the schema contains as `UNIT, LOW to HIGH…`.
 fn range(parameter: &Parameter) -> Option<(u64, u64)> {
     let (low, high) = parameter.takes.split_once(" to ")?;
     let digits = |char: char| !char.is_ascii_digit();
@@ -178,7 +180,7 @@ fn weights(random: &mut Random) -> String {
     items.join(",")
 }
 
-/// Returns one of a dozen names that storms fight for.
+/// Returns one of twelve rule names, so that calls conflict.
 fn rule_name(random: &mut Random) -> String {
     format!("r{}", random.below(12))
 }
@@ -279,7 +281,8 @@ fn plan(gentle: bool, random: &mut Random) -> String {
 mod tests {
     use super::*;
 
-    /// The module's own parsers take every value, and a service takes it if no other value contradicts it.
+    /// Checks that the parsers of the module accept every value; a service accepts it unless other
+    /// values contradict it.
     #[test]
     fn every_parameter_has_values_that_it_takes() {
         let mut random = Random::new(3);

@@ -13,30 +13,31 @@ use crate::kernel::Kernel;
 use crate::show;
 use crate::stats::words::{duration, safe, safe_text};
 
-/// What can be done.
+/// Actions of `nrsctl agent`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Action {
-    /// Shows other servers, their age and losses, levels and factors.
+    /// Shows the other servers (state, age, losses) and the level and factor of each entity.
     Status(Args),
 }
 
-/// Arguments of `status`.
+/// Arguments of `nrsctl agent status`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Prints the whole status as JSON.
     #[arg(long)]
     pub json: bool,
-    /// The socket of the agent.
+    /// Path of the agent's socket.
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     pub socket: PathBuf,
 }
 
-/// Carries it out.
+/// Runs `nrsctl agent`.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`]: no agent runs; [`Kind::Unhealthy`]: a service is not bound, or failed; what [`Kernel::agent`]
-/// returns.
+/// - [`Kind::NotFound`]: no agent runs.
+/// - [`Kind::Unhealthy`]: a service of the agent is not bound, or failed.
+/// - Errors of [`Kernel::agent`].
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let Action::Status(args) = action;
     let Some(status) = kernel.agent(&args.socket)? else {
@@ -112,7 +113,7 @@ fn describe(status: &Status, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Returns a line about a service of the agent.
+/// Returns a line about the service `one` of the agent.
 pub fn headline(one: &ServiceStatus) -> String {
     let numbers = &one.numbers;
     let group = match one.group == one.service {
@@ -130,7 +131,7 @@ pub fn headline(one: &ServiceStatus) -> String {
     format!("{}{group}: {state}", safe(&one.service))
 }
 
-/// Returns the part of the datagrams of `peer` that was lost.
+/// Returns the fraction of the datagrams of `peer` that was lost, 0 to 1.
 pub fn lost(peer: &PeerStatus) -> f64 {
     let all = peer.numbers.datagrams + peer.numbers.lost;
     peer.numbers.lost as f64 / all.max(1) as f64
@@ -140,7 +141,7 @@ fn peer(peer: &PeerStatus) -> [String; 6] {
     let numbers = &peer.numbers;
     let (state, heard) = match (numbers.datagrams, peer.left, numbers.connected) {
         (0, _, 0) => ("not connected", false),
-        // Another mode, cost model or secret, or it does not share.
+        // The peer has another mode, cost model or secret, or does not share the service.
         (0, ..) => ("not understood", false),
         (_, true, _) => ("left", true),
         (_, _, 0) => ("not connected", true),

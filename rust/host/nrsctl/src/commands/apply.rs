@@ -26,25 +26,25 @@ use crate::stats;
 
 use devices::Devices;
 
-/// Its arguments.
+/// Arguments of `nrsctl apply`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Shows the changes only; exit status 8 if there are any.
+    /// Prints the changes without making them; exit status 8 if there are any.
     #[arg(long, short = 'n')]
     pub dry_run: bool,
-    /// An object: differences as unified diffs, and what was done.
+    /// Prints a JSON object: differences as unified diffs, and the changes made.
     #[arg(long, conflicts_with = "verbose")]
     pub json: bool,
-    /// Applies this service only; leaves module parameters alone.
+    /// Applies this service only; module parameters are not changed.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Removes services and devices that no file defines, but for those in use.
+    /// Removes services and devices that no file defines, except those in use.
     #[arg(long, conflicts_with = "service")]
     pub prune: bool,
     /// Prints each step.
     #[arg(long, short = 'v')]
     pub verbose: bool,
-    /// Seconds to retry a step while earlier policies stop, and to wait for disks and devices.
+    /// Time limit in seconds for retrying busy steps and for waiting for disks and devices.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub wait: u16,
     /// Files, or directories of *.toml (default /etc/nrs).
@@ -52,13 +52,17 @@ pub struct Args {
     pub paths: Vec<PathBuf>,
 }
 
-/// Makes the running state what the files say, and shows first what differs. Signals that end programs end it between steps.
+/// Applies the configuration files, after showing the differences from the running state. SIGHUP,
+/// SIGINT and SIGTERM end the command between two steps. A failure of one service does not prevent
+/// changes of the other services.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: the files are wrong, nothing was changed, or a step was refused, and its service is as it
-/// was; [`Kind::Differs`] of a dry run; [`Kind::Other`]: it was interrupted; what reading the running state returns. The
-/// other services are carried out in spite of one that fails.
+/// - [`Kind::Refused`]: the files are wrong and nothing was changed, or a step was refused and its
+///   service was restored.
+/// - [`Kind::Differs`]: a dry run found differences.
+/// - [`Kind::Other`]: a signal interrupted the command.
+/// - Errors of reading the running state.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let told = Arc::new(AtomicBool::new(false));
     if !args.dry_run {
@@ -69,23 +73,23 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     until(args, kernel, out, &told)
 }
 
-/// Differences and what was done, as JSON shows both.
+/// Differences and changes made, as shown in JSON.
 #[derive(Default, Serialize)]
 struct Outcome {
-    /// A unified diff for the module, each service and each device that differs.
+    /// Unified diffs, one for the module, each service and each device that differs.
     differences: Vec<String>,
-    /// A line for each change: `NAME: WHAT`.
+    /// Changes made, a line `NAME: CHANGE` each.
     done: Vec<String>,
 }
 
-/// Output of the command: text at once, or an outcome that is shown at the end.
+/// Output of the command: text immediately, or an outcome that is shown at the end.
 struct Output<'a> {
     report: Report<'a>,
     outcome: Option<&'a mut Outcome>,
 }
 
 impl Output<'_> {
-    /// Shows what differs between two texts.
+    /// Shows the difference between two texts.
     fn difference(&mut self, name: &str, old: &str, new: &str) -> Result {
         let diff = TextDiff::from_lines(old, new);
         let mut unified = diff.unified_diff();
@@ -108,11 +112,11 @@ impl Output<'_> {
     }
 }
 
-/// As [`run`], until it is `told` to end.
+/// Runs as [`run`], until `told` is set.
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// Errors of [`run`].
 pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &AtomicBool) -> Result {
     if !args.json {
         return apply(args, kernel, out, None, told);
@@ -123,7 +127,7 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
     Failure::of(done.err().into_iter().chain(shown.err()).collect())
 }
 
-/// As [`until`], with an `outcome` that is filled in place of text to `out`.
+/// Runs as [`until`]; a given `outcome` is filled instead of writing text to `out`.
 fn apply(
     args: &Args,
     kernel: &dyn Kernel,
@@ -133,7 +137,7 @@ fn apply(
 ) -> Result {
     let files = files::read(&args.paths)?;
     if files.is_empty() && args.service.is_none() {
-        // There is only the file for the agent, which says nothing of services.
+        // Only the file for the agent exists, which defines no services.
         if outcome.is_none() {
             writeln!(out, "nothing to change")?;
         }
@@ -151,7 +155,7 @@ fn apply(
             return Err(Failure::new(Kind::NotFound, message));
         }
     }
-    // Everything is looked at before anything is changed.
+    // All changes are checked before the first change is made.
     let mut failures = Vec::new();
     let mut todo = Todo::new(args, kernel, &wanted, &mut failures)?;
     if todo.is_empty() {
@@ -225,24 +229,25 @@ fn apply(
     output.report.end(failures)
 }
 
-/// All that is to be changed.
+/// Changes to be made.
 struct Todo<'a> {
-    /// Parameters of the module that files mention: what they are, and what they are to be.
+    /// Module parameters that the files set: current values and wanted values.
     module: [BTreeMap<&'static str, String>; 2],
-    /// Slots of a service of which nobody says anything.
+    /// Value of `slots` for services whose section does not set the key.
     slots: String,
     changes: Vec<Change<'a>>,
     devices: Devices<'a>,
-    /// Services that are to go.
+    /// Services to be removed.
     extra: Vec<(String, State)>,
 }
 
 impl<'a> Todo<'a> {
-    /// What is to be changed for `wanted`; services that cannot be changed come to `failures`.
+    /// Returns the changes for `wanted`; failures of services that cannot be changed are added to
+    /// `failures`.
     ///
     /// # Errors
     ///
-    /// What reading the running state returns.
+    /// Errors of reading the running state.
     fn new(
         args: &Args,
         kernel: &dyn Kernel,
@@ -293,7 +298,7 @@ impl<'a> Todo<'a> {
         now == wanted && none
     }
 
-    /// Shows what differs, and with `verbose` the steps.
+    /// Shows the differences, and with `verbose` the steps.
     fn show(&self, verbose: bool, output: &mut Output<'_>) -> Result {
         let [now, wanted] = &self.module;
         let slots = &self.slots;
@@ -327,8 +332,8 @@ impl<'a> Todo<'a> {
     ///
     /// # Errors
     ///
-    /// Which one was refused and why, or that it was told to end; those before it are what they were, or the message says
-    /// why not.
+    /// The parameter that was refused and the reason, or the interruption. Parameters that were set
+    /// before are restored; otherwise the message says why not.
     fn set_parameters(&self, kernel: &dyn Kernel, told: &AtomicBool) -> Result {
         let [now, wanted] = &self.module;
         let differs = |(name, value): &(&&'static str, &String)| now.get(*name) != Some(value);
@@ -362,7 +367,8 @@ impl<'a> Todo<'a> {
     }
 }
 
-/// The state of `service` if it can be removed: it was made in configfs and has no clients but `gone`.
+/// Returns the state of `service` if the service can be removed: it was created in configfs, and
+/// all its clients are devices in `gone`.
 fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Option<State>> {
     let clients = stats::clients(kernel, service)?.clients;
     let goes = |name: &str| {
@@ -375,7 +381,7 @@ fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Opti
     }
 }
 
-/// All values of the module, be they the defaults.
+/// Returns a section `[module]` with all `values`, including defaults.
 fn of_module(values: &BTreeMap<&'static str, String>) -> String {
     let lines = values
         .iter()

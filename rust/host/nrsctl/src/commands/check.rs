@@ -10,10 +10,10 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
-/// Its arguments.
+/// Arguments of `nrsctl check`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// An array of errors.
+    /// Prints the errors as a JSON array.
     #[arg(long)]
     pub json: bool,
     /// Files, or directories of *.toml (default /etc/nrs).
@@ -21,11 +21,13 @@ pub struct Args {
     pub paths: Vec<PathBuf>,
 }
 
-/// Says of each file that it is right, or what is wrong and where; the module is not asked.
+/// Checks the files and reports each as correct, or its faults with their places, without accessing
+/// the module.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`] if anything is wrong; what reading the files returns.
+/// - [`Kind::Refused`]: a file has a fault.
+/// - Errors of reading the files.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let paths = args.paths.iter().cloned();
     let (agents, others): (Vec<_>, Vec<_>) = paths.partition(|path| files::is_agent(path));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrsctl complete`: words that may follow on a command line, which the completions of shells ask for.
+//! `nrsctl complete`: candidates for the next word of a command line, for shell completion.
 
 use std::io::Write;
 
@@ -12,19 +12,19 @@ use crate::failure::Result;
 use crate::kernel::Kernel;
 use crate::stats;
 
-/// Its arguments.
+/// Arguments of `nrsctl complete`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The words behind `nrsctl`, of which the last one is to be completed.
+    /// Words after `nrsctl`; the last word is completed.
     #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
     pub words: Vec<String>,
 }
 
-/// Prints what the last word may become, a line each; nothing where the module does not tell.
+/// Prints the completions of the last word, one per line; none if the module cannot be read.
 ///
 /// # Errors
 ///
-/// What writing returns.
+/// Errors of writing.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let Some((last, before)) = args.words.split_last() else {
         return Ok(());
@@ -39,7 +39,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Returns what may follow `before`; options only if `last` begins as one.
+/// Returns the candidates for the word after `before`: options if `last` starts with `-`, else
+/// commands and values.
 fn candidates(kernel: &dyn Kernel, before: &[String], last: &str) -> Vec<String> {
     let mut root = Cli::command();
     root.build();
@@ -81,7 +82,7 @@ fn candidates(kernel: &dyn Kernel, before: &[String], last: &str) -> Vec<String>
     words
 }
 
-/// Whether `word` is the option `arg`, without a value.
+/// Returns true if `word` is the option `arg` without a value.
 fn is_called(arg: &Arg, word: &str) -> bool {
     let long = word.strip_prefix("--");
     let short = word.strip_prefix('-').filter(|name| name.len() == 1);
@@ -89,7 +90,7 @@ fn is_called(arg: &Arg, word: &str) -> bool {
         || short.is_some_and(|name| arg.get_short().is_some_and(|own| name.starts_with(own)))
 }
 
-/// Returns the values that `arg` of `command` may have behind the words `given`.
+/// Returns the possible values of `arg` of `command` after the words `given`.
 fn values(
     kernel: &dyn Kernel,
     path: &[&str],

@@ -18,41 +18,41 @@ use crate::kernel::{self, Device, Kernel};
 use crate::names::no_client;
 use crate::{show, stats};
 
-/// What can be done with devices and disks.
+/// Actions of `nrsctl device`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Lists the devices, disks and other clients of all services, or of one.
+    /// Lists devices, disks and other clients.
     List {
-        /// The service.
+        /// Name of the service (default: all).
         service: Option<String>,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Shows one client and its counters.
     Show {
-        /// The client.
+        /// Name of the client.
         name: String,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Creates /dev/mapper/NAME, a client of SERVICE on DEVICE.
     Add(Box<New>),
-    /// Removes /dev/mapper/NAME; the data below stays.
+    /// Removes /dev/mapper/NAME; data on the device below is kept.
     Remove {
-        /// The device.
+        /// Name of the device.
         name: String,
         #[command(flatten)]
         kept: Kept,
     },
-    /// Makes nrs the I/O scheduler of DISK, or changes what it is set to.
+    /// Makes nrs the I/O scheduler of DISK, or changes its options.
     Schedule(Scheduled),
-    /// Gives a disk another I/O scheduler.
+    /// Selects another I/O scheduler for a disk.
     Unschedule {
-        /// The disk: sda, or a path.
+        /// Name or path of the disk: sda.
         disk: String,
-        /// The scheduler.
+        /// Name of the I/O scheduler.
         #[arg(default_value = "none")]
         scheduler: String,
         #[command(flatten)]
@@ -60,21 +60,21 @@ pub enum Action {
     },
 }
 
-/// Returns the parser of words, each with its help.
+/// Returns a parser of `words`, pairs of a word and its help.
 fn words<const N: usize>(words: [(&'static str, &'static str); N]) -> PossibleValuesParser {
     words
         .map(|(word, help)| PossibleValue::new(word).help(help))
         .into()
 }
 
-/// A new client.
+/// Arguments of `nrsctl device add`.
 #[derive(clap::Args, Debug)]
 pub struct New {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// The block device below: a path or MAJOR:MINOR.
+    /// Block device below: a path or MAJOR:MINOR.
     pub device: String,
-    /// The service; created if it does not exist.
+    /// Name of the service; created if it does not exist.
     pub service: String,
     /// First sector on the device, in sectors of 512 bytes.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=SECTOR_MAX))]
@@ -82,16 +82,16 @@ pub struct New {
     /// Length in sectors (default: the rest of the device).
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SECTOR_MAX))]
     pub sectors: Option<u64>,
-    /// Network identifier of all its requests: 10.0.0.7@tcp.
+    /// Network identifier of all requests: 10.0.0.7@tcp.
     #[arg(long)]
     pub nid: Option<String>,
-    /// Job identifier of all its requests.
+    /// Job identifier of all requests.
     #[arg(long)]
     pub jobid: Option<String>,
     /// Format of job identifiers, with %e %u %g %p %h %H %j.
     #[arg(long, value_name = "FORMAT")]
     pub jobid_name: Option<String>,
-    /// Size of its job, 1 to 4096, for the level size of fairshare.
+    /// Job size, 1 to 4096, for the level size of fairshare.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u64::from(SIZE_MAX)))]
     pub size: Option<u64>,
     /// Dispatches requests without the policy while slots are free.
@@ -107,12 +107,12 @@ pub struct New {
     kept: Kept,
 }
 
-/// A disk that nrs is to schedule.
+/// Arguments of `nrsctl device schedule`.
 #[derive(clap::Args, Debug)]
 pub struct Scheduled {
-    /// The disk: sda, or a path.
+    /// Name or path of the disk: sda.
     pub disk: String,
-    /// The service; created if it does not exist (default: one of the disk's name).
+    /// Name of the service; created if it does not exist (default: the disk's name).
     pub service: Option<String>,
     /// Format of job identifiers, with %e %u %g %p %h %H %j.
     #[arg(long, value_name = "FORMAT")]
@@ -124,32 +124,32 @@ pub struct Scheduled {
     kept: Kept,
 }
 
-/// A client, as it is shown.
+/// Client, as shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct Client {
-    /// Its name.
+    /// Name of the client.
     pub name: String,
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// The device below; none for a program.
+    /// Underlying device; `None` for a program.
     pub device: Option<String>,
-    /// Where on that it begins, sectors.
+    /// First sector on the underlying device.
     pub offset: Option<u64>,
-    /// How long it is, sectors.
+    /// Length in sectors.
     pub sectors: Option<u64>,
-    /// What else its table says.
+    /// Other options of the table line.
     pub options: BTreeMap<String, String>,
-    /// What it has counted.
+    /// Counters and the state of the client.
     pub counters: BTreeMap<String, serde_json::Value>,
 }
 
-/// What stands above the columns of [`Client::row`].
+/// Headings of the columns of [`Client::row`].
 const HEADINGS: [&str; 7] = [
     "CLIENT", "SERVICE", "DEVICE", "PASSED", "QUEUED", "HELD", "FAILED",
 ];
 
 impl Client {
-    /// Returns its row of a table.
+    /// Returns the row of the client in a table.
     fn row(&self) -> [String; 7] {
         let [passed, queued, held, failed] =
             ["passed", "queued", "held", "failed"].map(|name| self.counter(name));
@@ -158,7 +158,7 @@ impl Client {
         [name, service, device, passed, queued, held, failed]
     }
 
-    /// One of its counters, as it is shown.
+    /// Returns the counter `name` as text, `-` if it is unknown.
     fn counter(&self, name: &str) -> String {
         match self.counters.get(name) {
             Some(serde_json::Value::String(text)) => text.clone(),
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// What it has counted, and its state.
+/// Returns the counters in `numbers` and the state of a client.
 fn counters(numbers: stats::Counters, lost: bool) -> BTreeMap<String, serde_json::Value> {
     let state = match lost {
         true => "lost",
@@ -178,7 +178,7 @@ fn counters(numbers: stats::Counters, lost: bool) -> BTreeMap<String, serde_json
     numbers.chain([("state".into(), state.into())]).collect()
 }
 
-/// The clients of `service`, those of all if there is none.
+/// Returns the clients of `service`, or of all services.
 fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
     let devices = kernel.devices()?;
     let of = |service: &str| {
@@ -209,12 +209,12 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Carries it out.
+/// Runs `nrsctl device`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such service, client or device.
-/// - [`Kind::Refused`]: a name or value is wrong, or another device has the same sectors.
+/// - [`Kind::NotFound`]: the service, client or device does not exist.
+/// - [`Kind::Refused`]: a name or value is wrong, or another device overlaps the sectors.
 /// - [`Kind::Busy`]: the client exists already, or is in use.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
@@ -282,14 +282,14 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
     }
 }
 
-/// Says of a change that was made that it is not kept.
+/// Returns `failure` with the addition that the change was made, but not saved.
 fn unsaved(failure: Failure) -> Failure {
     let message = format!("done, but not saved: {}", failure.message);
     Failure { message, ..failure }
 }
 
-/// Removes the section in `table` that is `named` from `files` once the removal is `done`; one that does not
-/// run any more may have a section all the same.
+/// Removes the section in `table` whose name is `named` from `files` once the removal is `done`. A
+/// device that does not exist any more may still have a section.
 fn forget(
     files: Option<Files<'_>>,
     table: Table,
@@ -307,11 +307,11 @@ fn forget(
     }
 }
 
-/// Checks values of a command by the keys of a section that they stand for.
+/// Checks values of a command by the rules for the corresponding keys of a section.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: a value that the module would not take.
+/// [`Kind::Refused`]: the module would not accept a value.
 fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint: &str) -> Result {
     for (key, value) in values {
         if let Some(reason) = value.and_then(|value| refused(key, value)) {
@@ -326,7 +326,7 @@ fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint:
     Ok(())
 }
 
-/// Options of a table or a scheduler by their names.
+/// Options of a table line or a scheduler, with their names.
 type Options<'a, const N: usize> = [(&'a str, Option<&'a str>); N];
 
 /// Returns the options that have a value.
@@ -337,11 +337,12 @@ fn given<const N: usize>(options: Options<'_, N>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The disk that `new` says.
+/// Returns the disk that `new` describes.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: a value that the module would not take; what [`Kernel::disk`] returns.
+/// - [`Kind::Refused`]: the module would not accept a value.
+/// - Errors of [`Kernel::disk`].
 fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
     const HINT: &str = "see: nrsctl help device schedule; iosched.md";
     let options = [
@@ -359,11 +360,11 @@ fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
     })
 }
 
-/// The device that `new` says.
+/// Returns the device that `new` describes.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: a value that the module would not take.
+/// [`Kind::Refused`]: the module would not accept a value.
 fn device(new: &New) -> Result<Device> {
     const HINT: &str = "see: nrsctl help device add; user-guide.md, The table line";
     let words = [
@@ -393,7 +394,7 @@ fn device(new: &New) -> Result<Device> {
     })
 }
 
-/// Shows one.
+/// Shows one client.
 fn one(client: &Client, out: &mut dyn Write) -> Result {
     let device = client.device.as_deref().unwrap_or("a program");
     writeln!(

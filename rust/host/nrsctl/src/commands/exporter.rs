@@ -21,10 +21,10 @@ use crate::kernel::{self, is_gone, Kernel};
 use crate::replace::replace;
 use crate::stats::{self, Snapshot};
 
-/// Where pages are to be had unless somebody says otherwise.
+/// Default address of the HTTP server.
 const LISTEN: &str = "127.0.0.1:9719";
 
-/// Its arguments.
+/// Arguments of `nrsctl exporter`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// HTTP address of /metrics.
@@ -33,29 +33,29 @@ pub struct Args {
     /// Writes a page atomically to this file (*.prom), for the textfile collector.
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     pub textfile: Option<PathBuf>,
-    /// Period of writing the file, in seconds.
+    /// Period of rewriting the file, in seconds (default: write it once and exit).
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
     /// Prints one page and exits.
     #[arg(long)]
     pub once: bool,
-    /// Entities shown per policy and head; the rest is summed up.
+    /// Number of entities shown per policy and head, by dispatched requests; the rest is summed up.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub top: u32,
-    /// Shows this service; may be repeated (default: all).
+    /// Name of a service to show; may be repeated (default: all).
     #[arg(long = "service", value_name = "NAME")]
     pub services: Vec<String>,
-    /// Reads snapshots from this file, as `status --json` prints them, in place of the module.
+    /// Reads snapshots from this file, as `status --json` prints them, instead of the module.
     #[arg(long, value_name = "FILE", hide = true)]
     pub from: Option<PathBuf>,
 }
 
-/// Carries it out.
+/// Runs `nrsctl exporter`.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] for an address or a file that cannot be used; for one page, what reading statistics returns, of the first
-/// service that could not be read.
+/// - [`Kind::Usage`]: the address or the file cannot be used.
+/// - With `--once`: all errors of reading statistics, with the kind of the first.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     if args.once {
@@ -74,11 +74,12 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     }
 }
 
-/// The snapshots of the services that are asked for; why those that are missing could not be read comes to `failures`.
+/// Returns the snapshots of the selected services; read errors of single services are added to
+/// `failures`.
 ///
 /// # Errors
 ///
-/// None could be read.
+/// No snapshot could be read.
 fn snapshots(
     args: &Args,
     kernel: &dyn Kernel,
@@ -115,7 +116,7 @@ fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
     serde_json::from_str(&text).map_err(|error| failure(&error))
 }
 
-/// The status of the agent, if one runs, with the services that are asked for.
+/// Returns the status of the agent with the selected services; `None` if no agent runs.
 fn agent(args: &Args, kernel: &dyn Kernel) -> Result<Option<Status>> {
     if args.from.is_some() {
         return Ok(None);
@@ -128,7 +129,7 @@ fn agent(args: &Args, kernel: &dyn Kernel) -> Result<Option<Status>> {
     Ok(agent)
 }
 
-/// What is there now, and why there is not more.
+/// Returns snapshots and agent status, with the failures of reading them.
 fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
     let start = Instant::now();
     let mut failures = Vec::new();
@@ -148,7 +149,7 @@ fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
     }
 }
 
-/// Writes the file, once or again and again.
+/// Writes the file, once or periodically.
 fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Result {
     let mut memory = args.every.map(|_| Memory::new());
     let mut said = None;
@@ -165,7 +166,7 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
         };
         let failure = written.err().or(gathered.failure);
         if failure != said {
-            // Said once, not every time.
+            // A failure is reported once, not in every period.
             if let Some(reason) = &failure {
                 let _ = writeln!(io::stderr(), "nrsctl: {reason}");
             }
@@ -175,7 +176,7 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
     }
 }
 
-/// Answers requests for ever.
+/// Answers HTTP requests until the process ends.
 fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> Result {
     let listener = TcpListener::bind(&args.listen).map_err(|error| {
         Failure::new(Kind::Usage, format!("--listen {}: {error}", args.listen))
@@ -190,7 +191,7 @@ fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> 
     })
 }
 
-/// What is answered to `request`.
+/// Returns the answer to `request`.
 pub fn answer(
     request: &Request,
     gather: impl FnOnce() -> Gathered,
@@ -224,13 +225,13 @@ pub fn answer(
     }
 }
 
-/// The page at `/`.
+/// Body of the page `/`.
 const FRONT: &str = "<!doctype html>\n<html><head><title>nrs</title></head><body>\
     <p>nrs, the network request scheduler: <a href=\"/metrics\">metrics</a></p></body></html>\n";
 
 fn one_line(reason: &str) -> String {
     let lines = reason.lines().map(str::trim);
-    // As the second of several is shown.
+    // Further failures are shown with the program's name in front.
     let lines = lines.map(|line| line.strip_prefix("nrsctl: ").unwrap_or(line));
     let lines: Vec<&str> = lines.collect();
     lines.join("; ")

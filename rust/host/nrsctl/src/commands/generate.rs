@@ -14,27 +14,27 @@ use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
 use crate::reference;
 
-/// What can be written.
+/// Kinds of files to generate.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// Manual pages, one per verb.
     Man {
-        /// The directory for them.
+        /// Output directory.
         directory: PathBuf,
     },
     /// Completions for bash, zsh and fish.
     Completions {
-        /// The directory for them.
+        /// Output directory.
         directory: PathBuf,
     },
-    /// The reference of parameters and exit statuses.
+    /// Reference of parameters and exit statuses.
     Reference {
-        /// The file for it.
+        /// Output file.
         file: PathBuf,
     },
 }
 
-/// The completions of shells, which ask the tool; where it has no word, they offer files.
+/// Shell completions, which call `nrsctl complete`; without a candidate they complete file names.
 const COMPLETIONS: [(&str, &str); 3] = [
     (
         "nrsctl.bash",
@@ -66,16 +66,16 @@ complete -c nrsctl -a '(nrsctl complete -- (commandline -opc)[2..] (commandline 
     ),
 ];
 
-/// Carries it out.
+/// Runs `nrsctl generate`.
 ///
 /// # Errors
 ///
-/// What writing returns.
+/// Errors of writing.
 pub fn run(what: &What, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
     match what {
         What::Man { directory } => {
             fs::create_dir_all(directory)?;
-            // What is hidden has no page.
+            // Hidden commands have no page.
             pages(Cli::command().disable_help_subcommand(true), directory)
         }
         What::Completions { directory } => {
@@ -89,13 +89,13 @@ pub fn run(what: &What, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
     }
 }
 
-/// Writes the page of `command`, and those of its verbs.
+/// Writes the page of `command` and the pages of its subcommands.
 fn pages(mut command: Command, directory: &Path) -> Result {
     command.build();
     page(&command, directory)
 }
 
-/// Writes the page of a command that is built.
+/// Writes the page of a command that is built, and the pages of its subcommands.
 fn page(command: &Command, directory: &Path) -> Result {
     let name = command
         .get_display_name()
@@ -128,7 +128,7 @@ fn page(command: &Command, directory: &Path) -> Result {
     Ok(())
 }
 
-/// Writes what exit statuses mean.
+/// Writes the meanings of the exit statuses.
 fn statuses(out: &mut dyn Write) -> Result {
     writeln!(out, ".SH \"EXIT STATUS\"\n.TP\n0\neverything was done")?;
     for kind in Kind::all() {

@@ -12,38 +12,39 @@ use crate::kernel::Kernel;
 use crate::names::{self, Found};
 use crate::show;
 
-/// Its arguments.
+/// Arguments of `nrsctl get_param`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Shows values only.
+    /// Prints values only.
     #[arg(short = 'n', conflicts_with_all = ["names", "marks"])]
     pub values: bool,
-    /// Shows names only.
+    /// Prints names only.
     #[arg(short = 'N')]
     pub names: bool,
-    /// Shows names only, with '=' after writable parameters.
+    /// Prints names only, with '=' after writable parameters.
     #[arg(short = 'F')]
     pub marks: bool,
-    /// Shows all parameters of services.
+    /// Includes all parameters of the matching services.
     #[arg(short = 'R')]
     pub recursive: bool,
-    /// An object of names and values.
+    /// Prints a JSON object of names and values.
     #[arg(long, conflicts_with_all = ["values", "names", "marks"])]
     pub json: bool,
-    /// Parameters: SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER, with * ? [...] {a,b}.
+    /// Names of parameters: SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER, with * ? [...] {a,b}.
     #[arg(required = true, value_name = "NAME")]
     pub parameters: Vec<String>,
 }
 
-/// Carries it out.
+/// Runs `nrsctl get_param`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: a name that stands for nothing; what is said of a parameter that cannot be read now.
-/// - What [`Kernel::get`] returns.
+/// - [`Kind::NotFound`]: nothing matches a name; the error of a named parameter that cannot be read
+///   now.
+/// - Errors of [`Kernel::get`].
 ///
-/// All names are gone through; the first failure says the kind. Of what a pattern fits, parameters that cannot be read now are
-/// left out.
+/// All names are processed; the first failure determines the kind. Parameters that match a pattern
+/// and cannot be read now are skipped.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let (mut failures, mut object) = (Vec::new(), BTreeMap::new());
@@ -51,7 +52,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         if let Err(failure) = show(args, kernel, name, &there, out, &mut object, &mut failures) {
             let closed = failure.kind == Kind::Closed;
             failures.push(failure);
-            // Nobody would see what else there is.
+            // The output is closed: further output would be lost.
             if closed {
                 break;
             }
@@ -63,7 +64,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     Failure::of(failures)
 }
 
-/// Shows what `name` stands for, or puts it into `object` for JSON; what cannot be read comes to `failures`.
+/// Shows what `name` matches, or adds it to `object` for JSON; read errors are added to `failures`.
 fn show(
     args: &Args,
     kernel: &dyn Kernel,
@@ -86,7 +87,7 @@ fn show(
         match shown(args, kernel, found) {
             Ok(shown) if args.json => drop(object.insert(found.shown(), shown)),
             Ok(shown) => writeln!(out, "{shown}")?,
-            // Of a policy that is not started, or one that is only written.
+            // The parameter belongs to a policy that is not started, or is write-only.
             Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {}
             Err(failure) => failures.push(failure),
         }
@@ -94,7 +95,7 @@ fn show(
     Ok(())
 }
 
-/// One, as it is shown.
+/// Returns the line or text of the parameter `found`.
 fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
     let name = found.shown();
     if args.names || args.marks {
@@ -106,7 +107,7 @@ fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
     if args.values || args.json {
         return Ok(value.to_owned());
     }
-    // Several lines stand below the name.
+    // A value of several lines is printed below the name.
     let between = if value.contains('\n') { "\n" } else { "" };
     Ok(format!("{name}={between}{value}"))
 }

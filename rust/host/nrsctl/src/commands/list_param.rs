@@ -10,29 +10,29 @@ use crate::failure::{Failure, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
 
-/// Its arguments.
+/// Arguments of `nrsctl list_param`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Marks services with '/' and writable parameters with '='.
     #[arg(short = 'F')]
     pub marks: bool,
-    /// Lists the parameters of services.
+    /// Includes the parameters of the matching services.
     #[arg(short = 'R')]
     pub recursive: bool,
     /// Lists services only.
     #[arg(short = 'D', conflicts_with = "recursive")]
     pub services: bool,
-    /// Services or parameters, with * ? [...] {a,b} (default: all services).
+    /// Names of services or parameters, with * ? [...] {a,b} (default: all services).
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 }
 
-/// Carries it out.
+/// Runs `nrsctl list_param`; all names are processed.
 ///
 /// # Errors
 ///
-/// [`crate::failure::Kind::NotFound`]: a name that stands for nothing; what [`Kernel::services`] returns. All names are gone
-/// through.
+/// - [`crate::failure::Kind::NotFound`]: nothing matches a name.
+/// - Errors of [`Kernel::services`].
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let mut failures = Vec::new();
@@ -49,7 +49,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     Failure::of(failures)
 }
 
-/// Lists what `name` stands for; answers whether that is anything.
+/// Lists what `name` matches; returns true if anything does.
 fn list(args: &Args, name: &str, there: &[String], out: &mut dyn Write) -> Result<bool> {
     let services = names::services(name, there)?;
     let (holders, parameters) = names::parameters(name, there)?;
@@ -80,7 +80,7 @@ mod tests {
     use crate::failure;
     use crate::mock::Mock;
 
-    /// A policy that the tool has never heard of is listed and started, and its parameters are set and shown.
+    /// Lists and starts policies that exist only in tests, and sets and reads their parameters.
     #[test]
     fn a_policy_of_tests() {
         let kinds = Kind::ALL.iter().zip(policy::PARAMETERS);

@@ -19,36 +19,37 @@ use crate::kernel::Kernel;
 /// Bytes of a read of the sweep.
 const SMALL: u64 = 4 << 10;
 
-/// Bytes of a read that measures the capacity, and how many are in flight, at least.
+/// Bytes of a read that measures the capacity.
 const LARGE: u64 = 1 << 20;
+/// Minimum queue depth of the reads that measure the capacity.
 const LARGE_DEPTH: u16 = 16;
 
-/// Boundaries that reads past the page cache begin at, in the device and in memory.
+/// Alignment of direct reads in the device and in memory, bytes.
 const ALIGNED: usize = 4096;
 
-/// A rate is the same from this part of the highest on, %.
+/// Threshold, % of the highest rate, from which two rates are considered equal.
 const SAME: u64 = 98;
 
-/// The capacity that is proposed, of the one that was measured, %.
+/// Fraction of the measured capacity that is proposed, %.
 const SAFE: u64 = 95;
 
-/// Its arguments.
+/// Arguments of `nrsctl measure`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The block device or file; it is only read.
+    /// Path of the block device or file; it is only read.
     pub device: PathBuf,
-    /// Seconds for all of it, 0.1 to 3600.
+    /// Total duration in seconds, 0.1 to 3600.
     #[arg(long, value_name = "S", default_value = "20", value_parser = record::interval)]
     pub time: Duration,
-    /// Largest depth, 1 to 1024.
+    /// Largest queue depth, 1 to 1024.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_depth: u16,
-    /// Name of the group (default: that of the device).
+    /// Name of the qbm group (default: the device's name).
     #[arg(long)]
     pub name: Option<String>,
 }
 
-/// A device that is read.
+/// Device or file that is measured.
 struct Device {
     file: File,
     path: PathBuf,
@@ -58,19 +59,20 @@ struct Device {
 }
 
 impl Device {
-    /// Opens `path` for reads past the page cache.
+    /// Opens `path` for direct reads.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`]: neither a block device nor a file, smaller than a read, or in a file system without such reads; what
-    /// opening returns.
+    /// - [`Kind::Refused`]: `path` is neither a block device nor a file, is smaller than a read, or
+    ///   its file system does not support direct I/O.
+    /// - Errors of opening.
     fn open(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Failure::of_file(path, &error);
         let refused = |reason: &str| {
             let message = format!("{}: {reason}", path.display());
             Failure::new(Kind::Refused, message)
         };
-        // Opening a pipe may wait.
+        // Opening a pipe may block.
         let kind = std::fs::metadata(path).map_err(failed)?;
         if !kind.file_type().is_block_device() && !kind.is_file() {
             return Err(refused("neither a block device nor a file"));
@@ -97,11 +99,12 @@ impl Device {
         })
     }
 
-    /// Returns the bytes per second of random reads of `size` bytes, `depth` at a time, over `time` and a warm-up.
+    /// Returns the rate, bytes/s, of random reads of `size` bytes at queue depth `depth`. Only the
+    /// last 80 % of `time` are counted.
     ///
     /// # Errors
     ///
-    /// What reading returns.
+    /// Errors of reading.
     fn rate(&self, size: u64, depth: u16, time: Duration) -> Result<u64> {
         let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let window = time.mul_f64(0.8);
@@ -137,7 +140,7 @@ impl Device {
     }
 }
 
-/// Returns the depths of a sweep.
+/// Returns the queue depths of a sweep.
 fn depths(max: u16) -> Vec<u16> {
     let mut depths: Vec<u16> = (0..16)
         .map(|bit| 1 << bit)
@@ -147,7 +150,8 @@ fn depths(max: u16) -> Vec<u16> {
     depths
 }
 
-/// Returns the least depth with the highest rate, as far as rates differ; rates of nothing have no such depth.
+/// Returns the smallest depth whose rate is at least [`SAME`] % of the highest; `None` if all rates
+/// are 0.
 fn knee(rates: &[(u16, u64)]) -> Option<u16> {
     let most = rates
         .iter()
@@ -158,7 +162,7 @@ fn knee(rates: &[(u16, u64)]) -> Option<u16> {
     enough.next().map(|(depth, _)| *depth)
 }
 
-/// Returns the name of the group for `path`.
+/// Returns the name of the group.
 fn group(args: &Args) -> Result<String> {
     let own = || {
         args.device
@@ -177,12 +181,13 @@ fn group(args: &Args) -> Result<String> {
     }
 }
 
-/// Checks that reads of the device `number`, which is `path`, do not go through a policy.
+/// Checks that reads of the device `number`, which is `path`, bypass nrs.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: it is a device of type nrs, or a disk that nrs schedules, or a partition of one; what listing devices
-/// returns.
+/// - [`Kind::Refused`]: the device is of type nrs, or a disk that nrs schedules, or a partition of
+///   such a disk.
+/// - Errors of listing devices.
 fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
     let devices = match kernel.devices() {
         Err(failure) if failure.kind == Kind::NotLoaded => return Ok(()),
@@ -205,12 +210,14 @@ fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
     Ok(())
 }
 
-/// Measures a device with random reads past the page cache, and prints its rate by depth, slots, and a group for qbm. All but
-/// the group are comments of a plan.
+/// Measures a device with random direct reads, and prints rates by queue depth, slots, and a group
+/// for qbm. All lines except the group are comments of a plan.
 ///
 /// # Errors
 ///
-/// As of opening and reading; [`Kind::Refused`]: nrs schedules the device; [`Kind::Other`]: nothing could be read in the time.
+/// - [`Kind::Refused`]: nrs schedules the device.
+/// - [`Kind::Other`]: no read completed in the time.
+/// - Errors of opening and reading.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let name = group(args)?;
     let device = Device::open(&args.device)?;
@@ -218,7 +225,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         direct(kernel, &args.device, number)?;
     }
     let depths = depths(args.max_depth);
-    // One step more for the capacity.
+    // The capacity takes one more step.
     let steps = u32::try_from(depths.len() + 1).unwrap_or(u32::MAX);
     let time = args.time / steps;
     writeln!(out, "# depth   reads/s of 4 KiB, random")?;
@@ -299,7 +306,7 @@ mod tests {
         assert_eq!(std::fs::read(path).unwrap(), vec![1; 2 << 20]);
     }
 
-    /// Figures of a device through nrs would be those of its slots and policy.
+    /// Refuses devices that nrs schedules, because the rates would be limited by slots and policy.
     #[test]
     fn what_nrs_schedules() {
         let kernel = Mock::of(&[]);

@@ -16,38 +16,39 @@ use crate::show::time;
 use crate::stats::words::safe_text;
 use crate::stats::{self, Policy, Snapshot};
 
-/// Its arguments.
+/// Arguments of `nrsctl monitor`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The services (default: all that exist).
+    /// Names of services (default: all that exist).
     pub services: Vec<String>,
-    /// Seconds between looks; a state that lasts a shorter time may be missed.
+    /// Polling interval in seconds; shorter states may be missed.
     #[arg(long, value_name = "S", default_value = "1", value_parser = record::interval)]
     pub interval: Duration,
-    /// Ends after this many events.
+    /// Number of events after which to exit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// One JSON object per line.
+    /// Prints one JSON object per line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What can be seen to change in a service, by name: `client files`, `policy regular`, `health`.
+/// Observed states of a service, by name: `client files`, `policy regular`, `health`.
 type Seen = BTreeMap<String, String>;
 
-/// A change.
+/// Change of an observed state.
 #[derive(Debug, PartialEq, Serialize)]
 struct Event {
-    /// UTC, as in RFC 3339.
+    /// Time in UTC, as in RFC 3339.
     time: String,
     service: String,
-    /// `service`, `health`, `policy regular`, `policy high`, `slots`, `client NAME`.
+    /// Name of the state: `service`, `health`, `policy regular`, `policy high`, `slots`,
+    /// `client NAME`.
     what: String,
-    /// The new state; `gone`: it does not exist any more.
+    /// New state; `gone` if it does not exist any more.
     state: String,
 }
 
-/// Returns what is seen of each service of `args`.
+/// Returns the observed states of the selected services.
 fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
     let all = kernel::each(kernel, |name| {
@@ -60,12 +61,12 @@ fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
     Ok(all.into_iter().flatten().collect())
 }
 
-/// Returns what is seen of a service whose parameter `slots` is this: statistics have the number in effect, which changes with
-/// each step of the search of `auto`.
+/// Returns the observed states of a service with the setting `slots`. The number of slots in the
+/// statistics is not used, because each step of the search with `auto` changes it.
 fn seen(snapshot: &Snapshot, slots: &str) -> Seen {
     let mut seen = Seen::from([("service".into(), "exists".into())]);
     let health = match &snapshot.unhealthy {
-        // Numbers in the reason grow with each look.
+        // Numbers in the reason grow with each poll.
         Some(_) => "NOT HEALTHY",
         None => "healthy",
     };
@@ -82,7 +83,8 @@ fn seen(snapshot: &Snapshot, slots: &str) -> Seen {
     seen
 }
 
-/// Returns the changes from one look to the next: of a service that is new or gone only that.
+/// Returns the changes between two polls; of a service that appeared or disappeared, only this
+/// change.
 fn changes(
     before: &BTreeMap<String, Seen>,
     now: &BTreeMap<String, Seen>,
@@ -111,16 +113,17 @@ fn changes(
     events
 }
 
-/// Prints changes as they are seen, until `--count`.
+/// Prints changes as they are observed, until `--count`.
 ///
 /// # Errors
 ///
-/// What reading statistics returns; [`Kind::Closed`](crate::failure::Kind): whoever reads it has gone.
+/// - [`Kind::Closed`](crate::failure::Kind): the reader closed the output.
+/// - Errors of reading statistics.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     watch(args, kernel, out, || sleep(args.interval))
 }
 
-/// As [`run`], with `pause` between looks.
+/// Runs as [`run`], with `pause` called between two polls.
 fn watch(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, mut pause: impl FnMut()) -> Result {
     let mut before = look(args, kernel)?;
     if let Some(name) = args
@@ -227,7 +230,7 @@ mod tests {
         assert_eq!(changes(&now, &now), []);
     }
 
-    /// The search of slots=auto is no change.
+    /// Checks that `slots` is the setting, so that steps of the search with `auto` are not changes.
     #[test]
     fn slots_that_are_set() {
         let texts = [
@@ -266,7 +269,7 @@ mod tests {
             watch(&args, &kernel, &mut out, pause).unwrap();
             String::from_utf8(out).unwrap()
         };
-        // Nothing changes before the third look.
+        // Nothing changes before the third poll.
         let text = monitored("monitor a --count 2", &|look| {
             if look == 3 {
                 kernel.set("a", "nrs_policies", "tbf uid").unwrap();

@@ -15,10 +15,10 @@ use crate::names;
 use crate::recording::{Recording, Series, What};
 use crate::top::numbers;
 
-/// Its arguments.
+/// Arguments of `nrsctl plot`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Recording of `nrsctl record`.
+    /// Recording made by `nrsctl record`.
     pub file: PathBuf,
     /// Value plotted for each entity.
     #[arg(long, value_enum, default_value = "share")]
@@ -26,10 +26,10 @@ pub struct Args {
     /// Pattern of entity names, with *, ? and [].
     #[arg(long, value_name = "GLOB", default_value = "*", value_parser = glob)]
     pub entity: GlobMatcher,
-    /// Entities with the greatest means; shares, rates and queues of the rest are summed up.
+    /// Number of entities shown, by mean; shares, rates and queues of other entities are summed up.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub top: u64,
-    /// The service, if the recording has several.
+    /// Name of the service, if the recording has several.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
     /// Output file (default standard output).
@@ -41,12 +41,15 @@ fn glob(text: &str) -> std::result::Result<GlobMatcher, String> {
     names::glob(text).map_err(|error| error.kind().to_string())
 }
 
-/// Carries it out.
+/// Runs `nrsctl plot`.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`] without the file, the service, or an entity of that name that has what is to be drawn; [`Kind::Refused`] for a
-/// file that is no recording; [`Kind::Usage`] if the service must be named; [`Kind::Other`] if reading or writing fails.
+/// - [`Kind::NotFound`]: the file or the service does not exist, or no matching entity has the
+///   value to be plotted.
+/// - [`Kind::Refused`]: the file is not a recording.
+/// - [`Kind::Usage`]: the recording has several services and `--service` is missing.
+/// - [`Kind::Other`]: reading or writing failed.
 pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let recording = record::open(&args.file)?;
     let picture = draw(args, &recording)?;
@@ -56,7 +59,7 @@ pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     }
 }
 
-/// The picture.
+/// Returns the chart as SVG.
 fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let file = args.file.display();
     let services = recording.services();
@@ -102,7 +105,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let label = args.what.unit(series.bytes);
     let mut chart = Lines::new(&title, "time in s", label);
     if args.what == What::Share {
-        // Up to all of it, and room for the names of policies.
+        // The axis ends above 100 %, because the names of policies need room.
         chart = chart.y_range(0.0, 110.0);
     }
     for (at, policy) in &series.policies {
@@ -119,12 +122,12 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
 }
 
 impl What {
-    /// What it is.
+    /// Returns the name of the value.
     fn title(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 
-    /// What stands beside the axis.
+    /// Returns the label of the axis.
     const fn unit(self, bytes: bool) -> &'static str {
         match self {
             What::Share => "share of service in %",
@@ -136,7 +139,7 @@ impl What {
         }
     }
 
-    /// Which policies have it.
+    /// Returns a hint which policies provide the value.
     const fn where_from(self) -> &'static str {
         match self {
             What::Share | What::Rate => {
@@ -180,7 +183,7 @@ mod tests {
         all
     }
 
-    /// Polylines of two pixels are series.
+    /// Returns the number of series: polylines 2 pixels wide.
     fn lines(svg: &str) -> usize {
         let polylines = svg.split("<polyline").skip(1);
         let is_series = |tag: &&str| {

@@ -13,20 +13,20 @@ use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
 use crate::{show, stats};
 
-/// The heads that something is for.
+/// Heads that an action applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Head {
-    /// Both.
+    /// Both heads.
     #[default]
     All,
-    /// The regular one.
+    /// The regular head.
     Reg,
-    /// The high-priority one.
+    /// The high-priority head.
     Hp,
 }
 
 impl Head {
-    /// The word for it in commands, with a blank around what is not empty.
+    /// Returns the word for the head in commands, with a trailing blank unless it is empty.
     pub fn word(self) -> &'static str {
         match self {
             Head::All => "",
@@ -35,7 +35,7 @@ impl Head {
         }
     }
 
-    /// Whether it has the head that texts call `name`.
+    /// Returns true if `name`, `regular` or `high`, is among the heads.
     pub fn has(self, name: &str) -> bool {
         match self {
             Head::All => true,
@@ -45,29 +45,29 @@ impl Head {
     }
 }
 
-/// What is listed of a service, and how.
+/// Arguments of listing verbs.
 #[derive(clap::Args, Debug)]
 pub struct Listing {
-    /// The service.
+    /// Name of the service.
     pub service: String,
     /// Lists one head only.
     #[arg(long, value_enum, default_value_t)]
     pub head: Head,
-    /// As JSON.
+    /// Prints JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What can be done with policies.
+/// Actions of `nrsctl policy`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Lists the policies of a service and their queues.
     List(Listing),
-    /// Selects the policy of a service; fifo stops the others.
+    /// Selects the policy of a service; fifo stops other policies.
     Set {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// One of the policies.
+        /// Name of the policy.
         #[arg(help = meaning())]
         policy: String,
         /// Argument of the policy: a mode of fairshare, fields of tbf.
@@ -78,7 +78,7 @@ pub enum Action {
     },
 }
 
-/// The names of all policies but those that only tests have, the last one by itself.
+/// Returns the names of all policies except test policies; the last name is separate.
 fn names() -> (String, &'static str) {
     let kinds = policy::Kind::ALL.iter().filter(|kind| !kind.is_for_tests());
     let mut names: Vec<&str> = kinds.map(|kind| kind.name()).collect();
@@ -86,13 +86,13 @@ fn names() -> (String, &'static str) {
     (names.join(", "), last)
 }
 
-/// What the argument with a policy may be.
+/// Returns the help of the argument `policy`.
 fn meaning() -> String {
     let (names, last) = names();
     format!("{names} or {last}")
 }
 
-/// A policy, as it is shown.
+/// Policy, as shown.
 #[derive(Debug, Serialize)]
 struct Listed<'a> {
     /// `regular` or `high`.
@@ -101,12 +101,12 @@ struct Listed<'a> {
     policy: &'a stats::Policy,
 }
 
-/// Carries it out.
+/// Runs `nrsctl policy`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such service or policy.
-/// - [`Kind::Refused`]: the policy does not take the argument.
+/// - [`Kind::NotFound`]: the service or policy does not exist.
+/// - [`Kind::Refused`]: the policy does not accept the argument.
 /// - [`Kind::Busy`]: earlier policies are still stopping.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {

@@ -17,50 +17,50 @@ use crate::names::no_service;
 use crate::recording::{self, Header, Recording, Writer};
 use crate::top::source::{Live, Source};
 
-/// Its arguments.
+/// Arguments of `nrsctl record`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The services (default: all that exist at each snapshot).
+    /// Names of services (default: all that exist at each snapshot).
     pub services: Vec<String>,
-    /// Seconds between snapshots.
+    /// Interval between snapshots, in seconds.
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     pub interval: Duration,
-    /// Duration in seconds.
+    /// Duration of the recording, in seconds.
     #[arg(long = "for", value_name = "S", value_parser = seconds)]
     pub time: Option<Duration>,
-    /// Snapshots of each service.
+    /// Number of snapshots of each service.
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
     /// Output file (default standard output).
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Size limit in bytes; K, M and G are KiB, MiB and GiB.
+    /// Maximum size of the output in bytes; K, M and G are KiB, MiB and GiB.
     #[arg(long, value_name = "N", default_value = "256M", value_parser = size)]
     pub max_bytes: u64,
 }
 
-/// Seconds between snapshots.
+/// Parses the interval between snapshots, 0.1 to 3600 s.
 ///
 /// # Errors
 ///
-/// What is expected.
+/// A description of the expected value.
 pub fn interval(text: &str) -> std::result::Result<Duration, String> {
     duration(text, 0.1, 3600.0)
 }
 
-/// Seconds that it lasts.
+/// Parses the duration of a recording.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     duration(text, 0.0, 1e9)
 }
 
-/// Seconds from `low` to `high`.
+/// Parses seconds from `low` to `high`.
 fn duration(text: &str, low: f64, high: f64) -> std::result::Result<Duration, String> {
     let found = text.parse().ok().filter(|s| (low..=high).contains(s));
     let found = found.map(Duration::from_secs_f64);
     found.ok_or_else(|| format!("seconds, {low} to {high}"))
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 fn size(text: &str) -> std::result::Result<u64, String> {
     let (digits, scale) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) if text.ends_with('K') => (digits, 1 << 10),
@@ -74,11 +74,12 @@ fn size(text: &str) -> std::result::Result<u64, String> {
         .ok_or_else(|| "bytes, with K, M or G behind the number or not".into())
 }
 
-/// Reads a recording, and says on standard error if its last line is cut.
+/// Reads a recording, and reports a truncated last line on standard error.
 ///
 /// # Errors
 ///
-/// As [`recording::read`]; [`Kind::NotFound`] and [`Kind::Permission`] of the file.
+/// - Errors of [`recording::read`].
+/// - [`Kind::NotFound`], [`Kind::Permission`]: the file cannot be read.
 pub fn open(path: &Path) -> Result<Recording> {
     let text = fs::read(path).map_err(|error| Failure::of_file(path, &error))?;
     let name = path.display().to_string();
@@ -92,25 +93,27 @@ pub fn open(path: &Path) -> Result<Recording> {
     Ok(recording)
 }
 
-/// Why it ended.
+/// Reason for the end of a recording.
 #[derive(Debug, PartialEq)]
 enum End {
-    /// All that was asked for is there.
+    /// All snapshots were taken.
     Done,
-    /// It was told to.
+    /// A signal was received.
     Told,
-    /// There is no room for another line.
+    /// Another line would exceed `--max-bytes`.
     Full,
 }
 
-/// Carries it out.
+/// Runs `nrsctl record`. After a failure, the output consists of complete lines.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`] without such a service at the start, [`Kind::NotLoaded`] and what else the module says; [`Kind::Other`] if writing
-/// fails, or `--max-bytes` ends it; [`Kind::Closed`]: whoever reads it has gone. What was written till then is whole lines.
+/// - [`Kind::NotFound`]: a service does not exist at the start.
+/// - [`Kind::NotLoaded`] and other errors of the module.
+/// - [`Kind::Other`]: writing failed, or `--max-bytes` is reached.
+/// - [`Kind::Closed`]: the reader closed the output.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    // Nothing is written if there is nothing to record.
+    // No file is created if there is nothing to record.
     let there = kernel.services()?;
     if let Some(name) = args.services.iter().find(|name| !there.contains(name)) {
         return Err(no_service(name, &there));
@@ -130,7 +133,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Records, and says how many snapshots were written; failures say it too.
+/// Records, and returns the number of snapshots written; failures have the number in their message.
 fn record(
     args: &Args,
     source: &mut dyn Source,
@@ -164,7 +167,7 @@ fn record(
     }
 }
 
-/// Takes snapshots until the end.
+/// Takes snapshots until the end of the recording.
 fn rounds(
     args: &Args,
     source: &mut dyn Source,
@@ -182,7 +185,7 @@ fn rounds(
             let snapshot = match source.snapshot(service) {
                 Ok(Some(snapshot)) => snapshot,
                 Ok(None) => return Ok(End::Done),
-                // It went away since they were listed.
+                // The service was removed after the services were listed.
                 Err(failure) if failure.kind == Kind::NotFound && args.services.is_empty() => {
                     continue
                 }
@@ -198,7 +201,7 @@ fn rounds(
         if args.count.is_some_and(|count| rounds >= count) {
             return Ok(End::Done);
         }
-        // Rounds begin at multiples of the interval; one that took longer is followed at once.
+        // Rounds start at multiples of the interval; the round after an overrun starts immediately.
         let next = args.interval.saturating_mul(rounds);
         if args.time.is_some_and(|time| next > time) {
             return Ok(End::Done);
@@ -210,12 +213,13 @@ fn rounds(
     }
 }
 
-/// Says when a signal comes that ends programs; until then each line is finished.
+/// Returns a channel that receives a message at SIGHUP, SIGINT or SIGTERM, so that each line is
+/// completed.
 fn signals() -> io::Result<Receiver<()>> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let (tell, told) = mpsc::channel();
     std::thread::Builder::new().spawn(move || {
-        // The receiver may be gone: then it has ended already.
+        // The receiver is dropped if the recording has ended already.
         if signals.forever().next().is_some() {
             let _ = tell.send(());
         }
@@ -244,7 +248,7 @@ mod tests {
         Line::parse_from(line.iter().chain(words)).args
     }
 
-    /// A source of these snapshots.
+    /// Returns a source of these snapshots.
     fn source(snapshots: Vec<Snapshot>) -> Replay {
         Replay::new(Recording {
             header: Header::default(),
@@ -253,7 +257,7 @@ mod tests {
         })
     }
 
-    /// What is recorded, and the answer.
+    /// Records to `to`, and returns the result.
     fn recorded(words: &[&str], source: &mut dyn Source, to: &mut dyn Write) -> Result<u64> {
         let (tell, told) = mpsc::channel();
         let result = record(&args(words), source, to, "f", &told);
@@ -261,7 +265,7 @@ mod tests {
         result
     }
 
-    /// One whose service goes away after so many snapshots.
+    /// Source whose service `a` is removed after this number of snapshots.
     struct Leaving(u32, Kind);
 
     impl Source for Leaving {
@@ -289,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Somebody who reads so many bytes and goes.
+    /// Writer that fails with `EPIPE` after this number of bytes.
     struct Gone(usize);
 
     impl Write for Gone {
@@ -329,14 +333,14 @@ mod tests {
     #[test]
     fn services_may_go() {
         let mut file = Vec::new();
-        // One of all: the others are recorded on.
+        // One of all services is removed: the other services are still recorded.
         let left = recorded(
             &["--count", "3"],
             &mut Leaving(1, Kind::NotFound),
             &mut file,
         );
         assert_eq!(left, Ok(4));
-        // The one that was asked for, and the module.
+        // A named service is removed, or the module is unloaded.
         for (words, kind) in [
             (&["a"][..], Kind::NotFound),
             (&[], Kind::NotLoaded),
@@ -365,7 +369,7 @@ mod tests {
         assert!(file.len() + longest >= 4096);
         let want = format!("f: full after {lines} snapshots: --max-bytes is 4096");
         assert_eq!(done.unwrap_err().message, want);
-        // The reader has gone: nothing to say. A write that fails otherwise is a failure.
+        // A closed reader needs no message; any other failed write is reported.
         for room in [0, 4096] {
             let done = recorded(&[], &mut source(all.clone()), &mut Gone(room));
             assert_eq!(done.unwrap_err().kind, Kind::Closed);

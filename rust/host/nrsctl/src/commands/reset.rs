@@ -35,10 +35,10 @@ impl What {
     }
 }
 
-/// Its arguments.
+/// Arguments of `nrsctl reset`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The service, or a pattern of services, with * ? [...] {a,b}.
+    /// Name or pattern of services, with * ? [...] {a,b}.
     pub service: String,
     /// Statistics to reset (default: all).
     #[arg(value_enum)]
@@ -49,7 +49,8 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`](crate::failure::Kind): there is no such service; what [`Kernel::set`] returns.
+/// - [`Kind::NotFound`](crate::failure::Kind): the service does not exist.
+/// - Errors of [`Kernel::set`].
 pub fn run(args: &Args, kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let services = names::services(&args.service, &there)?;

@@ -17,7 +17,7 @@ use crate::names::{near, or_meant};
 use crate::show;
 use crate::stats::{self, rules::Listed, HIGH, REGULAR};
 
-/// What a rule limits to; what is left out is as by default, or stays.
+/// Limits of a rule; a limit that is not given has its default, or is not changed.
 #[derive(clap::Args, Debug, Default)]
 pub struct Limits {
     /// Maximum rate of each class: 200, 5000iops, 10MB/s, 20MiB/s.
@@ -26,22 +26,22 @@ pub struct Limits {
     /// Guaranteed minimum rate (0: none).
     #[arg(long)]
     pub minrate: Option<String>,
-    /// Insert before this rule (default: first).
+    /// Rule to insert this rule before (default: the first).
     #[arg(long, value_name = "RULE")]
     pub rank: Option<String>,
-    /// Use the rate that other rules leave unused: 0 or 1.
+    /// Use of the rate that other rules leave unused: 0 or 1.
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub borrow: Option<String>,
     /// Further rules to charge, joined by '+' (empty: none).
     #[arg(long, value_name = "RULES")]
     pub also: Option<String>,
-    /// Catch up after delays of up to 1 s: 0 or 1.
+    /// Catching up after delays of up to 1 s: 0 or 1.
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub realtime: Option<String>,
 }
 
 impl Limits {
-    /// As commands have them, a blank before each.
+    /// Returns the limits in the form of commands, a blank before each.
     fn words(&self) -> String {
         let pairs = [
             ("rate", &self.rate),
@@ -60,12 +60,12 @@ impl Limits {
     }
 }
 
-/// What can be done with rules.
+/// Actions of `nrsctl rule`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Lists the rules of a service in order.
     List {
-        /// Which of them.
+        /// Service and head.
         #[command(flatten)]
         listing: Listing,
         /// Shows users and groups by number.
@@ -74,41 +74,41 @@ pub enum Action {
     },
     /// Shows one rule.
     Show {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The rule.
+        /// Name of the rule.
         name: String,
         /// Shows users and groups by number.
         #[arg(long, short)]
         numeric: bool,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Shows the rule that limits a request.
+    /// Shows the rule that limits a given request.
     Test {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The request: uid=1002,opcode=ost_read; what is left out is absent.
+        /// Attributes of the request: uid=1002,opcode=ost_read (default: absent).
         #[arg(value_name = "FIELD=VALUE,...")]
         request: String,
         /// Shows users and groups by number.
         #[arg(long, short)]
         numeric: bool,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Starts a rule, in front of all others without --rank.
+    /// Starts a rule, before all other rules unless --rank is given.
     Start {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The rule: 1 to 15 letters, digits and '_'.
+        /// Name of the rule: 1 to 15 letters, digits and '_'.
         name: String,
         /// Match expression: 'uid={1000 1001}', 'jobid={dd.*}&nid={10.0.0.*@tcp}'.
         #[arg(value_name = "MATCH")]
         conditions: String,
-        /// Its limits.
+        /// Limits of the rule.
         #[command(flatten)]
         limits: Limits,
         /// Applies to one head only.
@@ -117,11 +117,11 @@ pub enum Action {
     },
     /// Changes limits of a rule.
     Change {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The rule.
+        /// Name of the rule.
         name: String,
-        /// Its new limits.
+        /// New limits of the rule.
         #[command(flatten)]
         limits: Limits,
         /// Applies to one head only.
@@ -130,9 +130,9 @@ pub enum Action {
     },
     /// Stops a rule.
     Stop {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The rule.
+        /// Name of the rule.
         name: String,
         /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
@@ -140,13 +140,13 @@ pub enum Action {
     },
 }
 
-/// Carries it out.
+/// Runs `nrsctl rule`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such service or rule, or tbf is not started.
-/// - [`Kind::Refused`]: what the command says is wrong; the column is that of the command in `nrs_tbf_rule`.
-/// - [`Kind::Busy`]: another rule names the one that is to be stopped in `also=`.
+/// - [`Kind::NotFound`]: the service or rule does not exist, or tbf is not started.
+/// - [`Kind::Refused`]: the command is wrong; the column refers to the command in `nrs_tbf_rule`.
+/// - [`Kind::Busy`]: another rule names the rule to be stopped in `also=`.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let command = |service: &str, head: Head, text: String| {
         let text = format!("{}{text}", head.word());
@@ -219,7 +219,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             name,
             head,
         } => {
-            // The module takes it for done if there is none.
+            // The module accepts the stop of a rule that does not exist.
             let rules = stats::rules(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("stop {name}"))
@@ -227,7 +227,8 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
     }
 }
 
-/// Returns `failure`, with the fields that rules can ask about if a rule asks about another one.
+/// Returns `failure`; if a rule uses a field that tbf does not have, with the available fields as
+/// hint.
 fn of_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
     if !failure.message.contains("a field of the policy's type") {
         return failure;
@@ -245,7 +246,8 @@ fn of_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
     }
 }
 
-/// Those of `head` that have a rule of that name; none if no head has it. The module refuses a change on a head that has it not.
+/// Returns the heads among `head` that have a rule `name`; `None` if no head has. The module
+/// refuses a change on a head without the rule.
 fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
     let on = |side: Head, shown: &str| {
         head.has(shown)
@@ -265,8 +267,9 @@ fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: not of that form, or no field of requests.
-/// - [`Kind::Refused`]: no value of the field; [`Kind::NotFound`]: no such user or group.
+/// - [`Kind::Usage`]: the form is wrong, or the field does not exist.
+/// - [`Kind::Refused`]: the value is not one of the field.
+/// - [`Kind::NotFound`]: the user or group does not exist.
 fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
     let mut attrs = Attrs {
         opcode: Opcode::NONE,
@@ -279,7 +282,7 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
             let failure = Failure::new(Kind::Usage, format!("'{pair}' is not FIELD=VALUE"));
             return Err(failure.hint(format!("fields: {fields}")));
         };
-        // As a condition has it.
+        // Values are parsed in the form of a condition.
         let condition = format!("{name}={{{value}}}");
         let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
         let value = &condition[name.len() + 2..condition.len() - 1];
@@ -301,9 +304,10 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
     Ok(attrs)
 }
 
-/// Returns the rule of each head that limits a request with `attrs`, by the rule sets of the module.
+/// Returns the rule of each head that limits a request with `attrs`, using the module's own rule
+/// sets.
 fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Listed>> {
-    // Says so where tbf is not started.
+    // This read fails if tbf is not started.
     let listed = stats::rules(kernel, service)?;
     let state = running::read(kernel, service)?;
     let strange = |why: String| {
@@ -330,7 +334,7 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
     Ok(found)
 }
 
-/// That there is no rule of that name.
+/// Returns the failure that no rule has the name `name`.
 fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     let failure = Failure::new(
         Kind::NotFound,
@@ -346,7 +350,7 @@ fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     )
 }
 
-/// Shows `rules`, with users and groups by name in a table that is not to be numeric.
+/// Shows `rules`; a table that is not numeric has names of users and groups.
 fn list(
     kernel: &dyn Kernel,
     mut rules: Vec<Listed>,
@@ -378,14 +382,14 @@ mod tests {
     use crate::kernel::Kernel as _;
     use crate::mock::Mock;
 
-    /// The rule that is shown of a head.
+    /// Returns the rows of `rule test`, one per head.
     fn rule(kernel: &Mock, request: &str) -> Vec<String> {
         let text = said(kernel, &format!("rule test a {request}")).unwrap();
         let words = text
             .lines()
             .skip(1)
             .map(|row| row.split_whitespace().collect());
-        // Without the number of classes.
+        // The number of classes is cut off.
         words
             .map(|row: Vec<&str>| row[..row.len() - 1].join(" "))
             .collect()

@@ -18,7 +18,7 @@ use crate::kernel::{self, Device, Kernel};
 use crate::names::no_service;
 use crate::replace::replace;
 
-/// Its arguments.
+/// Arguments of `nrsctl save`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Saves this service only, without module parameters.
@@ -28,12 +28,13 @@ pub struct Args {
     pub file: Option<PathBuf>,
 }
 
-/// Writes what runs as a configuration: only what is not the default.
+/// Writes the running state as a configuration, without defaults.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`]: no such service; [`Kind::Refused`]: the file would make its directory wrong;
-/// what reading the running state and writing the file return.
+/// - [`Kind::NotFound`]: the service does not exist.
+/// - [`Kind::Refused`]: with the file, the configuration of its directory would be wrong.
+/// - Errors of reading the running state and of writing the file.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let values = module(kernel)?;
     let slots = values.get("default_slots").map_or("", String::as_str);
@@ -50,7 +51,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             kernel::each(kernel, state)?.into_iter().collect()
         }
     };
-    // Alone, without the parameters of the module, a service has to say what it has of them.
+    // Without the parameters of the module, the section of a service must set `slots` explicitly.
     let implied = match args.service {
         Some(_) => "",
         None => slots,
@@ -69,7 +70,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let kept = wanted(&beside, kernel.accounts())?;
     let mut devices = Vec::new();
     for device in kernel.devices()? {
-        // No section can say what these are.
+        // A section cannot describe these devices.
         if device.partial || !states.contains_key(&device.service) {
             continue;
         }
@@ -99,12 +100,12 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     replace(path, text.as_bytes())
 }
 
-/// Returns the files that are read with `file`: the other `*.toml` of its directory, if `nrs.service`
-/// or `--save` of commands reads that directory.
+/// Returns the files that are read together with `file`: the other `*.toml` of its directory, if
+/// `nrs.service` or `--save` of commands reads that directory.
 ///
 /// # Errors
 ///
-/// What reading returns.
+/// Errors of reading.
 fn beside(file: &Path) -> Result<Vec<File>> {
     let directory = file.parent().filter(|path| *path != Path::new(""));
     let directory = directory.unwrap_or(Path::new("."));
@@ -118,11 +119,11 @@ fn beside(file: &Path) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// Returns whether `kept` has the section that `device` would have.
+/// Returns true if `kept` has the section that `device` would have.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: it has another one.
+/// [`Kind::Refused`]: `kept` has a different section for the device.
 fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
     let name = &device.name;
     let is_disk = |key: &str| kernel.disk(key).is_ok_and(|disk| disk == *name);
@@ -153,7 +154,7 @@ fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> 
     Err(Failure::new(Kind::Refused, message).hint(hint))
 }
 
-/// Reads `text` again: it has to ask for what runs.
+/// Verifies that `text`, read again, describes the running state.
 fn prove(
     kernel: &dyn Kernel,
     text: &str,

@@ -14,39 +14,39 @@ use crate::names::NAME;
 use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 
-/// What can be done with services.
+/// Actions of `nrsctl service`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Lists all services.
     List {
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Shows one service.
     Show {
-        /// The service.
+        /// Name of the service.
         name: String,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Creates a service that exists without clients.
     Add {
-        /// The service: 1 to 31 letters, digits and '_ - . :', not starting with a dot.
+        /// Name of the service: 1 to 31 letters, digits and '_ - . :', not starting with a dot.
         name: String,
-        /// Partitions, 1 to the number of CPUs (default: one per NUMA node).
+        /// Number of partitions, up to the number of CPUs (default: one per NUMA node).
         #[arg(long)]
         cpts: Option<u32>,
     },
     /// Removes a service created by add.
     Remove {
-        /// The service.
+        /// Name of the service.
         name: String,
     },
     /// Sets parameters of a service.
     Set {
-        /// The service.
+        /// Name of the service.
         name: String,
         /// Settings, in order: slots=16, nrs_policies='tbf uid', cpts=2.
         #[arg(required = true, value_name = "PARAMETER=VALUE")]
@@ -54,43 +54,43 @@ pub enum Action {
     },
 }
 
-/// A service, as it is shown.
+/// Service, as shown.
 #[derive(Debug, Serialize)]
 pub struct Service {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// Whether it was made, and stays without clients.
+    /// True if the service was created in configfs and exists without clients.
     pub made: bool,
-    /// How many partitions it has; unknown of one that was not made.
+    /// Number of partitions; `None` for a service not created in configfs.
     pub cpts: Option<u32>,
-    /// What `slots` is set to, as the module shows it.
+    /// Setting of `slots`, as the module shows it.
     #[serde(skip)]
     pub setting: String,
-    /// What `slots` is set to; with `auto` as many as are in effect.
+    /// Setting of `slots`; with `auto`, the number in effect.
     pub slots: u64,
-    /// How many slots are in effect.
+    /// Number of slots in effect.
     pub limit: u64,
-    /// How many are in use.
+    /// Number of slots in use.
     pub active: u64,
-    /// Whether it gets on, as the first line of `health` says.
+    /// First line of `health`.
     pub health: String,
-    /// The policy that serves the regular head.
+    /// Policy of the regular head.
     pub regular: String,
-    /// The policy that serves the high-priority head.
+    /// Policy of the high-priority head.
     pub high: String,
-    /// Requests queued on both.
+    /// Requests queued on both heads.
     pub queued: u64,
-    /// The names of its clients.
+    /// Names of the clients.
     pub clients: Vec<String>,
 }
 
-/// What stands above the columns of [`Service::row`].
+/// Headings of the columns of [`Service::row`].
 const HEADINGS: [&str; 7] = [
     "SERVICE", "REGULAR", "HIGH", "SLOTS", "QUEUED", "CLIENTS", "HEALTH",
 ];
 
 impl Service {
-    /// Returns its row of a table.
+    /// Returns the row of the service in a table.
     fn row(&self) -> [String; 7] {
         [
             self.name.clone(),
@@ -104,7 +104,7 @@ impl Service {
     }
 }
 
-/// What is shown of `name`.
+/// Reads the service `name`.
 fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
     let heads = stats::heads(kernel, name)?;
     let shown = stats::clients(kernel, name)?;
@@ -130,12 +130,13 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
     })
 }
 
-/// Carries it out.
+/// Runs `nrsctl service`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such service or parameter.
-/// - [`Kind::Refused`]: a name or value is wrong; of several settings those before it are set.
+/// - [`Kind::NotFound`]: the service or parameter does not exist.
+/// - [`Kind::Refused`]: a name or value is wrong; settings before the refused setting are in
+///   effect.
 /// - [`Kind::Busy`]: the service has clients.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
@@ -156,7 +157,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let Some(cpts) = cpts else {
                 return Ok(());
             };
-            // All of it or nothing.
+            // A service without the given number of partitions is removed again.
             kernel.set_cpts(name, *cpts).inspect_err(|_| {
                 let _ = kernel.remove(name);
             })
@@ -169,11 +170,11 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
     }
 }
 
-/// Sees that `name` is one that a service may have.
+/// Checks that `name` is a valid name of a service.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: it is not.
+/// [`Kind::Refused`]: the name is not valid.
 pub fn checked(name: &str) -> Result {
     match is_service(name) {
         true => Ok(()),
@@ -184,7 +185,7 @@ pub fn checked(name: &str) -> Result {
     }
 }
 
-/// Sets what `settings` say, if none of them is wrong.
+/// Sets the parameters in `settings`, none of them if one is malformed.
 fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
     let mut pairs = Vec::new();
     for setting in settings {
@@ -211,7 +212,7 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
     Ok(())
 }
 
-/// Shows one.
+/// Shows one service.
 fn one(service: &Service, out: &mut dyn Write) -> Result {
     let kept = match (service.made, service.cpts) {
         (true, Some(1)) => "made, 1 partition".into(),

@@ -9,22 +9,22 @@ use crate::kernel::{self, Kernel};
 use crate::names;
 use crate::show::Report;
 
-/// Its arguments.
+/// Arguments of `nrsctl set_param`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Prints nothing.
     #[arg(short = 'n')]
     pub quiet: bool,
-    /// Settings, NAME=VALUE or NAME VALUE; names as for get_param.
+    /// Parameters and values, NAME=VALUE or NAME VALUE; names as for get_param.
     #[arg(required = true, value_name = "NAME=VALUE", allow_hyphen_values = true)]
     pub settings: Vec<String>,
 }
 
-/// The names and values of `words`, and whether the option `-n` is among them where a name is expected.
+/// Returns the names and values in `words`, and true if the option `-n` is in the place of a name.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a name without a value.
+/// [`Kind::Usage`]: a name has no value.
 fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
     let mut pairs = Vec::new();
     let mut quiet = false;
@@ -48,15 +48,15 @@ fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
     Ok((pairs, quiet))
 }
 
-/// Carries it out.
+/// Runs `nrsctl set_param`.
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: a name without a value; nothing is set then.
-/// - [`Kind::NotFound`]: a name that stands for nothing.
-/// - What [`Kernel::set`] returns.
+/// - [`Kind::Usage`]: a name has no value; nothing is set.
+/// - [`Kind::NotFound`]: nothing matches a name.
+/// - Errors of [`Kernel::set`].
 ///
-/// All settings are gone through; the first failure says the kind.
+/// All settings are processed; the first failure determines the kind.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let (pairs, quiet) = pairs(&args.settings)?;
     let quiet = quiet || args.quiet;
@@ -77,7 +77,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     report.end(failures)
 }
 
-/// Sets what `name` stands for; what is refused comes to `failures`.
+/// Sets the parameters that `name` matches; refusals are added to `failures`.
 fn set(
     kernel: &dyn Kernel,
     (name, value): (&str, &str),

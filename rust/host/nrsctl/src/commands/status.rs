@@ -13,10 +13,10 @@ use crate::show;
 use crate::stats::{self, words, Snapshot};
 use crate::top::term;
 
-/// Its arguments.
+/// Arguments of `nrsctl status`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The services (default: all).
+    /// Names of services (default: all).
     #[arg(value_name = "SERVICE")]
     pub services: Vec<String>,
     /// Shows users and groups by number.
@@ -25,26 +25,27 @@ pub struct Args {
     /// Prints all counters as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Shows it again and again, every 2 s or every S seconds.
+    /// Repeats the output every 2 s, or every S seconds.
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "2",
         conflicts_with = "json", value_parser = record::interval)]
     pub watch: Option<Duration>,
 }
 
-/// What a terminal takes for an empty screen.
+/// Control sequence that clears the terminal.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
-/// Carries it out.
+/// Runs `nrsctl status`.
 ///
 /// # Errors
 ///
-/// [`Kind::Unhealthy`]: a service is not healthy, or has lost clients; what reading statistics returns.
+/// - [`Kind::Unhealthy`]: a service is not healthy, or has lost clients.
+/// - Errors of reading statistics.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let Some(interval) = args.watch else {
         return once(args, kernel, out);
     };
     loop {
-        // What is written at once does not flicker.
+        // Writing the screen in one call avoids flicker.
         let mut screen = Vec::new();
         if term::is_there() {
             screen.extend_from_slice(CLEAR);

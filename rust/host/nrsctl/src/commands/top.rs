@@ -15,37 +15,38 @@ use crate::top::source::{Live, Named, Replay, Source};
 use crate::top::state::State;
 use crate::top::{plain, term};
 
-/// Its arguments.
+/// Arguments of `nrsctl top`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The service (default: the first).
+    /// Name of the service (default: the first).
     pub service: Option<String>,
-    /// Seconds between updates.
+    /// Interval between updates, in seconds.
     #[arg(long, value_name = "S", default_value = "2", value_parser = record::interval)]
     pub interval: Duration,
-    /// Sort column.
+    /// Column to sort by.
     #[arg(long, value_name = "KEY", value_enum, default_value = "got")]
     pub sort: Column,
-    /// Shows rows with this text in the name, policy or rule.
+    /// Text in the name, policy or rule of the rows to show.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub filter: String,
-    /// Prints this many tables as text, one per interval, without a terminal.
+    /// Number of tables to print as text, one per interval; needs no terminal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
     /// Shows users and groups by number.
     #[arg(long, short)]
     pub numeric: bool,
-    /// Shows a recording instead of the module.
+    /// Recording to show instead of the module.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }
 
-/// Carries it out.
+/// Runs `nrsctl top`.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] without a terminal or `--batch`; of `--batch` also what the first and the last snapshot return;
-/// [`Kind::NotFound`] and [`Kind::Refused`] for a recording that is not there or not as expected.
+/// - [`Kind::Usage`]: there is neither a terminal nor `--batch`.
+/// - With `--batch`: errors of the first and the last snapshot.
+/// - [`Kind::NotFound`], [`Kind::Refused`]: the recording does not exist, or is malformed.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let mut state = State::new(args.service.clone(), args.interval, args.sort, &args.filter);
     let mut live = Live(kernel);
@@ -73,7 +74,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         let none = Failure::new(Kind::Usage, "top needs a terminal");
         return Err(none.hint("without one, tables as text: nrsctl top --batch 1"));
     }
-    // What is wrong from the start is said as any other command says it.
+    // Errors at the start are reported as by any other command, before the screen is taken.
     let services = source.services()?;
     if let Some(name) = args
         .service
@@ -86,9 +87,9 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     term::run(&mut state, source)
 }
 
-/// Prints so many tables.
+/// Prints `tables` tables.
 fn batch(mut state: State, source: &mut dyn Source, tables: u64, out: &mut dyn Write) -> Result {
-    // Rates need something to compare with.
+    // Rates need a previous snapshot.
     state.refresh(source);
     if let Some(failure) = state.failure.as_ref() {
         return Err(failure.clone());

@@ -12,26 +12,26 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
-/// The parameter that has the weights.
+/// Parameter that has the weights.
 const WEIGHTS: &str = "nrs_fairshare_weights";
 
-/// What can be done with weights.
+/// Actions of `nrsctl weight`.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Lists the weights of a service; all others are 1.
+    /// Lists the weights of a service; unlisted weights are 1.
     List {
-        /// The service.
+        /// Name of the service.
         service: String,
         /// Shows users and groups by number.
         #[arg(long, short)]
         numeric: bool,
-        /// As JSON.
+        /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Sets weights, all of them or none.
     Set {
-        /// The service.
+        /// Name of the service.
         service: String,
         /// Weights, 1 to 10000: uid:alice=2, gid:staff=3, jobid:backup*=1.
         #[arg(required = true, value_name = "FIELD:VALUE=WEIGHT")]
@@ -39,7 +39,7 @@ pub enum Action {
     },
     /// Removes weights, all of them or none.
     Unset {
-        /// The service.
+        /// Name of the service.
         service: String,
         /// Names of weights: uid:alice.
         #[arg(required_unless_present = "all", value_name = "FIELD:VALUE")]
@@ -50,20 +50,20 @@ pub enum Action {
     },
 }
 
-/// A weight, as it is shown.
+/// Weight, as shown.
 #[derive(Debug, Serialize)]
 struct Listed {
-    /// `uid:1000`
+    /// Name of the weight: `uid:1000`.
     name: String,
     weight: u32,
 }
 
-/// Carries it out.
+/// Runs `nrsctl weight`.
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: there is no such service, user or group, or no weight to remove.
-/// - [`Kind::Refused`]: no name of a weight, or a weight out of range.
+/// - [`Kind::NotFound`]: the service, user, group or weight does not exist.
+/// - [`Kind::Refused`]: the name of a weight is malformed, or the weight is out of range.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
         Action::List {
@@ -103,7 +103,8 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
         }
         Action::Unset { service, all, .. } if *all => kernel.set(service, WEIGHTS, "clear"),
         Action::Unset { service, names, .. } => {
-            // A removal of what has no weight is refused, so a weight stands in for the check.
+            // The item is checked with a weight, because a check against an empty table refuses
+            // removals.
             let items = names.iter().map(|name| {
                 let item = item(kernel, name, format!("{name}:1"))?;
                 Ok(format!("-{}", parts(&item).0))
@@ -113,7 +114,8 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
     }
 }
 
-/// Returns `item`, which has to be a single one of the form `FIELD:VALUE:WEIGHT`, with numbers for users and groups.
+/// Returns `item` with numbers for users and groups, after checking that it is a single item of the
+/// form `FIELD:VALUE:WEIGHT`.
 fn item(kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
     let item = kernel.accounts().numbers(WEIGHTS, &item)?.into_owned();
     let one = normal([&item[..]]).and_then(|lines| match lines.lines().count() {

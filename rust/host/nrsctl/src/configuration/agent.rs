@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The file for the agent, which its own parser reads.
+//! Check of the file for the agent, by the agent's own parser.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use nrs_agent::config::{self, Mistake};
 use super::fault::{Fault, Place};
 use super::files::{File, DIRECTORY};
 
-/// Returns what is wrong with `file`, and in [`DIRECTORY`] also with the files that it names.
+/// Returns the faults of `file`; in [`DIRECTORY`], also the faults of the files that `file` names.
 pub fn faults(file: &File) -> Vec<Fault> {
     let mistakes = match config::parse(&file.text, &config::host()) {
         Ok(config) if Path::new(&file.name).starts_with(DIRECTORY) => config::check_files(&config),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The configuration of `qbm`: tables of a file as the text that the module takes, and back.
+//! Configuration of `qbm`: conversion between tables of a file and the text of the module.
 
 use nrs_sched::{error::Error, qbm::plan::Plan};
 
@@ -10,11 +10,11 @@ use super::keys::Table;
 use super::read::Reader;
 use super::render::{quote, value};
 
-/// The text that the module shows after `text`.
+/// Returns the text that the module shows after `text` is written.
 ///
 /// # Errors
 ///
-/// Line and reason, if it is refused.
+/// Line and reason of the refusal.
 pub fn normal(text: &str) -> Result<String, Error> {
     let plan = Plan::parse(text)?;
     let mut out = String::new();
@@ -23,14 +23,15 @@ pub fn normal(text: &str) -> Result<String, Error> {
     Ok(out)
 }
 
-/// A line of the text, and what it came from.
+/// Line of the text, and its source in the file.
 struct Line<'a> {
     text: String,
     path: String,
     node: &'a Node,
 }
 
-/// The text for the table `node` at `path`, as the module shows it; faults go to `reader`.
+/// Returns the text for the table `node` at `path`, as the module shows it; faults are added to
+/// `reader`.
 pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
     let Some(entries) = reader.table(path, node, Table::Qbm) else {
         return String::new();
@@ -86,7 +87,7 @@ pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
     }
 }
 
-/// A fault in what `reason` begins with the name of, else in the whole line.
+/// Returns a fault at the key that `reason` starts with, or else at the whole line.
 fn blame(line: &Line<'_>, reason: &str) -> Fault {
     if let Value::Table(entries) = &line.node.value {
         let first = reason.split(' ').next().unwrap_or_default();
@@ -98,7 +99,7 @@ fn blame(line: &Line<'_>, reason: &str) -> Fault {
     Fault::new(line.node.place.clone(), &line.path, reason)
 }
 
-/// The line `verb [NAME] KEY=VALUE…`.
+/// Returns the line `verb [NAME] KEY=VALUE…`.
 fn statement<'a>(
     reader: &mut Reader<'_>,
     path: &str,
@@ -116,7 +117,7 @@ fn statement<'a>(
         let path = format!("{path}.{}", entry.key);
         text = format!("{text} {}={}", entry.key, word(reader, &path, &entry.node)?);
     }
-    // An empty table says nothing.
+    // An empty table has no line.
     (text != verb).then(|| Line {
         text,
         path: path.to_string(),
@@ -124,7 +125,7 @@ fn statement<'a>(
     })
 }
 
-/// A value that is one word of the text.
+/// Returns a value that is one word of the text.
 fn word(reader: &mut Reader<'_>, path: &str, node: &Node) -> Option<String> {
     let text = reader.scalar(path, node)?;
     let place: &Place = &node.place;
@@ -139,7 +140,7 @@ fn word(reader: &mut Reader<'_>, path: &str, node: &Node) -> Option<String> {
     None
 }
 
-/// The tables for `text`, which the module shows, of the service at `path`.
+/// Returns the tables of the service at `path` for `text`, as the module shows it.
 pub fn render(path: &str, text: &str) -> String {
     let (mut head, mut tables) = (String::new(), String::new());
     for line in text.lines() {
@@ -167,7 +168,7 @@ pub fn render(path: &str, text: &str) -> String {
     format!("\n[{path}.qbm]\n{head}{tables}")
 }
 
-/// `KEY = VALUE` of `KEY=VALUE`.
+/// Returns `KEY = VALUE` for `KEY=VALUE`.
 fn pair(word: &str) -> String {
     let (key, text) = word.split_once('=').unwrap_or((word, ""));
     format!("{key} = {}", value(text))
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(plan("[service.s.qbm]\ndefault = {}\n"), Ok(String::new()));
     }
 
-    /// Texts, and how their fault begins; GROUP and CLIENT stand for two lines each.
+    /// Texts, each with the beginning of the fault; GROUP and CLIENT stand for two lines each.
     const REFUSED: &str = r#"
 qbm = 5
     3:7: service.s.qbm: is a number, not a table

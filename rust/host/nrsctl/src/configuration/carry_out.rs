@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Carrying out what a configuration asks of a service: all of it, or nothing.
+//! Application of the changes of a service: all of them, or none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -12,25 +12,27 @@ use super::state::State;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 
-/// How long to wait before what was busy is tried again.
+/// Delay before a busy step is retried.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// A service, what it is and what it is to be.
+/// Service with its current and its wanted state.
 pub struct Change<'a> {
-    /// Its name.
+    /// Name of the service.
     pub service: &'a str,
-    /// What it is; none: there is no such service.
+    /// Current state; `None` if the service does not exist.
     pub from: Option<State>,
-    /// What it is to be.
+    /// Wanted state.
     pub to: State,
 }
 
 impl<'a> Change<'a> {
-    /// The change of `service` to `wanted`; `slots` are those that a service has of which nobody says anything.
+    /// Returns the change of `service` to `wanted`; `slots` is the value of a section without that
+    /// key.
     ///
     /// # Errors
     ///
-    /// What reading the running state returns; [`Kind::Busy`]: `cpts` of a service that its clients made.
+    /// - [`Kind::Busy`]: `cpts` is set for a service that its clients created.
+    /// - Errors of reading the running state.
     pub fn new(
         kernel: &dyn Kernel,
         service: &'a str,
@@ -54,22 +56,23 @@ impl<'a> Change<'a> {
         Ok(Self { service, from, to })
     }
 
-    /// The steps that are needed, beside making the service.
+    /// Returns the steps that are needed after the service is created.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`]: a rule that the module would refuse.
+    /// [`Kind::Refused`]: the module would refuse a rule.
     pub fn steps(&self, slots: &str) -> Result<Vec<Step>> {
         let fresh = State::new().with_slots(slots);
         plan(self.service, self.from.as_ref().unwrap_or(&fresh), &self.to)
     }
 
-    /// Makes it so; what is busy is tried again for `patience`, and nothing more is begun once it is `told` to end. Answers
-    /// how many steps were taken.
+    /// Applies the change, and returns the number of changes, including the creation of the
+    /// service. Busy steps are retried for `patience`; no step is started once `told` is set.
     ///
     /// # Errors
     ///
-    /// What was refused and why, or that it was told to end; the service is as it was before, or the message says why not.
+    /// The refusal with its reason, or the interruption. The previous state is restored; otherwise
+    /// the message says why not.
     pub fn carry_out(
         &self,
         kernel: &dyn Kernel,
@@ -81,7 +84,7 @@ impl<'a> Change<'a> {
         }
         self.walk(kernel, patience, told).map_err(|failure| {
             let Failure { kind, message, hint } = failure;
-            // What reading says names the service.
+            // The message of a failed read starts with the name of the service.
             let own = format!("{}: ", self.service);
             let message = message.strip_prefix(&own).unwrap_or(&message);
             match self.put_back(kernel, patience) {
@@ -127,7 +130,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Makes it what it was, told to end or not.
+    /// Restores the previous state, even if the command is interrupted.
     fn put_back(&self, kernel: &dyn Kernel, patience: Duration) -> Result {
         let told = AtomicBool::new(false);
         let Some(from) = &self.from else {
@@ -148,7 +151,7 @@ fn plan(service: &str, from: &State, to: &State) -> Result<Vec<Step>> {
     })
 }
 
-/// Takes a step; while it is busy, again and again until `patience` is over or it is `told` to end.
+/// Takes a step; a busy step is retried until `patience` expires or `told` is set.
 fn take(
     kernel: &dyn Kernel,
     service: &str,
@@ -166,12 +169,12 @@ fn take(
             Step::Cpts(cpts) => kernel.set_cpts(service, *cpts),
             Step::Set(name, value) => kernel.set(service, name, value),
         };
-        // A service does not lose its clients by waiting.
+        // Retries do not help with `cpts`: the service keeps its clients.
         let again = matches!(step, Step::Set(..)) && Instant::now() < end;
         match done {
             Err(failure) if failure.kind == Kind::Busy && again => sleep(PAUSE),
             Err(failure) => {
-                // What the module says may name the parameter.
+                // The module's message may start with the name of the parameter.
                 let known = match step {
                     Step::Cpts(_) => format!("{service}: "),
                     Step::Set(name, _) => format!("{service}.{name}: "),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices of type nrs, and disks whose I/O scheduler is nrs: what files and commands can set.
+//! Devices of type nrs, and disks whose I/O scheduler is nrs: parameters that files and commands
+//! set.
 
 use nrs_sched::attr::Stream;
 use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
@@ -11,7 +12,7 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::NAME;
 
-/// Sources of offset streams, each with its help.
+/// Sources of offset streams, with their help.
 pub const STREAMS: [(&str, &str); 3] = [
     (
         "hint",
@@ -21,24 +22,24 @@ pub const STREAMS: [(&str, &str); 3] = [
     ("none", "no streams"),
 ];
 
-/// The options of a disk, files in `queue/iosched`, and their defaults.
+/// Options of a disk, which are files in `queue/iosched`, with their defaults.
 pub const DEFAULTS: [(&str, &str); 2] = [("jobid_name", "%e.%u"), ("stream", "hint")];
 
-/// The defaults of the other options of a table line that have one.
+/// Defaults of the other options of a table line, if they have one.
 const OF_TABLES: [(&str, &str); 2] = [("opportunity", "on"), ("on_timeout", "wait")];
 
-/// The largest number of a sector: offsets are bytes in 63 bits.
+/// Largest sector number: offsets are bytes in 63 bits.
 pub const SECTOR_MAX: u64 = i64::MAX as u64 / 512;
 
-/// Bytes of the name of a device, at most.
+/// Maximum length of a device name, bytes.
 const NAME_MAX: usize = 127;
 
-/// Whether `text` has printable bytes without blanks only.
+/// Returns true if `text` consists of printable bytes without blanks.
 fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns why `format` is not one of job identifiers, if it is not.
+/// Returns the reason why `format` is not a valid format of job identifiers; `None` if it is.
 fn refused_format(format: &str) -> Option<&'static str> {
     if let Err(error) = Template::parse(format) {
         return Some(error.reason);
@@ -46,21 +47,22 @@ fn refused_format(format: &str) -> Option<&'static str> {
     (!is_word(format)).then_some("printable bytes without blanks")
 }
 
-/// Whether `name` is one of a device that device-mapper and udev show as it is.
+/// Returns true if device-mapper and udev show the device name `name` without escapes.
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"#+-.:=@_".contains(&byte);
     let special = ["", ".", "..", "control"].contains(&name) || name.starts_with('-');
     name.len() <= NAME_MAX && !special && name.bytes().all(fits)
 }
 
-/// Whether `text` is `MAJOR:MINOR`.
+/// Returns true if `text` is `MAJOR:MINOR`.
 pub fn is_number(text: &str) -> bool {
     let number = |part: &str| part.parse::<u32>().is_ok_and(|n| n.to_string() == part);
     text.split_once(':')
         .is_some_and(|(major, minor)| number(major) && number(minor))
 }
 
-/// Returns why `value` is not one of `key`, if it is not: `name`, or a key of a section.
+/// Returns the reason why `value` is not valid for `key`, which is `name` or a key of a section;
+/// `None` if it is valid.
 pub fn refused(key: &str, value: &str) -> Option<&'static str> {
     let unless = |fits: bool, why| (!fits).then_some(why);
     match key {
@@ -86,18 +88,18 @@ pub fn refused(key: &str, value: &str) -> Option<&'static str> {
         ),
         "opportunity" => unless(["on", "off"].contains(&value), "is not on or off"),
         "on_timeout" => unless(["wait", "fail"].contains(&value), "is not wait or fail"),
-        // A key that does not exist is another fault.
+        // A key that does not exist is reported as another fault.
         _ => None,
     }
 }
 
-/// Whether `value` is the default of the option `name`.
+/// Returns true if `value` is the default of the option `name`.
 pub fn is_default(name: &str, value: &str) -> bool {
     let mut defaults = DEFAULTS.into_iter().chain(OF_TABLES);
     defaults.any(|default| default == (name, value))
 }
 
-/// Returns `device` as a file writes it: options without defaults, each in one form.
+/// Returns `device` in the form of a file: without default options, and with values in normal form.
 pub fn plain(mut device: Device) -> Device {
     device
         .options
@@ -108,8 +110,8 @@ pub fn plain(mut device: Device) -> Device {
     device
 }
 
-/// Returns `running` in the words of `wanted`, which is at `place`: the same device below is the same
-/// text, and so is the length that needs none.
+/// Returns `running` in the form of `wanted`, which resolves to `place`: an equal underlying device
+/// is named as in `wanted`, and a length equal to the rest is omitted.
 pub fn in_words(running: &Device, wanted: &Device, place: &Device) -> Device {
     let mut shown = plain(running.clone());
     if running.target == place.target {
@@ -121,10 +123,10 @@ pub fn in_words(running: &Device, wanted: &Device, place: &Device) -> Device {
     shown
 }
 
-/// Whether two devices have sectors in common, as far as both call the device below by the same name. Device-mapper itself
-/// lets both write to it.
+/// Returns true if two devices overlap. Devices whose underlying device is named differently are
+/// not compared. Device-mapper itself allows overlapping devices.
 pub fn overlap(one: &Device, other: &Device) -> bool {
-    // Without a length, it is the rest.
+    // A device without a length extends to the end.
     let end = |device: &Device| match device.sectors {
         0 => u64::MAX,
         sectors => device.offset.saturating_add(sectors),
@@ -134,11 +136,12 @@ pub fn overlap(one: &Device, other: &Device) -> bool {
     same && one.offset < end(other) && other.offset < end(one)
 }
 
-/// Checks that no device of `others` has sectors of `device`, but the device itself; all are located.
+/// Checks that no device of `others` except the device itself overlaps `device`. All devices are
+/// located.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: another device has.
+/// [`Kind::Refused`]: another device overlaps.
 pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) -> Result {
     let double = |other: &&Device| other.name != device.name && overlap(device, other);
     let Some(other) = others.into_iter().find(double) else {
@@ -152,12 +155,12 @@ pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) 
     Err(Failure::new(Kind::Refused, message).hint(hint))
 }
 
-/// Returns `device`, which is `located`, as a file defines it: with the path that was given if that stays, else with the one
-/// that `save` writes.
+/// Returns `device`, which resolves to `located`, in the form of a file. A given path that persists
+/// over a reboot is kept; otherwise the path is the one that `save` writes.
 ///
 /// # Errors
 ///
-/// What [`Kernel::path`] returns.
+/// Errors of [`Kernel::path`].
 pub fn lasting(kernel: &dyn Kernel, device: &Device, located: &Device) -> Result<Device> {
     let path = kernel.path(&located.target)?;
     let given = &device.target;
@@ -170,11 +173,12 @@ pub fn lasting(kernel: &dyn Kernel, device: &Device, located: &Device) -> Result
     Ok(kept)
 }
 
-/// Returns `running` as a file defines it: by a path that stays, and without the length that needs none.
+/// Returns `running` in the form of a file: with a path that persists over a reboot, and without a
+/// length that equals the rest.
 ///
 /// # Errors
 ///
-/// What [`Kernel::locate`] and [`Kernel::path`] return.
+/// Errors of [`Kernel::locate`] and [`Kernel::path`].
 pub fn defined(kernel: &dyn Kernel, running: &Device) -> Result<Device> {
     let rest = Device {
         target: kernel.path(&running.target)?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A file of TOML as a tree in which each key and each value knows its place.
+//! TOML file as a tree in which each key and each value has its place.
 
 use std::rc::Rc;
 
@@ -8,34 +8,34 @@ use toml_edit::{ImDocument, Item, TableLike, Value as Toml};
 
 use super::fault::{Fault, Place};
 
-/// A value and where it stands.
+/// Value with its place.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where it begins.
+    /// Start of the value.
     pub place: Place,
-    /// What it is.
+    /// Content of the value.
     pub value: Value,
 }
 
-/// What stands there.
+/// Content of a value.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A string, and whether its characters stand in the file as they are, one for one behind the quote.
+    /// String; true if its characters are in the file unescaped, one for one after the quote.
     Text(String, bool),
-    /// A whole number.
+    /// Integer.
     Number(i64),
-    /// `true` or `false`.
+    /// Boolean.
     Truth(bool),
-    /// A list, or the tables of `[[…]]`.
+    /// List, or the tables of `[[…]]`.
     List(Vec<Node>),
-    /// A table.
+    /// Table.
     Table(Vec<Entry>),
-    /// Something that no key takes: what it is.
+    /// Value of a kind that no key accepts, with the name of the kind.
     Other(&'static str),
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Returns the name of the kind for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(..) => "a string",
@@ -48,22 +48,22 @@ impl Value {
     }
 }
 
-/// A key and its value.
+/// Key with its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// Where the key stands.
+    /// Start of the key.
     pub place: Place,
-    /// Its value.
+    /// Value of the key.
     pub node: Node,
 }
 
-/// Reads `text`; `file` is for places only.
+/// Parses `text`; `file` is used for places only.
 ///
 /// # Errors
 ///
-/// A fault for a text that is no TOML.
+/// A fault if the text is not TOML.
 pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
     let source = Source {
         file: file.into(),
@@ -79,14 +79,14 @@ pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
     }
 }
 
-/// The text that is read.
+/// Text that is parsed.
 struct Source<'a> {
     file: Rc<str>,
     text: &'a str,
 }
 
 impl Source<'_> {
-    /// Line and column of the byte at offset `at`.
+    /// Returns line and column of the byte at offset `at`.
     fn place(&self, at: usize) -> Place {
         let before = self
             .text
@@ -100,7 +100,7 @@ impl Source<'_> {
         }
     }
 
-    /// `item`, which stands at `place` if it does not say where.
+    /// Converts `item`; `place` is used if `item` has no span.
     fn node(&self, item: &Item, place: Place) -> Node {
         match item {
             Item::Value(value) => self.value(value, place),
@@ -166,7 +166,7 @@ impl Source<'_> {
 mod tests {
     use super::*;
 
-    /// All keys with their places and those of their values.
+    /// Collects the places of all keys and values.
     fn places(node: &Node, path: &str, out: &mut Vec<String>) {
         match &node.value {
             Value::Table(entries) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sections of devices and disks in the files of a directory: written and removed, with comments kept.
+//! Writing and removal of sections of devices and disks in the files of a directory; comments are
+//! kept.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +16,24 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::replace::replace;
 
-/// The file of the directory that gets new sections.
+/// Name of the file that receives new sections.
 pub const FILE: &str = "devices.toml";
 
-/// Whether a change is kept.
+/// Option to save a change.
 #[derive(clap::Args, Debug)]
 pub struct Kept {
-    /// Keeps the change for the next boot, in its section of the files in DIR.
+    /// Saves the change for the next boot, in its section of the files in DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = DIRECTORY)]
     pub save: Option<PathBuf>,
 }
 
 impl Kept {
-    /// Returns the files that the change is kept in, if it is to be.
+    /// Returns the files in which to save the change; `None` without `--save`.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`]: they are wrong as they are; what reading them returns.
+    /// - [`Kind::Refused`]: the files are wrong already.
+    /// - Errors of reading the files.
     pub fn files<'a>(&self, kernel: &'a dyn Kernel) -> Result<Option<Files<'a>>> {
         let Some(directory) = &self.save else {
             return Ok(None);
@@ -46,7 +48,7 @@ impl Kept {
     }
 }
 
-/// Files of a directory that are right.
+/// Valid files of a directory.
 pub struct Files<'a> {
     directory: PathBuf,
     files: Vec<File>,
@@ -67,11 +69,11 @@ impl Files<'_> {
         Ok(None)
     }
 
-    /// Writes the section of `device`, in the place of the one that is `named`, if there is one.
+    /// Writes the section of `device`, replacing the section whose name is `named`, if any.
     ///
     /// # Errors
     ///
-    /// As [`Files::change`].
+    /// Errors of [`Files::change`].
     pub fn write(&self, device: &Device, named: impl Fn(&str) -> bool) -> Result {
         let table = Table::of(device);
         let new = File {
@@ -111,7 +113,7 @@ impl Files<'_> {
             let mut value: Value = text.parse().map_err(|_| unwritable(file))?;
             match section.get_mut(key).and_then(Item::as_value_mut) {
                 Some(old) => {
-                    // A comment behind it stays.
+                    // A comment after the value is kept.
                     *value.decor_mut() = old.decor().clone();
                     *old = value;
                 }
@@ -119,7 +121,7 @@ impl Files<'_> {
             }
         }
         self.change(file, &document.to_string(), |wanted| {
-            // An inline table cannot take a section.
+            // A section cannot be added to an inline table.
             let devices = match device.scheduled {
                 true => &wanted.disks,
                 false => &wanted.devices,
@@ -131,11 +133,11 @@ impl Files<'_> {
         })
     }
 
-    /// Removes the section in `table` that is `named`; tells whether there was one.
+    /// Removes the section in `table` whose name is `named`; returns false if there is none.
     ///
     /// # Errors
     ///
-    /// As [`Files::change`].
+    /// Errors of [`Files::change`].
     pub fn remove(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<bool> {
         let Some((file, name)) = self.find(table, named)? else {
             return Ok(false);
@@ -150,12 +152,13 @@ impl Files<'_> {
         Ok(true)
     }
 
-    /// Gives `file` another text.
+    /// Replaces the text of `file`.
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`]: it was changed since it was read; [`Kind::Other`]: the files would be wrong; what
-    /// replacing it returns.
+    /// - [`Kind::Busy`]: the file changed since it was read.
+    /// - [`Kind::Other`]: the files would be wrong.
+    /// - Errors of replacing the file.
     fn change(&self, file: &File, text: &str, is_right: impl Fn(&Wanted) -> bool) -> Result {
         let path = Path::new(&file.name);
         let now = match path.exists() {
@@ -183,13 +186,13 @@ impl Files<'_> {
     }
 }
 
-/// Reads a text that was read before.
+/// Parses a text that was parsed before.
 fn document(text: &str) -> Result<DocumentMut> {
     text.parse()
         .map_err(|error: toml_edit::TomlError| Failure::new(Kind::Other, error.message()))
 }
 
-/// That a section cannot be written where it is.
+/// Returns the failure that a section cannot be written in `file`.
 fn unwritable(file: &File) -> Failure {
     let message = format!("{}: the section cannot be written", file.name);
     Failure::new(Kind::Other, message)
@@ -203,7 +206,7 @@ mod tests {
     use crate::cli::said;
     use crate::mock::Mock;
 
-    /// A directory with files, and the option that names it.
+    /// Directory with files.
     struct Room(tempfile::TempDir);
 
     impl Room {
@@ -243,7 +246,7 @@ mod tests {
         let name = room.0.path().display();
         let out = said(&module, &format!("apply --dry-run --wait 0 {name}")).unwrap();
         assert_eq!(out, "nothing to change\n");
-        // A number or a name that another disk may have after a reboot is not kept.
+        // A device number or name that may change with a reboot is not saved.
         room.run(&module, "device add n 8:0 san").unwrap();
         let kept = room.text("devices.toml");
         assert!(
@@ -251,7 +254,7 @@ mod tests {
             "{kept}"
         );
         room.run(&module, "device remove n").unwrap();
-        // The same disk by another name is the same section.
+        // Another name of the same disk refers to the same section.
         room.run(&module, "client schedule sda other --jobid-name %j")
             .unwrap();
         let disk = "\n[disk.\"/dev/sda\"]\nservice = \"other\"\njobid_name = \"%j\"\n";
@@ -264,7 +267,7 @@ mod tests {
         assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
     }
 
-    /// A section stays in its file, with comments, and is found wherever it is.
+    /// Verifies that a section is found in any file, and that its file and comments are kept.
     #[test]
     fn comments_stay() {
         let mine = "# mine\n[service.san]\nslots = 5 # few\n\n# the files\n[device.files]\nservice = 'san' # ours\n\
@@ -288,7 +291,8 @@ mod tests {
             room.text("other.toml"),
             "device.x = { device = \"/dev/sda\", service = \"y\" }\n"
         );
-        // One that does not run any more loses its section all the same; without one it is an error.
+        // The section of a device that does not exist any more is removed; without a section,
+        // removal is an error.
         room.run(&module, "device remove z").unwrap();
         assert_eq!(
             room.text("mine.toml"),
@@ -301,7 +305,8 @@ mod tests {
         assert_eq!(room.text("devices.toml"), "");
     }
 
-    /// Nothing is changed where the files are wrong, nothing is saved of what is refused.
+    /// Verifies that nothing is changed if the files are wrong, and that nothing is saved if the
+    /// change is refused.
     #[test]
     fn neither_nor() {
         let wrong = "[device.a]\ndevice = 'sdb'\n";
@@ -330,7 +335,7 @@ mod tests {
             Kind::Busy
         );
         assert!(room.text("a.toml").contains("device.c"));
-        // A place that no section fits into, and what is there stays.
+        // A section that cannot be written leaves the file unchanged.
         let inline = "device = {}\n";
         let room = Room::new(&[("devices.toml", inline)]);
         let failure = room.run(&module, "device add e /dev/sda san").unwrap_err();
@@ -339,7 +344,7 @@ mod tests {
             "{failure}"
         );
         assert_eq!(room.text("devices.toml"), inline);
-        // A directory that does not exist, and a file that was changed meanwhile.
+        // The directory does not exist; a file was changed meanwhile.
         let failure = said(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
         let room = Room::new(&[(

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is wrong with a configuration, and where.
+//! Faults of a configuration, with their places.
 
 use std::fmt;
 use std::rc::Rc;
 
 use serde::{Serialize, Serializer};
 
-/// Where something is said: shown as `FILE:LINE:COLUMN`.
+/// Place in a file, shown as `FILE:LINE:COLUMN`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// The file.
+    /// Name of the file.
     #[serde(serialize_with = "text")]
     pub file: Rc<str>,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
-/// A text that is shared, as JSON.
+/// Serialises a shared text.
 fn text<S: Serializer>(text: &Rc<str>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(text)
 }
 
 impl Place {
-    /// The same `more` characters behind.
+    /// Returns the place `more` characters after this place.
     pub fn behind(&self, more: usize) -> Self {
         Self {
             column: self.column.saturating_add(more),
@@ -41,20 +41,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong: shown as `FILE:LINE:COLUMN: KEY: REASON`.
+/// Fault, shown as `FILE:LINE:COLUMN: KEY: REASON`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Where.
+    /// Place of the fault.
     #[serde(flatten)]
     pub place: Place,
-    /// The path of the key, such as `service.ost_io.rule[0].rate`; empty when it is not about one.
+    /// Path of the key, such as `service.ost_io.rule[0].rate`; empty if the fault is not about a
+    /// key.
     pub key: String,
-    /// One line.
+    /// Reason, in one line.
     pub reason: String,
 }
 
 impl Fault {
-    /// A fault at `place`, in what `key` says.
+    /// Creates a fault at `place` for the value of `key`.
     pub fn new(place: Place, key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             place,

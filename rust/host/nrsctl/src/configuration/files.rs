@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which files make a configuration.
+//! Selection and reading of the files of a configuration.
 
 use std::fs;
 use std::io;
@@ -8,27 +8,28 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Kind, Result};
 
-/// Where configurations are if nobody says where.
+/// Default directory of configurations.
 pub const DIRECTORY: &str = "/etc/nrs";
 
-/// The name of the file for the agent, which is none of services.
+/// Name of the file for the agent, which defines no services.
 pub const AGENT: &str = "agent.toml";
 
-/// A file.
+/// File with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its name, as it was given or found.
+    /// Name, as given or found.
     pub name: String,
-    /// What is in it.
+    /// Content of the file.
     pub text: String,
 }
 
-/// The files that `paths` name, [`DIRECTORY`] if they name none: of a directory all `*.toml`, in the order of
-/// their names. A file that is named twice is there once.
+/// Reads the files that `paths` name, or those of [`DIRECTORY`] if `paths` is empty. Of a
+/// directory, all `*.toml` are read in the order of their names. Each file is read once.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`] for what is not there, and for directories without such a file; what reading returns.
+/// - [`Kind::NotFound`]: a path does not exist, or a directory has no such file.
+/// - Errors of reading.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
     let default = [PathBuf::from(DIRECTORY)];
     let paths = match paths {
@@ -53,11 +54,12 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
     names.iter().map(|path| file(path)).collect()
 }
 
-/// The files for the agent that `paths` name, or have in their directories; that of [`DIRECTORY`] if they name none.
+/// Reads the agent files that `paths` name or contain, or that of [`DIRECTORY`] if `paths` is
+/// empty.
 ///
 /// # Errors
 ///
-/// What reading returns.
+/// Errors of reading.
 pub fn agents(paths: &[PathBuf]) -> Result<Vec<File>> {
     let default = [PathBuf::from(DIRECTORY)];
     let paths = match paths {
@@ -81,16 +83,16 @@ fn file(path: &Path) -> Result<File> {
     })
 }
 
-/// Whether `path` has the name of a file for the agent.
+/// Returns true if `path` has the name of an agent file.
 pub fn is_agent(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == AGENT)
 }
 
-/// The files of `directory`, which may have none.
+/// Reads the files of `directory`, which may be empty.
 ///
 /// # Errors
 ///
-/// As of [`read`].
+/// Errors of [`read`].
 pub fn all(directory: &Path) -> Result<Vec<File>> {
     match read(&[directory.to_path_buf()]) {
         Err(failure) if failure.kind == Kind::NotFound && directory.is_dir() => Ok(Vec::new()),
@@ -98,14 +100,14 @@ pub fn all(directory: &Path) -> Result<Vec<File>> {
     }
 }
 
-/// Whether `path` has the name of a file that is read with its directory.
+/// Returns true if `path` has the name of a file that is read with its directory.
 pub fn is_one(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     let shown = name.is_some_and(|name| !name.starts_with('.') && name != AGENT);
     shown && path.extension().is_some_and(|end| end == "toml")
 }
 
-/// The files of a directory.
+/// Lists the files of a directory.
 fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| failure(path, &error))? {
@@ -126,7 +128,7 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Why `path` cannot be read.
+/// Returns the failure of reading `path`.
 fn failure(path: &Path, error: &io::Error) -> Failure {
     let kind = Kind::of_file(error);
     let reason = match error.kind() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The keys of configuration files: what each takes and means. Files are read by this table, and the reference
-//! in Documentation/configuration.md is printed from it.
+//! Keys of configuration files, with their values and meanings. Files are parsed by this table, and
+//! the reference in Documentation/configuration.md is generated from it.
 
-/// A table of a file.
+/// Table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// The file itself.
+    /// Top level of the file.
     Top,
     /// `[module]`
     Module,
@@ -30,12 +30,12 @@ pub enum Table {
     Client,
     /// `tune` of `qbm`.
     Tune,
-    /// A value for each head.
+    /// Table with a value for each head.
     Heads,
 }
 
 impl Table {
-    /// Those of the reference, in order, each with how it is written.
+    /// Tables of the reference in order, with their headings.
     const SHOWN: [(Self, &'static str); 9] = [
         (Self::Top, "the file"),
         (Self::Module, "[module]"),
@@ -48,7 +48,7 @@ impl Table {
         (Self::Heads, "a value for each head"),
     ];
 
-    /// The keys of a statement of `qbm`; `Documentation/qbm.md` says what they take and mean.
+    /// Returns the keys of a statement of `qbm`, which `Documentation/qbm.md` describes.
     const fn statement(self) -> &'static [&'static str] {
         match self {
             Self::Default => &["class", "min", "max"],
@@ -92,7 +92,8 @@ impl Table {
         }
     }
 
-    /// Returns the keys that have no default; of rules and plans their parsers say what else is missing.
+    /// Returns the keys that have no default; the parsers of rules and plans report other missing
+    /// keys.
     pub fn required(self) -> &'static [&'static str] {
         match self {
             Self::Rule | Self::Group | Self::Client => &["name"],
@@ -102,34 +103,34 @@ impl Table {
         }
     }
 
-    /// Returns its keys.
+    /// Returns the keys of the table.
     fn keys(self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().filter(move |key| key.table == self)
     }
 
-    /// Returns the names of its keys.
+    /// Returns the names of all keys of the table.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let names = self.keys().map(|key| key.name);
         names.chain(self.statement().iter().copied())
     }
 }
 
-/// A key.
+/// Key of a table.
 #[derive(Debug)]
 pub struct Key {
-    /// Where it is.
+    /// Table of the key.
     pub table: Table,
-    /// Its name.
+    /// Name of the key.
     pub name: &'static str,
-    /// What it takes.
+    /// Accepted values.
     pub takes: &'static str,
-    /// What counts without it.
+    /// Effect of a missing key.
     pub default: &'static str,
-    /// What it means.
+    /// Meaning of the key.
     pub about: &'static str,
 }
 
-/// A line of the table.
+/// Creates a row of the table.
 const fn key(
     table: Table,
     name: &'static str,
@@ -202,8 +203,8 @@ static KEYS: [Key; 49] = [
     key(Heads, "hp", "a value", "the parameter's default", "value of the high-priority head"),
 ];
 
-/// The parameters of the module that can be configured: name, least, most and default. A default that is a word is a value,
-/// too.
+/// Configurable parameters of the module: name, minimum, maximum and default. A default that is a
+/// word is also a valid value.
 pub const MODULE: [(&str, u64, u64, &str); 4] = [
     ("default_slots", 1, 65_535, "auto"),
     ("user_requests_max", 64, 1_048_576, "65536"),
@@ -211,7 +212,7 @@ pub const MODULE: [(&str, u64, u64, &str); 4] = [
     ("classes_max", 64, 1_048_576, "16384"),
 ];
 
-/// The reference of all keys, in Markdown.
+/// Returns the reference of all keys, in Markdown.
 pub fn reference() -> String {
     let mut out = String::new();
     for (table, title) in Table::SHOWN {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What has to be done to make one state of another, in an order in which the module takes each step.
+//! Steps that lead from one state to another, in an order in which the module accepts each step.
 //!
-//! | order | step | why here |
+//! | order | step | reason |
 //! |---|---|---|
-//! | 1 | `cpts` | the policy is `fifo` afterwards |
-//! | 2 | parameters | a policy is started with them; those of a policy that is on its way out come after it has gone |
-//! | 3 | weights, the configuration of `qbm` | they are there when their policy starts |
-//! | 4 | policies | rules are those of a policy that runs |
+//! | 1 | `cpts` | resets the policy to `fifo` |
+//! | 2 | parameters | a policy starts with them; parameters of a stopping policy follow its stop |
+//! | 3 | weights, the configuration of `qbm` | their policy starts with them |
+//! | 4 | policies | rules need a running policy |
 //! | 5 | rules | |
-//! | 6 | a lower bound for rules | those that are to go have gone |
+//! | 6 | a lower limit of the number of rules | the rules to be removed are stopped |
 
 use nrs_sched::policy::Kind;
 
@@ -17,7 +17,7 @@ use super::rules::{commands, Refusal, Rules};
 use super::state::{contradiction, policy_of, State, HEADS};
 use super::weights;
 
-/// A step.
+/// Step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Sets the number of partitions.
@@ -42,7 +42,8 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// The steps from `from` to `to`; none if they are equal. What `to` has no `cpts` or `slots` for stays.
+/// Returns the steps from `from` to `to`, none if the states are equal. `cpts` and `slots` that
+/// `to` does not have are left unchanged.
 ///
 /// # Errors
 ///
@@ -83,7 +84,7 @@ pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
     Ok(steps)
 }
 
-/// Sets the parameters `names`, each when it goes together with the others.
+/// Sets the parameters `names`, in an order in which no value contradicts another.
 fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut Vec<Step>) {
     let mut left = names;
     while !left.is_empty() {
@@ -93,7 +94,7 @@ fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut V
             settings.extend(value.map(|value| (*name, value)));
             contradiction(&settings).is_none()
         };
-        // If nothing does, the module says so.
+        // If all contradict, the module reports the reason.
         let name = left.remove(left.iter().position(fits).unwrap_or(0));
         if let Some(value) = to.settings.get(name) {
             steps.push(Step::Set(name, value.text(name)));
@@ -102,7 +103,7 @@ fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut V
     }
 }
 
-/// Starts the policies of `to`; rules stay where what tells classes apart stays.
+/// Starts the policies of `to`; rules of a head persist if the fields of `tbf` stay the same.
 fn policies(now: &mut State, to: &State, steps: &mut Vec<Step>) {
     let differs = |index: usize| now.policies[index] != to.policies[index];
     let set = |command: String| Step::Set("nrs_policies", command);
@@ -171,7 +172,7 @@ mod tests {
         section.state.with_slots("64")
     }
 
-    /// Each case: from, to, the steps, separated by `; `.
+    /// Compares the steps of each case: from, to, steps separated by `; `.
     #[test]
     fn one_thing_after_the_other() {
         let rule = "[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\nrate = 5\n";
@@ -193,29 +194,30 @@ mod tests {
                 "cpts = 2\nslots = 5\nTBFweights.'uid:1' = 2\nRULE",
                 "cpts = 2; slots = 5; nrs_fairshare_weights = uid:1:2; nrs_policies = tbf uid; START",
             ),
-            // Partitions anew: the policy and its rules have gone.
+            // New partitions: policy and rules are reset.
             (
                 "cpts = 1\nTBFRULE",
                 "cpts = 2\nTBFRULE",
                 "cpts = 2; nrs_policies = tbf uid; START",
             ),
-            // Other fields: the rules have gone.
+            // Other fields: the rules are removed.
             ("TBFRULE", "policy = 'tbf uid+gid'\nRULE", "nrs_policies = tbf uid+gid; START"),
             // Rules on one of two heads.
             ("TBFRULE", "TBFRULEhead = 'hp'", "nrs_tbf_rule = reg stop a"),
-            // Parameters of a policy that goes are set when it has gone.
+            // Parameters of a policy that stops are set afterwards.
             (
                 "policy = 'fairshare'",
                 "TBFparameters = { nrs_fairshare_delta_ms = 50, nrs_tbf_depth = 5 }",
                 "nrs_tbf_depth = 5; nrs_policies = tbf uid; nrs_fairshare_delta_ms = 50",
             ),
-            // There is room for all rules at each step.
+            // The limit allows all rules at each step.
             (
                 "TBFparameters.nrs_tbf_rules_max = 9\nRULE",
                 "TBFparameters.nrs_tbf_rules_max = 8",
                 "nrs_tbf_rule = stop a; nrs_tbf_rules_max = 8",
             ),
-            // A rule without a rate keeps that of the parameter, whenever that was set.
+            // A rule without a rate has the rate of the parameter, even if the parameter is set
+            // later.
             (
                 "TBF",
                 "TBFparameters.nrs_tbf_rate = 7",

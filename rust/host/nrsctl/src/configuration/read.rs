@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files as what they want: every key is looked up in the table of keys, every value goes through the module's
-//! own parser, and all that is wrong is collected.
+//! Reading of files: every key is looked up in the table of keys, every value is checked by the
+//! module's own parser, and all faults are collected.
 
 mod draft;
 #[cfg(test)]
@@ -27,12 +27,12 @@ use super::keys::{Table, MODULE};
 use super::state::{self, Policy, Setting, State};
 use super::{bandwidth, weights};
 
-/// What files want.
+/// Configuration that files define.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The services by name.
+    /// Services, by name.
     pub services: BTreeMap<String, Section>,
-    /// Disks that nrs is to schedule, by name or path.
+    /// Disks to be scheduled by nrs, by name or path.
     pub disks: Devices,
     /// Devices of type nrs, by name.
     pub devices: Devices,
@@ -40,20 +40,20 @@ pub struct Wanted {
     pub module: BTreeMap<&'static str, String>,
 }
 
-/// Devices or disks, each with where it is defined.
+/// Devices or disks, with the places of their definitions.
 pub type Devices = BTreeMap<String, (Place, Device)>;
 
-/// What is wanted of a service.
+/// Wanted state of a service.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Where it is defined.
+    /// Place of the definition.
     pub place: Place,
-    /// What it is to be.
+    /// State that the section defines.
     pub state: State,
 }
 
-/// What the files, each a name and a text, want together, and all that is wrong with them; users and groups that they name are
-/// those of `accounts`.
+/// Reads `files`, pairs of name and text, and returns their configuration and all faults. Names of
+/// users and groups are resolved by `accounts`.
 pub fn read<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
     accounts: &Accounts,
@@ -71,7 +71,7 @@ pub fn read<'a>(
             Err(fault) => reader.faults.push(fault),
         }
     }
-    // In the order of the files, and of what stands in them.
+    // Faults are in the order of the files, and of their places.
     let mut order: Vec<std::rc::Rc<str>> = Vec::new();
     for fault in &reader.faults {
         if !order.contains(&fault.place.file) {
@@ -90,7 +90,7 @@ pub fn read<'a>(
     (wanted, reader.faults)
 }
 
-/// Reads files with the users and groups of the module for tests.
+/// Reads files with the users and groups of the mock, for tests.
 #[cfg(test)]
 pub fn read_for_mock<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -99,7 +99,7 @@ pub fn read_for_mock<'a>(
     read(files, crate::kernel::Kernel::accounts(&module))
 }
 
-/// The service of a text with one service, or what is wrong, for tests.
+/// Reads a text with one service, and returns its section or the first fault, for tests.
 #[cfg(test)]
 pub fn parse_one(text: &str) -> Result<Section, String> {
     let (wanted, faults) = read_for_mock([("f", text)]);
@@ -109,29 +109,29 @@ pub fn parse_one(text: &str) -> Result<Section, String> {
     }
 }
 
-/// Whether `name` may name a service.
+/// Returns true if `name` is a valid service name.
 pub fn is_service(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
     (1..=31).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits)
 }
 
-/// The value of `key`.
+/// Returns the entry of `key`.
 fn at<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
     entries.iter().find(|entry| entry.key == key)
 }
 
-/// Collects what is wrong.
+/// Reader that collects faults.
 pub struct Reader<'r> {
-    /// The users and groups that may be named.
+    /// Users and groups of the machine.
     accounts: &'r Accounts,
-    /// All of it, each once.
+    /// Faults, without duplicates.
     pub faults: Vec<Fault>,
-    /// How often something was found, be it known already.
+    /// Number of faults found, including duplicates.
     pub found: usize,
 }
 
 impl Reader<'_> {
-    /// Notes a fault.
+    /// Adds a fault.
     pub fn add(&mut self, place: &Place, key: &str, reason: impl Into<String>) {
         self.found += 1;
         let fault = Fault::new(place.clone(), key, reason);
@@ -140,14 +140,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes that `node` is not what is wanted there.
+    /// Adds the fault that `node` is not of the wanted kind.
     fn other<T>(&mut self, path: &str, node: &Node, want: &str) -> Option<T> {
         let reason = format!("is {}, not {want}", node.value.kind());
         self.add(&node.place, path, reason);
         None
     }
 
-    /// Returns the value of `found`; notes the reason where it has none.
+    /// Returns the value of `found`; an error is added as a fault.
     fn take<T>(
         &mut self,
         place: &Place,
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes that `entry` at `path` is no key, where `known` are.
+    /// Adds the fault that `entry` at `path` is not one of the keys `known`.
     fn unknown<'a>(&mut self, path: &str, entry: &Entry, known: impl IntoIterator<Item = &'a str>) {
         let reason = match near(&entry.key, known).first() {
             Some(other) => format!("there is no such key; was `{other}` meant?"),
@@ -172,7 +172,7 @@ impl Reader<'_> {
         self.add(&entry.place, &format!("{path}.{}", entry.key), reason);
     }
 
-    /// The entries of a table with the keys of `table`.
+    /// Returns the entries of a table; keys that are not in `table` are faults.
     pub fn table<'a>(&mut self, path: &str, node: &'a Node, table: Table) -> Option<&'a [Entry]> {
         let entries = self.free(path, node)?;
         for entry in entries {
@@ -189,7 +189,7 @@ impl Reader<'_> {
         Some(entries)
     }
 
-    /// The entries of a table with any keys.
+    /// Returns the entries of a table with arbitrary keys.
     fn free<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a [Entry]> {
         match &node.value {
             Value::Table(entries) => Some(entries),
@@ -197,7 +197,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The elements of a list of tables.
+    /// Returns the elements of a list of tables.
     pub fn list<'a>(&mut self, path: &str, node: &'a Node) -> &'a [Node] {
         match &node.value {
             Value::List(nodes) => nodes,
@@ -208,7 +208,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A value as the text that the module takes: a string, a number, or 1 and 0 for true and false.
+    /// Returns a value as the text for the module: a string, a number, or 1 and 0 for true and
+    /// false.
     pub fn scalar(&mut self, path: &str, node: &Node) -> Option<String> {
         match &node.value {
             Value::Text(text, _) => Some(text.clone()),
@@ -218,7 +219,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns `text`, which is in the form of a value of `parameter`, with numbers in place of names of users and groups.
+    /// Returns `text`, a value of `parameter`, with numbers in place of names of users and groups.
     pub fn numbers<'a>(
         &mut self,
         place: &Place,
@@ -230,7 +231,7 @@ impl Reader<'_> {
         self.take(place, path, found.map_err(|failure| failure.message))
     }
 
-    /// A string.
+    /// Returns a string.
     fn text<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a str> {
         match &node.value {
             Value::Text(text, _) => Some(text),
@@ -238,7 +239,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `true` or `false`; 1 and 0 are taken, too.
+    /// Returns a boolean: `true`, `false`, 1 or 0.
     fn truth(&mut self, path: &str, node: &Node) -> Option<bool> {
         match node.value {
             Value::Truth(truth) => Some(truth),
@@ -248,7 +249,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a number from `low` to `high`.
     fn number(&mut self, path: &str, node: &Node, low: u64, high: u64) -> Option<u64> {
         let Value::Number(number) = node.value else {
             return self.other(path, node, "a number");
@@ -303,7 +304,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Devices or disks, as `table` says.
+    /// Reads devices or disks, according to `table`.
     fn devices(&mut self, table: Table, node: &Node, wanted: &mut Devices) {
         let scheduled = table == Table::Disk;
         for entry in self.free(table.key(), node).unwrap_or_default() {
@@ -344,7 +345,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A key of a device or a disk.
+    /// Reads a key of a device or a disk.
     fn of_device(&mut self, path: &str, key: &Entry, device: &mut Device) {
         let sectors = match &key.key[..] {
             "offset" => Some((0, &mut device.offset)),
@@ -418,7 +419,7 @@ impl Reader<'_> {
         }
         let said = self.settings(path, entries, &mut state);
         if let Some(reason) = state::contradiction(&state.settings) {
-            // At the first parameter of the reason that the file sets.
+            // The fault is at the first parameter of the reason that the file sets.
             let place = |word| said.iter().find(|(name, _)| *name == word);
             if let Some((_, (place, path))) = reason.split(' ').find_map(place) {
                 self.add(place, path, reason);
@@ -449,7 +450,7 @@ impl Reader<'_> {
         state
     }
 
-    /// Parameters, wherever they are said; answers which are, and where.
+    /// Reads the parameters from all keys that set them, and returns their names and places.
     fn settings(
         &mut self,
         path: &str,
@@ -461,7 +462,7 @@ impl Reader<'_> {
             all.push(("slots".into(), format!("{path}.slots"), entry));
         }
         if let Some(entry) = at(entries, "high_priority") {
-            // Said to be no table by the caller.
+            // The caller reports a value that is not a table.
             if let Value::Table(entries) = &entry.node.value {
                 for key in ["ratio", "sources"] {
                     let path = format!("{path}.high_priority.{key}");
@@ -498,7 +499,7 @@ impl Reader<'_> {
         said
     }
 
-    /// The parameter called `name`, if it is one that can be set here.
+    /// Returns the parameter `name` if a file can set it here.
     fn parameter(
         &mut self,
         name: &str,
@@ -595,7 +596,7 @@ impl Reader<'_> {
             let Some(item) = item.map(Cow::into_owned) else {
                 continue;
             };
-            // An item of the form of something else would be taken for that.
+            // An item with the form of another statement would be parsed as that statement.
             let one = weights::normal([item.as_str()]).and_then(|lines| {
                 let one = lines.lines().count() == 1;
                 one.then_some(item).ok_or("is not one item FIELD:VALUE")

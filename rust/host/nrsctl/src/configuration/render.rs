@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A state as a configuration: only what is not the default.
+//! Conversion of a state to a configuration without defaults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::state::{Setting, State, HEADS};
 use super::weights;
 use crate::kernel::Device;
 
-/// `text` as a string of TOML.
+/// Returns `text` as a TOML string.
 pub fn quote(text: &str) -> String {
     let plain = |c: char| c != '\\' && c != '"' && !c.is_control();
     if text.chars().all(plain) {
@@ -32,7 +32,7 @@ pub fn quote(text: &str) -> String {
     out + "\""
 }
 
-/// `text` as a number if it is one, else as a string.
+/// Returns `text` as a number if it is one, else as a string.
 pub fn value(text: &str) -> String {
     match text.parse::<u32>() {
         Ok(number) if number.to_string() == text => text.to_string(),
@@ -40,7 +40,7 @@ pub fn value(text: &str) -> String {
     }
 }
 
-/// A name as a part of a path.
+/// Returns a name as a part of a key path.
 fn part(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match name.chars().all(bare) {
@@ -49,7 +49,7 @@ fn part(name: &str) -> String {
     }
 }
 
-/// The service `name` in `state`; `slots` are those that a service has of which nobody says anything.
+/// Renders the service `name` in `state`; `slots` is the value that is omitted.
 pub fn service(name: &str, state: &State, slots: &str) -> String {
     let path = format!("service.{}", part(name));
     let mut out = format!("[{path}]\n");
@@ -99,7 +99,7 @@ pub fn service(name: &str, state: &State, slots: &str) -> String {
     out
 }
 
-/// The table that a parameter stands in, and its key there.
+/// Returns the table of a parameter, and its key there.
 fn place(name: &str) -> (&str, &str) {
     match name {
         "slots" => ("", name),
@@ -128,7 +128,7 @@ fn of_weights(text: &str) -> Vec<(&str, String)> {
         .collect()
 }
 
-/// A rule and the head that it is for, if that has to be said.
+/// Head if it must be given, name, conditions and limits of a rule.
 type Headed<'a> = (Option<&'static str>, &'a str, Option<&'a str>, &'a Limits);
 
 fn of_rules(path: &str, state: &State) -> String {
@@ -188,7 +188,7 @@ fn of_rule(path: &str, (head, name, conditions, limits): Headed<'_>) -> String {
     out
 }
 
-/// The keys of `device`, or of a disk, and their values, without defaults.
+/// Returns the keys of a device or disk with their values, without defaults.
 pub fn keys(device: &Device) -> Vec<(&str, String)> {
     let mut keys = Vec::new();
     if !device.scheduled {
@@ -209,7 +209,7 @@ pub fn keys(device: &Device) -> Vec<(&str, String)> {
     keys
 }
 
-/// `device`, or a disk, as a section.
+/// Renders a device or disk as a section.
 pub fn device(device: &Device) -> String {
     let mut out = format!("[{}.{}]\n", Table::of(device).key(), part(&device.name));
     for (key, value) in keys(device) {
@@ -218,7 +218,7 @@ pub fn device(device: &Device) -> String {
     out
 }
 
-/// The parameters of the module that are not what they are to begin with.
+/// Renders the parameters of the module that differ from their defaults.
 pub fn module(values: &BTreeMap<&'static str, String>) -> String {
     let default = |name: &str| {
         let found = super::keys::MODULE

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rules of `tbf`: what is wanted, what runs, and the commands that lead from one to the other.
+//! Rules of `tbf`: wanted rules, running rules, and the commands that lead from one set to the
+//! other.
 //!
-//! Everything goes through the module's own [`Book`]: what is wanted is built in one to see whether it is
-//! taken, and the commands of a change are tried on one while they are worked out.
+//! All rules are checked by the module's own [`Book`]: wanted rules are built in a book, and the
+//! commands of a change are applied to a book while they are computed.
 
 use nrs_sched::rules::{Book, Command, Fields, Limits as Terms, Name, Rate, RuleError};
 
-/// What a rule sets, in the module's own form.
+/// Limits of a rule, in the module's normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// What a class gets, at most.
+    /// Maximum rate of a class.
     pub rate: String,
-    /// What it gets before others.
+    /// Guaranteed minimum rate.
     pub minrate: Option<String>,
-    /// Whether lost time is made up for.
+    /// True if a class catches up after delays.
     pub realtime: bool,
-    /// Whether what others leave unused may be used.
+    /// True if a class may use the rate that other rules leave unused.
     pub borrow: bool,
-    /// Other rules whose limits hold, too.
+    /// Further rules to charge.
     pub also: Vec<String>,
 }
 
 impl Limits {
-    /// A rate and nothing else.
+    /// Creates limits with a rate only.
     pub fn new(rate: impl Into<String>) -> Self {
         Self {
             rate: rate.into(),
@@ -49,7 +50,7 @@ impl Limits {
         }
     }
 
-    /// The pairs of a command that set all of it, with `also` for the other rules.
+    /// Returns the pairs of a command that set all limits, with `also` as further rules.
     fn pairs(&self, also: &[String]) -> String {
         format!(
             "rate={} minrate={} realtime={} borrow={} also={}",
@@ -62,27 +63,27 @@ impl Limits {
     }
 }
 
-/// A rule.
+/// Rule with conditions and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// Whom it is for.
+    /// Match expression.
     pub conditions: String,
-    /// What it sets.
+    /// Limits of the rule.
     pub limits: Limits,
 }
 
-/// The rules of a head.
+/// Rules of a head.
 ///
-/// It makes no difference where `default` stands, so those are equal that differ in that only.
+/// The position of `default` has no effect, so it is ignored in comparisons.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// In their order, without `default`.
+    /// Rules in order, without `default`.
     pub list: Vec<Rule>,
-    /// What `default` sets.
+    /// Limits of `default`.
     pub default: Limits,
-    /// How many of the list stand behind `default`.
+    /// Number of rules in the list after `default`.
     pub behind: usize,
 }
 
@@ -92,11 +93,11 @@ impl PartialEq for Rules {
     }
 }
 
-/// The name of the rule that is always there.
+/// Name of the rule that always exists.
 pub const DEFAULT: &str = "default";
 
 impl Rules {
-    /// The rules of a start: `default` alone, with `rate`.
+    /// Creates the initial rules: `default` with `rate`.
     pub fn new(rate: &str) -> Self {
         Self {
             list: Vec::new(),
@@ -105,7 +106,7 @@ impl Rules {
         }
     }
 
-    /// Those of `book`.
+    /// Creates the rules from `book`.
     pub fn of(book: &Book) -> Self {
         let mut rules = Self::new("");
         for rule in book.rules() {
@@ -124,20 +125,21 @@ impl Rules {
         rules
     }
 
-    /// A rule by its name.
+    /// Returns the rule `name`.
     pub fn get(&self, name: &str) -> Option<&Rule> {
         self.list.iter().find(|rule| rule.name == name)
     }
 
-    /// The book of these rules under `tbf` with `fields`, a rate for rules without one, and room for `max`.
+    /// Builds the book of the rules under `tbf` with `fields`; `rate` is for rules without a rate,
+    /// `max` limits the number of rules.
     ///
     /// # Errors
     ///
-    /// The rule and the command that is refused for it, and why.
+    /// The rule and the command that is refused, with the reason.
     pub fn book(&self, fields: Fields, rate: &str, max: u32) -> Result<Book, Refusal> {
         let mut script = Script::new(fields, rate, max)?;
         for rule in self.list.iter().rev() {
-            // What it names may not be there yet.
+            // The rules in `also` may not exist yet.
             let pairs = rule.limits.pairs(&[]);
             let command = format!("start {} {} {pairs}", rule.name, rule.conditions);
             script.run(&rule.name, command)?;
@@ -163,14 +165,14 @@ impl Rules {
     }
 }
 
-/// Why a rule is refused.
+/// Refusal of a rule.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The rule.
+    /// Name of the rule.
     pub name: String,
-    /// The command that starts or changes it.
+    /// Command that starts or changes the rule.
     pub command: String,
-    /// Where in it, and why.
+    /// Column in the command, and the reason.
     pub error: RuleError,
 }
 
@@ -231,13 +233,13 @@ impl Script {
         Name::new(name).is_some_and(|name| self.book.get(&name).is_some())
     }
 
-    /// What the rule `name` sets now.
+    /// Returns the current limits of the rule `name`.
     fn limits(&self, name: &str) -> Option<Limits> {
         let rule = self.book.get(&Name::new(name)?)?;
         Some(Limits::of(&self.book, &rule.limits))
     }
 
-    /// Stops the rules `names`, and has none of those that stay name them any more.
+    /// Stops the rules `names`, and removes them from `also` of the other rules.
     fn stop(&mut self, names: &[String]) -> Result<(), Refusal> {
         for name in self.names() {
             let also = self.limits(&name).map_or(Vec::new(), |limits| limits.also);
@@ -256,12 +258,13 @@ impl Script {
     }
 }
 
-/// The commands that make `to` of `from`, and keep the classes of rules that stay; both on a head where `tbf`
-/// runs with `fields`, a rate for rules without one, and room for `max`.
+/// Returns the commands that lead from `from` to `to`, keeping the classes of unchanged rules.
+/// `tbf` runs with `fields` on the head; `rate` is for rules without a rate, `max` limits the
+/// number of rules.
 ///
 /// # Errors
 ///
-/// What the module would refuse.
+/// A command that the module would refuse.
 pub fn commands(
     from: &Rules,
     to: &Rules,
@@ -321,20 +324,21 @@ pub fn commands(
     Ok(script.commands)
 }
 
-/// A rate that was checked.
+/// Parses a rate that was checked before.
 fn parse(rate: &str) -> Rate {
     Rate::parse(rate).unwrap_or_else(|| unreachable!("a rate that was checked"))
 }
 
-/// As many rules as possible that stand before `default` in `names` and need not be moved to be in the order
-/// of `to`.
+/// Returns the longest subsequence of `names` before `default` whose rules are in the order of
+/// `to`, so need not be moved.
 fn longest_in_order(names: &[String], to: &Rules) -> Vec<String> {
     let before = names.iter().take_while(|name| *name != DEFAULT);
     let place = |name: &String| to.list.iter().position(|rule| rule.name == *name);
     let there: Vec<(usize, &String)> = before
         .filter_map(|name| Some((place(name)?, name)))
         .collect();
-    // Of each the longest row that ends with it: its length, and the one before.
+    // For each rule, the length of the longest subsequence that ends with it, and its predecessor
+    // there.
     let mut rows: Vec<(usize, Option<usize>)> = Vec::new();
     for (i, (place, _)) in there.iter().enumerate() {
         let before = (0..i).filter(|&j| there[j].0 < *place);
@@ -459,7 +463,7 @@ mod tests {
         );
     }
 
-    /// A book where somebody moved `default` to the front.
+    /// Moves rules that are after `default`, because a user moved `default` to the front.
     #[test]
     fn rules_behind_default_are_moved() {
         for (rank, behind) in [("a", 2), ("b", 1)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What runs: the texts that the module shows, as a state.
+//! Reading of the running state from the texts of the module.
 
 use nrs_sched::policy::Kind;
 
@@ -14,7 +14,8 @@ use crate::stats::{self, rules::Listed, Head, HIGH};
 ///
 /// # Errors
 ///
-/// What [`Kernel::get`] returns; [`Trouble::Other`] for a text of the module that is not as expected.
+/// - [`Trouble::Other`]: a text of the module is malformed.
+/// - Errors of [`Kernel::get`].
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<State> {
     let mut state = State::new();
     for parameter in settable() {
@@ -37,17 +38,17 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<State> {
     Ok(state)
 }
 
-/// A text that the module should not show.
+/// Returns the failure that the module shows an unexpected text.
 fn strange(service: &str, name: &str, text: &str) -> Failure {
     let message = format!("{service}: {name} shows what is not understood: {text}");
     Failure::new(Trouble::Other, message).hint("the module is of another version than this program")
 }
 
-/// The policy of each head.
+/// Returns the policy of each head.
 ///
 /// # Errors
 ///
-/// The name of a policy that is not known.
+/// The name of an unknown policy.
 fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
     let mut found = [Policy::FIFO, Policy::FIFO];
     for head in heads {
@@ -64,11 +65,11 @@ fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
     Ok(found)
 }
 
-/// The rules of each head that has any.
+/// Returns the rules of each head that has rules.
 ///
 /// # Errors
 ///
-/// The name of a rule that sets what is not known.
+/// The name of a rule with an unknown limit.
 fn rules(listed: &[Listed]) -> std::result::Result<[Option<Rules>; 2], String> {
     let mut found = [None, None];
     for one in listed {
@@ -88,7 +89,7 @@ fn rules(listed: &[Listed]) -> std::result::Result<[Option<Rules>; 2], String> {
     Ok(found)
 }
 
-/// That of the head `name`.
+/// Returns the element of the head `name`.
 fn of<'a, T>(heads: &'a mut [T; 2], name: &str) -> &'a mut T {
     let [regular, high] = heads;
     match name {
@@ -97,7 +98,7 @@ fn of<'a, T>(heads: &'a mut [T; 2], name: &str) -> &'a mut T {
     }
 }
 
-/// What a rule sets.
+/// Returns the limits of a rule; `None` if one is unknown.
 fn limits(rule: &Listed) -> Option<Limits> {
     let mut limits = Limits::new(normal_rate(&rule.rate)?);
     for word in rule.limits.split_ascii_whitespace() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All that can be set of a service, in one form for what a file wants and for what runs.
+//! Settings of a service in one normal form, for the wanted and for the running state.
 //!
-//! Equal states are equal values: numbers have no zeros in front, words are in the module's order, what nobody
-//! mentioned has its default.
+//! Equal states are equal values: numbers have no leading zeros, words are in the module's order,
+//! and missing settings have their defaults.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::refusal;
 
 use super::rules::Rules;
 
-/// What the heads are called: regular first.
+/// Names of the heads, regular first.
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
-/// Parameters that are more than one value, and have parts of the state to themselves.
+/// Parameters with several values, which have own fields in [`State`].
 const WHOLE: [&str; 4] = [
     "nrs_policies",
     "nrs_fairshare_weights",
@@ -27,17 +27,17 @@ const WHOLE: [&str; 4] = [
     "nrs_qbm_config",
 ];
 
-/// What a parameter is set to.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// One value.
+    /// Single value.
     One(String),
-    /// A value for each head, regular first.
+    /// One value for each head, regular first.
     Heads([String; 2]),
 }
 
 impl Setting {
-    /// The text that sets it.
+    /// Returns the text that sets the parameter `name`.
     pub fn text(&self, name: &str) -> String {
         match self {
             Self::One(value) => value.clone(),
@@ -49,27 +49,27 @@ impl Setting {
     }
 }
 
-/// The policy of a head.
+/// Policy of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Which one.
+    /// Kind of the policy.
     pub kind: Kind,
-    /// What it was started with, in the module's own form.
+    /// Argument of the policy, in the module's normal form.
     pub argument: Option<String>,
 }
 
 impl Policy {
-    /// What runs when nobody asked for anything.
+    /// Default policy of a head.
     pub const FIFO: Self = Self {
         kind: Kind::Fifo,
         argument: None,
     };
 
-    /// The policy of `kind` that is started with `argument`.
+    /// Creates the policy of `kind` with `argument`.
     ///
     /// # Errors
     ///
-    /// Why the policy does not take the argument.
+    /// The reason why the policy does not accept the argument.
     pub fn new(kind: Kind, argument: Option<&str>) -> Result<Self, &'static str> {
         let config = Config::parse(kind, argument, &Tunables::default());
         let config = config.map_err(|error| error.reason)?;
@@ -79,7 +79,7 @@ impl Policy {
         })
     }
 
-    /// What tells classes of `tbf` apart; none for another policy.
+    /// Returns the fields of `tbf` that distinguish classes; `None` for another policy.
     pub fn fields(&self) -> Option<Fields> {
         if self.kind != Kind::Tbf {
             return None;
@@ -91,7 +91,7 @@ impl Policy {
     }
 }
 
-/// `NAME`, or `NAME ARGUMENT`.
+/// Formats as `NAME`, or `NAME ARGUMENT`.
 impl std::fmt::Display for Policy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.kind.name())?;
@@ -102,31 +102,31 @@ impl std::fmt::Display for Policy {
     }
 }
 
-/// All that can be set of a service.
+/// Settings of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// Number of partitions; none: it is not known, or nobody cares.
+    /// Number of partitions; `None` if unknown, or if any number is accepted.
     pub cpts: Option<u32>,
-    /// Parameters by name, but for those that are more than one value. `slots` may be missing: it has the
-    /// default that the module has then.
+    /// Parameters by name, except those with several values. `slots` may be missing: it then has
+    /// the current default of the module.
     pub settings: BTreeMap<&'static str, Setting>,
-    /// Weights of `fairshare`, a line each, as the module shows them.
+    /// Weights of `fairshare`, one per line, as the module shows them.
     pub weights: String,
-    /// The configuration of `qbm`, as the module shows it.
+    /// Configuration of `qbm`, as the module shows it.
     pub plan: String,
-    /// The policy of each head.
+    /// Policy of each head.
     pub policies: [Policy; 2],
-    /// The rules of each head that `tbf` runs on.
+    /// Rules of each head that runs `tbf`.
     pub rules: [Option<Rules>; 2],
 }
 
 impl State {
-    /// All defaults.
+    /// Creates a state with all defaults.
     pub fn new() -> Self {
         let settings = settable().filter(|parameter| parameter.name() != "slots");
         let setting = |parameter: &'static Parameter| {
             let default = refusal::default(parameter);
-            // A test says that defaults are taken.
+            // A test verifies that all defaults are accepted.
             let setting = normal(parameter, &default).unwrap_or(Setting::One(default));
             (parameter.name(), setting)
         };
@@ -140,14 +140,14 @@ impl State {
         }
     }
 
-    /// The same with `slots` if it has none.
+    /// Returns the state, with `slots` if it has none.
     pub fn with_slots(mut self, slots: &str) -> Self {
         let slots = Setting::One(slots.to_string());
         self.settings.entry("slots").or_insert(slots);
         self
     }
 
-    /// The parameter `name`, if it is one value; empty if it is not known.
+    /// Returns the parameter `name` if it has a single value, else an empty text.
     pub fn one(&self, name: &str) -> &str {
         match self.settings.get(name) {
             Some(Setting::One(value)) => value,
@@ -155,18 +155,18 @@ impl State {
         }
     }
 
-    /// The rate of rules that are started without one.
+    /// Returns the rate of rules that are started without a rate.
     pub fn rate(&self) -> String {
         self.one("nrs_tbf_rate").to_string()
     }
 
-    /// How many rules a head can have.
+    /// Returns the maximum number of rules of a head.
     pub fn rules_max(&self) -> u32 {
         self.one("nrs_tbf_rules_max").parse().unwrap_or(u32::MAX)
     }
 }
 
-/// The parameters that are one value, or one for each head.
+/// Returns the parameters with a single value, or one value for each head.
 pub fn settable() -> impl Iterator<Item = &'static Parameter> {
     let one = |parameter: &&Parameter| {
         parameter.access == Access::Both && !WHOLE.contains(&parameter.name())
@@ -174,13 +174,13 @@ pub fn settable() -> impl Iterator<Item = &'static Parameter> {
     parameters::all().filter(one)
 }
 
-/// The policy whose parameter `name` is, if it is one of a policy's.
+/// Returns the policy that the parameter `name` belongs to, if any.
 pub fn policy_of(name: &str) -> Option<Kind> {
     let word = name.strip_prefix("nrs_")?.split('_').next()?;
     Kind::from_name(word).ok()
 }
 
-/// What stands behind `reg_` and `hp_` in the text of a parameter with a value for each head.
+/// Returns the word after `reg_` and `hp_` in the text of a parameter with a value for each head.
 pub fn part(name: &str) -> &str {
     let name = name.strip_prefix("nrs_").unwrap_or(name);
     match name.split_once('_') {
@@ -189,19 +189,19 @@ pub fn part(name: &str) -> &str {
     }
 }
 
-/// Returns `text` as the setting of `parameter`; heads that it does not name have their default.
+/// Returns `text` as the setting of `parameter`; heads that are not named have their default.
 ///
 /// # Errors
 ///
-/// Why the parameter does not take it.
+/// The reason why the parameter does not accept the text.
 pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
-    // What is shown for each head is padded, and longer than what may be written.
+    // The text shown for each head is padded, and longer than the maximum length of a write.
     let words = text.split_ascii_whitespace().collect::<Vec<_>>();
     let text = words.join(" ").replace(": ", ":");
     let mut values = Values::default();
     let stored = match &parameter.value {
         Some(stored) => stored,
-        // The mode of fairshare is a text: weights may stand behind it.
+        // The mode of fairshare is a text that may be followed by weights.
         None => return mode(parameter, &text).map(Setting::One),
     };
     let done = (stored.set)(&mut values, &text);
@@ -229,18 +229,18 @@ fn mode(parameter: &Parameter, text: &str) -> Result<String, String> {
     mode.map_err(|_| "weights belong into the table `weights`".to_string())
 }
 
-/// The rate `text` as the module shows it.
+/// Returns the rate `text` as the module shows it.
 pub fn normal_rate(text: &str) -> Option<String> {
     Rate::parse(text).map(|rate| rate.to_string())
 }
 
-/// Says why these settings do not go together.
+/// Returns the reason why `settings` contradict each other; `None` if they do not.
 pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<&'static str> {
     let mut values = Values::default();
     for (name, setting) in settings {
         let stored = parameters::named(name).and_then(|parameter| parameter.value.as_ref());
         if let Some(stored) = stored {
-            // Each has been checked by itself.
+            // Each setting was checked before.
             let _ = (stored.set)(&mut values, &setting.text(name));
         }
     }
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Each default has one form and stays what it is.
+    /// Verifies that each default is in normal form.
     #[test]
     fn defaults_are_what_they_set() {
         for (name, setting) in State::new().settings {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files against a module: what is asked for is what runs, again and again, and what fails leaves no trace.
+//! Files against a module: the running state becomes the wanted state, stays so, and failures leave
+//! it unchanged.
 
 mod devices;
 mod failures;
@@ -18,7 +19,7 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::mock::Mock;
 
-/// A file that is removed at the end.
+/// File that is removed when dropped.
 struct Named(tempfile::TempPath);
 
 impl Named {
@@ -29,7 +30,8 @@ impl Named {
     }
 }
 
-/// The arguments of `apply` with these options and `file`; without `--wait` nothing is tried again.
+/// Returns the arguments of `apply` with these options and `file`; without `--wait`, nothing is
+/// retried.
 fn args(options: &str, file: &Named) -> apply::Args {
     let wait = match options.contains("--wait") {
         true => "",
@@ -144,7 +146,7 @@ fn what_is_saved_is_what_runs() {
     let fresh = Mock::of(&["other"]);
     apply(&fresh, &text).1.unwrap();
     assert_eq!(fresh.shown(), module.shown());
-    // What differs from the defaults, and no more.
+    // The text has only the differences from the defaults.
     assert!(text.contains("[module]\ndefault_slots = 32\n"), "{text}");
     assert!(
         text.contains("[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"),
@@ -161,7 +163,7 @@ fn what_is_saved_is_what_runs() {
     assert_eq!(failure.kind, Kind::NotFound);
 }
 
-/// Users and groups may be named; the module and what is saved have their numbers.
+/// Applies names of users and groups; the module and the saved text have numbers.
 #[test]
 fn users_and_groups_by_name() {
     let text = |user, group, client| {
@@ -186,7 +188,7 @@ fn users_and_groups_by_name() {
     assert_eq!(faults, want);
 }
 
-/// What a section does not mention has its default: rules and weights that somebody started by hand are gone.
+/// Verifies that missing keys have their defaults: rules and weights set by hand are removed.
 #[test]
 fn what_is_not_mentioned_has_its_default() {
     let module = Mock::of(&["a"]);
@@ -252,7 +254,7 @@ fn what_is_applied_as_json() {
     }
 }
 
-/// Policies that still stop are waited for.
+/// Retries a step while earlier policies stop.
 #[test]
 fn what_is_busy_is_tried_again() {
     let module = Mock::of(&["a"]);
@@ -276,7 +278,7 @@ fn partitions_are_those_of_services_made_in_configfs() {
     );
     apply(&module, "[service.b]\ncpts = 1\n").1.unwrap();
     assert_eq!(module.cpts("b"), Ok(1));
-    // Nobody cares: they stay.
+    // Partitions that no section sets are left unchanged.
     assert_eq!(differs(&module, "[service.b]\n"), None);
     module.add_client("b");
     let failure = apply(&module, "[service.b]\ncpts = 3\nslots = 5\n")
@@ -313,7 +315,7 @@ fn services_that_no_file_mentions() {
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
 }
 
-/// A disk is scheduled as its section says, and one without a section is left alone.
+/// Schedules a disk according to its section; disks without a section are left unchanged.
 #[test]
 fn disks_of_the_files() {
     let module = Mock::of(&[]);
@@ -339,7 +341,7 @@ fn disks_of_the_files() {
     let fresh = Mock::of(&[]);
     apply(&fresh, &text).1.unwrap();
     assert_eq!(fresh.disks(), module.disks());
-    // What a section does not say has its default; a disk without one is left alone.
+    // Missing keys have their defaults; a disk without a section is left unchanged.
     apply(&module, "[disk.sda]\nservice = 'san'\n").1.unwrap();
     let disks = module.disks().unwrap();
     assert_eq!(
@@ -348,7 +350,7 @@ fn disks_of_the_files() {
     );
     let one = said(&module, "save --service b").unwrap();
     assert!(one.contains("[disk.sdb]") && !one.contains("sda"), "{one}");
-    // The disks of one service.
+    // Only the disks of one service are scheduled.
     let file = Named::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
     let (out, done) = ran(&module, "--service y", &file);
     done.unwrap();
@@ -356,14 +358,14 @@ fn disks_of_the_files() {
         out.ends_with("sdb: scheduled by y\n") && !out.contains("sda"),
         "{out}"
     );
-    // One that comes late, as at boot.
+    // The disk appears late, as at boot.
     let module = Mock::of(&[]);
     let file = Named::new("[disk.sda]\nservice = 'x'\n");
     module.late.set(2);
     let (out, done) = ran(&module, "--dry-run --wait 60", &file);
     assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::NotFound));
     ran(&module, "--wait 60", &file).1.unwrap();
-    // One that is missing, and one that is named twice: the others are scheduled.
+    // One disk is missing, and one is defined twice: the other disks are scheduled.
     let text =
         "[disk.sdx]\nservice = 'x'\n[disk.sda]\nservice = 'x'\n[disk.'/dev/sda']\nservice = 'z'\n";
     let failure = apply(&module, text).1.unwrap_err();
@@ -438,7 +440,7 @@ fn a_wrong_file_changes_nothing() {
     assert_eq!(faults[1]["key"], "service.b.polcy");
 }
 
-/// The examples of the documentation are right, and apply to a module.
+/// Verifies that the examples of the documentation are valid and can be applied.
 #[test]
 fn examples() {
     let directory = concat!(
@@ -466,7 +468,7 @@ fn examples() {
     assert_eq!(count, 4);
 }
 
-/// The file for the agent is checked with the others, and no file of services.
+/// Verifies that the file for the agent is checked, and that it defines no services.
 #[test]
 fn the_file_for_the_agent() {
     let room = tempfile::tempdir().unwrap();
@@ -484,7 +486,7 @@ fn the_file_for_the_agent() {
     };
     let small = "realm = \"r\"\nsecret = \"/none\"\ntransport = \"tcp\"\n[service.a]\n";
     std::fs::write(path("agent.toml"), small).unwrap();
-    // Alone it is no reason for nrs.service to fail.
+    // An agent file alone does not make nrs.service fail.
     let (check, apply) = (["check"], ["apply", "--dry-run", "--prune"]);
     let nothing = (String::from("nothing to change\n"), None);
     assert_eq!(run(&apply, room.path()), nothing);
@@ -506,7 +508,7 @@ fn the_file_for_the_agent() {
     assert_eq!(run(&apply, room.path()).1, Some(Kind::Differs));
 }
 
-/// What the page says is printed is what is printed.
+/// Compares the output shown in the page with the actual output.
 #[test]
 fn the_page_shows_what_is_printed() {
     let path = concat!(
@@ -514,7 +516,7 @@ fn the_page_shows_what_is_printed() {
         "/../../../Documentation/configuration.md"
     );
     let page = std::fs::read_to_string(path).unwrap();
-    // The text between the first fences behind `after`.
+    // Returns the text between the first fences after `after`.
     let block = |after: &str| {
         let start = page.find(after).unwrap();
         let start = start + page[start..].find("```").unwrap();

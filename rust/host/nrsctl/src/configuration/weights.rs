@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Weights of `fairshare`: what has to be written to make one table of another.
+//! Weights of `fairshare`: the writes that lead from one table to another.
 
 use nrs_sched::policy::fairshare::weights::Weights;
 
-/// Bytes that one write may have.
+/// Maximum length of one write, bytes.
 const WRITE_MAX: usize = 4000;
 
-/// The lines that the module shows after `items`, an item each.
+/// Returns the lines that the module shows after the writes `items`, one item each.
 ///
 /// # Errors
 ///
-/// Why they are refused.
+/// The reason for the refusal.
 pub fn normal<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<String, &'static str> {
     let mut weights = Weights::new();
     for item in items {
@@ -23,17 +23,17 @@ pub fn normal<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<String, &'
     Ok(out)
 }
 
-/// An item of the form `FIELD:VALUE:WEIGHT` as its name and its weight.
+/// Splits an item `FIELD:VALUE:WEIGHT` into name and weight.
 pub fn parts(item: &str) -> (&str, &str) {
     item.rsplit_once(':').unwrap_or((item, ""))
 }
 
-/// Whether an item is for all jobs that a pattern matches: the first one counts.
+/// Returns true if an item is a pattern of jobs; the first matching pattern counts.
 fn is_pattern(name: &str) -> bool {
     name.starts_with("jobid:") && name.contains(['*', '?'])
 }
 
-/// What to write, one after the other, to make `to` of `from`; both as the module shows them.
+/// Returns the writes, in order, that lead from `from` to `to`, both as the module shows them.
 pub fn commands(from: &str, to: &str) -> Vec<String> {
     let old: Vec<(&str, &str)> = from.lines().map(parts).collect();
     let new: Vec<(&str, &str)> = to.lines().map(parts).collect();
@@ -43,7 +43,8 @@ pub fn commands(from: &str, to: &str) -> Vec<String> {
         let both = names.filter(|name| is_pattern(name) && has(other, name));
         both.collect::<Vec<_>>()
     };
-    // A pattern that comes new goes behind all others, so those that stay have to be the first of the new ones.
+    // A new pattern is added after all others, so kept patterns must be the first of the new
+    // patterns.
     let (stay, wanted) = (patterns(&old, &new), patterns(&new, &old));
     let all_new: Vec<&str> = new
         .iter()

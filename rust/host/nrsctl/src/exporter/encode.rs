@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Prometheus' text format, version 0.0.4: labels and values.
+//! Encoder of Prometheus' text format, version 0.0.4: labels and values.
 
 use std::fmt;
 
 use nrs_sched::statistics::StatUnit;
 
-/// The media type of the format.
+/// Media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What kind of values a family has.
+/// Type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Goes up and down.
+    /// Value that rises and falls.
     Gauge,
-    /// Goes up only, until it starts anew at 0; its name ends in `_total`.
+    /// Value that only rises, except for restarts at 0; the family's name ends in `_total`.
     Counter,
-    /// Percentiles, as label `quantile`.
+    /// Percentiles with the label `quantile`.
     Summary,
 }
 
 impl Kind {
-    /// Its name.
+    /// Returns the name of the type in the text format.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
@@ -31,7 +31,8 @@ impl Kind {
     }
 }
 
-/// Writes `,NAME="VALUE"`, without the comma if `out` is empty; nothing for an empty value, which is the same as no label.
+/// Appends `,NAME="VALUE"`, without the comma if `out` is empty. Appends nothing for an empty
+/// value, which is equivalent to no label.
 pub fn label(out: &mut String, name: &str, value: &str) {
     if value.is_empty() {
         return;
@@ -51,19 +52,19 @@ pub fn label(out: &mut String, name: &str, value: &str) {
     out.push('"');
 }
 
-/// A value of a sample.
+/// Value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole one.
+    /// An integer.
     Whole(u64),
-    /// One with a fraction.
+    /// A floating-point number.
     Real(f64),
-    /// A number and how many of its digits are decimals: `Parts(1500, 3)` is 1.500.
+    /// A number and its number of decimals: `Parts(1500, 3)` is 1.500.
     Parts(u64, u8),
 }
 
 impl Number {
-    /// Returns `value` of a row in `unit`; times are shown in seconds.
+    /// Converts a value of a row in `unit`; times become seconds.
     pub const fn of(unit: StatUnit, value: u64) -> Self {
         match unit {
             StatUnit::Plain | StatUnit::Cost => Self::Whole(value),
@@ -74,7 +75,7 @@ impl Number {
     }
 }
 
-/// Whole numbers as [`Number::Whole`], others as [`Number::Real`].
+/// Conversions: integers and `bool` to [`Number::Whole`], `f64` to [`Number::Real`].
 macro_rules! numbers {
     ($($type:ty: $variant:ident),*) => {
         $(impl From<$type> for Number {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! All families of metrics: the table that pages and their description are made from.
+//! Table of all metric families, from which pages and the reference are generated.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ use crate::stats::{
     in_bytes, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target, POLICIES,
 };
 
-/// What a family tells about, and how it does.
+/// Subject of a family, with the function that adds its samples.
 #[derive(Clone, Copy)]
 pub enum Of {
     /// The exporter itself.
@@ -30,7 +30,7 @@ pub enum Of {
     Service(fn(&Snapshot, &mut Samples<'_>)),
     /// A head of a service.
     Head(fn(&Head, &mut Samples<'_>)),
-    /// A policy of a head that is not stopped.
+    /// A policy of a head, unless the policy is stopped.
     Policy(fn(&Policy, &mut Samples<'_>)),
     /// A rule of tbf that has classes.
     Rule(fn(&Rule, &mut Samples<'_>)),
@@ -38,18 +38,18 @@ pub enum Of {
     Group(fn(&Group, &mut Samples<'_>)),
     /// A client.
     Client(fn(&Client, &mut Samples<'_>)),
-    /// A device below.
+    /// A target device of a client.
     Target(fn(&Target, &mut Samples<'_>)),
     /// An entity.
     Entity(fn(&Entity, &mut Samples<'_>)),
     /// A service of the agent.
     Agent(fn(&ServiceStatus, &mut Samples<'_>)),
-    /// Another server that the agent hears.
+    /// Another server from which the agent receives datagrams.
     Peer(fn(&PeerStatus, &mut Samples<'_>)),
 }
 
 impl Of {
-    /// Its place among all, what it is about as a title, and the labels that all samples about it have.
+    /// Returns the subject's rank in pages, its title, and the labels common to all its samples.
     const fn about(&self) -> (u8, &'static str, &'static [&'static str]) {
         match self {
             Self::Exporter(_) => (0, "The exporter", &[]),
@@ -69,35 +69,36 @@ impl Of {
         }
     }
 
-    /// What it is about, as a title.
+    /// Returns the title of the subject.
     pub const fn title(&self) -> &'static str {
         self.about().1
     }
 
-    /// The labels that all samples about it have.
+    /// Returns the labels common to all samples of the subject.
     pub const fn labels(&self) -> &'static [&'static str] {
         self.about().2
     }
 }
 
-/// A family.
+/// A metric family.
 pub struct Family {
-    /// The name of its samples.
+    /// Name of the family's samples.
     pub name: &'static str,
-    /// The kind of its values.
+    /// Type of the family.
     pub kind: Kind,
-    /// What it is, in one sentence without a full stop at its end.
+    /// Description: one sentence without a full stop.
     pub help: &'static str,
-    /// Labels that its samples have beyond those of what it tells about.
+    /// Labels of the samples in addition to the subject's labels.
     pub more: Vec<&'static str>,
-    /// Rows that it is made from; none if it is declared here.
+    /// Rows of statistics of the family; empty if the family is in `declared`.
     pub rows: Vec<FamilyRow>,
-    /// What it tells about.
+    /// Subject of the family.
     pub of: Of,
 }
 
 impl Family {
-    /// Whether only tests have the policy that the family is of; no page tells of it.
+    /// Returns true if all rows of the family belong to policies for tests; such families are on no
+    /// page.
     pub fn is_for_tests(&self) -> bool {
         let of_test = |row: &FamilyRow| policy::Kind::from_name(row.policy);
         let kinds = self.rows.iter().map(of_test);
@@ -108,20 +109,20 @@ impl Family {
     }
 }
 
-/// A row of statistics as a part of a family.
+/// A row of statistics in a family.
 pub struct FamilyRow {
-    /// The row.
+    /// Row of statistics.
     pub stat: &'static Stat,
-    /// The policy, or the policy whose entities have it; empty if it is about neither.
+    /// Policy of the row, or the policy of the entities that have the row; empty if there is none.
     pub policy: &'static str,
 }
 
-/// A family without labels of its own.
+/// Creates a family without labels of its own.
 fn family(kind: Kind, name: &'static str, help: &'static str, of: Of) -> Family {
     labelled(kind, name, &[], help, of)
 }
 
-/// A family with labels of its own.
+/// Creates a family with the labels `more`.
 fn labelled(
     kind: Kind,
     name: &'static str,
@@ -139,7 +140,7 @@ fn labelled(
     }
 }
 
-/// Adds the families of `stats` to `all`, gauges first; `subject` stands for `*` in their names.
+/// Adds the families of `stats` to `all`, gauges first; `subject` replaces `*` in metric names.
 fn add_rows(
     all: &mut Vec<Family>,
     (subject, policy, stats, of): (&str, &'static str, &'static [Stat], Of),
@@ -161,7 +162,7 @@ fn add_rows(
     }
 }
 
-/// The help of each of `rows`, with those it is about unless it is about all.
+/// Returns the help texts of `rows`, each followed by its labels or policies, if it has any.
 fn help(rows: &[FamilyRow]) -> String {
     let alike = rows.chunk_by(|a, b| a.stat.help == b.stat.help);
     let parts = alike.map(|alike| {
@@ -175,14 +176,14 @@ fn help(rows: &[FamilyRow]) -> String {
     parts.collect::<Vec<String>>().join("; ")
 }
 
-/// One of the rows of what keeps its numbers in a map.
+/// Subject with one sample per row, from a map of counters by name.
 macro_rules! mapped {
     ($of:ident, $map:ident) => {
         Of::$of(|of, samples| samples.rows(|row| of.$map.get(row.stat.name).copied()))
     };
 }
 
-/// Returns the number of `row`, of a rule or an entity.
+/// Returns the value of `row` for a rule or an entity with these counters; costs become bytes.
 fn number(row: &FamilyRow, counters: &Counters, unit: &str) -> Option<u64> {
     let number = counters.get(row.stat.key()).copied().unwrap_or(0);
     match row.stat.unit {
@@ -191,14 +192,14 @@ fn number(row: &FamilyRow, counters: &Counters, unit: &str) -> Option<u64> {
     }
 }
 
-/// One of the numbers of a group, if it is there.
+/// Subject with one sample, a counter of a group, if the group has it.
 macro_rules! counter {
     ($name:literal) => {
         Of::Group(|group, samples| samples.maybe(group.counters.get($name).copied()))
     };
 }
 
-/// One of the fields.
+/// Subject with one sample, a field.
 macro_rules! field {
     ($of:ident, $field:ident) => {
         Of::$of(|of, samples| samples.one(of.$field))
@@ -207,14 +208,15 @@ macro_rules! field {
 
 use Kind::{Counter, Gauge, Summary};
 
-/// How many clients of `service` are such; a device with several targets is several of one name.
+/// Returns the number of names of clients of `service` that satisfy `such`. A device with several
+/// targets is several clients with one name.
 fn names(service: &Snapshot, such: impl Fn(&Client) -> bool) -> u64 {
     let such = service.clients.iter().filter(|client| such(client));
     let names: BTreeSet<&str> = such.map(|client| client.name.as_str()).collect();
     names.len() as u64
 }
 
-/// All families: those of a title stand together, those declared here before those of rows.
+/// All families, grouped by subject; families of `declared` precede families of rows.
 pub static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
     let mut all = Vec::from(declared());
     tables()
@@ -227,8 +229,8 @@ pub static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
     all
 });
 
-/// The tables of statistics: what stands for `*` in the names of their metrics, the policy whose entities have them, the
-/// rows, and what they tell about.
+/// Returns the tables of statistics: replacement of `*` in metric names, policy of the entities,
+/// rows, and subject.
 fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
     let of_rule = Of::Rule(|rule, samples| {
         samples.rows(|row| number(row, &rule.counters, &rule.unit));
@@ -280,7 +282,7 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
     all
 }
 
-/// The families that are more than rows.
+/// Returns the families that are not generated from rows.
 #[rustfmt::skip]
 fn declared() -> [Family; 31] {
     [
@@ -391,7 +393,7 @@ fn declared() -> [Family; 31] {
     ]
 }
 
-/// Returns the limit of a rule if it is one of bytes, or of requests.
+/// Returns the limit of a rule if its unit is bytes (`of_bytes`) or requests (not `of_bytes`).
 fn limit(rule: &Rule, of_bytes: bool) -> Option<u64> {
     let (limit, bytes) = rule.limit()?;
     (bytes == of_bytes).then_some(limit)

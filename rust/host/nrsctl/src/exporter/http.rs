@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! As much of HTTP/1.1 as a page of metrics takes: a request without a body, one answer, the end of
-//! the connection.
+//! Minimal HTTP/1.1 server for a page of metrics: one request without a body and one answer per
+//! connection.
 //!
-//! Connections have a thread each, at most [`CONNECTIONS`]; more are refused at once. The threads
-//! read requests and write answers; the thread that called [`serve`] makes the pages, one after the
-//! other, because only that one reaches the module. A slow connection is closed: its request, its
-//! answer and what follows the request may take [`PATIENCE`] each.
+//! Each connection has a thread; connections beyond [`CONNECTIONS`] are refused immediately. These
+//! threads read requests and write answers. The thread that called [`serve`] makes the pages one
+//! after the other, because only this thread can access the module. Slow connections are closed:
+//! the request, the answer, and the data after the request may take [`PATIENCE`] each.
 //!
-//! `tiny_http` makes a thread for each connection, without a bound, and waits for slow ones for ever.
+//! `tiny_http` is not used: it starts an unlimited number of threads and has no timeout for slow
+//! connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,43 +20,43 @@ use std::time::{Duration, Instant};
 
 use crate::failure;
 
-/// Connections at a time.
+/// Maximum number of simultaneous connections.
 pub const CONNECTIONS: usize = 16;
 
-/// Time for a request to come in, and for an answer to go out.
+/// Timeout for receiving a request and for sending an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of a request, at most.
+/// Maximum size of a request, bytes.
 const REQUEST_MAX: usize = 8 << 10;
 
-/// Bytes behind a request that are read, and dropped.
+/// Maximum number of bytes after a request that are read and discarded.
 const REST_MAX: u64 = 64 << 10;
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Only the head of the answer is wanted.
+    /// True for HEAD: only the head of the answer is sent.
     pub head: bool,
-    /// The path, without what follows a question mark.
+    /// Path without the query (from the question mark).
     pub path: String,
 }
 
-/// An answer.
+/// An answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status.
+    /// HTTP status.
     pub status: u16,
-    /// The media type of its body.
+    /// Media type of the body.
     pub content_type: &'static str,
-    /// Its body.
+    /// Body.
     pub body: String,
 }
 
-/// A request, and where its answer goes.
+/// A request and the channel for its answer.
 type Task = (Request, SyncSender<Answer>);
 
 impl Answer {
-    /// Returns a short text with a status.
+    /// Creates an answer with a status and a short text.
     pub fn text(status: u16, text: &str) -> Self {
         Self {
             status,
@@ -64,7 +65,7 @@ impl Answer {
         }
     }
 
-    /// Writes the answer; without the body if only the head is wanted.
+    /// Writes the answer, without the body if `head` is true.
     fn write(&self, out: &mut impl Write, head: bool) -> io::Result<()> {
         let reason = match self.status {
             200 => "OK",
@@ -88,7 +89,11 @@ impl Answer {
     }
 }
 
-/// Parses a request's head; refuses it with an answer.
+/// Parses the head of a request.
+///
+/// # Errors
+///
+/// The answer that refuses the request.
 fn parse(head: &[u8]) -> Result<Request, Answer> {
     let refuse = |status, text| Err(Answer::text(status, text));
     let Ok(head) = std::str::from_utf8(head) else {
@@ -110,14 +115,14 @@ fn parse(head: &[u8]) -> Result<Request, Answer> {
     })
 }
 
-/// A stream until a time, however many reads and writes that takes.
+/// A stream with a deadline that covers all reads and writes.
 struct Until<'a> {
     stream: &'a TcpStream,
     end: Instant,
 }
 
 impl Until<'_> {
-    /// Returns the time that is left, if there is any.
+    /// Returns the remaining time; fails with `TimedOut` if there is none.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.end.checked_duration_since(Instant::now());
         let left = left.filter(|left| !left.is_zero());
@@ -143,7 +148,11 @@ impl Write for Until<'_> {
     }
 }
 
-/// Reads a request; refuses it with an answer, or with none if the other end is gone.
+/// Reads a request.
+///
+/// # Errors
+///
+/// The answer that refuses the request; `None` if the peer has closed the connection.
 fn read(from: &mut impl Read) -> Result<Request, Option<Answer>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 1024];
@@ -168,7 +177,8 @@ fn read(from: &mut impl Read) -> Result<Request, Option<Answer>> {
     }
 }
 
-/// Reads a request, has it answered, writes the answer; each within `patience`.
+/// Reads a request, obtains the answer from the serving thread, and writes it. `patience` is the
+/// timeout of reading and of writing.
 fn converse(stream: &TcpStream, sender: &SyncSender<Task>, patience: Duration) -> io::Result<()> {
     let until = || Until {
         stream,
@@ -188,18 +198,19 @@ fn converse(stream: &TcpStream, sender: &SyncSender<Task>, patience: Duration) -
     };
     answer.write(&mut until(), head)?;
     stream.shutdown(Shutdown::Write)?;
-    // The kernel would take the answer back if something was left to read, such as a body.
+    // Unread data, such as a body, would make the kernel reset the connection and discard the
+    // answer.
     let _ = io::copy(&mut until().take(REST_MAX), &mut io::sink());
     Ok(())
 }
 
-/// Accepts connections; each has a thread of its own.
+/// Accepts connections and starts a thread for each.
 fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
-    // Each connection holds one of these.
+    // Each connection holds a reference.
     let permits = Arc::new(());
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else {
-            // Too many files are open, say; it will pass.
+            // A temporary failure, such as too many open files.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -210,7 +221,7 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
         }
         let (sender, permit) = (sender.clone(), Arc::clone(&permits));
         let builder = thread::Builder::new().name("connection".into());
-        // Without a thread the connection is closed.
+        // If no thread can be started, the connection is closed.
         let _ = builder.spawn(move || {
             let _ = converse(&stream, &sender, PATIENCE);
             drop(permit);
@@ -218,17 +229,17 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
     }
 }
 
-/// Answers requests that come in on `listener` with what `answer` says, for ever.
+/// Answers requests on `listener` with the results of `answer`, indefinitely.
 ///
 /// # Errors
 ///
-/// The thread that accepts connections could not be started, or has ended.
+/// The thread that accepts connections could not be started or has ended.
 pub fn serve(listener: TcpListener, mut answer: impl FnMut(&Request) -> Answer) -> failure::Result {
     let (sender, tasks): (SyncSender<Task>, Receiver<Task>) = mpsc::sync_channel(CONNECTIONS);
     let builder = thread::Builder::new().name("accept".into());
     builder.spawn(move || accept(&listener, &sender))?;
     for (request, reply) in tasks {
-        // The other end may be gone.
+        // The peer may have closed the connection.
         let _ = reply.send(answer(&request));
     }
     Ok(())
@@ -238,7 +249,7 @@ pub fn serve(listener: TcpListener, mut answer: impl FnMut(&Request) -> Answer) 
 mod tests {
     use super::*;
 
-    /// How long a conversation takes with somebody who does `peer` after the request, step by step.
+    /// Returns the duration of a conversation in which the client repeats `peer` after its request.
     fn taken(body: usize, mut peer: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -265,7 +276,7 @@ mod tests {
         talk.join().unwrap()
     }
 
-    /// A step of somebody slow is as quick as can be; all of them together are not.
+    /// Verifies that a client is closed whose steps are fast but together exceed the timeout.
     #[test]
     fn slow_ones_are_closed() {
         let writes = taken(1, |client| client.write(b"x"));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who is shown, and what all others come to.
+//! Selection of the shown entities, and the sum of all others.
 //!
-//! What is shown of the others as counters only goes up, whoever is shown and whoever is not: what each entity has
-//! counted since it was last seen is added when it is one of the others. So an exporter keeps what it saw of each
-//! entity of the module; without that memory the counters of the others are not shown.
+//! Counters of the others never decrease, whichever entities are shown: an entity's counts since
+//! the last page are added if it is among the others. An exporter therefore records the last counts
+//! of each entity. Without this memory, counters of the others are not shown.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,10 +13,10 @@ use std::iter;
 
 use crate::stats::{merge, Entity, Snapshot, KEYS};
 
-/// The name of all entities that are not shown.
+/// Name of the sum of all entities that are not shown.
 pub const OTHERS: &str = "others";
 
-/// The counters of an entity in the order of [`KEYS`], its cost in bytes.
+/// Counters of an entity in the order of [`KEYS`]; the cost is in bytes.
 type Counts = Vec<u64>;
 
 fn counts(entity: &Entity) -> Counts {
@@ -27,18 +27,18 @@ fn counts(entity: &Entity) -> Counts {
     KEYS.iter().map(number).collect()
 }
 
-/// The entities of a policy on a head; names are told apart with the rule or group that they are in.
+/// Counts of the entities of a policy on a head; names include the rule or group.
 #[derive(Debug, Default)]
 struct Past {
-    /// What was seen of each last time.
+    /// Last counts by entity.
     seen: HashMap<String, Counts>,
-    /// What the others have come to.
+    /// Sum of the counts of the others.
     sum: Counts,
-    /// When it was last asked for.
+    /// Page on which the entry was last used.
     round: u64,
 }
 
-/// What was seen of all entities last time.
+/// Counts of all entities on the last page, by service, policy and head.
 #[derive(Debug, Default)]
 pub struct Memory {
     past: HashMap<(String, String, String), Past>,
@@ -46,7 +46,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing was seen.
+    /// Creates an empty memory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,13 +56,14 @@ impl Memory {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// Ends a page: what was not asked for since its begin is forgotten.
+    /// Ends a page: removes entries that the page did not use.
     pub fn end(&mut self) {
         let round = self.round;
         self.past.retain(|_, past| past.round == round);
     }
 
-    /// Adds to what the others came to what `others` counted since last time; remembers all of `shown` and `others`.
+    /// Adds the counts of `others` since the last page to their sum, and records the counts of
+    /// `shown` and `others`. Returns the sum.
     fn count(
         &mut self,
         key: (String, String, String),
@@ -83,8 +84,9 @@ impl Memory {
                 let before = before.iter().chain(iter::repeat(&0));
                 past.sum.resize(now.len(), 0);
                 for ((sum, now), before) in past.sum.iter_mut().zip(&now).zip(before) {
-                    // Less than before: it was forgotten and has come back, or somebody reset the statistics. One
-                    // counter says nothing of another: that of bytes begins anew with the unit of costs.
+                    // A lower count: the entity was evicted and created again, or the statistics
+                    // were reset. Each counter is compared separately, because bytes restart at 0
+                    // when the unit of costs changes.
                     let more = now.checked_sub(*before).unwrap_or(*now);
                     *sum = sum.saturating_add(more);
                 }
@@ -96,7 +98,7 @@ impl Memory {
     }
 }
 
-/// What tells an entity apart within its policy and head.
+/// Returns the unique name of an entity within its policy and head.
 fn identity(entity: &Entity) -> String {
     match &entity.within {
         Some(within) if entity.policy == "qbm" => format!("{within}/{}", entity.name),
@@ -104,7 +106,8 @@ fn identity(entity: &Entity) -> String {
     }
 }
 
-/// Adds what is told of an entity of the same name: classes of jobs whose names differ in what does not print only.
+/// Adds the numbers of an entity of the same name. Classes of jobs can differ only in unprintable
+/// characters.
 fn add(to: &mut Entity, other: &Entity) {
     let mut more = Cow::Borrowed(&other.counters);
     if to.unit != other.unit {
@@ -117,7 +120,7 @@ fn add(to: &mut Entity, other: &Entity) {
     add_gauges(to, other);
 }
 
-/// The same of what does not only grow.
+/// Adds the gauges of `other` to `to`.
 fn add_gauges(to: &mut Entity, other: &Entity) {
     to.queued = to.queued.saturating_add(other.queued);
     to.active = to.active.saturating_add(other.active);
@@ -126,7 +129,8 @@ fn add_gauges(to: &mut Entity, other: &Entity) {
     [to.share_wanted, to.share_1s, to.share_60s] = sums;
 }
 
-/// The sum of two shares, in thousandths as the module shows them; none if there are none.
+/// Returns the sum of two shares, rounded to thousandths as in the module; `None` if both are
+/// `None`.
 fn sum_of(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     let sum = match (one, other) {
         (Some(one), Some(other)) => one + other,
@@ -135,7 +139,7 @@ fn sum_of(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     Some((sum * 1000.0).round() / 1000.0)
 }
 
-/// All of `all`, where those of the same key are one that `add` made of them: a page must not tell twice of the same.
+/// Merges elements with the same key by `add`, because labels of samples on a page must be unique.
 pub fn unite<'a, T: Clone>(
     all: impl IntoIterator<Item = &'a T>,
     key: impl Fn(&T) -> String,
@@ -160,20 +164,20 @@ pub fn unite<'a, T: Clone>(
     united
 }
 
-/// Those of a snapshot whose metrics are shown.
+/// Entities of a snapshot selected for a page.
 #[derive(Debug)]
 pub struct Shown<'a> {
-    /// The entities that were served most, of each policy and head.
+    /// Entities with the most dispatched requests, for each policy and head.
     pub entities: Vec<Cow<'a, Entity>>,
-    /// One for all others of each policy and head that has others.
+    /// Sum of the remaining entities, for each policy and head with such entities.
     pub others: Vec<Entity>,
-    /// Whether the counters of the others may be shown.
+    /// True if counters of the others are available.
     pub counted: bool,
 }
 
-/// Returns the entities of each policy on each head; none of the lists is empty.
+/// Returns the entities grouped by policy and head; no group is empty.
 pub fn crowds(all: &[Entity]) -> Vec<Vec<&Entity>> {
-    // Those of a policy on a head stand together, in most cases.
+    // Entities of a policy on a head are usually adjacent.
     let mut crowds: Vec<Vec<&Entity>> = Vec::new();
     for entity in all {
         let alike = |crowd: &&mut Vec<&Entity>| {
@@ -187,7 +191,7 @@ pub fn crowds(all: &[Entity]) -> Vec<Vec<&Entity>> {
     crowds
 }
 
-/// Who of `snapshot` is shown if at most `top` of each policy and head may be.
+/// Selects at most `top` entities of each policy and head of `snapshot`.
 pub fn choose<'a>(
     snapshot: &'a Snapshot,
     top: usize,
@@ -223,7 +227,7 @@ pub fn choose<'a>(
     shown
 }
 
-/// What `rest` come to, without what was counted.
+/// Returns the sum of `rest` without counters.
 fn sum(rest: &[Cow<'_, Entity>], policy: &str, head: String) -> Entity {
     let mut sum = Entity {
         head,

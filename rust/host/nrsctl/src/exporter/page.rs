@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A page: snapshots, with what is shown of each, and its text.
+//! Page of metrics: the text of snapshots and of the agent's status.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -13,26 +13,26 @@ use super::others::{self, unite, Memory, Shown};
 use crate::failure::Failure;
 use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 
-/// What was gathered at one time.
+/// Data for one page.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
-    /// The services.
+    /// Snapshots of the services.
     pub snapshots: Vec<Snapshot>,
-    /// The status of the agent, if one runs.
+    /// Status of the agent; `None` if no agent runs.
     pub agent: Option<Status>,
-    /// Why not all of them could be read, if they could not.
+    /// Failure if not everything could be read.
     pub failure: Option<Failure>,
-    /// How long that took, s.
+    /// Time of gathering the data, s.
     pub seconds: f64,
 }
 
-/// Labels of what a sample is about, written once for all families.
+/// Subject of samples with its labels, formatted once for all families.
 struct Named<'a, T: Clone> {
     labels: String,
     of: Cow<'a, T>,
 }
 
-/// A service with the labels of all that is told of it.
+/// A service and its subjects, with labels.
 struct Labelled<'a> {
     service: Named<'a, Snapshot>,
     heads: Vec<Named<'a, Head>>,
@@ -43,11 +43,11 @@ struct Labelled<'a> {
     targets: Vec<Named<'a, Target>>,
     entities: Vec<Named<'a, Entity>>,
     others: Vec<Named<'a, Entity>>,
-    /// Whether counters of `others` are shown.
+    /// True if counters of `others` are shown.
     counted: bool,
 }
 
-/// Returns `pairs` as labels.
+/// Formats `pairs` as labels.
 fn labels(pairs: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
@@ -80,8 +80,8 @@ fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
     name(entity, &pairs)
 }
 
-/// The clients of a service, at most `top`, those first that were served most; a device with several targets is several
-/// clients of one name, and shown as one.
+/// Returns at most `top` clients of a service, sorted by completed requests if some are left out. A
+/// device with several targets is several clients with one name; they are merged.
 fn clients(all: &[Client], top: usize) -> Vec<Cow<'_, Client>> {
     let both = |to: &mut Client, other: &Client| {
         merge(&mut to.counters, &other.counters);
@@ -96,7 +96,8 @@ fn clients(all: &[Client], top: usize) -> Vec<Cow<'_, Client>> {
     clients
 }
 
-/// The rules of a service; one that was stopped and started anew while it had classes is shown as one.
+/// Returns the rules of a service. A rule that was stopped and started again while it had classes
+/// is listed twice; the two are merged.
 fn rules(all: &[Rule]) -> Vec<Cow<'_, Rule>> {
     let both = |to: &mut Rule, other: &Rule| merge(&mut to.counters, &other.counters);
     unite(all, |rule| format!("{} {}", rule.head, rule.name), both)
@@ -141,7 +142,7 @@ impl<'a> Labelled<'a> {
     }
 }
 
-/// What the agent tells, with labels.
+/// Subjects of the agent, with labels.
 struct Agent<'a> {
     services: Vec<Named<'a, ServiceStatus>>,
     peers: Vec<Named<'a, PeerStatus>>,
@@ -163,30 +164,30 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// Takes the samples of a family.
+/// Writer of the samples of a family.
 pub struct Samples<'a> {
     out: &'a mut String,
     family: &'a Family,
-    /// Whether the family's header is written.
+    /// True if the family's header is written.
     begun: bool,
-    /// Labels of what is told about now.
+    /// Labels of the current subject.
     labels: &'a str,
 }
 
 impl Samples<'_> {
-    /// Takes a sample without more labels.
+    /// Writes a sample without additional labels.
     pub fn one(&mut self, value: impl Into<Number>) {
         self.more(&[], value);
     }
 
-    /// Takes a sample, if there is one.
+    /// Writes a sample if there is a value.
     pub fn maybe(&mut self, value: Option<impl Into<Number>>) {
         if let Some(value) = value {
             self.one(value);
         }
     }
 
-    /// Takes a sample of each row of the family whose `number` is known.
+    /// Writes a sample for each row of the family for which `number` returns a value.
     pub fn rows(&mut self, number: impl Fn(&FamilyRow) -> Option<u64>) {
         for row in &self.family.rows {
             let Some(number) = number(row) else { continue };
@@ -195,7 +196,7 @@ impl Samples<'_> {
         }
     }
 
-    /// Takes a sample with the labels `more` as well.
+    /// Writes a sample with the additional labels `more`.
     pub fn more(&mut self, more: &[(&str, &str)], value: impl Into<Number>) {
         let mut labels = Cow::Borrowed(self.labels);
         for (name, value) in more {
@@ -204,7 +205,7 @@ impl Samples<'_> {
         let Family {
             name, kind, help, ..
         } = self.family;
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         if !self.begun {
             self.begun = true;
             let _ = writeln!(self.out, "# HELP {name} {help}.");
@@ -218,8 +219,8 @@ impl Samples<'_> {
     }
 }
 
-/// The text of what was gathered, with at most `top` entities of each policy and head; `memory`, if there is one, is of
-/// earlier pages.
+/// Renders a page with at most `top` entities of each policy and head. `memory` holds the counts of
+/// earlier pages; without it counters of the others are left out.
 pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> String {
     let mut memory = memory;
     if let Some(memory) = memory.as_deref_mut() {
@@ -229,7 +230,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
     let shown: Vec<Shown<'_>> = snapshots
         .map(|snapshot| others::choose(snapshot, top, memory.as_deref_mut()))
         .collect();
-    // Where not all could be read, nothing is forgotten.
+    // If reading failed, entries of services that could not be read are kept.
     if let (Some(memory), None) = (memory, &gathered.failure) {
         memory.end();
     }
@@ -253,7 +254,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
     out
 }
 
-/// Has each of `all` tell its samples.
+/// Calls `tell` for each of `all`.
 fn each<'a, T: Clone + 'a>(
     all: impl IntoIterator<Item = &'a Named<'a, T>>,
     tell: fn(&T, &mut Samples<'_>),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The list of all families in `Documentation/metrics.md`.
+//! Generator of the list of all families in `Documentation/metrics.md`.
 
 use super::encode::Kind;
 use super::families::FAMILIES;
 
-/// Returns `names` as code.
+/// Formats `names` as code in Markdown.
 fn code(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
 
-/// Returns the list, Markdown.
+/// Returns the list as Markdown.
 pub fn list() -> String {
     let summaries = FAMILIES.iter().filter(|one| one.kind == Kind::Summary);
     let summaries: Vec<&str> = summaries.map(|one| one.name).collect();

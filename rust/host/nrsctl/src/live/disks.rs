@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Disks whose I/O scheduler is nrs, as `/sys/block` has them.
+//! Disks whose I/O scheduler is nrs, from `/sys/block`.
 
 use std::fs;
 use std::io;
@@ -11,31 +11,32 @@ use super::errno;
 use crate::configuration::{carry_out::PAUSE, devices::DEFAULTS};
 use crate::kernel::Device;
 
-/// The name of the scheduler.
+/// Name of the scheduler.
 pub const NRS: &str = "nrs";
 
-/// The file in `queue` that selects the scheduler.
+/// File in `queue` that selects the scheduler.
 pub const SCHEDULER: &str = "scheduler";
 
-/// The file in `queue` that has the number of requests which a scheduler sees of each hardware queue.
+/// File in `queue` with the scheduler's number of requests per hardware queue.
 const REQUESTS: &str = "nr_requests";
 
-/// The least of these: submitters without one wait in order of arrival, whatever the policy. The kernel has twice as many as the
-/// device takes at a time.
+/// Minimum of `nr_requests`. Submitters that wait for a free request get it in order of arrival,
+/// whatever the policy. The kernel's default is twice the device's queue depth.
 const REQUESTS_MIN: u32 = 256;
 
-/// Writes of [`SCHEDULER`] before a busy queue is reported, [`PAUSE`] apart.
+/// Number of attempts to write a file of a busy queue, [`PAUSE`] apart.
 const TRIES: u32 = 10;
 
-/// Returns whether `errno` says that another change of the disk is being made, and this one is not.
+/// Returns true if `errno` of a write to `file` means that another change of the disk is in
+/// progress.
 fn is_busy(file: &str, errno: i32) -> bool {
     errno == libc::EAGAIN || file == SCHEDULER && errno == libc::EBUSY
 }
 
-/// Writes a text to a file of sysfs.
+/// Function that writes a text to a file in sysfs.
 type Put = fn(&Path, &str) -> io::Result<()>;
 
-/// The disks.
+/// Disks of a system.
 #[derive(Debug)]
 pub struct Disks {
     block: PathBuf,
@@ -43,14 +44,14 @@ pub struct Disks {
     put: Put,
 }
 
-/// A write that was refused.
+/// A failed write.
 #[derive(Debug)]
 pub struct Broken {
-    /// The file.
+    /// File name.
     pub file: &'static str,
-    /// The error number.
+    /// Error number of the write.
     pub errno: i32,
-    /// The error number of an undo that was refused as well.
+    /// Error number of the undo, if the undo failed as well.
     pub undo: Option<i32>,
 }
 
@@ -64,13 +65,13 @@ impl Disks {
         }
     }
 
-    /// Returns the name that sysfs has for `path`, which may be a name already.
+    /// Returns the sysfs name of `path`, which may already be a name.
     pub fn name(&self, path: &str) -> String {
         let node = match path.strip_prefix("/dev/") {
             Some(below) => self.dev.join(below),
             None => return path.replace('/', "!"),
         };
-        // Links as those in /dev/disk/by-id lead to the node.
+        // Symbolic links, such as the links in /dev/disk/by-id, point to the node.
         let node = fs::canonicalize(&node).unwrap_or(node);
         let name = node.strip_prefix(&self.dev).unwrap_or(Path::new(path));
         name.to_string_lossy().replace('/', "!")
@@ -86,25 +87,26 @@ impl Disks {
         names
     }
 
-    /// Whether there is a disk called `name`.
+    /// Returns true if a disk called `name` exists.
     pub fn exists(&self, name: &str) -> bool {
         self.names().iter().any(|disk| disk == name)
     }
 
-    /// Returns the disk of the partition `name`, if it is one.
+    /// Returns the disk of the partition `name`; `None` if `name` is not a partition.
     pub fn of_partition(&self, name: &str) -> Option<String> {
         let has = |disk: &String| self.block.join(disk).join(name).join("partition").exists();
         self.names().into_iter().find(has)
     }
 
-    /// Returns the disks whose scheduler is nrs, sorted; one that goes meanwhile is left out.
+    /// Returns the disks whose scheduler is nrs, sorted; disks removed in the meantime are left
+    /// out.
     pub fn devices(&self) -> Vec<Device> {
         let scheduled = |name: &String| self.scheduler(name).is_ok_and(|active| active == NRS);
         let names = self.names().into_iter().filter(scheduled);
         names.filter_map(|name| self.device(name).ok()).collect()
     }
 
-    /// Returns the disk `name` with what its scheduler is set to.
+    /// Returns the disk `name` with its scheduler's settings.
     fn device(&self, name: String) -> io::Result<Device> {
         let disk = self.block.join(&name);
         let options = DEFAULTS.into_iter().map(|(option, _)| {
@@ -123,7 +125,7 @@ impl Disks {
         })
     }
 
-    /// Returns the path of a file of the queue or the scheduler of `disk`.
+    /// Returns the path of a file of the queue or of the scheduler of `disk`.
     fn file(&self, disk: &str, file: &str) -> PathBuf {
         let queue = self.block.join(disk).join("queue");
         match file {
@@ -132,12 +134,12 @@ impl Disks {
         }
     }
 
-    /// Returns what the scheduler of `disk` can be, as the file shows it.
+    /// Returns the available schedulers of `disk` in the format of sysfs.
     pub fn schedulers(&self, disk: &str) -> io::Result<String> {
         read(&self.file(disk, SCHEDULER))
     }
 
-    /// Returns the scheduler of `disk`: the word in brackets, or the only one.
+    /// Returns the scheduler of `disk`: the word in brackets, or the only word.
     fn scheduler(&self, disk: &str) -> io::Result<String> {
         let text = self.schedulers(disk)?;
         let mut words = text.split_ascii_whitespace();
@@ -145,7 +147,7 @@ impl Disks {
         Ok(active.unwrap_or(&text).to_owned())
     }
 
-    /// Returns what a file is set to.
+    /// Returns the current value of a file.
     fn get(&self, disk: &str, file: &str) -> io::Result<String> {
         match file {
             SCHEDULER => self.scheduler(disk),
@@ -153,7 +155,7 @@ impl Disks {
         }
     }
 
-    /// Writes a file, again while another change of the disk is being made.
+    /// Writes a file; retries while another change of the disk is in progress.
     fn set(&self, disk: &str, file: &'static str, text: &str) -> io::Result<()> {
         let path = self.file(disk, file);
         let mut tries = 1;
@@ -168,11 +170,11 @@ impl Disks {
         }
     }
 
-    /// Makes nrs the scheduler of `disk`, with what `disk` says.
+    /// Makes nrs the scheduler of `disk.name`, with the options and the service of `disk`.
     ///
     /// # Errors
     ///
-    /// The write that was refused; the disk is as it was, unless the undo was refused as well.
+    /// The failed write. The old settings are restored, unless the undo failed as well.
     pub fn schedule(&self, disk: &Device) -> Result<(), Broken> {
         let mut wanted = vec![(SCHEDULER, NRS)];
         for (option, _) in DEFAULTS {
@@ -211,7 +213,8 @@ impl Disks {
         Ok(())
     }
 
-    /// Lets the scheduler of `disk` see at least [`REQUESTS_MIN`] requests. It works with fewer, if that is refused.
+    /// Raises the scheduler's number of requests to at least [`REQUESTS_MIN`]. A failure is
+    /// ignored: nrs works with fewer requests.
     fn raise_requests(&self, disk: &str) {
         let now = self.get(disk, REQUESTS).ok();
         let now = now.and_then(|now| now.parse::<u32>().ok());
@@ -220,11 +223,11 @@ impl Disks {
         }
     }
 
-    /// Makes `scheduler` that of `disk`.
+    /// Replaces nrs by `scheduler` as the scheduler of `disk`.
     ///
     /// # Errors
     ///
-    /// The write that was refused; `ESRCH`: nrs is not the scheduler.
+    /// The failed write; `ESRCH`: nrs is not the scheduler.
     pub fn unschedule(&self, disk: &str, scheduler: &str) -> Result<(), Broken> {
         let done = match self.scheduler(disk) {
             Ok(active) if active != NRS => Err(io::Error::from_raw_os_error(libc::ESRCH)),
@@ -239,7 +242,7 @@ impl Disks {
     }
 }
 
-/// Reads a file of one line.
+/// Reads a one-line file.
 fn read(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim_end().to_owned())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `dmsetup`: the clients of services, which are devices of type `nrs`.
+//! Interface to `dmsetup`: clients of services that are devices of type `nrs`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,30 @@ use std::process::Command;
 use super::errno;
 use crate::kernel::Device;
 
-/// The program, and where the system is that it works on.
+/// The program and the system on which it works.
 #[derive(Debug)]
 pub struct Dmsetup {
     program: &'static str,
-    /// None: the system's own. In a root of tests it is a script, which is read rather than executed: one that was only
-    /// just written may still be open in a process that another thread is starting.
+    /// `None`: the system's program. Under the root of a test it is a script, which is read by a
+    /// shell instead of executed: a new script may still be open for writing in a process started
+    /// by another thread.
     script: Option<PathBuf>,
-    /// What tells that somebody else makes the nodes in `/dev/mapper`.
+    /// File that exists if udev runs and creates the nodes in `/dev/mapper`.
     udev: PathBuf,
 }
 
-/// Why a run failed.
+/// Failure of a run.
 #[derive(Debug)]
 pub enum Broken {
     /// The program could not be started.
     Unstarted(io::Error),
-    /// The program failed: an error number as far as it can be told, and what the program said, without its last line.
+    /// The program failed: error number (`EIO` if unknown) and error output without
+    /// `Command failed.`
     Failed(i32, String),
 }
 
 impl Broken {
-    /// Returns the failure of a program that said `said`.
+    /// Returns the failure of a program with the error output `said`.
     fn failed(said: &str) -> Self {
         let lines = said.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<&str> = lines.filter(|line| *line != "Command failed.").collect();
@@ -39,11 +41,12 @@ impl Broken {
     }
 }
 
-/// The result of runs.
+/// Result of runs.
 type Result<T = ()> = std::result::Result<T, Broken>;
 
 impl Dmsetup {
-    /// That of the system at `root`; with another root than `/` it is the script there.
+    /// Creates the interface for the system at `root`; for a root other than `/` the program is the
+    /// script there.
     pub fn new(root: &Path) -> Self {
         let script = (root != Path::new("/")).then(|| root.join("sbin/dmsetup"));
         Self {
@@ -53,7 +56,7 @@ impl Dmsetup {
         }
     }
 
-    /// One that is not installed.
+    /// Creates the interface to a program that is not installed.
     #[cfg(test)]
     pub fn missing() -> Self {
         Self {
@@ -62,11 +65,11 @@ impl Dmsetup {
         }
     }
 
-    /// Runs it; returns what it prints.
+    /// Runs the program and returns its output.
     ///
     /// # Errors
     ///
-    /// Why it failed.
+    /// The failure of the run.
     fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = match &self.script {
             None => Command::new(self.program),
@@ -84,11 +87,11 @@ impl Dmsetup {
         }
     }
 
-    /// The devices of type `nrs`, as their tables say.
+    /// Returns the devices of type `nrs` from their tables.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`].
+    /// As for [`Dmsetup::run`].
     pub fn devices(&self) -> Result<Vec<Device>> {
         let text = self.run(&["table"])?;
         let of = |name: &str| {
@@ -104,11 +107,11 @@ impl Dmsetup {
         Ok(devices)
     }
 
-    /// Runs what makes or removes nodes, in a way that does not wait for a udev that is not there.
+    /// Runs a command that creates or removes nodes, without waiting for udev if udev does not run.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`].
+    /// As for [`Dmsetup::run`].
     fn change(&self, arguments: &[&str]) -> Result {
         if self.udev.exists() {
             return self.run(arguments).map(|_| ());
@@ -117,27 +120,28 @@ impl Dmsetup {
         self.run(&["mknodes"]).map(|_| ())
     }
 
-    /// Makes the device `name`.
+    /// Creates the device `name`.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`].
+    /// As for [`Dmsetup::run`].
     pub fn create(&self, name: &str, table: &str) -> Result {
         self.change(&["create", name, "--table", table])
     }
 
-    /// Gives the device `name` another table.
+    /// Replaces the table of the device `name`.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`]; it has the table that it had, or the message says why not.
+    /// As for [`Dmsetup::run`]; the old table stays in use, or the message says that restoring it
+    /// failed.
     pub fn reload(&self, name: &str, table: &str) -> Result {
         self.run(&["reload", name, "--table", table])?;
         let resumed = self.change(&["resume", name]);
         let Err(Broken::Failed(errno, said)) = resumed else {
             return resumed;
         };
-        // A resume that fails may leave the device suspended.
+        // After a failed resume the device may stay suspended.
         let cleared = self.run(&["clear", name]);
         let again = cleared.and_then(|_| self.change(&["resume", name]));
         Err(match again {
@@ -149,27 +153,28 @@ impl Dmsetup {
         })
     }
 
-    /// Whether the device `name` is open.
+    /// Returns true if the device `name` is open.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`].
+    /// As for [`Dmsetup::run`].
     pub fn is_open(&self, name: &str) -> Result<bool> {
         let columns = ["info", "-c", "--noheadings", "-o", "open", name];
         Ok(self.run(&columns)?.trim() != "0")
     }
 
-    /// Removes the device `name`; tries again for some seconds while it is open, as a program of udev may have it.
+    /// Removes the device `name`; retries for some seconds while it is open, for example in a udev
+    /// program.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::run`].
+    /// As for [`Dmsetup::run`].
     pub fn remove(&self, name: &str) -> Result {
         self.change(&["remove", "--retry", name])
     }
 }
 
-/// The device of a line `NAME: START LEN nrs DEVICE OFFSET SERVICE [COUNT WORD...]`.
+/// Parses a line `NAME: START LEN nrs DEVICE OFFSET SERVICE [COUNT WORD...]`.
 fn device(line: &str) -> Option<Device> {
     let (name, table) = line.split_once(": ")?;
     let mut words = table.split_ascii_whitespace();

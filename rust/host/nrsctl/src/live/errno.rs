@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Error numbers, and their words.
+//! Error numbers and their descriptions.
 
 use std::io;
 
-/// The largest error number.
+/// Largest error number.
 const LAST: i32 = 133;
 
-/// Returns `errno` in words.
+/// Returns the description of `errno`.
 pub fn words(errno: i32) -> String {
     let text = io::Error::from_raw_os_error(errno).to_string();
     let end = text.rfind(" (os error").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
-/// Returns the error number whose words are at the end of `text`, as programs print it.
+/// Returns the error number whose description ends `text`, as programs print it.
 pub fn said(text: &str) -> Option<i32> {
     let text = text.trim_end().trim_end_matches('.');
     (1..=LAST).find(|errno| text.ends_with(&words(*errno)))
 }
 
-/// Returns the number of `error`; `EIO` if it has none.
+/// Returns the error number of `error`; `EIO` if it has none.
 pub fn of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }

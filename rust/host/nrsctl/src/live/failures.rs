@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What it means that the module, configfs or device-mapper refused something.
+//! Conversion of errors of the module, configfs and device-mapper to failures.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use crate::names::{no_service, NAME};
 use crate::refusal;
 
 impl Live {
-    /// What it means that the node cannot be opened.
+    /// Returns the failure for an error of opening the node.
     pub(super) fn unopened(&self, errno: i32) -> Failure {
         if !self.is_loaded() {
             return not_loaded();
@@ -31,7 +31,7 @@ impl Live {
         }
     }
 
-    /// Why `parameter` of `service` was not read, or not set to `value`.
+    /// Returns the failure of reading `parameter` of `service`, or of setting it to `value`.
     pub(super) fn why(
         &self,
         refused: Refused,
@@ -44,7 +44,7 @@ impl Live {
             Refused::Command(errno, reason) => (errno, reason),
         };
         if errno == libc::ENODEV {
-            // Also of a policy that is not started.
+            // ENODEV is also returned for a policy that is not started.
             match self.services() {
                 Ok(names) if names.iter().any(|name| name == service) => {}
                 Ok(names) => return no_service(service, &names),
@@ -67,7 +67,7 @@ impl Live {
         }
     }
 
-    /// What it means that configfs refused something.
+    /// Returns the failure for `error` of configfs in the operation `what` on `service`.
     pub(super) fn configured(&self, error: io::Error, service: &str, what: &str) -> Failure {
         if !self.is_loaded() {
             return not_loaded();
@@ -124,7 +124,7 @@ impl Live {
         Failure::new(kind, format!("{service}: {words}")).hint(hint)
     }
 
-    /// What it means that device-mapper refused a client.
+    /// Returns the failure of device-mapper in the operation `what` on the client `device`.
     pub(super) fn mapped(&self, broken: Broken, device: &Device, what: &str) -> Failure {
         let name = &device.name;
         let (errno, said) = match broken {
@@ -168,7 +168,8 @@ impl Live {
         Failure::new(kind, format!("{name}: {words}")).hint(hint)
     }
 
-    /// What it means that `disk` was not given `scheduler`, or with it `service`.
+    /// Returns the failure of changing the scheduler of `disk` to `scheduler`, or its service to
+    /// `service`.
     pub(super) fn unscheduled(
         &self,
         broken: disks::Broken,
@@ -249,7 +250,7 @@ impl Live {
         Failure::new(kind, format!("{disk}: {words}{undone}")).hint(hint)
     }
 
-    /// What it means that `dmsetup` does not list the clients.
+    /// Returns the failure of `dmsetup` in listing the clients.
     pub(super) fn unmapped(&self, broken: Broken) -> Failure {
         match broken {
             Broken::Unstarted(error) => {
@@ -265,7 +266,7 @@ impl Live {
         }
     }
 
-    /// What it means that a parameter of the module was refused.
+    /// Returns the failure for `error` of the module parameter `name`.
     pub(super) fn of_module(&self, error: io::Error, name: &str) -> Failure {
         if !self.is_loaded() {
             return not_loaded();
@@ -290,17 +291,17 @@ impl Live {
     }
 }
 
-/// That the module is not loaded.
+/// Returns the failure for a module that is not loaded.
 pub(super) fn not_loaded() -> Failure {
     Failure::new(Kind::NotLoaded, "the module nrs is not loaded").hint("load it: modprobe nrs")
 }
 
-/// What kind of failure `errno` of `parameter` is.
+/// Returns the kind of failure for `errno` of `parameter`.
 fn kind_of(errno: i32, parameter: &str) -> Kind {
     match errno {
         libc::ENOENT | libc::ENODEV => Kind::NotFound,
         libc::EAGAIN | libc::EBUSY => Kind::Busy,
-        // Of the rule `default`.
+        // From the rule `default`.
         libc::EPERM if parameter == "nrs_tbf_rule" => Kind::Refused,
         libc::EPERM => Kind::Permission,
         libc::ENOMEM | libc::EIO => Kind::Other,
@@ -308,7 +309,7 @@ fn kind_of(errno: i32, parameter: &str) -> Kind {
     }
 }
 
-/// What `errno` of `parameter` means, where no reason is told.
+/// Returns the description of `errno` of `parameter`, for errors without a reason from the module.
 fn words_of(errno: i32, parameter: &str) -> String {
     let policy = parameter.split('_').nth(1).unwrap_or_default();
     match errno {
@@ -318,7 +319,7 @@ fn words_of(errno: i32, parameter: &str) -> String {
     }
 }
 
-/// What to do after `errno`.
+/// Returns the hint for `errno`.
 fn next(errno: i32, service: &str, parameter: &str, writes: bool) -> Option<String> {
     let policy = parameter.split('_').nth(1).unwrap_or_default();
     match errno {

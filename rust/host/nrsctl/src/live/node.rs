@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The control node `/dev/nrs-control`: a command is one write, its answer is read from the beginning.
+//! Control node `/dev/nrs-control`: a command is one write; the answer is read from offset 0.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,32 +9,33 @@ use std::path::{Path, PathBuf};
 
 use super::errno;
 
-/// Bytes of an answer that are read at once.
+/// Chunk size for reading an answer, bytes.
 const CHUNK: usize = 64 << 10;
 
-/// Why a command was not carried out.
+/// Failure of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The node could not be opened: the error number.
+    /// The node could not be opened: error number.
     Unopened(i32),
-    /// The module refused the command: the error number, and the reason in one line if there is one.
+    /// The module refused the command: error number, and the reason (one line) if the module gives
+    /// one.
     Command(i32, Option<String>),
 }
 
-/// An open node: takes a command, then has its answer.
+/// An open node: accepts a command and holds its answer.
 pub trait Channel {
-    /// Writes a command, whole.
+    /// Writes a whole command in one call.
     ///
     /// # Errors
     ///
-    /// What the module refuses the command with.
+    /// The error with which the module refuses the command.
     fn write(&self, command: &[u8]) -> io::Result<usize>;
 
     /// Reads the answer to the last command from offset `at`.
     ///
     /// # Errors
     ///
-    /// What the module returns.
+    /// The module's error.
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
@@ -48,10 +49,10 @@ impl Channel for File {
     }
 }
 
-/// Opens a channel to the node at a path.
+/// Function that opens a channel to the node at a path.
 type Open = fn(&Path) -> io::Result<Box<dyn Channel>>;
 
-/// The node.
+/// Control node.
 #[derive(Debug)]
 pub struct Node {
     path: PathBuf,
@@ -59,7 +60,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the node of the system at `root`, which `open` opens.
+    /// Creates the node of the system at `root`; `open` opens it.
     pub fn new(root: &Path, open: Open) -> Self {
         Self {
             path: root.join("dev/nrs-control"),
@@ -67,11 +68,11 @@ impl Node {
         }
     }
 
-    /// Has the module carry out `command`; returns the answer.
+    /// Sends `command` to the module and returns the answer.
     ///
     /// # Errors
     ///
-    /// Why it was not carried out.
+    /// The failure of opening the node or of the command.
     pub fn ask(&self, command: &str) -> Result<String, Refused> {
         let channel =
             (self.open)(&self.path).map_err(|error| Refused::Unopened(errno::of(&error)))?;
@@ -82,7 +83,7 @@ impl Node {
             }
             Ok(_) => Err(refused(libc::EIO)),
             Err(error) => {
-                // The errno has to do where no reason is answered.
+                // The reason is empty if no answer can be read.
                 let reason = answer(&*channel).unwrap_or_default();
                 let reason = reason.lines().next().filter(|line| !line.is_empty());
                 Err(Refused::Command(
@@ -94,11 +95,11 @@ impl Node {
     }
 }
 
-/// Opens the node, which is a device.
+/// Opens the node, a character device.
 ///
 /// # Errors
 ///
-/// What opening returns; `ENODEV`: the file is no device.
+/// The error of opening the file; `ENODEV`: the file is not a character device.
 pub fn open(path: &Path) -> io::Result<Box<dyn Channel>> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     match file.metadata()?.file_type().is_char_device() {
@@ -107,7 +108,7 @@ pub fn open(path: &Path) -> io::Result<Box<dyn Channel>> {
     }
 }
 
-/// Returns the answer to the last command.
+/// Reads the answer to the last command.
 fn answer(channel: &dyn Channel) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK];

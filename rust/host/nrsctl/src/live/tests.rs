@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module as directories of plain files.
+//! Tests of `Live` with directories of plain files instead of a module.
 
 use super::*;
 
@@ -9,8 +9,9 @@ use std::cell::RefCell;
 use node::Channel;
 use nrs_sched::control::Command;
 
-/// A node of plain files: a directory for each service, a file for each parameter, and `refusal` with the error number
-/// and the reason that every command but `services` is refused with.
+/// Node of plain files: a directory for each service and a file for each parameter. A file
+/// `refusal` holds the error number and the reason with which all commands except `services` are
+/// refused.
 struct Files {
     path: PathBuf,
     answer: RefCell<String>,
@@ -25,7 +26,7 @@ impl Files {
         }))
     }
 
-    /// The file of a parameter.
+    /// Returns the path of a parameter's file.
     fn file(&self, service: &str, name: &str) -> io::Result<PathBuf> {
         let directory = self.path.join(service);
         if let Ok(text) = fs::read_to_string(self.path.join("refusal")) {
@@ -63,11 +64,11 @@ impl Channel for Files {
             other => panic!("{other:?}"),
         };
         *self.answer.borrow_mut() = answer;
-        // A write that was cut says so.
+        // A value that ends in `cut` simulates a short write.
         Ok(command.len() - usize::from(text.ends_with("cut")))
     }
 
-    /// Reads a byte or two at a time.
+    /// Reads at most two bytes at a time.
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let answer = self.answer.borrow();
         let rest = &answer.as_bytes()[at as usize..];
@@ -77,7 +78,7 @@ impl Channel for Files {
     }
 }
 
-/// A root of this test's own.
+/// Temporary root directory of a test.
 struct Root(PathBuf, #[allow(dead_code)] tempfile::TempDir);
 
 impl Root {
@@ -86,7 +87,7 @@ impl Root {
         Self(directory.path().to_path_buf(), directory)
     }
 
-    /// One with the module, and service `san`.
+    /// Creates a root with the module and the service `san`.
     fn loaded() -> Self {
         let root = Self::new();
         root.file("sys/module/nrs/parameters/default_slots", "64\n");
@@ -109,8 +110,8 @@ impl Root {
         fs::read_to_string(self.0.join(path)).unwrap()
     }
 
-    /// A `dmsetup` that notes what it is told, and prints `table` for a table. A file called as the verb has
-    /// how often it still fails.
+    /// Installs a `dmsetup` that logs its arguments and prints `table` for the verb `table`. A file
+    /// named after a verb holds the number of runs that still fail.
     fn dmsetup(&self, table: &str) {
         let root = self.0.display();
         let script = format!(
@@ -123,14 +124,14 @@ impl Root {
         self.file("sbin/dmsetup", &script);
     }
 
-    /// A block device `8:16` of this many sectors, whose node is `node`.
+    /// Creates a block device `8:16` with `sectors` sectors and the node `node`.
     fn block(&self, node: &str, sectors: u64) -> String {
         self.file("sys/dev/block/8:16/size", &format!("{sectors}\n"));
         self.file(node, "8:16");
         self.0.join(node).display().to_string()
     }
 
-    /// A disk with a partition and schedulers, of which `none` is active.
+    /// Creates a disk with a partition and three schedulers; `none` is active.
     fn disk(&self, name: &str) {
         let disk = format!("sys/block/{name}");
         self.file(
@@ -152,8 +153,8 @@ impl Root {
     }
 }
 
-/// Writes as the kernel does: the files in `iosched` are those of the scheduler. `FILE.refusal` has the error number and
-/// the text of the writes that are refused, and how many are.
+/// Writes a file as sysfs does; the files in `iosched` belong to the scheduler. `FILE.refusal`
+/// holds an error number, the refused text, and the number of writes to refuse.
 fn sysfs(path: &Path, text: &str) -> io::Result<()> {
     let refusal = path.with_extension("refusal");
     if let Ok(refused) = fs::read_to_string(&refusal) {
@@ -189,7 +190,7 @@ fn sysfs(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Kind and message of a failure.
+/// Returns the kind and the message of a failure.
 fn said<T: std::fmt::Debug>(result: Result<T>) -> (Kind, String) {
     let failure = result.unwrap_err();
     (failure.kind, failure.message)
@@ -199,7 +200,7 @@ fn said<T: std::fmt::Debug>(result: Result<T>) -> (Kind, String) {
 fn without_the_module() {
     let root = Root::new();
     let live = root.live();
-    // Device-mapper may exist all the same, and knows of no device then.
+    // Device-mapper may exist without the module; it lists no devices then.
     root.dmsetup("No devices found");
     for (kind, _) in [
         said(live.services()),
@@ -242,7 +243,7 @@ fn parameters_by_the_node() {
     assert_eq!(got, only("at_stats_reset: it can only be written"));
 }
 
-/// The reason of the tool's own parser comes first, then what the module answers, then the errno.
+/// Compares the sources of a reason: the tool's parser, then the module's answer, then the errno.
 #[test]
 fn reasons() {
     use libc::{EAGAIN, EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, EPERM};
@@ -317,7 +318,7 @@ fn reasons() {
     );
 }
 
-/// A module that is about to go, whose node cannot be opened any more.
+/// Covers a module that is being unloaded, whose node can no longer be opened.
 #[test]
 fn a_module_that_goes() {
     let root = Root::new();
@@ -328,7 +329,7 @@ fn a_module_that_goes() {
     assert_eq!(said(Live::at(&root.0).get("san", "slots")), want);
 }
 
-/// A module without the node, a file in its place, and no rights.
+/// Covers a module without a node, a file instead of the node, and missing privileges.
 #[test]
 fn nodes_that_cannot_be_opened() {
     let root = Root::new();
@@ -365,7 +366,7 @@ fn services_made_and_removed() {
     assert_eq!(said(live.remove("new")).0, Kind::NotFound);
     assert_eq!(said(live.remove("san")).0, Kind::Busy);
     assert_eq!(said(live.cpts("san")).0, Kind::NotFound);
-    // The name of a service is no path.
+    // A service name is not a path.
     root.dir("sys/kernel/config/nrs/san/rules");
     for name in ["", ".", "..", "san/rules", "san/rules/r1", "../other"] {
         assert_eq!(said(live.make(name)).0, Kind::Refused, "{name}");
@@ -388,7 +389,7 @@ fn devices() {
         service: "san".into(),
         target: root.block("dev/s db", 16),
         offset: 4,
-        // The words of a table go as they are: dmsetup escapes them for device-mapper.
+        // The table is passed unchanged: dmsetup escapes it for device-mapper.
         options: [("jobid".to_owned(), "a\\b".to_owned())].into(),
         ..Device::default()
     };
@@ -417,7 +418,7 @@ fn devices() {
         };
         assert_eq!(said(live.locate(&missing)).0, Kind::NotFound);
     }
-    // A disk that is not ready has no sectors yet.
+    // A disk that is not ready has no sectors.
     root.block("dev/s db", 0);
     assert_eq!(said(live.locate(&device)).0, Kind::NotFound);
     assert_eq!(live.in_use("files"), Ok(true));
@@ -426,7 +427,7 @@ fn devices() {
     assert!(root.read("log").ends_with(removed));
     assert_eq!(said(live.remove_device("other")).0, Kind::NotFound);
     assert_eq!(live.devices().unwrap()[0].name, "files");
-    // One of another type has the name, or a part of the device is.
+    // A device of another type has the name, or the device has another target.
     root.file("sys/block/dm-0/dm/name", "new\n");
     assert_eq!(said(live.add_device(&located)).0, Kind::Busy);
     root.dmsetup("files: 0 8 linear 8:16 0\nfiles: 8 8 nrs 8:16 8 san\na: 0 8 nrs 8:16 0 san");
@@ -435,7 +436,7 @@ fn devices() {
     assert_eq!(found, [("a".into(), false), ("files".into(), true)]);
 }
 
-/// A change that fails leaves the device with its table, and not suspended.
+/// Verifies that a failed change restores the device's table and resumes the device.
 #[test]
 fn tables_changed() {
     let root = Root::loaded();
@@ -472,7 +473,7 @@ fn tables_changed() {
     }
 }
 
-/// Paths that name the same device after a reboot.
+/// Verifies that paths are stable across reboots.
 #[test]
 fn paths_that_stay() {
     let root = Root::loaded();
@@ -506,7 +507,7 @@ fn paths_that_stay() {
         assert_eq!(live.path(number).unwrap(), want);
     }
     assert_eq!(said(live.path("9:0")).0, Kind::NotFound);
-    // The path that a command was given stays where it is as good.
+    // A given path is kept if it is equally stable.
     for (given, number, want) in [
         ("/dev/sdb", "8:16", "/dev/disk/by-id/wwn-0x5"),
         ("8:16", "8:16", "/dev/disk/by-id/wwn-0x5"),
@@ -546,7 +547,7 @@ fn module_parameters() {
     );
 }
 
-/// A disk with a service and options of its own.
+/// Returns a disk with a service and options.
 fn scheduled(name: &str, service: &str, jobid_name: &str) -> Device {
     let options = [("jobid_name", jobid_name), ("stream", "cgroup")];
     Device {
@@ -618,7 +619,7 @@ fn disks_scheduled() {
         ..wanted
     };
     assert_eq!(found[1], sda);
-    // What is not said stays, or is the kernel's.
+    // Settings that are not given are kept, or have the kernel's default.
     let plain = |name: &str| Device {
         name: name.into(),
         ..Device::default()
@@ -647,7 +648,7 @@ fn disks_scheduled() {
         again,
         (Kind::NotFound, "sda: nrs is not its scheduler".into())
     );
-    // A device without a scheduler, and one of which `none` is the only one.
+    // A device without schedulers, and a device whose only scheduler is `none`.
     root.dir("sys/block/dm-0/queue");
     root.file("sys/block/zram0/queue/scheduler", "none\n");
     for (name, why) in [
@@ -657,7 +658,7 @@ fn disks_scheduled() {
         let want = (Kind::Refused, format!("{name}: {why}"));
         assert_eq!(said(live.schedule(&plain(name))), want);
     }
-    // Disks are listed where there is no dmsetup.
+    // Disks are listed even if dmsetup is not installed.
     let bare = Live {
         dmsetup: Dmsetup::missing(),
         ..root.live()
@@ -665,7 +666,7 @@ fn disks_scheduled() {
     assert_eq!(bare.devices(), live.disks());
 }
 
-/// What is refused leaves the disk as it was, and the reason is told.
+/// Verifies that a refused change restores the disk and that the reason is reported.
 #[test]
 fn disks_put_back() {
     use libc::{EAGAIN, EBUSY, EINVAL, EIO, ELOOP, ENOSPC, EPERM, ETIMEDOUT};
@@ -756,7 +757,7 @@ fn disks_put_back() {
             assert_eq!(state(), was);
         }
     }
-    // A queue is not busy for ever.
+    // The busy queue becomes free within the retries.
     let root = Root::loaded();
     root.disk("sda");
     let live = root.live();
@@ -771,7 +772,7 @@ fn disks_put_back() {
     live.schedule(&scheduled("sda", "san", "%j")).unwrap();
     assert_eq!(live.disks().unwrap()[0].service, "san");
     live.unschedule("sda", "mq-deadline").unwrap();
-    // An undo that is refused is told.
+    // A failed undo is reported.
     root.file(
         "sys/block/sda/queue/scheduler.refusal",
         &format!("{EIO} mq-deadline 9"),

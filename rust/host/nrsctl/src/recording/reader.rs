@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading a recording.
+//! Reader of recordings.
 
 use serde::de::DeserializeOwned;
 
@@ -8,11 +8,12 @@ use super::{Header, Recording, VERSION};
 use crate::failure::{Failure, Kind, Result};
 use crate::stats::Snapshot;
 
-/// Reads a recording; `name` is what errors call it.
+/// Reads a recording; errors refer to the file as `name`.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`] with the number of the line for one that is not as expected. A last line that is cut is no error.
+/// [`Kind::Refused`] with the line number, if a line is invalid. A truncated last line is not an
+/// error.
 pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     let refused = |number: u64, why: &str| {
         Failure::new(Kind::Refused, format!("{name}: line {number}: {why}"))
@@ -48,13 +49,13 @@ pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     Ok(recording)
 }
 
-/// What to do without a recording.
+/// Hint for an input that is not a recording.
 const MAKE: &str = "make one: nrsctl record --count 60 --out FILE";
 
-/// The value of a line, or why it has none.
+/// Parses the value of a line; fails with the column and the reason.
 fn parsed<T: DeserializeOwned>(line: &[u8]) -> std::result::Result<T, String> {
     serde_json::from_slice(line).map_err(|error| {
-        // The number of the line is that of the file, not of this text.
+        // The text is one line of the file, so its own line number is dropped.
         let (column, why) = (error.column(), error.to_string());
         let why = why.split(" at line ").next().unwrap_or_default();
         format!("column {column}: {why}")
@@ -86,7 +87,7 @@ mod tests {
             (vec!["a".into(), "b".into()], None)
         );
         assert_eq!(recording.of("a").map(|s| s.at_ns).collect::<Vec<_>>(), [2]);
-        // A last line that is cut is left out; only the line feed may be missing.
+        // A truncated last line is left out; a missing line feed alone is no truncation.
         let second = HEADER.len() + B.len() + 2;
         for end in second + 1..whole.len() {
             let recording = of(&whole[..end]).unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a recording says over time, a series for each entity.
+//! Time series of a recording, one for each entity.
 //!
-//! An entity keeps its series when another policy takes over, as a user is the same user for both.
+//! An entity keeps its series when the policy changes, because its name denotes the same user.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,44 @@ use crate::stats::{self, Entity, Snapshot};
 use crate::top::rates::{rates, Rates};
 use crate::top::{numbers, view};
 
-/// What of an entity.
+/// Quantity of an entity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum What {
-    /// What part it had of what was served.
+    /// Share of the head's throughput.
     Share,
-    /// Bytes per second; requests, if nobody's bytes are counted.
+    /// Bytes per second; requests per second if no bytes are counted.
     Rate,
-    /// How long 99 of 100 of its requests waited, at most.
+    /// 99th percentile of the queueing time, ms.
     Wait,
-    /// Requests that waited.
+    /// Number of queued requests.
     Queue,
-    /// How often it met its limit.
+    /// Times per second that requests were throttled by the rate limit.
     Limit,
 }
 
 /// Points of an entity: seconds since the first snapshot, and the value.
 pub type Points = Vec<(f64, f64)>;
 
-/// An entity of a service: its head, if that is not the regular one, and name.
+/// Key of an entity of a service: head and name.
 type Key = (String, String);
 
-/// What is known of the entities at one time.
+/// Rates and entities of one snapshot.
 type Those<'a> = BTreeMap<Key, (Rates, &'a Entity)>;
 
-/// The series of a service.
+/// Time series of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// The entities, by name.
+    /// Points by entity name, with the head appended for the high-priority head.
     pub entities: BTreeMap<String, Points>,
-    /// When policies changed, and to what; the first one is what it began with.
+    /// Times (s) and names of policies: the initial policies and each change.
     pub policies: Vec<(f64, String)>,
-    /// Whether rates are bytes.
+    /// True if rates are bytes per second.
     pub bytes: bool,
 }
 
 impl Series {
-    /// What snapshots of one service say; `wanted` says which entities.
+    /// Creates the series of `what` from snapshots of one service, for the entities that satisfy
+    /// `wanted`.
     pub fn new<'a>(
         snapshots: impl Iterator<Item = &'a Snapshot>,
         what: What,
@@ -74,7 +75,8 @@ impl Series {
                 if !wanted(&entity.name) {
                     continue;
                 }
-                // While one policy ends and another begins both know it: the one that serves it counts.
+                // During a change of policy, both policies may list an entity. The policy that
+                // dispatches more of its requests is used.
                 let more = |there: &(Rates, &Entity)| rates.requests > there.0.requests;
                 let key = (entity.head.clone(), entity.name.clone());
                 if those.get(&key).is_none_or(more) {
@@ -109,12 +111,13 @@ impl Series {
         series
     }
 
-    /// The `most` entities with the greatest means, the greatest first; the others' sum is a last one if `sum` says so.
+    /// Returns the `most` entities with the highest means in descending order; if `sum` is true,
+    /// followed by the sum of all others.
     pub fn top(&self, most: usize, sum: bool) -> Vec<(String, Points)> {
         let mean = |points: &Points| points.iter().map(|p| p.1).sum::<f64>() / points.len() as f64;
         let mut all: Vec<(&String, &Points)> = self.entities.iter().collect();
         all.sort_by(|a, b| mean(b.1).total_cmp(&mean(a.1)));
-        // One other is shown by its name.
+        // A single remaining entity is listed by name instead of as a sum.
         let most = if sum && all.len() == most + 1 {
             all.len()
         } else {
@@ -126,7 +129,7 @@ impl Series {
         if sum && !others.is_empty() {
             let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
             for (at, value) in others.iter().flat_map(|(_, points)| points.iter()) {
-                // Not negative, so the bits are in the order of the numbers.
+                // Times are not negative, so their bit patterns have the same order as the numbers.
                 sums.entry(at.to_bits()).or_insert((*at, 0.0)).1 += value;
             }
             top.push((
@@ -138,7 +141,7 @@ impl Series {
     }
 }
 
-/// What the regular head does; what all heads do, if another one does something of its own.
+/// Returns the policy of the regular head; of all heads if another head has a policy of its own.
 fn policies(snapshot: &Snapshot) -> String {
     let does: Vec<String> = snapshot.heads.iter().map(view::head_does).collect();
     match does.split_first() {
@@ -173,7 +176,7 @@ mod tests {
         );
         let rate = series(&snapshots, What::Rate);
         assert!(rate.bytes);
-        // Nothing is known at the first one.
+        // The first snapshot has no rates.
         assert_eq!(
             rate.entities["uid:1002/jobid:large"][0],
             (1.0, 200.0 * 65536.0)
@@ -199,13 +202,14 @@ mod tests {
         let mut snapshots: Vec<Snapshot> = (0..3).map(samples::tbf).collect();
         snapshots[0] = samples::fairshare(0);
         snapshots[0].entities[0].name = "uid:1001".into();
-        // In the second one both policies list it; the old one serves nobody any more.
+        // The second snapshot lists the entity for both policies; the old policy dispatches none of
+        // its requests.
         let mut old = snapshots[0].entities[0].clone();
         old.share_1s = Some(0.9);
         snapshots[1].entities.push(old.clone());
         snapshots[2].entities.insert(0, old);
         let share = series(&snapshots, What::Share);
-        // Of the second nothing is known of tbf, and all of fairshare.
+        // In the second snapshot, the rates of tbf are unknown and the share of fairshare is known.
         assert_eq!(
             share.entities["uid:1001"],
             [(0.0, 0.504), (1.0, 0.9), (2.0, 0.5)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Writing a recording.
+//! Writer of recordings.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Header;
 use crate::stats::Snapshot;
 
-/// Writes a recording, line by line, up to a number of bytes.
+/// Writes a recording line by line, up to a maximum size.
 pub struct Writer<'a> {
     to: &'a mut dyn Write,
     left: u64,
@@ -17,11 +17,11 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins one of at most `bytes_max` bytes.
+    /// Begins a recording of at most `bytes_max` bytes.
     ///
     /// # Errors
     ///
-    /// What writing returns.
+    /// The error of writing.
     pub fn new(to: &'a mut dyn Write, header: &Header, bytes_max: u64) -> io::Result<Self> {
         let mut writer = Self {
             to,
@@ -32,23 +32,23 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// Adds a snapshot; false if there is no room for it, and nothing was written.
+    /// Adds a snapshot; returns false, without writing, if the snapshot exceeds the maximum size.
     ///
     /// # Errors
     ///
-    /// What writing returns.
+    /// The error of writing.
     pub fn add(&mut self, snapshot: &Snapshot) -> io::Result<bool> {
         let fits = self.line(snapshot)?;
         self.snapshots += u64::from(fits);
         Ok(fits)
     }
 
-    /// How many snapshots were written.
+    /// Returns the number of written snapshots.
     pub fn snapshots(&self) -> u64 {
         self.snapshots
     }
 
-    /// Writes a line with one call, so that a program that is ended between calls leaves whole ones.
+    /// Writes a line with one call, so that a program ended between calls leaves only whole lines.
     fn line(&mut self, value: &impl Serialize) -> io::Result<bool> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The text `clients`: slots, the counters of each client, the state of each device below.
+//! Parser of `clients`: slots, counters of each client, state of each target device.
 
 use nrs_sched::statistics::{ServiceCounts, Stats};
 
@@ -11,7 +11,7 @@ use super::{Client, Snapshot, Target};
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
     for line in lines(text) {
         let line = line?;

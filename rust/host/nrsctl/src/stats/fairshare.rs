@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The text `nrs_fairshare_stats`: a sequence of entities.
+//! Parser of `nrs_fairshare_stats`, a sequence of entities.
 
 use super::lines::{lines, Line, Result};
 use super::{Entity, HIGH, REGULAR};
 
-/// The entities of `text`.
+/// Returns the entities of `text`.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read(text: &str) -> Result<Vec<Entity>> {
     let mut entities: Vec<Entity> = Vec::new();
     for line in lines(text) {

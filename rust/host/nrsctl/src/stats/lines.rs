@@ -1,59 +1,60 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The form that all statistics of the module have, read line by line.
+//! Line parser for the module's statistics.
 //!
-//! It is the part of YAML that the module writes: mappings and sequences by indentation, a key and a value on a line,
-//! `[]` for a sequence without elements, `{ key: value, ... }` of numbers and words on one line, strings bare or in
-//! double quotes with `\"`, `\\` and `\xNN`. A reader of all of YAML takes ten times as long,
-//! which 10,000 entities do not allow; tests compare the two.
+//! The format is the subset of YAML that the module writes. Mappings and sequences are indented,
+//! with a key and a value per line. `[]` is an empty sequence. `{ key: value, ... }` holds numbers
+//! and words on one line. Strings are bare or in double quotes with `\"`, `\\` and `\xNN`. A full
+//! YAML reader takes ten times as long, which is too slow for 10,000 entities; tests compare the
+//! two.
 
 use std::borrow::Cow;
 
-/// A line that is not as expected.
+/// An invalid line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unexpected {
-    /// The number of the line, from 1.
+    /// Number of the line, from 1.
     pub number: usize,
-    /// The line, or how it begins.
+    /// The line, truncated.
     pub line: String,
-    /// What was expected.
+    /// Expected content.
     pub want: &'static str,
 }
 
-/// The result of reading a text.
+/// Result of parsing a text.
 pub type Result<T = ()> = std::result::Result<T, Unexpected>;
 
-/// Characters of a line that an error shows.
+/// Maximum number of characters of a line in an error.
 const SHOWN: usize = 80;
 
-/// What stands behind a key.
+/// Value after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Nothing: what belongs to the key follows, deeper.
+    /// No value; deeper lines that belong to the key follow.
     Nothing,
     /// A bare word or number.
     Bare(&'a str),
-    /// A string in double quotes, without them.
+    /// A string in double quotes, without the quotes.
     Quoted(Cow<'a, str>),
     /// `[]`.
     Empty,
-    /// What is between `{` and `}`.
+    /// Text between `{` and `}`.
     Pairs(&'a str),
 }
 
 /// A line with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     number: usize,
     whole: &'a str,
-    /// Blanks before its key; a dash and the blank behind it count.
+    /// Column of the key: number of blanks before it, including a dash and its blank.
     pub depth: usize,
-    /// Whether a dash stands before its key: a new element of a sequence.
+    /// True if a dash precedes the key: the line begins an element of a sequence.
     pub item: bool,
-    /// Its key.
+    /// Key.
     pub key: &'a str,
-    /// Its value.
+    /// Value.
     pub value: Value<'a>,
 }
 
@@ -94,16 +95,16 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// That the line is not as expected.
+    /// Returns the error for this line; `want` is the expected content.
     pub fn unexpected(&self, want: &'static str) -> Unexpected {
         unexpected(self.number, self.whole, want)
     }
 
-    /// Its value, which is a string.
+    /// Returns the value, which must be a string.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The value is not a string.
     pub fn text(&self) -> Result<String> {
         match &self.value {
             Value::Bare(text) => Ok((*text).into()),
@@ -112,11 +113,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Its value, which is a whole number from 0.
+    /// Returns the value, which must be an unsigned integer.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The value is not an unsigned integer.
     pub fn number(&self) -> Result<u64> {
         match self.value {
             Value::Bare(text) => text.parse().ok(),
@@ -125,11 +126,11 @@ impl<'a> Line<'a> {
         .ok_or_else(|| self.unexpected("a number"))
     }
 
-    /// Its value, which is a number with or without decimals.
+    /// Returns the value, which must be a number with or without decimals.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The value is not a finite number.
     pub fn fraction(&self) -> Result<f64> {
         match self.value {
             Value::Bare(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
@@ -138,11 +139,11 @@ impl<'a> Line<'a> {
         .ok_or_else(|| self.unexpected("a number with decimals"))
     }
 
-    /// Its value, which is `true` or `false`.
+    /// Returns the value, which must be `true` or `false`.
     ///
     /// # Errors
     ///
-    /// It is neither.
+    /// The value is neither `true` nor `false`.
     pub fn switch(&self) -> Result<bool> {
         match self.value {
             Value::Bare("true") => Ok(true),
@@ -151,11 +152,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Calls `f` with each key of its value and what stands behind it.
+    /// Calls `f` with each key of the value in braces and the number or word after the key.
     ///
     /// # Errors
     ///
-    /// The value is not in braces, or has something else in it than keys with numbers or words.
+    /// The value is not in braces, contains something other than keys with numbers or words, or `f`
+    /// returns `None`.
     pub fn pairs(&self, mut f: impl FnMut(&'a str, &'a str) -> Option<()>) -> Result {
         let unexpected = || self.unexpected("{ KEY: NUMBER, ... }");
         let Value::Pairs(text) = self.value else {
@@ -173,11 +175,12 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Calls `f` with each key of its value and the number behind it; what has a word behind it is passed over.
+    /// Calls `f` with each key of the value in braces and its number; skips keys with words.
     ///
     /// # Errors
     ///
-    /// The value is not in braces, or has something else in it than keys with numbers or words; a number is too large.
+    /// The value is not in braces or contains something other than keys with numbers or words; a
+    /// number is too large.
     pub fn numbers(&self, mut f: impl FnMut(&'a str, u64)) -> Result {
         self.pairs(|key, value| {
             if is_number(value) {
@@ -187,11 +190,11 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Its value, if it is a whole number from 0; none if it is a word, a string or a number of another kind.
+    /// Returns the value if it is an unsigned integer; `None` for words, strings and other numbers.
     ///
     /// # Errors
     ///
-    /// It is too large.
+    /// The number is too large.
     pub fn counter(&self) -> Result<Option<u64>> {
         match self.value {
             Value::Bare(text) if is_number(text) => self.number().map(Some),
@@ -200,12 +203,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Whether `text` has digits only.
+/// Returns true if `text` consists of digits.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// That line `number` is not as expected.
+/// Returns the error for line `number`; `want` is the expected content.
 pub fn unexpected(number: usize, line: &str, want: &'static str) -> Unexpected {
     Unexpected {
         number,
@@ -214,7 +217,8 @@ pub fn unexpected(number: usize, line: &str, want: &'static str) -> Unexpected {
     }
 }
 
-/// The string that is written as `text` between double quotes.
+/// Decodes the escapes of a string in double quotes, given without the quotes; `None` if it is
+/// invalid.
 fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['\\', '"']) {
         return Some(Cow::Borrowed(text));
@@ -243,7 +247,7 @@ fn unescape(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(plain))
 }
 
-/// The lines of `text` that have a key; what is empty, or `[]` alone, has none.
+/// Returns the lines of `text` that have a key; skips empty lines and lines with only `[]`.
 pub fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>>> {
     (1..)
         .zip(text.lines())

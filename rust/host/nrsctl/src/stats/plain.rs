@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts without structure: `NAME: NUMBER` lines, and the judgement of a service's health.
+//! Parsers of unstructured texts: `NAME: NUMBER` lines, and the health of a service.
 
 use super::lines::{lines, Result};
 use super::Counters;
 
-/// The numbers of `text` by name: `at_stats`, `nrs_concurrency`.
+/// Returns the numbers of `text` by name: `at_stats`, `nrs_concurrency`.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn numbers(text: &str) -> Result<Counters> {
     let mut numbers = Counters::new();
     for line in lines(text) {
@@ -21,7 +21,8 @@ pub fn numbers(text: &str) -> Result<Counters> {
     Ok(numbers)
 }
 
-/// Why a service is not healthy, if it is not, and what `text`, of `health`, says of its progress.
+/// Parses `text` of `health`: the reason if the service is not healthy, and the details of its
+/// progress.
 pub fn health(text: &str) -> (Option<String>, String) {
     let (word, reason) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
     let unhealthy = (word != "healthy").then(|| reason.to_string());

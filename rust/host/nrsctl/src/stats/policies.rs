@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The text `nrs_policies`: which policies the heads have, in Lustre's layout.
+//! Parser of `nrs_policies`: the policies of the heads, in Lustre's layout.
 
 use nrs_sched::policy::Kind;
 
@@ -8,7 +8,7 @@ use super::lines::{lines, Result};
 use super::{Head, Policy, HIGH, REGULAR};
 
 impl Policy {
-    /// Name and argument, as `nrs_policies` takes them.
+    /// Returns name and argument in the format of `nrs_policies`.
     pub fn full(&self) -> String {
         match &self.argument {
             Some(argument) => format!("{} {argument}", self.name),
@@ -18,7 +18,8 @@ impl Policy {
 }
 
 impl Head {
-    /// The policy that serves it: the started one that is not the fallback, else that.
+    /// Returns the serving policy: the started policy that is not the fallback, otherwise the
+    /// fallback.
     pub fn serving(&self) -> Option<&Policy> {
         let mut started = self
             .policies
@@ -29,11 +30,11 @@ impl Head {
     }
 }
 
-/// The heads of `text`, regular first.
+/// Returns the heads of `text`, regular first.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read(text: &str) -> Result<Vec<Head>> {
     let mut heads: Vec<Head> = Vec::new();
     for line in lines(text) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The texts `nrs_qbm_status` and `nrs_qbm_stats`: groups, each with its clients.
+//! Parser of `nrs_qbm_status` and `nrs_qbm_stats`: groups with their clients.
 
 use std::collections::HashMap;
 
 use super::lines::{lines, Line, Result, Value};
 use super::{Bandwidth, Entity, Group, BOTH};
 
-/// Blanks before what is told of a group.
+/// Indentation of the fields of a group.
 const GROUP: usize = 2;
 
-/// Blanks before what is told of a client.
+/// Indentation of the fields of a client.
 const CLIENT: usize = 4;
 
-/// The groups and the clients of `text`, of `nrs_qbm_status`.
+/// Returns the groups and the clients of `text`, the contents of `nrs_qbm_status`.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read_status(text: &str) -> Result<(Vec<Group>, Vec<Entity>)> {
     let mut groups: Vec<Group> = Vec::new();
     let mut clients: Vec<Entity> = Vec::new();
@@ -88,12 +88,12 @@ fn client_field(client: &mut Entity, line: &Line<'_>) -> Result {
     Ok(())
 }
 
-/// Adds what `text`, of `nrs_qbm_stats`, counts of the groups and the clients; those that came or left meanwhile
-/// are passed over.
+/// Adds the counters of `text`, the contents of `nrs_qbm_stats`, to the groups and the clients.
+/// Groups and clients that were added or removed in the meantime are skipped.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> Result {
     let mut places = HashMap::with_capacity(clients.len());
     for (place, client) in clients.iter().enumerate() {

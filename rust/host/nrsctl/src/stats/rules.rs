@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The text `nrs_tbf_rule`: the rules of tbf in their order, in Lustre's layout.
+//! Parser of `nrs_tbf_rule`: the rules of tbf in their order, in Lustre's layout.
 
 use serde::Serialize;
 
 use super::lines::{unexpected, Result};
 use super::{HIGH, REGULAR};
 
-/// A rule of a head, as it is listed.
+/// A rule of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// `regular` or `high`.
+    /// Head: `regular` or `high`.
     pub head: String,
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
-    /// Whom it is for.
+    /// Match expression.
     #[serde(rename = "match")]
     pub conditions: String,
-    /// What each of them gets, at most.
+    /// Maximum rate of each class.
     pub rate: String,
-    /// What else it sets, as it is written: `minrate=5 borrow=1`; may be empty.
+    /// Further settings as written in the rule: `minrate=5 borrow=1`; may be empty.
     pub limits: String,
-    /// How many classes are under it, on all partitions.
+    /// Number of classes of the rule on all partitions.
     pub classes: u64,
 }
 
-/// The rules of `text`, in their order, those of each head once: all partitions have the same.
+/// Returns the rules of `text` in their order, each rule of a head once, because all partitions
+/// have the same rules.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read(text: &str) -> Result<Vec<Listed>> {
     let mut on = None;
     let mut rules: Vec<Listed> = Vec::new();
@@ -57,11 +58,11 @@ pub fn read(text: &str) -> Result<Vec<Listed>> {
     Ok(rules)
 }
 
-/// A rule of the form `NAME CONDITIONS RATE[ KEY=VALUE…], ref N`.
+/// Parses a line `NAME CONDITIONS RATE[ KEY=VALUE…], ref N`.
 fn parse(line: &str) -> Option<Listed> {
     let (rule, refs) = line.rsplit_once(", ref ")?;
     let (name, rest) = rule.split_once(' ')?;
-    // Conditions end in a brace, but for those of `default`; no value has one in it.
+    // Conditions end in a brace, except for the rule `default`; values contain no braces.
     let (conditions, limits) = match rest.rfind('}') {
         Some(at) => rest.split_at_checked(at + 1)?,
         None => rest.split_once(' ')?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The text `nrs_tbf_stats`: the rules that have classes, and the classes.
+//! Parser of `nrs_tbf_stats`: rules that have classes, and the classes.
 
 use nrs_sched::policy::tbf::record::ClassCounts;
 use nrs_sched::policy::tbf::stats::RuleCounts;
@@ -9,11 +9,11 @@ use nrs_sched::statistics::Stats;
 use super::lines::{lines, Line, Result};
 use super::{Entity, Rule, HIGH, REGULAR};
 
-/// The rules and the classes of `text`.
+/// Returns the rules and the classes of `text`.
 ///
 /// # Errors
 ///
-/// A line that is not as expected.
+/// An invalid line.
 pub fn read(text: &str) -> Result<(Vec<Rule>, Vec<Entity>)> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut classes: Vec<Entity> = Vec::new();
@@ -36,7 +36,7 @@ pub fn read(text: &str) -> Result<(Vec<Rule>, Vec<Entity>)> {
     Ok((rules, classes))
 }
 
-/// The head that commands call by that word.
+/// Returns the name of the head for its abbreviation in commands.
 fn head(line: &Line<'_>) -> Result<String> {
     match &*line.text()? {
         "reg" => Ok(REGULAR.into()),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A snapshot in plain words, for a screen of 80 columns.
+//! Description of a snapshot in plain words, for a screen of 80 columns.
 //!
 //! ```text
-//! NAME: slots, clients, what waits
-//!   regular   what decides, and what nrs_policies calls it
-//!   urgent    the same of the other head
-//!   limited   rules that requests had to wait for, groups of qbm
-//!   waiting   who has most waiting, and for how long
-//!   warning   what is wrong
-//!             and what to do
+//! NAME: slots, clients, queued requests
+//!   regular   policy in words, and its name in nrs_policies
+//!   urgent    the same for the high-priority head
+//!   limited   rules that throttled requests; groups of qbm
+//!   waiting   entities with the most queued requests, and their queueing times
+//!   warning   problem
+//!             recommended action
 //! ```
 
 use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target, BOTH, HIGH};
@@ -17,16 +17,16 @@ use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target, BOTH, H
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Columns before what is said.
+/// Columns of the indentation.
 const INDENT: usize = 12;
 
-/// Rules, groups, or who waits: so many are shown.
+/// Maximum number of listed rules, groups or entities.
 const MOST: usize = 3;
 
-/// Characters of a name that are shown.
+/// Maximum length of a name, characters.
 const NAME_MAX: usize = 40;
 
-/// All that there is to say of a service.
+/// Returns the description of a service.
 pub fn describe(snapshot: &Snapshot) -> String {
     let mut screen = Screen::default();
     screen.text.push_str(&headline(snapshot));
@@ -67,14 +67,14 @@ pub fn describe(snapshot: &Snapshot) -> String {
     screen.text
 }
 
-/// Lines with a label each.
+/// Text of labelled lines.
 #[derive(Default)]
 struct Screen {
     text: String,
 }
 
 impl Screen {
-    /// Adds `said`, in as many lines as it takes.
+    /// Appends `said` after the label, wrapped to the width.
     fn put(&mut self, label: &str, said: &str) {
         let mut line = format!("  {label:<width$}", width = INDENT - 2);
         let mut empty = true;
@@ -95,7 +95,7 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// Adds what is said of the first of `all`, and how many more there are.
+    /// Appends a line for each of the first elements of `all`, and the number of further elements.
     fn list<T>(&mut self, label: &str, all: &[T], say: impl Fn(&T) -> String) {
         let mut label = label;
         for one in all.iter().take(MOST) {
@@ -123,7 +123,7 @@ fn headline(snapshot: &Snapshot) -> String {
     )
 }
 
-/// Returns what slots=auto has found of a device.
+/// Returns the result of the search of `slots=auto` for a device.
 fn knee(target: &Target) -> String {
     let name = safe(&target.name);
     let slots = count(target.counter("knee"), "slot");
@@ -138,7 +138,7 @@ fn knee(target: &Target) -> String {
     }
 }
 
-/// What decides on a head.
+/// Returns the description of the policies of a head.
 fn policy_words(snapshot: &Snapshot, head: &Head) -> String {
     let Some(policy) = head.serving() else {
         return "no policy".into();
@@ -174,7 +174,7 @@ fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
     }
 }
 
-/// Levels of fairshare and fields of tbf, and what each tells apart.
+/// Levels of fairshare and fields of tbf, with the words for their values.
 const FIELDS: [(&str, &str); 9] = [
     ("uid", "user"),
     ("gid", "group"),
@@ -194,7 +194,7 @@ fn field(name: &str) -> Option<&'static str> {
         .map(|(_, word)| *word)
 }
 
-/// What a mode of fairshare means.
+/// Returns the description of a mode of fairshare.
 fn shares(mode: &str, weighted: bool) -> String {
     let levels = mode.strip_suffix("_fair").unwrap_or(mode).split("_then_");
     let levels =
@@ -209,7 +209,7 @@ fn shares(mode: &str, weighted: bool) -> String {
     }
 }
 
-/// What the fields of tbf mean.
+/// Returns the description of the fields of tbf.
 fn limits(fields: &str) -> String {
     let fields: Vec<&str> = fields.split('+').filter_map(field).collect();
     match fields.split_last() {
@@ -221,7 +221,7 @@ fn limits(fields: &str) -> String {
     }
 }
 
-/// Says which rules and groups hold requests back.
+/// Lists the rules and groups that throttle requests.
 fn limited(snapshot: &Snapshot, screen: &mut Screen) {
     let rules = snapshot.rules.iter();
     let mut rules: Vec<&Rule> = rules
@@ -273,7 +273,7 @@ fn is_unmet(entity: &Entity) -> bool {
     entity.bandwidth.as_ref().is_some_and(|given| given.unmet)
 }
 
-/// Says who has most waiting; clients, where no policy tells entities apart.
+/// Lists the entities with the most queued requests; clients if no policy has entities.
 fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
     let entities = snapshot.entities.iter();
     let mut entities: Vec<&Entity> = entities.filter(|e| e.queued > 0 || is_unmet(e)).collect();
@@ -310,7 +310,7 @@ fn wait_words(entity: &Entity) -> String {
     said
 }
 
-/// What is wrong, and what to do.
+/// Returns the problems and the recommended actions.
 fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     let mut list = Vec::new();
     if let Some(reason) = &snapshot.unhealthy {
@@ -394,7 +394,7 @@ fn count(n: u64, what: &str) -> String {
     }
 }
 
-/// A name without what a terminal would take for a command, shortened.
+/// Returns `name` without terminal control characters, shortened to `NAME_MAX`.
 pub fn safe(name: &str) -> String {
     let text = safe_text(name);
     if text.chars().count() <= NAME_MAX {
@@ -404,7 +404,7 @@ pub fn safe(name: &str) -> String {
     format!("{kept}..")
 }
 
-/// A text without what a terminal would take for a command.
+/// Returns `text` with control characters escaped, so that a terminal cannot interpret them.
 pub fn safe_text(text: &str) -> String {
     let show = |char: char| match char {
         char if char.is_control() => format!("\\x{:02x}", u32::from(char)),
@@ -413,7 +413,7 @@ pub fn safe_text(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
-/// A time, of ns, with about three digits.
+/// Formats a time with about three digits; the argument is in ns.
 pub fn duration(ns: u64) -> String {
     let us = ns / 1000;
     match us {
@@ -426,7 +426,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A rate, of bytes/s.
+/// Formats a rate; the argument is in bytes/s.
 pub fn rate(bytes: u64) -> String {
     let scales = [
         ("GB/s", 1_000_000_000),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers in at most five letters, and names that terminals show as they are.
+//! Formatting of numbers in at most five characters, and escaping of names for terminals.
 
 use ratatui::text::Span;
 
-/// What stands for a number that is not known.
+/// Text for an unknown number.
 pub const UNKNOWN: &str = "-";
 
-/// What a unit is and its letter, from the least to the greatest.
+/// Factors and letters of units in ascending order.
 const SCALES: [(f64, &str); 7] = [
     (1.0, ""),
     (1e3, "k"),
@@ -18,12 +18,12 @@ const SCALES: [(f64, &str); 7] = [
     (1e18, "E"),
 ];
 
-/// Bytes per second, in about three digits.
+/// Formats bytes per second with about three digits.
 pub fn bytes(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
     }
-    // What would be rounded to four digits goes to the next unit.
+    // A value that would be rounded to four digits is formatted in the next unit.
     let fits = |scale: &&(f64, &str)| value < 999.5 * scale.0;
     let Some((unit, letters)) = SCALES.iter().find(fits).or(SCALES.last()) else {
         return format!("{value:.0}");
@@ -38,7 +38,7 @@ pub fn bytes(value: f64) -> String {
     format!("{scaled:.places$}{letters}")
 }
 
-/// A number of requests, or of them per second.
+/// Formats a number of requests or a number of requests per second.
 pub fn count(value: f64) -> String {
     if (999.5..9999.5).contains(&value) {
         return format!("{value:.0}");
@@ -46,7 +46,7 @@ pub fn count(value: f64) -> String {
     bytes(value)
 }
 
-/// A time in us.
+/// Formats a time; the argument is in us.
 pub fn time(us: u64) -> String {
     let us = us as f64;
     let (unit, letters) = match us {
@@ -60,7 +60,8 @@ pub fn time(us: u64) -> String {
     format!("{scaled:.places$}{letters}")
 }
 
-/// A part of 1 as percent; `precise` has a decimal always, and is a letter wider.
+/// Formats a fraction of 1 as percent. With `precise` there is always a decimal, and the text is
+/// one character longer.
 pub fn percent(part: f64, precise: bool) -> String {
     let percent = part * 100.0;
     match percent {
@@ -72,12 +73,13 @@ pub fn percent(part: f64, precise: bool) -> String {
     }
 }
 
-/// How many cells a terminal takes for the text.
+/// Returns the width of `text` in a terminal, cells.
 pub fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A name as a terminal can show it: what would move its cursor, change its looks or not be seen is escaped.
+/// Escapes characters that would move the cursor, change the terminal's attributes, or be
+/// invisible.
 pub fn printable(name: &str) -> String {
     let mut shown = String::with_capacity(name.len());
     for c in name.chars() {
@@ -91,7 +93,7 @@ pub fn printable(name: &str) -> String {
     shown
 }
 
-/// The last part of a text that has at most so many cells, with `~` for what is missing.
+/// Returns the end of a text in at most `cells` cells; `~` replaces the cut part.
 pub fn tail(text: &str, cells: usize) -> String {
     let all = width(text);
     if all <= cells {
@@ -111,7 +113,7 @@ pub fn tail(text: &str, cells: usize) -> String {
     }
 }
 
-/// The first part of a text that has at most so many cells, with `~` for what is missing.
+/// Returns the start of a text in at most `cells` cells; `~` replaces the cut part.
 pub fn start(text: &str, cells: usize) -> String {
     if width(text) <= cells {
         return text.into();
@@ -208,7 +210,7 @@ mod tests {
         ] {
             assert_eq!((&*tail(name, cells), &*start(name, cells)), (last, first));
         }
-        // Letters of two cells.
+        // Characters that are two cells wide.
         for cells in 0..8 {
             let wide = "\u{4f60}\u{597d}\u{4f60}";
             assert!(width(&tail(wide, cells)) <= cells && width(&start(wide, cells)) <= cells);

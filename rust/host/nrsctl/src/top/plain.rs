@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A state as plain text, for scripts: every row and column, nothing cut.
+//! Plain text output of a state for scripts: all rows and columns, nothing truncated.
 
 use std::io::{self, Write};
 
@@ -9,11 +9,11 @@ use super::row::Column;
 use super::state::State;
 use super::view;
 
-/// Writes a table; or one line, if there is none.
+/// Writes the table, or one line if there is no snapshot.
 ///
 /// # Errors
 ///
-/// What writing returns.
+/// The error of writing.
 pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
     let name = state.service().map_or("", |(name, ..)| name);
     let Some(snapshot) = state.snapshot() else {

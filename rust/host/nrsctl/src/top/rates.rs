@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rates: what differs between two snapshots of a service, per second.
+//! Rates: differences of counters between two snapshots of a service, per second.
 //!
-//! Counters begin anew when they are reset, when a policy is started, and when an entity that was forgotten comes back. A counter that
-//! has gone backwards says nothing of the time between; then no rate is given, rather than a negative or an absurd one.
+//! Counters restart at 0 when they are reset, when a policy is started, and when an evicted entity
+//! is created again. After a decrease of a counter the increase since the last snapshot is unknown;
+//! the rates are then `None`.
 
 use std::collections::HashMap;
 
 use crate::stats::{self, Entity, Snapshot};
 
-/// What an entity did between two snapshots.
+/// Rates of an entity between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Requests served, per second.
+    /// Dispatched requests per second.
     pub requests: Option<f64>,
-    /// Bytes, per second, where the policy counts bytes or pages.
+    /// Dispatched bytes per second; `None` unless the policy counts bytes or pages.
     pub bytes: Option<f64>,
-    /// How often it met its limit, per second.
+    /// Times per second that requests were throttled by the rate limit.
     pub hits: Option<f64>,
-    /// Its part of what was served, 0 to 1: as the policy says, else of what entities of this policy and head got.
+    /// Share of the throughput, 0 to 1: as reported by the policy, otherwise among the entities of
+    /// this policy and head.
     pub share: Option<f64>,
 }
 
-/// Who an entity is, within a service.
+/// Key of an entity within a service.
 type Key<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
 fn key(entity: &Entity) -> Key<'_> {
@@ -36,7 +38,7 @@ fn key(entity: &Entity) -> Key<'_> {
     (policy, head, name, within.as_deref())
 }
 
-/// The rates of the entities of `now`, in their order; what cannot be known is `None`.
+/// Returns the rates of the entities of `now` in their order; unknown values are `None`.
 pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
     let elapsed = before
         .filter(|before| before.service == now.service)
@@ -46,7 +48,7 @@ pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
     let mut known: HashMap<Key<'_>, Option<&Entity>> = HashMap::new();
     if let (Some(before), Some(_)) = (before, elapsed) {
         for entity in &before.entities {
-            // Two of the same name cannot be told apart.
+            // Entities with the same key cannot be distinguished.
             known
                 .entry(key(entity))
                 .and_modify(|there| *there = None)
@@ -68,7 +70,7 @@ pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
     all
 }
 
-/// Rates of one entity; none if a counter has gone backwards.
+/// Returns the rates of an entity; all `None` if a counter has decreased.
 fn between(before: &Entity, now: &Entity, elapsed: f64) -> Rates {
     let difference = |name| now.counter(name).checked_sub(before.counter(name));
     let (Some(requests), Some(cost), Some(hits), Some(_)) = (
@@ -91,9 +93,10 @@ fn between(before: &Entity, now: &Entity, elapsed: f64) -> Rates {
     }
 }
 
-/// Fills in the shares.
+/// Sets the shares.
 fn shares(now: &Snapshot, all: &mut [Rates]) {
-    /// What the entities of a policy and head got together; the bytes, if they are known of all that did something.
+    /// Total of the entities of a policy and head; `bytes` is `None` if an active entity has no
+    /// bytes.
     struct Sum {
         requests: f64,
         bytes: Option<f64>,
@@ -145,9 +148,9 @@ mod tests {
             (all[1].hits, all[1].bytes),
             (Some(150.0), Some(9_999_360.0))
         );
-        // One of them counts requests, so the shares are of requests.
+        // The first entity counts requests, so shares are computed from requests.
         assert_eq!((all[0].bytes, all[0].share), (None, Some(0.5)));
-        // Both count bytes.
+        // Both entities count bytes.
         let with = |n: u64| {
             let mut snapshot = samples::tbf(n);
             snapshot.entities[0].unit = "bytes".into();
@@ -156,7 +159,7 @@ mod tests {
         };
         let all = rates(Some(&with(0)), &with(1));
         assert_eq!((all[0].share, all[1].share), (Some(0.75), Some(0.25)));
-        // Nothing was served.
+        // No requests were dispatched.
         let mut later = with(1);
         later.at_ns += 1;
         assert_eq!(rates(Some(&with(1)), &later)[0].share, None);
@@ -169,7 +172,7 @@ mod tests {
         other.service = "other".into();
         let mut twice = before.clone();
         twice.entities[0] = twice.entities[1].clone();
-        // No snapshot, time that stood still or ran backwards, another service, two entities of one name.
+        // No snapshot; equal or decreasing times; another service; two entities with the same name.
         for (before, now) in [
             (None, &now),
             (Some(&now), &now),
@@ -179,18 +182,18 @@ mod tests {
         ] {
             assert_eq!(rates(before, now), [Rates::default(); 2]);
         }
-        // An entity that did not exist.
+        // An entity that is not in the first snapshot.
         let mut fewer = before.clone();
         fewer.entities.remove(0);
         let all = rates(Some(&fewer), &now);
         assert_eq!((all[0].requests, all[1].requests), (None, Some(650.0)));
-        // A reset.
+        // A reset of counters.
         for counter in ["dispatched", "cost", "limit_hits", "throttled_ns"] {
             let mut reset = now.clone();
             reset.entities[1].set(counter, 0);
             assert_eq!(rates(Some(&before), &reset)[1], Rates::default());
         }
-        // Another unit: only the bytes are not known.
+        // Another unit: only the bytes are unknown.
         let mut unit = now.clone();
         unit.entities[1].unit = "requests".into();
         let all = rates(Some(&before), &unit);

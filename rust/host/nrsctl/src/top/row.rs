@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rows and columns.
+//! Rows and columns of the table.
 
 use std::cmp::Ordering;
 
@@ -11,35 +11,35 @@ use super::numbers::{self, UNKNOWN};
 use super::rates::Rates;
 use crate::stats::{self, Entity};
 
-/// What is shown of an entity.
+/// A column of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Column {
-    /// Its name.
+    /// Name of the entity.
     Name,
-    /// The policy, and the rule or group that it is in.
+    /// Policy, and the rule or group of the entity.
     Policy,
-    /// What part it is to have.
+    /// Target share.
     Wanted,
-    /// What part it had.
+    /// Actual share.
     #[default]
     Got,
     /// Requests per second.
     Requests,
     /// Bytes per second.
     Bytes,
-    /// Requests that wait.
+    /// Number of queued requests.
     Queued,
-    /// How long half of its requests waited, at most.
+    /// Median of the queueing time.
     P50,
-    /// How long 99 of 100 requests waited, at most.
+    /// 99th percentile of the queueing time.
     P99,
-    /// What it is limited to.
+    /// Rate limit.
     Limit,
-    /// How often it met its limit, per second.
+    /// Times per second that requests were throttled by the rate limit.
     Hits,
 }
 
-/// A column, its heading, its meaning for the help, its width; of names and policies, at least.
+/// Column, heading, meaning for the help, and width; for names and policies the minimum width.
 type Known = (Column, &'static str, &'static str, usize);
 
 #[rustfmt::skip]
@@ -58,12 +58,12 @@ const COLUMNS: [Known; 11] = [
 ];
 
 impl Column {
-    /// Returns all, from left to right.
+    /// Returns all columns from left to right.
     pub fn all() -> &'static [Self] {
         Self::value_variants()
     }
 
-    /// Those that a narrow screen does without, the first one first.
+    /// Columns omitted on a narrow screen, in the order of omission.
     pub const SPARE: [Column; 9] = [
         Column::P50,
         Column::Wanted,
@@ -76,17 +76,17 @@ impl Column {
         Column::Queued,
     ];
 
-    /// Returns what stands above it.
+    /// Returns the heading of the column.
     pub const fn heading(self) -> &'static str {
         COLUMNS[self as usize].1
     }
 
-    /// Returns what it is, for the help.
+    /// Returns the meaning of the column for the help.
     pub const fn meaning(self) -> &'static str {
         COLUMNS[self as usize].2
     }
 
-    /// Returns how wide it is; of names and policies, at least.
+    /// Returns the width of the column; for names and policies the minimum width.
     pub const fn width(self, precise: bool) -> usize {
         match self {
             Column::Wanted | Column::Got if precise => 6,
@@ -94,17 +94,17 @@ impl Column {
         }
     }
 
-    /// Whether it is text, which begins on the left and is sorted from A to Z.
+    /// Returns true for text columns, which are left-aligned and sorted from A to Z.
     pub const fn is_text(self) -> bool {
         matches!(self, Column::Name | Column::Policy)
     }
 
-    /// Its name on the command line.
+    /// Returns the name of the column on the command line.
     pub fn key(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 
-    /// The next one, or the one before; the first follows the last.
+    /// Returns the next or the previous column; the first column follows the last.
     pub fn beside(self, forwards: bool) -> Self {
         let step = if forwards { 1 } else { COLUMNS.len() - 1 };
         COLUMNS[(self as usize + step) % COLUMNS.len()].0
@@ -116,12 +116,13 @@ impl Column {
 pub struct Row<'a> {
     /// The entity.
     pub entity: &'a Entity,
-    /// Its rates.
+    /// Rates of the entity.
     pub rates: &'a Rates,
 }
 
 impl Row<'_> {
-    /// The policy, and the rule or group, as `tbf:greedy`; with `hp` in front for the high-priority head.
+    /// Returns the policy with the rule or group, as `tbf:greedy`, preceded by `hp` for the
+    /// high-priority head.
     pub fn policy(&self) -> String {
         let head = if self.is_high() { "hp " } else { "" };
         match &self.entity.within {
@@ -134,12 +135,12 @@ impl Row<'_> {
         self.entity.head == stats::HIGH
     }
 
-    /// A percentile of waits, us.
+    /// Returns a percentile of the queueing time, us.
     fn wait(&self, name: &str) -> Option<u64> {
         self.entity.wait_us.get(name).copied()
     }
 
-    /// Its limit as the rule says; what qbm allocates in short.
+    /// Returns the rate limit as written in the rule, or the allocation of qbm in short form.
     fn limit(&self) -> Option<String> {
         let limit = self.entity.limit.as_deref()?;
         match limit.parse::<u64>() {
@@ -150,24 +151,25 @@ impl Row<'_> {
         }
     }
 
-    /// Whether it wants more than it gets: requests wait, and the share is below nine tenths of what it is to have.
+    /// Returns true if the entity has queued requests and a share below nine tenths of its target
+    /// share.
     pub fn is_short(&self) -> bool {
         let part = self.entity.share_wanted.zip(self.rates.share);
         self.entity.queued > 0 && part.is_some_and(|(wanted, got)| got < wanted * 0.9)
     }
 
-    /// Whether it meets its limit.
+    /// Returns true if requests of the entity are throttled by the rate limit.
     pub fn is_limited(&self) -> bool {
         self.rates.hits.is_some_and(|hits| hits > 0.0)
     }
 
-    /// Whether its name or policy has the text, which is in small letters.
+    /// Returns true if the name or the policy contains `text`, which is in lower case.
     pub fn has(&self, text: &str) -> bool {
         let has = |name: &str| name.to_lowercase().contains(text);
         has(&self.entity.name) || has(&self.policy())
     }
 
-    /// What stands in a column.
+    /// Returns the text of a cell.
     pub fn cell(&self, column: Column, precise: bool) -> String {
         let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
         let percent = |part: Option<f64>| known(part.map(|p| numbers::percent(p, precise)));
@@ -186,7 +188,7 @@ impl Row<'_> {
         }
     }
 
-    /// The number in a column; `None` if it is not known, and for text.
+    /// Returns the number of a cell; `None` if it is unknown or the column is text.
     fn number(&self, column: Column) -> Option<f64> {
         match column {
             Column::Name | Column::Policy => None,
@@ -202,9 +204,10 @@ impl Row<'_> {
         }
     }
 
-    /// Which of two comes first: names and policies from A to Z, numbers from the greatest, what is not known last; equals by name.
+    /// Compares two rows: names and policies from A to Z, numbers in descending order, unknown
+    /// numbers last, equal rows by name.
     ///
-    /// `reverse` turns that round, but what is not known stays last.
+    /// `reverse` reverses the order, but unknown numbers stay last.
     pub fn order(&self, other: &Row<'_>, column: Column, reverse: bool) -> Ordering {
         let turned = |order: Ordering| if reverse { order.reverse() } else { order };
         let first = match column {
@@ -222,7 +225,7 @@ impl Row<'_> {
     }
 }
 
-/// A limit as a number, whatever it counts.
+/// Returns the number of a rate limit, in its own unit.
 fn limit(text: &str) -> Option<f64> {
     let number = match Rate::parse(text) {
         Some(rate) => rate.per_second(),

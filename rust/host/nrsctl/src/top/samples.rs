@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Made-up snapshots for tests: what a service would show at second `n`.
+//! Sample snapshots for tests: statistics of a service at second `n`.
 
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 use crate::stats::{Counters, Entity, Head, Policy, Snapshot};
 
-/// Percentiles of waits, us.
+/// Returns percentiles of the queueing time, us.
 fn waits(p50: u64, p99: u64) -> Counters {
     let values = [("p50", p50), ("p90", p99), ("p99", p99), ("max", p99 * 2)];
     counters(values)
@@ -51,7 +51,8 @@ fn service(n: u64, name: &str, argument: &str, queued: u64) -> Snapshot {
     }
 }
 
-/// Two users, one of them with two jobs; each second they do 400, 200 and 200 requests of 64 KiB.
+/// Returns a snapshot with two users, one of them with two jobs. They do 400, 200 and 200 requests
+/// of 64 KiB per second.
 pub fn fairshare(n: u64) -> Snapshot {
     let entity = |name: &str, share: f64, requests: u64, queued: u64| Entity {
         policy: "fairshare".into(),
@@ -79,7 +80,8 @@ pub fn fairshare(n: u64) -> Snapshot {
     snapshot
 }
 
-/// Two users, one of them limited to 10 MB/s, which it meets 150 times a second.
+/// Returns a snapshot with two users. One user has a limit of 10 MB/s and is throttled 150 times
+/// per second.
 pub fn tbf(n: u64) -> Snapshot {
     let entity = |name: &str, rule: &str, limit: &str, unit: &str, cost: u64, hits: u64| Entity {
         policy: "tbf".into(),
@@ -105,7 +107,7 @@ pub fn tbf(n: u64) -> Snapshot {
     snapshot
 }
 
-/// So many users, of whom user `i` does `i` requests of 4 KiB a second.
+/// Returns a snapshot with `users` users; user `i` does `i` requests of 4 KiB per second.
 pub fn many(n: u64, users: u64) -> Snapshot {
     let mut snapshot = service(n, "fairshare", "uid_fair", users);
     snapshot.entities = (0..users)

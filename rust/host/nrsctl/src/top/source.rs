@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Where snapshots come from.
+//! Sources of snapshots.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,32 +13,33 @@ use crate::kernel::Kernel;
 use crate::recording::Recording;
 use crate::stats::{self, Snapshot};
 
-/// Something that has services with snapshots.
+/// A provider of snapshots of services.
 pub trait Source {
-    /// The names of the services, sorted.
+    /// Returns the names of the services, sorted.
     ///
     /// # Errors
     ///
-    /// What the module says.
+    /// The failure of the module.
     fn services(&mut self) -> Result<Vec<String>>;
 
-    /// The next snapshot of a service; `None` if there will not be another.
+    /// Returns the next snapshot of a service; `None` if there are no more snapshots.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`] without such a service; what the module says.
+    /// [`Kind::NotFound`] if the service does not exist; the failure of the module.
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>>;
 
-    /// What the agent tells of a service, if one runs and takes care of it.
+    /// Returns the agent's status of a service; `None` if no agent runs or it does not manage the
+    /// service.
     fn agent(&mut self, _service: &str) -> Option<ServiceStatus> {
         None
     }
 
-    /// Whether time must pass between snapshots.
+    /// Returns true if snapshots are taken in real time, so that time must pass between them.
     fn is_live(&self) -> bool;
 }
 
-/// The module.
+/// The module as a source.
 pub struct Live<'a>(pub &'a dyn Kernel);
 
 impl Source for Live<'_> {
@@ -51,7 +52,7 @@ impl Source for Live<'_> {
     }
 
     fn agent(&mut self, service: &str) -> Option<ServiceStatus> {
-        // One that cannot be asked is no reason to show nothing.
+        // An error of the agent does not affect the display of snapshots.
         let status = self.0.agent(Path::new(socket::PATH)).ok()??;
         let mut services = status.services.into_iter();
         services.find(|one| one.service == service)
@@ -62,11 +63,11 @@ impl Source for Live<'_> {
     }
 }
 
-/// Another source with names in place of the numbers of users and groups.
+/// A source that replaces the numbers of users and groups by names.
 pub struct Named<'a> {
-    /// The other source.
+    /// Underlying source.
     pub source: &'a mut dyn Source,
-    /// The users and groups.
+    /// Users and groups.
     pub accounts: &'a Accounts,
 }
 
@@ -92,13 +93,13 @@ impl Source for Named<'_> {
     }
 }
 
-/// A recording, from its beginning.
+/// Replay of a recording from its beginning.
 pub struct Replay {
     services: BTreeMap<String, std::vec::IntoIter<Snapshot>>,
 }
 
 impl Replay {
-    /// That of a recording.
+    /// Creates the replay of a recording.
     pub fn new(recording: Recording) -> Self {
         let mut services: BTreeMap<String, Vec<Snapshot>> = BTreeMap::new();
         for snapshot in recording.snapshots {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is shown: changed by snapshots and keys, and drawn by [`view`](super::view).
+//! State of the display: changed by snapshots and keys, drawn by [`view`](super::view).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,59 +14,59 @@ use super::source::Source;
 use crate::failure::{Failure, Kind};
 use crate::stats::Snapshot;
 
-/// What `+` and `-` choose from, ms.
+/// Intervals for `+` and `-`, ms.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// What a key asks for beside a change of the state.
+/// Action requested by a key, in addition to a change of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Nothing.
+    /// Redraw only.
     Draw,
-    /// A snapshot at once.
+    /// Take a snapshot immediately.
     Refresh,
-    /// The end.
+    /// Quit the program.
     Quit,
 }
 
-/// What is shown, and how.
+/// State of the display.
 #[derive(Debug, Default)]
 pub struct State {
     services: Vec<String>,
     service: Option<String>,
-    /// The last snapshot of the service.
+    /// Last snapshot of the service.
     now: Option<Snapshot>,
-    /// What the agent tells of the service.
+    /// Agent's status of the service.
     pub agent: Option<ServiceStatus>,
-    /// Of `now`'s entities.
+    /// Rates of the entities of `now`.
     rates: Vec<Rates>,
-    /// The entities that are shown, in the order of the rows.
+    /// Indices of the displayed entities in the order of the rows.
     order: Vec<usize>,
-    /// Why there is no table.
+    /// Reason why there is no table.
     pub failure: Option<Failure>,
-    /// Whether there will be no other snapshot.
+    /// True if there are no more snapshots.
     pub ended: bool,
-    /// The column that it is sorted by.
+    /// Column by which rows are sorted.
     pub sort: Column,
-    /// Whether it is sorted the other way round.
+    /// True if the order is reversed.
     pub reverse: bool,
-    /// Text that rows must have in the name, policy or rule.
+    /// Text that the name, policy or rule of a displayed row contains.
     pub filter: String,
-    /// Whether the filter is being typed.
+    /// True while the filter is edited.
     pub editing: bool,
-    /// Whether the help is shown.
+    /// True if the help is displayed.
     pub help: bool,
-    /// Whether no snapshots are taken.
+    /// True if no snapshots are taken.
     pub paused: bool,
     /// Time between snapshots.
     pub interval: Duration,
     first: usize,
     page: usize,
-    /// Whether there are colours.
+    /// True if colours are used.
     pub colours: bool,
 }
 
 impl State {
-    /// One of that service, or of the first one.
+    /// Creates the state for `service`, or for the first service.
     pub fn new(service: Option<String>, interval: Duration, sort: Column, filter: &str) -> Self {
         Self {
             service,
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Shows a snapshot.
+    /// Displays a snapshot.
     pub fn take(&mut self, snapshot: Snapshot) {
         self.rates = rates(self.now.as_ref(), &snapshot);
         self.service = Some(snapshot.service.clone());
@@ -112,14 +112,15 @@ impl State {
         self.arrange();
     }
 
-    /// Shows why there is nothing to show; the last snapshot is kept to compare the next one with.
+    /// Displays a failure instead of the table. The last snapshot is kept for the rates of the next
+    /// snapshot.
     pub fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
         self.order.clear();
         self.first = 0;
     }
 
-    /// Filters and sorts.
+    /// Selects and sorts the rows.
     fn arrange(&mut self) {
         let text = self.filter.to_lowercase();
         let mut order = std::mem::take(&mut self.order);
@@ -136,19 +137,19 @@ impl State {
         self.scroll(0);
     }
 
-    /// Says how many rows can be seen.
+    /// Sets the number of visible rows.
     pub fn set_page(&mut self, rows: usize) {
         self.page = rows;
         self.scroll(0);
     }
 
-    /// Goes so many rows down; the last page is full if there are that many rows.
+    /// Moves the visible range down by `rows` rows; the last page is full if there are enough rows.
     fn scroll(&mut self, rows: isize) {
         let last = self.order.len().saturating_sub(self.page.max(1));
         self.first = self.first.saturating_add_signed(rows).min(last);
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Act {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
@@ -162,7 +163,7 @@ impl State {
         }
         if self.help {
             self.help = false;
-            // The key that shows the help hides it; others do what they always do.
+            // These keys only hide the help; other keys have their usual function.
             if matches!(key.code, KeyCode::Char('h' | '?' | 'q') | KeyCode::Esc) {
                 return Act::Draw;
             }
@@ -201,7 +202,7 @@ impl State {
         Act::Draw
     }
 
-    /// Does what a key says while the filter is typed.
+    /// Handles a key while the filter is edited.
     fn edit(&mut self, key: KeyCode) {
         match key {
             KeyCode::Enter => self.editing = false,
@@ -234,7 +235,7 @@ impl State {
         self.interval = found.unwrap_or(now);
     }
 
-    /// Goes to the service after this one, or before it.
+    /// Switches to the next or the previous service.
     fn next_service(&mut self, forwards: bool) -> Act {
         let Some(last) = self.services.len().checked_sub(1) else {
             return Act::Refresh;
@@ -257,29 +258,29 @@ impl State {
         Act::Refresh
     }
 
-    /// The service that is shown, and what place of how many it has.
+    /// Returns the displayed service, its index, and the number of services.
     pub fn service(&self) -> Option<(&str, Option<usize>, usize)> {
         let name = self.service.as_deref()?;
         let at = self.services.iter().position(|one| one == name);
         Some((name, at, self.services.len()))
     }
 
-    /// The last snapshot, if it is shown.
+    /// Returns the last snapshot if it is displayed.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.now.as_ref().filter(|_| self.failure.is_none())
     }
 
-    /// How many rows there are, seen or not.
+    /// Returns the number of rows, visible or not.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Which of them are seen.
+    /// Returns the range of visible rows.
     pub fn visible(&self) -> Range<usize> {
         self.first..self.order.len().min(self.first.saturating_add(self.page))
     }
 
-    /// Row `n`.
+    /// Returns row `n`.
     pub fn row(&self, n: usize) -> Option<Row<'_>> {
         let entity = *self.order.get(n)?;
         Some(Row {

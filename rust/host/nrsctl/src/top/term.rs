@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The terminal: keys from it, cells to it, and its own looks again at the end, whatever ends it.
+//! Terminal: reads keys, draws cells, and restores the terminal's mode at the end in all cases.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,24 +16,24 @@ use super::state::{Act, State};
 use super::view;
 use crate::failure::{Failure, Kind, Result};
 
-/// How long a signal may remain unseen.
+/// Maximum delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// When the second snapshot is taken, at most: the first one has no rates.
+/// Maximum time until the second snapshot; the first snapshot has no rates.
 const FIRST: Duration = Duration::from_millis(500);
 
-/// Whether there is a terminal that can be drawn on.
+/// Returns true if standard input and output are a terminal on which cells can be drawn.
 pub fn is_there() -> bool {
     let dumb = std::env::var("TERM").is_ok_and(|name| name.is_empty() || name == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
 }
 
-/// Whether colours are wanted: not if `NO_COLOR` says anything.
+/// Returns true if colours are to be used: `NO_COLOR` is unset or empty.
 pub fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Gives the terminal back as it goes out of scope; a panic does so before it is reported.
+/// Restores the terminal when dropped; the panic hook of ratatui does the same before it prints.
 struct Restored;
 
 impl Drop for Restored {
@@ -42,7 +42,7 @@ impl Drop for Restored {
     }
 }
 
-/// Shows a state until a key or a signal ends it.
+/// Displays a state until a key or a signal ends the program.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ fn show(
         let act = if due {
             Act::Refresh
         } else {
-            // A terminal that was resized is drawn anew, too.
+            // Other events, such as a change of the terminal's size, redraw the screen.
             match event::poll(if state.paused { LOOK } else { left.min(LOOK) })? {
                 true => match event::read()? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => state.key(key),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A state on the cells of a terminal.
+//! View of a state on the cells of a terminal.
 //!
-//! Three lines about the service, one about its agent if it has one, the headings, a row for each entity, one line of what keys did. A terminal of few lines has fewer
-//! of the first; a narrow one has fewer columns. Colours only repeat what is written.
+//! The screen has three lines for the service, a line for its agent if there is one, the headings,
+//! a row for each entity, and a footer. Terminals with few lines omit lines for the service and the
+//! agent; narrow terminals omit columns. Colours only repeat information in the text.
 
 mod help;
 mod layout;
@@ -21,7 +22,7 @@ use crate::stats::{self, Head, Snapshot};
 
 pub use layout::{columns, Place};
 
-/// Lines above the headings.
+/// Returns the number of lines above the headings.
 fn above(state: &State, height: u16) -> u16 {
     match height {
         0..=3 => 0,
@@ -30,18 +31,18 @@ fn above(state: &State, height: u16) -> u16 {
     }
 }
 
-/// Lines below the rows.
+/// Returns the number of lines below the rows.
 const fn below(height: u16) -> u16 {
     (height >= 3) as u16
 }
 
-/// How many rows a terminal of that height shows.
+/// Returns the number of rows on a terminal with `height` lines.
 pub fn rows(state: &State, height: u16) -> usize {
     let others = above(state, height) + below(height) + (height >= 2) as u16;
     height.saturating_sub(others).into()
 }
 
-/// Draws it, and returns how many rows were formatted.
+/// Draws the state and returns the number of formatted rows.
 pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
     let all = buffer.area;
     let mut page = Page {
@@ -98,7 +99,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
     formatted
 }
 
-/// Where the next line goes.
+/// Position of the next line in the buffer.
 struct Page<'a> {
     buffer: &'a mut Buffer,
     at: Rect,
@@ -117,7 +118,7 @@ impl Page<'_> {
         self.colour(Color::Red)
     }
 
-    /// Writes text at a column of this line, in so many cells.
+    /// Writes text at column `x` of the current line, in at most `cells` cells.
     fn put(&mut self, x: u16, text: &str, cells: u16, style: Style) {
         if self.at.y < self.buffer.area.bottom() && x < self.at.width {
             let cells = cells.min(self.at.width - x);
@@ -126,14 +127,14 @@ impl Page<'_> {
         }
     }
 
-    /// A line of its own.
+    /// Writes a line.
     fn line(&mut self, text: &str, style: Style) {
         let text = numbers::start(text, self.at.width.into());
         self.put(0, &text, self.at.width, style);
         self.at.y += 1;
     }
 
-    /// As many lines as the text needs, above line `bottom`.
+    /// Writes text in as many lines as needed, above line `bottom`.
     fn wrapped(&mut self, text: &str, style: Style, bottom: u16) {
         let mut line = String::new();
         for word in text.split_whitespace() {
@@ -153,7 +154,7 @@ impl Page<'_> {
         }
     }
 
-    /// Which service, how often.
+    /// Writes the service and the interval.
     fn title(&mut self, state: &State) {
         let mut left = String::from("nrs");
         if let Some((name, at, of)) = state.service() {
@@ -171,7 +172,7 @@ impl Page<'_> {
         };
         let (width, length) = (self.at.width, right.len() as u16);
         let room = width.saturating_sub(length + 1);
-        // A name that is cut is of less use than how often it is read.
+        // The interval is omitted rather than the name truncated.
         if numbers::width(&left) <= room.into() {
             self.put(width - length, &right, length, Style::new());
         }
@@ -180,7 +181,7 @@ impl Page<'_> {
         self.at.y += 1;
     }
 
-    /// The headings and the rows above line `bottom`; returns how many rows.
+    /// Writes the headings and the rows above line `bottom`; returns the number of rows.
     fn table(&mut self, state: &State, bottom: u16) -> usize {
         let visible = state.visible();
         let Some(snapshot) = state.snapshot() else {
@@ -236,7 +237,7 @@ impl Page<'_> {
         formatted
     }
 
-    /// What keys did, and which there are.
+    /// Writes the current position, sorting and filter, and the most important keys.
     fn footer(&mut self, state: &State) {
         let filter = &state.filter;
         if state.editing {
@@ -266,7 +267,7 @@ impl Page<'_> {
     }
 }
 
-/// What each head does; heads that do the same are named together.
+/// Returns the policies of all heads; consecutive heads with the same policies are combined.
 pub fn policies(heads: &[Head]) -> String {
     let mut all: Vec<(String, String)> = Vec::new();
     for head in heads {
@@ -280,7 +281,7 @@ pub fn policies(heads: &[Head]) -> String {
     numbers::printable(&texts.collect::<Vec<_>>().join("  "))
 }
 
-/// The policies of a head that are not stopped; the fallback, if there is no other.
+/// Returns the policies of a head that are not stopped; the fallback if there is none.
 pub fn head_does(head: &Head) -> String {
     let chosen = head
         .policies
@@ -301,7 +302,7 @@ pub fn head_does(head: &Head) -> String {
     }
 }
 
-/// Slots, the queue, health.
+/// Returns the use of slots, the queue length and the health.
 pub fn usage(snapshot: &Snapshot) -> String {
     let queued = stats::queued(&snapshot.heads);
     let mut text = format!(
@@ -320,7 +321,7 @@ pub fn usage(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What the agent does.
+/// Returns the status of the agent.
 pub fn shared(agent: &ServiceStatus) -> String {
     let numbers = &agent.numbers;
     let text = match &agent.failure {

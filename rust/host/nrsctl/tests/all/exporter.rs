@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pages of metrics: what they say, and how they are had.
+//! Tests of pages of metrics: contents and delivery.
 
 use std::collections::HashSet;
 use std::fs;
@@ -30,7 +30,7 @@ fn gathered(snapshots: Vec<Snapshot>) -> Gathered {
     }
 }
 
-/// Why nothing could be gathered.
+/// Returns the result of gathering that failed completely.
 fn failed(failure: Failure) -> Gathered {
     Gathered {
         failure: Some(failure),
@@ -38,7 +38,7 @@ fn failed(failure: Failure) -> Gathered {
     }
 }
 
-/// A service under each policy that tells entities apart.
+/// Returns a service for each policy that has entities.
 fn everything() -> Vec<Snapshot> {
     let named = |name: &str| Snapshot {
         service: name.into(),
@@ -52,7 +52,7 @@ fn page(snapshots: Vec<Snapshot>, top: usize, memory: Option<&mut Memory>) -> Pa
     Page::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Shown entities are bounded, whatever their number and names.
+/// Verifies that the number of shown entities is bounded, whatever their number and names.
 #[test]
 fn pages_are_bounded() {
     for policy in ["fairshare", "tbf", "qbm"] {
@@ -69,8 +69,8 @@ fn pages_are_bounded() {
     page(Vec::new(), 0, None);
 }
 
-/// Families have names and types as the format wants them; each is on the page, with the labels
-/// that the table says.
+/// Verifies names and types of all families, and that each is on the page with the labels in the
+/// table.
 #[test]
 fn families() {
     let page = page(everything(), 2, Some(&mut Memory::new()));
@@ -193,7 +193,7 @@ fn labels_and_numbers() {
     }
 }
 
-/// A class that has dispatched so many requests of two pages each.
+/// Creates a class that has dispatched `dispatched` requests of two pages each.
 fn entity((name, dispatched): (&str, u64)) -> Entity {
     let counters = [("dispatched", dispatched), ("cost", dispatched * 2)];
     Entity {
@@ -207,7 +207,7 @@ fn entity((name, dispatched): (&str, u64)) -> Entity {
     }
 }
 
-/// Requests and bytes of entity `name` on the page that shows one of `entities`.
+/// Returns requests and bytes of entity `name` on a page of `entities` that shows one entity.
 fn counted(entities: &[Entity], name: &str, memory: Option<&mut Memory>) -> Option<(f64, f64)> {
     let snapshot = Snapshot {
         service: "s".into(),
@@ -230,17 +230,17 @@ fn counted(entities: &[Entity], name: &str, memory: Option<&mut Memory>) -> Opti
     ))
 }
 
-/// Whoever is shown, and however entities come, go and restart: the sum of the others grows by what
-/// they did.
+/// Verifies that the sum of the others grows by the requests of its entities, whichever entities
+/// are shown, added, removed or restarted.
 #[test]
 fn others_only_grow() {
     let memory = &mut Memory::new();
     for (entities, want) in [
         (&[("a", 100), ("b", 10), ("c", 1)][..], 11.0),
         (&[("a", 100), ("b", 20), ("c", 1)], 21.0),
-        // b is shown now, a is not; what a did before was never of the others.
+        // b is now shown, a is not; earlier requests of a never belonged to the others.
         (&[("a", 101), ("b", 200), ("c", 1)], 22.0),
-        // c was evicted and comes back; d is new.
+        // c was evicted and is created again; d is new.
         (&[("a", 101), ("b", 200)], 22.0),
         (&[("a", 101), ("b", 200), ("c", 5), ("d", 2)], 29.0),
         // Statistics were reset.
@@ -250,7 +250,7 @@ fn others_only_grow() {
         let found = counted(&entities, "others", Some(&mut *memory));
         assert_eq!(found.expect("others").0, want);
     }
-    // A page that could not be made forgets nothing.
+    // A page that could not be gathered evicts nothing.
     let text = render(&failed(Failure::new(Kind::Other, "no")), 1, Some(memory));
     assert_eq!(
         Page::parse(&text).expect("a page").value("nrs_up", &[]),
@@ -261,12 +261,12 @@ fn others_only_grow() {
         counted(&same, "others", Some(memory)).expect("others").0,
         33.0
     );
-    // Without memory the others have no counters, but all else.
+    // Without memory the others have all families except counters.
     let all = [("a", 100), ("b", 10), ("c", 9)].map(entity);
     assert_eq!(counted(&all, "others", None), None);
     assert_eq!(counted(&all, "a", None), Some((100.0, 200.0 * 4096.0)));
     assert_eq!(counted(&all, "b", None), None);
-    // One counter that is less than before says nothing of another.
+    // A decrease of one counter does not affect other counters.
     let memory = &mut Memory::new();
     for (unit, dispatched) in [("pages", 100), ("requests", 103)] {
         let other = Entity {
@@ -278,8 +278,8 @@ fn others_only_grow() {
     }
 }
 
-/// What has one name is told once, whatever the reason: a page with a sample twice would be refused
-/// whole.
+/// Verifies that subjects with the same labels are merged: Prometheus rejects a whole page with a
+/// duplicate sample.
 #[test]
 fn nothing_is_told_twice() {
     let double = |mut snapshot: Snapshot| {
@@ -296,7 +296,8 @@ fn nothing_is_told_twice() {
     assert_eq!(counted(&twice, "a", None), Some((100.0, 200.0 * 4096.0)));
     let others = counted(&twice, "others", Some(&mut Memory::new()));
     assert_eq!(others, Some((30.0, 60.0 * 4096.0)));
-    // In two units, such as of classes whose rule was changed meanwhile: what is known of both.
+    // Two units, for example of classes whose rule was changed in the meantime: the known bytes are
+    // summed.
     let requests = Entity {
         unit: "requests".into(),
         ..entity(("a", 1))
@@ -343,7 +344,7 @@ fn answers() {
     assert_eq!((bad.status, bad.content_type), (503, CONTENT_TYPE));
     let first = "# the module nrs is not loaded; load it: modprobe nrs\n";
     assert!(bad.body.starts_with(first) && bad.body.contains("\nnrs_up 0\n"));
-    // One service could not be read: the others are shown.
+    // One service could not be read: the other services are shown.
     let part = Gathered {
         failure: Some(Failure::new(Kind::Other, "clients of service 'a'")),
         ..gathered(everything())
@@ -356,7 +357,7 @@ fn answers() {
     assert_eq!(ask("/metrics/", Gathered::default()).status, 404);
 }
 
-/// A server of pages, for as long as the test runs.
+/// Starts a server of pages that runs until the test process ends.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -369,13 +370,13 @@ fn server() -> SocketAddr {
     address
 }
 
-/// What a server answers to pieces of a request.
+/// Returns the server's answer to a request that is sent in pieces.
 fn ask(address: SocketAddr, pieces: &[&[u8]]) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection");
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("a timeout");
     for piece in pieces {
-        // A connection that is refused may be closed already.
+        // A refused connection may already be closed.
         let _ = stream.write_all(piece);
     }
     let mut text = String::new();
@@ -394,7 +395,7 @@ fn over_http() {
     let length = format!("Content-Length: {}\r\n", body.len());
     assert!(head.contains(&format!("Content-Type: {CONTENT_TYPE}\r\n")) && head.contains(&length));
     Page::parse(body).expect("a page");
-    // Only the head: as long as the body would be.
+    // HEAD: the length is the body's length.
     let only = ask(address, &[b"HEAD /metrics HTTP/1.1\r\n\r\n"]);
     assert!(
         only.ends_with("\r\n\r\n") && !only.contains("Content-Length: 0"),
@@ -429,7 +430,7 @@ fn over_http() {
     }
 }
 
-/// Silent connections are closed after a while; while there are many, others are sent away.
+/// Verifies that idle connections time out, and that connections beyond the limit are refused.
 #[test]
 fn connections_are_bounded() {
     let address = server();
@@ -444,7 +445,7 @@ fn connections_are_bounded() {
         stream.read_to_string(&mut text).expect("an end");
         assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
     }
-    // The threads of the silent ones may still be ending.
+    // Threads of the idle connections may still be ending.
     let served = (0..100).any(|_| {
         thread::sleep(Duration::from_millis(20));
         ask(address, &[b"GET / HTTP/1.1\r\n\r\n"]).starts_with("HTTP/1.1 200 ")
@@ -460,7 +461,7 @@ fn the_command() {
     for (services, has_page, failure) in [
         ("--service svc --service svc", true, None),
         ("--service other", false, Some(Kind::NotFound)),
-        // The others are shown all the same.
+        // The other service is shown nevertheless.
         ("--service other --service svc", true, Some(Kind::NotFound)),
     ] {
         let (page, found) = output(&format!("exporter --once {services}"), &kernel);
@@ -469,7 +470,7 @@ fn the_command() {
         assert_eq!((shows, found), (has_page, failure));
     }
     let directory = tempfile::tempdir().expect("a directory");
-    // From what status --json printed.
+    // Input from `status --json`.
     let recorded = directory.path().join("snapshots.json");
     let snapshots = serde_json::to_string(&[texts::snapshot("tbf")]).expect("JSON");
     fs::write(&recorded, snapshots).expect("a file");
@@ -477,7 +478,8 @@ fn the_command() {
     assert_eq!(output(&from, &Mock::with(&[])), (text, None));
     fs::write(&recorded, "{").expect("a file");
     assert_eq!(output(&from, &kernel).1, Some(Kind::NotFound));
-    // A file; where statistics cannot be read it says so, and so does the exit status.
+    // Output to a file. If statistics cannot be read, both the file and the exit status report
+    // this.
     let file = directory.path().join("nrs.prom");
     for (services, up, failure) in [
         ("", "1", None),
@@ -499,7 +501,7 @@ fn the_command() {
     );
 }
 
-/// A service whose text cannot be read, or that goes away, takes nothing from the others.
+/// Verifies that a service that cannot be read, or is removed, does not affect other services.
 #[test]
 fn one_service_keeps_no_other_from_the_page() {
     let texts = texts::service("tbf", 14);

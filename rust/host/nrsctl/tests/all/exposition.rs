@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A reader of Prometheus' text format for tests. It refuses what a scrape would be refused for;
-//! `tests/exporter.sh` has promtool check the rest.
+//! Parser of Prometheus' text format for tests. It rejects pages that a scrape would reject;
+//! `tests/exporter.sh` checks the rest with promtool.
 
 use std::collections::{BTreeMap, HashMap};
 
 /// Name and labels of a sample.
 type Series = (String, BTreeMap<String, String>);
 
-/// A page.
+/// A parsed page.
 #[derive(Debug, Default)]
 pub struct Page(HashMap<Series, f64>);
 
 impl Page {
-    /// All samples.
+    /// Returns all samples.
     pub fn samples(&self) -> impl Iterator<Item = &Series> {
         self.0.keys()
     }
 
-    /// The value of the sample that has this name and exactly these labels, in any order.
+    /// Returns the value of the sample with this name and exactly these labels, in any order.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels = labels.iter().map(|(l, v)| (l.to_string(), v.to_string()));
         self.0.get(&(name.into(), labels.collect())).copied()
     }
 
-    /// Reads `text`, all of it: each family has its help, its type, and then samples, none of them
-    /// twice.
+    /// Parses all of `text`: each family has a help text, a type, and then samples without
+    /// duplicates.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         let mut kinds: HashMap<&str, &str> = HashMap::new();
@@ -61,7 +61,7 @@ impl Page {
     }
 }
 
-/// Reads `NAME{LABEL="VALUE",...} VALUE`.
+/// Parses a line `NAME{LABEL="VALUE",...} VALUE`.
 fn sample(line: &str) -> Option<(&str, BTreeMap<String, String>, f64)> {
     let (name, mut rest) = line.split_at(line.find(['{', ' '])?);
     let mut labels = BTreeMap::new();

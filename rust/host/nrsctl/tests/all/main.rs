@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tests that take the whole tool, without the module.
+//! Tests of the whole tool without the module.
 //!
-//! One program, which is built and linked once.
+//! All tests are in one program, so that only one program is compiled and linked.
 
 mod exporter;
 mod exposition;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files that are written from the code's own tables, or ask for what those have.
+//! Tests of files that are generated from tables in the code or refer to these tables.
 //!
-//! With `NRSCTL_WRITE_PAGES` in the environment the tests write the files in place of comparing
+//! With `NRSCTL_WRITE_PAGES` in the environment, the tests write the files instead of comparing
 //! them.
 
 use std::fs;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::texts;
 
-/// The path of a file of the project.
+/// Returns the path of a file of the project.
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../..")
@@ -30,7 +30,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Checks that the file has this text.
+/// Compares the file `name` with `want`.
 pub fn compare(name: &str, want: &str) {
     if std::env::var_os("NRSCTL_WRITE_PAGES").is_some() {
         return fs::write(path(name), want).expect("written");
@@ -86,7 +86,7 @@ fn generated() {
     );
 }
 
-/// The metrics that an expression names, each with the labels that it asks for there.
+/// Returns the metrics in an expression, each with its labels.
 fn metrics(expr: &str) -> Vec<(&str, Vec<&str>)> {
     let mut found = Vec::new();
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -105,7 +105,7 @@ fn metrics(expr: &str) -> Vec<(&str, Vec<&str>)> {
     found
 }
 
-/// The dashboard asks for metrics and labels that there are, and for counters as rates.
+/// Verifies that the dashboard uses existing metrics and labels, and counters only as rates.
 #[test]
 fn dashboard() {
     let dashboard: Value = serde_json::from_str(&read("Documentation/grafana-nrs.json")).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Each row of `nrs_sched::statistics` is in the text of the module, in snapshots as JSON, and on
-//! the page of metrics.
+//! Tests that each row of `nrs_sched::statistics` is in the module's text, in snapshots as JSON,
+//! and on the page of metrics.
 
 use nrs_sched::key::Key;
 use nrs_sched::policy::fairshare::stats::{self as fairshare, Row as EntityRow};
@@ -22,7 +22,7 @@ use nrsctl::stats::{self, in_bytes};
 use crate::exposition::Page;
 use crate::texts::{self, numbered, table};
 
-/// A service of which the module shows these texts.
+/// Texts of a service, with the snapshot and the page made from them.
 struct Shown {
     texts: Vec<(&'static str, String)>,
     json: serde_json::Value,
@@ -34,7 +34,7 @@ impl Shown {
         Self::counting(policy, &[], texts)
     }
 
-    /// The same with counters of the policy as a whole.
+    /// Creates the texts of a service whose policy has the counters `counts`.
     fn counting(policy: &str, counts: &[u64], texts: &[(&'static str, String)]) -> Self {
         let clients = texts::clients("c", &numbered(100));
         let policies = texts::policies(policy, "", counts);
@@ -51,8 +51,8 @@ impl Shown {
         Self { texts, json, page }
     }
 
-    /// Checks that each row of `table` is in `text`, at `place` of the JSON, and on the page about
-    /// `of`, with `labels`.
+    /// Verifies that each row of `table` is in `text`, at `place` in the JSON, and on the page with
+    /// `labels`; `of` replaces `*` in metric names.
     fn has<T: Stats>(&self, table: &T, text: &str, place: &str, of: &str, labels: &[(&str, &str)]) {
         let text = self.texts.iter().find(|(name, _)| *name == text);
         let text = &text.expect("a text").1;
@@ -102,8 +102,8 @@ fn rows_of_a_service() {
     shown.has(&order, "nrs_concurrency", "/concurrency", "", &[]);
 }
 
-/// Counters of policies as a whole need no word in the tool: those of the policy that only tests
-/// have, too.
+/// Verifies that counters of policies as a whole need no code in the tool, including the policy for
+/// tests.
 #[test]
 fn rows_of_policies() {
     let texts = [
@@ -143,7 +143,7 @@ fn rows_of_tbf() {
         active: 0,
         debt: 0,
     };
-    // Two parts tell of the same class: its counters add up.
+    // Two parts contain the same class; its counters are summed.
     rows.extend(&[row(numbered(100)), row(numbered(1000))], false)
         .expect("memory");
     rows.merge();

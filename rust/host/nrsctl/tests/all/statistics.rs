@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Reading of the texts that the module's own writers make.
+//! Tests of parsing texts from the module's own writers.
 
 use crate::texts::{self, module, service, snapshot};
 use nrsctl::failure::{Failure, Kind};
@@ -9,7 +9,7 @@ use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rule, S
 use proptest::prelude::*;
 use serde_yaml_ng::{Mapping, Value};
 
-/// What the lines from `place` on that are `depth` deep or deeper stand for, as YAML.
+/// Returns the lines from `place` on with at least `depth` as a YAML value.
 fn tree(lines: &[lines::Line<'_>], place: &mut usize, depth: usize) -> Value {
     let is_sequence = lines.get(*place).is_some_and(|line| line.item);
     let mut sequence = Vec::new();
@@ -63,7 +63,7 @@ fn scalar(word: &str) -> Value {
     }
 }
 
-/// Reads `text` line by line and with a reader of all of YAML: the same has to come of it.
+/// Parses `text` with the line parser and with a full YAML reader, and compares the results.
 fn compare(text: &str) {
     let lines: Result<Vec<_>, _> = lines::lines(text).collect();
     let lines = lines.unwrap_or_else(|error| panic!("{error:?}: {text}"));
@@ -96,14 +96,15 @@ fn what_the_writers_write_is_read_as_yaml_is() {
     }
 }
 
-/// Each entity that was written is read with its name, whatever that is, and nothing is mixed up.
+/// Verifies that each written entity is read with its name, whatever characters the name contains,
+/// and with its numbers.
 #[test]
 fn names_that_do_their_worst() {
     let entities = fairshare::read(&texts::fairshare(260)).expect("entities");
     assert_eq!(entities.len(), 260);
     for number in 0..260 {
         let bytes = texts::job(number);
-        // What is not ASCII is shown byte by byte.
+        // Bytes that are not ASCII are shown as one character each.
         let name: String = bytes
             .as_bytes()
             .iter()
@@ -162,7 +163,7 @@ fn names_that_do_their_worst() {
     assert!(clients.iter().any(|client| client.name == "jobid:b\\c"));
 }
 
-/// A text of a service under `policy` with `from` replaced by `to`.
+/// Reads a snapshot of a service under `policy` after `from` is replaced by `to` in one text.
 fn changed(policy: &str, text: &str, from: &str, to: &str) -> Result<Snapshot, Failure> {
     let mut all = service(policy, 14);
     let found = all
@@ -174,8 +175,8 @@ fn changed(policy: &str, text: &str, from: &str, to: &str) -> Result<Snapshot, F
     stats::read(&module(&all), "svc")
 }
 
-/// Before qbm's texts are read it is stopped: nothing is missing. If it still is started, its
-/// failure counts.
+/// Verifies that a policy qbm that stops before its texts are read is no failure; a failure of a
+/// started qbm is reported.
 #[test]
 fn qbm_that_stops_meanwhile() {
     let mut all = service("qbm", 14);
@@ -213,8 +214,8 @@ fn lost_clients_health_and_devices_that_are_not_regulated() {
     assert_eq!(clients[0].limit, None);
 }
 
-/// Fields, texts and lines that a later module may have do no harm; those of an earlier one may be
-/// missing.
+/// Verifies that unknown fields, texts and lines of newer modules are ignored, and that fields
+/// missing in older modules are accepted.
 #[test]
 fn other_versions() {
     let text =
@@ -253,7 +254,7 @@ fn other_versions() {
     );
 }
 
-/// Texts of parameters, of lines with ` ; ` between them, and what is said of each.
+/// Texts of parameters, with ` ; ` between lines, each followed by the error.
 const WRONG: &str = r#"
 clients = service: { slots: x }
     1: expected { KEY: NUMBER, ... }, found 'service: {
@@ -339,7 +340,8 @@ fn limits_of_rules() {
     }
 }
 
-/// A snapshot is the same after it was written as JSON; what is missing there is nothing.
+/// Verifies that a snapshot is unchanged by a conversion to JSON and back, and that missing fields
+/// get their defaults.
 #[test]
 fn recorded_and_read_again() {
     for name in ["fairshare", "tbf", "qbm"] {
@@ -371,7 +373,7 @@ fn time_goes_forward() {
 }
 
 proptest! {
-    /// Whatever a text is, nothing panics.
+    /// Verifies that no text causes a panic.
     #[test]
     fn any_text(text in "([ -]{0,4}[a-z_]{0,6}:? ?[\"\\\\{}\\[\\],:x0-9a-f. -]{0,20}\n){0,6}") {
         let _ = fairshare::read(&text);
@@ -384,7 +386,7 @@ proptest! {
         let _ = stats::clients::read(&text, &mut Snapshot::default());
     }
 
-    /// What the writers escape is read as it was.
+    /// Verifies that strings escaped by the writers are read unchanged.
     #[test]
     fn any_string(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
         let mut text = String::from("name: \"");

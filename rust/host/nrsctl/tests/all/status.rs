@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `nrsctl status` says, word by word: `status.txt` has the screens of made-up services.
+//! Tests of the output of `nrsctl status`; `status.txt` holds the screens of sample services.
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
@@ -31,7 +31,7 @@ fn map(pairs: &[(&str, u64)]) -> Counters {
     pairs.collect()
 }
 
-/// A service with this policy on the regular head, and fifo on the other one.
+/// Returns a service with this policy on the regular head and fifo on the high-priority head.
 fn service(name: &str, argument: &str) -> Snapshot {
     let head = |name: &str, policies: &[Policy]| Head {
         name: name.into(),
@@ -49,7 +49,8 @@ fn service(name: &str, argument: &str) -> Snapshot {
     }
 }
 
-/// The screens: services as the module's writers show them, and some that are in trouble.
+/// Returns the snapshots for the screens: services from the module's writers, and services with
+/// problems.
 fn screens() -> Vec<Snapshot> {
     let mut all = ["fairshare", "tbf", "qbm", "crrn"]
         .map(texts::snapshot)
@@ -171,7 +172,7 @@ fn the_command() {
     snapshots[0].at_ns = 0;
     assert_eq!(snapshots, [texts::snapshot("tbf")]);
     assert_eq!(output("status other", &kernel).1, Some(Kind::NotFound));
-    // Whoever is not healthy, or lost, is told by the exit status as well.
+    // Unhealthy services and lost clients also change the exit status.
     for (name, text, with) in [
         ("health", "NOT HEALTHY\n2 queued\n", "warning   not healthy"),
         ("clients", "service: { slots: 1 }\nclients:\n- client: \"c\"\n  counters: { state: lost }\ntargets:\n", "warning   lost: c"),
@@ -186,7 +187,7 @@ fn the_command() {
             assert!(line.contains("json") || said.contains(with), "{said}");
         }
     }
-    // It is shown again until nobody reads it.
+    // With `--watch` the output is repeated until the reader closes it.
     let cli = Cli::parse_from(["nrsctl", "status", "--watch=0.1"]);
     let (mut writer, mut reader) = UnixStream::pair().unwrap();
     let reader = std::thread::spawn(move || {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The verbs as a user types them: `verbs.txt` has commands, what each prints (but empty lines),
-//! fails with, and writes.
+//! Tests of the commands as typed by users. `verbs.txt` holds command lines with their output
+//! (without empty lines), failures and writes.
 //!
-//! Each command has a module of its own, with the services `ost_io` and `san`.
+//! Each command has its own module with the services `ost_io` and `san`.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -75,7 +75,7 @@ fn mock() -> Mock {
     mock
 }
 
-/// The words of a line; blanks between single quotes separate nothing.
+/// Splits a line into words; blanks between single quotes do not separate words.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::from("nrsctl"), String::new()];
     let mut quoted = false;
@@ -89,7 +89,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What a command prints, and the kind of its failure.
+/// Returns the output of a command and the kind of its failure.
 pub fn output(line: &str, kernel: &Mock) -> (String, Option<Kind>) {
     let mut out = Vec::new();
     let done = Cli::parse_from(words(line)).command.run(kernel, &mut out);
@@ -97,7 +97,7 @@ pub fn output(line: &str, kernel: &Mock) -> (String, Option<Kind>) {
     (text, done.err().map(|failure| failure.kind))
 }
 
-/// What a command prints and writes, and how it fails.
+/// Returns the output, the failure and the writes of a command.
 fn transcript(line: &str) -> String {
     let (mock, mut out) = (mock(), Vec::new());
     let devices = mock.devices().unwrap();
@@ -126,7 +126,7 @@ fn transcript(line: &str) -> String {
     text
 }
 
-/// Every verb has an example, and the tool takes each of them.
+/// Verifies that every command has an example, and that the tool accepts all examples.
 #[test]
 fn examples() {
     fn verbs(command: &clap::Command, path: &str) {
@@ -170,7 +170,8 @@ fn transcripts() {
     pages::compare("rust/host/nrsctl/tests/all/verbs.txt", &text);
 }
 
-/// Without an agent, a line that says what to do; with one, what it tells of the services that are asked for.
+/// Verifies that the page has the agent's metrics of the requested services; without an agent, the
+/// page has none and `agent status` fails.
 #[test]
 fn the_agent() {
     let mock = mock();
@@ -187,7 +188,7 @@ fn the_agent() {
     assert!(!page.contains("nrs_agent"), "{page}");
 }
 
-/// Settings go on when nobody reads what was set; shows end.
+/// Verifies that `set_param` continues when its output is closed, and that `get_param` ends.
 #[test]
 fn nobody_reads() {
     for (line, status, writes) in [
@@ -205,7 +206,7 @@ fn nobody_reads() {
     }
 }
 
-/// The completion of bash offers what the program says.
+/// Verifies that the completion of bash offers the program's words.
 #[test]
 fn bash_completes() {
     let directory = tempfile::tempdir().unwrap();
@@ -230,7 +231,7 @@ fn bash_completes() {
     );
 }
 
-/// The program's exit statuses without the module: of usage, and of a pipe that nobody reads.
+/// Verifies the program's exit statuses without the module: for wrong usage and for a closed pipe.
 #[test]
 fn exit_statuses_of_the_program() {
     let recording = pages::path("rust/host/nrsctl/tests/recording.jsonl");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-agent`: shares the service of this server fairly with other servers, as `/etc/nrs/agent.toml` says.
+//! Program `nrs-agent`: shares the service of this server fairly with other servers, as configured
+//! in `/etc/nrs/agent.toml`.
 
 use std::{
     env, fs, io,
@@ -33,25 +34,25 @@ use signal_hook::{
     flag,
 };
 
-/// Time between two signs of life for the service manager, ns.
+/// Interval of watchdog notifications to the service manager, ns.
 const WATCHDOG_NS: u64 = 1_000_000_000;
 
 /// Shares the service of this server fairly with other servers.
 #[derive(Parser, Debug)]
 #[command(name = "nrs-agent", version)]
 struct Args {
-    /// The configuration; see nrsctl check.
+    /// Configuration file; check it with nrsctl check.
     #[arg(long, value_name = "FILE", default_value = config::PATH)]
     config: PathBuf,
-    /// The socket that tells the status.
+    /// Unix socket on which the agent reports its status.
     #[arg(long, value_name = "PATH", default_value = socket::PATH)]
     socket: PathBuf,
-    /// The directory for what is kept over restarts.
+    /// Directory for the state that is kept over restarts.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nrs-agent")]
     state: PathBuf,
 }
 
-/// The clocks of the kernel.
+/// Clocks of the kernel.
 struct System;
 
 impl System {
@@ -71,7 +72,7 @@ impl Clock for System {
     }
 }
 
-/// Tells the service manager `state`, if there is one; see sd_notify(3).
+/// Sends `state` to the service manager, if `NOTIFY_SOCKET` is set; see sd_notify(3).
 fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -80,7 +81,7 @@ fn notify(state: &str) {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&path),
     };
-    // A manager that does not hear it ends the agent by itself.
+    // Errors are ignored: a manager that misses notifications terminates the agent itself.
     let sent = address.and_then(|address| {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -106,7 +107,7 @@ fn main() -> ExitCode {
 ///
 /// # Errors
 ///
-/// The reasons for which it cannot run, a line each.
+/// The reasons for which the agent cannot run, one per line.
 fn run(args: &Args) -> Result<(), String> {
     let path = args.config.display();
     let at = |path: &PathBuf, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -128,7 +129,7 @@ fn run(args: &Args) -> Result<(), String> {
     let starting = Arc::new(AtomicBool::new(true));
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // Ends the process at once during the start, which has nothing to clean up.
+        // During the start a signal ends the process immediately: there is nothing to clean up.
         let registered = flag::register_conditional_default(signal, Arc::clone(&starting))
             .and_then(|_| flag::register(signal, Arc::clone(&ended)));
         registered.map_err(|error: io::Error| error.to_string())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A device and its load, for searches for its knee.
+//! A device and its load, for searches for the knee.
 
 use nrs_sched::{
     knee::{Knee, Load, Totals, LOOK_MIN},
@@ -9,34 +9,36 @@ use nrs_sched::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// How long a place needs for a request (ns).
+/// Service time of a request in a place, ns.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Service {
-    /// Always the same.
+    /// Constant.
     Fixed(u64),
     /// Exponentially distributed, with this mean.
     Random(u64),
-    /// Evenly distributed around this mean, and shorter the more requests a disk can choose from.
+    /// Evenly distributed around this mean, divided by a gain that grows with the number of
+    /// requests that a disk can choose from.
     Seek(u64),
 }
 
-/// Places that work side by side, and then one link for the data of all.
+/// Places that work in parallel, followed by one link for the data of all.
 #[derive(Clone, Copy)]
 pub struct Device {
     pub places: usize,
     pub service: Service,
-    /// Bytes per second; 0: any number.
+    /// Bandwidth of the link, bytes/s; 0 for unlimited.
     pub bandwidth: u64,
-    /// Sizes of requests, equally frequent.
+    /// Sizes of requests, equally frequent, bytes.
     pub sizes: &'static [u64],
-    /// How much longer a write takes in its place and on the link; with 1 and 1, all are reads.
+    /// Factors of the time of a write in its place and on the link; with 1 and 1, all requests are
+    /// reads.
     pub write: [u64; 2],
-    /// Requests that may be in flight.
+    /// Maximum number of requests in flight.
     pub depth: u32,
 }
 
 impl Device {
-    /// Returns a device of `places` for requests of 4 KiB.
+    /// Returns a device with `places` places for requests of 4 KiB.
     pub const fn new(places: usize, service: Service) -> Self {
         Self {
             places,
@@ -48,7 +50,7 @@ impl Device {
         }
     }
 
-    /// Returns a device that is limited by a link of so many MB/s, for requests of `sizes`.
+    /// Returns a device that is limited by a link of `mb` MB/s, for requests of `sizes`.
     pub const fn link(mb: u64, service: Service, sizes: &'static [u64]) -> Self {
         Self {
             bandwidth: mb * 1_000_000,
@@ -57,25 +59,25 @@ impl Device {
         }
     }
 
-    /// Returns whether some requests take longer than others.
+    /// Returns true if some requests take longer than others.
     pub fn varies(&self) -> bool {
         !matches!(self.service, Service::Fixed(_)) || self.sizes.len() > 1 || self.write != [1, 1]
     }
 }
 
-/// A step of a request at a device.
+/// Event of a request at a device.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// Its place is done.
+    /// The place has finished the request.
     Served { size: u64, write: bool },
-    /// Its data have arrived.
+    /// The data have arrived.
     Arrived { size: u64 },
 }
 
-/// A device at work, with as many requests as it may have, of those that there are.
+/// A device under load: as many requests in flight as the slots and the load allow.
 pub struct Work {
     pub device: Device,
-    /// Requests that there are.
+    /// Number of requests of the load.
     pub requests: u32,
     pub now: u64,
     pub ended: u64,
@@ -105,7 +107,7 @@ impl Work {
         }
     }
 
-    /// Returns a number from 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn uniform(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -137,7 +139,7 @@ impl Work {
         }
     }
 
-    /// Has free places serve what waits in the device.
+    /// Starts requests queued in the device on free places.
     fn start(&mut self) {
         while self.waiting > 0 && self.busy < self.device.places {
             self.waiting -= 1;
@@ -145,7 +147,7 @@ impl Work {
         }
     }
 
-    /// Goes on until `end` with `slots`.
+    /// Runs until `end` with `slots`.
     pub fn run(&mut self, end: u64, slots: u32) {
         self.fill(slots);
         while self
@@ -181,14 +183,14 @@ impl Work {
         self.now = end;
     }
 
-    /// Has `knee` look once, after as long as until then.
+    /// Runs for `LOOK_MIN` and reports the totals to `knee` once.
     pub fn look(&mut self, knee: &mut Knee) {
         let slots = knee.slots();
         self.run(self.now + LOOK_MIN, slots);
         self.tell(knee, slots);
     }
 
-    /// Tells `knee`, which had `slots`, what has ended.
+    /// Reports the totals to `knee`, which allowed `slots`.
     fn tell(&self, knee: &mut Knee, slots: u32) {
         let load = match self.in_flight {
             count if count > slots => Load::Over,
@@ -198,7 +200,7 @@ impl Work {
         knee.look(Totals::at(self.now).plus(self.ended, self.bytes), load);
     }
 
-    /// Ends what is in flight, has nothing to do for `ns`, and has `knee` look.
+    /// Ends all requests in flight, is idle for `ns`, and reports to `knee`.
     pub fn pause(&mut self, knee: &mut Knee, ns: u64) {
         self.events.clear();
         (self.in_flight, self.waiting, self.busy) = (0, 0, 0);
@@ -207,7 +209,7 @@ impl Work {
         self.tell(knee, slots);
     }
 
-    /// Has `knee` look until `end`.
+    /// Runs with `knee` until `end`.
     pub fn tune(&mut self, knee: &mut Knee, end: u64) {
         while self.now < end {
             self.look(knee);
@@ -215,7 +217,8 @@ impl Work {
     }
 }
 
-/// Two targets of one service. Whose request has ended sends the next one to either.
+/// Two targets of one service. A client whose request has ended submits the next one to either
+/// target.
 pub struct Pair {
     pub works: [Work; 2],
     rng: Rng,
@@ -229,7 +232,7 @@ impl Pair {
         }
     }
 
-    /// Goes on until `end` with `slots`; requests move each millisecond.
+    /// Runs until `end` with `slots`; requests change their target each millisecond.
     fn run(&mut self, end: u64, slots: [u32; 2]) {
         while self.works[0].now < end {
             for from in [0, 1] {
@@ -245,7 +248,8 @@ impl Pair {
         }
     }
 
-    /// Returns what ends in a second, from the third second on, with `slots` or with a search for each.
+    /// Returns the throughput, requests/s, from the third second on, with `slots` or with a search
+    /// for each target.
     pub fn rate(&mut self, slots: Option<u32>) -> f64 {
         let mut knees = [Knee::new(), Knee::new()];
         let mut before = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a search makes of devices of many kinds: `cargo test -p nrs-sched --test all knee -- --nocapture` prints the table.
+//! Results of the search at devices of many kinds: `cargo test -p nrs-sched --test all knee --
+//! --nocapture` prints the table.
 
 use super::device::{Device, Service, Service::*, Work};
 use nrs_sched::{
@@ -9,22 +10,23 @@ use nrs_sched::{
 };
 use std::collections::HashMap;
 
-/// Requests that there are, and slots that are as good as any number.
+/// Number of requests, and a number of slots equivalent to no limit.
 const MANY: u32 = 2_000;
 const UNLIMITED: u32 = 1_024;
 
-/// How long a search is watched, and from when on its result counts.
+/// Duration of a measured search, and start of the part of it that counts, ns.
 const WATCHED: u64 = 12 * SECOND;
 const COUNTS: u64 = 2 * SECOND;
 
-/// What is wanted of the mean of some runs.
+/// Required or measured values, mean of some runs.
 #[derive(Clone, Copy)]
 struct Aims {
-    /// Throughput as a part of that without a limit, at least.
+    /// Minimum throughput as a fraction of the unlimited throughput.
     throughput: f64,
-    /// Slots as a multiple of the least ones that reach 98 %, at most.
+    /// Maximum number of slots as a multiple of the smallest number that reaches 98 %.
     depth: f64,
-    /// Seconds until the slots stay for half a second between those that reach 96.5 % and 1.5 times those that reach 98 %.
+    /// Seconds until the slots settle. For half a second they stay between the number that reaches
+    /// 96.5 % and 1.5 times the number that reaches 98 %.
     settled: f64,
 }
 
@@ -34,15 +36,16 @@ const WANTED: Aims = Aims {
     settled: 2.0,
 };
 
-/// What a search can do with few requests per second whose times vary. The mean of n exponentially distributed times is
-/// known to 1/sqrt(n): to tell 1 % takes 10,000 requests before and after a step, and a search has some six steps.
+/// Requirements with few requests per second and varying times. The mean of n exponentially
+/// distributed times is known to 1/sqrt(n). Detecting 1 % thus takes 10,000 requests before and
+/// after a step, and a search has about six steps.
 const FEW: Aims = Aims {
     throughput: 0.96,
     depth: 3.5,
     settled: 9.0,
 };
 
-/// Returns what is wanted of a search at `device`, which ends so many requests per second.
+/// Returns the requirements of a search at `device`, which serves `rate` requests/s.
 fn aims(device: &Device, rate: f64) -> Aims {
     let few = if device.varies() { 10_000.0 } else { 100.0 };
     if rate < few {
@@ -52,7 +55,7 @@ fn aims(device: &Device, rate: f64) -> Aims {
     }
 }
 
-/// What a device does with so many slots, by a run of about 50,000 requests for each number.
+/// Throughput of a device by the number of slots, each measured with about 50,000 requests.
 struct Curve {
     device: Device,
     length: u64,
@@ -78,7 +81,7 @@ impl Curve {
         curve
     }
 
-    /// Returns the throughput with `slots`, as a part of that without a limit.
+    /// Returns the throughput with `slots`, as a fraction of the unlimited throughput.
     fn part(&mut self, slots: u32) -> f64 {
         let (device, length) = (self.device, self.length);
         let seconds = length as f64 / SECOND as f64;
@@ -93,7 +96,7 @@ impl Curve {
         })
     }
 
-    /// Returns the least slots with which the device does `part`.
+    /// Returns the smallest number of slots that reaches the fraction `part` of the throughput.
     fn least(&mut self, part: f64) -> u32 {
         let (mut low, mut high) = (0, UNLIMITED);
         while high - low > 1 {
@@ -108,7 +111,8 @@ impl Curve {
     }
 }
 
-/// Returns what a search does at the device of `curve`, which was `before` until the search had ended.
+/// Measures a search at the device of `curve`; the device is `before` until the search has ended
+/// there.
 fn watch(before: Option<Device>, curve: &mut Curve, seed: u64) -> Aims {
     let knee = curve.least(0.98);
     let most = (1.5 * f64::from(knee)).max(f64::from(knee) + 0.5);
@@ -143,7 +147,8 @@ fn watch(before: Option<Device>, curve: &mut Curve, seed: u64) -> Aims {
     }
 }
 
-/// Prints the mean of some runs at `device`, and the worst of each number; the means are as wanted.
+/// Prints the mean of some runs at `device` and the worst of each number; asserts that the means
+/// meet the requirements.
 fn row(name: &str, before: Option<Device>, device: Device) {
     let mut curve = Curve::new(device);
     let aims = aims(&device, curve.rate);
@@ -174,7 +179,7 @@ fn row(name: &str, before: Option<Device>, device: Device) {
     assert!(met, "{text}");
 }
 
-/// Returns how the time of `service` is called, and which time that is.
+/// Returns a text with the kind and the time of `service`.
 fn times(service: Service) -> String {
     match service {
         Fixed(time) => format!("{} us", time / 1_000),
@@ -183,7 +188,7 @@ fn times(service: Service) -> String {
     }
 }
 
-/// Devices of 1 to 128 places.
+/// Checks devices of 1 to 128 places.
 #[test]
 fn places() {
     for places in [1, 2, 3, 4, 8, 16, 24, 32, 64, 128] {
@@ -196,7 +201,7 @@ fn places() {
     }
 }
 
-/// The product of bandwidth and latency.
+/// Checks links with different products of bandwidth and latency.
 #[test]
 fn links() {
     for (mb, service, kib) in [
@@ -228,7 +233,8 @@ fn links() {
     }
 }
 
-/// Writes that take ten times as long as reads in their places, or four times as long on the link.
+/// Checks writes that take ten times as long as reads in their places, or four times as long on the
+/// link.
 #[test]
 fn reads_and_writes() {
     for places in [4, 16, 64] {
@@ -248,7 +254,7 @@ fn reads_and_writes() {
     row("400 MB/s, 64 KiB, writes 4 times", None, device);
 }
 
-/// The speed changes by ten times, or the places do.
+/// Checks devices whose speed changes by ten times, or whose number of places changes.
 #[test]
 fn changes() {
     let link = |mb| Device::link(mb, Fixed(MS), &[65_536]);
@@ -271,7 +277,8 @@ fn changes() {
     }
 }
 
-/// A disk that seeks gains from each further request, and ends too few for a search to see the last 4 %.
+/// Checks a disk that seeks: it gains from each further request, and completes too few for a search
+/// to detect the last 4 %.
 #[test]
 fn a_disk_that_seeks() {
     let device = Device {

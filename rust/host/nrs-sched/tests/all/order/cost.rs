@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What order costs, in nodes looked at and in steps, not in time.
+//! Cost of ordering in visited nodes and steps, not in time.
 
 use nrs_sched::{
     arena::Request,
@@ -11,18 +11,18 @@ use nrs_sched::{
     rng::Rng,
 };
 
-/// Nodes that one look-up, one entry and one removal may take for each bit of the number of requests.
+/// Maximum number of nodes per look-up, entry or removal, for each bit of the number of requests.
 const PER_BIT: u64 = 16;
 
-/// The table, without any policy: what is released starts at once.
+/// The order table without a policy: released requests start at once.
 struct Table {
     order: Order<Request>,
     started: Vec<RecordId>,
-    /// By request: its record.
+    /// Record of each request.
     ids: Vec<RecordId>,
-    /// Calls of `next`.
+    /// Number of calls of `next`.
     steps: u64,
-    /// Most nodes that one call has looked at.
+    /// Maximum number of nodes that one call has visited.
     most: u64,
 }
 
@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// One call, and what it looked at.
+    /// Calls `f` and records the nodes that it visited.
     fn call<R>(&mut self, f: impl FnOnce(&mut Order<Request>) -> R) -> R {
         let before = self.order.visits();
         let result = f(&mut self.order);
@@ -95,7 +95,8 @@ impl Table {
         }
     }
 
-    /// Checks what `requests` requests with `predecessors` each have cost, with `n` at a time.
+    /// Checks the cost of `requests` requests with `predecessors` predecessors each, with `n` at a
+    /// time.
     fn check(&self, name: &str, requests: u64, predecessors: u64, n: u64) {
         let bits = u64::from(n.ilog2()) + 1;
         let visits = self.order.visits() / requests;
@@ -105,7 +106,7 @@ impl Table {
             self.most
         );
         assert!(visits <= PER_BIT * bits * (1 + predecessors), "{name}");
-        // An answer may take a few steps.
+        // A call may take a few steps.
         assert!(self.most <= 8 * PER_BIT * bits, "{name}: {}", self.most);
     }
 }
@@ -136,7 +137,8 @@ fn a_chain_of_writes_to_one_block() {
     assert_eq!(table.order.live(), 0);
 }
 
-/// The last of a long chain is promoted: each of the others is told once.
+/// Checks that the promotion of the last request of a long chain takes one step for each other
+/// request.
 #[test]
 fn a_promotion_goes_through_a_chain_once() {
     const N: u64 = 1 << 16;
@@ -151,7 +153,7 @@ fn a_promotion_goes_through_a_chain_once() {
     table.order.promote(last);
     table.act();
     assert_eq!(table.steps, steps, "it is known");
-    // Ranges that grow: each is before all that come later, and no one covers the next.
+    // Growing ranges: each precedes all later ones, and none covers the next.
     let mut table = Table::new();
     const GROWING: u64 = 2_000;
     for i in 1..=GROWING {
@@ -203,7 +205,7 @@ fn random_ranges() {
         let mut table = Table::new();
         let mut rng = Rng::new(9);
         let (mut begun, mut ended) = (0u64, 0usize);
-        // So many are here at a time.
+        // Number of concurrent requests.
         const HERE: u64 = 1 << 12;
         while begun < N || ended < table.started.len() {
             if begun < N && begun - (ended as u64) < HERE {
@@ -227,7 +229,8 @@ fn random_ranges() {
     }
 }
 
-/// Long old ranges lie across short new ones that end before what is asked for: searches are given up in time.
+/// Checks that searches are given up in time when long old ranges overlap short new ranges that end
+/// before the searched range.
 #[test]
 fn hostile_ranges() {
     const N: u64 = 1 << 14;

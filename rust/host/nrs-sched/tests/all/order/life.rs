@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One situation at a time: what is ordered, promoted, forced, and what happens without a record.
+//! Individual situations: ordering, promotion, forced dispatch, and requests without a record.
 
 use nrs_sched::{
     arena::Request,
@@ -29,7 +29,7 @@ fn fifo() -> Config {
     Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid")
 }
 
-/// One request a second for everybody, and nothing saved up.
+/// Returns a policy with one request/s for each user, and without saved tokens.
 fn slow() -> Config {
     let mut tunables = Tunables::default();
     tunables.tbf.depth = Depth::parse("1").expect("valid");
@@ -54,7 +54,7 @@ fn write(block: u64) -> Request {
     io(Direction::Write, block)
 }
 
-/// A request that overlaps others.
+/// Submits a request that is ordered by its range.
 fn arrive(watched: &mut Watched, request: Request, how: Arrival) -> u64 {
     let id = watched.arrive(request, Relate::Range(0), how);
     id.expect("it is taken")
@@ -67,7 +67,7 @@ fn only_a_write_orders() {
         (read(1), write(1), true),
         (write(1), read(1), true),
         (write(1), write(1), true),
-        // A discard, say.
+        // For example a discard.
         (read(1), io(Direction::Other, 1), true),
         (write(1), write(2), false),
         (write(1), write(0), false),
@@ -87,7 +87,7 @@ fn only_a_write_orders() {
         );
         watched.drain(|| 0);
     }
-    // Elsewhere.
+    // In another domain.
     let mut watched = Watched::new(&fifo(), 8, 100);
     arrive(&mut watched, write(1), PLAIN);
     let id = watched
@@ -97,13 +97,13 @@ fn only_a_write_orders() {
     watched.drain(|| 0);
 }
 
-/// A promoted request takes along what it waits for, past what came before.
+/// Checks that a promoted request also promotes its predecessors, ahead of earlier requests.
 #[test]
 fn a_promoted_request_promotes_its_predecessors() {
     let mut watched = Watched::new(&fifo(), 2, 100);
     arrive(&mut watched, write(9), HIGH);
     watched.complete(0);
-    // One slot is kept for high priority: 1 has the other one.
+    // One slot is reserved for high priority: request 1 has the other one.
     for block in [0, 1, 2, 3, 2, 4, 2] {
         arrive(&mut watched, write(block), PLAIN);
     }
@@ -121,13 +121,13 @@ fn a_promoted_request_promotes_its_predecessors() {
     assert_eq!(watched.log, [0, 1, 3, 5, 7, 2, 4, 6]);
 }
 
-/// Where the latest predecessor takes too long to find, others are waited for first; whatever it is, it is
-/// taken down.
+/// Checks a forced request whose latest predecessor takes too long to find. The request is blocked
+/// by other predecessors first; in the end all predecessors are forced, too.
 #[test]
 fn a_forced_request_takes_down_what_is_hard_to_find() {
     const N: u64 = 1000;
     let mut watched = Watched::new(&slow(), 2, 4096);
-    // Long old ranges lie across short new ones that end before what is asked for.
+    // Long old ranges overlap short new ranges that end before the searched range.
     for i in 0..N {
         let spot = Spot::new(0, 2 * (i * 13 % N), 1 << 40);
         arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
@@ -154,7 +154,7 @@ fn a_forced_request_takes_down_what_is_hard_to_find() {
     watched.drain(|| 0);
 }
 
-/// Those without a record go in the order of arrival, and are not lost.
+/// Checks that requests without a record are served in the order of arrival, and are not lost.
 #[test]
 fn without_records_they_wait_in_a_row() {
     let mut watched = Watched::new(&fifo(), 8, 3);
@@ -167,7 +167,7 @@ fn without_records_they_wait_in_a_row() {
         assert_eq!(watched.server.stage(id), Some(Stage::Overflowed));
     }
     assert_eq!(watched.server.order().overflowed(), 3);
-    // Whoever can come back is told to, though not if it is related to nobody and there is a record.
+    // A request whose front-end can retry is refused. A request without a relation needs no record.
     let stream = Relate::As(Relation::sequence(9));
     assert_eq!(watched.arrive(write(9), stream, PLAIN), None);
     assert_eq!(
@@ -182,12 +182,13 @@ fn without_records_they_wait_in_a_row() {
     assert_eq!(watched.server.order().overflows(), 3);
 }
 
-/// Its attributes are not kept, but it is served as what it was when it arrived.
+/// Checks that an overflowed request is served in its original class, although its attributes are
+/// not stored.
 #[test]
 fn a_request_that_overflowed_keeps_its_class() {
     let mut watched = Watched::new(&slow(), 8, 1);
     let owner = |owner| Arrival { owner, ..PLAIN };
-    // The second one of user 2 has to wait for a second, and has the only record.
+    // The second request of user 2 is throttled for a second, and has the only record.
     for who in [1, 2, 2, 3] {
         arrive(&mut watched, write(0), owner(who));
     }
@@ -210,7 +211,7 @@ fn names_that_are_gone_mean_nothing() {
     let Entered::Blocked(second) = order.enter(Relation::sequence(1), true) else {
         panic!("the first has not ended");
     };
-    // It is given up before it is blocked.
+    // The request ends before it is blocked.
     order.finish(second);
     assert!(!order.is_live(second));
     while order.next().is_some() {}
@@ -232,8 +233,8 @@ fn names_that_are_gone_mean_nothing() {
     assert!(matches!(order.enter(after, false), Entered::Free(_)));
 }
 
-/// A table that comes in another's place names its records anew; a name that was learnt before may be that of the
-/// request itself.
+/// Checks that a request is never ordered after itself. A replaced table reuses record ids, so an
+/// old id may equal that of the request.
 #[test]
 fn a_request_does_not_wait_for_itself() {
     let table = || Order::<Request>::new(10, 1).expect("memory");
@@ -258,7 +259,7 @@ fn the_bound_can_change() {
     order.overflow(write(0), 5, true, false);
     assert!(order.next().is_none());
     order.set_max(2);
-    // Not past the one that waits.
+    // Not ahead of the overflowed request.
     assert_eq!(order.enter(Relation::sequence(1), false), Entered::Full);
     let Some(Act::Release {
         id,

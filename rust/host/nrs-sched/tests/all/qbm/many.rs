@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Ten thousand clients at once.
+//! Ten thousand concurrent clients.
 
 use super::sim::{plan, WALK};
 use nrs_sched::{
@@ -16,7 +16,7 @@ use nrs_sched::{
     units::NSEC_PER_SEC as SECOND,
 };
 
-/// They join, use what they have, ask for more and less, and go.
+/// Checks that ten thousand clients join, use their rates, change their demand, and leave.
 #[test]
 fn ten_thousand_join_and_go() {
     let clients = 10_000;
@@ -45,11 +45,11 @@ fn ten_thousand_join_and_go() {
         own.dedup();
         assert_eq!(own.len(), clients as usize, "gates of their own");
         for place in &own {
-            // Nobody's gate was forgotten.
+            // Every gate was set up.
             let rate = gates.get(*place).expect("a gate").rate();
             assert!((32 << 10..=1_000_000_000).contains(&rate), "{rate}");
         }
-        // A slow period and a bit: all of them are given something in one tick.
+        // Slightly more than a slow period: all clients receive a new rate in one tick.
         for _ in 0..40 {
             now += WALK;
             manager.look(&Nothing, true, now).expect("memory");
@@ -67,12 +67,13 @@ fn ten_thousand_join_and_go() {
             ticks += 1;
             assert!(ticks < 100, "they do not go");
         }
-        // Their gates are vacant again.
+        // The gates are vacant again.
         assert!(!claim(clients, now).is_shared());
     }
 }
 
-/// Ten thousand clients that gave up something and need it again have it after as many ticks as one client.
+/// Checks that ten thousand clients that gave up bandwidth have it restored after as many ticks as
+/// a single client.
 #[test]
 fn ten_thousand_restore_in_time() {
     let clients = 10_000;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The mover strategy: regular clients do not notice movers, and movers have what they leave.
+//! The mover strategy: movers do not affect regular clients, and use the bandwidth that these
+//! leave.
 
 use super::sim::{Load, Sim, GREEDY, MB};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
-/// Returns what user 1 and both movers get, MB/s, while user 1 has each load of `turns` for so many seconds, four
-/// times.
+/// Returns the throughput of user 1 and of both movers, MB/s. User 1 repeats the loads of `turns`
+/// four times, each for the given number of seconds.
 fn measure(turns: &[(Load, u64)], slots: usize, movers: Load) -> (f64, f64) {
     let plan = "by uid; group all capacity=100MB strategy=mover
         client 8 class=mover min=10MB
@@ -50,7 +51,7 @@ fn regular_clients_do_not_notice() {
     }
 }
 
-/// Movers share by their minimums, up to their maximums.
+/// Checks that movers share the remaining bandwidth by their minimums, up to their maximums.
 #[test]
 fn movers_share_what_is_left() {
     let text = "by uid; group all capacity=100MB strategy=mover

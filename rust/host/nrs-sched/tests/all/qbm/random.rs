@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Random histories of the manager: clients come and go, plans change; after every look the books are right.
+//! Random histories of the manager: clients join and leave, plans change. After every tick the
+//! accounts are checked.
 
 use super::sim;
 use nrs_sched::{
@@ -53,7 +54,7 @@ struct World {
 }
 
 impl World {
-    /// Has class `index` become busy or idle, and find its gate.
+    /// Makes class `index` busy or idle, and finds its gate.
     fn set(&mut self, index: usize, busy: bool) {
         let class = &mut self.classes[index];
         let gate = self.gates.get(class.seat.place());
@@ -83,7 +84,8 @@ impl World {
         self.manager.has_changed();
     }
 
-    /// No gate is two clients', no client has two; each has what its terms allow.
+    /// Checks that each gate has one client, each client one gate, and each gate the rate that its
+    /// terms allow.
     fn check_gates(&self) {
         let mut places: HashMap<(u32, Party), u32> = HashMap::new();
         for place in GROUPS_MAX as u32..self.gates.len() {
@@ -115,7 +117,7 @@ impl World {
         }
     }
 
-    /// What is allocated adds up.
+    /// Checks that allocations, reserves and free bandwidth add up to the capacity.
     fn check_sums(&self) {
         let mut text = String::new();
         let written = self.manager.write_status(&mut text, &Nothing, self.now);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What clients get over time: of their classes, by what they use, when they come and go, and when plans change.
+//! Bandwidth of clients over time: by class and by usage, when clients join and leave, and when
+//! plans change.
 
 use super::sim::{Load, Sim, GREEDY, MB};
 use nrs_sched::{
@@ -8,7 +9,7 @@ use nrs_sched::{
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 
-/// Creates a service of 100 MB/s with one group, of which `clients` says more.
+/// Creates a service of 100 MB/s with one group; `clients` is the rest of the plan.
 fn service(clients: &str) -> Sim {
     Sim::new(
         &format!("by uid; group all capacity=100MB; {clients}"),
@@ -17,14 +18,14 @@ fn service(clients: &str) -> Sim {
     )
 }
 
-/// Asserts what users 1, 2, … have, MB/s.
+/// Asserts the allocations of users 1, 2, …, MB/s.
 #[track_caller]
 fn assert_allocated<const N: usize>(sim: &Sim, want: [u64; N], what: &str) {
     let have: [Option<u64>; N] = std::array::from_fn(|i| sim.allocated(i as u32 + 1));
     assert_eq!(have, want.map(|rate| Some(rate * MB)), "{what}");
 }
 
-/// Asserts that rates are those that are wanted, MB/s, but for 2 %.
+/// Asserts that rates are within 2 % of `want`, MB/s.
 #[track_caller]
 fn assert_near<const N: usize>(rates: [f64; N], want: [u64; N], what: &str) {
     for (rate, want) in rates.iter().zip(want) {
@@ -33,7 +34,8 @@ fn assert_near<const N: usize>(rates: [f64; N], want: [u64; N], what: &str) {
     }
 }
 
-/// Every class takes what it needs from every class below it, which has it again 2 s after the higher one went.
+/// Checks that every class takes bandwidth from every class below it. The lower class has its
+/// bandwidth again 2 s after the higher class left.
 #[test]
 fn steals_and_returns() {
     for (rank, high) in Class::ALL.into_iter().enumerate() {
@@ -57,8 +59,8 @@ fn steals_and_returns() {
     }
 }
 
-/// A client that uses little has less with each slow period, and all of it again within 1.44 s of the moment from
-/// which on it has to wait.
+/// Checks that a client that uses little gives up bandwidth with each slow period. All of it is
+/// restored within 1.44 s after the client is throttled.
 #[test]
 fn gives_up_what_it_does_not_use_and_restores_it() {
     for (class, phase) in [("first_come", 0), ("fair_share", 50), ("low_share", 190)] {
@@ -75,7 +77,8 @@ fn gives_up_what_it_does_not_use_and_restores_it() {
     }
 }
 
-/// A slow period of 80 % asks for 30 % more, one of less does not.
+/// Checks that a client that uses 80 % in a slow period requests 30 % more bandwidth, and does not
+/// if it uses less.
 #[test]
 fn asks_for_more_after_a_slow_period_of_80_percent() {
     for (percent, want) in [(100, 26), (83, 26), (77, 20), (62, 20)] {
@@ -86,7 +89,8 @@ fn asks_for_more_after_a_slow_period_of_80_percent() {
     }
 }
 
-/// Clients that are offered 95 % of what they have do not wait in half of the periods.
+/// Checks that clients that are offered 95 % of their allocation are not throttled in half of the
+/// periods.
 #[test]
 fn sleepless_under_load() {
     for pages in [1, 16, 128] {
@@ -109,7 +113,8 @@ fn sleepless_under_load() {
     }
 }
 
-/// Two clients that would have everything reach it; once they have settled, nothing changes for an hour.
+/// Checks that two greedy clients use all bandwidth, and that the settled allocation does not
+/// change for 50 minutes.
 #[test]
 fn two_greedy_clients_do_not_oscillate() {
     for [one, two] in [
@@ -141,8 +146,8 @@ fn two_greedy_clients_do_not_oscillate() {
     }
 }
 
-/// Pauses shorter than a second are none; after a longer one a client begins again, and the pause is not counted
-/// as use of too little.
+/// Checks that pauses shorter than a second are ignored. After a longer pause, a client joins
+/// again, and the pause does not count as low usage.
 #[test]
 fn pauses() {
     for (pause, joins) in [(700, 1), (1_350, 12), (3_000, 12)] {
@@ -160,7 +165,7 @@ fn pauses() {
     }
 }
 
-/// A newcomer has its terms within 2 ms.
+/// Checks that a new client has the allocation of its terms within 2 ms.
 #[test]
 fn newcomers_are_served_at_once() {
     let mut sim = service("default class=fair_share min=10MB");
@@ -173,7 +178,8 @@ fn newcomers_are_served_at_once() {
     }
 }
 
-/// The same plan changes nothing; another one holds at once, and everybody is served meanwhile.
+/// Checks that reloading the same plan changes nothing, and that a new plan applies at once while
+/// all clients are served.
 #[test]
 fn reconfiguration_under_load() {
     let plan = |capacity: u64, [one, two]: [&str; 2]| {
@@ -231,7 +237,7 @@ fn reconfiguration_under_load() {
     }
 }
 
-/// Clients go on in other groups, under the other strategy, and without one.
+/// Checks that clients continue in other groups, under the other strategy, and without a strategy.
 #[test]
 fn groups_change_under_load() {
     let mut sim = Sim::new("by uid", 100, 64);
@@ -246,7 +252,7 @@ fn groups_change_under_load() {
             "group b capacity=30MB target=1; group a capacity=40MB",
             [30, 40],
         ),
-        // The names swapped.
+        // The names are swapped.
         (
             "group a capacity=50MB target=1; group b capacity=10MB",
             [50, 10],
@@ -278,7 +284,8 @@ fn groups_change_under_load() {
     assert!(one > 45.0 && two > 45.0, "{one} {two}");
 }
 
-/// Clients that find no gate share that of the group, are counted, and have gates as soon as there are some.
+/// Checks that clients without a gate of their own share the gate of the group and are counted.
+/// They get gates as soon as gates are vacant.
 #[test]
 fn gates_run_out() {
     let text = "by uid; group all capacity=100MB; default class=fair_share min=5MB max=5MB";
@@ -347,7 +354,8 @@ fn counters() {
     assert_eq!(counted.count(), 0, "{stats}");
 }
 
-/// Who comes last on a device that has half of what is promised keeps the floor of 32 KiB/s.
+/// Checks that the last client of a device with half of the promised bandwidth has the minimum rate
+/// of 32 KiB/s.
 #[test]
 fn an_overcommitted_device_starves_nobody() {
     let text = "by uid; group all capacity=200MB

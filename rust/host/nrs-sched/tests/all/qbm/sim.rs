@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bandwidth management in simulated time: a part of `qbm`, a manager, and users of a device that serves one
-//! request after the other.
+//! Bandwidth management in simulated time: a part of `qbm`, a manager, and users of a device that
+//! serves one request at a time.
 
 use nrs_sched::{
     arena::{attrs, feed, reserve, view, Request},
@@ -29,19 +29,19 @@ pub const MB: u64 = 1_000_000;
 /// Time between two ticks of the worker, ns.
 pub const WALK: u64 = 200 * MS;
 
-/// Time until the worker runs after it was called, ns.
+/// Delay between the wake-up of the worker and its run, ns.
 const CALL: u64 = 50_000;
 
-/// Queued requests at which a client with a rate submits no more.
+/// Number of queued requests at which a client with a rate stops submitting.
 const PATIENCE: u32 = 64;
 
-/// What a client asks for.
+/// Demand of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
     Off,
-    /// So many requests in flight.
+    /// Number of requests in flight.
     Greedy(u32),
-    /// Bytes/s.
+    /// Rate, bytes/s.
     Rate(u64),
 }
 
@@ -57,17 +57,17 @@ struct User {
     target: u32,
     pages: u32,
     queued: u32,
-    /// Time of the next request of a rate, ns.
+    /// Time of the next request at a rate, ns.
     next: u64,
-    /// Bytes.
+    /// Service, bytes.
     served: u64,
-    /// Its requests have so many names, in turn; 0: its own.
+    /// Number of other names that the user's requests have in turn; 0 for the user's own name.
     names: u32,
-    /// From arrival to end, ns.
+    /// Times from arrival to end, ns.
     waits: Vec<u64>,
 }
 
-/// The job of `user`.
+/// Returns the job of `user`.
 fn job(user: u32) -> JobId {
     JobId::new(format!("j{user}").as_bytes())
 }
@@ -77,13 +77,13 @@ pub struct Sim {
     pub now: u64,
     pub manager: Manager,
     gates: Shared<Gates>,
-    /// Requests in flight at most.
+    /// Maximum number of requests in flight.
     pub slots: usize,
-    /// Bytes/s of the device.
+    /// Bandwidth of the device, bytes/s.
     bandwidth: u64,
     part: State<Request>,
     users: BTreeMap<u32, User>,
-    /// Requests in flight, with the times at which they end.
+    /// Requests in flight, with the times at which they end, ns.
     device: VecDeque<(u64, Request, Grant)>,
     submitted: u64,
     wake: u64,
@@ -92,7 +92,8 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Creates a service with the plan `text`, which says `by uid`, a device of `mb` MB/s, and `seats` gates.
+    /// Creates a service with the plan `text`, which contains `by uid`, a device of `mb` MB/s, and
+    /// `seats` gates.
     pub fn new(text: &str, mb: u64, seats: u32) -> Self {
         let plan = plan(text);
         let gates = Shared::new(Gates::new(seats, 7).expect("memory")).expect("memory");
@@ -152,19 +153,19 @@ impl Sim {
         (user.pages, user.target) = (pages, target);
     }
 
-    /// Has requests of `user` come under `names` other names, in turn.
+    /// Assigns requests of `user` to `names` other names, in turn.
     pub fn rename(&mut self, user: u32, names: u32) {
         self.user(user).names = names;
     }
 
-    /// Returns the 99th percentile of the time that requests of `user` took since the last call, ns.
+    /// Returns the 99th percentile of the latency of requests of `user` since the last call, ns.
     pub fn p99(&mut self, user: u32) -> u64 {
         let mut waits = std::mem::take(&mut self.user(user).waits);
         waits.sort_unstable();
         waits[waits.len() * 99 / 100]
     }
 
-    /// Sets what `user` asks for.
+    /// Sets the demand of `user`.
     pub fn load(&mut self, user: u32, load: Load) {
         let now = self.now;
         let known = self.user(user);
@@ -178,7 +179,7 @@ impl Sim {
         }
     }
 
-    /// Returns what `user` has, bytes/s; `None` if it is not registered.
+    /// Returns the allocation of `user`, bytes/s; `None` if the user is not registered.
     pub fn allocated(&self, user: u32) -> Option<u64> {
         let mut found = None;
         self.manager.each(|party, target, rate| {
@@ -191,7 +192,7 @@ impl Sim {
         found
     }
 
-    /// Runs for `ns`; returns what `users` were served meanwhile, MB/s.
+    /// Runs for `ns`; returns the service of `users` in this time, MB/s.
     pub fn rates<const N: usize>(&mut self, ns: u64, users: [u32; N]) -> [f64; N] {
         let served = |sim: &mut Self| users.map(|user| sim.user(user).served);
         let before = served(self);
@@ -270,7 +271,7 @@ impl Sim {
         self.worker = self.worker.min(self.now + CALL);
     }
 
-    /// Dispatches while there are slots.
+    /// Dispatches while slots are free.
     fn dispatch(&mut self) {
         self.wake = u64::MAX;
         while self.device.len() < self.slots {

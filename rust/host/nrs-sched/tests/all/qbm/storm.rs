@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a party that names each of its requests otherwise does to clients that the plan lists.
+//! A client that gives each of its requests another name, and its effect on clients listed in the
+//! plan.
 
 use super::sim::{Load, Sim, GREEDY, MB, WALK};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
-/// The party.
+/// User id of the client with many names.
 const STORM: u32 = 1;
 
-/// What listed clients get beside 1,000 queued requests of the party, which have `names`: what a greedy client has,
-/// MB/s, and how long the requests of a modest one take, ns.
+/// Measures listed clients beside 1,000 queued requests of the storm, which have `names` names.
+/// Returns the rate of a greedy client, MB/s, and the latency of a modest one, ns.
 fn listed(text: &str, mb: u64, names: u32) -> (f64, u64) {
     let mut sim = Sim::new(text, mb, 64);
     sim.shape(STORM, 16, 0);
@@ -28,8 +29,8 @@ fn listed(text: &str, mb: u64, names: u32) -> (f64, u64) {
     (greedy, sim.p99(8))
 }
 
-/// A listed client that comes when a storm has filled all tables has its minimum within 5 %, and its requests take no
-/// more than twice as long as beside a few clients that ask for as much.
+/// Checks a listed client that arrives when a storm has filled all tables. Its rate is the minimum
+/// within 5 %, and its latency at most twice that beside a few equally greedy clients.
 #[test]
 fn listed_clients_do_not_notice_a_storm() {
     for (by, seven, eight) in [
@@ -57,7 +58,8 @@ fn listed_clients_do_not_notice_a_storm() {
     }
 }
 
-/// Clients without a gate are charged to the group of their target: a storm on a slow disk takes nothing of a fast one.
+/// Checks that clients without a gate are charged to the group of their target: a storm on a slow
+/// disk leaves a fast disk unaffected.
 #[test]
 fn a_storm_is_charged_to_its_target() {
     let text = "by uid; default class=fair_share min=50%
@@ -70,7 +72,7 @@ fn a_storm_is_charged_to_its_target() {
     sim.load(7, GREEDY);
     sim.run(5 * SECOND);
     let [storm, other] = sim.rates(10 * SECOND, [STORM, 7]);
-    // The capacity, and the floors beyond it.
+    // The capacity, and the minimum rates beyond it.
     assert!(storm <= 2.0 + 64.0 * 0.032768, "{storm}");
     assert!(other >= 47.5, "{other}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What `nrs_qbm_status` and `nrs_qbm_stats` show; it is YAML, whatever clients are called.
+//! Contents of `nrs_qbm_status` and `nrs_qbm_stats`: valid YAML for all client names.
 
 use super::sim::plan;
 use nrs_sched::{
@@ -17,7 +17,7 @@ use nrs_sched::{
 };
 use yaml_rust2::YamlLoader;
 
-/// Device 1 has this name.
+/// A scene in which device 1 has this name.
 struct Named<'a>(&'a [u8]);
 
 impl Scene for Named<'_> {
@@ -28,7 +28,8 @@ impl Scene for Named<'_> {
     }
 }
 
-/// Status and statistics of a service with clients that come in this order and write 1 MB each.
+/// Returns the status and the statistics of a service with clients that arrive in this order and
+/// write 1 MB each.
 fn texts(text: &str, scene: &impl Scene, clients: &[(Party, u32)]) -> [String; 2] {
     let gates = Shared::new(Gates::new(64, 3).expect("memory")).expect("memory");
     let mut manager = Manager::new(plan(text), gates.clone()).expect("memory");
@@ -136,7 +137,8 @@ const STATUS: &str = r#"- group: "disks"
     used_slow: 2000000
     sleeps: 0
 "#;
-/// `COUNTED` stands for most counters of a client. What others use is taken from the mover.
+/// `COUNTED` stands for most counters of a client. Bandwidth used by others is taken from the
+/// mover.
 const STATS: &str = r#"- group: "disks"
   requests: 2
   read_bytes: 0
@@ -193,7 +195,7 @@ const NONE: [&str; 7] = [
     "decreases: 0",
 ];
 
-/// Names of jobs and devices are shown as they are, whatever is in them.
+/// Checks that names of jobs and devices are shown unchanged, with any bytes.
 #[test]
 fn names_survive() {
     let shown = |texts: [String; 2]| {

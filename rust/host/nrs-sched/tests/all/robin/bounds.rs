@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Bounds of classes and of records: nothing is lost when they are met.
+//! Limits of classes and of records: no request is lost when they are reached.
 
 use super::ALL;
 use crate::bench::{attrs, read, Bench};
@@ -27,7 +27,8 @@ fn tunables(classes: u32, records: u32, quantum: u32) -> Tunables {
     tunables
 }
 
-/// 10,000 requests for one object with 256 records: the oldest 256 are sorted, batch by batch.
+/// Checks 10,000 requests for one object with 256 records: the oldest 256 are sorted, batch by
+/// batch.
 #[test]
 fn one_object_beyond_the_records() {
     for quantum in [100, 1000] {
@@ -51,8 +52,8 @@ fn one_object_beyond_the_records() {
     }
 }
 
-/// Many classes with few records, with and without memory in time: each request comes out once, each class
-/// has its turn in each round, and batches of one class do not mix.
+/// Checks many classes with few records, with and without memory in time. Each request is served
+/// once, each class has its turn in each round, and batches of one class do not mix.
 #[test]
 fn many_objects_beyond_the_records() {
     for fed in [true, false] {
@@ -92,7 +93,8 @@ fn many_objects_beyond_the_records() {
     }
 }
 
-/// Requests with and without a record are taken out of the middle, and everything else comes out.
+/// Checks that requests with and without a record are removed from the middle, and all others are
+/// served.
 #[test]
 fn dequeue_with_and_without_record() {
     for kind in ALL {
@@ -123,7 +125,8 @@ fn dequeue_with_and_without_record() {
     }
 }
 
-/// More than 65,536 requests of one class, where counts of 16 bits would wrap, beside one of another.
+/// Checks more than 65,536 requests of one class, where 16-bit counts would wrap, beside one of
+/// another class.
 #[test]
 fn seventy_thousand_of_one() {
     for kind in ALL {
@@ -147,8 +150,8 @@ fn seventy_thousand_of_one() {
     }
 }
 
-/// A thousand clients where there may be 64: the others are served as one class, counted, and room is made
-/// for them when the first ones are gone.
+/// Checks a thousand clients with at most 64 classes. The remaining clients are served as one class
+/// and counted; once the first clients are idle, new ones get classes.
 #[test]
 fn classes_come_and_go() {
     for kind in ALL {
@@ -160,18 +163,19 @@ fn classes_come_and_go() {
         assert_eq!(bench.part.overflow(), 936);
         let order = bench.drain();
         assert_eq!(order.len(), 1000);
-        // The oldest idle class makes way for another one at once.
+        // The oldest idle class is replaced by another one at once.
         let class = bench.part.classify(&attrs(2000), bench.now);
         assert!(bench.part.is_live(class));
         assert_eq!(bench.part.overflow(), 936);
-        // After ten seconds all are forgotten.
+        // All idle classes are evicted after ten seconds.
         bench.now += 11_000_000_000;
         while bench.part.age(bench.now, 64) {}
         assert!(!bench.part.is_live(class));
     }
 }
 
-/// A client that goes from object to object for ever does not keep another one from its second batch.
+/// Checks that a client that accesses ever new objects does not starve another client's second
+/// batch.
 #[test]
 fn newcomers_do_not_starve_anybody() {
     let mut bench = Bench::new(Kind::Orr, &tunables(16_384, 65_536, 8));
@@ -193,11 +197,11 @@ fn newcomers_do_not_starve_anybody() {
             longest = longest.max(since);
             since = 0;
         } else {
-            // Always a new one, and always two of them queued.
+            // Always a new object, and always two of them queued.
             come(&mut bench);
             since += 1;
         }
     }
-    // The bound, and those that were put off until the round.
+    // The limit, and the requests that were deferred to the round.
     assert!(longest <= 64 + 3 + 3, "{longest}");
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whole policies against a model that is a plain list of requests and the rules, word by word.
+//! Comparison of whole policies with a model: a plain list of requests and the literal rules.
 //!
-//! The rules of `crrn` are those of Lustre. Those of `orr` differ in three points: classes of one round go in
-//! the order of their keys; a class that was dry for up to 10 ms goes on with its batch, but not too
-//! often after others were served; and a round counts from the requests that were served in it.
+//! The rules of `crrn` are those of Lustre. The rules of `orr` differ in three points. Classes of
+//! one round are served in the order of their keys. A class that was empty for up to 10 ms
+//! continues its batch, but not too often after others were served. A round counts from the
+//! requests that were served in it.
 
 use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
@@ -14,7 +15,7 @@ use nrs_sched::{
 };
 use proptest::prelude::*;
 
-/// What Lustre keeps of a client; and what is kept of an object beside it.
+/// State of a client in Lustre, with the additional state of an object.
 #[derive(Clone, Copy, Default)]
 struct Client {
     round: u64,
@@ -27,7 +28,7 @@ struct Client {
     fickle: bool,
 }
 
-/// A request that is queued: its tag, and what else it is ordered by.
+/// A queued request: its tag, and the further sort keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Queued {
     round: u64,
@@ -88,7 +89,7 @@ impl Model {
         self.clients[who] = client;
     }
 
-    /// Word by word.
+    /// Follows Lustre's code literally.
     fn admit_crrn(&mut self, client: &mut Client) {
         if client.quantum == 0
             || client.round < self.round
@@ -141,19 +142,19 @@ impl Model {
         client.broken = 0;
     }
 
-    /// Index of what is served next.
+    /// Returns the index of the next request.
     fn first(&self) -> Option<usize> {
         (0..self.queue.len()).min_by_key(|&i| self.queue[i])
     }
 
-    /// Takes a request out of the list.
+    /// Removes a request from the list.
     fn remove(&mut self, index: usize) -> Queued {
         let queued = self.queue.remove(index);
         self.clients[queued.who].active -= 1;
         queued
     }
 
-    /// The round after a request that was first has left.
+    /// Updates the round after the removal of the first request.
     fn advance(&mut self, gone: &Queued) {
         let round = match self.first() {
             _ if self.orr => gone.round,
@@ -166,7 +167,7 @@ impl Model {
         }
     }
 
-    /// A class that has nothing queued is dry from now on.
+    /// Records the time at which a class has become empty.
     fn dry(&mut self, who: usize, now: u64) {
         if self.clients[who].active == 0 {
             self.clients[who].dry = now;
@@ -183,7 +184,7 @@ impl Model {
         Some(gone.id)
     }
 
-    /// Takes out number `id`; of a batch it does not matter which one is first.
+    /// Removes request `id`; all requests of the first batch count as first.
     fn dequeue(&mut self, id: u64, now: u64) {
         let index = self.queue.iter().position(|queued| queued.id == id);
         let index = index.expect("it is queued");
@@ -228,7 +229,7 @@ fn quanta(quantum: u64) -> Tunables {
     tunables
 }
 
-/// Runs both, and compares what comes out.
+/// Runs both and compares the results.
 fn run(kind: Kind, quantum: u64, ops: &[Op]) {
     let mut tunables = quanta(quantum);
     let mut bench = Bench::new(kind, &tunables);
@@ -290,7 +291,8 @@ proptest! {
     }
 }
 
-/// Who has no network identifier is told apart by the number that the front-end gave.
+/// Checks that clients without a network identifier are distinguished by the number from the
+/// front-end.
 #[test]
 fn clients_without_nid() {
     let mut bench = Bench::new(Kind::Crrn, &Tunables::default());

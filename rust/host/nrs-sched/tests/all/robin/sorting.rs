@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of requests within a batch of `orr` and `trr`, and what is sorted at all.
+//! Order of requests within a batch of `orr` and `trr`, and the requests that are sorted.
 
 use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
@@ -14,7 +14,7 @@ use nrs_sched::{
     },
 };
 
-/// With both policies tuned by `tune`.
+/// Returns the parameters of both policies, changed by `tune`.
 fn tuned(tune: impl Fn(&mut nrs_sched::policy::orr::Tunables)) -> Tunables {
     let mut tunables = Tunables::default();
     tune(&mut tunables.orr);
@@ -24,7 +24,7 @@ fn tuned(tune: impl Fn(&mut nrs_sched::policy::orr::Tunables)) -> Tunables {
 
 const BOTH: [Kind; 2] = [Kind::Orr, Kind::Trr];
 
-/// By start, then the shorter first, then in the order of arrival; batch by batch.
+/// Checks the order within a batch: by start, then the shorter range first, then by arrival.
 #[test]
 fn ranges_by_table() {
     for kind in BOTH {
@@ -51,7 +51,8 @@ fn ranges_by_table() {
     }
 }
 
-/// Physical: by offsets on the device, whatever the object. Logical: object by object.
+/// Checks both types of offsets. Physical: by offset on the device, regardless of the object.
+/// Logical: object by object.
 #[test]
 fn offsets_are_those_of_the_type() {
     let requests = [(2, 10, 99), (1, 20, 50), (2, 5, 7), (1, 30, 60)];
@@ -76,7 +77,8 @@ fn offsets_are_those_of_the_type() {
     }
 }
 
-/// Classes go in the order of their keys, whoever came first; streams before objects.
+/// Checks that classes are served in the order of their keys, regardless of arrival, and streams
+/// before objects.
 #[test]
 fn classes_by_key() {
     let stream = |stream| Attrs {
@@ -88,7 +90,7 @@ fn classes_by_key() {
         bench.push(attrs, read(0));
     }
     assert_eq!(bench.drain(), [5, 3, 2, 4, 1]);
-    // The target comes before the object.
+    // The target precedes the object.
     let object = |target, object| Attrs {
         target,
         object,
@@ -105,7 +107,7 @@ fn classes_by_key() {
     assert_eq!(bench.drain(), [2, 3, 1]);
 }
 
-/// Requests of one stream are one class, through whatever objects and targets they go.
+/// Checks that requests of one stream are one class, regardless of their objects and targets.
 #[test]
 fn a_stream_is_kept_together() {
     let mut bench = Bench::new(Kind::Orr, &Tunables::default());
@@ -119,7 +121,8 @@ fn a_stream_is_kept_together() {
     assert_eq!(bench.drain(), [11, 9, 7, 5, 3, 1, 12, 10, 8, 6, 4, 2]);
 }
 
-/// Reads of one device by two cgroups are a stream each, in the order of their offsets; without streams they are one.
+/// Checks that reads of one device by two cgroups are one stream each, sorted by offset. Without
+/// streams they are one class.
 #[test]
 fn cgroups_are_streams() {
     let drain = |source: Stream| {
@@ -140,7 +143,7 @@ fn cgroups_are_streams() {
     }
 }
 
-/// What is not supported is declined, on the head that does not support it.
+/// Checks that unsupported directions are declined on the head that does not support them.
 #[test]
 fn supported() {
     let supported = PerHead {
@@ -170,7 +173,7 @@ fn supported() {
     }
 }
 
-/// What changes while requests are queued is for those that come later.
+/// Checks that changes while requests are queued affect only later requests.
 #[test]
 fn changes_midway() {
     let before = Tunables::default();
@@ -197,7 +200,7 @@ fn changes_midway() {
         bench.tell(kind, &before, &after);
         assert_eq!(bench.push(&attrs(1), with(spot(1, 10), write)), Some(3));
         assert_eq!(bench.push(&attrs(1), with(spot(0, 8), read(0))), Some(4));
-        // The batch has room for 256 still; another object's has not.
+        // The batch still has room for 256 requests; that of the other object has not.
         for offset in [3, 2, 1] {
             bench.push(&attrs(2), with(spot(0, offset), read(0)));
         }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Offset streams come out in the same order in spite of noise.
+//! Reproducible order of offset streams in spite of noise.
 //!
 //! # The model
 //!
-//! A disk with one head serves what was handed down in the order in which that happened: 0.2 ms for a
-//! request that goes on where the last one ended, 5 ms for another one. Eight clients read a sequential
-//! stream each, and keep 32 requests under way: the next one leaves when one has ended, and arrives after a
-//! random time. Two runs differ in nothing but these times.
+//! A disk with one head serves requests in the order of their dispatch. A request takes 0.2 ms if
+//! it starts where the last one ended, and 5 ms otherwise. Eight clients read one sequential stream
+//! each and keep 32 requests outstanding. The next request is submitted when one has ended, and
+//! arrives after a random time. Two runs differ only in these times.
 
 use crate::bench::read;
 use nrs_sched::{
@@ -24,19 +24,19 @@ use std::{
 
 const STREAMS: u64 = 8;
 const DEPTH: u64 = 32;
-/// Requests of a stream.
+/// Number of requests of a stream.
 const EACH: u64 = 4096;
 const SEQUENTIAL_NS: u64 = 200_000;
 const SEEK_NS: u64 = 5_000_000;
 
-/// How streams are told apart.
+/// Attribute that identifies a stream.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Object,
     Hint,
 }
 
-/// What happens, at a time.
+/// An event at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrival { stream: u64, number: u64 },
@@ -51,7 +51,7 @@ struct Sim {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     next: [u64; STREAMS as usize],
     active: BTreeMap<u64, (Request, Grant)>,
-    /// Where the head is, and when it has done what was handed down.
+    /// Position of the head, and time at which all dispatched requests end.
     head: (u64, u64),
     order: Vec<u64>,
 }
@@ -76,7 +76,7 @@ impl Sim {
         sim
     }
 
-    /// The next request of `stream` leaves its client.
+    /// Submits the next request of `stream`.
     fn send(&mut self, stream: u64, now: u64) {
         let next = &mut self.next[stream as usize];
         if *next == EACH {
@@ -89,7 +89,7 @@ impl Sim {
         *next += 1;
     }
 
-    /// It arrives.
+    /// Handles the arrival of a request.
     fn arrive(&mut self, stream: u64, number: u64, now: u64) {
         let attrs = match self.by {
             By::Object => Attrs {
@@ -115,7 +115,7 @@ impl Sim {
         feed(&mut self.part);
     }
 
-    /// As much is handed down as there are slots.
+    /// Dispatches while slots are free.
     fn dispatch(&mut self, slots: usize, now: u64) {
         while self.active.len() < slots {
             let Get::Item((request, grant)) = self.part.get(&view(now, false)) else {
@@ -135,7 +135,7 @@ impl Sim {
         }
     }
 
-    /// The offsets in the order in which they were handed down, and the time it all took, ns.
+    /// Returns the offsets in the order of dispatch, and the total time, ns.
     fn run(mut self, slots: usize) -> (Vec<u64>, u64) {
         let mut last = 0;
         while let Some(Reverse((now, event))) = self.events.pop() {
@@ -155,7 +155,7 @@ impl Sim {
     }
 }
 
-/// How much of two sequences is the same, place by place; and the time of the first, ns.
+/// Returns the fraction of equal positions in two sequences, and the time of the first, ns.
 fn alike(kind: Kind, by: By, slots: usize, jitter_ns: u64) -> (f64, u64) {
     let run = |seed| Sim::new(kind, by, jitter_ns, seed).run(slots);
     let ((one, time), (other, _)) = (run(1), run(2));
@@ -163,8 +163,8 @@ fn alike(kind: Kind, by: By, slots: usize, jitter_ns: u64) -> (f64, u64) {
     (same as f64 / one.len() as f64, time)
 }
 
-/// Two runs are the same to 95 % at least, where those of fifo have next to nothing in common, and take a
-/// tenth of the time.
+/// Checks that two runs agree to at least 95 %. Two runs with `fifo` have less than a tenth in
+/// common, and take ten times as long.
 #[test]
 fn two_runs_are_alike() {
     for by in [By::Object, By::Hint] {

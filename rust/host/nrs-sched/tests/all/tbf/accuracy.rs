@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Achieved rates are those of the rules, within 1 % on both sides, whenever the timer fires.
+//! Achieved rates: within 1 % of the rules on both sides, with any delay of the timer.
 
 use super::sim::{mixed, near, none, one, Sim, SECOND};
 use nrs_sched::{
@@ -11,7 +11,7 @@ use nrs_sched::{
     rng::Rng,
 };
 
-/// Seconds in which a rate comes to at least 1000 requests, and at least a fifth.
+/// Returns the seconds in which `rate` gives at least 1000 requests, at most 1000 s.
 fn seconds(rate: u64) -> u64 {
     (1000 / rate).clamp(1, 1000)
 }
@@ -24,7 +24,7 @@ fn requests_from_1_to_a_million_per_second() {
             sim.late = late;
             sim.rule(&format!("start a uid={{1}} rate={rate}"));
             sim.queue(0, 1, 64, 1);
-            // What was saved up is gone after ten tokens' time.
+            // Saved tokens are spent after the time of ten tokens.
             sim.run(sim.now + 10 * SECOND / rate, one);
             // 40,000 requests are enough.
             let time = (seconds(rate) * SECOND).min(40_000 * SECOND / rate);
@@ -56,7 +56,8 @@ fn bytes_with_requests_of_4_kib_and_1_mib() {
     }
 }
 
-/// A request larger than the depth waits for a full bucket, and those after it until it is paid off.
+/// Checks that a request larger than the depth is throttled until the bucket is full, and later
+/// requests until the debt is paid.
 #[test]
 fn a_request_larger_than_the_depth_pays_its_debt() {
     let mut sim = Sim::by_uid();
@@ -82,7 +83,7 @@ fn pages_where_the_cost_model_says_so() {
         cost_model: CostModel::Pages,
         ..Tunables::default()
     };
-    // Mixed rules in one policy: a rate with a unit counts what it names.
+    // Rules with different units in one policy: a rate with a unit counts that unit.
     for (rate, pages) in [
         ("25600", Some(25_600)),
         ("200iops", None),
@@ -100,7 +101,8 @@ fn pages_where_the_cost_model_says_so() {
     }
 }
 
-/// All partitions of a service share the rate; without `global_rate` each has its own.
+/// Checks that all partitions of a service share the rate, and that each has its own without
+/// `global_rate`.
 #[test]
 fn global_or_per_partition() {
     for (global_rate, factor) in [(GlobalRate::On, 1), (GlobalRate::Off, 2)] {
@@ -127,7 +129,7 @@ fn global_or_per_partition() {
                 1.0,
                 &format!("{rate} {global_rate}"),
             );
-            // Neither partition takes it all.
+            // Both partitions get about half.
             for (row, before) in sim.rows().iter().zip(before) {
                 let part = row.counters.dispatched - before;
                 near(part, got / 2, 5.0, &format!("{rate} {global_rate} by part"));
@@ -137,7 +139,8 @@ fn global_or_per_partition() {
     }
 }
 
-/// A partition whose class pauses leaves the whole rate to the others, and comes back into its part.
+/// Checks that a paused partition leaves the whole rate to the other, and gets its part again
+/// afterwards.
 #[test]
 fn a_partition_that_pauses_leaves_its_part() {
     let mut sim = Sim::new("uid", 2, &Tunables::default());
@@ -162,7 +165,8 @@ impl<I> IsItem for nrs_sched::policy::Get<I> {
     }
 }
 
-/// What was saved up while idle is the depth, however long it was; with what a pause of 10 ms keeps.
+/// Checks that exactly `depth` tokens are saved during idle time of any length, including the
+/// tokens kept over a pause of 10 ms.
 #[test]
 fn a_burst_is_the_depth() {
     for depth in [1, 3, 100] {
@@ -190,8 +194,8 @@ fn a_burst_is_the_depth() {
     }
 }
 
-/// A client that waits for its answers, one request at a time with a little thinking, gets its rate as
-/// well, although its queue is empty in between.
+/// Checks that a synchronous client with short pauses gets its rate, although its queue is empty in
+/// between.
 #[test]
 fn short_pauses_lose_nothing() {
     for rate in [100, 10_000, 50_000] {
@@ -199,7 +203,7 @@ fn short_pauses_lose_nothing() {
         sim.rule(&format!("start a uid={{1}} rate={rate}"));
         let (start, mut served) = (sim.now, 0);
         while sim.now < start + SECOND {
-            // Eight at a time, whenever all were served.
+            // Eight requests at a time, after all earlier ones were served.
             sim.queue(0, 1, 8, 1);
             loop {
                 match sim.get(0, false) {

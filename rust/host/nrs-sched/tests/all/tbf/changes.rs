@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rules that change under way.
+//! Rules that change under load.
 
 use super::sim::{near, none, one, Sim, SECOND};
 use nrs_sched::{
@@ -16,12 +16,12 @@ use nrs_sched::{
 };
 use std::collections::BTreeMap;
 
-/// Without a new arrival: whatever the change, what is queued follows at once.
+/// Checks that a backlog follows every change at once, without a new arrival.
 #[test]
 fn a_standing_backlog_follows_a_change_at_once() {
     for refresh in [true, false] {
-        // Without the walk over the classes, the root of the heap is matched when it is looked at; a
-        // shorter wait than before needs the walk.
+        // Without the walk over the classes, the root of the heap is matched when it is examined. A
+        // shorter throttling time than before needs the walk.
         let apply = |sim: &mut Sim, command: &str, shorter: bool| {
             if refresh || shorter {
                 sim.rule(command);
@@ -39,7 +39,7 @@ fn a_standing_backlog_follows_a_change_at_once() {
         near(sim.count(1, 10 * SECOND, none), 100, 2.0, "lowered");
         apply(&mut sim, "start b uid={1} rate=500", true);
         near(sim.count(1, SECOND, none), 500, 1.0, "started");
-        // Rank alone.
+        // Only the rank changes.
         apply(&mut sim, "change a rank=b rate=100", false);
         near(sim.count(1, SECOND, none), 100, 2.0, "ranked");
         apply(&mut sim, "change b rank=a", true);
@@ -53,7 +53,7 @@ fn a_standing_backlog_follows_a_change_at_once() {
     }
 }
 
-/// A class that the walk has not reached is matched when it is touched.
+/// Checks that a class that the walk has not reached is matched when it is accessed.
 #[test]
 fn what_is_touched_is_matched() {
     let mut sim = Sim::by_uid();
@@ -63,17 +63,17 @@ fn what_is_touched_is_matched() {
     sim.run(sim.now + SECOND / 2, none);
     sim.rule_later("change a rate=1000");
     assert_eq!(sim.row(1).rate.per_second(), 1000);
-    // An arrival.
+    // An arrival accesses the class.
     sim.queue(0, 1, 1, 1);
     assert_eq!(sim.count(1, SECOND / 100, none), 8);
-    // The root of the heap: it is not served at the old rate once more.
+    // The root of the heap: no further request is served at the old rate.
     sim.queue(0, 1, 100, 1);
     sim.run(sim.now + SECOND / 100, none);
     sim.rule_later("change a rate=1");
     near(sim.count(1, 20 * SECOND, none), 20, 5.0, "root");
 }
 
-/// No storm of commands gives anybody a token.
+/// Checks that a storm of commands creates no tokens.
 #[test]
 fn a_storm_of_commands_does_not_raise_a_rate() {
     for parts in [1, 2] {
@@ -101,7 +101,8 @@ fn a_storm_of_commands_does_not_raise_a_rate() {
     }
 }
 
-/// Debt and tokens keep their proportion: a change to a slow rule and back is worth nothing.
+/// Checks that debt and tokens keep their proportion: a change to a slow rule and back gains
+/// nothing.
 #[test]
 fn tokens_survive_a_change_in_proportion() {
     let mut sim = Sim::by_uid();
@@ -114,7 +115,7 @@ fn tokens_survive_a_change_in_proportion() {
     sim.rule("change a rate=3MiB/s");
     sim.rule("change a rate=10");
     sim.queue(0, 1, 3, 1);
-    // But for rounding.
+    // Tolerates rounding.
     sim.now += SECOND / 1000;
     assert_eq!(sim.count(1, 1, none), 1);
     let Get::Throttled { until } = sim.get(0, false) else {
@@ -123,7 +124,7 @@ fn tokens_survive_a_change_in_proportion() {
     near(until - sim.now, SECOND / 10, 3.0, "next");
 }
 
-/// The number of classes of each rule, slot by slot.
+/// Checks the number of classes of each rule, collected over all indexes.
 #[test]
 fn classes_are_counted_by_rule() {
     let mut sim = Sim::by_uid();
@@ -155,7 +156,8 @@ fn classes_are_counted_by_rule() {
     );
 }
 
-/// However many classes have to be matched anew, a timer is not asked for at once.
+/// Checks that a timer is never requested within 20 µs, regardless of the number of classes to be
+/// matched again.
 #[test]
 fn looks_in_vain_pause() {
     let mut sim = Sim::by_uid();
@@ -182,7 +184,8 @@ fn looks_in_vain_pause() {
     assert!(asked < 100, "{asked}");
 }
 
-/// With as many patterns as there are rules by default, one hold of the lock compares a bounded number of them.
+/// Checks that one lock hold compares a bounded number of patterns, with the default maximum number
+/// of rules.
 #[test]
 fn a_hold_compares_few_patterns() {
     const RULES: u32 = 4_096;
@@ -202,7 +205,7 @@ fn a_hold_compares_few_patterns() {
         .rules()
         .find_counted(&Subject::NONE);
     assert_eq!(work, RULES);
-    // Classes that are matched anew in one hold, each of which takes that many comparisons.
+    // Classes that are matched again under one lock hold, each with `work` comparisons.
     let mut holds = 0;
     let mut from = Some(0);
     while let Some(slot) = from {
@@ -212,11 +215,11 @@ fn a_hold_compares_few_patterns() {
         holds += 1;
     }
     assert!(holds >= 100, "{holds}");
-    // Those that are up to date take no comparisons.
+    // Classes that are up to date need no comparisons.
     assert_eq!(sim.parts[0].refresh(0, 64, sim.now), Some(64));
 }
 
-/// The number of patterns is bounded, with the reason.
+/// Checks that the number of patterns is limited, and that the error states the limit.
 #[test]
 fn patterns_are_bounded() {
     let sim = Sim::new("jobid", 1, &Tunables::default());
@@ -233,13 +236,14 @@ fn patterns_are_bounded() {
             }
         }
     }
-    // Exact values are found without.
+    // Exact values need no patterns.
     let command = Command::parse("start exact jobid={a b c} rate=5").unwrap();
     assert!(book.apply(&command).is_ok());
 }
 
-/// Fifty changes by `commands` in turn, of which four partitions with a backlog of user 1 are told one after the other; what the
-/// user got, and what it is to have at 100/s.
+/// Applies fifty changes by `commands` in turn to four partitions, one after another, with a
+/// backlog of user 1. Returns the requests that the user got, and the number expected at 100
+/// requests/s.
 fn told_late(sim: &mut Sim, commands: [&str; 2]) -> (u64, u64) {
     for part in 0..4 {
         sim.queue(part, 1, 8, 1);
@@ -257,8 +261,8 @@ fn told_late(sim: &mut Sim, commands: [&str; 2]) -> (u64, u64) {
     (sim.served[&1].0, 50 * 205 / 10)
 }
 
-/// While partitions are told of a change one after the other, a class has one rate, not one for those that were told and
-/// one for the rest; the same where a change puts it under another rule.
+/// Checks that a class has one rate in total while partitions are updated one after another. The
+/// same holds if a change moves the class to another rule.
 #[test]
 fn a_change_under_way_gains_nothing() {
     for commands in [
@@ -281,7 +285,8 @@ fn a_change_under_way_gains_nothing() {
     }
 }
 
-/// Parameters take effect in place: a backlog that is limited stays limited, and nobody's bucket is full anew.
+/// Checks that parameters change in place: a limited backlog stays limited, and no bucket is
+/// refilled.
 #[test]
 fn parameters_change_in_place() {
     let mut sim = Sim::new("uid", 2, &Tunables::default());
@@ -307,7 +312,7 @@ fn parameters_change_in_place() {
     assert!(!config.follows(&config.with(&other)));
 }
 
-/// Partitions that are told of another rate one after the other take from one bucket.
+/// Checks that partitions that receive a new rate one after another share one bucket.
 #[test]
 fn a_change_of_the_rate_under_way_gains_nothing() {
     let mut sim = Sim::new("uid", 4, &Tunables::default());
@@ -321,7 +326,7 @@ fn a_change_of_the_rate_under_way_gains_nothing() {
     );
 }
 
-/// A change of another rule takes no lateness from a class.
+/// Checks that a change of another rule does not reduce the lateness of a class.
 #[test]
 fn changes_of_others_take_no_lateness() {
     let mut sim = Sim::new("uid", 1, &Tunables::default());
@@ -331,7 +336,7 @@ fn changes_of_others_take_no_lateness() {
     sim.run(sim.now + SECOND, one);
     sim.served.clear();
     for change in 0..100 {
-        // The server stands still for half of the time, and then knows other rules.
+        // The server stalls for half of the time, and then receives other rules.
         sim.now += SECOND / 100;
         sim.rule(["change b rate=1001", "change b rate=1000"][change % 2]);
         sim.run(sim.now + SECOND / 100, one);
@@ -339,7 +344,8 @@ fn changes_of_others_take_no_lateness() {
     near(sim.served[&1].0, 2000, 2.0, "late");
 }
 
-/// A debt of forced requests is no longer after a change than 10 s, at the class's own bucket and at one that its rule names.
+/// Checks that the debt of forced requests is at most 10 s after a change. Tests the class's own
+/// bucket and a bucket that its rule names.
 #[test]
 fn a_debt_of_forced_requests_is_no_longer_after_a_change() {
     for global_rate in [GlobalRate::On, GlobalRate::Off] {
@@ -369,7 +375,7 @@ fn a_debt_of_forced_requests_is_no_longer_after_a_change() {
     }
 }
 
-/// What was taken for a large request is owed after any number of changes.
+/// Checks that the debt of a large request persists over any number of changes.
 #[test]
 fn a_debt_of_large_requests_stays() {
     for global_rate in [GlobalRate::On, GlobalRate::Off] {
@@ -392,7 +398,7 @@ fn a_debt_of_large_requests_stays() {
     }
 }
 
-/// Three hundred classes in a line at a bucket of 10 per second, which has run dry.
+/// Returns three hundred classes that share an empty bucket of 10 requests/s.
 fn long_line() -> Sim {
     let mut sim = Sim::new("uid", 1, &Tunables::default());
     sim.late = 0;
@@ -406,8 +412,8 @@ fn long_line() -> Sim {
     sim
 }
 
-/// Classes that wait for one bucket gain nothing by changes of its rate, though what they have taken ahead of time goes
-/// far beyond the longest debt.
+/// Checks that classes that share one bucket gain nothing from changes of its rate. Their tokens
+/// are reserved far beyond the longest debt.
 #[test]
 fn a_long_line_at_a_shared_bucket_gains_nothing() {
     let mut sim = long_line();
@@ -422,7 +428,7 @@ fn a_long_line_at_a_shared_bucket_gains_nothing() {
     assert!(got <= 10 * 21 + 13, "{got}");
 }
 
-/// Nor if a class among them owes for a request that was forced.
+/// Checks that the same classes gain nothing if one of them has the debt of a forced request.
 #[test]
 fn a_forced_request_shortens_no_line() {
     let mut sim = long_line();
@@ -439,7 +445,8 @@ fn a_forced_request_shortens_no_line() {
     assert!(got <= 10 * 41 + 13, "{got}");
 }
 
-/// What was taken for a large request is owed after any number of changes, though another request was forced.
+/// Checks that the debt of a large request persists over changes, although another request was
+/// forced.
 #[test]
 fn a_forced_request_forgives_no_large_one() {
     for global_rate in [GlobalRate::On, GlobalRate::Off] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One test for each defect of the original's history that could happen here, and for each hazard in its
-//! code; those that are the rule language's are in the tests of the rules.
+//! One test for each defect in the history of the original policy that could occur here, and for
+//! each hazard in its code. Defects of the rule language are covered by the tests of the rules.
 
 use super::sim::{near, none, one, Sim, SECOND};
 use nrs_sched::policy::{
@@ -14,7 +14,8 @@ use nrs_sched::policy::{
     Get, Part, Passed, Way,
 };
 
-/// What a class owes outlives the time after which idle classes are forgotten, and classes that come and go meanwhile.
+/// Checks that the debt of a class outlives the eviction of idle classes, and classes that are
+/// created and evicted meanwhile.
 #[test]
 fn debts_survive_idle_classes() {
     for global_rate in [GlobalRate::On, GlobalRate::Off] {
@@ -28,7 +29,8 @@ fn debts_survive_idle_classes() {
         let mut queued = 0;
         for second in 0..600 {
             if second % 11 == 0 && queued == 0 {
-                // 1024 s worth of tokens, and what it owes for requests that are never queued.
+                // 1024 s worth of tokens for user 1, and a debt of user 2 for requests that are
+                // never queued.
                 sim.queue(0, 1, 1, 256);
                 queued += 1;
             }
@@ -51,7 +53,7 @@ fn debts_survive_idle_classes() {
     }
 }
 
-/// LU-5379: a listing that is longer than a page, or than one lock hold, is complete.
+/// Checks LU-5379: a listing longer than a page, or than one lock hold, is complete.
 #[test]
 fn lu_5379_long_listings_are_complete() {
     let mut sim = Sim::by_uid();
@@ -68,14 +70,14 @@ fn lu_5379_long_listings_are_complete() {
     assert!(text.len() > 100_000 && text.contains("uid:1000"));
 }
 
-/// LU-6163, LU-6174: products and quotients of 64 bits and more are right.
+/// Checks LU-6163, LU-6174: products and quotients of 64 bits and more are correct.
 #[test]
 fn lu_6163_large_products_are_right() {
     for rate in ["32GiB/s", "1B/s", "10000000", "1"] {
         let mut sim = Sim::by_uid();
         sim.late = 0;
         sim.rule(&format!("start a uid={{1}} rate={rate}"));
-        // Ten years idle.
+        // Idle for ten years.
         sim.queue(0, 1, 1, 1);
         assert_eq!(sim.count(1, 1, none), 1);
         sim.now += 315_360_000 * SECOND;
@@ -92,7 +94,7 @@ fn lu_6163_large_products_are_right() {
     }
 }
 
-/// LU-15926, and the residue of exactly one token: no remainder survives a change to do harm.
+/// Checks LU-15926, and the residue of exactly one token: no remainder persists over a change.
 #[test]
 fn lu_15926_changes_leave_no_remainder() {
     let mut sim = Sim::by_uid();
@@ -111,7 +113,8 @@ fn lu_15926_changes_leave_no_remainder() {
     );
 }
 
-/// LU-19137: the time to wake up is absolute, and at most a token away, also long after the start.
+/// Checks LU-19137: the wake-up time is absolute and at most one token away, also long after the
+/// start.
 #[test]
 fn lu_19137_the_wake_up_is_absolute() {
     for days in [0, 1, 3650] {
@@ -129,8 +132,8 @@ fn lu_19137_the_wake_up_is_absolute() {
     }
 }
 
-/// LU-16796, LU-20423, hazard 18: idle classes stay within their bound, and classes that come back after
-/// they were forgotten are as good as new; a class with requests is never forgotten.
+/// Checks LU-16796, LU-20423, hazard 18: idle classes stay within their limit. Evicted classes that
+/// return equal new ones; a class with requests is never evicted.
 #[test]
 fn lu_19597_idle_classes_are_bounded() {
     let tunables = Tunables {
@@ -153,7 +156,8 @@ fn lu_19597_idle_classes_are_bounded() {
     assert_eq!(sim.row(5000).queued, 7);
 }
 
-/// Hazard 18: beyond the bound of classes those of a rule share a class under that rule, whoever filled the table.
+/// Checks hazard 18: beyond the limit of classes, requests of a rule share a class under that rule,
+/// regardless of the rules in the table.
 #[test]
 fn beyond_the_bound_the_rule_limits() {
     let tunables = Tunables {
@@ -187,7 +191,7 @@ fn beyond_the_bound_the_rule_limits() {
     let (default, a): (u64, u64) = (of(0), of(1));
     near(default, 100, 2.0, "shared class of default");
     near(a, 50, 2.0, "shared class of a");
-    // Once there is room again, each has its own class.
+    // Once the table has room again, each user has its own class.
     sim.run(sim.now + 120 * SECOND, none);
     assert!(sim.rows().iter().all(|row| row.queued == 0));
     while sim.parts[0].age(sim.now, 64) {}
@@ -197,7 +201,8 @@ fn beyond_the_bound_the_rule_limits() {
     }
 }
 
-/// Hazard 3: there is no flag that could stay set; a part is asked, and answers by what is queued.
+/// Checks hazard 3: no throttling flag can remain set; the answer of a part depends only on the
+/// queued requests.
 #[test]
 fn hazard_3_throttling_has_no_flag() {
     let mut sim = Sim::by_uid();
@@ -205,7 +210,7 @@ fn hazard_3_throttling_has_no_flag() {
     sim.queue(0, 1, 4, 1);
     sim.run(sim.now + 1, none);
     assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
-    // Somebody else's arrival is served at once, whatever was said before.
+    // An arrival of another user is served at once, regardless of earlier answers.
     sim.queue(0, 2, 1, 1);
     assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 2));
     assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
@@ -213,7 +218,7 @@ fn hazard_3_throttling_has_no_flag() {
     assert!(matches!(sim.get(0, false), Get::Empty));
 }
 
-/// Hazard 7: a class that is exactly one token late keeps exactly that.
+/// Checks hazard 7: a class that is exactly one token late keeps exactly one token.
 #[test]
 fn hazard_7_exactly_one_token_late() {
     for realtime in [0, 1] {
@@ -222,14 +227,15 @@ fn hazard_7_exactly_one_token_late() {
         sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
         sim.queue(0, 1, 10, 1);
         assert_eq!(sim.count(1, 1, none), 3);
-        // The fourth has its token after 1 ms; asked after exactly 2 ms, two may go.
+        // The fourth request has its token after 1 ms; after exactly 2 ms, two requests are
+        // eligible.
         sim.now += 2_000_000 - 1;
         assert_eq!(sim.count(1, 1, none), 2);
         assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
     }
 }
 
-/// Hazard 19: thousands of realtime classes without tokens cost one decision each no more than others.
+/// Checks hazard 19: thousands of realtime classes without tokens do not delay a class with tokens.
 #[test]
 fn hazard_19_realtime_classes_without_tokens() {
     let mut sim = Sim::by_uid();

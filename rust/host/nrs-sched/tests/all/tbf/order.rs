@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which class goes first: by time, floors before the rest, and what congestion does.
+//! Order of classes: by time, minimum rates before the rest, and effects of congestion.
 
 use super::sim::{near, none, one, Sim, SECOND};
 use nrs_sched::policy::{
@@ -8,7 +8,8 @@ use nrs_sched::policy::{
     Get, Passed, Way,
 };
 
-/// What is served is served in the order in which the tokens are there, and never before.
+/// Checks that requests are served in the order in which their tokens become available, and never
+/// earlier.
 #[test]
 fn classes_go_in_the_order_of_their_tokens() {
     let mut sim = Sim::by_uid();
@@ -29,14 +30,14 @@ fn classes_go_in_the_order_of_their_tokens() {
             .map(|(_, at)| *at)
             .collect();
         for (i, at) in at.iter().enumerate() {
-            // Three at once, then one after the other.
+            // Three requests at once, then one per token.
             let want = start + (i as u64).saturating_sub(2) * SECOND / rate;
             assert!(at.abs_diff(want) <= 1, "{uid} {i}");
         }
     }
 }
 
-/// Hundreds of classes that have to wait long do not delay one that has tokens.
+/// Checks that hundreds of classes throttled for long do not delay a class with tokens.
 #[test]
 fn a_class_without_tokens_delays_nobody() {
     let mut sim = Sim::by_uid();
@@ -54,7 +55,7 @@ fn a_class_without_tokens_delays_nobody() {
         sim.queue(0, owner, 10, 1);
     }
     sim.run(sim.now + SECOND / 2, none);
-    // All of them are out of tokens now, and their next ones half a second away.
+    // All classes are out of tokens now, and the next tokens are half a second away.
     assert!(matches!(sim.get(0, false), Get::Throttled { until } if until > sim.now + SECOND / 3));
     sim.queue(0, 900, 3, 1);
     for _ in 0..3 {
@@ -64,7 +65,7 @@ fn a_class_without_tokens_delays_nobody() {
     near(sim.count(901, SECOND / 4, one), 252, 1.0, "fast");
 }
 
-/// LU-9228: under congestion classes of equal rates get equal service, realtime or not.
+/// Checks LU-9228: under congestion, classes of equal rates get equal service, realtime or not.
 #[test]
 fn lu_9228_equal_rates_get_equal_service_under_congestion() {
     for realtime in [0, 1] {
@@ -87,7 +88,7 @@ fn lu_9228_equal_rates_get_equal_service_under_congestion() {
     }
 }
 
-/// A partition by uid where classes with tokens are ordered in that way.
+/// Creates a partition by uid that orders classes with tokens by `overload`.
 fn overloaded(overload: Overload) -> Sim {
     let tunables = Tunables {
         overload,
@@ -96,7 +97,7 @@ fn overloaded(overload: Overload) -> Sim {
     Sim::new("uid", 1, &tunables)
 }
 
-/// Under congestion higher rates have the advantage and nobody starves, or classes take turns.
+/// Checks that congestion favours higher rates without starvation, or that classes take turns.
 #[test]
 fn congestion_prefers_higher_rates_and_starves_nobody() {
     for overload in [Overload::Rate, Overload::Equal] {
@@ -119,7 +120,7 @@ fn congestion_prefers_higher_rates_and_starves_nobody() {
         } else {
             near(fast, slow, 1.0, "in turn");
         }
-        // A higher rate is no less.
+        // A higher rate gets no less service.
         let got = [20, 50, 100, 120, 130, 150, 250, 1000].map(|rate| run(1000, rate, 1).1);
         assert!(
             got.windows(2).all(|pair| pair[0] <= pair[1] + pair[1] / 50),
@@ -127,20 +128,20 @@ fn congestion_prefers_higher_rates_and_starves_nobody() {
         );
         near(got[0], 400, 1.0, "a low rate");
         near(got[7], 2500, 1.0, "the same rate");
-        // Fifty who never run out leave the slowest its turns.
+        // Fifty classes that never run out of tokens leave the slowest class its turns.
         let (fast, slow) = run(10_000, 1, 50);
         assert!((16..=20).contains(&slow), "the slowest: {slow}");
         near(fast, 100, 3.0, "one of fifty");
     }
 }
 
-/// Numbers with blanks between them.
+/// Returns the numbers, separated by blanks.
 fn list(numbers: std::ops::RangeInclusive<u32>) -> String {
     let words: Vec<String> = numbers.map(|number| number.to_string()).collect();
     words.join(" ")
 }
 
-/// Realtime rules get shares in proportion, and go before the others.
+/// Checks that realtime rules get their whole rate and precede other rules.
 #[test]
 fn realtime_rules_get_their_whole_rate() {
     let run = |realtime: [u32; 2]| {
@@ -154,15 +155,17 @@ fn realtime_rules_get_their_whole_rate() {
         let got = sim.congested(10 * SECOND, 2_000_000);
         (got[&1].0, got[&2].0)
     };
-    // One who makes up for lost time gets its whole rate, the other what is left.
+    // The realtime class, which makes up for lateness, gets its whole rate; the other gets the
+    // rest.
     let (fast, slow) = run([0, 1]);
     near(slow, 1000, 1.5, "realtime");
     near(fast, 4000, 1.5, "rest");
 }
 
-/// On a server that is busy all the time a class gets what its rule says beside others that have more tokens
-/// than they can use, as long as that is less than their part; where these have an advantage, as long as it waits for less
-/// than a quarter of the time between two requests.
+/// Checks that a limited class gets its rate on a saturated server beside classes with more tokens
+/// than they can use. With equal turns, the rate must be less than the class's share. Where higher
+/// rates have an advantage, the class's waiting time must be less than a quarter of the time
+/// between two requests.
 #[test]
 fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
     for (overload, rate, others) in [
@@ -194,21 +197,21 @@ fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
     }
 }
 
-/// Credit for lost time is kept up to one second, and no more.
+/// Checks that credit for lateness is limited to one second.
 #[test]
 fn realtime_credit_is_capped() {
     for (realtime, most) in [(1, 1003), (0, 13)] {
         let mut sim = Sim::by_uid();
         sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
         sim.queue(0, 1, 5000, 1);
-        // Nobody asks for a minute: the device hangs. All of it is lateness.
+        // No request is dispatched for a minute, because the device hangs: all of it is lateness.
         sim.now += 60 * SECOND;
         let mut burst = 0u64;
         while let Get::Item(_) = sim.get(0, false) {
             burst += 1;
         }
         assert!((most - 3..=most + 1).contains(&burst), "{burst} of {most}");
-        // An hour of idleness is not lost time.
+        // An hour without requests is not lateness.
         while let Get::Item(_) = sim.get(0, true) {}
         sim.now += 3600 * SECOND;
         sim.queue(0, 1, 100, 1);
@@ -220,7 +223,7 @@ fn realtime_credit_is_capped() {
     }
 }
 
-/// Under congestion a floor comes before what others get beyond theirs.
+/// Checks that under congestion minimum rates precede service beyond the minimum rates.
 #[test]
 fn floors_come_first() {
     let mut sim = Sim::by_uid();
@@ -230,13 +233,14 @@ fn floors_come_first() {
     for uid in 1..=3 {
         sim.queue(0, uid, 8, 1);
     }
-    // 400/s: the floors are 350.
+    // 400 requests/s; the minimum rates are 350.
     sim.congested(SECOND, 2_500_000);
     let got = sim.congested(10 * SECOND, 2_500_000);
     assert!(got[&1].0 >= 2970, "{got:?}");
     assert!(got[&3].0 >= 495, "{got:?}");
     assert!(got[&2].0 >= 100, "{got:?}");
-    // 200/s: classes with a floor get no more than that, and the other one request in eleven.
+    // 200 requests/s: classes with a minimum rate get no more than that rate; the other class gets
+    // one request in eleven.
     sim.congested(SECOND, 5_000_000);
     let got = sim.congested(10 * SECOND, 5_000_000);
     near(got[&2].0, 2000 / 11, 2.0, "beside floors");
@@ -251,10 +255,11 @@ fn floors_come_first() {
     }
 }
 
-/// A floor is the rule's: names do not multiply it, and other rules have their turns beside it.
+/// Checks that a minimum rate belongs to the rule: more names do not multiply it, and other rules
+/// get their turns.
 #[test]
 fn names_do_not_multiply_a_floor() {
-    // How much one class beside another gets that calls itself by `names`, and what the latter gets.
+    // Returns the service of user 1, and that of a rule whose requests have `names` names.
     let run = |names: u32, minrate: u32| {
         let mut sim = Sim::new("uid+gid", 1, &Tunables::default());
         sim.rule("start other uid={1} rate=1000");
@@ -280,7 +285,8 @@ fn names_do_not_multiply_a_floor() {
             "{names} {minrate}: {other} {named}"
         );
     }
-    // Beside one class the rule has its floor, whatever it was served before there was a shortage.
+    // Beside one class the rule has its minimum rate, regardless of its service before the
+    // shortage.
     let mut sim = Sim::new("uid+gid", 2, &Tunables::default());
     sim.rule("start other uid={1} rate=10000");
     sim.rule("start named gid={3} rate=10000 minrate=300");
@@ -294,7 +300,8 @@ fn names_do_not_multiply_a_floor() {
     assert!(named >= 270, "{named}");
 }
 
-/// What a request grows by is owed where pages or bytes count, also to rules of others; it is no other request.
+/// Checks that the growth of a request is charged where pages or bytes count, also to shared
+/// buckets; it does not count as a request.
 #[test]
 fn growing() {
     let mut sim = Sim::by_uid();
@@ -314,7 +321,7 @@ fn growing() {
     sim.queue(0, 1, 1, 1);
     sim.queue(0, 3, 1, 1);
     assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 1));
-    // The bucket that the rule has for others owes as much, and one page more is to come.
+    // The shared bucket of the rule has the same debt; one more page becomes due.
     let due = sim.now + 210_000_000;
     let got = sim.get(0, false);
     assert!(
@@ -323,7 +330,8 @@ fn growing() {
     );
 }
 
-/// An opportunity needs tokens and an empty queue; a forced request owes what it took, within a bound.
+/// Checks that an opportunity needs tokens and an empty queue, and that the debt of forced requests
+/// is limited.
 #[test]
 fn passing() {
     let mut sim = Sim::by_uid();
@@ -333,7 +341,7 @@ fn passing() {
         assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
     }
     assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
-    // Being refused costs nothing.
+    // A refusal costs nothing.
     sim.now += 10_000_000;
     assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
     sim.queue(0, 1, 1, 1);
@@ -341,7 +349,7 @@ fn passing() {
     assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
     assert!(matches!(sim.get(0, false), Get::Item(_)));
     sim.now += SECOND;
-    // Three tokens and five owed: the next one in 60 ms.
+    // Three tokens and a debt of five: the next token in 60 ms.
     for _ in 0..8 {
         assert_eq!(
             sim.pass(1, 1, Way::Forced { contended: true }),
@@ -353,7 +361,7 @@ fn passing() {
     assert_eq!((row.debt, row.counters.forced), (50_000_000, 8));
     assert_eq!((row.counters.dispatched, row.queued), (13, 1));
     assert!(matches!(sim.get(0, false), Get::Throttled { until } if until == sim.now + 60_000_000));
-    // However many are forced, the class is served again after the bound.
+    // The class is served again after the limit, regardless of the number of forced requests.
     for _ in 0..100_000 {
         assert_eq!(
             sim.pass(1, 1, Way::Forced { contended: true }),

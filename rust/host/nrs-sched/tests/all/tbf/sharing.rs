@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Buckets that several classes or partitions take from: `also`, lending, and real threads.
+//! Buckets that several classes or partitions share: `also`, lending, and real threads.
 
 use super::sim::{attrs, near, none, one, Sim, SECOND};
 use nrs_sched::{
@@ -19,8 +19,8 @@ use std::sync::{
     Mutex,
 };
 
-/// Calls `test` with a server of one partition, one of two that share, and one that does not share, and
-/// how many partitions there are.
+/// Calls `test` with servers and their number of partitions: one partition, two that share rates,
+/// and one that does not share.
 fn layouts(test: impl Fn(Sim, usize)) {
     for (parts, global_rate) in [
         (1, GlobalRate::On),
@@ -35,7 +35,7 @@ fn layouts(test: impl Fn(Sim, usize)) {
     }
 }
 
-/// The stack of two limits: each client its rate, and all clients of a group one together.
+/// Checks two stacked limits: a rate for each client, and a common rate for all clients of a group.
 #[test]
 fn also_limits_all_who_name_the_rule() {
     layouts(|mut sim, parts| {
@@ -47,12 +47,12 @@ fn also_limits_all_who_name_the_rule() {
         }
         sim.queue(0, 6, 8, 1);
         sim.run(sim.now + SECOND, one);
-        // Two of them: their own rates.
+        // Two clients get their own rates.
         let got = sim.measure(4 * SECOND, one);
         for uid in [1, 2, 6] {
             near(got[&uid].0, 400, 1.0, "own");
         }
-        // Five of them: the group's, in equal parts.
+        // Five clients get equal parts of the group's rate.
         for uid in 3..=5 {
             sim.queue(uid as usize % parts, uid, 8, 1);
         }
@@ -64,14 +64,15 @@ fn also_limits_all_who_name_the_rule() {
             near(got[&uid].0, 500, 3.0, "part");
         }
         near(got[&6].0, 1000, 1.0, "free");
-        // A change of the group reaches them.
+        // A change of the group affects its clients.
         sim.rule("change group rate=100");
         let got = sim.measure(10 * SECOND, one);
         near((1..=5).map(|uid| got[&uid].0).sum(), 1000, 2.0, "changed");
     });
 }
 
-/// Whoever waits for one bucket keeps no token of another from those who could use it.
+/// Checks that a class throttled by one bucket takes no token of another bucket that other classes
+/// could use.
 #[test]
 fn a_token_of_each_or_of_none() {
     let mut sim = Sim::by_uid();
@@ -119,7 +120,8 @@ fn a_token_of_each_or_of_none() {
     );
 }
 
-/// What a rule leaves unused goes to who borrows, and comes back within 100 ms.
+/// Checks that a borrower gets the unused rate of other rules, and that the owner has it again
+/// within 100 ms.
 #[test]
 fn lending_and_its_return() {
     layouts(|mut sim, parts| {
@@ -129,16 +131,17 @@ fn lending_and_its_return() {
         sim.rule("start third uid={3} rate=200");
         sim.queue(borrower, 2, 32, 1);
         sim.run(sim.now + SECOND, one);
-        // Alone: its rate and that of the two who are idle.
+        // Alone: the rate of the borrower and those of the two idle rules.
         near(sim.count(2, 4 * SECOND, one), 4 * 1700, 1.0, "borrowed");
-        // One comes back: it has its full rate at once, the borrower what is left after 100 ms.
+        // The owner returns: it has its full rate at once, and the borrower has the rest after 100
+        // ms.
         sim.queue(0, 1, 16, 1);
         let got = sim.measure(SECOND / 10, one);
         assert!(got[&1].0 >= 99, "{got:?}");
         let got = sim.measure(4 * SECOND, one);
         near(got[&1].0, 4000, 1.0, "owner");
         near(got[&2].0, 4 * 700, 2.0, "rest");
-        // Both: nothing is left to borrow.
+        // All three: nothing is left to borrow.
         sim.queue(0, 3, 16, 1);
         sim.run(sim.now + SECOND / 5, one);
         let got = sim.measure(4 * SECOND, one);
@@ -150,7 +153,8 @@ fn lending_and_its_return() {
     });
 }
 
-/// Who may not borrow keeps its rate; the default rule neither lends nor borrows.
+/// Checks that a rule without `borrow` keeps its rate, and that the default rule neither lends nor
+/// borrows.
 #[test]
 fn only_who_may_borrows() {
     let mut sim = Sim::by_uid();
@@ -168,7 +172,7 @@ fn only_who_may_borrows() {
     near(sim.count(2, SECOND, one), 500, 1.5, "another unit");
 }
 
-/// Four threads that share a limit in real time get it together.
+/// Checks that four threads that share a limit in real time get it together.
 #[test]
 fn threads_share_one_rate() {
     let config = Config::parse(Some("uid"), &Tunables::default()).unwrap();
@@ -182,7 +186,7 @@ fn threads_share_one_rate() {
         .unwrap();
     let rules = mem::Shared::new(book.compile(1).unwrap()).unwrap();
     let update = Update::new(rules, &config).unwrap();
-    // Simulated time that all threads move on.
+    // Simulated time that all threads advance.
     let clock = AtomicU64::new(100 * SECOND);
     let totals = Mutex::new([0u64; 2]);
     let end = 100 * SECOND + SECOND / 2;
@@ -222,13 +226,14 @@ fn threads_share_one_rate() {
         }
     });
     let totals = *totals.lock().unwrap();
-    // The second class takes from the first rule's bucket for `also`, which is not the first class's own.
+    // For `also`, the second class takes from the first rule's shared bucket, which is not the
+    // first class's own bucket.
     near(totals[0], 500_000, 1.0, "own");
     near(totals[1], 500, 2.0, "also");
     assert_eq!(shared.full(), 0);
 }
 
-/// A borrower that waits for long asks seldom whether others left something.
+/// Checks that a borrower that is throttled for long rarely checks for unused rates.
 #[test]
 fn a_long_wait_takes_few_looks() {
     let mut sim = Sim::by_uid();

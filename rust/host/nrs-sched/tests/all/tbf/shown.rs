@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Statistics: what is counted, and that the file is YAML whatever jobs are called.
+//! Statistics: counters, and valid YAML for all job names.
 
 use super::sim::{attrs, none, one, Sim, SECOND};
 use nrs_sched::{
@@ -52,12 +52,12 @@ fn classes_and_rules_of_all_partitions() {
         assert_eq!(class["class"].as_str(), Some(uid));
         assert_eq!(class["rule"].as_str(), Some("a"));
         assert_eq!(class["rate"].as_str(), Some("10"));
-        // The depth, and one in a tenth of a second.
+        // The depth, and one request in a tenth of a second.
         let dispatched = class["dispatched"].as_i64().unwrap();
         assert!((12..=13).contains(&dispatched), "{dispatched}");
         assert_eq!(class["queued"].as_i64(), Some(20 - dispatched));
         assert_eq!(class["active"].as_i64(), Some(0));
-        // Both partitions waited for almost the whole second.
+        // Both partitions were throttled for almost the whole second.
         let throttled = class["throttled_ns"].as_i64().unwrap() as u64;
         assert!((SECOND..=2 * SECOND).contains(&throttled), "{throttled}");
         let hits = class["limit_hits"].as_i64().unwrap();
@@ -78,7 +78,7 @@ fn classes_and_rules_of_all_partitions() {
     assert_eq!(empty["classes"].as_vec().map(Vec::len), Some(0));
 }
 
-/// Rules of the two heads are not mixed up, whatever their numbers.
+/// Checks that rules of the two heads are kept apart, regardless of their numbers.
 #[test]
 fn heads_are_told_apart() {
     let mut rows = Rows::new();
@@ -103,7 +103,7 @@ fn heads_are_told_apart() {
     assert_eq!(rows.as_slice().len(), 2);
 }
 
-/// The name of a job is shown as it is, whatever it means to YAML.
+/// Checks that the name of a job is shown unchanged, regardless of its meaning in YAML.
 #[test]
 fn names_are_quoted() {
     let mut sim = Sim::new("jobid", 1, &Tunables::default());

@@ -18,21 +18,22 @@ use nrs_sched::{
 };
 use std::collections::BTreeMap;
 
-/// What a client brings when one of its requests was served.
+/// Function that returns the pages of the request that a client submits after one of its requests
+/// was served.
 pub type Next = fn(&mut Rng) -> u32;
 
-/// Clients and partitions.
+/// Clients and partitions of a simulation.
 pub struct Sim {
     pub parts: Vec<State<Request>>,
     pub shared: mem::Shared<Shared>,
     pub config: Config,
     pub book: Book,
     pub now: u64,
-    /// The timer is late by up to so much, ns.
+    /// Maximum delay of the timer, ns.
     pub late: u64,
-    /// By owner: requests and pages served.
+    /// Requests and pages served, by owner.
     pub served: BTreeMap<u32, (u64, u64)>,
-    /// The owners in the order in which they were served, with the time; only if wanted.
+    /// Owners in the order of service, with the time; `None` if not recorded.
     pub log: Option<Vec<(u32, u64)>>,
     pub rng: Rng,
     wake: Vec<u64>,
@@ -49,7 +50,7 @@ pub fn attrs(uid: u32) -> Attrs {
 }
 
 impl Sim {
-    /// `parts` partitions with rules by `argument`, one day after the clock started.
+    /// Creates `parts` partitions with rules by `argument`, one day after the clock started.
     pub fn new(argument: &str, parts: u64, tunables: &Tunables) -> Self {
         let config = Config::parse(Some(argument), tunables).expect("valid");
         let shared = mem::Shared::new(Shared::new(&config, 42, parts as u32).expect("memory"))
@@ -71,12 +72,12 @@ impl Sim {
         }
     }
 
-    /// One partition, by uid, parameters as they come.
+    /// Creates one partition, by uid, with default parameters.
     pub fn by_uid() -> Self {
         Self::new("uid", 1, &Tunables::default())
     }
 
-    /// Takes a command; all classes follow at once.
+    /// Applies a command; all classes follow at once.
     pub fn rule(&mut self, command: &str) {
         self.rule_later(command);
         for part in &mut self.parts {
@@ -87,7 +88,8 @@ impl Sim {
         }
     }
 
-    /// Takes a command; classes follow when they are touched. All parts are asked again, as after any change.
+    /// Applies a command; classes follow when they are accessed. All parts are polled again, as
+    /// after any change.
     pub fn rule_later(&mut self, command: &str) {
         let update = self.command(command);
         for part in &mut self.parts {
@@ -96,7 +98,7 @@ impl Sim {
         self.wake.fill(0);
     }
 
-    /// Sets parameters, which parts that run follow.
+    /// Changes parameters that running parts can follow.
     pub fn tune(&mut self, tune: impl Fn(&mut Tunables)) {
         let mut tunables = self.config.tunables;
         tune(&mut tunables);
@@ -109,7 +111,7 @@ impl Sim {
         }
     }
 
-    /// What parts are to be told after a command.
+    /// Returns the update for parts after a command.
     pub fn command(&mut self, command: &str) -> Update {
         let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
         let book = self.book.apply(&parsed);
@@ -124,7 +126,7 @@ impl Sim {
         Update::new(rules, &self.config).expect("memory")
     }
 
-    /// Tells one part; its classes follow.
+    /// Passes `update` to one part; all classes of the part follow.
     pub fn tell(&mut self, part: usize, update: &Update) {
         self.parts[part].update(update.clone(), self.now);
         let mut from = Some(0);
@@ -145,7 +147,7 @@ impl Sim {
         Request::new(owner, self.id, pages, self.now)
     }
 
-    /// `count` requests of `pages` pages are queued.
+    /// Enqueues `count` requests of `pages` pages.
     pub fn queue(&mut self, part: usize, owner: u32, count: u32, pages: u32) {
         for _ in 0..count {
             let class = self.class(part, owner);
@@ -155,14 +157,14 @@ impl Sim {
         self.wake[part] = 0;
     }
 
-    /// A request goes down without queueing, if it may.
+    /// Passes a request without queueing, if possible.
     pub fn pass(&mut self, owner: u32, pages: u32, way: Way) -> Passed {
         let class = self.class(0, owner);
         let (cost, now) = (self.request(owner, pages).cost(), self.now);
         self.parts[0].pass(class, cost, way, || now)
     }
 
-    /// One decision of a part at the present time; the request ends at once.
+    /// Takes one decision of a part at the present time; the request ends at once.
     pub fn get(&mut self, part: usize, force: bool) -> Get<Request> {
         match self.parts[part].get(&view(self.now, force)) {
             Get::Item((request, grant)) => {
@@ -181,8 +183,8 @@ impl Sim {
         }
     }
 
-    /// Runs until `end`; whoever is served brings another request on the same part, as `next` says, or
-    /// none if that is 0 pages.
+    /// Runs until `end`. After each request, its owner enqueues another on the same part with the
+    /// pages returned by `next`, or none if they are 0.
     pub fn run(&mut self, end: u64, next: Next) {
         loop {
             let (wake, part) = (0..self.parts.len())
@@ -214,8 +216,8 @@ impl Sim {
         self.now = end;
     }
 
-    /// Runs for `ns` on a server that serves one request every `period` ns on its first part; whoever is
-    /// served brings another. What each owner got.
+    /// Runs for `ns` with one request served every `period` ns on the first part; each served
+    /// request is replaced. Returns the service of each owner.
     pub fn congested(&mut self, ns: u64, period: u64) -> BTreeMap<u32, (u64, u64)> {
         self.served.clear();
         let end = self.now + ns;
@@ -228,19 +230,19 @@ impl Sim {
         self.served.clone()
     }
 
-    /// Runs for `ns`; what each owner got in this time: requests and pages.
+    /// Runs for `ns`; returns the requests and pages of each owner in this time.
     pub fn measure(&mut self, ns: u64, next: Next) -> BTreeMap<u32, (u64, u64)> {
         self.served.clear();
         self.run(self.now + ns, next);
         self.served.clone()
     }
 
-    /// Requests that `owner` got within `ns`.
+    /// Returns the number of requests of `owner` served within `ns`.
     pub fn count(&mut self, owner: u32, ns: u64, next: Next) -> u64 {
         self.measure(ns, next).get(&owner).map_or(0, |got| got.0)
     }
 
-    /// Statistics of all parts, class by class.
+    /// Returns the statistics of all parts, class by class.
     pub fn rows(&self) -> Vec<Row> {
         let mut all = Vec::new();
         for part in &self.parts {
@@ -254,7 +256,7 @@ impl Sim {
         all
     }
 
-    /// The row of a class of its own.
+    /// Returns the row of the owner's own class.
     pub fn own_row(&self, owner: u32) -> Option<Row> {
         let (uid, rows) = (Id::new(owner), self.rows());
         rows.into_iter().find(|row| row.subject.uid == uid)
@@ -265,12 +267,12 @@ impl Sim {
     }
 }
 
-/// One page at a time.
+/// Returns one page.
 pub fn one(_: &mut Rng) -> u32 {
     1
 }
 
-/// 4 KiB and 1 MiB, half of each.
+/// Returns 4 KiB or 1 MiB with equal probability, in pages.
 pub fn mixed(rng: &mut Rng) -> u32 {
     if rng.below(2) == 0 {
         1
@@ -279,7 +281,7 @@ pub fn mixed(rng: &mut Rng) -> u32 {
     }
 }
 
-/// No more than what is queued.
+/// Returns 0: no further requests.
 pub fn none(_: &mut Rng) -> u32 {
     0
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a server does beside its requests: memory, ageing, shares, overseeing, what others served.
+//! The worker of a server: memory, ageing, shares, the overseer and updates from other servers.
 //!
-//! * It comes every delta, between that every [`BEAT`] if the policy is overseen, and [`CALL`] after it was called,
-//!   which brings memory and has the overseer look, but not judge.
+//! The worker runs every delta; every [`BEAT`] as well if the policy has an overseer; and [`CALL`]
+//! after a call. A call brings memory and has the overseer look but not judge.
 
 use super::{Order, Scene, Server, MS};
 use crate::engine::queue::Event;
@@ -12,27 +12,27 @@ use nrs_sched::{
     ranges::{Brief, BriefBuf, Outline, PARTS},
 };
 
-/// Time between two looks of an overseer, ns; as in the kernel.
+/// Interval between two looks of the overseer, ns; as in the kernel.
 const BEAT: u64 = 200 * MS;
 
-/// How long it takes the worker to come when it is called, ns.
+/// Delay from a call to the run of the worker, ns.
 const CALL: u64 = 50_000;
 
 impl Server {
-    /// Has the worker come.
+    /// Schedules a run of the worker, unless one is scheduled.
     pub(super) fn call(&mut self, scene: &mut Scene) {
         if !std::mem::replace(&mut self.called, true) {
             scene.queue.push(scene.now + CALL, Event::Call(self.index));
         }
     }
 
-    /// The worker was called: a part wants memory.
+    /// Handles a call of the worker: a part needs memory.
     pub fn answer(&mut self, scene: &mut Scene) {
         self.called = false;
         self.run_worker(scene, false);
     }
 
-    /// The worker's time has come.
+    /// Handles the periodic run of the worker and schedules the next one.
     pub fn work(&mut self, scene: &mut Scene) {
         self.run_worker(scene, true);
         let mut next = self.due;
@@ -42,7 +42,7 @@ impl Server {
         scene.queue.push(next, Event::Work(self.index));
     }
 
-    /// What the worker does; with `due` it is not only called.
+    /// Runs the worker; `due` is false for a call.
     fn run_worker(&mut self, scene: &mut Scene, due: bool) {
         let now = scene.now;
         self.look(now);
@@ -53,7 +53,7 @@ impl Server {
         let Order::Lanes(lanes) = &mut self.order else {
             return;
         };
-        // The second time for clients that came in the refresh.
+        // The second pass is for clients that appeared during the refresh.
         for due in [due, false] {
             let Some(overseer) = &mut self.overseer else {
                 break;
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Works out shares.
+    /// Computes and publishes the shares.
     fn publish(&mut self, now: u64) {
         let mut outline = std::mem::replace(&mut self.outline, Outline::new());
         outline.clear();
@@ -106,7 +106,7 @@ impl Server {
         self.outline = outline;
     }
 
-    /// Tells all parts something, and has their classes follow.
+    /// Applies an update to all parts and refreshes their classes.
     pub fn inform(&mut self, scene: &mut Scene, update: &AnyUpdate) {
         let now = scene.now;
         self.look(now);

@@ -1,46 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model of GIFT (Patel et al., FAST 2020) on one server, as far as its published constants go: what is
-//! throttled now gets *coupons*, which are redeemed when there is a surplus.
+//! A model of GIFT (Patel et al., FAST 2020) on one server, as far as the published constants go. A
+//! job that is throttled gets *coupons*, which are redeemed when there is a surplus.
 //!
-//! At each *decision* the bandwidth is divided for the time until the next one:
+//! Each *decision* divides the bandwidth for the time until the next decision:
 //!
-//! 1. A job *demands* whatever it can get if something of it waits or it used its cap up to [`THRESHOLD`];
-//!    otherwise what it used and [`THRESHOLD`] more.
-//! 2. Each gets its demand, up to an equal part of the bandwidth; what the others leave goes to those that
-//!    hold coupons, up to [`REDEEM`] of these, and then in equal parts to those that demand more.
-//! 3. Who demanded its equal part and got less until this decision, because it came in between, holds
-//!    coupons for the difference.
+//! 1. The *demand* of a job is unlimited if requests of the job are queued or the job used its cap
+//!    up to [`THRESHOLD`]. Otherwise, the demand is the bandwidth that the job used and
+//!    [`THRESHOLD`] more.
+//! 2. Each job gets its demand, up to an equal part of the bandwidth. The rest goes to holders of
+//!    coupons, up to [`REDEEM`] of the coupons, and then in equal parts to jobs with more demand.
+//! 3. A job that arrived between decisions with a demand of at least its equal part may have got
+//!    less. The job gets coupons for the difference.
 //!
-//! A job that comes between two decisions gets what is not given away, [`TRICKLE`] of the bandwidth at
-//! least. What is *not* modelled: the linear program over many servers and the throttling of one server's
-//! part to the pace of the slowest, which need many servers; the time the central server needs.
+//! A job that arrives between two decisions gets the bandwidth that is not assigned, at least
+//! [`TRICKLE`] of the whole. The model leaves out three things. Two need many servers: the linear
+//! program, and throttling a server's part to the pace of the slowest server. The third is the time
+//! that the central server needs.
 
 use super::SECOND;
 
-/// Time between decisions, ns: half a second.
+/// Interval between decisions, ns: half a second.
 pub(super) const INTERVAL: u64 = SECOND / 2;
-/// A job that used all but this part of its cap is taken to want more.
+/// Part of the cap that a job may leave unused and still count as having more demand.
 const THRESHOLD: f64 = 0.1;
-/// The part of its coupons that a job may redeem at one decision.
+/// Part of its coupons that a job may redeem at one decision.
 const REDEEM: f64 = 0.8;
-/// The part of the bandwidth that a job gets until the first decision about it.
+/// Minimum part of the bandwidth that a job gets until the first decision about it.
 const TRICKLE: f64 = 0.01;
 
-/// What is known about a job.
+/// State of a job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// It has sent something since it was last idle.
+    /// True if the job has sent requests since it was last idle.
     known: bool,
-    /// Bytes per second until the next decision.
+    /// Cap until the next decision, bytes/s.
     cap: f64,
     /// Bytes since the last decision.
     used: u64,
-    /// Bytes that it was denied.
+    /// Bytes by which the job got less than its part.
     coupons: f64,
 }
 
-/// Who decides.
+/// Allocator of the caps.
 #[derive(Debug)]
 pub(super) struct Gift {
     bandwidth: f64,
@@ -49,7 +51,7 @@ pub(super) struct Gift {
 }
 
 impl Gift {
-    /// For so many jobs on `bandwidth` bytes per second.
+    /// Creates the state for `jobs` jobs on a device of `bandwidth` bytes/s.
     pub(super) fn new(jobs: usize, bandwidth: u64) -> Self {
         Self {
             bandwidth: bandwidth as f64,
@@ -58,12 +60,12 @@ impl Gift {
         }
     }
 
-    /// When the next decision is, ns.
+    /// Returns the time of the next decision, ns.
     pub(super) fn next_decision(&self) -> u64 {
         self.next
     }
 
-    /// A request came; the cap of its job, if that is new.
+    /// Handles an arrival; returns the cap of the job, bytes/s, if the job is new.
     pub(super) fn arrived(&mut self, job: usize, now: u64) -> Option<u64> {
         if self.accounts[job].known {
             return None;
@@ -81,12 +83,13 @@ impl Gift {
         Some(left as u64)
     }
 
-    /// A request of so many bytes ended.
+    /// Counts the completion of a request of `bytes` bytes.
     pub(super) fn served(&mut self, job: usize, bytes: u64) {
         self.accounts[job].used += bytes;
     }
 
-    /// Caps until the next decision, by job; `waiting`: something of it is queued.
+    /// Decides the caps until the next decision, bytes/s by job; `waiting` tells which jobs are
+    /// backlogged.
     pub(super) fn decide(&mut self, waiting: &[bool], now: u64) -> Vec<u64> {
         let seconds = INTERVAL as f64 / SECOND as f64;
         for (account, waits) in self.accounts.iter_mut().zip(waiting) {

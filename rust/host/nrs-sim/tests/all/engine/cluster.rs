@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Several servers: striping, and what they tell each other.
+//! Tests of several servers: striping and the exchange.
 
 use super::common::{job, near, run, scenario, PIPE};
 use nrs_sim::{outcome::Outcome, scenario::Scenario};
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-/// Four servers; job `a` is on all of them, `b` on one.
+/// Runs four servers; job `a` is on all of them, `b` on one.
 fn uneven(duration: &str, exchange: &str) -> Outcome {
     let text = format!(
         "{PIPE}[[server]]\nname = \"s\"\ncount = 4\ndevice = \"d\"\npolicy = \"fairshare\"\nslots = 8\n{}{}{exchange}",
@@ -16,9 +16,11 @@ fn uneven(duration: &str, exchange: &str) -> Outcome {
     run(&scenario(duration, &text))
 }
 
-/// Each server is fair by itself: `a` has half of the first and, as each of its processes goes round all of them, no
-/// more of the others. With the exchange both have the same of all together: a fifth of each, and four fifths of
-/// one.
+/// Compares the shares with and without the exchange.
+///
+/// Without the exchange each server is fair by itself. Job `a` has half of the first server and,
+/// because each process visits all servers in turn, no more of the other servers. With the exchange
+/// both jobs have the same total: `a` has a fifth of each server and `b` has four fifths of one.
 #[test]
 fn fair_together() {
     let apart = uneven("2s", "");
@@ -35,7 +37,7 @@ fn fair_together() {
     near(rate(0) / rate(1), 1.0, 0.02, "together");
     near(rate(1), 0.8e9, 0.02, "b");
     let said = together.exchange.unwrap();
-    // Four servers, three others each, twenty seconds; the first step knows no rates.
+    // Four servers send to three others for 20 s; the first step knows no rates.
     assert_eq!(
         (said.messages, said.lost, said.refused),
         (4 * 3 * 199, 0, 0)
@@ -44,14 +46,15 @@ fn fair_together() {
     assert_eq!(said.steps, 4 * 200);
 }
 
-/// A job of a user of a group on one server.
+/// Formats a job of a user of a group on one server.
 fn on(server: u32, gid: u32, uid: u32) -> String {
     let rest =
         format!("gid = {gid}\nuid = {uid}\nprocs = 16\nio = \"256KiB\"\nservers = [\"s{server}\"]");
     job(&format!("g{gid}u{uid}s{server}"), &rest)
 }
 
-/// GB/s of each (group, user) of `places` (server, group, user) over servers of these bandwidths, told of each other.
+/// Returns the rate of each (group, user), GB/s, with the exchange; `places` has server, group and
+/// user.
 fn users(
     policy: &str,
     bandwidths: &[f64],
@@ -78,7 +81,7 @@ fn users(
     rates
 }
 
-/// Who has enough elsewhere makes room; groups are fair over servers, and so are users within them.
+/// Checks max-min fairness over unequal servers, for users, and for groups with users.
 #[test]
 fn fair_over_unequal_servers_and_levels() {
     let places = [
@@ -113,7 +116,7 @@ fn fair_over_unequal_servers_and_levels() {
     }
 }
 
-/// What is lost is lost, and who is cut off neither speaks nor hears.
+/// Checks the number of messages with losses and with a server that is cut off.
 #[test]
 fn lost_and_cut() {
     let outcome = uneven("5s", "[exchange]\ndelta = \"50ms\"\nloss = 0.25\n");
@@ -126,11 +129,11 @@ fn lost_and_cut() {
         "[exchange]\ndelta = \"50ms\"\ncut = [{ server = \"s1\", from = \"2s\", to = \"4s\" }]\n",
     );
     let said = outcome.exchange.unwrap();
-    // Forty deltas: three messages of its own each, and one of each other.
+    // In 40 deltas the server sends three messages each and receives one from each other server.
     assert!(said.lost.abs_diff(40 * 6) <= 6, "{}", said.lost);
 }
 
-/// Requests of a striped job are spread evenly.
+/// Checks that the requests of a striped job are spread evenly.
 #[test]
 fn striped() {
     let text = format!(
@@ -154,13 +157,13 @@ fn striped() {
     assert!(used.len() == 2 && used[0].abs_diff(used[1]) <= 4, "{two:?}");
 }
 
-/// A wide job has a third of a cluster with the exchange, also when messages are lost and a server is
-/// cut off. Without the exchange the wide job has more.
+/// Checks that a wide job has a third of a cluster with the exchange, also with losses and a cut.
+/// Without the exchange the wide job has more.
 #[test]
 fn a_wide_job_gets_a_third() {
     let text = include_str!("../../../scenarios/cluster-wide.toml");
     let cut = "[{ server = \"fast0\", from = \"7s\", to = \"9s\" }]";
-    // Four servers say 3 messages each, 10 times a second for 12 s.
+    // Four servers send 3 messages each, 10 times a second for 12 s.
     type Case<'a> = (
         &'a [(&'a str, &'a str)],
         RangeInclusive<u64>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Scenarios of a few lines.
+//! Helpers for scenarios of a few lines.
 
 use nrs_sim::{
     engine::{self, Settings},
@@ -8,10 +8,10 @@ use nrs_sim::{
     scenario::Scenario,
 };
 
-/// A pipe of 1 GB/s: 4 KiB take 4.096 us, 1 MiB takes 1.048576 ms.
+/// Pipe of 1 GB/s: 4 KiB take 4.096 us, 1 MiB takes 1.048576 ms.
 pub const PIPE: &str = "[[device]]\nname = \"d\"\nkind = \"pipe\"\nbandwidth = \"1GB/s\"\n";
 
-/// The scenario that runs for `duration`, with `rest` behind.
+/// Parses a scenario that runs for `duration`; `rest` is appended.
 pub fn scenario(duration: &str, rest: &str) -> Scenario {
     let text = format!(
         "name = \"test\"\nduration = \"{duration}\"\nsample = \"100ms\"\nsettle = \"100ms\"\n{rest}"
@@ -19,22 +19,22 @@ pub fn scenario(duration: &str, rest: &str) -> Scenario {
     Scenario::parse("test", &text, &[]).unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
-/// A server named `s` with device `d` and a policy.
+/// Formats a server named `s` with device `d` and a policy.
 pub fn server(policy: &str, rest: &str) -> String {
     format!("[[server]]\nname = \"s\"\ndevice = \"d\"\npolicy = \"{policy}\"\n{rest}\n")
 }
 
-/// A job.
+/// Formats a job.
 pub fn job(name: &str, rest: &str) -> String {
     format!("[[job]]\nname = \"{name}\"\n{rest}\n")
 }
 
-/// Runs it, and checks what has to hold for every run.
+/// Runs a scenario and checks the invariants of every run.
 pub fn run(scenario: &Scenario) -> Outcome {
     run_with(scenario, Settings::default())
 }
 
-/// Like [`run`], with settings.
+/// Runs a scenario with settings, like [`run`].
 pub fn run_with(scenario: &Scenario, settings: Settings) -> Outcome {
     let outcome = engine::run_with(scenario, settings, |_, _| ());
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
@@ -42,7 +42,7 @@ pub fn run_with(scenario: &Scenario, settings: Settings) -> Outcome {
     outcome
 }
 
-/// Every request that was sent is answered once or is still there, and all sums are the same sums.
+/// Checks that each request is answered once or outstanding, and that all sums match.
 fn conserved(outcome: &Outcome) {
     let mut at_servers = vec![0; outcome.jobs.len()];
     for server in &outcome.servers {
@@ -77,7 +77,7 @@ fn conserved(outcome: &Outcome) {
     }
 }
 
-/// Whether `got` is `want` within a fraction.
+/// Asserts that `got` is within the fraction `within` of `want`.
 pub fn near(got: f64, want: f64, within: f64, what: &str) {
     assert!(
         (got - want).abs() <= want.abs() * within,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What holds for every run: nothing is lost, equal seeds give equal bytes, memory is bounded.
+//! Invariants of every run: no request is lost, equal seeds give equal bytes, memory is bounded.
 
 use super::common::{job, run, run_with, scenario, server, PIPE};
 use nrs_sim::engine::Settings;
 
-/// A bit of everything.
+/// Formats a scenario with every kind of server and job.
 fn everything(policy: &str, extra: &str) -> String {
     let mut text = String::from(
         "[exchange]\njitter = \"1ms\"\nloss = 0.2\n\
@@ -46,8 +46,8 @@ fn everything(policy: &str, extra: &str) -> String {
     text
 }
 
-/// All policies, with everything that a job can do: sums match (checked in `run`), nothing waits for ever, and two
-/// runs of one seed are the same to the byte, and not those of another seed.
+/// Checks all policies with all features of jobs: sums match (checked in `run`), every job makes
+/// progress, and runs with equal seeds give equal bytes, with different seeds different bytes.
 #[test]
 fn conserved_and_repeated() {
     let rule = "rules = [\"start r jobid={closed} rate=500\"]";
@@ -99,8 +99,8 @@ fn conserved_and_repeated() {
     }
 }
 
-/// With one CPT `fifo` serves in the order of arrival: of equal requests none overtakes another, so the longest wait
-/// of one is that of all.
+/// Checks that `fifo` with one CPT dispatches in the order of arrival: every request waits equally
+/// long.
 #[test]
 fn first_come_first_served() {
     let text = format!(
@@ -110,7 +110,8 @@ fn first_come_first_served() {
         job("one", "io = \"64KiB\""),
     );
     let outcome = run(&scenario("2s", &text));
-    // 51 processes in a cycle of 51 services of 65.536 us; each waits for all others once.
+    // 51 processes in a cycle of 51 services of 65.536 us: each process waits for all other
+    // processes once.
     let [many, one] = &outcome.jobs[..] else {
         panic!()
     };
@@ -126,8 +127,8 @@ fn first_come_first_served() {
     assert!(many.total.requests.abs_diff(50 * one.total.requests) <= 50);
 }
 
-/// Requests outstanding are what memory is bounded by: a closed loop has no more than its processes, however long
-/// it runs.
+/// Checks that a closed loop has no more outstanding requests than processes, which bounds the
+/// memory.
 #[test]
 fn bounded() {
     let text = format!(
@@ -143,7 +144,7 @@ fn bounded() {
     }
 }
 
-/// The device is never idle while a request waits that no policy holds back.
+/// Checks that the device is never idle while a request is queued that no policy throttles.
 #[test]
 fn work_conserving() {
     for policy in ["fifo", "crrn", "orr", "trr", "fairshare", "tbf"] {
@@ -157,7 +158,7 @@ fn work_conserving() {
             let outcome = run(&scenario("1s", &text));
             let server = &outcome.servers[0];
             assert_eq!(server.withheld_ns, 0, "{policy} {cpts}");
-            // All but the way of the first requests.
+            // All except the transit time of the first requests.
             assert!(
                 server.busy_ns + 100_000 >= 1_000_000_000,
                 "{policy} {cpts}: {}",

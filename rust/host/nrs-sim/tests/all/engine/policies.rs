@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Policies in the engine do what they are for.
+//! Tests of the policies in the engine.
 
 use super::common::{job, near, run, run_with, scenario, server, PIPE};
 use nrs_sim::engine::Settings;
 
-/// Shares as the mode and the weights say, within 1 %, whatever the sizes of requests, on one CPT and on several.
+/// Checks the shares by mode and weights within 1 %, with different request sizes, on one and
+/// several CPTs.
 #[test]
 fn fair_shares() {
     for cpts in [1, 4] {
@@ -39,7 +40,7 @@ fn fair_shares() {
     }
 }
 
-/// Without fair shares the one with more processes has more.
+/// Checks that `fifo` gives more to a job with more processes.
 #[test]
 fn fifo_is_not_fair() {
     let text = format!(
@@ -52,7 +53,8 @@ fn fifo_is_not_fair() {
     near(outcome.shares()[1], 56.0 / 64.0, 0.02, "share");
 }
 
-/// A rule bounds its job to its rate within 1 %, over all CPTs, and what is left is the others'.
+/// Checks that a rule limits its job to the rate within 1 % over all CPTs, and the other job gets
+/// the rest.
 #[test]
 fn rates() {
     for cpts in [1, 4] {
@@ -75,7 +77,7 @@ fn rates() {
     }
 }
 
-/// A rate alone leaves the device idle, and timers that are late cost what they are late.
+/// Checks that a rule alone leaves the device idle, and that late timers do not lower the rate.
 #[test]
 fn throttled() {
     let text = format!(
@@ -96,7 +98,7 @@ fn throttled() {
         lateness_ns: 5_000_000,
         ..Settings::default()
     };
-    // Tokens are not lost meanwhile: lateness is made up for.
+    // Tokens are not lost in the meantime, so the rate recovers from lateness.
     let outcome = run_with(&scenario, late);
     near(
         outcome.rate(0, 1_000_000_000, 5_000_000_000) / 4096.0,
@@ -106,7 +108,7 @@ fn throttled() {
     );
 }
 
-/// `qbm` keeps clients to what its plan gives them, and together to the capacity.
+/// Checks that `qbm` keeps clients within the limits of the plan, and together within the capacity.
 #[test]
 fn plan() {
     let plan = "by jobid\n\
@@ -126,7 +128,8 @@ fn plan() {
     assert!(rate(0) + rate(1) <= 202e6);
 }
 
-/// A fixed cap holds and lends nothing; the model of GIFT gives a lone job everything, and two jobs half each.
+/// Checks the baselines: a fixed cap lends no bandwidth; the model of GIFT divides all bandwidth
+/// equally.
 #[test]
 fn baselines() {
     for (policy, want) in [

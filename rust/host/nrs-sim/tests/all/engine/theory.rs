@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Simple runs against what queueing theory says of them.
+//! Comparisons of simple runs with queueing theory.
 
 use super::common::{job, near, run, run_with, scenario, server, PIPE};
 use nrs_sim::engine::Settings;
 
-/// Little's law: the throughput of a closed loop is its processes by the time of a cycle, or what the device can
-/// do.
+/// Compares a closed loop with Little's law: the throughput is the number of processes by the cycle
+/// time, up to the capacity of the device.
 #[test]
 fn closed_loop() {
-    // A cycle is 2 * 200 us on the way, 65.536 us at the device and 100 us of thought.
+    // A cycle is 2 * 200 us of network, 65.536 us of service and 100 us of think time.
     for processes in [1u64, 2, 4, 8, 16, 32] {
         let text = format!(
             "[network]\nlatency = \"200us\"\n{PIPE}{}{}",
@@ -31,7 +31,8 @@ fn closed_loop() {
     }
 }
 
-/// M/D/1 (Pollaczek and Khinchine): with load rho and service time s the mean wait is rho s / (2 (1 - rho)).
+/// Compares the mean wait with M/D/1 (Pollaczek and Khinchine): rho s / (2 (1 - rho)) for load rho
+/// and service time s.
 #[test]
 fn open_loop() {
     for (load, rate) in [(0.3, 4_578), (0.5, 7_629), (0.8, 12_207)] {
@@ -55,7 +56,7 @@ fn open_loop() {
     }
 }
 
-/// Equal times between requests: nobody waits below full load.
+/// Checks that evenly spaced requests do not wait below full load.
 #[test]
 fn even_arrivals() {
     let text = format!(
@@ -73,7 +74,7 @@ fn even_arrivals() {
     assert_eq!(job.latency.p99_ns, 2 * 20_000 + 65_536);
 }
 
-/// The channels of flash serve side by side, and as many as there are.
+/// Checks that flash serves as many requests in parallel as it has channels.
 #[test]
 fn channels() {
     for (processes, want) in [(1, 1.0), (4, 4.0), (8, 8.0), (32, 8.0)] {
@@ -94,7 +95,7 @@ fn channels() {
     }
 }
 
-/// A client's link bounds what it moves, each way by itself.
+/// Checks that a client's link limits the throughput of each direction separately.
 #[test]
 fn links() {
     for (mix, want) in [
@@ -113,7 +114,8 @@ fn links() {
     }
 }
 
-/// Alone, the time of a bulk-synchronous application is that of its data and its computing.
+/// Checks that a round of a bulk-synchronous application without competition takes the time of its
+/// data and its computing.
 #[test]
 fn rounds() {
     let text = format!(
@@ -137,7 +139,7 @@ fn rounds() {
     );
 }
 
-/// A run with a number of events ends there; a job that ends ends the run.
+/// Checks that a run ends after the given number of events, or when all jobs are done.
 #[test]
 fn ends() {
     let text = format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The server dies, and comes back or does not.
+//! The server dies, and restarts or does not.
 
 use super::{small, CLIENTS, ESTIMATORS};
 use nrs_sched::timeouts::terms::Terms;
@@ -10,15 +10,15 @@ use nrs_sim::timeouts::{
     Setup, Sim, MS, SECOND,
 };
 
-/// The smallest fixed timeout with which nobody gives up on a live server, s.
+/// Returns the smallest fixed timeout without false timeouts, s.
 fn least() -> u32 {
     let (_, phases) = whole(small(Terms::default()));
     let longest = phases.into_iter().map(|(_, longest)| longest).max();
     longest.expect("phases") / 1_000 + 1
 }
 
-/// All clients that wait detect it, and earlier than with a fixed timeout that is long enough for the time
-/// when the device is slow.
+/// Checks that all waiting clients detect the death, twice as fast as with a fixed timeout that is
+/// long enough for the slow device.
 #[test]
 fn a_dead_server_is_detected_early() {
     let fixed_one = die(small(fixed(least())), 55, 900);
@@ -37,7 +37,7 @@ fn a_dead_server_is_detected_early() {
     }
 }
 
-/// What would happen if it died is what happens if it does.
+/// Compares predicted with actual detection times.
 #[test]
 fn detection_is_foreseen() {
     for second in [595, 655, 900] {
@@ -52,8 +52,8 @@ fn detection_is_foreseen() {
     }
 }
 
-/// While the device is slow, and after that, a dead server is detected as well: no client waits longer than
-/// the timeout for `at_max`.
+/// Checks detection while the device is slow and after that: no client waits longer than the
+/// timeout for `at_max`.
 #[test]
 fn a_loaded_server_that_dies_is_detected() {
     for second in [655, 900] {
@@ -63,7 +63,7 @@ fn a_loaded_server_that_dies_is_detected() {
     }
 }
 
-/// A server that comes back waits for all clients that wait for it, few or many, whatever they saw before.
+/// Checks that a restarted server waits for all clients, with any load before its death.
 #[test]
 fn recovery_waits_for_everybody() {
     for second in [55, 595, 655, 900] {
@@ -89,7 +89,7 @@ fn recovery_waits_for_everybody() {
             assert_eq!(counts.missed, 0, "{what}");
             assert_eq!(sim.away(), 0, "{what}");
             assert!(sim.joined().is_some(), "{what}");
-            // It lasts as long as somebody may come: two timeouts.
+            // Recovery lasts as long as clients may reconnect: two timeouts.
             assert!(ends > back / MS, "{what}: {ends}");
             assert!(ends - back / MS < 2 * 300_000, "{what}: {ends}");
         }

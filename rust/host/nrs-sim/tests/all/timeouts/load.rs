@@ -10,7 +10,7 @@ use nrs_sim::timeouts::{
     Counts, Setup, Sim, SECOND,
 };
 
-/// Whatever estimates are made of, nobody gives up on a server that is alive, and all are served.
+/// Checks that no client gives up on a live server with either estimator, and that all are served.
 #[test]
 fn nobody_gives_up_on_a_live_server() {
     for estimator in ESTIMATORS {
@@ -24,14 +24,14 @@ fn nobody_gives_up_on_a_live_server() {
             assert_eq!(counts.false_timeouts, 0, "{estimator} {seed}");
             assert_eq!((counts.lost, counts.refused), (0, 0), "{estimator} {seed}");
             assert!(counts.sent - counts.replied <= CLIENTS.into());
-            // The device was slow indeed.
+            // The device was slow.
             let (_, longest) = phases[Phase::After as usize];
             assert!(longest > 40_000, "{longest}");
         }
     }
 }
 
-/// A fixed timeout of 10 s, or one that is only somewhat shorter than the longest wait, makes some give up.
+/// Checks that clients give up with a fixed timeout of 10 s or of 90 % of the longest wait.
 #[test]
 fn a_fixed_timeout_has_to_be_the_longest_wait() {
     let (_, phases) = whole(small(Terms::default()));
@@ -49,7 +49,7 @@ fn a_fixed_timeout_has_to_be_the_longest_wait() {
     }
 }
 
-/// The timeout of everybody rises with the load.
+/// Checks that the timeouts of all clients rise with the load.
 #[test]
 fn timeouts_rise() {
     let (sim, phases) = whole(small(Terms::default()));
@@ -58,13 +58,13 @@ fn timeouts_rise() {
     let (_, longest) = phases[Phase::After as usize];
     let after = at(Phase::After);
     assert!(after.estimate >= longest - 1_000, "{after:?} {longest}");
-    // Not more than a grant above what was seen.
+    // The estimate exceeds the longest wait by at most one grant.
     assert!(after.estimate <= longest + 31_000, "{after:?} {longest}");
     assert!(after.timeout > longest, "{after:?} {longest}");
 }
 
-/// The first second from which on nothing was longer than `limit` ms, and that from which on everybody's
-/// timeout is the shortest again.
+/// Returns the second after which no wait exceeds `limit` ms, and the second after which the
+/// estimate and the timeouts are minimal.
 fn fall(sim: &Sim, limit: u32) -> (u64, u64) {
     let trace = sim.trace();
     let last = |f: &dyn Fn(u32, u32, u32) -> bool| {
@@ -79,8 +79,8 @@ fn fall(sim: &Sim, limit: u32) -> (u64, u64) {
     )
 }
 
-/// When the load is gone, so is what it did to the estimates, at `at_history` at the latest: those of the
-/// server, and of clients as soon as they have a reply.
+/// Checks that estimates fall within `at_history` after the load: those of the server, and those of
+/// clients that have received a reply.
 #[test]
 fn timeouts_fall_within_the_history() {
     for history in [60, 600] {
@@ -93,7 +93,7 @@ fn timeouts_fall_within_the_history() {
             let (loaded, fallen) = fall(&sim, 5_000);
             assert!(fallen > loaded, "it has not risen");
             let after = fallen - loaded;
-            // All clients have had a reply within five times their mean time to think.
+            // All clients have had a reply within five times the mean think time.
             let limit = u64::from(history) + 30;
             assert!(after <= limit, "{estimator}, {history} s: {after} s");
         }
@@ -104,7 +104,8 @@ fn percent(counts: &Counts) -> f64 {
     counts.early() as f64 * 100.0 / counts.messages as f64
 }
 
-/// Less than one message of a hundred is an early reply when the load is steady, few clients or all of them.
+/// Checks that less than 1 % of messages are early replies under steady load, with few and with all
+/// clients.
 #[test]
 fn few_early_replies_when_steady() {
     for estimator in ESTIMATORS {
@@ -114,7 +115,7 @@ fn few_early_replies_when_steady() {
             assert!(percent(&counts) < 1.0, "{estimator} {phase:?}: {counts:?}");
         }
         let at = |second: u64| sim.trace()[second as usize - 1].counts;
-        // And long after it was not, with clients still there or gone.
+        // Long after the load was unsteady, with all and with few clients.
         for (from, to) in [
             (Phase::After.end() - 200, Phase::After.end()),
             (1_700, 1_860),
@@ -125,7 +126,7 @@ fn few_early_replies_when_steady() {
     }
 }
 
-/// Equal seeds, equal stories.
+/// Checks that equal seeds give equal results.
 #[test]
 fn repeats() {
     let told = |seed| {

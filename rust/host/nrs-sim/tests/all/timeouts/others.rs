@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages that are lost, networks that are slow, and classes that are kept on purpose.
+//! Lost messages, slow networks, and rate-limited classes.
 
 use super::{small, CLIENTS};
 use nrs_sched::timeouts::terms::{AtCountPolicyDelay, Terms};
 use nrs_sim::timeouts::{story::whole, Net, Setup, Sim, MS, SECOND};
 
-/// Where messages are lost clients give up on those, and on a live server only where an early reply was lost.
+/// Checks that clients give up only on lost messages, and on a live server only after a lost early
+/// reply.
 #[test]
 fn loss_is_the_only_reason_to_give_up() {
     let mut setup = small(Terms::default());
@@ -18,7 +19,7 @@ fn loss_is_the_only_reason_to_give_up() {
     assert!(counts.sent - counts.replied <= CLIENTS.into());
 }
 
-/// What the network takes is no service time: nobody's estimate rises, and clients wait longer.
+/// Checks that network time is not service time: no estimate rises, and clients wait longer.
 #[test]
 fn a_slow_network_is_not_a_slow_service() {
     let mut sim = Sim::new(small(Terms::default()));
@@ -31,14 +32,15 @@ fn a_slow_network_is_not_a_slow_service() {
             loss: 0,
         });
         let counts = sim.run(200 * SECOND);
-        // Twice that is more than the shortest timeout at the third step; the one before has taught them.
+        // At the third step, the round trip is longer than the shortest timeout; clients know it
+        // from the step before.
         assert_eq!(counts.false_timeouts, 0, "{seconds} s");
         assert_eq!(sim.estimate(), 5_000, "{seconds} s");
     }
 }
 
-/// What a class with a rate waits on purpose is nobody else's matter, unless that is asked for; nobody of it
-/// gives up.
+/// Checks that the delay of a rate-limited class counts for other clients only if
+/// `at_count_policy_delay` is on, and that no client gives up.
 #[test]
 fn what_is_withheld_is_not_counted() {
     for (count_policy_delay, counted) in [
@@ -57,7 +59,7 @@ fn what_is_withheld_is_not_counted() {
         let counts = sim.run(600 * SECOND);
         assert_eq!(counts.false_timeouts, 0, "{count_policy_delay}: {counts:?}");
         assert_eq!(counts.refused, 0, "{count_policy_delay}: {counts:?}");
-        // Fifty of them at one a second.
+        // Fifty clients at one request per second.
         assert!(sim.take_longest() > 35_000);
         assert_eq!(sim.estimate() > 35_000, counted, "{}", sim.estimate());
         let timeout = sim.trace().last().expect("seconds").timeout;

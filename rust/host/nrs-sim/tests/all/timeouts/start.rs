@@ -5,8 +5,8 @@
 use nrs_sched::timeouts::terms::Terms;
 use nrs_sim::timeouts::{story::server, Setup, Sim, SECOND};
 
-/// A thousand clients begin within a second, and nobody knows how long anything takes: all are served as
-/// soon as the server can, one after the other only as far as its slots are concerned, and nobody gives up.
+/// Checks a start of a thousand clients within a second, without any estimate: all are served as
+/// fast as the slots permit, and no client gives up.
 #[test]
 fn is_not_serialised() {
     for ideal in [5, 20, 100, 400] {
@@ -22,9 +22,9 @@ fn is_not_serialised() {
         let counts = sim.counts();
         assert_eq!(counts.false_timeouts, 0, "{ideal} s");
         let served = sim.all_served().expect("everybody is served") / SECOND;
-        // A few that think for a short time only come twice.
+        // A few clients with a short think time send a second request.
         assert!(served <= ideal + ideal / 5 + 2, "{ideal} s: {served}");
-        // What one grant costs each, and no more.
+        // At most the cost of the necessary grants.
         let most = 1_000 * (ideal / 25 + 1);
         assert!(counts.early() <= most, "{ideal} s: {counts:?}");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices and disks: what files define against what runs.
+//! Devices and disks: comparison of the files with the running state.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,47 +17,47 @@ use crate::configuration::render;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 
-/// A device or disk of the files.
+/// Device or disk that the files define.
 struct Item<'a> {
-    /// The name of its section.
+    /// Name of the section.
     key: &'a str,
     place: &'a Place,
     wanted: &'a Device,
 }
 
-/// A device or disk that differs from its section.
+/// Device or disk that differs from its section.
 struct Change {
-    /// The running state in the words of the file, if it runs.
+    /// Running state in the form of the file; `None` if the device does not exist.
     from: Option<Device>,
-    /// The section.
+    /// Section of the file.
     to: Device,
-    /// The section on this machine.
+    /// Section, resolved on this machine.
     located: Device,
 }
 
-/// All devices and disks that are to be changed.
+/// Devices and disks to be changed.
 pub struct Devices<'a> {
     changes: Vec<Change>,
-    /// Those that are missing, or whose device below is.
+    /// Items whose device or underlying device is missing.
     late: Vec<Item<'a>>,
-    /// The sections of the disks that were found, by name.
+    /// Places of the sections of the disks that were found, by disk name.
     places: BTreeMap<String, &'a Place>,
-    /// Devices that are to be removed, as a file would define them.
+    /// Devices to be removed, in the form of a section.
     pub extra: Vec<Device>,
 }
 
 impl Change {
-    /// Shows what differs.
+    /// Shows the difference.
     fn show(&self, output: &mut Output<'_>) -> Result {
         let old = self.from.as_ref().map_or(String::new(), render::device);
         output.difference(&self.to.name, &old, &render::device(&self.to))
     }
 
-    /// Makes or changes it; returns what was done.
+    /// Creates or changes the device, and returns a description of the change.
     ///
     /// # Errors
     ///
-    /// What the kernel refuses; it is as it was.
+    /// Errors of the kernel; the device is unchanged then.
     fn carry_out(&self, kernel: &dyn Kernel) -> Result<String> {
         let (name, to) = (&self.to.name, &self.to);
         Ok(match &self.from {
@@ -78,12 +78,12 @@ impl Change {
 }
 
 impl<'a> Devices<'a> {
-    /// Returns what is to be changed for `wanted`, with `prune` also which devices are to be removed;
-    /// those that cannot be changed come to `failures`.
+    /// Returns the changes for `wanted`, and with `prune` the devices to be removed. Failures of
+    /// devices that cannot be changed are added to `failures`.
     ///
     /// # Errors
     ///
-    /// What reading the running state returns.
+    /// Errors of reading the running state.
     pub fn new(
         kernel: &dyn Kernel,
         wanted: &'a Wanted,
@@ -122,13 +122,14 @@ impl<'a> Devices<'a> {
         Ok(devices)
     }
 
-    /// Returns how `item` has to be changed, if it has to.
+    /// Returns the change that `item` needs, if any.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: it, or the device below, is missing; [`Kind::Refused`]: another section
-    /// defines it, another device has its sectors, or a file cannot define it; [`Kind::Busy`]: it is in
-    /// use, or its name is.
+    /// - [`Kind::NotFound`]: the device or its underlying device is missing.
+    /// - [`Kind::Refused`]: another section defines the device, another device overlaps its
+    ///   sectors, or a file cannot define it.
+    /// - [`Kind::Busy`]: the device is in use, or its name is taken.
     fn look(
         &mut self,
         kernel: &dyn Kernel,
@@ -200,12 +201,12 @@ impl<'a> Devices<'a> {
         }))
     }
 
-    /// Whether there is nothing to change.
+    /// Returns true if nothing is to be changed.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.late.is_empty() && self.extra.is_empty()
     }
 
-    /// Shows what differs, but for what is missing.
+    /// Shows the differences of all devices that are not missing.
     pub fn show(&self, output: &mut Output<'_>) -> Result {
         for change in &self.changes {
             change.show(output)?;
@@ -216,19 +217,19 @@ impl<'a> Devices<'a> {
         Ok(())
     }
 
-    /// Notes that devices are missing.
+    /// Adds a failure to `failures` for each device that is missing.
     pub fn missing(&mut self, kernel: &dyn Kernel, failures: &mut Vec<Failure>) {
         for item in std::mem::take(&mut self.late) {
             failures.extend(self.look(kernel, &item, &[]).err());
         }
     }
 
-    /// Makes and changes all; those that are missing are waited for until `end`, as at boot. Names that
-    /// were not reached when it was `told` to end come to `left`.
+    /// Creates and changes all devices; missing devices are waited for up to `patience`, as at
+    /// boot. If `told` is set, the names of the devices not yet processed are added to `left`.
     ///
     /// # Errors
     ///
-    /// What writing returns.
+    /// Errors of writing.
     pub fn carry_out(
         &mut self,
         kernel: &dyn Kernel,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rules of a service, which are right or wrong together.
+//! Rules of a service, which are checked together.
 
 use nrs_sched::rules::{Action, Command as RuleCommand, Fields, Name, Pairs, ALSO_MAX};
 
@@ -11,18 +11,18 @@ use crate::configuration::keys::Table;
 use crate::configuration::rules::{Limits, Rule, Rules, DEFAULT};
 use crate::configuration::state::{normal_rate, Policy, State, HEADS};
 
-/// A rule of the file.
+/// Rule of the file.
 struct Draft<'a> {
     path: String,
     node: &'a Node,
     entries: &'a [Entry],
-    /// Indices of the heads that it is for.
+    /// Indices of the heads of the rule.
     heads: Vec<usize>,
     rule: Rule,
 }
 
 impl Draft<'_> {
-    /// The place of what `key` says, else of the rule, and its path.
+    /// Returns place and path of the value of `key`, or else of the rule.
     fn place(&self, key: &str) -> (Place, String) {
         match at(self.entries, key) {
             Some(entry) => (entry.node.place.clone(), format!("{}.{key}", self.path)),
@@ -32,7 +32,7 @@ impl Draft<'_> {
 }
 
 impl Reader<'_> {
-    /// The rules that `entry` has, for each head that takes rules.
+    /// Reads the rules in `entry` into `state`, for each head that takes rules.
     pub(super) fn rules(&mut self, path: &str, entry: Option<&Entry>, state: &mut State) {
         let rate = state.rate();
         let fields = state.policies.each_ref().map(Policy::fields);
@@ -67,7 +67,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The rule `node`, as far as it can be told without the others.
+    /// Reads the rule `node`, without checks that need the other rules.
     fn draft<'a>(
         &mut self,
         path: String,
@@ -134,7 +134,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The heads that a rule is for.
+    /// Returns the heads of a rule.
     fn heads(
         &mut self,
         path: &str,
@@ -175,7 +175,7 @@ impl Reader<'_> {
         self.take(&node.place, path, rate)
     }
 
-    /// Names of other rules: a list, or a string with `+` between them.
+    /// Returns the names of other rules: a list, or a string joined by `+`.
     fn also(&mut self, path: &str, node: &Node) -> Option<Vec<String>> {
         let mut names = Vec::new();
         match &node.value {
@@ -199,7 +199,7 @@ impl Reader<'_> {
         Some(unique)
     }
 
-    /// The rules of a head, of `all` those that are for it.
+    /// Returns the rules of the head `head`, which are `drafts`; `all` are the rules of both heads.
     #[allow(clippy::too_many_arguments)]
     fn head(
         &mut self,
@@ -226,7 +226,7 @@ impl Reader<'_> {
                 if other == name {
                     self.add(&place, &path, "expected another rule than this one");
                 } else if !there && other != DEFAULT {
-                    // On the other head there may be one.
+                    // The rule may exist on the other head.
                     let on = match all.iter().any(|draft| draft.rule.name == *other) {
                         true => format!(" on the head {head}"),
                         false => String::new(),
@@ -245,7 +245,7 @@ impl Reader<'_> {
             return Some(Rules::new(rate));
         }
         match rules.book(fields, rate, max) {
-            // Conditions in the form in which they are shown.
+            // The rules have conditions in the form that the module shows.
             Ok(book) => Some(Rules::of(&book)),
             Err(refusal) => {
                 let draft = drafts.iter().find(|draft| draft.rule.name == refusal.name);
@@ -257,7 +257,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the module takes a rule, whatever others there are.
+    /// Checks that the module accepts the rule, independently of other rules.
     fn alone(&mut self, draft: &Draft<'_>, fields: Fields, rate: &str) {
         let start = format!("start {} {}", draft.rule.name, draft.rule.conditions);
         if let Ok(RuleCommand {
@@ -300,9 +300,9 @@ impl Reader<'_> {
         let (mut place, path) = draft.place("match");
         let entry = at(draft.entries, "match");
         match entry.map(|entry| &entry.node.value) {
-            // With names in it columns are others.
+            // Columns are valid only if no name was replaced by a number.
             Some(Value::Text(text, true)) if text.trim() == draft.rule.conditions => {
-                // Behind the quote, and what was cut off in front.
+                // The offset includes the quote and the blanks that were trimmed.
                 let cut = text.len() - text.trim_start().len();
                 place = place.behind(1 + cut + inside);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Files that are right and files that are wrong.
+//! Tests of reading valid and invalid files.
 
 use super::*;
 use crate::configuration::rules::Limits;
@@ -93,7 +93,7 @@ fn a_service_is_defined_once() {
     assert_eq!(wanted.devices["a"].1.target, "/dev/sdb");
 }
 
-/// Files, each of one line in which ` ; ` ends a line, and how their only fault begins.
+/// Files, each in one line in which ` ; ` ends a line, with the beginning of the only fault.
 const REFUSED: &str = r#"
 x = 1
     1:1: the file.x: there is no such key

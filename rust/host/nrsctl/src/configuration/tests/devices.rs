@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Devices of type nrs: sections against what runs.
+//! Devices of type nrs: sections against the running state.
 
 use super::*;
 use crate::kernel::Device;
@@ -23,7 +23,7 @@ fn devices_of_the_files() {
         "{out}"
     );
     assert_eq!(differs(&module, text), None);
-    // The same by its number.
+    // The underlying device is named by its number.
     assert_eq!(differs(&module, &text.replace("/dev/sdb", "8:16")), None);
     let device = &module.devices().unwrap()[0];
     assert_eq!((&device.target[..], device.sectors), ("8:16", 992));
@@ -35,7 +35,7 @@ fn devices_of_the_files() {
     let fresh = Mock::of(&[]);
     apply(&fresh, &text).1.unwrap();
     assert_eq!(fresh.devices(), module.devices());
-    // What a section does not say has its default.
+    // Missing keys have their defaults.
     let (out, done) = apply(&module, FILES);
     done.unwrap();
     assert!(
@@ -43,7 +43,7 @@ fn devices_of_the_files() {
         "{out}"
     );
     assert_eq!(differs(&module, FILES), None);
-    // A device without a section stays; the devices of one service.
+    // A device without a section is left unchanged; `--service` selects the devices of one service.
     assert_eq!(
         differs(&module, "[service.san]\npolicy = 'fairshare'\n"),
         None
@@ -64,7 +64,7 @@ fn devices_of_the_files() {
     );
 }
 
-/// What two devices would both write to is given to one of them.
+/// Refuses devices that overlap.
 #[test]
 fn sectors_of_one_device_only() {
     let module = Mock::of(&[]);
@@ -72,7 +72,7 @@ fn sectors_of_one_device_only() {
     let with = |target: &str, place: &str| {
         format!("{first}[device.z]\ndevice = '{target}'\nservice = 'y'\n{place}")
     };
-    // The same text is a fault of the files.
+    // The same text for the underlying device is a fault of the files.
     for (place, ok) in [
         ("", false),
         ("offset = 107", false),
@@ -89,7 +89,7 @@ fn sectors_of_one_device_only() {
         let fault = format!("device.z: has the same sectors as device.files in {name}:1:9");
         assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
     }
-    // By another name it is known once both are found, running or not.
+    // Different names are compared once both devices are located, running or not.
     let (_, done) = apply(&module, &with("8:16", ""));
     let failure = done.unwrap_err();
     let why = "device.z: the device files has these sectors of 8:16 already";
@@ -109,15 +109,15 @@ fn sectors_of_one_device_only() {
     }
     assert_eq!(names(&module), ["files"]);
     said(&module, "device add z /dev/sdb y --offset 108").unwrap();
-    // Neither does one grow into another.
+    // A device must not grow into another device.
     let failure = apply(&module, &first.replace("100", "101")).1.unwrap_err();
     assert!(failure.message.contains("the device z has"), "{failure}");
-    // A disk and a device on it are two clients of one path.
+    // A disk and a device on the disk are two clients of one path.
     said(&module, "device schedule sdb other").unwrap();
     apply(&module, &first.replace("100", "99")).1.unwrap();
 }
 
-/// A section that `--save` keeps beside the file is not written once more.
+/// Verifies that `save` omits sections that `--save` wrote to another file of the directory.
 #[test]
 fn saved_beside_kept_devices() {
     let module = Mock::of(&[]);
@@ -137,7 +137,7 @@ fn saved_beside_kept_devices() {
         all.contains("[device.a]") && all.contains("[device.b]"),
         "{all}"
     );
-    // One that runs in another way would be lost.
+    // A section that differs from the running device would be lost.
     let mut device = module.devices().unwrap()[0].clone();
     device.options.insert("size".into(), "4".into());
     module.change_device(&device).unwrap();
@@ -149,7 +149,8 @@ fn saved_beside_kept_devices() {
     assert_eq!(kept, text);
 }
 
-/// A file that would make the files of its directory wrong is not written; files that nrs does not read do not matter.
+/// Refuses to write a file that makes the configuration of its directory wrong; directories and
+/// files that nrs does not read are not checked.
 #[test]
 fn saved_beside_other_files() {
     let module = Mock::of(&["a"]);
@@ -172,12 +173,12 @@ fn saved_beside_other_files() {
         save(name).unwrap();
         assert!(path(name).exists());
     }
-    // Wrong already.
+    // The directory is wrong already.
     std::fs::write(path("wrong.toml"), "[service]\nx = 1\n").unwrap();
     assert_eq!(save("10-a.toml").unwrap_err().kind, Kind::Refused);
 }
 
-/// A device that is open stays where it is, and as long as it is.
+/// Verifies that an open device may grow and change its service, but not move or shrink.
 #[test]
 fn devices_in_use() {
     let module = Mock::of(&[]);
@@ -210,7 +211,8 @@ fn devices_in_use() {
     assert_eq!(module.devices().unwrap()[0].target, "8:0");
 }
 
-/// `--prune` removes devices that no file defines and nobody uses, and the services that they leave.
+/// Removes, with `--prune`, unused devices that no file defines, and the services left without
+/// clients.
 #[test]
 fn devices_that_no_file_mentions() {
     let module = Mock::of(&[]);
@@ -242,7 +244,8 @@ fn devices_that_no_file_mentions() {
     assert_eq!(names(), ["part", "sdb"]);
 }
 
-/// A device below that comes late, as at boot, is waited for while the others are made already.
+/// Waits for an underlying device that appears late, as at boot, while the other devices are
+/// created.
 #[test]
 fn devices_that_are_late() {
     let module = Mock::of(&[]);
@@ -254,7 +257,7 @@ fn devices_that_are_late() {
     let (out, done) = ran(&module, "--wait 60", &file);
     done.unwrap();
     assert!(out.starts_with("--- files, running\n"), "{out}");
-    // One on another one, in whatever order.
+    // A device on another device, in any order.
     let module = Mock::of(&[]);
     let file = Named::new(
         "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n",
@@ -262,7 +265,7 @@ fn devices_that_are_late() {
     let (out, done) = ran(&module, "--wait 60", &file);
     done.unwrap();
     assert!(out.ends_with("a: created on /dev/mapper/b\n"), "{out}");
-    // One that never comes keeps no other.
+    // A device that never appears does not delay the others.
     let text = format!("[device.a]\ndevice = '/dev/sdx'\nservice = 'x'\n{FILES}");
     let (out, done) = apply(&module, &text);
     let failure = done.unwrap_err();
@@ -270,7 +273,7 @@ fn devices_that_are_late() {
     let why = ":1:9: device.a: /dev/sdx: no such device";
     assert!(failure.message.ends_with(why), "{failure}");
     assert!(out.ends_with("files: created on /dev/sdb\n"), "{out}");
-    // Told to end, it waits no more.
+    // After an interruption, missing devices are not waited for.
     let module = Mock::of(&[]);
     module
         .told
@@ -283,7 +286,8 @@ fn devices_that_are_late() {
     assert!(module.devices().unwrap().is_empty());
 }
 
-/// What has the name, or several targets, is not touched; what is refused changes nothing.
+/// Verifies that devices of other types or with several targets are not changed, and that a refusal
+/// changes nothing.
 #[test]
 fn devices_that_are_not_ours() {
     let module = Mock::of(&[]);

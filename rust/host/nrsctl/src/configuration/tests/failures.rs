@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is refused, or interrupted, or seen by nobody.
+//! Refusals, interruptions, and closed output.
 
 use super::*;
 use crate::show::Unread;
@@ -32,7 +32,7 @@ fn a_refused_step_leaves_all_as_it_was() {
                 .ends_with(" was refused: no; the service is as it was"),
             "{failure}"
         );
-        // The other one is carried out all the same.
+        // The other service is changed all the same.
         assert!(out.ends_with("b: 1 change made\n"), "{out}");
         module.set("b", "slots", "4").unwrap();
         assert_eq!(module.shown(), shown, "after {taken} steps");
@@ -72,7 +72,7 @@ fn a_service_that_could_not_be_set_up_is_removed() {
     assert!(module.services().unwrap().is_empty());
 }
 
-/// What cannot be changed of one service is no reason not to change the others.
+/// Verifies that a service that cannot be changed does not prevent changes of the others.
 #[test]
 fn a_service_that_cannot_be_changed_keeps_no_other() {
     let module = Mock::of(&["a", "b"]);
@@ -90,12 +90,12 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
         "{failure}"
     );
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");
-    // Nothing else is to be changed now, and that is not all that is said.
+    // No other change is needed, and the failure is reported.
     let (out, done) = ran(&module, "", &file);
     assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::Busy));
 }
 
-/// A signal leaves no service half changed.
+/// Verifies that a signal leaves no service half changed.
 #[test]
 fn an_interruption_is_a_failed_step() {
     let text = "[service.a]\nslots = 5\nparameters.stall_ms = 500\n[service.b]\nslots = 7\n";
@@ -118,14 +118,14 @@ fn an_interruption_is_a_failed_step() {
                 );
                 assert_eq!(module.shown(), shown);
             }
-            // It came with the last step: that service is what it is to be.
+            // The signal arrived at the last step: the change of the service is complete.
             _ => {
                 assert_eq!(lines, ["interrupted: as they were: b"]);
                 assert!(out.ends_with("a: 2 changes made\n"), "{out}");
             }
         }
     }
-    // Before anything: nothing is changed.
+    // The signal arrived before the first change: nothing is changed.
     let module = Mock::of(&["a", "b"]);
     let shown = module.shown();
     module.tell.set(0);
@@ -142,7 +142,7 @@ fn an_interruption_is_a_failed_step() {
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
 }
 
-/// Waiting for what is busy ends, too, and what was done before is put back.
+/// Verifies that a signal ends the retries of a busy step, and that earlier steps are reverted.
 #[test]
 fn waiting_is_interrupted() {
     let module = Mock::of(&["a"]);
@@ -173,11 +173,11 @@ fn parameters_of_the_module_are_put_back() {
         )
     );
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
-    // The services are what they are to be.
+    // The change of the service is complete.
     assert!(out.ends_with("a: 1 change made\n"), "{out}");
 }
 
-/// Changes go on when nobody sees them; a look at the differences does not.
+/// Verifies that changes continue if the output is closed, and that a dry run does not.
 #[test]
 fn nobody_has_to_read() {
     let module = Mock::of(&["a", "b"]);

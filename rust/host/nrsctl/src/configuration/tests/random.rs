@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! From any configuration to any other one.
+//! Changes between random configurations.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Lines of a section, some of them.
+/// Returns a strategy for a selection of lines of a section.
 fn some_lines() -> impl Strategy<Value = Vec<&'static str>> {
     let lines = vec![
         "slots = 5",
@@ -50,7 +50,7 @@ const POLICIES: [&str; 8] = [
     "crrn",
 ];
 
-/// A section that is right.
+/// Returns a strategy for a valid section.
 fn some_section() -> impl Strategy<Value = String> {
     let rule = (0..5usize, 1..4u32, 0..24usize, 0..3usize);
     let rules = proptest::collection::vec(rule, 0..6);
@@ -92,8 +92,8 @@ proptest! {
         max_global_rejects: 100_000,
         failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// From any configuration to any other one: it is so, it stays so, what is saved is what runs, and what
-    /// is refused midway has never been.
+    /// Applies any configuration over any other: a second run changes nothing, the saved text
+    /// equals the running state, and a refused step leaves the previous state.
     #[test]
     fn round_trip(from in some_section(), to in some_section(), taken in 0..30usize) {
         let module = Mock::of(&["a"]);

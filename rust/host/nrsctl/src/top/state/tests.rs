@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tests of the state: what keys and snapshots do to it.
+//! Tests of the state with keys and snapshots.
 
 use super::*;
 use crate::failure::{Kind, Result};
@@ -12,7 +12,7 @@ fn state(sort: Column) -> State {
     state
 }
 
-/// One that shows what `sample` gives at seconds 0 and 1.
+/// Returns a state with the snapshots of `sample` at seconds 0 and 1.
 fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> State {
     let mut state = state(sort);
     state.take(sample(0));
@@ -40,7 +40,7 @@ fn names(state: &State) -> Vec<&str> {
     rows.map(|row| row.entity.name.as_str()).collect()
 }
 
-/// Services that are there, and those of them that can be read.
+/// Source with the given services, which is readable if the flag is true.
 struct Some3(Vec<&'static str>, bool);
 
 impl Source for Some3 {
@@ -89,7 +89,7 @@ fn every_column_sorts() {
         };
         assert_eq!(sorted(samples::fairshare, column, ""), want, "{column:?}");
     }
-    // Turned round, equals stay in the order of their names, and what is not known stays last.
+    // In reverse order, equal rows stay sorted by name, and unknown values stay last.
     for (column, want) in [
         (Name, "medium large small"),
         (Got, "large medium small"),
@@ -132,7 +132,7 @@ fn keys_choose_the_column() {
 #[test]
 fn the_filter_is_typed() {
     let mut state = showing(samples::fairshare, Column::Name);
-    // While it is typed, letters are no commands.
+    // While the filter is edited, letters are not commands.
     assert_eq!(press(&mut state, "/Q1002"), Act::Draw);
     assert_eq!(names(&state), [""; 0]);
     for _ in 0..5 {
@@ -141,7 +141,7 @@ fn the_filter_is_typed() {
     press(&mut state, "JOBID:L\n");
     assert_eq!((&*state.filter, state.editing), ("JOBID:L", false));
     assert_eq!(names(&state), ["uid:1002/jobid:large"]);
-    // It stays for later snapshots.
+    // The filter is kept for later snapshots.
     state.take(samples::fairshare(2));
     assert_eq!(state.len(), 1);
     press(&mut state, "\x1b");
@@ -173,7 +173,7 @@ fn rows_are_scrolled() {
         state.key(key.into());
         assert_eq!(state.visible(), want, "{key:?}");
     }
-    // The terminal becomes larger, then none at all, and entities fewer.
+    // The terminal becomes larger, then has no lines; then there are fewer entities.
     state.key(KeyCode::End.into());
     state.set_page(40);
     assert_eq!(state.visible(), 55..95);
@@ -197,7 +197,7 @@ fn services_are_gone_through() {
     assert_eq!(state.service(), Some(("a", Some(0), 3)));
     for want in ["b", "c", "a"] {
         assert_eq!(press(&mut state, "\t"), Act::Refresh);
-        // What was of another service is not shown.
+        // The snapshot of another service is not displayed.
         assert!(state.snapshot().is_none());
         state.refresh(&mut source);
         assert_eq!(state.service().unwrap().0, want);
@@ -206,7 +206,7 @@ fn services_are_gone_through() {
     state.key(KeyCode::BackTab.into());
     state.refresh(&mut source);
     assert_eq!(state.service(), Some(("c", Some(2), 3)));
-    // The one that is shown goes away, and another comes.
+    // The displayed service is removed, and another one is added.
     source.0 = vec!["a", "d"];
     state.refresh(&mut source);
     assert_eq!(state.failure.as_ref().unwrap().message, "no service 'c'");
@@ -225,13 +225,13 @@ fn a_module_that_is_gone_may_come_back() {
     state.refresh(&mut source);
     assert_eq!(state.failure.as_ref().unwrap().kind, Kind::NotLoaded);
     assert!(state.snapshot().is_none() && state.row(0).is_none());
-    // Keys do no harm.
+    // Keys have no effect.
     assert_eq!(press(&mut state, "rs<>/x\n\x1b"), Act::Draw);
     assert_eq!(press(&mut state, "\t"), Act::Refresh);
     source.1 = true;
     state.refresh(&mut source);
     assert_eq!((&state.failure, state.len()), (&None, 2));
-    // Without services at all.
+    // A module without services.
     source.0.clear();
     let mut state = self::state(Column::Got);
     state.refresh(&mut source);

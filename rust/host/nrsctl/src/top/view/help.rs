@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The help.
+//! Help screen.
 
 use ratatui::style::Style;
 
 use super::Page;
 use crate::top::row::Column;
 
-/// Keys and what they do.
+/// Keys and their functions.
 const KEYS: [(&str, &str); 10] = [
     ("Up Down PgUp PgDn", "rows, pages"),
     ("Home End", "first, last row"),
@@ -21,11 +21,11 @@ const KEYS: [(&str, &str); 10] = [
     ("h ? q", "help; quit, also ^C"),
 ];
 
-/// Where the columns are explained.
+/// Column where the explanations of the table's columns begin.
 const RIGHT: u16 = 42;
 
 impl Page<'_> {
-    /// Keys on the left, columns on the right, above line `bottom`.
+    /// Writes the keys on the left and the columns on the right, above line `bottom`.
     pub(super) fn help(&mut self, bottom: u16) {
         self.line("", Style::new());
         for n in 0..KEYS.len().max(Column::all().len()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which columns there is room for, and where they are.
+//! Selection and positions of the columns.
 
 use crate::stats::Snapshot;
 use crate::top::numbers;
@@ -8,24 +8,24 @@ use crate::top::rates::Rates;
 use crate::top::row::{Column, Row};
 use crate::top::state::State;
 
-/// Cells that a name needs not exceed even where there is room.
+/// Maximum width to which names and policies are widened, cells.
 const NAME_MAX: usize = 64;
 
-/// A column that is shown.
+/// Position of a displayed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which.
+    /// Column of the table.
     pub column: Column,
-    /// Where it begins.
+    /// First cell.
     pub left: u16,
-    /// How many cells it has.
+    /// Width, cells.
     pub width: u16,
-    /// Whether percentages have decimals.
+    /// True if percentages have decimals.
     pub precise: bool,
 }
 
 impl Place {
-    /// Where a text in it begins: numbers end on the right.
+    /// Returns the first cell of `text` in the column; numbers are right-aligned.
     pub fn x(&self, text: &str) -> u16 {
         let used = numbers::width(text) as u16;
         match self.column.is_text() {
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// The text, cut so that it fits: of a name the end is kept, which tells more.
+    /// Truncates `text` to the width; the end of a name is kept because it is more specific.
     pub fn cut(&self, text: String) -> String {
         match self.column {
             Column::Name => numbers::tail(&text, self.width.into()),
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// The columns that have something in any row of a snapshot.
+/// Returns the columns that have a value in at least one row of a snapshot.
 pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
     let all = &snapshot.entities;
     let used = |column: &Column| match column {
@@ -55,10 +55,11 @@ pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
     Column::all().iter().copied().filter(used).collect()
 }
 
-/// The columns for so many cells: fewer if it is narrow, names in full and more digits if it is wide.
+/// Returns the columns for a width of `cells` cells: fewer columns if narrow, full names and more
+/// digits if wide.
 pub fn places(state: &State, snapshot: &Snapshot, cells: usize) -> Vec<Place> {
     let mut columns = columns(snapshot);
-    // The column that it is sorted by is the last to go but for names.
+    // The sort column is omitted last; the name is never omitted.
     let sort = state.sort;
     let spare = Column::SPARE
         .into_iter()
@@ -106,7 +107,8 @@ pub fn places(state: &State, snapshot: &Snapshot, cells: usize) -> Vec<Place> {
     columns.into_iter().map(place).collect()
 }
 
-/// The widest name and policy of all rows, seen or not, so that columns stay where they are; bytes are enough of a guess.
+/// Returns the widths of the widest name and policy of all rows, so that columns do not move when
+/// rows are scrolled. Lengths in bytes are accurate enough.
 fn widest(snapshot: &Snapshot) -> (usize, usize) {
     let rates = Rates::default();
     let rows = snapshot.entities.iter().map(|entity| Row {

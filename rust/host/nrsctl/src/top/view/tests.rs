@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Screens, letter by letter.
+//! Tests of complete screens.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn terminal(state: &mut State, width: u16, height: u16) -> (Terminal<TestBackend
     (terminal, formatted)
 }
 
-/// The lines of the screen without the blanks at their ends.
+/// Returns the lines of the screen without trailing blanks.
 fn screen(state: &mut State, width: u16, height: u16) -> String {
     let (terminal, _) = terminal(state, width, height);
     let buffer = terminal.backend().buffer();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of the module for tests and benches, made by the module's own writers: of as many entities
-//! as are wanted, with names that do their worst.
+//! Texts of the module for tests and benches, created by the module's own writers: with any number
+//! of entities and with difficult names.
 
-// Not every test takes all of it.
+// No test uses all functions.
 #![allow(dead_code)]
 
 use nrs_agent::status::{
@@ -43,7 +43,7 @@ use nrs_sched::{
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};
 
-/// Names of jobs that do their worst.
+/// Job names that are difficult to quote or parse.
 #[rustfmt::skip]
 pub const HOSTILE: [&[u8]; 26] = [
     b"a\"b", b"b\\c", b"c: d", b"- e", b"{f", b"[g]", b"# h", b"&i *j", b"m'n", b"%o", b"p\nq", b"r\tt",
@@ -51,18 +51,18 @@ pub const HOSTILE: [&[u8]; 26] = [
     b"\\", b"\"", b"w, x", b"\\x22\\n\\",
 ];
 
-/// A module with the service `svc`, whose texts these are.
+/// Creates a module with the service `svc`, which has these texts.
 pub fn module(texts: &[(String, String)]) -> Mock {
     let values: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
     Mock::with(&[("svc", &values)])
 }
 
-/// What is read of a service under `policy`; its time is 0, so that the snapshot is the same each
-/// time.
+/// Returns the snapshot of a service under `policy`; the time is 0, so that snapshots are
+/// reproducible.
 pub fn snapshot(policy: &str) -> Snapshot {
     let mut snapshot = stats::read(&module(&service(policy, 14)), "svc").expect("a snapshot");
     if policy == "qbm" {
-        // Its clients stand in no order.
+        // The order of qbm's clients is arbitrary.
         snapshot
             .entities
             .sort_by(|a, b| (&a.head, &a.name).cmp(&(&b.head, &b.name)));
@@ -73,7 +73,7 @@ pub fn snapshot(policy: &str) -> Snapshot {
     }
 }
 
-/// What the agent of the service `svc` tells.
+/// Returns the status of an agent with the services `svc` and `ost_io`.
 pub fn agent() -> Status {
     let peer = |server: &str, connected, datagrams| PeerStatus {
         server: server.into(),
@@ -135,7 +135,7 @@ pub fn agent() -> Status {
     }
 }
 
-/// A table whose numbers are `first`, `first + 1`, …
+/// Returns a table with the numbers `first`, `first + 1`, …
 pub fn numbered<T: Stats + Default>(first: u64) -> T {
     let mut table = T::default();
     for (number, value) in table.values_mut().zip(first..) {
@@ -144,7 +144,7 @@ pub fn numbered<T: Stats + Default>(first: u64) -> T {
     table
 }
 
-/// A table as text: on one line, or a line for each number.
+/// Formats a table on one line, or with a line for each number.
 pub fn table<T: Stats>(table: &T, lines: bool) -> String {
     let mut text = String::new();
     let written = match lines {
@@ -155,7 +155,7 @@ pub fn table<T: Stats>(table: &T, lines: bool) -> String {
     text
 }
 
-/// The text `clients`, with the numbers of [`numbered`] tables.
+/// Returns the text `clients` with the numbers of [`numbered`] tables.
 pub fn clients(name: &str, service: &ServiceCounts) -> String {
     format!(
         "service: {{ {} }}\nclients:\n- client: \"{name}\"\n  counters: {{ {}, {}, state: live }}\n\
@@ -167,7 +167,8 @@ pub fn clients(name: &str, service: &ServiceCounts) -> String {
     )
 }
 
-/// The job called by `number`: hostile names in turn, numbered from the second round on.
+/// Returns the job for `number`: the names of [`HOSTILE`] in turn, with a number from the second
+/// round on.
 pub fn job(number: u32) -> JobId {
     let name = HOSTILE[number as usize % HOSTILE.len()];
     match number / HOSTILE.len() as u32 {
@@ -176,7 +177,8 @@ pub fn job(number: u32) -> JobId {
     }
 }
 
-/// The text of `nrs_fairshare_stats` with so many jobs of some users; every tenth is urgent.
+/// Returns the text `nrs_fairshare_stats` with `entities` jobs of some users; every tenth job is
+/// urgent.
 pub fn fairshare(entities: u32) -> String {
     let mut rows = fairshare::Rows::new();
     for high in [false, true] {
@@ -217,7 +219,7 @@ pub fn fairshare(entities: u32) -> String {
     text
 }
 
-/// The text of `nrs_tbf_stats` with so many classes under three rules.
+/// Returns the text `nrs_tbf_stats` with `classes` classes of three rules.
 pub fn tbf(classes: u32) -> String {
     let mut rows = tbf::Rows::new();
     for number in 0..classes {
@@ -265,15 +267,15 @@ pub fn tbf(classes: u32) -> String {
     text
 }
 
-/// Devices without names.
+/// Scene in which devices have no names.
 struct Place;
 
 impl Scene for Place {
     fn device_name(&self, _: u32, _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// The texts of `nrs_qbm_status` and `nrs_qbm_stats` with so many clients in a group, and one
-/// without.
+/// Returns the texts `nrs_qbm_status` and `nrs_qbm_stats` with `clients` clients in one group, and
+/// a group without clients.
 pub fn qbm(clients: u32) -> [String; 2] {
     let plan = "by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\ngroup moved target=8:16 capacity=10MB/s strategy=mover\n\
         default class=fair_share min=1MB/s max=1MB/s\n";
@@ -299,7 +301,7 @@ pub fn qbm(clients: u32) -> [String; 2] {
     [status, stats]
 }
 
-/// The text of `nrs_policies` with this policy on both heads, and its counters.
+/// Returns the text `nrs_policies` with this policy on both heads, and its counters.
 pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
     let row = |name, argument, fallback| text::Row {
         name,
@@ -317,7 +319,7 @@ pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
     text
 }
 
-/// The texts of a service under `policy` that tells so many entities apart.
+/// Returns the texts of a service under `policy` with `entities` entities.
 pub fn service(policy: &str, entities: u32) -> Vec<(String, String)> {
     let slots = ServiceCounts {
         slots: 64,

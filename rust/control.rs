@@ -49,10 +49,10 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-use self::{configfs::Root, debugfs::Trees};
+use self::{configfs::RootGroup, debugfs::Trees};
 use crate::{
     engine::{
-        registry::{self, Observer},
+        registry::{self, ServiceObserver},
         service::Service,
     },
     sys::{
@@ -62,10 +62,10 @@ use crate::{
 };
 
 /// Pinned directory.
-struct Pin {
+struct PinnedDirectory {
     /// Address of the service, which exists at least until its last client is removed.
     service: usize,
-    _dependency: Dependency<Root>,
+    _dependency: Dependency<RootGroup>,
 }
 
 /// Observer of the registry.
@@ -74,12 +74,12 @@ struct State {
     #[pin]
     trees: Trees,
     #[pin]
-    subsystem: Mutex<Option<Arc<Subsystem<Root>>>>,
+    subsystem: Mutex<Option<Arc<Subsystem<RootGroup>>>>,
     #[pin]
-    pins: NoIoMutex<KVec<Pin>>,
+    pins: NoIoMutex<KVec<PinnedDirectory>>,
 }
 
-impl Observer for State {
+impl ServiceObserver for State {
     fn created(&self, service: &Arc<Service>) {
         if self.trees.add(service).is_err() {
             pr_warn!("no memory for the files of {}\n", service.name());
@@ -101,7 +101,7 @@ impl Observer for State {
             Err(ENOENT) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let pin = Pin {
+        let pin = PinnedDirectory {
             service: core::ptr::from_ref(service).addr(),
             _dependency: dependency,
         };
@@ -120,11 +120,11 @@ impl Observer for State {
 }
 
 /// Administration interfaces; dropping removes them.
-pub(crate) struct Control {
+pub(crate) struct ControlInterfaces {
     state: Arc<State>,
 }
 
-impl Control {
+impl ControlInterfaces {
     /// Creates the interfaces. They cover every service created later.
     ///
     /// The registry must exist; front-ends must not.
@@ -150,7 +150,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for ControlInterfaces {
     fn drop(&mut self) {
         // The registry still holds the state. An existing directory keeps the module loaded, so
         // neither directories nor pins are left.

@@ -37,11 +37,11 @@
 //! 4. one target's lock ([`target::Target`])
 //!
 //! The lock of the caretaker that a service's timers call is taken alone; only a workqueue's lock
-//! is taken inside ([`dispatch::Dispatch`]).
+//! is taken inside ([`target_parameters::TargetParameters`]).
 //!
 //! Timeouts have locks of their own, with nothing else taken inside. These are the lock of a
 //! history, then the lock of the terms ([`timeouts`]), and the lock of a client's alarm
-//! ([`client::deadlines`]). The mutex of a herald is taken before 3 ([`client::herald`]).
+//! ([`client::deadlines`]). The mutex of a herald is taken before 3 ([`client::notify`]).
 //!
 //! Locks from 3 on, and the locks of timeouts, are spinlocks taken with interrupts off, because
 //! requests end in interrupts. Nothing is submitted, freed, printed or woken under them.
@@ -61,20 +61,20 @@
 pub(crate) mod agent;
 pub(crate) mod arrival;
 pub(crate) mod client;
+pub(crate) mod client_list;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
-pub(crate) mod dispatch;
-pub(crate) mod driven;
-pub(crate) mod keeper;
+pub(crate) mod framework;
 pub(crate) mod overseer;
 pub(crate) mod parameters;
 pub(crate) mod partition;
 pub(crate) mod partitions;
-pub(crate) mod refused;
+pub(crate) mod progress;
+pub(crate) mod refusal;
 pub(crate) mod registry;
-pub(crate) mod roster;
 pub(crate) mod service;
 pub(crate) mod target;
+pub(crate) mod target_parameters;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod timeouts;

@@ -39,30 +39,30 @@ type KernelFramework = frontend::capi::Framework;
 /// use.
 struct Nrs {
     #[cfg(feature = "elevator")]
-    _elevator: Option<frontend::elevator::Registration>,
-    _dm: sys::dm::Registration<frontend::dm::Device>,
-    _control: control::Control,
-    _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
-    _node: sys::chardev::Registration<control::node::Node>,
-    _registry: sys::global::Installed<engine::registry::Registry>,
+    _elevator: Option<frontend::elevator::ElevatorRegistration>,
+    _dm: sys::dm::TargetRegistration<frontend::dm::DmDevice>,
+    _control: control::ControlInterfaces,
+    _chardev: sys::chardev::DeviceRegistration<frontend::chardev::NrsFile>,
+    _node: sys::chardev::DeviceRegistration<control::node::ControlNode>,
+    _registry: sys::global::GlobalGuard<engine::registry::Registry>,
     _queue: sys::queue::WorkQueues,
-    _rcu: sys::rcu::Barrier,
+    _rcu: sys::rcu::RcuBarrier,
 }
 
 impl kernel::Module for Nrs {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let rcu = sys::rcu::Barrier;
+        let rcu = sys::rcu::RcuBarrier;
         let queue = sys::queue::WorkQueues::new()?;
         let registry = engine::registry::init()?;
         // Files of /dev and directories of configfs cannot be opened or created before
         // initialisation ends. A device-mapper table can be loaded, and then keeps the module
         // loaded, so device-mapper is registered last.
-        let node = sys::chardev::Registration::new()?;
-        let chardev = sys::chardev::Registration::new()?;
-        let control = control::Control::new()?;
-        let dm = sys::dm::Registration::new(module)?;
+        let node = sys::chardev::DeviceRegistration::new()?;
+        let chardev = sys::chardev::DeviceRegistration::new()?;
+        let control = control::ControlInterfaces::new()?;
+        let dm = sys::dm::TargetRegistration::new(module)?;
         #[cfg(feature = "elevator")]
-        let elevator = frontend::elevator::Registration::new(module);
+        let elevator = frontend::elevator::ElevatorRegistration::new(module);
         sys::misc::loaded();
         pr_info!("loaded\n");
         Ok(Self {

@@ -10,8 +10,8 @@
 //!   of the fairshare policy has a weight and a share and is called an entity.
 //! * [`policy::Part`]: state of one policy on one head.
 //! * [`head::Head`]: the policies of one priority on one partition.
-//! * [`partition::Machine`]: state machine that admits and dispatches the requests of one CPT and
-//!   target (a partition).
+//! * [`partition::PartitionMachine`]: state machine that admits and dispatches the requests of one
+//!   CPT and target (a partition).
 //!
 //! # Rules
 //!
@@ -88,13 +88,14 @@ pub mod item;
 pub mod jobid;
 pub mod key;
 pub mod knee;
-pub mod leftist;
+pub mod leftist_heap;
 pub mod mem;
 pub mod nid;
 pub mod order;
 pub mod parameters;
 pub mod partition;
 pub mod policy;
+pub mod priority_sources;
 pub mod qbm;
 pub mod ranges;
 pub mod rng;
@@ -102,11 +103,10 @@ pub mod rules;
 pub mod slab;
 pub mod slots;
 pub(crate) mod sort;
-pub mod sources;
+pub mod start_tags;
 pub mod statistics;
 pub mod table;
 pub mod text;
 pub mod timeouts;
 pub mod tournament;
-pub mod turns;
 pub mod units;

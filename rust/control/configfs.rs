@@ -34,7 +34,7 @@ use crate::{
     engine::{parameters, registry, service::Service},
     sched::text::parse_u32,
     sys::{
-        configfs::{Inner, Nested},
+        configfs::{GroupRef, WithDefaultGroup},
         misc,
         series::configfs_attributes,
     },
@@ -43,23 +43,23 @@ use crate::{
 /// Directory `nrs`. It has no data: the kernel crate before 7.3 reads a subsystem's data from the
 /// wrong address.
 #[pin_data]
-pub(crate) struct Root {}
+pub(crate) struct RootGroup {}
 
-const _: () = assert!(size_of::<Root>() == 0);
+const _: () = assert!(size_of::<RootGroup>() == 0);
 
 /// Registers the directory `nrs`.
-pub(super) fn subsystem() -> impl PinInit<Subsystem<Root>, Error> {
+pub(super) fn subsystem() -> impl PinInit<Subsystem<RootGroup>, Error> {
     let item_type = configfs_attributes! {
-        container: Subsystem<Root>,
-        data: Root,
+        container: Subsystem<RootGroup>,
+        data: RootGroup,
         child: Directory,
         attributes: [],
     };
-    Subsystem::new(c"nrs", item_type, try_pin_init!(Root {}))
+    Subsystem::new(c"nrs", item_type, try_pin_init!(RootGroup {}))
 }
 
 #[vtable]
-impl GroupOperations for Root {
+impl GroupOperations for RootGroup {
     type Child = Directory;
 
     fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Directory>, Error>> {
@@ -76,20 +76,20 @@ impl GroupOperations for Root {
             ],
         };
         let path = name.try_into()?;
-        let kept = Kept::new(registry::create(name, None)?)?;
-        let inner = Inner::new(rules::group(kept.0.clone())?)?;
-        Ok(Nested::group(path, item_type, kept, inner))
+        let kept = KeptService::new(registry::create(name, None)?)?;
+        let inner = GroupRef::new(rules::group(kept.0.clone())?)?;
+        Ok(WithDefaultGroup::group(path, item_type, kept, inner))
     }
 }
 
 /// Service of a directory; replaced when the number of partitions changes.
 #[pin_data]
-struct Place {
+struct DirectoryService {
     #[pin]
     service: Mutex<Arc<Service>>,
 }
 
-impl Place {
+impl DirectoryService {
     /// Returns the present service of the directory.
     fn service(&self) -> Arc<Service> {
         self.service.lock().clone()
@@ -97,9 +97,9 @@ impl Place {
 }
 
 /// Service created by a directory; dropping removes the service.
-pub(crate) struct Kept(Arc<Place>);
+pub(crate) struct KeptService(Arc<DirectoryService>);
 
-impl Kept {
+impl KeptService {
     /// Wraps a created service.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Kept {
     /// - `ENOMEM`: the service is removed.
     fn new(service: Arc<Service>) -> Result<Self> {
         let held = service.clone();
-        let place = pin_init!(Place {
+        let place = pin_init!(DirectoryService {
             service <- new_mutex!(held, "nrs_directory"),
         });
         let place = Arc::pin_init(place, GFP_KERNEL).inspect_err(|_| {
@@ -122,7 +122,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptService {
     fn drop(&mut self) {
         // A service with clients is removed with the last of them.
         let _ = registry::remove(&self.service());
@@ -130,7 +130,7 @@ impl Drop for Kept {
 }
 
 /// Directory of a service, with the directory of its rules.
-pub(crate) type Directory = Nested<Kept>;
+pub(crate) type Directory = WithDefaultGroup<KeptService>;
 
 /// Writes one line to `page`; returns its length in bytes.
 ///

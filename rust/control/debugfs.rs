@@ -17,10 +17,10 @@ use kernel::{
 use crate::{
     engine::{parameters, service::Service},
     sched::parameters::{all, Parameter},
-    sys::debugfs::{Dir, File, Tree},
+    sys::debugfs::{Dir, FileDirectory, TableFile},
 };
 
-impl File for Parameter {
+impl TableFile for Parameter {
     type Data = Service;
 
     fn name(&self) -> &'static CStr {
@@ -61,7 +61,7 @@ impl File for Parameter {
 /// Directories of all services.
 struct Dirs {
     top: Arc<Dir>,
-    services: KVec<Tree<Parameter>>,
+    services: KVec<FileDirectory<Parameter>>,
 }
 
 /// Directory `nrs` with one directory per service.
@@ -92,7 +92,7 @@ impl Trees {
             return Ok(());
         };
         dirs.services.reserve(1, GFP_KERNEL)?;
-        let tree = Tree::new(&name, dirs.top.clone(), all(), service.clone());
+        let tree = FileDirectory::new(&name, dirs.top.clone(), all(), service.clone());
         dirs.services.push(tree, GFP_KERNEL)?;
         Ok(())
     }

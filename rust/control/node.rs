@@ -6,7 +6,7 @@
 //!
 //! # Terms
 //!
-//! - *Command*: the whole text of one write ([`Command`]).
+//! - *Command*: the whole text of one write ([`NodeCommand`]).
 //! - *Answer*: the result of the last command of an open file; a read from offset 0 returns it.
 //! - *Bound*: an open file that is the agent of a service ([`Binding`]).
 //!
@@ -38,21 +38,21 @@ use kernel::{
 use crate::{
     engine::{
         parameters,
-        refused::{self, Refused},
+        refusal::{self, RefusedError},
         registry,
         service::{
-            agent::{Binding, Head},
+            agent::{AccountsHeader, Binding},
             Service,
         },
     },
     frontend::chardev::wire,
     sched::{
-        agent::{self, Changes, Pairs, Report},
-        control::{Command, WORDS_MAX},
+        agent::{self, Changes, FactorPairs, Report},
+        control::{NodeCommand, WORDS_MAX},
         policy::control::TEXT_MAX,
     },
     sys::{
-        chardev::{File, Offset},
+        chardev::{Offset, OpenFile},
         task,
         text::{self, Text},
     },
@@ -73,7 +73,7 @@ fn flags() -> Flags {
 }
 
 /// State of an open file.
-struct Open {
+struct ControlFile {
     /// Answer to the last command.
     answer: KVVec<u8>,
     /// Service whose agent the file is.
@@ -82,9 +82,9 @@ struct Open {
 
 /// Open file of the node.
 #[pin_data]
-pub(crate) struct Node {
+pub(crate) struct ControlNode {
     #[pin]
-    open: Mutex<Open>,
+    open: Mutex<ControlFile>,
 }
 
 /// Executes the command `bytes` of a file with `binding`; returns the answer.
@@ -98,9 +98,9 @@ pub(crate) struct Node {
 /// - `EBUSY`: another file is bound to the service. `ESTALE`: factors for another instance.
 /// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
 /// - The errors of the parameter.
-fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8>> {
-    Ok(match Command::parse(bytes)? {
-        Command::Services => {
+fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refusal::Result<KVVec<u8>> {
+    Ok(match NodeCommand::parse(bytes)? {
+        NodeCommand::Services => {
             let services = registry::services()?;
             Text::of(|out| {
                 services
@@ -109,11 +109,11 @@ fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8
                     .map_err(|_| ENOSPC)
             })?
         }
-        Command::Get { service, name } => {
+        NodeCommand::Get { service, name } => {
             let service = named(service)?;
             Text::of(|out| parameters::show(&service, name, out))?
         }
-        Command::Set {
+        NodeCommand::Set {
             service,
             name,
             value,
@@ -121,7 +121,7 @@ fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8
             parameters::set(&*named(service)?, name, value)?;
             KVVec::new()
         }
-        Command::Bind { service } => {
+        NodeCommand::Bind { service } => {
             let service = named(service)?;
             match binding {
                 Some(own) if Arc::ptr_eq(own.service(), &service) => own.restart(),
@@ -129,12 +129,12 @@ fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8
             }
             KVVec::new()
         }
-        Command::Accounts { all } => bound(binding)?.accounts(all, accounts)?,
-        Command::Names { ids } => {
+        NodeCommand::Accounts { all } => bound(binding)?.accounts(all, accounts)?,
+        NodeCommand::Names { ids } => {
             let service = bound(binding)?.service();
             Text::of(|out| service.write_names(ids.iter(), out))?
         }
-        Command::Factors {
+        NodeCommand::Factors {
             instance,
             lease_ms,
             pairs,
@@ -151,9 +151,9 @@ fn obey(bytes: &[u8], binding: &mut Option<Binding>) -> refused::Result<KVVec<u8
 /// # Errors
 ///
 /// - `ENODEV`: no such service.
-fn named(name: &str) -> refused::Result<Arc<Service>> {
+fn named(name: &str) -> refusal::Result<Arc<Service>> {
     let service = registry::named(name);
-    service.map_err(|error| Refused::from(error).or_because(Some("no such service")))
+    service.map_err(|error| RefusedError::from(error).or_because(Some("no such service")))
 }
 
 /// Returns the binding of an open file.
@@ -162,13 +162,13 @@ fn named(name: &str) -> refused::Result<Arc<Service>> {
 ///
 /// - `EINVAL`: the file is not bound.
 /// - `ENODEV`: the service is removed; the file is no longer bound.
-fn bound(binding: &mut Option<Binding>) -> refused::Result<&mut Binding> {
+fn bound(binding: &mut Option<Binding>) -> refusal::Result<&mut Binding> {
     let is_gone = |binding: &Binding| !registry::has(binding.service());
     if binding.as_ref().is_some_and(is_gone) {
         *binding = None;
-        return Err(Refused::because(ENODEV, "the service is removed"));
+        return Err(RefusedError::because(ENODEV, "the service is removed"));
     }
-    binding.as_mut().ok_or(Refused::because(
+    binding.as_mut().ok_or(RefusedError::because(
         EINVAL,
         "the file is not bound to a service",
     ))
@@ -180,7 +180,7 @@ fn bound(binding: &mut Option<Binding>) -> refused::Result<&mut Binding> {
 ///
 /// - `EFBIG`: the answer is too long.
 /// - `ENOMEM`.
-fn accounts(head: &Head, changes: Changes<'_>) -> Result<KVVec<u8>> {
+fn accounts(head: &AccountsHeader, changes: Changes<'_>) -> Result<KVVec<u8>> {
     let count = changes.clone().count();
     let bytes = count
         .saturating_mul(wire::Account::SIZE)
@@ -232,17 +232,17 @@ fn record(report: &Report, gone: bool) -> wire::Account {
 /// - `EINVAL`: the bytes are malformed.
 /// - `E2BIG`: there are too many factors.
 /// - `ENOMEM`.
-fn decoded(bytes: &[u8]) -> refused::Result<Pairs> {
+fn decoded(bytes: &[u8]) -> refusal::Result<FactorPairs> {
     let pairs = bytes.chunks_exact(wire::Factor::SIZE);
     if !pairs.remainder().is_empty() {
         let reason = "the bytes behind the line are no whole number of pairs";
-        return Err(Refused::because(EINVAL, reason));
+        return Err(RefusedError::because(EINVAL, reason));
     }
-    let mut decoded = Pairs::new(pairs.len())?;
+    let mut decoded = FactorPairs::new(pairs.len())?;
     for pair in pairs {
         match wire::Factor::decode(pair) {
             Ok(pair) if pair.reserved == 0 => decoded.push(pair.id, pair.factor)?,
-            _ => return Err(Refused::because(EINVAL, "a reserved field is not 0")),
+            _ => return Err(RefusedError::because(EINVAL, "a reserved field is not 0")),
         }
     }
     Ok(decoded)
@@ -261,7 +261,7 @@ fn plain(error: Error) -> Option<&'static str> {
 }
 
 /// Creates the line with the reason of `refused`; empty without a reason, or without memory.
-fn line(refused: Refused) -> KVVec<u8> {
+fn line(refused: RefusedError) -> KVVec<u8> {
     let refused = refused.or_because(plain(refused.errno()));
     if !refused.has_reason() {
         return KVVec::new();
@@ -269,7 +269,7 @@ fn line(refused: Refused) -> KVVec<u8> {
     Text::of(|out| writeln!(out, "{refused}").map_err(|_| ENOSPC)).unwrap_or(KVVec::new())
 }
 
-impl File for Node {
+impl OpenFile for ControlNode {
     const NAME: &'static CStr = c"nrs-control";
     const MODE: u16 = 0o600;
     const SEEKABLE: bool = true;
@@ -286,7 +286,7 @@ impl File for Node {
         }
         KBox::pin_init(
             pin_init!(Self {
-                open <- new_mutex!(Open {
+                open <- new_mutex!(ControlFile {
                     answer: KVVec::new(),
                     binding: None,
                 }, "nrs_control"),
@@ -320,10 +320,10 @@ impl File for Node {
     fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
         let len = from.len();
         let mut open = self.open.lock();
-        let Open { answer, binding } = &mut *open;
+        let ControlFile { answer, binding } = &mut *open;
         if len > COMMAND_MAX {
             let reason = "a command has at most 256 KiB and a line";
-            *answer = line(Refused::because(E2BIG, reason));
+            *answer = line(RefusedError::because(E2BIG, reason));
             return Err(E2BIG);
         }
         // The old answer is freed first, so there is never more than one.

@@ -28,13 +28,13 @@ use crate::{
         mem::Shared,
     },
     sys::{
-        atomic::{Counter, Word},
+        atomic::{AtomicWord, Counter},
         misc, trace,
     },
 };
 
 /// The factors that were set last.
-pub(crate) struct Grant {
+pub(crate) struct FactorSet {
     /// Lease of the factors.
     pub(crate) lease: Shared<Lease>,
     /// Duration of the lease, ms.
@@ -47,7 +47,7 @@ pub(crate) struct Grant {
 
 /// Factors that have not all returned to one.
 struct Watched {
-    grant: Grant,
+    grant: FactorSet,
     /// Steps of their return to one that were reported.
     step: u32,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Agent {
     /// The name of the service.
     label: CString,
     /// 1: an open file is bound.
-    bound: Word,
+    bound: AtomicWord,
     written: Counter,
     stale: Counter,
     lapsed: Counter,
@@ -67,7 +67,7 @@ pub(crate) struct Agent {
 }
 
 /// Counters of an agent.
-pub(crate) struct Counted {
+pub(crate) struct AgentCounters {
     /// Writes of factors.
     pub(crate) written: u64,
     /// Writes that were refused because they were for another instance.
@@ -82,7 +82,7 @@ impl Agent {
         Arc::pin_init(
             pin_init!(Self {
                 label,
-                bound: Word::new(0),
+                bound: AtomicWord::new(0),
                 written: Counter::new(),
                 stale: Counter::new(),
                 lapsed: Counter::new(),
@@ -119,7 +119,7 @@ impl Agent {
     /// Any error of `write`; the previous lease continues.
     pub(crate) fn renew<E>(
         &self,
-        write: impl FnOnce() -> core::result::Result<Grant, E>,
+        write: impl FnOnce() -> core::result::Result<FactorSet, E>,
     ) -> core::result::Result<(), E> {
         let held = {
             let mut place = self.watched.lock();
@@ -188,9 +188,9 @@ impl Agent {
     }
 
     /// Returns the counters as of `now`, ns.
-    pub(crate) fn counted(&self, now: u64) -> Counted {
+    pub(crate) fn counted(&self, now: u64) -> AgentCounters {
         self.look(now);
-        Counted {
+        AgentCounters {
             written: self.written.get(),
             stale: self.stale.get(),
             lapsed: self.lapsed.get(),
@@ -198,7 +198,7 @@ impl Agent {
     }
 
     /// Emits the tracepoint for a step of factors.
-    fn tell(&self, grant: &Grant, step: u32) {
+    fn tell(&self, grant: &FactorSet, step: u32) {
         if trace::Factors::is_on() {
             let event = trace::Factors {
                 service: self.label.to_str().unwrap_or(""),

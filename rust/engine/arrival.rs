@@ -6,7 +6,7 @@ use super::{client::Client, target::Target};
 use crate::{
     sched::{
         order::{Forced, RecordId, Relation},
-        partition::{arrive::Went, lane::Ident},
+        partition::{admit::AdmissionOutcome, head_cache::Ident},
     },
     sys::node::Held,
 };
@@ -41,7 +41,7 @@ pub(crate) struct Arrival<'a> {
 
 /// Identifier of a request in the order table of its partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct OrderHandle {
     /// Index of the partition.
     pub(crate) home: u16,
     /// Identifier in the order table.
@@ -49,11 +49,11 @@ pub(crate) struct Record {
 }
 
 /// Result of admitting a request.
-pub(crate) struct Arrived {
+pub(crate) struct ArrivalOutcome {
     /// Outcome for the request.
-    pub(crate) went: Went<Held>,
+    pub(crate) went: AdmissionOutcome<Held>,
     /// Record of the request, if it has one.
-    pub(crate) record: Option<Record>,
+    pub(crate) record: Option<OrderHandle>,
 }
 
 impl Arrival<'_> {

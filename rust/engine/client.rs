@@ -7,11 +7,11 @@ use core::fmt;
 use kernel::{cpu::nr_cpu_ids, prelude::*, str::CString, sync::Arc};
 
 pub(crate) mod deadlines;
-pub(crate) mod herald;
+pub(crate) mod notify;
 
-use self::{deadlines::Deadlines, herald::Herald};
+use self::{deadlines::Deadlines, notify::ClientNotifier};
 use super::{
-    concurrency::{Concurrency, Line},
+    concurrency::{Concurrency, HeldSubmitters},
     partitions::Partitions,
     target::Target,
     timeouts::Timeouts,
@@ -24,19 +24,19 @@ use crate::{
         statistics::{ClientCounts, Stats},
     },
     sys::{
-        atomic::{Counter, Word},
+        atomic::{AtomicWord, Counter},
         misc, task,
-        timer::Timed,
+        timer::WithTimer,
     },
 };
 
 /// Limit on the concurrency of the submitters of a block device.
-struct Crowd {
+struct Submitters {
     concurrency: Arc<Concurrency>,
-    line: Arc<Line>,
+    line: Arc<HeldSubmitters>,
 }
 
-impl Drop for Crowd {
+impl Drop for Submitters {
     fn drop(&mut self) {
         self.concurrency.close(&self.line);
     }
@@ -54,11 +54,11 @@ pub(crate) struct Client {
     /// shown.
     counts: PerCpu<ClientCounts<Counter>>,
     /// Number of requests that are queued now.
-    held: Arc<Word>,
+    held: Arc<AtomicWord>,
     /// Limit under which the client counts as active while it has queued requests.
-    crowd: Option<Crowd>,
+    crowd: Option<Submitters>,
     /// Deadlines of the requests in flight, if the client is a block device.
-    deadlines: Option<Arc<Timed<Deadlines>>>,
+    deadlines: Option<Arc<WithTimer<Deadlines>>>,
 }
 
 impl Client {
@@ -76,9 +76,9 @@ impl Client {
             device,
             serial,
             counts: PerCpu::new(nr_cpu_ids(), ClientCounts::default).map_err(|_| ENOMEM)?,
-            held: Arc::new(Word::new(0), GFP_KERNEL)?,
+            held: Arc::new(AtomicWord::new(0), GFP_KERNEL)?,
             crowd: match concurrency {
-                Some(concurrency) => Some(Crowd {
+                Some(concurrency) => Some(Submitters {
                     line: concurrency.open()?,
                     concurrency,
                 }),
@@ -97,14 +97,14 @@ impl Client {
         service: &CStr,
         partitions: Arc<Partitions>,
     ) -> Result<Self> {
-        let herald = Herald::new(&self.name, service, partitions, target.index())?;
+        let herald = ClientNotifier::new(&self.name, service, partitions, target.index())?;
         let held = self.held.clone();
         self.deadlines = Some(Deadlines::new(timeouts, target, held, herald)?);
         Ok(self)
     }
 
     /// Returns the deadlines of the requests in flight, if the client is a block device.
-    pub(crate) fn deadlines(&self) -> Option<&Arc<Timed<Deadlines>>> {
+    pub(crate) fn deadlines(&self) -> Option<&Arc<WithTimer<Deadlines>>> {
         self.deadlines.as_ref()
     }
 

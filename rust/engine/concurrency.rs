@@ -52,7 +52,7 @@ use crate::{
         statistics::{ConcurrencyCounts, Stats},
     },
     sys::{
-        atomic::{Counter, Hint, Word},
+        atomic::{AtomicWord, Counter, Hint},
         series::{new_spinlock_irq, PollCondVarBox, SpinLockIrq},
     },
 };
@@ -65,12 +65,12 @@ const PER_SLOT: u32 = 8;
 const PATIENCE_MS: u32 = 1000;
 
 /// Blocked submitters of one block device.
-pub(crate) struct Line {
-    waiting: Word,
+pub(crate) struct HeldSubmitters {
+    waiting: AtomicWord,
     bell: PollCondVarBox,
 }
 
-impl Line {
+impl HeldSubmitters {
     /// Returns true if a submitter is blocked.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
@@ -82,30 +82,30 @@ impl Line {
 #[pin_data]
 pub(crate) struct Concurrency {
     /// Number of active clients.
-    active: Word,
+    active: AtomicWord,
     /// Credits of each client, packed.
-    credits: Word,
+    credits: AtomicWord,
     /// 1: block devices block submitters that exceed the credits.
     enforced: Hint,
     /// Slots of the service.
-    slots: Word,
+    slots: AtomicWord,
     /// Maximum number of requests of programs in the buffer.
-    buffer_max: Word,
+    buffer_max: AtomicWord,
     /// Number of requests of programs in the buffer.
-    requests: Word,
+    requests: AtomicWord,
     /// Not 0: the records of requests have run out, so there is no room until records are freed or
     /// allocated.
-    starved: Word,
+    starved: AtomicWord,
     /// Number of requests that found no room at first.
     waits: Counter,
     /// Number of requests beyond the credits of their clients.
     over: Counter,
     roomy: PollCondVarBox,
     /// Number of blocked submitters of all block devices.
-    standing: Word,
+    standing: AtomicWord,
     /// The lines of all block devices.
     #[pin]
-    gate: SpinLockIrq<KVec<Arc<Line>>>,
+    gate: SpinLockIrq<KVec<Arc<HeldSubmitters>>>,
 }
 
 impl Concurrency {
@@ -115,17 +115,17 @@ impl Concurrency {
         let roomy = PollCondVarBox::new(c"nrs_buffer", static_lock_class!())?;
         let this = Arc::pin_init(
             pin_init!(Self {
-                active: Word::new(0),
-                credits: Word::new(Credits::NONE.pack()),
+                active: AtomicWord::new(0),
+                credits: AtomicWord::new(Credits::NONE.pack()),
                 enforced: Hint::new(0),
-                slots: Word::new(slots.into()),
-                buffer_max: Word::new(buffer_max.into()),
-                requests: Word::new(0),
-                starved: Word::new(0),
+                slots: AtomicWord::new(slots.into()),
+                buffer_max: AtomicWord::new(buffer_max.into()),
+                requests: AtomicWord::new(0),
+                starved: AtomicWord::new(0),
                 waits: Counter::new(),
                 over: Counter::new(),
                 roomy,
-                standing: Word::new(0),
+                standing: AtomicWord::new(0),
                 gate <- new_spinlock_irq!(KVec::new(), "nrs_gate"),
             }),
             GFP_KERNEL,
@@ -165,10 +165,10 @@ impl Concurrency {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn open(&self) -> Result<Arc<Line>> {
+    pub(crate) fn open(&self) -> Result<Arc<HeldSubmitters>> {
         let line = Arc::new(
-            Line {
-                waiting: Word::new(0),
+            HeldSubmitters {
+                waiting: AtomicWord::new(0),
                 bell: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
             },
             GFP_KERNEL,
@@ -192,14 +192,14 @@ impl Concurrency {
     }
 
     /// Removes a line without blocked submitters.
-    pub(crate) fn close(&self, line: &Arc<Line>) {
+    pub(crate) fn close(&self, line: &Arc<HeldSubmitters>) {
         self.gate.lock().retain(|other| !Arc::ptr_eq(other, line));
     }
 
     /// Blocks in `line` until `full` returns false, a signal arrives, or [`PATIENCE_MS`] have
     /// passed.
     #[cold]
-    pub(crate) fn stand(&self, line: &Line, full: impl Fn() -> bool) {
+    pub(crate) fn stand(&self, line: &HeldSubmitters, full: impl Fn() -> bool) {
         self.waits.count(1);
         line.waiting.add(1);
         self.standing.add(1);
@@ -221,7 +221,7 @@ impl Concurrency {
 
     /// Wakes one submitter that is blocked in `line`, or `all`.
     #[cold]
-    pub(crate) fn call(&self, line: &Line, all: bool) {
+    pub(crate) fn call(&self, line: &HeldSubmitters, all: bool) {
         drop(self.gate.lock());
         if all {
             line.bell.notify_all();

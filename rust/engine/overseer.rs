@@ -31,23 +31,23 @@ use kernel::{
 };
 
 use super::{
+    client_list::ClientList,
     partition::{KernelPart, Partition},
     partitions::Partitions,
-    refused,
-    roster::Roster,
+    refusal,
 };
 use crate::{
     sched::{
         attr::Priority,
         policy::{
-            control::{Parameters, Parts, Running, Scene},
+            control::{OverseerContext, Parameters, Parts, RunningPart},
             AnyOverseer, AnyUpdate, Config, Part, ROWS,
         },
     },
-    sys::{misc, mutex::NoIoMutex, node::Held, timer::Timed},
+    sys::{misc, mutex::NoIoMutex, node::Held, timer::WithTimer},
 };
 
-impl Scene for Roster {
+impl OverseerContext for ClientList {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         self.name_of(device, f);
     }
@@ -55,11 +55,11 @@ impl Scene for Roster {
 
 /// The primary policy of a head of a partition.
 struct Primary<'a> {
-    partition: &'a Timed<Partition>,
+    partition: &'a WithTimer<Partition>,
     priority: Priority,
 }
 
-impl Running for Primary<'_> {
+impl RunningPart for Primary<'_> {
     type Item = Held;
 
     fn cpt(&self) -> u16 {
@@ -86,7 +86,7 @@ impl Parts for Partitions {
         misc::now()
     }
 
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Held>> {
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Held>> {
         self.iter().flat_map(|partition| {
             Priority::ALL.into_iter().map(|priority| Primary {
                 partition,
@@ -97,7 +97,7 @@ impl Parts for Partitions {
 }
 
 /// Effect of a change of policies on the overseer.
-pub(crate) enum Change {
+pub(crate) enum OverseerChange {
     /// The overseer stays; carries the update for new parts.
     Keep(Option<AnyUpdate>),
     /// A new overseer starts.
@@ -106,7 +106,7 @@ pub(crate) enum Change {
     End,
 }
 
-impl Change {
+impl OverseerChange {
     /// Returns the update for new parts.
     pub(crate) fn update(&self) -> Option<AnyUpdate> {
         match self {
@@ -119,9 +119,9 @@ impl Change {
 
 /// The overseer of a service, if it has one.
 #[pin_data]
-pub(crate) struct Oversight {
+pub(crate) struct OverseerState {
     partitions: Arc<Partitions>,
-    roster: Arc<Roster>,
+    roster: Arc<ClientList>,
     seed: u64,
     /// True if there is an overseer.
     running: Atomic<bool>,
@@ -129,12 +129,12 @@ pub(crate) struct Oversight {
     overseer: NoIoMutex<Option<AnyOverseer>>,
 }
 
-impl Oversight {
+impl OverseerState {
     /// Creates the state of a service without an overseer; `roster` lists the clients. `seed` must
     /// be unknown to those who name clients.
     pub(crate) fn new(
         partitions: Arc<Partitions>,
-        roster: Arc<Roster>,
+        roster: Arc<ClientList>,
         seed: u64,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -160,16 +160,16 @@ impl Oversight {
         &self,
         configs: &[Option<Config>],
         parameters: &Parameters,
-    ) -> Result<Change> {
+    ) -> Result<OverseerChange> {
         let kept = self.with(|overseer| {
             let overseer = overseer.as_ref().filter(|one| one.fits(configs))?;
             Some(overseer.update())
         });
         if let Some(update) = kept {
-            return Ok(Change::Keep(update));
+            return Ok(OverseerChange::Keep(update));
         }
         let new = AnyOverseer::new(configs, &parameters.kept, self.seed).map_err(|_| ENOMEM)?;
-        Ok(new.map_or(Change::End, Change::Start))
+        Ok(new.map_or(OverseerChange::End, OverseerChange::Start))
     }
 
     /// Carries out a change. `install` starts and stops parts, and must not fail.
@@ -179,19 +179,19 @@ impl Oversight {
     /// `ENOMEM`: nothing was changed, and `install` was not called.
     pub(crate) fn change(
         &self,
-        change: Change,
+        change: OverseerChange,
         parameters: &Parameters,
         install: impl FnOnce(),
     ) -> Result {
         let old = self.with(|overseer| {
-            if let (Change::Keep(_), Some(overseer)) = (&change, &mut *overseer) {
+            if let (OverseerChange::Keep(_), Some(overseer)) = (&change, &mut *overseer) {
                 self.lead(overseer, parameters)?;
             }
             install();
             let new = match change {
-                Change::Keep(_) => return Ok(None),
-                Change::Start(overseer) => Some(overseer),
-                Change::End => None,
+                OverseerChange::Keep(_) => return Ok(None),
+                OverseerChange::Start(overseer) => Some(overseer),
+                OverseerChange::End => None,
             };
             self.running.store(new.is_some(), ordering::Relaxed);
             Ok::<_, Error>(core::mem::replace(overseer, new))
@@ -206,7 +206,7 @@ impl Oversight {
     /// # Errors
     ///
     /// `ENOMEM`: nothing was changed.
-    pub(crate) fn follow(&self, parameters: &Parameters) -> refused::Result {
+    pub(crate) fn follow(&self, parameters: &Parameters) -> refusal::Result {
         if !self.is_running() {
             return Ok(());
         }
@@ -268,7 +268,10 @@ impl Oversight {
     }
 
     /// Runs `f` on the overseer, if there is one.
-    pub(crate) fn show<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+    pub(crate) fn show<R>(
+        &self,
+        f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R,
+    ) -> R {
         self.with(|overseer| f(overseer.as_mut(), &*self.roster))
     }
 

@@ -3,7 +3,7 @@
 //! Parameters of a service by name, for all interfaces.
 //!
 //! [`crate::sched::parameters`] declares the parameters, and those that store a value. This module
-//! has the texts that a service shows or executes itself ([`Text`]); policies add theirs
+//! has the texts that a service shows or executes itself ([`ServiceText`]); policies add theirs
 //! ([`Kept::texts`]). debugfs has one file for each ([`crate::control::debugfs`]); device-mapper
 //! messages and `/dev/nrs-control` use [`set`] and [`show`]. A value is one line of text without
 //! surrounding blanks; a few texts may have several lines.
@@ -17,9 +17,9 @@ use core::fmt::Write;
 
 use kernel::prelude::*;
 
-use super::{refused, service::Service};
+use super::{refusal, service::Service};
 #[cfg(CONFIG_KUNIT = "y")]
-use crate::sched::parameters::Access;
+use crate::sched::parameters::AccessMode;
 use crate::{
     sched::{
         parameters::{named, Parameter},
@@ -29,36 +29,36 @@ use crate::{
 };
 
 /// A parameter that stores no value of its own.
-type Text = control::Text<Service>;
+type ServiceText = control::TextParameter<Service>;
 
 /// Texts of the service itself.
-static TEXTS: [Text; 8] = [
-    Text::both(
+static TEXTS: [ServiceText; 8] = [
+    ServiceText::both(
         "nrs_policies",
         |service, out| Ok(service.write_policies(out)?),
         |service, text| service.set_policy(text.trim()),
     ),
-    Text::read("nrs_concurrency", |service, out| {
+    ServiceText::read("nrs_concurrency", |service, out| {
         Ok(service.write_concurrency(out)?)
     }),
-    Text::read("health", |service, out| Ok(service.write_health(out)?)),
-    Text::read("timeouts", |service, out| {
+    ServiceText::read("health", |service, out| Ok(service.write_health(out)?)),
+    ServiceText::read("timeouts", |service, out| {
         Ok(service.timeouts().write(out)?)
     }),
-    Text::read("client_timeouts", |service, out| {
+    ServiceText::read("client_timeouts", |service, out| {
         Ok(service.write_client_timeouts(out)?)
     }),
-    Text::read("at_stats", |service, out| {
+    ServiceText::read("at_stats", |service, out| {
         Ok(service.timeouts().write_counts(out)?)
     }),
-    Text::write("at_stats_reset", |service, _| {
+    ServiceText::write("at_stats_reset", |service, _| {
         service.timeouts().reset();
         Ok(())
     }),
-    Text::read("clients", |service, out| Ok(service.write_clients(out)?)),
+    ServiceText::read("clients", |service, out| Ok(service.write_clients(out)?)),
 ];
 
-fn text_of(parameter: &Parameter) -> Result<&'static Text> {
+fn text_of(parameter: &Parameter) -> Result<&'static ServiceText> {
     let mut texts = Iterator::chain(TEXTS.iter(), Kept::texts());
     let found = texts.find(|text| text.name == parameter.name());
     bug!(found.is_none());
@@ -68,7 +68,7 @@ fn text_of(parameter: &Parameter) -> Result<&'static Text> {
 /// Returns the access that the implementation of `parameter` supports; `None` if there is no
 /// implementation.
 #[cfg(CONFIG_KUNIT = "y")]
-pub(crate) fn serves(parameter: &Parameter) -> Option<Access> {
+pub(crate) fn serves(parameter: &Parameter) -> Option<AccessMode> {
     let (show, store) = match parameter.value {
         Some(_) => (true, true),
         None => {
@@ -77,9 +77,9 @@ pub(crate) fn serves(parameter: &Parameter) -> Option<Access> {
         }
     };
     match (show, store) {
-        (true, true) => Some(Access::Both),
-        (true, false) => Some(Access::Read),
-        (false, true) => Some(Access::Write),
+        (true, true) => Some(AccessMode::Both),
+        (true, false) => Some(AccessMode::Read),
+        (false, true) => Some(AccessMode::Write),
         (false, false) => None,
     }
 }
@@ -87,9 +87,9 @@ pub(crate) fn serves(parameter: &Parameter) -> Option<Access> {
 /// Returns the maximum length of a value of `parameter`, bytes.
 pub(crate) fn most(parameter: &Parameter) -> usize {
     if parameter.value.is_some() {
-        return Text::LONGEST;
+        return ServiceText::LONGEST;
     }
-    text_of(parameter).map_or(0, Text::longest)
+    text_of(parameter).map_or(0, ServiceText::longest)
 }
 
 /// Returns true if a value of `parameter` may have several lines, and so may be written in pieces.
@@ -102,7 +102,7 @@ pub(crate) fn takes_lines(parameter: &Parameter) -> bool {
 /// # Errors
 ///
 /// Any error of the parameter.
-pub(crate) fn check(service: &Service, parameter: &Parameter, value: &str) -> refused::Result {
+pub(crate) fn check(service: &Service, parameter: &Parameter, value: &str) -> refusal::Result {
     match text_of(parameter)?.check {
         Some(check) => check(service, value),
         None => Ok(()),
@@ -116,7 +116,7 @@ pub(crate) fn check(service: &Service, parameter: &Parameter, value: &str) -> re
 /// - `EACCES`: the parameter is not writable.
 /// - `E2BIG`: the value is longer than the parameter allows.
 /// - Any error of the parameter, mostly `EINVAL`.
-pub(crate) fn store(service: &Service, parameter: &Parameter, value: &str) -> refused::Result {
+pub(crate) fn store(service: &Service, parameter: &Parameter, value: &str) -> refusal::Result {
     if !parameter.access.writes() {
         return Err(EACCES.into());
     }
@@ -154,7 +154,7 @@ pub(crate) fn load(service: &Service, parameter: &Parameter, out: &mut dyn Write
 /// # Errors
 ///
 /// `ENOENT`: there is no such parameter. As [`store`].
-pub(crate) fn set(service: &Service, name: &str, value: &str) -> refused::Result {
+pub(crate) fn set(service: &Service, name: &str, value: &str) -> refusal::Result {
     store(service, named(name).ok_or(ENOENT)?, value)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One partition of a service: the lock, the timer and the tracepoints around a [`Machine`].
+//! One partition of a service: the lock, the timer and the tracepoints around a
+//! [`PartitionMachine`].
 //!
 //! # Terms
 //!
@@ -25,34 +26,34 @@ use kernel::{
 use super::{
     arrival::Arrival,
     partitions,
-    target::{Kick, Target},
+    target::{PendingSubmission, Target},
 };
 use crate::{
     sched::{
         attr::{Attrs, Priority},
         head::{Head, InstanceId, MAX_INSTANCES},
-        health::Seen,
+        health::PartitionHealth,
         item::{Cost, Item},
         mem::{Need, Owned, Shared},
         order::{Forced, Order},
         partition::{
-            arrive::{Arrived, Terms, Went},
+            admit::{AdmissionOutcome, ArrivalEffects, ArrivalTerms},
             decide::{Decided, Leave},
-            lane::Lane,
-            line::{Found, Line},
-            tab::Tabs,
-            Admission, Env, Machine, Scheduled, BATCH,
+            fast_path::FastPath,
+            head_cache::HeadCache,
+            slot_pool::{SlotPool, SlotSearch},
+            Admission, Env, PartitionMachine, Scheduled, BATCH,
         },
         policy::{AnyPart, AnyShared, Config, Part},
-        ranges::Table,
+        ranges::RangeTable,
     },
     sys::{
         misc::{self, bug},
-        node::{Account, Held},
+        node::{Held, NodeAccount},
         rcu::RcuBox,
         series::{new_spinlock_irq, SpinLockIrq},
-        timer::{Expire, Timed},
-        trace::{self, Life, Shown},
+        timer::{TimerCallback, WithTimer},
+        trace::{self, EventText, RequestTrace},
     },
 };
 
@@ -63,15 +64,15 @@ pub(crate) type KernelPart = AnyPart<Held>;
 pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
 
 /// State under the lock; the tag of an instance is the configuration that it was started with.
-pub(crate) type Inner = Machine<Held, KernelPart, Config>;
+pub(crate) type PartitionState = PartitionMachine<Held, KernelPart, Config>;
 
 /// The shares that a service's worker publishes, for each head.
-pub(crate) struct Published {
-    regular: RcuBox<Table>,
-    high: RcuBox<Table>,
+pub(crate) struct PublishedShares {
+    regular: RcuBox<RangeTable>,
+    high: RcuBox<RangeTable>,
 }
 
-impl Published {
+impl PublishedShares {
     /// Creates empty tables.
     pub(crate) fn new() -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Published {
     }
 
     /// Returns the shares of the heads of `priority`.
-    pub(crate) fn of(&self, priority: Priority) -> &RcuBox<Table> {
+    pub(crate) fn of(&self, priority: Priority) -> &RcuBox<RangeTable> {
         match priority {
             Priority::Regular => &self.regular,
             Priority::High => &self.high,
@@ -91,10 +92,10 @@ impl Published {
 
 /// Creates a lane with a fallback made by `config`.
 #[inline(never)]
-fn lane(config: Config) -> Result<Owned<Lane<Held, KernelPart, Config>>> {
+fn lane(config: Config) -> Result<Owned<HeadCache<Held, KernelPart, Config>>> {
     let shared = AnyShared::new(&config, 0, 1).map_err(|_| ENOMEM)?;
     let fallback = KernelPart::new(&config, misc::random(), &shared).map_err(|_| ENOMEM)?;
-    Lane::new(fallback, config).map_err(|_| ENOMEM)
+    HeadCache::new(fallback, config).map_err(|_| ENOMEM)
 }
 
 /// Creates an order table with room for `records`.
@@ -109,10 +110,10 @@ fn order_table(records: u32) -> Result<Owned<Order<Held>>> {
 pub(crate) struct Partition {
     cpt: u16,
     target: Arc<Target>,
-    published: Arc<Published>,
-    tabs: Shared<Tabs>,
+    published: Arc<PublishedShares>,
+    tabs: Shared<FastPath>,
     #[pin]
-    inner: SpinLockIrq<Inner>,
+    inner: SpinLockIrq<PartitionState>,
 }
 
 impl Partition {
@@ -121,22 +122,22 @@ impl Partition {
     pub(crate) fn new(
         cpt: u16,
         target: Arc<Target>,
-        published: Arc<Published>,
+        published: Arc<PublishedShares>,
         config: Config,
         records: u32,
-    ) -> Result<Arc<Timed<Self>>> {
+    ) -> Result<Arc<WithTimer<Self>>> {
         let order = order_table(records)?;
         let (mut regular, high) = (lane(config)?, lane(config)?);
-        let tabs = Tabs::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        let tabs = FastPath::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         regular.set_tabs(tabs.clone()).map_err(|_| ENOMEM)?;
         Arc::pin_init(
-            Timed::new(pin_init!(Self {
+            WithTimer::new(pin_init!(Self {
                 cpt,
                 target,
                 published,
                 tabs,
                 inner <- new_spinlock_irq!(
-                    Machine::new(regular, high, order, records, misc::now()),
+                    PartitionMachine::new(regular, high, order, records, misc::now()),
                     "nrs_partition"
                 ),
             })),
@@ -174,7 +175,7 @@ impl Partition {
     }
 
     /// Returns the observed progress of the partition.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> PartitionHealth {
         self.with(|inner| inner.seen(misc::now()))
     }
 
@@ -217,7 +218,7 @@ impl Partition {
     }
 
     /// Runs `f` with the lock held.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PartitionState) -> R) -> R {
         f(&mut self.inner.lock())
     }
 
@@ -226,7 +227,7 @@ impl Partition {
     pub(crate) fn drive<R>(
         &self,
         priority: Priority,
-        f: impl FnOnce(&mut KernelHead, u64, Option<&Table>) -> R,
+        f: impl FnOnce(&mut KernelHead, u64, Option<&RangeTable>) -> R,
     ) -> R {
         let guard = rcu::read_lock();
         let table = self.published.of(priority).get(&guard);
@@ -245,7 +246,7 @@ impl Partition {
     pub(crate) fn walk<S>(
         &self,
         state: &mut S,
-        mut take: impl FnMut(&mut S, &mut Inner, u32) -> Option<u32>,
+        mut take: impl FnMut(&mut S, &mut PartitionState, u32) -> Option<u32>,
         mut then: impl FnMut(&mut S) -> Result,
     ) -> Result {
         let mut from = Some(0);
@@ -258,26 +259,26 @@ impl Partition {
     }
 
     /// Walks as [`Self::walk`] does, without work between the lock holds.
-    pub(crate) fn sweep(&self, mut take: impl FnMut(&mut Inner, u32) -> Option<u32>) {
+    pub(crate) fn sweep(&self, mut take: impl FnMut(&mut PartitionState, u32) -> Option<u32>) {
         let done = self.walk(&mut (), |(), inner, from| take(inner, from), |()| Ok(()));
         bug!(done.is_err());
     }
 }
 
 /// Kernel services for a machine during one lock hold.
-struct Surroundings<'a> {
-    partition: &'a Timed<Partition>,
+struct KernelEnv<'a> {
+    partition: &'a WithTimer<Partition>,
     /// The request that arrives, if any, and true if its client is being drained.
     arrival: Option<(&'a Arrival<'a>, bool)>,
     /// CPU on which the request arrives.
     cpu: u16,
     /// Requests that the target received.
-    kick: Kick,
+    kick: PendingSubmission,
 }
 
-impl Env<Held, Config> for Surroundings<'_> {
+impl Env<Held, Config> for KernelEnv<'_> {
     #[inline]
-    fn line(&self) -> &Line {
+    fn line(&self) -> &SlotPool {
         self.partition.target.line()
     }
 
@@ -311,7 +312,7 @@ impl Env<Held, Config> for Surroundings<'_> {
     }
 
     #[inline]
-    fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+    fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
         let guard = rcu::read_lock();
         f(self.partition.published.of(priority).get(&guard))
     }
@@ -352,7 +353,7 @@ impl Env<Held, Config> for Surroundings<'_> {
     #[cold]
     #[inline(never)]
     fn trace_arrival(&self, held: &mut Held, tag: Option<&Config>, attrs: &Attrs, queued: bool) {
-        let life = Life::begin();
+        let life = RequestTrace::begin();
         held.account_mut().life = life;
         let (Some(id), priority) = (life.id(), held.placement().priority) else {
             return;
@@ -360,8 +361,8 @@ impl Env<Held, Config> for Surroundings<'_> {
         if trace::Enqueue::is_on() {
             let event = trace::Enqueue {
                 head: self.event_head(priority, tag),
-                jobid: Shown::of(Some(&attrs.jobid)),
-                nid: Shown::of(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
+                jobid: EventText::of(Some(&attrs.jobid)),
+                nid: EventText::of(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
                 id,
                 bytes: held.cost().bytes,
                 offset: held.spot().offset,
@@ -428,10 +429,10 @@ impl Env<Held, Config> for Surroundings<'_> {
     }
 }
 
-impl Surroundings<'_> {
+impl KernelEnv<'_> {
     /// Returns the fields of an event that describe a head whose policy has `tag`.
-    fn event_head(&self, priority: Priority, tag: Option<&Config>) -> trace::Head<'_> {
-        trace::Head {
+    fn event_head(&self, priority: Priority, tag: Option<&Config>) -> trace::TraceHead<'_> {
+        trace::TraceHead {
             service: self.partition.target.label(),
             policy: tag.map_or("", |tag| tag.kind().name()),
             cpt: self.partition.cpt,
@@ -440,14 +441,15 @@ impl Surroundings<'_> {
     }
 }
 
-impl Timed<Partition> {
-    /// Dispatches a request without the lock, as [`Tabs::pass`] does, and records its admission.
+impl WithTimer<Partition> {
+    /// Dispatches a request without the lock, as [`FastPath::pass`] does, and records its
+    /// admission.
     #[inline(always)]
-    pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> Found {
+    pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> SlotSearch {
         let plain = arrival.may_pass && !arrival.must_pass && arrival.relation.is_none();
         let regular = held.placement().priority == Priority::Regular;
         if !plain || !regular || trace::follows() {
-            return Found::default();
+            return SlotSearch::default();
         }
         let (line, pages) = (self.target.line(), held.cost().pages);
         let limits = || self.target.limits();
@@ -460,26 +462,26 @@ impl Timed<Partition> {
         found
     }
 
-    /// Accepts a request, as [`Machine::arrive`] does. The caller must kick the target.
+    /// Accepts a request, as [`PartitionMachine::arrive`] does. The caller must kick the target.
     pub(crate) fn arrive(
         &self,
         mut held: Held,
         arrival: &Arrival<'_>,
         attrs: &impl Fn() -> Attrs,
-    ) -> (Arrived<Held>, Kick) {
+    ) -> (ArrivalEffects<Held>, PendingSubmission) {
         held.account_mut().home = self.home();
         let cpu = held.account().cpu;
         let mut inner = self.inner.lock();
         // Read under the lock: a drain sets the flag before it takes the lock.
         let draining = arrival.is_draining();
         let forced = arrival.forced(draining);
-        let mut env = Surroundings {
+        let mut env = KernelEnv {
             partition: self,
             arrival: Some((arrival, draining)),
             cpu,
-            kick: Kick::none(),
+            kick: PendingSubmission::none(),
         };
-        let terms = Terms {
+        let terms = ArrivalTerms {
             ident: arrival.ident.as_ref(),
             forced,
             may_pass: arrival.may_pass,
@@ -488,13 +490,13 @@ impl Timed<Partition> {
         };
         let arrived = inner.arrive(&mut env, held, &terms, attrs);
         drop(inner);
-        if forced != Forced::No && !matches!(arrived.went, Went::Refused(_)) {
+        if forced != Forced::No && !matches!(arrived.went, AdmissionOutcome::Refused(_)) {
             arrival.client.count_forced(cpu);
         }
         (arrived, env.kick)
     }
 
-    /// Charges for the growth of a request, as [`Machine::merge`] does.
+    /// Charges for the growth of a request, as [`PartitionMachine::merge`] does.
     #[cfg(feature = "elevator")]
     pub(crate) fn merge(&self, attrs: &Attrs, cost: Cost) -> bool {
         let now = misc::now();
@@ -506,11 +508,11 @@ impl Timed<Partition> {
     #[inline]
     fn locked<R>(
         &self,
-        kick: &mut Kick,
-        f: impl FnOnce(&mut Inner, &mut Surroundings<'_>, u64) -> R,
+        kick: &mut PendingSubmission,
+        f: impl FnOnce(&mut PartitionState, &mut KernelEnv<'_>, u64) -> R,
     ) -> R {
         let now = misc::now();
-        let mut env = Surroundings {
+        let mut env = KernelEnv {
             partition: self,
             arrival: None,
             cpu: 0,
@@ -523,7 +525,13 @@ impl Timed<Partition> {
 
     /// Counts the end of a request and dispatches up to `most` requests. Returns true if
     /// [`Self::settle_all`] has work left.
-    pub(crate) fn end(&self, account: &Account, cost: Cost, most: u32, kick: &mut Kick) -> bool {
+    pub(crate) fn end(
+        &self,
+        account: &NodeAccount,
+        cost: Cost,
+        most: u32,
+        kick: &mut PendingSubmission,
+    ) -> bool {
         let placement = &account.placement;
         self.locked(kick, |inner, env, now| {
             inner.end(env, now, placement, cost, most)
@@ -531,19 +539,23 @@ impl Timed<Partition> {
     }
 
     /// Changes the order table, and carries out the consequences; returns as [`Self::end`] does.
-    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>), kick: &mut Kick) -> bool {
+    pub(crate) fn reorder(
+        &self,
+        change: impl FnOnce(&mut Order<Held>),
+        kick: &mut PendingSubmission,
+    ) -> bool {
         self.locked(kick, |inner, env, now| inner.reorder(env, now, change))
     }
 
     /// Dispatches up to `most` requests while slots are free.
-    pub(crate) fn decide_more(&self, most: u32, kick: &mut Kick) -> Decided {
+    pub(crate) fn decide_more(&self, most: u32, kick: &mut PendingSubmission) -> Decided {
         self.locked(kick, |inner, env, now| inner.decide_more(env, now, most))
     }
 
     /// Marks throttled heads to be reconsidered by the next decision, after a change of their
     /// limits.
     pub(crate) fn reconsider(&self) {
-        self.locked(&mut Kick::none(), |inner, env, now| {
+        self.locked(&mut PendingSubmission::none(), |inner, env, now| {
             inner.reconsider(env, now);
         });
     }
@@ -563,7 +575,7 @@ impl Timed<Partition> {
     pub(crate) fn settle_all(&self) {
         let mut busy = true;
         while busy {
-            let mut kick = Kick::none();
+            let mut kick = PendingSubmission::none();
             busy = self.locked(&mut kick, |inner, env, now| inner.settle_some(env, now));
             self.target.kick(kick);
             misc::cond_resched();
@@ -579,7 +591,7 @@ impl Timed<Partition> {
         let mut left = self.with(|inner| inner.queued());
         let any = left > 0;
         while left > 0 {
-            let (mut kick, batch) = (Kick::none(), left.min(BATCH));
+            let (mut kick, batch) = (PendingSubmission::none(), left.min(BATCH));
             self.locked(&mut kick, |inner, env, now| {
                 inner.send_down(env, now, batch, Leave::Forced);
             });
@@ -590,20 +602,20 @@ impl Timed<Partition> {
         any
     }
 
-    /// Dispatches a batch without slots after a stall of `stall` ns, as [`Machine::unstall`] does;
-    /// returns true if there was a stall.
+    /// Dispatches a batch without slots after a stall of `stall` ns, as
+    /// [`PartitionMachine::unstall`] does; returns true if there was a stall.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
-        let mut kick = Kick::none();
+        let mut kick = PendingSubmission::none();
         let stalled = self.locked(&mut kick, |inner, env, now| inner.unstall(env, now, stall));
         self.target.kick(kick);
         stalled
     }
 }
 
-impl Expire for Partition {
+impl TimerCallback for Partition {
     /// Dispatches throttled requests that are eligible now.
-    fn expired(timed: &Timed<Self>) {
-        let mut kick = Kick::none();
+    fn expired(timed: &WithTimer<Self>) {
+        let mut kick = PendingSubmission::none();
         timed.locked(&mut kick, |inner, env, now| inner.expired(env, now));
         timed.target.kick(kick);
         timed.target.look_after_others(timed.cpt);

@@ -19,8 +19,8 @@ use kernel::{
 
 use super::{
     cpt::CPTS_MAX,
-    partition::{KernelPart, Partition, Published},
-    target::{Kick, Target},
+    partition::{KernelPart, Partition, PublishedShares},
+    target::{PendingSubmission, Target},
 };
 use crate::{
     sched::{
@@ -28,12 +28,12 @@ use crate::{
         item::Cost,
         partition::{
             decide::Decided,
-            line::{Line, PARTITIONS_MAX},
             round,
+            slot_pool::{SlotPool, PARTITIONS_MAX},
         },
-        slots::Limits,
+        slots::SlotLimits,
     },
-    sys::{misc::bug, node::Account, timer::Timed},
+    sys::{misc::bug, node::NodeAccount, timer::WithTimer},
 };
 
 /// Maximum number of targets of one service.
@@ -55,26 +55,26 @@ pub(crate) const fn cpt_of(home: u16) -> u16 {
 }
 
 /// The partitions of one target, by CPT.
-pub(crate) struct Lanes {
+pub(crate) struct TargetPartitions {
     target: Arc<Target>,
-    published: Arc<Published>,
-    list: KVec<Arc<Timed<Partition>>>,
+    published: Arc<PublishedShares>,
+    list: KVec<Arc<WithTimer<Partition>>>,
 }
 
-impl Deref for Lanes {
-    type Target = [Arc<Timed<Partition>>];
+impl Deref for TargetPartitions {
+    type Target = [Arc<WithTimer<Partition>>];
 
     fn deref(&self) -> &Self::Target {
         &self.list
     }
 }
 
-impl Lanes {
+impl TargetPartitions {
     /// Creates lanes of the partitions `list`, which dispatch to `target` and read `published`.
     pub(crate) fn new(
         target: Arc<Target>,
-        published: Arc<Published>,
-        list: KVec<Arc<Timed<Partition>>>,
+        published: Arc<PublishedShares>,
+        list: KVec<Arc<WithTimer<Partition>>>,
     ) -> Self {
         Self {
             target,
@@ -89,7 +89,7 @@ impl Lanes {
     }
 
     /// Returns the shares that the worker publishes for these partitions.
-    pub(crate) fn published(&self) -> &Published {
+    pub(crate) fn published(&self) -> &PublishedShares {
         &self.published
     }
 
@@ -106,25 +106,25 @@ impl Lanes {
     }
 
     /// Returns the partition of `cpt`, which must exist.
-    pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<Timed<Partition>>> {
+    pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<WithTimer<Partition>>> {
         let partition = self.get(usize::from(cpt));
         bug!(partition.is_none());
         partition
     }
 
     /// Dispatches requests while slots are free, then submits them and the requests of `kick`.
-    pub(crate) fn pass_on(&self, kick: Kick) {
-        let mut turns = Turns { lanes: self, kick };
+    pub(crate) fn pass_on(&self, kick: PendingSubmission) {
+        let mut turns = TargetTurns { lanes: self, kick };
         round::pass_on(&mut turns, 0);
         self.target.kick(turns.kick);
     }
 
     /// Counts the end of a request in the partition of `cpt`, if that partition tracks the request,
     /// then dispatches while slots are free. Returns true if an order table has work left.
-    pub(crate) fn ended(&self, cpt: Option<u16>, account: &Account, cost: Cost) -> bool {
-        let mut turns = Turns {
+    pub(crate) fn ended(&self, cpt: Option<u16>, account: &NodeAccount, cost: Cost) -> bool {
+        let mut turns = TargetTurns {
             lanes: self,
-            kick: Kick::none(),
+            kick: PendingSubmission::none(),
         };
         let mut busy = false;
         round::ended(&mut turns, cpt, |turns, cpt, most| {
@@ -139,8 +139,8 @@ impl Lanes {
     /// Dispatches requests while slots are free after an arrival, if `others` says that other
     /// partitions are next. Then submits them and the requests of `kick`.
     #[inline(always)]
-    pub(crate) fn arrived(&self, others: bool, kick: Kick) {
-        let mut turns = Turns { lanes: self, kick };
+    pub(crate) fn arrived(&self, others: bool, kick: PendingSubmission) {
+        let mut turns = TargetTurns { lanes: self, kick };
         round::arrived(&mut turns, others);
         self.target.kick(turns.kick);
     }
@@ -150,7 +150,7 @@ impl Lanes {
         for partition in self.iter() {
             partition.settle_all();
         }
-        self.pass_on(Kick::none());
+        self.pass_on(PendingSubmission::none());
     }
 
     /// Dispatches requests that made no progress for `stall` ns; returns true if there were any.
@@ -168,24 +168,24 @@ impl Lanes {
             .fold(false, |any, partition| any | partition.drain());
         self.target.let_all_through();
         // Slots of stocks may have been returned.
-        self.pass_on(Kick::none());
+        self.pass_on(PendingSubmission::none());
         any
     }
 }
 
 /// The partitions of one target during one round of dispatching.
-struct Turns<'a> {
-    lanes: &'a Lanes,
+struct TargetTurns<'a> {
+    lanes: &'a TargetPartitions,
     /// Requests that the target received in this round.
-    kick: Kick,
+    kick: PendingSubmission,
 }
 
-impl round::Partitions for Turns<'_> {
-    fn line(&self) -> &Line {
+impl round::RoundPartitions for TargetTurns<'_> {
+    fn line(&self) -> &SlotPool {
         self.lanes.target.line()
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.lanes.target.limits()
     }
 
@@ -200,7 +200,7 @@ impl round::Partitions for Turns<'_> {
 /// The partitions of a service.
 pub(crate) struct Partitions {
     /// Lanes by target index, [`TARGETS_MAX`] entries.
-    lanes: KVec<SetOnce<Lanes>>,
+    lanes: KVec<SetOnce<TargetPartitions>>,
 }
 
 impl Partitions {
@@ -218,7 +218,7 @@ impl Partitions {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`TARGETS_MAX`] targets.
-    pub(crate) fn add(&self, lanes: Lanes) -> Result<&Lanes> {
+    pub(crate) fn add(&self, lanes: TargetPartitions) -> Result<&TargetPartitions> {
         let index = usize::from(lanes.target.index());
         let place = self.lanes.get(index).ok_or(ENOSPC)?;
         bug!(!place.populate(lanes));
@@ -226,22 +226,22 @@ impl Partitions {
     }
 
     /// Returns the lanes of each target that the service ever had.
-    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lanes> {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &TargetPartitions> {
         self.lanes.iter().map_while(|lanes| lanes.as_ref())
     }
 
     /// Returns the lanes of the targets that have users.
-    pub(crate) fn used(&self) -> impl Iterator<Item = &Lanes> {
+    pub(crate) fn used(&self) -> impl Iterator<Item = &TargetPartitions> {
         self.lanes().filter(|lanes| lanes.target().users() > 0)
     }
 
     /// Returns the targets that have users.
     pub(crate) fn targets(&self) -> impl Iterator<Item = &Arc<Target>> {
-        self.used().map(Lanes::target)
+        self.used().map(TargetPartitions::target)
     }
 
     /// Returns the lanes of target `index`, which must exist.
-    pub(crate) fn of(&self, index: u16) -> Option<&Lanes> {
+    pub(crate) fn of(&self, index: u16) -> Option<&TargetPartitions> {
         let lanes = self.lanes.get(usize::from(index));
         let lanes = lanes.and_then(|lanes| lanes.as_ref());
         bug!(lanes.is_none());
@@ -249,13 +249,13 @@ impl Partitions {
     }
 
     /// Returns the partition that `home` identifies, and the lanes of its target.
-    pub(crate) fn at(&self, home: u16) -> Option<(&Lanes, &Arc<Timed<Partition>>)> {
+    pub(crate) fn at(&self, home: u16) -> Option<(&TargetPartitions, &Arc<WithTimer<Partition>>)> {
         let lanes = self.of(home >> CPT_BITS)?;
         Some((lanes, lanes.at(cpt_of(home))?))
     }
 
     /// Returns all partitions.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Timed<Partition>>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<WithTimer<Partition>>> {
         self.lanes().flat_map(|lanes| lanes.iter())
     }
 
@@ -283,7 +283,7 @@ impl Partitions {
             for partition in lanes.iter() {
                 partition.reconsider();
             }
-            lanes.pass_on(Kick::none());
+            lanes.pass_on(PendingSubmission::none());
             lanes.target().call_framework();
         }
     }

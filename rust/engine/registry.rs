@@ -5,7 +5,7 @@
 //! A service is created by its first client, or in advance by an administrator (configfs). The
 //! former is removed with its last client, the latter only explicitly.
 //!
-//! An [`Observer`] (the control files) is notified of each service.
+//! An [`ServiceObserver`] (the control files) is notified of each service.
 
 use kernel::{
     new_mutex,
@@ -16,12 +16,12 @@ use kernel::{
 
 use super::{
     client::Client,
-    dispatch::Feed,
-    service::{Lower, Service},
-    target::{Runner, Target},
+    service::{LowerDevice, Service},
+    target::{PullNotifier, Target},
+    target_parameters::ClientKind,
 };
 use crate::sys::{
-    global::{Global, Installed},
+    global::{Global, GlobalGuard},
     misc::bug,
     mutex::NoIoMutex,
 };
@@ -30,7 +30,7 @@ use crate::sys::{
 const SERVICES_MAX: usize = 1024;
 
 /// Receiver of notifications about services.
-pub(crate) trait Observer: Send + Sync {
+pub(crate) trait ServiceObserver: Send + Sync {
     /// Handles the creation of `service`. Called with the registry locked.
     fn created(&self, service: &Arc<Service>);
 
@@ -50,7 +50,7 @@ pub(crate) trait Observer: Send + Sync {
 }
 
 /// A service and the reason for its existence.
-struct Entry {
+struct RegistryEntry {
     service: Arc<Service>,
     /// True if an administrator created the service: it stays without clients.
     kept: bool,
@@ -60,14 +60,14 @@ struct Entry {
 #[pin_data]
 pub(crate) struct Registry {
     #[pin]
-    entries: NoIoMutex<KVec<Entry>>,
-    observer: SetOnce<Arc<dyn Observer>>,
+    entries: NoIoMutex<KVec<RegistryEntry>>,
+    observer: SetOnce<Arc<dyn ServiceObserver>>,
 }
 
 static REGISTRY: Global<Registry> = Global::new();
 
 /// Creates the registry, which is removed when the result is dropped.
-pub(crate) fn init() -> Result<Installed<Registry>> {
+pub(crate) fn init() -> Result<GlobalGuard<Registry>> {
     REGISTRY.install(Arc::pin_init(
         pin_init!(Registry {
             entries <- NoIoMutex::new(new_mutex!(KVec::new(), "nrs_registry")),
@@ -117,7 +117,7 @@ pub(crate) fn has(service: &Arc<Service>) -> bool {
 /// # Errors
 ///
 /// `EBUSY`: an observer is set. `ENODEV`: the module is being unloaded.
-pub(crate) fn observe(observer: Arc<dyn Observer>) -> Result {
+pub(crate) fn observe(observer: Arc<dyn ServiceObserver>) -> Result {
     if registry()?.observer.populate(observer) {
         Ok(())
     } else {
@@ -202,9 +202,9 @@ pub(crate) fn attach(
     name: &CStr,
     label: &CStr,
     device: &CStr,
-    lower: Lower<'_>,
+    lower: LowerDevice<'_>,
 ) -> Result<Attachment> {
-    attach_with(name, Feed::Block, None, |service| {
+    attach_with(name, ClientKind::Block, None, |service| {
         let (label, device) = (CString::try_from(label)?, CString::try_from(device)?);
         service.join(label, device, lower)
     })
@@ -219,9 +219,9 @@ pub(crate) fn attach(
 /// - `ENOSPC`: too many services, or clients of the service.
 /// - `EINVAL`: `name` is not a valid name.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
-    attach_with(name, Feed::User, None, |service| {
+    attach_with(name, ClientKind::User, None, |service| {
         let device = CString::try_from(&*client)?;
-        service.join(client, device, Lower::NONE)
+        service.join(client, device, LowerDevice::NONE)
     })
 }
 
@@ -237,13 +237,13 @@ pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
 pub(crate) fn attach_framework(
     name: &CStr,
     cpts: u32,
-    waker: Arc<dyn Runner>,
+    waker: Arc<dyn PullNotifier>,
 ) -> Result<Attachment> {
-    attach_with(name, Feed::Framework, Some(cpts), |service| {
+    attach_with(name, ClientKind::Framework, Some(cpts), |service| {
         let (label, device) = (CString::try_from(name)?, CString::try_from(name)?);
-        let lower = Lower {
+        let lower = LowerDevice {
             runner: Some(waker),
-            ..Lower::NONE
+            ..LowerDevice::NONE
         };
         service.join(label, device, lower)
     })
@@ -253,7 +253,7 @@ pub(crate) fn attach_framework(
 /// (`None`: any number), then adds the client by `join`.
 fn attach_with(
     name: &CStr,
-    feed: Feed,
+    feed: ClientKind,
     cpts: Option<u32>,
     join: impl FnOnce(&Service) -> Result<(Arc<Client>, Arc<Target>)>,
 ) -> Result<Attachment> {
@@ -305,8 +305,12 @@ impl Registry {
     }
 
     /// Removes `service` from `entries` unless an administrator created it; returns its entry.
-    fn take(&self, entries: &mut KVec<Entry>, service: &Arc<Service>) -> Option<Entry> {
-        let goes = |entry: &Entry| Arc::ptr_eq(&entry.service, service) && !entry.kept;
+    fn take(
+        &self,
+        entries: &mut KVec<RegistryEntry>,
+        service: &Arc<Service>,
+    ) -> Option<RegistryEntry> {
+        let goes = |entry: &RegistryEntry| Arc::ptr_eq(&entry.service, service) && !entry.kept;
         let index = entries.iter().position(goes)?;
         let gone = entries.remove(index).ok();
         self.retire(service);
@@ -336,7 +340,7 @@ impl Registry {
             return Err(ENOSPC);
         }
         entries.push(
-            Entry {
+            RegistryEntry {
                 service: service.clone(),
                 kept,
             },

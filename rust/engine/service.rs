@@ -10,17 +10,17 @@ use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
 use super::{
     agent::Agent,
-    arrival::{Arrival, Arrived, Record},
+    arrival::{Arrival, ArrivalOutcome, OrderHandle},
     client::Client,
+    client_list::ClientList,
     concurrency::Concurrency,
     cpt,
-    dispatch::{Dispatch, Feed},
-    overseer::Oversight,
-    partition::{Partition, Published},
-    partitions::{self, Lanes, Partitions},
-    refused::errno_of,
-    roster::Roster,
-    target::{Kick, Runner, Target},
+    overseer::OverseerState,
+    partition::{Partition, PublishedShares},
+    partitions::{self, Partitions, TargetPartitions},
+    refusal::errno_of,
+    target::{PendingSubmission, PullNotifier, Target},
+    target_parameters::{ClientKind, TargetParameters},
     timeouts::Timeouts,
     tuner::Tuner,
     worker::{Ticker, Worker},
@@ -30,23 +30,23 @@ use crate::{
         attr::Attrs,
         item::Cost,
         parameters::Values,
-        partition::{arrive::Went, line::Found},
+        partition::{admit::AdmissionOutcome, slot_pool::SlotSearch},
         policy::{
             control::{refresh_stale, Parts},
             params::ClassesMax,
             Config, Kind, Tuning,
         },
         slots::Slots,
-        timeouts::terms::Terms,
+        timeouts::terms::TimeoutTerms,
     },
     sys::{
-        atomic::Word,
+        atomic::AtomicWord,
         misc,
         mutex::NoIoMutex,
-        node::{Account, Held},
+        node::{Held, NodeAccount},
         params,
         series::ELOOP,
-        timer::Timed,
+        timer::WithTimer,
         trace,
     },
 };
@@ -83,7 +83,7 @@ pub(crate) fn major_minor(number: u32) -> (u32, u32) {
 }
 
 /// The device that processes the requests of a client.
-pub(crate) struct Lower<'a> {
+pub(crate) struct LowerDevice<'a> {
     /// `major:minor`; empty: no device.
     pub(crate) name: &'a CStr,
     /// Device number.
@@ -92,10 +92,10 @@ pub(crate) struct Lower<'a> {
     pub(crate) depth: u32,
     /// Runner that makes the device pull its requests; `None`: requests are submitted to the
     /// device.
-    pub(crate) runner: Option<Arc<dyn Runner>>,
+    pub(crate) runner: Option<Arc<dyn PullNotifier>>,
 }
 
-impl Lower<'static> {
+impl LowerDevice<'static> {
     /// No device: requests are served in user space.
     pub(crate) const NONE: Self = Self {
         name: c"",
@@ -114,16 +114,16 @@ pub(crate) struct Service {
     /// Number of CPTs.
     count: u16,
     partitions: Arc<Partitions>,
-    dispatch: Arc<Dispatch>,
-    ticker: Arc<Timed<Ticker>>,
+    dispatch: Arc<TargetParameters>,
+    ticker: Arc<WithTimer<Ticker>>,
     concurrency: Arc<Concurrency>,
     timeouts: Arc<Timeouts>,
-    users: Word,
+    users: AtomicWord,
     /// Seed for identifiers of class paths, the same on all heads and at each start.
     seed: u64,
-    oversight: Arc<Oversight>,
+    oversight: Arc<OverseerState>,
     agent: Arc<Agent>,
-    roster: Arc<Roster>,
+    roster: Arc<ClientList>,
     #[pin]
     settings: NoIoMutex<Settings>,
 }
@@ -147,13 +147,13 @@ impl Service {
         }
         values.service.slots = Slots::from_bits(params::default_slots().into());
         let label = Some(CString::try_from(name)?);
-        let dispatch = Dispatch::new(label, &values.service)?;
+        let dispatch = TargetParameters::new(label, &values.service)?;
         let concurrency =
             Concurrency::new(dispatch.slots().count(), values.service.buffer_max.get())?;
         let partitions = Partitions::new()?;
         let seed = misc::random();
-        let roster = Roster::new()?;
-        let oversight = Oversight::new(partitions.clone(), roster.clone(), seed)?;
+        let roster = ClientList::new()?;
+        let oversight = OverseerState::new(partitions.clone(), roster.clone(), seed)?;
         let agent = Agent::new(CString::try_from(name)?)?;
         let worker = Worker::new(
             CString::try_from(name)?,
@@ -176,7 +176,7 @@ impl Service {
                 ticker,
                 concurrency,
                 timeouts,
-                users: Word::new(0),
+                users: AtomicWord::new(0),
                 seed,
                 oversight,
                 agent,
@@ -218,8 +218,8 @@ impl Service {
     ///
     /// `EBUSY`: there are clients of another kind, whose slots have another meaning, or `feed` is
     /// `Framework` and there are clients.
-    pub(crate) fn use_begin(&self, feed: Feed) -> Result<bool> {
-        let alone = feed == Feed::Framework || !self.dispatch.is_fed_by(feed);
+    pub(crate) fn use_begin(&self, feed: ClientKind) -> Result<bool> {
+        let alone = feed == ClientKind::Framework || !self.dispatch.is_fed_by(feed);
         if self.users.get() != 0 && alone {
             return Err(EBUSY);
         }
@@ -258,7 +258,7 @@ impl Service {
         &self,
         name: CString,
         device: CString,
-        lower: Lower<'_>,
+        lower: LowerDevice<'_>,
     ) -> Result<(Arc<Client>, Arc<Target>)> {
         // The settings' mutex serialises joins. A new target is created before the clients are
         // locked, because this takes locks that precede theirs in the lock order.
@@ -280,7 +280,7 @@ impl Service {
             }
             target.attach(lower.number, lower.depth, lower.runner)?;
             // Programs state the client of each request; a block device is one client.
-            let block = self.dispatch.is_fed_by(Feed::Block);
+            let block = self.dispatch.is_fed_by(ClientKind::Block);
             let concurrency = block.then(|| self.concurrency.clone());
             let make = |serial| {
                 let mut client = Client::new(name, device, serial, concurrency)?;
@@ -311,7 +311,7 @@ impl Service {
     ///
     /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use. `ENOMEM`.
     fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
-        let all = || self.partitions.lanes().map(Lanes::target);
+        let all = || self.partitions.lanes().map(TargetPartitions::target);
         let known = |target: &&Arc<Target>| target.number() == number;
         let idle = |target: &&Arc<Target>| target.users() == 0;
         let target = match all().find(known).or_else(|| all().find(idle)) {
@@ -326,13 +326,13 @@ impl Service {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets. `ENOMEM`.
-    fn add_lanes(&self, settings: &mut Settings) -> Result<&Lanes> {
+    fn add_lanes(&self, settings: &mut Settings) -> Result<&TargetPartitions> {
         let index = self.partitions.lanes().count();
         if index >= partitions::TARGETS_MAX {
             return Err(ENOSPC);
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
-        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let fallback = Config::parse(Kind::FALLBACK, None, &settings.parameters.values.policies);
         let fallback = fallback.map_err(|error| errno_of(error.code))?;
         let records = settings.parameters.values.service.buffer_max.get();
@@ -343,7 +343,7 @@ impl Service {
             let partition = Partition::new(cpt, target, published, fallback, records)?;
             list.push(partition, GFP_KERNEL)?;
         }
-        let lanes = Lanes::new(target, published, list);
+        let lanes = TargetPartitions::new(target, published, list);
         self.furnish(settings, &lanes)?;
         self.partitions.add(lanes)
     }
@@ -374,7 +374,7 @@ impl Service {
     }
 
     /// Returns the partitions of `target`, by CPT.
-    pub(crate) fn lanes_of(&self, target: &Target) -> Option<&Lanes> {
+    pub(crate) fn lanes_of(&self, target: &Target) -> Option<&TargetPartitions> {
         self.partitions.of(target.index())
     }
 
@@ -384,7 +384,7 @@ impl Service {
     }
 
     /// Returns the parameters that requests read.
-    pub(crate) fn dispatch(&self) -> &Dispatch {
+    pub(crate) fn dispatch(&self) -> &TargetParameters {
         &self.dispatch
     }
 
@@ -406,7 +406,7 @@ impl Service {
         mut held: Held,
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
-    ) -> Arrived {
+    ) -> ArrivalOutcome {
         let home = match arrival.domain {
             Some(domain) => self.home(arrival.target, domain),
             None => {
@@ -416,22 +416,22 @@ impl Service {
         };
         let Some((lanes, partition)) = self.partitions.at(home) else {
             // Each target has lanes; if they were missing, the request is submitted.
-            return Arrived {
-                went: Went::Passed(held),
+            return ArrivalOutcome {
+                went: AdmissionOutcome::Passed(held),
                 record: None,
             };
         };
-        let mut found = Found::default();
+        let mut found = SlotSearch::default();
         if lanes.target().line().is_calm() {
             found = partition.pass(&mut held, arrival);
         }
         if found.slot {
             held.account_mut().home = home;
             if found.others {
-                lanes.pass_on(Kick::none());
+                lanes.pass_on(PendingSubmission::none());
             }
-            return Arrived {
-                went: Went::Passed(held),
+            return ArrivalOutcome {
+                went: AdmissionOutcome::Passed(held),
                 record: None,
             };
         }
@@ -446,8 +446,8 @@ impl Service {
             }
             self.ticker.worker().feed();
         }
-        let record = arrived.record.map(|id| Record { home, id });
-        Arrived {
+        let record = arrived.record.map(|id| OrderHandle { home, id });
+        ArrivalOutcome {
             went: arrived.went,
             record,
         }
@@ -470,7 +470,7 @@ impl Service {
     #[inline]
     pub(crate) fn complete(
         &self,
-        account: &Account,
+        account: &NodeAccount,
         cost: Cost,
         target: &Arc<Target>,
         error: i32,
@@ -490,7 +490,7 @@ impl Service {
     /// Counts the end of a request in the partition that queued or recorded it, if `home` is true;
     /// then dispatches further requests.
     #[inline(never)]
-    fn go_on(&self, account: &Account, cost: Cost, target: &Target, home: bool) {
+    fn go_on(&self, account: &NodeAccount, cost: Cost, target: &Target, home: bool) {
         if let Some(lanes) = self.partitions.of(target.index()) {
             let cpt = home.then(|| partitions::cpt_of(account.home));
             if lanes.ended(cpt, account, cost) {
@@ -502,13 +502,13 @@ impl Service {
     /// Emits the tracepoint for the end of a request.
     #[cold]
     #[inline(never)]
-    fn watch_end(&self, account: &Account, cost: Cost, error: i32) {
+    fn watch_end(&self, account: &NodeAccount, cost: Cost, error: i32) {
         let (Some(id), Some(service_ns)) = (account.life.id(), account.life.since(misc::now()))
         else {
             return;
         };
         let event = trace::Complete {
-            head: trace::Head {
+            head: trace::TraceHead {
                 service: self.name(),
                 policy: "",
                 cpt: partitions::cpt_of(account.home),
@@ -531,7 +531,7 @@ impl Service {
     /// any.
     pub(crate) fn drain_target(&self, target: &Target) -> bool {
         let lanes = self.partitions.of(target.index());
-        lanes.is_some_and(Lanes::drain)
+        lanes.is_some_and(TargetPartitions::drain)
     }
 
     /// Dispatches all requests queued for devices that pull, without taking slots.
@@ -550,7 +550,7 @@ impl Service {
     }
 
     /// Sets the terms of the timeouts.
-    fn follow_terms(&self, terms: &Terms) {
+    fn follow_terms(&self, terms: &TimeoutTerms) {
         if self.timeouts.terms() == *terms {
             return;
         }

@@ -25,7 +25,7 @@
 //!   alone earns one pause, so a device whose ends coincide anyway has few pauses.
 //! - *Over*: a request in flight without a slot, dispatched by a drain or after a stall.
 //! - *Line*: the slots and the partitions that wait for them, see
-//!   [`crate::sched::partition::line`].
+//!   [`crate::sched::partition::slot_pool`].
 //!
 //! ```text
 //!             slot of the target               work item
@@ -36,8 +36,8 @@
 //! ```
 //!
 //! Each target has its own work item: submission may block, and a blocked device must not stop
-//! others. A device may instead *pull* the ready requests when a [`Runner`] notifies it; then the
-//! work item is not used.
+//! others. A device may instead *pull* the ready requests when a [`PullNotifier`] notifies it; then
+//! the work item is not used.
 
 use kernel::{
     cpu::nr_cpu_ids,
@@ -50,24 +50,26 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-use super::dispatch::{Dispatch, Feed};
+use super::target_parameters::{ClientKind, TargetParameters};
 use crate::{
     sched::{
         attr::Priority,
         cpus::PerCpu,
         item::Fifo,
-        knee::{Found, Knee, Load, Totals},
-        partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
-        slots::{Count, Limits, Pool, Slots},
+        knee::{DeviceLoad, Knee, SearchState, Totals},
+        partition::{
+            round, slot_cache::SlotCaches, slot_pool::SlotPool, Admission, Scheduled, BATCH,
+        },
+        slots::{Count, Pool, SlotLimits, Slots},
     },
     sys::{
-        atomic::{Hint, Word},
+        atomic::{AtomicWord, Hint},
         misc,
         node::{Held, NodeFifo},
         queue,
         rcu::RcuBox,
         series::{new_spinlock_irq, SpinLockIrq},
-        timer::{Expire, Timed},
+        timer::{TimerCallback, WithTimer},
     },
 };
 
@@ -109,20 +111,20 @@ struct Lists {
 
 impl Lists {
     /// Marks the work item as needed; returns a kick if it is not running yet.
-    fn wake(&mut self) -> Kick {
-        Kick(!core::mem::replace(&mut self.working, true))
+    fn wake(&mut self) -> PendingSubmission {
+        PendingSubmission(!core::mem::replace(&mut self.working, true))
     }
 }
 
 /// Notifier of a device about ready requests at its target.
-pub(crate) trait Runner: Send + Sync {
+pub(crate) trait PullNotifier: Send + Sync {
     /// Makes the device pull soon. Any context, without locks, under RCU.
     fn run(&self);
 }
 
-impl Expire for RcuBox<Arc<dyn Runner>> {
+impl TimerCallback for RcuBox<Arc<dyn PullNotifier>> {
     /// Makes the device pull, if there is a runner.
-    fn expired(timed: &Timed<Self>) {
+    fn expired(timed: &WithTimer<Self>) {
         let guard = rcu::read_lock();
         if let Some(runner) = timed.get(&guard) {
             runner.run();
@@ -133,9 +135,9 @@ impl Expire for RcuBox<Arc<dyn Runner>> {
 /// Notice that a target received requests to submit, and must be kicked.
 #[derive(Clone, Copy)]
 #[must_use = "what was decided waits for a kick"]
-pub(crate) struct Kick(bool);
+pub(crate) struct PendingSubmission(bool);
 
-impl Kick {
+impl PendingSubmission {
     /// Creates a kick without requests.
     pub(crate) const fn none() -> Self {
         Self(false)
@@ -151,22 +153,22 @@ impl Kick {
 #[pin_data]
 pub(crate) struct Target {
     index: u16,
-    dispatch: Arc<Dispatch>,
+    dispatch: Arc<TargetParameters>,
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
     /// Forced requests in flight. Incremented under the lock.
-    forced: Word,
+    forced: AtomicWord,
     /// Free requests in flight.
-    free: Word,
+    free: AtomicWord,
     /// Requests in flight beyond the limits.
-    over: Word,
-    line: Line,
+    over: AtomicWord,
+    line: SlotPool,
     /// Time of the last sign of life of the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
     /// Runner that makes the device pull ready requests; if empty, the work item submits them.
     #[pin]
-    runner: Timed<RcuBox<Arc<dyn Runner>>>,
+    runner: WithTimer<RcuBox<Arc<dyn PullNotifier>>>,
     /// 1: there is a runner.
     pulls: Hint,
     /// Time from which ready requests may be pulled (ns), or [`AT_ONCE`]; 0: no request is ready.
@@ -185,13 +187,13 @@ impl_has_work! {
 
 impl Target {
     /// Creates a target without users, with `cpts` partitions.
-    pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
+    pub(crate) fn new(index: u16, dispatch: Arc<TargetParameters>, cpts: u16) -> Result<Arc<Self>> {
         let knee = Knee::new();
         let slots = match dispatch.slots() {
             Slots::Auto => knee.slots(),
             Slots::Fixed(slots) => slots.get(),
         };
-        let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        let stocks = SlotCaches::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -200,12 +202,12 @@ impl Target {
                 number: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
-                forced: Word::new(0),
-                free: Word::new(0),
-                over: Word::new(0),
-                line: Line::with_stocks(cpts, slots, stocks),
+                forced: AtomicWord::new(0),
+                free: AtomicWord::new(0),
+                over: AtomicWord::new(0),
+                line: SlotPool::with_stocks(cpts, slots, stocks),
                 life,
-                runner <- Timed::new(Ok::<_, Error>(RcuBox::new())),
+                runner <- WithTimer::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
                 ready: Hint::new(0),
                 knee <- new_spinlock!(knee, "nrs_knee"),
@@ -256,7 +258,7 @@ impl Target {
         &self,
         number: u32,
         depth: u32,
-        runner: Option<Arc<dyn Runner>>,
+        runner: Option<Arc<dyn PullNotifier>>,
     ) -> Result {
         let pulls = runner.is_some();
         if let Some(runner) = runner {
@@ -293,14 +295,14 @@ impl Target {
 
     /// Returns true if a framework dispatches the requests itself.
     pub(crate) fn is_driven(&self) -> bool {
-        self.pulls() && self.dispatch.is_fed_by(Feed::Framework)
+        self.pulls() && self.dispatch.is_fed_by(ClientKind::Framework)
     }
 
     /// Notifies a framework that dispatches requests itself that some may be eligible. Call without
     /// locks.
     pub(crate) fn call_framework(&self) {
         if self.is_driven() {
-            Expire::expired(&self.runner);
+            TimerCallback::expired(&self.runner);
         }
     }
 
@@ -337,9 +339,9 @@ impl Target {
         // Some slots may be free for a moment only.
         let full = active.saturating_add(1) >= before.saturating_sub(before / 8);
         let load = match self.line.stayed_busy() && full {
-            true if active > before => Load::Over,
-            true => Load::Full,
-            false => Load::Light,
+            true if active > before => DeviceLoad::Over,
+            true => DeviceLoad::Full,
+            false => DeviceLoad::Light,
         };
         self.knee.lock().look(totals, load);
         self.follow_slots();
@@ -347,10 +349,10 @@ impl Target {
     }
 
     /// Returns the measured number of slots that keep the device busy, if slots are `auto`.
-    pub(crate) fn found(&self) -> Found {
+    pub(crate) fn found(&self) -> SearchState {
         match self.dispatch.slots() {
             Slots::Auto => self.knee.lock().found(!self.line.is_calm()),
-            Slots::Fixed(_) => Found::default(),
+            Slots::Fixed(_) => SearchState::default(),
         }
     }
 
@@ -385,7 +387,7 @@ impl Target {
     }
 
     /// Returns the slots, and the partitions that wait for them.
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &SlotPool {
         &self.line
     }
 
@@ -395,7 +397,7 @@ impl Target {
     }
 
     /// Returns the current limits of the slots.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> SlotLimits {
         self.line.limits(self.ratio(), misc::millis())
     }
 
@@ -439,7 +441,7 @@ impl Target {
     }
 
     /// Queues a forced request in the bypass.
-    pub(crate) fn bypass(&self, held: Held) -> Kick {
+    pub(crate) fn bypass(&self, held: Held) -> PendingSubmission {
         let mut lists = self.lists.lock();
         if lists.bypass.is_empty() {
             lists.moved = misc::now();
@@ -450,7 +452,12 @@ impl Target {
 
     /// Ends the admission of a request of `priority` that ended on `cpu`, or is not submitted.
     #[inline]
-    pub(crate) fn leave(&self, admission: Admission, priority: Priority, cpu: u16) -> Kick {
+    pub(crate) fn leave(
+        &self,
+        admission: Admission,
+        priority: Priority,
+        cpu: u16,
+    ) -> PendingSubmission {
         match admission {
             Admission::None => {}
             Admission::Slot => self.line.put_on(cpu.into(), priority),
@@ -462,12 +469,12 @@ impl Target {
             }
             Admission::Forced => return self.leave_forced(),
         }
-        Kick::none()
+        PendingSubmission::none()
     }
 
     /// Ends the admission of a forced request.
     #[inline(never)]
-    fn leave_forced(&self) -> Kick {
+    fn leave_forced(&self) -> PendingSubmission {
         let mut lists = self.lists.lock();
         self.forced.sub(1);
         self.let_through(&mut lists, Admission::Forced)
@@ -489,11 +496,11 @@ impl Target {
     }
 
     /// Dispatches a batch of the bypass if no request left it for `stall` ns; returns true if so.
-    pub(crate) fn unstall(&self, stall: u64) -> (bool, Kick) {
+    pub(crate) fn unstall(&self, stall: u64) -> (bool, PendingSubmission) {
         let mut lists = self.lists.lock();
         let waited = misc::now().saturating_sub(lists.moved);
         if lists.bypass.is_empty() || waited < stall {
-            return (false, Kick::none());
+            return (false, PendingSubmission::none());
         }
         let moved = lists.moved;
         let kick = self.let_through(&mut lists, Admission::Over);
@@ -504,8 +511,8 @@ impl Target {
 
     /// Grants admission to a batch of the bypass: up to the limit of forced requests, or without
     /// limit if `admission` is `Over`.
-    fn let_through(&self, lists: &mut Lists, admission: Admission) -> Kick {
-        let mut kick = Kick::none();
+    fn let_through(&self, lists: &mut Lists, admission: Admission) -> PendingSubmission {
+        let mut kick = PendingSubmission::none();
         let over = admission == Admission::Over;
         for _ in 0..BATCH {
             if !over && self.forced.get() >= self.forced_max() {
@@ -528,7 +535,7 @@ impl Target {
 
     /// Accepts an admitted request. The caller must pass the result to [`Self::kick`] after it has
     /// released its locks.
-    pub(crate) fn send(&self, held: Held) -> Kick {
+    pub(crate) fn send(&self, held: Held) -> PendingSubmission {
         let mut lists = self.lists.lock();
         self.push(&mut lists, held);
         lists.wake()
@@ -635,7 +642,7 @@ impl Target {
     /// Makes the work item or the device process ready requests, if there are any. Call without
     /// locks.
     #[inline]
-    pub(crate) fn kick(self: &Arc<Self>, kick: Kick) {
+    pub(crate) fn kick(self: &Arc<Self>, kick: PendingSubmission) {
         if kick.0 {
             self.start();
         }
@@ -645,7 +652,7 @@ impl Target {
     #[inline(never)]
     fn start(self: &Arc<Self>) {
         if self.pulls() {
-            return Expire::expired(&self.runner);
+            return TimerCallback::expired(&self.runner);
         }
         // According to `working` the work item is not queued; if it is queued, it runs anyway.
         let _ = queue::dispatch().enqueue(self.clone());
@@ -664,7 +671,7 @@ impl Target {
                     // The target was assigned to another device since the work item was started.
                     lists.working = false;
                     let kick = if lists.ready.is_empty() {
-                        Kick::none()
+                        PendingSubmission::none()
                     } else {
                         lists.wake()
                     };

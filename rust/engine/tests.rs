@@ -17,31 +17,31 @@ use kernel::{
 use super::{
     arrival::Arrival,
     client::Client,
-    dispatch::{Caretaker, Dispatch},
-    partition::{KernelPart, Partition, Published},
-    partitions::Lanes,
-    service::Lower,
-    target::{Kick, Target, FREE_MIN},
+    partition::{KernelPart, Partition, PublishedShares},
+    partitions::TargetPartitions,
+    service::LowerDevice,
+    target::{PendingSubmission, Target, FREE_MIN},
+    target_parameters::{ProgressHook, TargetParameters},
 };
 use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         order::{RecordId, Relation},
-        parameters::service::Service as Values,
-        partition::{arrive::Went, Admission, BATCH},
+        parameters::service::ServiceParameters as Values,
+        partition::{admit::AdmissionOutcome, Admission, BATCH},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Part, Tunables, COUNTS_MAX},
         slots::Slots,
         units::{NSEC_PER_MSEC, NSEC_PER_SEC},
     },
     sys::{
-        atomic::Word,
+        atomic::AtomicWord,
         misc,
         node::{
-            fake::{self, Probe},
-            Account,
+            test_request::{self, SubmitProbe},
+            NodeAccount,
         },
         queue,
-        timer::Timed,
+        timer::WithTimer,
     },
 };
 
@@ -52,8 +52,8 @@ mod settings;
 mod timeouts;
 
 /// Returns the device `name` with a queue depth of `depth`.
-fn lower(name: &CStr, number: u32, depth: u32) -> Lower<'_> {
-    Lower {
+fn lower(name: &CStr, number: u32, depth: u32) -> LowerDevice<'_> {
+    LowerDevice {
         name,
         number,
         depth,
@@ -62,22 +62,22 @@ fn lower(name: &CStr, number: u32, depth: u32) -> Lower<'_> {
 }
 
 /// A partition with one target, and a record of its submitted requests.
-struct Bench {
-    partition: Arc<Timed<Partition>>,
-    lanes: Lanes,
-    probe: Arc<Probe>,
+struct PartitionBench {
+    partition: Arc<WithTimer<Partition>>,
+    lanes: TargetPartitions,
+    probe: Arc<SubmitProbe>,
     target: Arc<Target>,
-    dispatch: Arc<Dispatch>,
+    dispatch: Arc<TargetParameters>,
     client: Client,
-    draining: Word,
+    draining: AtomicWord,
 }
 
 /// Caretaker that counts its calls.
-struct Called(Atomic<u32>);
+struct CallCounter(Atomic<u32>);
 
-impl Called {
+impl CallCounter {
     /// Creates the caretaker of `bench`, which stays until it is replaced.
-    fn new(bench: &Bench) -> Result<Arc<Self>> {
+    fn new(bench: &PartitionBench) -> Result<Arc<Self>> {
         let called = Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?;
         bench.dispatch.set_caretaker(Some(called.clone()));
         Ok(called)
@@ -97,7 +97,7 @@ impl Called {
     }
 }
 
-impl Caretaker for Called {
+impl ProgressHook for CallCounter {
     fn called(self: Arc<Self>) {
         self.0.fetch_add(1, ordering::Relaxed);
     }
@@ -105,27 +105,27 @@ impl Caretaker for Called {
 
 /// Outcome of admitting a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Came {
+enum RequestFate {
     Passed,
     Queued,
     Blocked,
 }
 
-impl Bench {
+impl PartitionBench {
     /// Creates a bench with `slots` slots.
     fn new(slots: u32) -> Result<Self> {
         let dispatch = dispatch(slots)?;
         let target = Target::new(0, dispatch.clone(), 1)?;
         target.attach(1, 0, None)?;
-        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
         let partition = Partition::new(0, target.clone(), published.clone(), fifo, 256)?;
         let mut list = KVec::new();
         list.push(partition.clone(), GFP_KERNEL)?;
         Ok(Self {
-            lanes: Lanes::new(target.clone(), published, list),
+            lanes: TargetPartitions::new(target.clone(), published, list),
             partition,
-            probe: Probe::new()?,
+            probe: SubmitProbe::new()?,
             target,
             dispatch,
             client: Client::new(
@@ -134,12 +134,18 @@ impl Bench {
                 1,
                 None,
             )?,
-            draining: Word::new(0),
+            draining: AtomicWord::new(0),
         })
     }
 
     /// Submits request `name` as user `uid`.
-    fn bring(&self, name: u64, uid: u32, priority: Priority, must_pass: bool) -> Result<Came> {
+    fn bring(
+        &self,
+        name: u64,
+        uid: u32,
+        priority: Priority,
+        must_pass: bool,
+    ) -> Result<RequestFate> {
         Ok(self.bring_after(name, uid, priority, must_pass, None)?.0)
     }
 
@@ -151,7 +157,7 @@ impl Bench {
         priority: Priority,
         must_pass: bool,
         relation: Option<Relation>,
-    ) -> Result<(Came, Option<RecordId>)> {
+    ) -> Result<(RequestFate, Option<RecordId>)> {
         self.bring_as(name, uid, priority, (must_pass, false), relation)
     }
 
@@ -163,8 +169,8 @@ impl Bench {
         priority: Priority,
         (must_pass, reclaims): (bool, bool),
         relation: Option<Relation>,
-    ) -> Result<(Came, Option<RecordId>)> {
-        let held = fake::request(&self.probe, name, 4096, priority)?;
+    ) -> Result<(RequestFate, Option<RecordId>)> {
+        let held = test_request::request(&self.probe, name, 4096, priority)?;
         let draining = || self.draining.get() != 0;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
@@ -190,14 +196,14 @@ impl Bench {
         }
         self.target.kick(kick);
         let came = match arrived.went {
-            Went::Passed(held) => {
-                fake::discard(held);
-                Came::Passed
+            AdmissionOutcome::Passed(held) => {
+                test_request::discard(held);
+                RequestFate::Passed
             }
-            Went::Queued => Came::Queued,
-            Went::Blocked => Came::Blocked,
-            Went::Refused(held) => {
-                fake::discard(held);
+            AdmissionOutcome::Queued => RequestFate::Queued,
+            AdmissionOutcome::Blocked => RequestFate::Blocked,
+            AdmissionOutcome::Refused(held) => {
+                test_request::discard(held);
                 return Err(EAGAIN);
             }
         };
@@ -207,7 +213,7 @@ impl Bench {
     /// Ends a request that was dispatched on arrival.
     fn end_passed(&self, priority: Priority) {
         self.target.line().put(priority);
-        let mut kick = Kick::none();
+        let mut kick = PendingSubmission::none();
         self.partition.decide_more(BATCH, &mut kick);
         self.target.kick(kick);
     }
@@ -226,14 +232,14 @@ impl Bench {
         let (name, account) = self.probe.seen(index)?;
         self.give_back(&account);
         let cost = crate::sched::item::Cost::of_bytes(4096);
-        let mut kick = Kick::none();
+        let mut kick = PendingSubmission::none();
         self.partition.end(&account, cost, BATCH, &mut kick);
         self.target.kick(kick);
         Some(name)
     }
 
     /// Releases the admission of a request.
-    fn give_back(&self, account: &Account) {
+    fn give_back(&self, account: &NodeAccount) {
         let placement = &account.placement;
         self.target.kick(
             self.target
@@ -263,12 +269,12 @@ impl Bench {
 }
 
 /// Returns the shared state of a service with `slots` slots.
-fn dispatch(slots: u32) -> Result<Arc<Dispatch>> {
+fn dispatch(slots: u32) -> Result<Arc<TargetParameters>> {
     let values = Values {
         slots: Slots::new(slots).ok_or(EINVAL)?,
         ..Values::default()
     };
-    Dispatch::new(None, &values)
+    TargetParameters::new(None, &values)
 }
 
 /// Creates a target with `slots` slots and `cpts` partitions.
@@ -299,7 +305,7 @@ mod life {
     fn every_policy_serves_what_is_queued() -> Result {
         let mut counted = false;
         for &kind in Kind::ALL {
-            let bench = Bench::new(1)?;
+            let bench = PartitionBench::new(1)?;
             let started = kind == Kind::FALLBACK || bench.start(kind)?;
             bench.bring(0, 1, Priority::Regular, false)?;
             for name in 1..=20 {
@@ -326,9 +332,9 @@ mod life {
     /// use when the request arrived, and no other event triggers a dispatch.
     #[test]
     fn a_timer_has_others_looked_after() -> Result {
-        let bench = Bench::new(1)?;
-        let caretaker = Called::new(&bench)?;
-        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let bench = PartitionBench::new(1)?;
+        let caretaker = CallCounter::new(&bench)?;
+        let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let other = Partition::new(1, bench.target.clone(), published, config(Kind::Fifo)?, 1)?;
         bench
             .target
@@ -344,7 +350,7 @@ mod life {
         let served = bench.end_submitted(0);
         bench.target.look_after_others(1);
         bench.dispatch.set_caretaker(None);
-        assert!(came == Came::Queued && served == Some(1));
+        assert!(came == RequestFate::Queued && served == Some(1));
         assert!(full == 0 && called && caretaker.calls() == 1);
         Ok(())
     }
@@ -354,7 +360,7 @@ mod life {
     #[test]
     fn forced_requests_that_wait_in_vain_are_sent_down() -> Result {
         const STALL: u64 = NSEC_PER_MSEC;
-        let bench = Bench::new(2)?;
+        let bench = PartitionBench::new(2)?;
         for name in 0..u64::from(BATCH) + 3 {
             bench.bring(name, 1, Priority::Regular, true)?;
         }
@@ -380,7 +386,7 @@ mod life {
     #[test]
     fn a_drain_uses_up_no_bound() -> Result {
         const MANY: u64 = FREE_MIN as u64 + 8;
-        let bench = Bench::new(2)?;
+        let bench = PartitionBench::new(2)?;
         for name in 1..=MANY + 2 {
             bench.bring(name, 1, Priority::Regular, false)?;
         }
@@ -392,7 +398,7 @@ mod life {
         for index in 0..MANY as usize {
             bench.end_submitted(index);
         }
-        assert!(gone && metadata == Came::Passed);
+        assert!(gone && metadata == RequestFate::Passed);
         assert!(swap == Some(Admission::Free) && at_device == MANY as u32 + 2);
         assert!(bench.target.forced() == 2);
         Ok(())
@@ -402,7 +408,7 @@ mod life {
     /// of forced requests.
     #[test]
     fn what_frees_memory_goes_down_at_once() -> Result {
-        let bench = Bench::new(2)?;
+        let bench = PartitionBench::new(2)?;
         let metadata = bench.bring(1, 1, Priority::Regular, true)?;
         let waits = bench.bring(2, 1, Priority::Regular, true)?;
         let swap: [_; FREE_MIN as usize] = core::array::from_fn(|_| bench.target.admit(true));
@@ -415,7 +421,7 @@ mod life {
                 .target
                 .kick(bench.target.leave(admission, Priority::Regular, 0));
         }
-        assert!(metadata == Came::Passed && waits == Came::Queued);
+        assert!(metadata == RequestFate::Passed && waits == RequestFate::Queued);
         assert!(busy == FREE_MIN + 1 && more.is_none());
         assert!(next == Some(2) && bench.target.active() == 0);
         Ok(())
@@ -425,8 +431,8 @@ mod life {
     /// the rest queues.
     #[test]
     fn what_must_pass_passes_without_a_slot() -> Result {
-        let bench = Bench::new(4)?;
-        let mut came = [Came::Blocked; 4];
+        let bench = PartitionBench::new(4)?;
+        let mut came = [RequestFate::Blocked; 4];
         let first = bench.bring(1, 1, Priority::Regular, false)?;
         for (name, came) in (2..).zip(came.iter_mut()) {
             *came = bench.bring(name, 1, Priority::Regular, true)?;
@@ -438,8 +444,15 @@ mod life {
         bench.end_forced();
         bench.end_passed(Priority::Regular);
         let left = (bench.active(), bench.target.active());
-        assert!(first == Came::Passed);
-        assert!(came == [Came::Passed, Came::Passed, Came::Queued, Came::Queued]);
+        assert!(first == RequestFate::Passed);
+        assert!(
+            came == [
+                RequestFate::Passed,
+                RequestFate::Passed,
+                RequestFate::Queued,
+                RequestFate::Queued
+            ]
+        );
         assert!(slots == 1 && forced == 2 && next == Some(4) && last == Some(5));
         assert!(left == (0, 0));
         Ok(())
@@ -447,7 +460,7 @@ mod life {
 
     #[test]
     fn what_is_stalled_goes_down() -> Result {
-        let bench = Bench::new(1)?;
+        let bench = PartitionBench::new(1)?;
         // Takes the slot and does not end.
         bench.bring(1, 1, Priority::Regular, false)?;
         let idle = bench.partition.unstall(0);
@@ -475,7 +488,7 @@ mod life {
 
     #[test]
     fn draining_sends_everything_down() -> Result {
-        let bench = Bench::new(1)?;
+        let bench = PartitionBench::new(1)?;
         bench.start(Kind::Fairshare)?;
         bench.bring(1, 1, Priority::Regular, false)?;
         for name in 2..=100 {
@@ -499,8 +512,8 @@ mod life {
 
 /// Work item that submits requests of many users on a CPU of its own.
 #[pin_data]
-struct Crowd {
-    bench: Arc<Bench>,
+struct ArrivalLoad {
+    bench: Arc<PartitionBench>,
     seed: u32,
     failures: Atomic<u64>,
     #[pin]
@@ -510,13 +523,13 @@ struct Crowd {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Crowd { self.work }
+    impl HasWork<Self> for ArrivalLoad { self.work }
 }
 
 /// Number of requests of one crowd.
 const CROWD: u64 = 400;
 
-impl WorkItem for Crowd {
+impl WorkItem for ArrivalLoad {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -541,7 +554,7 @@ mod many {
 
     #[test]
     fn classes_come_and_go_while_many_ask() -> Result {
-        let bench = Arc::new(Bench::new(1)?, GFP_KERNEL)?;
+        let bench = Arc::new(PartitionBench::new(1)?, GFP_KERNEL)?;
         let mut tunables = Tunables::default();
         tunables.fairshare.classes_max = ClassesMax::new(64).ok_or(EINVAL)?;
         let config =
@@ -549,11 +562,11 @@ mod many {
         let started = bench.install(config)?;
         // The slot is taken, so all requests are queued.
         bench.bring(0, 1, Priority::Regular, false)?;
-        let mut crowds: KVec<Arc<Crowd>> = KVec::new();
+        let mut crowds: KVec<Arc<ArrivalLoad>> = KVec::new();
         for seed in [7, 11, 13] {
             let its_bench = bench.clone();
             let crowd = Arc::pin_init(
-                pin_init!(Crowd {
+                pin_init!(ArrivalLoad {
                     bench: its_bench,
                     seed,
                     failures: Atomic::new(0),

@@ -20,10 +20,10 @@ use crate::{
     sched::{
         statistics::{Stats, TimeoutCounts},
         timeouts::{
-            estimator::Filter,
-            report::Clock,
+            estimator::SampleFilter,
+            report::ReportClock,
             service_times::{Outlook, ServiceTimes},
-            terms::{AtCountPolicyDelay, Terms},
+            terms::{AtCountPolicyDelay, TimeoutTerms},
         },
     },
     sys::{
@@ -39,7 +39,7 @@ use crate::{
 pub(crate) struct History {
     #[pin]
     times: SpinLockIrq<ServiceTimes>,
-    /// The [`Filter`] of the history.
+    /// The [`SampleFilter`] of the history.
     limit: Hint,
     until: Hint,
     /// The estimate, ms.
@@ -72,7 +72,7 @@ impl History {
     /// something.
     #[inline]
     pub(crate) fn hear(&self, service: u32, now: u64) {
-        let known = Filter {
+        let known = SampleFilter {
             limit: self.limit.get() as u32,
             until: self.until.get(),
         };
@@ -122,7 +122,7 @@ impl History {
 #[pin_data]
 pub(crate) struct Timeouts {
     #[pin]
-    terms: SpinLockIrq<Terms>,
+    terms: SpinLockIrq<TimeoutTerms>,
     /// 1: time throttled by policies counts as service time.
     count_policy_delay: Hint,
     /// Histories, one for each partition.
@@ -139,7 +139,7 @@ impl Timeouts {
         }
         let timeouts = Arc::pin_init(
             pin_init!(Self {
-                terms <- new_spinlock_irq!(Terms::default(), "nrs_terms"),
+                terms <- new_spinlock_irq!(TimeoutTerms::default(), "nrs_terms"),
                 count_policy_delay: Hint::new(0),
                 histories,
                 counts: TimeoutCounts::default(),
@@ -151,12 +151,12 @@ impl Timeouts {
     }
 
     /// Returns the terms that the administrator has set. Any context.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> TimeoutTerms {
         *self.terms.lock()
     }
 
     /// Sets the terms, with immediate effect.
-    pub(crate) fn set(&self, new: &Terms) {
+    pub(crate) fn set(&self, new: &TimeoutTerms) {
         *self.terms.lock() = *new;
         let counted = new.count_policy_delay == AtCountPolicyDelay::On;
         self.count_policy_delay.set(counted.into());
@@ -239,9 +239,9 @@ impl Timeouts {
 }
 
 /// Returns the clock for displaying instants.
-pub(crate) fn clock() -> Clock {
+pub(crate) fn clock() -> ReportClock {
     let now = misc::millis();
-    Clock {
+    ReportClock {
         now,
         offset: misc::wall_millis().saturating_sub(now),
     }

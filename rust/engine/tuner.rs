@@ -11,10 +11,10 @@ use kernel::{
 };
 
 use super::{
-    dispatch::Dispatch,
+    client_list::ClientList,
     partitions::{Partitions, TARGETS_MAX},
-    roster::Roster,
-    target::Kick,
+    target::PendingSubmission,
+    target_parameters::TargetParameters,
 };
 use crate::{
     sched::{knee::Totals, slots::Slots},
@@ -24,9 +24,9 @@ use crate::{
 /// Tuner of the targets of one service.
 #[pin_data]
 pub(crate) struct Tuner {
-    dispatch: Arc<Dispatch>,
+    dispatch: Arc<TargetParameters>,
     partitions: Arc<Partitions>,
-    roster: Arc<Roster>,
+    roster: Arc<ClientList>,
     #[pin]
     work: Work<Self>,
 }
@@ -38,9 +38,9 @@ impl_has_work! {
 impl Tuner {
     /// Creates the tuner of `partitions`, whose clients are in `roster`.
     pub(crate) fn new(
-        dispatch: Arc<Dispatch>,
+        dispatch: Arc<TargetParameters>,
         partitions: Arc<Partitions>,
-        roster: Arc<Roster>,
+        roster: Arc<ClientList>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -97,7 +97,7 @@ impl WorkItem for Tuner {
             let target = lanes.target();
             let totals = totals.get(usize::from(target.index()));
             if totals.is_some_and(|totals| target.tune(*totals)) {
-                lanes.pass_on(Kick::none());
+                lanes.pass_on(PendingSubmission::none());
             }
         }
     }

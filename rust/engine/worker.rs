@@ -9,8 +9,8 @@
 //!   service has one run a second.
 //! - *Beat*: a run in between in which the overseer evaluates its state ([`super::overseer`]).
 //! - *Maintenance*: one run, in process context, with allocations that start no I/O. The keeper
-//!   ([`super::keeper`]) does the work that requests depend on, with two exceptions. The overseer's
-//!   decisions take a second at most; records need memory when none are left.
+//!   ([`super::progress`]) does the work that requests depend on, with two exceptions. The
+//!   overseer's decisions take a second at most; records need memory when none are left.
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
@@ -27,11 +27,11 @@ use kernel::{
 
 use super::{
     agent::Agent,
-    dispatch::Dispatch,
-    keeper::Keeper,
-    overseer::Oversight,
+    overseer::OverseerState,
     partition::Partition,
-    partitions::{Lanes, Partitions},
+    partitions::{Partitions, TargetPartitions},
+    progress::ProgressGuard,
+    target_parameters::TargetParameters,
     tuner::Tuner,
 };
 use crate::{
@@ -43,12 +43,12 @@ use crate::{
             control::{refresh_stale, Parts},
             Part, ROWS,
         },
-        ranges::{Brief, BriefBuf, Outline, PARTS},
+        ranges::{NodeReport, NodeReports, RangeBuilder, PARTS},
         units::NSEC_PER_MSEC,
     },
     sys::{
         misc, queue,
-        timer::{Expire, Timed},
+        timer::{TimerCallback, WithTimer},
         trace,
     },
 };
@@ -71,9 +71,9 @@ const AGE_ROUNDS: u32 = 64;
 pub(crate) struct Worker {
     /// The name of the service.
     label: CString,
-    keeper: Arc<Keeper>,
+    keeper: Arc<ProgressGuard>,
     partitions: Arc<Partitions>,
-    oversight: Arc<Oversight>,
+    oversight: Arc<OverseerState>,
     agent: Arc<Agent>,
     generation: Atomic<u64>,
     /// Time of the last computation of shares, ns.
@@ -84,7 +84,7 @@ pub(crate) struct Worker {
     due: Atomic<u32>,
     /// Memory for the gathered shares of each head.
     #[pin]
-    outlines: Mutex<[Outline; 2]>,
+    outlines: Mutex<[RangeBuilder; 2]>,
     failures: Atomic<u64>,
     #[pin]
     work: Work<Self>,
@@ -99,11 +99,11 @@ impl Worker {
     pub(crate) fn new(
         label: CString,
         partitions: Arc<Partitions>,
-        dispatch: Arc<Dispatch>,
-        oversight: Arc<Oversight>,
+        dispatch: Arc<TargetParameters>,
+        oversight: Arc<OverseerState>,
         agent: Arc<Agent>,
     ) -> Result<Arc<Self>> {
-        let keeper = Keeper::new(partitions.clone(), dispatch)?;
+        let keeper = ProgressGuard::new(partitions.clone(), dispatch)?;
         Arc::pin_init(
             pin_init!(Self {
                 label,
@@ -115,7 +115,7 @@ impl Worker {
                 computed: Atomic::new(0),
                 by_shares: Atomic::new(true),
                 due: Atomic::new(ALL),
-                outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
+                outlines <- new_mutex!([const { RangeBuilder::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
             }),
@@ -162,7 +162,7 @@ impl Worker {
     }
 
     /// Returns the keeper.
-    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+    pub(crate) fn keeper(&self) -> &Arc<ProgressGuard> {
         &self.keeper
     }
 
@@ -234,7 +234,12 @@ impl Worker {
     /// Publishes the shares of the partitions of a target. `before` (ns) is the time of the last
     /// computation, 0: never.
     #[inline(never)]
-    fn publish_to(&self, lanes: &Lanes, outlines: &mut [Outline; 2], before: u64) -> Result {
+    fn publish_to(
+        &self,
+        lanes: &TargetPartitions,
+        outlines: &mut [RangeBuilder; 2],
+        before: u64,
+    ) -> Result {
         let by_shares = self.by_shares.load(ordering::Relaxed);
         let mut by_part = None;
         let mut begun = misc::now();
@@ -301,9 +306,13 @@ impl Worker {
 
 /// Adds the competitors that the primaries of the heads of `priority` in `lanes` report to
 /// `outline`. Returns true if any primary reads published shares.
-fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result<bool> {
+fn gather(
+    lanes: &TargetPartitions,
+    outline: &mut RangeBuilder,
+    priority: Priority,
+) -> Result<bool> {
     let mut wants_table = false;
-    let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
+    let mut buf = NodeReports::new().map_err(|_| ENOMEM)?;
     for (part, partition) in (0u16..).zip(lanes.iter()) {
         partition.walk(
             &mut buf,
@@ -315,7 +324,7 @@ fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result<bo
             },
             |buf| {
                 for brief in buf.as_slice() {
-                    let brief = Brief { part, ..*brief };
+                    let brief = NodeReport { part, ..*brief };
                     outline.extend(&[brief]).map_err(|_| ENOMEM)?;
                 }
                 Ok(())
@@ -375,9 +384,9 @@ impl Ticker {
         worker: Arc<Worker>,
         tuner: Arc<Tuner>,
         delta_ms: u32,
-    ) -> Result<Arc<Timed<Self>>> {
+    ) -> Result<Arc<WithTimer<Self>>> {
         Arc::pin_init(
-            Timed::new(pin_init!(Self {
+            WithTimer::new(pin_init!(Self {
                 worker,
                 tuner,
                 delta_ms: Atomic::new(delta_ms),
@@ -401,7 +410,7 @@ impl Ticker {
     }
 }
 
-impl Timed<Ticker> {
+impl WithTimer<Ticker> {
     /// Schedules the next complete run a delta after `now`.
     fn restart(&self, now: u64) {
         let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
@@ -456,8 +465,8 @@ impl Timed<Ticker> {
     }
 }
 
-impl Expire for Ticker {
-    fn expired(timed: &Timed<Self>) {
+impl TimerCallback for Ticker {
+    fn expired(timed: &WithTimer<Self>) {
         if !timed.running.load(ordering::Relaxed) {
             return;
         }

@@ -23,13 +23,13 @@ use crate::{
         jobid::{JobId, Source, Template},
         nid::Nid,
         order::{Level, Relation},
-        partition::arrive::Went,
+        partition::admit::AdmissionOutcome,
     },
     sys::{
-        bio::{View, WriteStream},
+        bio::{BioView, WriteStream},
         misc,
-        node::{Account, Held},
-        task::{self, Submitter, Whose},
+        node::{Held, NodeAccount},
+        task::{self, Submitter, SubmitterId},
     },
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn template(text: &str) -> Option<Template> {
 
 /// Settings of the administrator for a client.
 #[derive(Clone, Copy)]
-pub(crate) struct Naming {
+pub(crate) struct ClientNaming {
     /// Network identifier of the client.
     pub(crate) nid: Option<Nid>,
     /// Job identifier of all requests, instead of one made from the submitter.
@@ -64,7 +64,7 @@ pub(crate) struct Naming {
     pub(crate) stream: Stream,
 }
 
-impl Naming {
+impl ClientNaming {
     /// Creates the default settings.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Naming {
 
     /// Returns the job identifier of the submitter with the identity `whose`. For an anonymous
     /// submitter, only the cgroup of the request can name the job.
-    fn jobid(&self, who: &Submitter<'_>, whose: &Whose) -> JobId {
+    fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId) -> JobId {
         let template = &self.template;
         let unknown = whose.owner.is_none();
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
@@ -111,7 +111,7 @@ impl Naming {
 }
 
 /// Operation and range of a request, and permissions for its treatment.
-pub(crate) struct Traits {
+pub(crate) struct RequestTraits {
     opcode: Opcode,
     priority: Priority,
     /// First byte, counted from the start of the device.
@@ -126,7 +126,7 @@ pub(crate) struct Traits {
     cpu: u16,
 }
 
-impl Traits {
+impl RequestTraits {
     /// Returns the cost of the request. A request that only names a range transfers nothing.
     pub(crate) fn cost(&self) -> Cost {
         let bytes = if self.is_lengthy() { 0 } else { self.bytes };
@@ -138,10 +138,10 @@ impl Traits {
     }
 
     /// Creates the account of the request.
-    pub(crate) fn account(&self) -> Account {
-        Account {
+    pub(crate) fn account(&self) -> NodeAccount {
+        NodeAccount {
             lengthy: self.is_lengthy(),
-            ..Account::new(self.priority, self.cpu)
+            ..NodeAccount::new(self.priority, self.cpu)
         }
     }
 
@@ -159,18 +159,18 @@ impl Traits {
 
 /// Growth of a queued request.
 #[cfg(feature = "elevator")]
-pub(crate) struct Growth {
+pub(crate) struct MergeCharge {
     attrs: Attrs,
     cost: Cost,
     cpu: u16,
 }
 
 /// A block device in a service.
-pub(crate) struct Member {
+pub(crate) struct BlockClient {
     attachment: Attachment,
 }
 
-impl Member {
+impl BlockClient {
     /// Creates the member with its place in a service.
     pub(crate) fn new(attachment: Attachment) -> Self {
         Self { attachment }
@@ -196,11 +196,11 @@ impl Member {
     #[inline(always)]
     pub(crate) fn traits(
         &self,
-        bio: View<'_>,
+        bio: BioView<'_>,
         who: &Submitter<'_>,
         offset: u64,
         bytes: u64,
-    ) -> Traits {
+    ) -> RequestTraits {
         let dispatch = self.service().dispatch();
         let cpu = misc::cpu();
         let urgent = bio.is_urgent();
@@ -219,7 +219,7 @@ impl Member {
         } else {
             Opcode::OST_WRITE
         };
-        Traits {
+        RequestTraits {
             opcode,
             priority,
             offset,
@@ -239,11 +239,11 @@ impl Member {
     pub(crate) fn arrive(
         &self,
         held: Held,
-        traits: &Traits,
-        naming: &Naming,
+        traits: &RequestTraits,
+        naming: &ClientNaming,
         who: &Submitter<'_>,
         draining: &dyn Fn() -> bool,
-    ) -> Went<Held> {
+    ) -> AdmissionOutcome<Held> {
         self.client().count_operation(traits.cpu, traits.opcode);
         if who.is_anonymous() {
             self.client().count_anonymous(traits.cpu);
@@ -278,7 +278,7 @@ impl Member {
     /// and merges compare neither the file nor the host name.
     #[cfg(feature = "elevator")]
     #[inline]
-    pub(crate) fn may_grow(&self, naming: &Naming) -> bool {
+    pub(crate) fn may_grow(&self, naming: &ClientNaming) -> bool {
         let dispatch = self.service().dispatch();
         self.client().held() != 0
             && dispatch.level() != Level::Overlap
@@ -288,9 +288,14 @@ impl Member {
 
     /// Returns the growth of a queued request by `traits`, for [`Self::charge`].
     #[cfg(feature = "elevator")]
-    pub(crate) fn growth(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> Growth {
+    pub(crate) fn growth(
+        &self,
+        traits: &RequestTraits,
+        naming: &ClientNaming,
+        who: &Submitter<'_>,
+    ) -> MergeCharge {
         let object = self.target().index().into();
-        Growth {
+        MergeCharge {
             attrs: self.attrs(traits, naming, who, object),
             cost: traits.cost(),
             cpu: traits.cpu,
@@ -299,13 +304,19 @@ impl Member {
 
     /// Charges the growth of a queued request.
     #[cfg(feature = "elevator")]
-    pub(crate) fn charge(&self, growth: &Growth) {
-        let Growth { attrs, cost, cpu } = growth;
+    pub(crate) fn charge(&self, growth: &MergeCharge) {
+        let MergeCharge { attrs, cost, cpu } = growth;
         self.service().merge(self.target(), *cpu, attrs, *cost);
     }
 
     /// Returns the attributes of a request; its range is in `object`.
-    fn attrs(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>, object: u64) -> Attrs {
+    fn attrs(
+        &self,
+        traits: &RequestTraits,
+        naming: &ClientNaming,
+        who: &Submitter<'_>,
+        object: u64,
+    ) -> Attrs {
         let whose = who.whose(true, true);
         let (uid, gid) = match whose.owner {
             Some((uid, gid)) => (Id::new(uid), Id::new(gid)),
@@ -333,12 +344,17 @@ impl Member {
 
     /// Returns all properties of the submitter that a class may depend on, for the cache of
     /// classes.
-    fn ident(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> [u64; 5] {
+    fn ident(
+        &self,
+        traits: &RequestTraits,
+        naming: &ClientNaming,
+        who: &Submitter<'_>,
+    ) -> [u64; 5] {
         let template = &naming.template;
         let by_stream = naming.stream == Stream::Cgroup;
         let by_cgroup =
             by_stream || template.uses_cgroup() || self.service().dispatch().wants_cgroup();
-        let Whose {
+        let SubmitterId {
             comm,
             owner,
             pid,
@@ -364,7 +380,7 @@ impl Member {
     /// Counts the end of a request, and decides the next use of its slot. `error` is the errno of a
     /// failed request, or 0. Any context.
     #[inline(always)]
-    pub(crate) fn ended(&self, account: &Account, cost: Cost, error: i32) {
+    pub(crate) fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
         let client = self.client();
         let cpu = misc::cpu();
         client.count_ended(cpu, cost, error != 0);
@@ -377,7 +393,7 @@ impl Member {
 
     /// Counts a queued request that is about to be submitted; returns true if it is to be
     /// submitted.
-    pub(crate) fn submitting(&self, account: &mut Account) -> bool {
+    pub(crate) fn submitting(&self, account: &mut NodeAccount) -> bool {
         let client = self.client();
         client.count_submitted();
         match client.deadlines() {

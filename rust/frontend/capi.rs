@@ -4,7 +4,7 @@
 //!
 //! A server ([`Server`]) is a session like an open file of `/dev/nrs`, and uses the same records. A
 //! work item that calls the server replaces the reader. A framework ([`Framework`]) drives the
-//! policies of a service ([`crate::engine::driven`]).
+//! policies of a service ([`crate::engine::framework`]).
 
 mod framework;
 mod server;

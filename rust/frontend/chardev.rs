@@ -39,7 +39,7 @@ use crate::{
     },
     sched::units::NSEC_PER_MSEC,
     sys::{
-        chardev::{File, Offset, BROKEN},
+        chardev::{Offset, OpenFile, BROKEN},
         params,
         series::{EALREADY, ENOTCONN, EPROTONOSUPPORT},
         task,
@@ -52,7 +52,7 @@ pub(crate) mod session;
 mod tests;
 pub(crate) mod wire;
 
-use session::{Reader, Session, Terms, CHUNK};
+use session::{Session, SessionReader, SessionTerms, CHUNK};
 
 /// A file, or a server of a kernel module, that is a client of a service.
 ///
@@ -73,7 +73,7 @@ impl Attached {
     /// - Any error of [`registry::attach_user`].
     pub(crate) fn new(
         asked: &wire::Attach,
-        reader: Option<Arc<dyn Reader>>,
+        reader: Option<Arc<dyn SessionReader>>,
     ) -> Result<(Self, wire::Attach)> {
         if asked.version != wire::VERSION {
             return Err(EPROTONOSUPPORT);
@@ -95,7 +95,7 @@ impl Attached {
             (0, max) => max,
             (asked, max) => asked.min(max),
         };
-        let terms = Terms {
+        let terms = SessionTerms {
             may_pass: asked.flags & wire::ATTACH_QUEUE_ALL == 0,
             lease_ns: u64::from(asked.lease_ms).saturating_mul(NSEC_PER_MSEC),
             limit,
@@ -139,11 +139,11 @@ fn name(field: &[u8; 32]) -> Result<Option<CString>> {
 }
 
 /// An open file.
-pub(crate) struct Handle {
+pub(crate) struct NrsFile {
     attached: SetOnce<Attached>,
 }
 
-impl Handle {
+impl NrsFile {
     /// Returns the session.
     ///
     /// # Errors
@@ -207,10 +207,10 @@ impl Handle {
 }
 
 /// Returns the errno for a malformed argument.
-fn unreadable(why: wire::Malformed) -> Error {
+fn unreadable(why: wire::WireError) -> Error {
     match why {
-        wire::Malformed::Short => EINVAL,
-        wire::Malformed::Unknown => E2BIG,
+        wire::WireError::Short => EINVAL,
+        wire::WireError::Unknown => E2BIG,
     }
 }
 
@@ -233,7 +233,7 @@ fn argument(arg: UserPtr, bytes: &mut [u8; wire::SIZE_MAX], least: usize) -> Res
     Ok(bytes)
 }
 
-impl File for Handle {
+impl OpenFile for NrsFile {
     const NAME: &'static CStr = c"nrs";
     const MODE: u16 = 0o660;
 

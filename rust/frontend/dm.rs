@@ -27,15 +27,15 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use super::block::Member;
+use super::block::BlockClient;
 use crate::{
     engine::{parameters, registry, service},
-    sched::{attr::Opcode, item::Cost, partition::arrive::Went},
+    sched::{attr::Opcode, item::Cost, partition::admit::AdmissionOutcome},
     sys::{
-        atomic::Word,
-        dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
+        atomic::AtomicWord,
+        dm::{Args, Bio, DmTarget, MapOutcome, TableRefusal, TargetContext, TargetPlan},
         misc,
-        node::{Account, Held},
+        node::{Held, NodeAccount},
         series::ELOOP,
         task,
     },
@@ -44,30 +44,30 @@ use crate::{
 mod args;
 
 /// A client of a service, made by one line of a dm table.
-pub(crate) struct Device {
-    config: args::Config,
-    member: Member,
-    draining: Word,
+pub(crate) struct DmDevice {
+    config: args::TableLine,
+    member: BlockClient,
+    draining: AtomicWord,
 }
 
-impl Target for Device {
+impl DmTarget for DmDevice {
     const NAME: &'static CStr = c"nrs";
     const VERSION: [u32; 3] = [1, 0, 0];
-    type Config = args::Config;
+    type Config = args::TableLine;
 
-    fn parse(args: &Args<'_>) -> Result<Plan<args::Config>, Refusal> {
+    fn parse(args: &Args<'_>) -> Result<TargetPlan<args::TableLine>, TableRefusal> {
         args::parse(args)
     }
 
-    fn create(config: args::Config, lower: Lower<'_>) -> Result<Self, Refusal> {
-        let device = service::Lower {
+    fn create(config: args::TableLine, lower: TargetContext<'_>) -> Result<Self, TableRefusal> {
+        let device = service::LowerDevice {
             name: lower.name,
             number: lower.number,
             depth: lower.depth,
             runner: None,
         };
         let attachment = registry::attach(&config.service, lower.label, lower.mapped, device)
-            .map_err(|error| Refusal {
+            .map_err(|error| TableRefusal {
                 error,
                 reason: match error {
                     ELOOP => c"DEVICE: is a client of the same service",
@@ -81,13 +81,13 @@ impl Target for Device {
         }
         Ok(Self {
             config,
-            member: Member::new(attachment),
-            draining: Word::new(0),
+            member: BlockClient::new(attachment),
+            draining: AtomicWord::new(0),
         })
     }
 
     #[inline]
-    fn map(&self, bio: Bio<'_, Self>) -> Map {
+    fn map(&self, bio: Bio<'_, Self>) -> MapOutcome {
         let client = self.member.client();
         let deadlines = client.deadlines();
         let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());
@@ -121,23 +121,25 @@ impl Target for Device {
             client.hand_on();
         }
         match went {
-            Went::Passed(mut held) => {
+            AdmissionOutcome::Passed(mut held) => {
                 if let Some(deadlines) = deadlines {
                     deadlines.enter(held.account_mut());
                 }
-                Map::passed(held)
+                MapOutcome::passed(held)
             }
             // Requests that may overflow are never refused.
-            Went::Queued | Went::Blocked | Went::Refused(_) => Map::submitted(),
+            AdmissionOutcome::Queued | AdmissionOutcome::Blocked | AdmissionOutcome::Refused(_) => {
+                MapOutcome::submitted()
+            }
         }
     }
 
-    fn submitting(&self, account: &mut Account) -> bool {
+    fn submitting(&self, account: &mut NodeAccount) -> bool {
         self.member.submitting(account)
     }
 
     #[inline]
-    fn defers(&self, account: &Account) -> bool {
+    fn defers(&self, account: &NodeAccount) -> bool {
         self.member.target().defers(account.placement.admission)
     }
 
@@ -146,7 +148,7 @@ impl Target for Device {
     }
 
     #[inline]
-    fn ended(&self, account: &Account, cost: Cost, error: i32) {
+    fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
         self.member.ended(account, cost, error);
     }
 

@@ -18,19 +18,19 @@ use kernel::{prelude::*, str::CString, sync::Arc};
 mod tags;
 
 use self::tags::Tags;
-use super::block::{template, Growth, Member, Naming};
+use super::block::{template, BlockClient, ClientNaming, MergeCharge};
 use crate::{
     engine::{
         registry,
-        service::{is_name, is_name_byte, major_minor, Lower, NAME_MAX},
-        target::Runner,
+        service::{is_name, is_name_byte, major_minor, LowerDevice, NAME_MAX},
+        target::PullNotifier,
     },
-    sched::{attr::Stream, item::Cost, partition::arrive::Went},
+    sched::{attr::Stream, item::Cost, partition::admit::AdmissionOutcome},
     sys::{
-        bio::{View, SECTOR},
-        elevator::{self, File, Queue, Request, Scheduler},
+        bio::{BioView, SECTOR},
+        elevator::{self, Request, RequestQueue, Scheduler, SchedulerFile},
         hotplug, layout,
-        node::{Account, Held},
+        node::{Held, NodeAccount},
         series::ELOOP,
         task,
     },
@@ -38,16 +38,16 @@ use crate::{
 
 /// Settings of the files in `queue/iosched/`.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct QueueSettings {
     service: Arc<CString>,
-    naming: Naming,
+    naming: ClientNaming,
 }
 
 /// A disk in a service.
-pub(crate) struct Disk {
-    settings: Settings,
-    queue: Arc<Queue>,
-    member: Arc<Member>,
+pub(crate) struct ScheduledDisk {
+    settings: QueueSettings,
+    queue: Arc<RequestQueue>,
+    member: Arc<BlockClient>,
     tags: Pin<KBox<Tags>>,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Disk {
 ///
 /// The block layer waits for the requests of a hardware queue whose last CPU goes offline, so these
 /// requests are drained.
-pub(crate) struct Registration {
-    _scheduler: elevator::Registration<Disk>,
-    _hotplug: hotplug::Registration<Disk>,
+pub(crate) struct ElevatorRegistration {
+    _scheduler: elevator::SchedulerRegistration<ScheduledDisk>,
+    _hotplug: hotplug::HotplugRegistration<ScheduledDisk>,
 }
 
-impl Registration {
+impl ElevatorRegistration {
     /// Registers the scheduler with the block layer. Returns `None` without memory, or if the
     /// private structures of the kernel differ from those the module was compiled for. The reason
     /// is logged.
@@ -70,9 +70,9 @@ impl Registration {
             return None;
         }
         let register = || -> Result<Self> {
-            let hotplug = hotplug::Registration::new(c"nrs:leaving")?;
+            let hotplug = hotplug::HotplugRegistration::new(c"nrs:leaving")?;
             Ok(Self {
-                _scheduler: elevator::Registration::new(module)?,
+                _scheduler: elevator::SchedulerRegistration::new(module)?,
                 _hotplug: hotplug,
             })
         };
@@ -82,7 +82,7 @@ impl Registration {
     }
 }
 
-impl hotplug::Leaving for Disk {
+impl hotplug::CpuOffline for ScheduledDisk {
     fn leaving() {
         // Without memory there is no drain, and the requests stay queued by their policies.
         for service in registry::services().iter().flatten() {
@@ -92,9 +92,9 @@ impl hotplug::Leaving for Disk {
 }
 
 /// Runner that makes a disk pull its requests.
-struct Puller(Arc<Queue>);
+struct QueueRunner(Arc<RequestQueue>);
 
-impl Runner for Puller {
+impl PullNotifier for QueueRunner {
     fn run(&self) {
         self.0.run();
     }
@@ -117,30 +117,30 @@ fn default_service(disk: &CStr) -> Result<CString> {
     CString::try_from_fmt(fmt!("{}", name.unwrap_or("")))
 }
 
-impl Disk {
+impl ScheduledDisk {
     /// Joins the service that `settings` name.
-    fn attach(queue: &Arc<Queue>, settings: &Settings) -> Result<Arc<Member>> {
+    fn attach(queue: &Arc<RequestQueue>, settings: &QueueSettings) -> Result<Arc<BlockClient>> {
         let number = queue.number();
         let (major, minor) = major_minor(number);
         let device = CString::try_from_fmt(fmt!("{major}:{minor}"))?;
-        let lower = Lower {
+        let lower = LowerDevice {
             name: &device,
             number,
             depth: queue.depth(),
-            runner: Some(Arc::new(Puller(queue.clone()), GFP_KERNEL)?),
+            runner: Some(Arc::new(QueueRunner(queue.clone()), GFP_KERNEL)?),
         };
         let attachment = registry::attach(&settings.service, queue.name(), &device, lower)?;
         if let Some(deadlines) = attachment.client().deadlines() {
             deadlines.open(queue.disk().clone(), false);
         }
-        Ok(Arc::new(Member::new(attachment), GFP_KERNEL)?)
+        Ok(Arc::new(BlockClient::new(attachment), GFP_KERNEL)?)
     }
 }
 
-impl Scheduler for Disk {
+impl Scheduler for ScheduledDisk {
     const NAME: &'static CStr = c"nrs";
-    const FILES: &'static [File<Self>] = &[
-        File {
+    const FILES: &'static [SchedulerFile<Self>] = &[
+        SchedulerFile {
             name: c"service",
             show: |disk, out| out.write_str(disk.member.service().name()),
             store: Some(|settings, text| {
@@ -151,12 +151,12 @@ impl Scheduler for Disk {
                 Ok(())
             }),
         },
-        File {
+        SchedulerFile {
             name: c"policy",
             show: |disk, out| disk.member.service().write_policy(out),
             store: None,
         },
-        File {
+        SchedulerFile {
             name: c"jobid_name",
             show: |disk, out| write!(out, "{}", disk.settings.naming.template),
             store: Some(|settings, text| {
@@ -164,7 +164,7 @@ impl Scheduler for Disk {
                 Ok(())
             }),
         },
-        File {
+        SchedulerFile {
             name: c"stream",
             show: |disk, out| out.write_str(disk.settings.naming.stream.word()),
             store: Some(|settings, text| {
@@ -172,7 +172,7 @@ impl Scheduler for Disk {
                 Ok(())
             }),
         },
-        File {
+        SchedulerFile {
             name: c"status",
             show: |disk, out| {
                 let concurrency = disk.member.service().concurrency();
@@ -181,21 +181,25 @@ impl Scheduler for Disk {
             store: None,
         },
     ];
-    type Settings = Settings;
-    type Growth = Growth;
+    type Settings = QueueSettings;
+    type Growth = MergeCharge;
 
-    fn defaults(queue: &Queue) -> Result<Settings> {
-        Ok(Settings {
+    fn defaults(queue: &RequestQueue) -> Result<QueueSettings> {
+        Ok(QueueSettings {
             service: Arc::new(default_service(queue.name())?, GFP_KERNEL)?,
-            naming: Naming::new()?,
+            naming: ClientNaming::new()?,
         })
     }
 
-    fn settings(&self) -> &Settings {
+    fn settings(&self) -> &QueueSettings {
         &self.settings
     }
 
-    fn create(queue: &Arc<Queue>, settings: Settings, before: Option<&Self>) -> Result<Arc<Self>> {
+    fn create(
+        queue: &Arc<RequestQueue>,
+        settings: QueueSettings,
+        before: Option<&Self>,
+    ) -> Result<Arc<Self>> {
         let stays = before.filter(|before| {
             Arc::ptr_eq(&before.queue, queue)
                 && before.member.service().name_c() == &**settings.service
@@ -232,7 +236,7 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn hold_back(&self, bio: View<'_>) -> bool {
+    fn hold_back(&self, bio: BioView<'_>) -> bool {
         self.tags.hold_back(bio)
     }
 
@@ -255,9 +259,10 @@ impl Scheduler for Disk {
         let draining = || cpu.is_leaving() || self.queue.is_dying();
         let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
-            Went::Passed(held) => target.offer(held),
+            AdmissionOutcome::Passed(held) => target.offer(held),
             // Requests that may overflow are never refused.
-            Went::Queued | Went::Blocked | Went::Refused(_) => {}
+            AdmissionOutcome::Queued | AdmissionOutcome::Blocked | AdmissionOutcome::Refused(_) => {
+            }
         }
     }
 
@@ -266,7 +271,7 @@ impl Scheduler for Disk {
         self.member.may_grow(&self.settings.naming)
     }
 
-    fn growth(&self, bio: View<'_>) -> Self::Growth {
+    fn growth(&self, bio: BioView<'_>) -> Self::Growth {
         let who = task::submitter().of_bio(bio);
         let offset = bio.sector().wrapping_mul(SECTOR);
         let traits = self.member.traits(bio, &who, offset, bio.bytes());
@@ -297,8 +302,8 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn dispatching(&self, account: &mut Account, queued: bool) {
-        if account.submitter != Account::NOBODY {
+    fn dispatching(&self, account: &mut NodeAccount, queued: bool) {
+        if account.submitter != NodeAccount::NOBODY {
             self.tags.leave(account.submitter);
         }
         if queued {
@@ -310,7 +315,7 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn ended(&self, account: &Account, cost: Cost) {
+    fn ended(&self, account: &NodeAccount, cost: Cost) {
         // Only the owner of a request knows its result.
         self.member.ended(account, cost, 0);
     }

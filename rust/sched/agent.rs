@@ -9,10 +9,10 @@
 //!
 //! An [`Account`] is the weight and the service of one class in one part. A [`Report`] adds the
 //! level and the factor of the class. A [`Reading`] holds the reports of all parts at one time, one
-//! for each class; [`Told`] is the reading that the agent has received. A factor is a number above
-//! 0 and at most 1, in Q31, by which the weight of a class is multiplied. Factors are in force for
-//! a [`Lease`]. An [`instance`] identifies one start of the policy; ids of classes are valid within
-//! one instance.
+//! for each class; [`LastReading`] is the reading that the agent has received. A factor is a number
+//! above 0 and at most 1, in Q31, by which the weight of a class is multiplied. Factors are in
+//! force for a [`Lease`]. An [`instance`] identifies one start of the policy; ids of classes are
+//! valid within one instance.
 //!
 //! ```text
 //!   parts ──reports──▶ reading ──changes──▶ agent ──pairs──▶ Keep ──update──▶ parts
@@ -25,13 +25,13 @@
 //! ([`super::policy::control::Keep::starts`] and the methods after it).
 
 use crate::sched::{
-    atomic::Word,
+    atomic::AtomicWord,
     attr::Priority,
     error::{Code, Error, Result},
     key::{Hasher, Key},
-    mem::{Block, List, NoMemory},
+    mem::{Block, GrowingList, NoMemory},
     policy::{
-        control::{refresh_stale, Parts, Running},
+        control::{refresh_stale, Parts, RunningPart},
         Part, ROWS,
     },
     sort::radix,
@@ -120,7 +120,7 @@ impl Report {
 /// `list` is sorted by id; ids are unique.
 pub struct Reading {
     terms: u64,
-    list: List<Report>,
+    list: GrowingList<Report>,
 }
 
 impl Reading {
@@ -128,7 +128,7 @@ impl Reading {
     pub const fn new() -> Self {
         Self {
             terms: 0,
-            list: List::new(),
+            list: GrowingList::new(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Reading {
     /// Reads at most [`ROWS`] classes while a lock is held; may sleep. O(n log n) at most. First
     /// applies an ended lease to the parts, because the worker of an idle service does not.
     pub fn of(parts: &impl Parts) -> core::result::Result<Self, NoMemory> {
-        let mut list = List::new();
+        let mut list = GrowingList::new();
         let mut buf = ReportBuf::new()?;
         let mut terms = None;
         for running in parts.running() {
@@ -170,13 +170,13 @@ impl Reading {
 }
 
 /// Returns `list` sorted by id, with the reports of equal ids merged.
-fn merged(list: &List<Report>) -> core::result::Result<List<Report>, NoMemory> {
-    let mut order = List::with_capacity(list.as_slice().len())?;
+fn merged(list: &GrowingList<Report>) -> core::result::Result<GrowingList<Report>, NoMemory> {
+    let mut order = GrowingList::with_capacity(list.as_slice().len())?;
     for (index, report) in (0u32..).zip(list.as_slice()) {
         order.push((report.account.id, index))?;
     }
-    radix(&mut order, &mut List::new(), |(id, _)| *id)?;
-    let mut merged: List<Report> = List::with_capacity(order.as_slice().len())?;
+    radix(&mut order, &mut GrowingList::new(), |(id, _)| *id)?;
+    let mut merged: GrowingList<Report> = GrowingList::with_capacity(order.as_slice().len())?;
     for &(id, index) in order.as_slice() {
         let Some(report) = list.as_slice().get(index as usize) else {
             bug!();
@@ -191,18 +191,18 @@ fn merged(list: &List<Report>) -> core::result::Result<List<Report>, NoMemory> {
 }
 
 /// Reading that the agent received last.
-pub struct Told {
+pub struct LastReading {
     /// Instance of the reading; 0: the agent has received nothing.
     instance: u64,
-    list: List<Report>,
+    list: GrowingList<Report>,
 }
 
-impl Told {
+impl LastReading {
     /// Creates the state of an agent that has received nothing.
     pub const fn new() -> Self {
         Self {
             instance: 0,
-            list: List::new(),
+            list: GrowingList::new(),
         }
     }
 
@@ -269,7 +269,7 @@ pub fn write_names(
     ids: impl Iterator<Item = u64>,
     out: &mut dyn Write,
 ) -> Result {
-    let mut names: List<(u64, Option<(&str, Key)>)> = List::new();
+    let mut names: GrowingList<(u64, Option<(&str, Key)>)> = GrowingList::new();
     for id in ids {
         names.push((id, None))?;
     }
@@ -302,9 +302,9 @@ pub fn instance(seed: u64, starts: u64) -> u64 {
 
 /// Returns the 64-bit FNV-1a hash of the formatted `text`; equal on all servers, never 0.
 pub fn digest(text: fmt::Arguments<'_>) -> u64 {
-    struct Sum(u64);
+    struct AccountSum(u64);
 
-    impl Write for Sum {
+    impl Write for AccountSum {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             for byte in text.bytes() {
                 self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -313,8 +313,8 @@ pub fn digest(text: fmt::Arguments<'_>) -> u64 {
         }
     }
 
-    let mut sum = Sum(0xcbf2_9ce4_8422_2325);
-    // `Sum` returns no errors.
+    let mut sum = AccountSum(0xcbf2_9ce4_8422_2325);
+    // `AccountSum` returns no errors.
     let _ = sum.write_fmt(text);
     sum.0.max(1)
 }
@@ -324,11 +324,11 @@ pub fn digest(text: fmt::Arguments<'_>) -> u64 {
 /// # Invariants
 ///
 /// The ids ascend. Every factor is from 1 to [`ONE`]. There are at most [`FACTORS_MAX`] factors.
-pub struct Pairs {
-    list: List<(u64, u32)>,
+pub struct FactorPairs {
+    list: GrowingList<(u64, u32)>,
 }
 
-impl Pairs {
+impl FactorPairs {
     /// Creates an empty list with capacity for `count` factors; may sleep.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ impl Pairs {
             return Err(TOO_MANY);
         }
         Ok(Self {
-            list: List::with_capacity(count)?,
+            list: GrowingList::with_capacity(count)?,
         })
     }
 
@@ -383,7 +383,7 @@ impl Pairs {
     }
 
     /// Returns the ids and factors.
-    pub fn into_list(self) -> List<(u64, u32)> {
+    pub fn into_list(self) -> GrowingList<(u64, u32)> {
         self.list
     }
 }
@@ -391,7 +391,7 @@ impl Pairs {
 /// Time for which factors are in force; afterwards the factors return to one in [`STEPS`] steps.
 pub struct Lease {
     /// End, monotonic ns.
-    until: Word,
+    until: AtomicWord,
     /// Time between two steps, ns.
     step: u64,
 }
@@ -401,7 +401,7 @@ impl Lease {
     pub fn new(now: u64, ms: u32) -> Self {
         let length = u64::from(ms).saturating_mul(NSEC_PER_MSEC);
         Self {
-            until: Word::new(now.saturating_add(length)),
+            until: AtomicWord::new(now.saturating_add(length)),
             step: length.checked_div(STEPS.into()).unwrap_or(0).max(STEP_MIN),
         }
     }

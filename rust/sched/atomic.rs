@@ -10,16 +10,16 @@
 //! # Ordering
 //!
 //! These words are never shared with C, so only the language's memory model applies. Every
-//! operation takes part in one total order (`SeqCst`), which [`crate::sched::partition::line`]
+//! operation takes part in one total order (`SeqCst`), which [`crate::sched::partition::slot_pool`]
 //! depends on: if two tasks each write one word and then read the other's, at least one of them
 //! sees the other's write. Counters alone need no order.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Atomic word of 64 bits.
-pub struct Word(AtomicU64);
+pub struct AtomicWord(AtomicU64);
 
-impl Word {
+impl AtomicWord {
     /// Creates a word with `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))

@@ -6,9 +6,9 @@
 //! * Tick: 1/16 ns, the unit of all times here. Instants are ticks since 52 days before the clock
 //!   started, so that a bucket can be full soon after boot.
 //! * [`Pace`]: ticks per token; GCRA's emission interval.
-//! * [`Level`]: instant up to which a bucket's tokens are used up; GCRA's theoretical arrival time.
-//!   The time since then is the credit: `credit = now - level`, `tokens = credit / pace`. A level
-//!   after the current time is debt.
+//! * [`BucketLevel`]: instant up to which a bucket's tokens are used up; GCRA's theoretical arrival
+//!   time. The time since then is the credit: `credit = now - level`, `tokens = credit / pace`. A
+//!   level after the current time is debt.
 //! * Window: maximum credit, `depth * pace` for a depth in tokens; GCRA's tolerance. Older credit
 //!   is lost.
 //! * [`Charge`]: amount that a request takes. Its span is its tokens times the pace. The request is
@@ -151,9 +151,9 @@ impl Charge {
 
 /// Instant up to which the tokens of a bucket are used up (theoretical arrival time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level(pub u64);
+pub struct BucketLevel(pub u64);
 
-impl Level {
+impl BucketLevel {
     /// Level of a bucket that was never used: full.
     pub const FULL: Self = Self(0);
 
@@ -198,8 +198,8 @@ impl Level {
     /// are the duration of the same number of units in this bucket and in the other.
     ///
     /// Thus a change of the rate creates no tokens, and debt remains the same number of requests.
-    /// But the part of the debt that [`Level::forced`] counts does not grow beyond `debt_max`, or
-    /// beyond the previous length if that is longer.
+    /// But the part of the debt that [`BucketLevel::forced`] counts does not grow beyond
+    /// `debt_max`, or beyond the previous length if that is longer.
     #[must_use]
     pub fn rescale(self, forced: Self, now: u64, old: u64, new: u64, debt_max: u64) -> Self {
         if self.0 <= now {
@@ -289,7 +289,7 @@ mod tests {
     fn a_full_bucket_has_its_depth_and_no_more() {
         let (one, window) = charge(100, 1, 3);
         let floor = NOW - window;
-        let mut level = Level::FULL;
+        let mut level = BucketLevel::FULL;
         for _ in 0..3 {
             assert!(level.ready(floor, one) <= NOW);
             level = level.take(floor, one);
@@ -298,15 +298,15 @@ mod tests {
         assert_eq!(level.ready(floor, one), NOW + span(10_000_000));
         // A refunded token is available again.
         assert_eq!(level.refund(one.span).ready(floor, one), NOW);
-        assert_eq!(Level::FULL.refund(1), Level::FULL);
+        assert_eq!(BucketLevel::FULL.refund(1), BucketLevel::FULL);
     }
 
     #[test]
     fn larger_than_the_depth_means_debt() {
         let (large, window) = charge(100, 50, 3);
         let floor = NOW - window;
-        assert!(Level::FULL.ready(floor, large) <= NOW);
-        let level = Level::FULL.take(floor, large);
+        assert!(BucketLevel::FULL.ready(floor, large) <= NOW);
+        let level = BucketLevel::FULL.take(floor, large);
         // The debt is 47 tokens, and the next large request needs a full bucket.
         assert_eq!(level.ready(floor, large), NOW + span(500_000_000));
     }
@@ -315,13 +315,13 @@ mod tests {
     fn forced_debt_is_bounded() {
         let (one, window) = charge(1, 1, 3);
         let (floor, bound) = (NOW - window, NOW + span(10_000_000_000));
-        let mut level = Level::FULL;
+        let mut level = BucketLevel::FULL;
         for _ in 0..1000 {
             level = level.force(floor, one, bound);
         }
-        assert_eq!(level, Level(bound));
+        assert_eq!(level, BucketLevel(bound));
         // Larger debt from another source is not reduced.
-        let deep = Level(bound + 7);
+        let deep = BucketLevel(bound + 7);
         assert_eq!(deep.force(floor, one, bound), deep);
     }
 
@@ -329,7 +329,7 @@ mod tests {
     /// and the previous debt.
     #[test]
     fn rescaled_debt_is_bounded() {
-        let at = |debt| Level(NOW + debt);
+        let at = |debt| BucketLevel(NOW + debt);
         for (debt, forced, new, after) in [
             (3, 3, 100, 10),
             (12, 12, 100, 12),
@@ -347,7 +347,7 @@ mod tests {
     /// Checks that only the debt of forced requests counts as forced.
     #[test]
     fn forced_debt_is_told_apart() {
-        let at = |debt: i64| Level((NOW as i64 + debt) as u64);
+        let at = |debt: i64| BucketLevel((NOW as i64 + debt) as u64);
         for (forced, before, after, want) in [
             (-9, -5, 3, 3),
             (-9, 20, 21, 1),
@@ -359,7 +359,7 @@ mod tests {
             assert_eq!(counted, at(want), "{forced} {before} {after}");
         }
         // Credit does not count as debt.
-        assert!(Level::FULL.forced(at(-5), at(-2), NOW).0 <= NOW);
+        assert!(BucketLevel::FULL.forced(at(-5), at(-2), NOW).0 <= NOW);
     }
 
     #[test]
@@ -369,8 +369,8 @@ mod tests {
             let (old, new) = (window(old), window(new));
             for quarter in -40i64..=4 {
                 let credit = old as i64 / 4 * quarter;
-                let level = Level((NOW as i64 - credit) as u64);
-                let got = NOW as i64 - level.rescale(Level::FULL, NOW, old, new, 0).0 as i64;
+                let level = BucketLevel((NOW as i64 - credit) as u64);
+                let got = NOW as i64 - level.rescale(BucketLevel::FULL, NOW, old, new, 0).0 as i64;
                 let want = new as i64 / 4 * quarter;
                 assert!(
                     (got - want).abs() <= new as i64 / 200 + 40,
@@ -378,7 +378,7 @@ mod tests {
                 );
             }
             // A full bucket stays at most full.
-            let full = Level::FULL.at_least(NOW - old);
+            let full = BucketLevel::FULL.at_least(NOW - old);
             assert!(NOW - full.rescale(full, NOW, old, new, 0).0 <= new + new / 200);
         }
         // Extreme values do not wrap.

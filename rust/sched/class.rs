@@ -36,7 +36,7 @@ use crate::sched::{
     key::Hashed,
     mem::{Bulk, Need, NoMemory},
     rng::avalanche,
-    slab::{Handle, Linked, Links, List},
+    slab::{Handle, Linked, Links, SlabList},
     table::{Table, TableNeed, TableSpare},
 };
 
@@ -75,7 +75,7 @@ pub const DEFAULT_ID: ClassId = ClassId::new(DEFAULT, 1);
 
 /// Entries of the table that a class may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ClassQuota {
     /// All entries but the reserved ones.
     Free,
     /// As `Free`; in a crowded table each owner gets an equal share. The value is the index of the
@@ -87,7 +87,7 @@ pub enum Place {
     Promised,
 }
 
-impl Place {
+impl ClassQuota {
     const fn is_kept(self) -> bool {
         matches!(self, Self::Shared | Self::Promised)
     }
@@ -108,7 +108,7 @@ impl Place {
 
 /// Availability of an entry for another class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum ClassRoom {
     /// An entry is available.
     Free,
     /// An entry is available once the idle class at this index is evicted.
@@ -127,7 +127,7 @@ pub struct ClassRow<R> {
     /// True for the default class, which is not found by key.
     default: bool,
     /// Entries that the class may use.
-    place: Place,
+    place: ClassQuota,
     seen: u64,
 }
 
@@ -144,7 +144,7 @@ pub type ClassNeed<K, R> = TableNeed<K, ClassRow<R>>;
 pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 
 /// Owners with equal hashes.
-struct Owner {
+struct ClassOwner {
     /// Number of classes of the owners.
     classes: u32,
     /// Index at which the next search for an idle class of the owners starts, if an idle class is
@@ -152,7 +152,7 @@ struct Owner {
     look_at: u32,
 }
 
-impl Owner {
+impl ClassOwner {
     const NONE: Self = Self {
         classes: 0,
         look_at: DEFAULT,
@@ -170,12 +170,12 @@ impl Owner {
 ///   `owners` that have classes.
 pub struct ClassTable<K, R> {
     classes: Table<K, ClassRow<R>>,
-    idle: List,
+    idle: SlabList,
     idle_len: usize,
     max: usize,
     /// Number of reserved entries.
     kept: usize,
-    owners: Bulk<Owner>,
+    owners: Bulk<ClassOwner>,
     owning: usize,
     overflow: u64,
 }
@@ -191,11 +191,13 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn new(max: u32, kept: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
-            idle: List::new(),
+            idle: SlabList::new(),
             idle_len: 0,
             max: max as usize,
             kept: max.checked_div(kept).unwrap_or(0) as usize,
-            owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || Owner::NONE)?,
+            owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || {
+                ClassOwner::NONE
+            })?,
             owning: 0,
             overflow: 0,
         };
@@ -205,7 +207,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             idle: false,
             used: false,
             default: true,
-            place: Place::Shared,
+            place: ClassQuota::Shared,
             seen: 0,
         };
         let spare = table.need().allocate()?;
@@ -323,7 +325,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the availability of an entry for a new class in `place`; the policy has memory for
     /// `limit` entries.
-    pub fn room(&mut self, place: Place, limit: usize, now: u64) -> Room {
+    pub fn room(&mut self, place: ClassQuota, limit: usize, now: u64) -> ClassRoom {
         let (count, most) = self.part_of(place);
         let room = if count >= most {
             self.after_own(place, now)
@@ -332,7 +334,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         } else if !place.is_kept() && self.len() >= self.max.saturating_sub(self.kept) {
             self.after(now, |other| !other.is_kept())
         } else {
-            Room::Free
+            ClassRoom::Free
         };
         let limit = limit.min(self.classes.capacity());
         let fed = limit.saturating_sub(self.slots() as usize);
@@ -343,14 +345,14 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             KEPT_SLOTS
         };
         match room {
-            Room::Free if vacant <= least => Room::No,
+            ClassRoom::Free if vacant <= least => ClassRoom::No,
             room => room,
         }
     }
 
     /// Returns the place of the classes of the owner with `key`.
-    pub fn owned_by(&self, key: &K) -> Place {
-        Place::owned(self.classes.hash(key))
+    pub fn owned_by(&self, key: &K) -> ClassQuota {
+        ClassQuota::owned(self.classes.hash(key))
     }
 
     /// Returns true if the table is so full that each owner is limited to an equal share.
@@ -369,7 +371,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the number of classes of the owner of `place`, and the maximum number of its
     /// classes.
-    fn part_of(&self, place: Place) -> (usize, usize) {
+    fn part_of(&self, place: ClassQuota) -> (usize, usize) {
         let owner = place.owner().and_then(|owner| self.owners.get(owner));
         match owner.map(|owner| owner.classes).zip(self.most()) {
             // A new owner increases the number of shares, but each owner may have at least one
@@ -382,16 +384,16 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the room that evicting the least recently used idle class whose place `fits` would
     /// make.
-    fn after(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Room {
+    fn after(&mut self, now: u64, fits: impl Fn(ClassQuota) -> bool) -> ClassRoom {
         let first = self.idle.first();
         let (oldest, _) = self.oldest(first, now, fits);
-        oldest.map_or(Room::No, Room::After)
+        oldest.map_or(ClassRoom::No, ClassRoom::After)
     }
 
     /// Returns the room that evicting an idle class of the owner of `place` would make. The search
     /// resumes where the last one for this owner ended, so that idle classes of other owners delay
     /// it only for a bounded time.
-    fn after_own(&mut self, place: Place, now: u64) -> Room {
+    fn after_own(&mut self, place: ClassQuota, now: u64) -> ClassRoom {
         let look_at = place.owner().and_then(|owner| self.owners.get(owner));
         let idle = |slot: &u32| self.classes.at(*slot).is_some_and(|class| class.idle);
         let from = look_at.map(|owner| owner.look_at).filter(idle);
@@ -401,7 +403,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         if let Some(owner) = place.owner().and_then(|owner| self.owners.get_mut(owner)) {
             owner.look_at = next.unwrap_or(DEFAULT);
         }
-        own.map_or(Room::No, Room::After)
+        own.map_or(ClassRoom::No, ClassRoom::After)
     }
 
     /// Creates the class with `key`, which must not exist, with the record from `make`, if
@@ -409,17 +411,17 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn create(
         &mut self,
         key: K,
-        place: Place,
+        place: ClassQuota,
         limit: usize,
         now: u64,
         make: impl FnOnce() -> R,
     ) -> Option<ClassId> {
         match self.room(place, limit, now) {
-            Room::Free => {}
-            Room::After(slot) => {
+            ClassRoom::Free => {}
+            ClassRoom::After(slot) => {
                 self.forget(slot);
             }
-            Room::No => return None,
+            ClassRoom::No => return None,
         }
         self.make(key, place, now, make)
     }
@@ -429,7 +431,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn make(
         &mut self,
         key: K,
-        place: Place,
+        place: ClassQuota,
         now: u64,
         make: impl FnOnce() -> R,
     ) -> Option<ClassId> {
@@ -449,7 +451,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// Adds `change` to the number of classes of the owner of `place`.
-    fn count(&mut self, place: Place, change: i32) {
+    fn count(&mut self, place: ClassQuota, change: i32) {
         let Some(owner) = place.owner().and_then(|owner| self.owners.get_mut(owner)) else {
             return;
         };
@@ -472,7 +474,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Returns false if the class is a substitute for a class that may be created later.
     pub fn is_settled(&self, id: ClassId) -> bool {
         self.classes.get(id).is_some_and(|class| match class.place {
-            Place::Shared => !class.default && self.is_crowded(),
+            ClassQuota::Shared => !class.default && self.is_crowded(),
             _ => true,
         })
     }
@@ -584,7 +586,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         &mut self,
         mut next: Option<u32>,
         now: u64,
-        fits: impl Fn(Place) -> bool,
+        fits: impl Fn(ClassQuota) -> bool,
     ) -> (Option<u32>, Option<u32>) {
         let mut oldest = None;
         for _ in 0..CHANCES {

@@ -28,7 +28,7 @@ pub const WORDS_MAX: usize = 4096;
 
 /// Command written to the control node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command<'a> {
+pub enum NodeCommand<'a> {
     /// Lists the services.
     Services,
     /// Reads a parameter.
@@ -84,7 +84,7 @@ impl<'a> Ids<'a> {
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> NodeCommand<'a> {
     /// Parses a command.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl<'a> Command<'a> {
 const FACTORS: Error = Error::invalid("expected 'factors INSTANCE LEASE_MS', a line end and pairs");
 
 /// Parses the text after the verb of `factors`.
-fn factors(rest: &[u8]) -> Result<Command<'_>> {
+fn factors(rest: &[u8]) -> Result<NodeCommand<'_>> {
     let end = rest.iter().position(|byte| *byte == b'\n');
     let (line, pairs) = end
         .and_then(|end| rest.split_at_checked(end))
@@ -163,7 +163,7 @@ fn factors(rest: &[u8]) -> Result<Command<'_>> {
     }
     let lease_ms = lease.parse::<u32>().ok();
     let lease_ms = lease_ms.filter(|ms| (1..=LEASE_MAX_MS).contains(ms));
-    Ok(Command::Factors {
+    Ok(NodeCommand::Factors {
         instance,
         lease_ms: lease_ms.ok_or(Error::invalid("the lease is not from 1 to 60000 ms"))?,
         pairs: pairs.get(1..).unwrap_or_default(),
@@ -200,39 +200,39 @@ fn word(text: &str) -> Result<&str> {
 mod tests {
     use super::*;
 
-    fn set<'a>(service: &'a str, name: &'a str, value: &'a str) -> Result<Command<'a>> {
-        Ok(Command::Set {
+    fn set<'a>(service: &'a str, name: &'a str, value: &'a str) -> Result<NodeCommand<'a>> {
+        Ok(NodeCommand::Set {
             service,
             name,
             value,
         })
     }
 
-    fn parse(text: &str) -> Result<Command<'_>> {
-        Command::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<NodeCommand<'_>> {
+        NodeCommand::parse(text.as_bytes())
     }
 
     #[test]
     fn commands() {
-        assert_eq!(parse("services"), Ok(Command::Services));
-        assert_eq!(parse("services\n"), Ok(Command::Services));
-        let get = Ok(Command::Get {
+        assert_eq!(parse("services"), Ok(NodeCommand::Services));
+        assert_eq!(parse("services\n"), Ok(NodeCommand::Services));
+        let get = Ok(NodeCommand::Get {
             service: "ost.io",
             name: "slots",
         });
         assert_eq!(parse("get ost.io slots"), get);
         assert_eq!(parse("get ost.io slots\n"), get);
         assert_eq!(parse("set a slots 8\n"), set("a", "slots", "8"));
-        assert_eq!(parse("bind a\n"), Ok(Command::Bind { service: "a" }));
+        assert_eq!(parse("bind a\n"), Ok(NodeCommand::Bind { service: "a" }));
         for (text, all) in [("accounts", false), ("accounts all\n", true)] {
-            assert_eq!(parse(text), Ok(Command::Accounts { all }));
+            assert_eq!(parse(text), Ok(NodeCommand::Accounts { all }));
         }
     }
 
     #[test]
     fn ids() {
         let ids = |text: &str| match parse(text) {
-            Ok(Command::Names { ids }) => ids.iter().collect::<Vec<_>>(),
+            Ok(NodeCommand::Names { ids }) => ids.iter().collect::<Vec<_>>(),
             other => panic!("{text:?}: {other:?}"),
         };
         assert_eq!(ids("names 1\n"), [1]);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn factors() {
         let parsed = |instance, lease_ms, pairs| {
-            Ok(Command::Factors {
+            Ok(NodeCommand::Factors {
                 instance,
                 lease_ms,
                 pairs,
@@ -278,7 +278,7 @@ mod tests {
                 parsed(u64::MAX, 7, b"1\n"),
             ),
         ] {
-            assert_eq!(Command::parse(bytes), want);
+            assert_eq!(NodeCommand::parse(bytes), want);
         }
         for text in [
             "factors",
@@ -304,8 +304,8 @@ mod tests {
             assert_eq!(refused.code, Code::Invalid, "{text:?}");
             assert!(!refused.reason.is_empty() && !refused.reason.contains('\n'));
         }
-        assert!(Command::parse(b"factors \xff 1\n").is_err());
-        assert!(Command::parse(b"get \xff a").is_err());
+        assert!(NodeCommand::parse(b"factors \xff 1\n").is_err());
+        assert!(NodeCommand::parse(b"get \xff a").is_err());
     }
 
     #[test]

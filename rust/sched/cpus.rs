@@ -2,32 +2,34 @@
 
 //! Values that CPUs change often, each in separate cache lines.
 
-use crate::sched::mem::{List, NoMemory};
+use crate::sched::mem::{GrowingList, NoMemory};
 
 /// Maximum number of CPUs with a value, as in the kernel.
 pub const CPUS_MAX: u32 = 8192;
 
 /// Value in separate cache lines.
 #[repr(align(64))]
-pub struct Apart<T>(pub T);
+pub struct CacheAligned<T>(pub T);
 
 /// Value for each CPU.
 pub struct PerCpu<T> {
-    each: List<Apart<T>>,
+    each: GrowingList<CacheAligned<T>>,
 }
 
 impl<T> PerCpu<T> {
     /// Creates an empty set of values.
     pub const fn none() -> Self {
-        Self { each: List::new() }
+        Self {
+            each: GrowingList::new(),
+        }
     }
 
     /// Creates a value for each of `cpus` CPUs with `make`; may sleep.
     pub fn new(cpus: u32, make: impl Fn() -> T) -> Result<Self, NoMemory> {
         let cpus = cpus.min(CPUS_MAX);
-        let mut each = List::with_capacity(cpus as usize)?;
+        let mut each = GrowingList::with_capacity(cpus as usize)?;
         for _ in 0..cpus {
-            each.push(Apart(make()))?;
+            each.push(CacheAligned(make()))?;
         }
         Ok(Self { each })
     }

@@ -35,7 +35,7 @@ pub enum Code {
 
 /// Position of an error in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ErrorPosition {
     /// No position; the reason names the wrong part.
     Anywhere,
     /// Byte of a line, counted from 1; the reason says what was expected there.
@@ -54,7 +54,7 @@ pub struct Error {
     /// Reason: one line that names the wrong part.
     pub reason: &'static str,
     /// Position of the error.
-    pub place: Place,
+    pub place: ErrorPosition,
 }
 
 /// Result type of the scheduler.
@@ -66,19 +66,19 @@ impl Error {
         Self {
             code,
             reason,
-            place: Place::Anywhere,
+            place: ErrorPosition::Anywhere,
         }
     }
 
     /// Returns the same error at `place`.
-    pub const fn at(self, place: Place) -> Self {
+    pub const fn at(self, place: ErrorPosition) -> Self {
         Self { place, ..self }
     }
 
     /// Returns the line, counted from 1; 0 if the error has no line.
     pub const fn line(&self) -> u32 {
         match self.place {
-            Place::Line(line) | Place::Word(line, _) => line,
+            ErrorPosition::Line(line) | ErrorPosition::Word(line, _) => line,
             _ => 0,
         }
     }
@@ -86,7 +86,7 @@ impl Error {
     /// Returns the byte of the line, counted from 1; 0 if the error has no column.
     pub const fn column(&self) -> u16 {
         match self.place {
-            Place::Column(column) | Place::Word(_, column) => column,
+            ErrorPosition::Column(column) | ErrorPosition::Word(_, column) => column,
             _ => 0,
         }
     }
@@ -102,10 +102,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
-            Place::Anywhere => {}
-            Place::Column(column) => write!(f, "column {column}: expected ")?,
-            Place::Line(line) => write!(f, "line {line}: ")?,
-            Place::Word(line, column) => write!(f, "line {line}: column {column}: ")?,
+            ErrorPosition::Anywhere => {}
+            ErrorPosition::Column(column) => write!(f, "column {column}: expected ")?,
+            ErrorPosition::Line(line) => write!(f, "line {line}: ")?,
+            ErrorPosition::Word(line, column) => write!(f, "line {line}: column {column}: ")?,
         }
         f.write_str(self.reason)
     }

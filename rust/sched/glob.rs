@@ -53,7 +53,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Quick test of a pattern: a name that does not pass does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct NamePrefilter {
     /// First bytes, up to the first wildcard; the first byte is the lowest.
     head: u64,
     head_mask: u64,
@@ -64,9 +64,9 @@ pub struct Guard {
     need: u64,
 }
 
-/// Properties of a name that a [`Guard`] tests.
+/// Properties of a name that a [`NamePrefilter`] tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest {
+pub struct NameDigest {
     head: u64,
     tail: u64,
     have: u64,
@@ -87,7 +87,7 @@ fn word<'a>(bytes: impl Iterator<Item = &'a u8>) -> (u64, u64) {
     (word, mask)
 }
 
-impl Digest {
+impl NameDigest {
     /// Computes the digest of `name`.
     pub fn of(name: &[u8]) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Digest {
     }
 }
 
-impl Guard {
+impl NamePrefilter {
     /// Computes the guard that every name matching `pattern` passes.
     pub fn of(pattern: &[u8]) -> Self {
         let literal = |byte: &&u8| !is_special(byte);
@@ -116,7 +116,7 @@ impl Guard {
 
     /// Returns true if a name with this digest may match.
     #[inline]
-    pub const fn passes(&self, digest: &Digest) -> bool {
+    pub const fn passes(&self, digest: &NameDigest) -> bool {
         let head = (self.head ^ digest.head) & self.head_mask;
         let tail = (self.tail ^ digest.tail) & self.tail_mask;
         head | tail | (self.need & !digest.have) == 0
@@ -130,7 +130,7 @@ mod tests {
 
     fn check(pattern: &[u8], name: &[u8]) -> bool {
         let found = matches(pattern, name);
-        let passes = Guard::of(pattern).passes(&Digest::of(name));
+        let passes = NamePrefilter::of(pattern).passes(&NameDigest::of(name));
         assert!(passes || !found, "{pattern:?} {name:?}");
         found
     }

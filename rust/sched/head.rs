@@ -7,7 +7,7 @@
 //!   exists and is always started.
 //! - Primary: the instance of the selected policy; at most one. Without a primary, the fallback
 //!   serves all requests.
-//! - Ticket: instance and class of a request ([`Ticket`]).
+//! - Ticket: instance and class of a request ([`HeadTicket`]).
 //!
 //! # States of a policy
 //!
@@ -50,7 +50,7 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    policy::{Get, Grant, Part, Passed, View, Way},
+    policy::{BypassOutcome, BypassReason, Decision, Grant, Part, PartView},
 };
 use core::marker::PhantomData;
 
@@ -65,7 +65,7 @@ const OTHERS: usize = MAX_INSTANCES - 1;
 
 /// State of a policy on a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PolicyState {
     /// No instance of the policy exists.
     Stopped,
     /// The part is being built.
@@ -76,7 +76,7 @@ pub enum State {
     Stopping,
 }
 
-impl State {
+impl PolicyState {
     /// Returns the name of the state in control files.
     pub const fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ pub struct InstanceId {
 
 /// Instance and class of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct HeadTicket {
     grant: Grant,
     serial: u32,
     place: u8,
@@ -107,7 +107,7 @@ pub struct Ticket {
     started: bool,
 }
 
-impl Ticket {
+impl HeadTicket {
     /// Returns the class in the instance.
     pub const fn class(&self) -> ClassId {
         self.grant.class
@@ -133,7 +133,7 @@ pub struct Status<'a, P, T> {
     /// Identity of the instance.
     pub id: InstanceId,
     /// State of the instance: started or stopping.
-    pub state: State,
+    pub state: PolicyState,
     /// True if the instance is the fallback.
     pub fallback: bool,
     /// Tag from [`Head::install`].
@@ -149,7 +149,7 @@ pub struct Status<'a, P, T> {
 impl<P, T> Status<'_, P, T> {
     /// Returns true if the instance is the primary.
     pub fn is_primary(&self) -> bool {
-        !self.fallback && self.state == State::Started
+        !self.fallback && self.state == PolicyState::Started
     }
 }
 
@@ -159,7 +159,7 @@ impl<P, T> Status<'_, P, T> {
 ///
 /// `part` contains `queued` requests. `active` tickets with `started` belong to dispatched
 /// requests.
-struct Instance<P, T> {
+struct PolicyInstance<P, T> {
     part: P,
     tag: T,
     id: InstanceId,
@@ -171,7 +171,7 @@ struct Instance<P, T> {
     active: u32,
 }
 
-impl<P, T> Instance<P, T> {
+impl<P, T> PolicyInstance<P, T> {
     fn new(part: P, tag: T, id: InstanceId) -> Self {
         Self {
             part,
@@ -184,8 +184,8 @@ impl<P, T> Instance<P, T> {
         }
     }
 
-    fn ticket(&self, grant: Grant, started: bool) -> Ticket {
-        Ticket {
+    fn ticket(&self, grant: Grant, started: bool) -> HeadTicket {
+        HeadTicket {
             grant,
             serial: self.id.serial,
             place: self.id.place,
@@ -198,7 +198,7 @@ impl<P, T> Instance<P, T> {
         item: I,
         class: ClassId,
         now: u64,
-    ) -> core::result::Result<Ticket, I>
+    ) -> core::result::Result<HeadTicket, I>
     where
         P: Part<I>,
     {
@@ -209,7 +209,11 @@ impl<P, T> Instance<P, T> {
 
     /// Dispatches a request. If the part throttles all its requests, lowers `until` to the part's
     /// time.
-    fn get<I: Item>(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)>
+    fn get<I: Item>(
+        &mut self,
+        view: &PartView<'_>,
+        until: &mut Option<u64>,
+    ) -> Option<(I, HeadTicket)>
     where
         P: Part<I>,
     {
@@ -217,17 +221,17 @@ impl<P, T> Instance<P, T> {
             return None;
         }
         match self.part.get(view) {
-            Get::Item((item, grant)) => {
+            Decision::Item((item, grant)) => {
                 // INVARIANT: one request moved from `queued` to `active`.
                 self.queued = self.queued.saturating_sub(1);
                 self.active = self.active.saturating_add(1);
                 Some((item, self.ticket(grant, true)))
             }
-            Get::Throttled { until: at } => {
+            Decision::Throttled { until: at } => {
                 *until = Some(until.map_or(at, |other| other.min(at)));
                 None
             }
-            Get::Empty => None,
+            Decision::Empty => None,
         }
     }
 
@@ -259,8 +263,8 @@ impl<P, T> Instance<P, T> {
 ///   framework ([`drive`]).
 /// - Serial numbers grow in the order of installation, which is also the order of stopping.
 pub struct Head<I, P, T> {
-    fallback: Instance<P, T>,
-    others: [Option<Instance<P, T>>; OTHERS],
+    fallback: PolicyInstance<P, T>,
+    others: [Option<PolicyInstance<P, T>>; OTHERS],
     primary: u8,
     stopping: u8,
     queued: u32,
@@ -281,7 +285,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             place: 0,
         };
         Self {
-            fallback: Instance::new(fallback, tag, id),
+            fallback: PolicyInstance::new(fallback, tag, id),
             others: [const { None }; OTHERS],
             primary: 0,
             stopping: 0,
@@ -325,7 +329,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             place: (index as u8).wrapping_add(1),
         };
         if let Some(other) = self.others.get_mut(index) {
-            *other = Some(Instance::new(part, tag, id));
+            *other = Some(PolicyInstance::new(part, tag, id));
         }
         // INVARIANT: the former primary is stopping, the new instance is not.
         self.primary = id.place;
@@ -348,7 +352,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         if self.stopping == 0 {
             return None;
         }
-        let done = |i: &Instance<P, T>| i.stopping && i.is_idle() && i.part.len() == 0;
+        let done = |i: &PolicyInstance<P, T>| i.stopping && i.is_idle() && i.part.len() == 0;
         let other = self
             .others
             .iter_mut()
@@ -359,7 +363,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Classifies a request with `attrs`: returns a ticket for the primary, or for the fallback
     /// without a primary.
-    pub fn classify(&mut self, attrs: &Attrs, now: u64) -> Ticket {
+    pub fn classify(&mut self, attrs: &Attrs, now: u64) -> HeadTicket {
         let instance = self.current_mut();
         let class = instance.part.classify(attrs, now);
         instance.ticket(Grant::of(class), false)
@@ -367,7 +371,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Returns the ticket of all requests, if the instance that takes new requests has only one
     /// class.
-    pub fn only_ticket(&mut self) -> Option<Ticket> {
+    pub fn only_ticket(&mut self) -> Option<HeadTicket> {
         let instance = self.current_mut();
         let class = instance.part.only_class()?;
         Some(instance.ticket(Grant::of(class), false))
@@ -375,7 +379,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Records attributes of a request with `ticket` from [`Head::classify`] that do not determine
     /// its class.
-    pub fn note(&mut self, ticket: &Ticket, attrs: &Attrs, now: u64) {
+    pub fn note(&mut self, ticket: &HeadTicket, attrs: &Attrs, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             instance.part.note(ticket.class(), attrs, now);
         }
@@ -392,7 +396,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Counts `requests` requests with a total of `pages` pages that passed freely in the class of
     /// `ticket`.
-    pub fn count_passed(&mut self, ticket: &Ticket, requests: u32, pages: u64) {
+    pub fn count_passed(&mut self, ticket: &HeadTicket, requests: u32, pages: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             instance.part.count_passed(ticket.class(), requests, pages);
         }
@@ -400,7 +404,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Returns true if a cached ticket from [`Head::classify`] is still valid; otherwise the caller
     /// classifies the request again.
-    pub fn is_live(&self, ticket: &Ticket) -> bool {
+    pub fn is_live(&self, ticket: &HeadTicket) -> bool {
         ticket.place == self.primary
             && self
                 .find(ticket.instance())
@@ -420,10 +424,10 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     pub fn enqueue(
         &mut self,
         item: I,
-        ticket: Ticket,
+        ticket: HeadTicket,
         attrs: impl Fn() -> Attrs,
         now: u64,
-    ) -> core::result::Result<Ticket, I> {
+    ) -> core::result::Result<HeadTicket, I> {
         let instance = self.current_mut();
         let class = if instance.id == ticket.instance() {
             ticket.class()
@@ -445,7 +449,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Removes a queued request with `ticket` from [`Head::enqueue`], to move it elsewhere. Returns
     /// `None` if the request is not queued.
-    pub fn dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
+    pub fn dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
         let class = ticket.class();
         let item = self
             .find_mut(ticket.instance())?
@@ -473,24 +477,29 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// `now` (monotonic ns) is called only if the policy needs the time.
     pub fn pass(
         &mut self,
-        ticket: &Ticket,
+        ticket: &HeadTicket,
         cost: Cost,
-        way: Way,
+        way: BypassReason,
         now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         if ticket.place != self.primary {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         }
         match self.find_mut(ticket.instance()) {
             Some(instance) => instance.part.pass(ticket.class(), cost, way, now),
-            None => Passed::Stale,
+            None => BypassOutcome::Stale,
         }
     }
 
     /// Counts a request like [`Head::pass`], if the instance that takes new requests has only one
     /// class.
     #[inline]
-    pub fn pass_only(&mut self, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Option<Passed> {
+    pub fn pass_only(
+        &mut self,
+        cost: Cost,
+        way: BypassReason,
+        now: impl FnOnce() -> u64,
+    ) -> Option<BypassOutcome> {
         let part = &mut self.current_mut().part;
         let class = part.only_class()?;
         Some(part.pass(class, cost, way, now))
@@ -498,7 +507,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Counts the end of a request once, with the ticket from [`Head::get`] or of [`Head::pass`].
     /// Does nothing if the instance was removed.
-    pub fn stop(&mut self, ticket: &Ticket, cost: Cost, now: u64) {
+    pub fn stop(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
             if ticket.started {
                 instance.active = instance.active.saturating_sub(1);
@@ -520,7 +529,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Returns true if no instance has queued or active requests.
     pub fn is_idle(&self) -> bool {
-        self.iter().all(Instance::is_idle)
+        self.iter().all(PolicyInstance::is_idle)
     }
 
     /// Returns the status of each instance, the fallback first.
@@ -528,9 +537,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         self.iter().map(|i| Status {
             id: i.id,
             state: if i.stopping {
-                State::Stopping
+                PolicyState::Stopping
             } else {
-                State::Started
+                PolicyState::Started
             },
             fallback: i.id.place == 0,
             tag: &i.tag,
@@ -556,23 +565,23 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         other_mut(&mut self.others, self.primary).map(|instance| &mut instance.part)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Instance<P, T>> {
+    fn iter(&self) -> impl Iterator<Item = &PolicyInstance<P, T>> {
         core::iter::once(&self.fallback).chain(self.others.iter().flatten())
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Instance<P, T>> {
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut PolicyInstance<P, T>> {
         core::iter::once(&mut self.fallback).chain(self.others.iter_mut().flatten())
     }
 
     /// Returns the instance that takes new requests.
-    fn current_mut(&mut self) -> &mut Instance<P, T> {
+    fn current_mut(&mut self) -> &mut PolicyInstance<P, T> {
         match other_mut(&mut self.others, self.primary) {
             Some(primary) => primary,
             None => &mut self.fallback,
         }
     }
 
-    fn find(&self, id: InstanceId) -> Option<&Instance<P, T>> {
+    fn find(&self, id: InstanceId) -> Option<&PolicyInstance<P, T>> {
         let instance = match usize::from(id.place).checked_sub(1) {
             Some(index) => self.others.get(index)?.as_ref()?,
             None => &self.fallback,
@@ -580,7 +589,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         (instance.id == id).then_some(instance)
     }
 
-    fn find_mut(&mut self, id: InstanceId) -> Option<&mut Instance<P, T>> {
+    fn find_mut(&mut self, id: InstanceId) -> Option<&mut PolicyInstance<P, T>> {
         let instance = match id.place {
             0 => &mut self.fallback,
             place => other_mut(&mut self.others, place)?,
@@ -591,9 +600,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
 /// Returns the instance at index `place`; `None` for the fallback's index and for a free index.
 fn other_mut<P, T>(
-    others: &mut [Option<Instance<P, T>>; OTHERS],
+    others: &mut [Option<PolicyInstance<P, T>>; OTHERS],
     place: u8,
-) -> Option<&mut Instance<P, T>> {
+) -> Option<&mut PolicyInstance<P, T>> {
     let index = usize::from(place).checked_sub(1)?;
     others.get_mut(index)?.as_mut()
 }

@@ -18,12 +18,12 @@ use core::fmt;
 
 /// Limits beyond which a service is unhealthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HealthLimits {
     at_max: u64,
     factor: u32,
 }
 
-impl Limits {
+impl HealthLimits {
     /// Creates limits: a request may be ready for `at_max`, and the idle time may be `factor` times
     /// as long. If `factor` is 0, no service is unhealthy. If `at_max` is 0 (timeouts are not
     /// adaptive), its default applies.
@@ -42,7 +42,7 @@ impl Limits {
 
 /// State of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct PartitionHealth {
     /// Number of queued requests, including withheld ones.
     pub queued: u64,
     /// Time from which a request is ready, monotonic ns: its arrival, or the end of the time for
@@ -54,7 +54,7 @@ pub struct Seen {
 
 /// Reason of a verdict, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum HealthReason {
     /// Nothing is queued.
     Empty,
     /// All queued requests are withheld.
@@ -72,7 +72,7 @@ enum Reason {
 /// Verdict with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    reason: Reason,
+    reason: HealthReason,
     /// Number of queued requests.
     queued: u64,
     /// Time for which a request has been ready, ns.
@@ -84,7 +84,7 @@ pub struct Health {
 impl Health {
     /// Returns true if the service makes progress or has nothing to do.
     pub const fn is_healthy(&self) -> bool {
-        !matches!(self.reason, Reason::Stuck)
+        !matches!(self.reason, HealthReason::Stuck)
     }
 }
 
@@ -103,10 +103,10 @@ impl fmt::Display for Health {
             self.idle / NSEC_PER_SEC,
         );
         match self.reason {
-            Reason::Empty => writeln!(f, "nothing is queued"),
-            Reason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
+            HealthReason::Empty => writeln!(f, "nothing is queued"),
+            HealthReason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
             reason => {
-                let judged = if reason == Reason::Ignored {
+                let judged = if reason == HealthReason::Ignored {
                     ", not judged"
                 } else {
                     ""
@@ -121,21 +121,21 @@ impl fmt::Display for Health {
 }
 
 /// Returns the verdict on one partition at `now`.
-fn judge_one(one: Seen, limits: Limits, now: u64) -> Health {
+fn judge_one(one: PartitionHealth, limits: HealthLimits, now: u64) -> Health {
     let idle = now.saturating_sub(one.decided);
     let ready = one.since.map_or(0, |since| now.saturating_sub(since));
     let reason = if one.queued == 0 {
-        Reason::Empty
+        HealthReason::Empty
     } else if one.since.is_none() {
-        Reason::Withheld
+        HealthReason::Withheld
     } else if ready <= limits.at_max {
-        Reason::Ready
+        HealthReason::Ready
     } else if limits.factor == 0 {
-        Reason::Ignored
+        HealthReason::Ignored
     } else if idle <= limits.at_max.saturating_mul(limits.factor.into()) {
-        Reason::Slow
+        HealthReason::Slow
     } else {
-        Reason::Stuck
+        HealthReason::Stuck
     };
     Health {
         reason,
@@ -147,9 +147,13 @@ fn judge_one(one: Seen, limits: Limits, now: u64) -> Health {
 
 /// Returns the verdict on a service by its worst partition at `now`, monotonic ns. A clock that
 /// seems to run backwards does not cause an unhealthy verdict.
-pub fn judge(seen: impl IntoIterator<Item = Seen>, limits: Limits, now: u64) -> Health {
+pub fn judge(
+    seen: impl IntoIterator<Item = PartitionHealth>,
+    limits: HealthLimits,
+    now: u64,
+) -> Health {
     let nothing = Health {
-        reason: Reason::Empty,
+        reason: HealthReason::Empty,
         queued: 0,
         ready: 0,
         idle: 0,
@@ -175,16 +179,16 @@ mod tests {
 
     /// Creates the state of a partition with `queued` requests, the first one ready for `ready`
     /// seconds, the last decision `idle` seconds ago.
-    fn seen(queued: u64, ready: Option<u64>, idle: u64) -> Seen {
-        Seen {
+    fn seen(queued: u64, ready: Option<u64>, idle: u64) -> PartitionHealth {
+        PartitionHealth {
             queued,
             since: ready.map(|ready| NOW - ready * NSEC_PER_SEC),
             decided: NOW - idle * NSEC_PER_SEC,
         }
     }
 
-    fn limits(at_max: u32, factor: u32) -> Limits {
-        Limits::new(AtMax::new(at_max).unwrap(), factor)
+    fn limits(at_max: u32, factor: u32) -> HealthLimits {
+        HealthLimits::new(AtMax::new(at_max).unwrap(), factor)
     }
 
     #[test]
@@ -243,7 +247,7 @@ mod tests {
     #[test]
     fn the_future_is_healthy() {
         let limits = limits(1, 1);
-        let ahead = Seen {
+        let ahead = PartitionHealth {
             queued: 1,
             since: Some(NOW + 5),
             decided: NOW + 9,

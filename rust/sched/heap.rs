@@ -19,7 +19,7 @@
 //!             unused  root   its children     of 4        of 5      of 6      of 7
 //! ```
 
-use crate::sched::mem::{Bulk, Chunks, Grow, NoMemory, Pile};
+use crate::sched::mem::{Bulk, ChunkPile, Chunks, Grow, NoMemory};
 use core::cmp::Ordering;
 
 mod placed;
@@ -64,14 +64,14 @@ impl Sort for u64 {
 
 /// Table index in a heap with its key; 16 bytes with a key of 64 bits.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<K = u64> {
+pub struct HeapEntry<K = u64> {
     /// Sort key.
     pub key: K,
     /// Table index.
     pub slot: u32,
 }
 
-impl<K: Sort> Entry<K> {
+impl<K: Sort> HeapEntry<K> {
     /// Returns true if this entry comes out before `other`.
     #[inline]
     fn before(&self, other: &Self) -> bool {
@@ -84,7 +84,7 @@ pub type Places = Bulk<u32>;
 
 impl Grow for Places {
     type Need = Chunks<u32>;
-    type Spare = Pile<u32>;
+    type Spare = ChunkPile<u32>;
 
     fn capacity(&self) -> usize {
         Self::capacity(self)
@@ -99,7 +99,7 @@ impl Grow for Places {
         Self::wants(self, slots.saturating_sub(self.len()))
     }
 
-    fn feed(&mut self, spare: Pile<u32>) -> Pile<u32> {
+    fn feed(&mut self, spare: ChunkPile<u32>) -> ChunkPile<u32> {
         Self::feed(self, spare)
     }
 }
@@ -111,12 +111,12 @@ impl Grow for Places {
 /// No entry comes out before its parent. The place of every table index in the heap is the position
 /// of its entry.
 pub struct Heap<K = u64> {
-    entries: Bulk<Entry<K>>,
+    entries: Bulk<HeapEntry<K>>,
 }
 
 impl<K: Sort> Grow for Heap<K> {
-    type Need = Chunks<Entry<K>>;
-    type Spare = Pile<Entry<K>>;
+    type Need = Chunks<HeapEntry<K>>;
+    type Spare = ChunkPile<HeapEntry<K>>;
 
     fn capacity(&self) -> usize {
         self.entries.capacity().saturating_sub(ROOT)
@@ -153,19 +153,19 @@ impl<K: Sort> Heap<K> {
     }
 
     /// Returns the entry that comes out first.
-    pub fn top(&self) -> Option<&Entry<K>> {
+    pub fn top(&self) -> Option<&HeapEntry<K>> {
         self.entries.get(ROOT)
     }
 
     /// Returns the entry at `index` in unspecified order.
-    pub fn nth(&self, index: usize) -> Option<&Entry<K>> {
+    pub fn nth(&self, index: usize) -> Option<&HeapEntry<K>> {
         self.entries.get(index.saturating_add(ROOT))
     }
 
     /// Adds `slot`, which must not be in the heap; the heap must have memory.
     pub fn push(&mut self, places: &mut Places, key: K, slot: u32) {
         while self.entries.len() < ROOT {
-            let unused = Entry {
+            let unused = HeapEntry {
                 key: K::default(),
                 slot: u32::MAX,
             };
@@ -174,7 +174,7 @@ impl<K: Sort> Heap<K> {
                 return;
             }
         }
-        let entry = Entry { key, slot };
+        let entry = HeapEntry { key, slot };
         let index = self.entries.len();
         if self.entries.push(entry).is_err() {
             bug!();
@@ -189,13 +189,13 @@ impl<K: Sort> Heap<K> {
             bug!();
             return;
         };
-        self.settle(places, index, Entry { key, slot });
+        self.settle(places, index, HeapEntry { key, slot });
     }
 
     /// Sets the key of `slot`, or adds `slot`; the heap must have memory.
     pub fn set(&mut self, places: &mut Places, key: K, slot: u32) {
         match self.index(places, slot) {
-            Some(index) => self.settle(places, index, Entry { key, slot }),
+            Some(index) => self.settle(places, index, HeapEntry { key, slot }),
             None => self.push(places, key, slot),
         }
     }
@@ -223,7 +223,7 @@ impl<K: Sort> Heap<K> {
 
     /// Writes `entry` at position `index`.
     #[inline]
-    fn put(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
+    fn put(&mut self, places: &mut Places, index: usize, entry: HeapEntry<K>) {
         if let Some(at) = self.entries.get_mut(index) {
             *at = entry;
         }
@@ -233,14 +233,14 @@ impl<K: Sort> Heap<K> {
     }
 
     /// Moves the hole at position `index` to the final position of `entry`, and fills it.
-    fn settle(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
+    fn settle(&mut self, places: &mut Places, index: usize, entry: HeapEntry<K>) {
         let index = self.sink(places, index, entry);
         self.rise(places, index, entry);
     }
 
     /// Moves the hole at position `index` down past children that come before `entry`; returns its
     /// position.
-    fn sink(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) -> usize {
+    fn sink(&mut self, places: &mut Places, mut index: usize, entry: HeapEntry<K>) -> usize {
         loop {
             let first = index.wrapping_sub(2).wrapping_mul(ARITY);
             let children = self.entries.run(first, ARITY);
@@ -261,7 +261,7 @@ impl<K: Sort> Heap<K> {
     }
 
     /// Moves the hole at position `index` up past parents that `entry` comes before, and fills it.
-    fn rise(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) {
+    fn rise(&mut self, places: &mut Places, mut index: usize, entry: HeapEntry<K>) {
         while index > ROOT {
             let parent = (index / ARITY).wrapping_add(2);
             match self.entries.get(parent) {

@@ -57,7 +57,7 @@ impl Cost {
 
 /// Range of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct ByteRange {
     /// Object that contains the range: a target of the service, or as reported by a program in user
     /// space.
     pub object: u64,
@@ -69,7 +69,7 @@ pub struct Spot {
     pub length: u64,
 }
 
-impl Spot {
+impl ByteRange {
     /// Creates a range of a device in an unknown file.
     pub const fn new(object: u64, offset: u64, length: u64) -> Self {
         Self {
@@ -99,7 +99,7 @@ pub trait Item: Sized {
     fn arrival(&self) -> u64;
 
     /// Returns the range of the request.
-    fn spot(&self) -> Spot;
+    fn spot(&self) -> ByteRange;
 
     /// Returns the mark that the policy stored last; 0 on arrival.
     fn mark(&self) -> u64;

@@ -4,7 +4,7 @@
 //!
 //! - Slots: maximum number of requests in flight.
 //! - Rate: requests that end per second, bytes per second, or the geometric mean of both; the one
-//!   with the least variance counts ([`Ratio`]).
+//!   with the least variance counts ([`RateRatio`]).
 //! - Knee: minimum number of slots with which the device has nearly its maximum rate ([`SAME`]).
 //!   With fewer slots the device idles. With more, requests queue in the device, in an order that
 //!   no policy decides.
@@ -150,22 +150,22 @@ impl Totals {
 
 /// Sums of one rate over some looks, in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
-struct Sums {
+struct RateSums {
     sum: u64,
     squares: u64,
 }
 
 /// Rates of some looks.
 #[derive(Clone, Copy, Debug)]
-struct Looks {
+struct RateSamples {
     count: u64,
-    rates: [Sums; 3],
+    rates: [RateSums; 3],
 }
 
-impl Looks {
+impl RateSamples {
     const NONE: Self = Self {
         count: 0,
-        rates: [Sums { sum: 0, squares: 0 }; 3],
+        rates: [RateSums { sum: 0, squares: 0 }; 3],
     };
 
     /// Adds a look at `rates`; `units` are the rates that count as one unit.
@@ -185,7 +185,7 @@ impl Looks {
         self.count = count.min(LOOKS_KEPT);
         for (sums, other) in self.rates.iter_mut().zip(&other.rates) {
             let add = |a: u64, b: u64| per(a.saturating_add(b), count).saturating_mul(self.count);
-            *sums = Sums {
+            *sums = RateSums {
                 sum: add(sums.sum, other.sum),
                 squares: add(sums.squares, other.squares),
             };
@@ -193,35 +193,36 @@ impl Looks {
     }
 
     /// Returns the ratio of these looks to `standard`, for the rate with the least noise.
-    fn of(&self, standard: &Self, sure: u64) -> Ratio {
+    fn of(&self, standard: &Self, sure: u64) -> RateRatio {
         let looks = self.count.saturating_add(standard.count);
         let ratios = self.rates.iter().zip(&standard.rates).map(|(new, old)| {
             let (mean, level) = (per(new.sum, self.count), per(old.sum, standard.count));
             let part = |rate: u64| per(rate.saturating_mul(UNIT), level);
-            let off =
-                |sums: &Sums, mean: u64| sums.squares.saturating_sub(mean.saturating_mul(sums.sum));
+            let off = |sums: &RateSums, mean: u64| {
+                sums.squares.saturating_sub(mean.saturating_mul(sums.sum))
+            };
             let off = off(new, mean).saturating_add(off(old, level));
             let variance = per(off, looks.saturating_sub(2));
             let variance = per(variance, self.count).saturating_add(per(variance, standard.count));
-            Ratio {
+            RateRatio {
                 part: part(mean),
                 noise: part(variance.isqrt()).saturating_mul(sure) / 1000,
             }
         });
         let least = ratios.min_by_key(|ratio| ratio.noise);
-        least.unwrap_or(Ratio { part: 0, noise: 0 })
+        least.unwrap_or(RateRatio { part: 0, noise: 0 })
     }
 }
 
 /// Rate relative to the standard, in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
-struct Ratio {
+struct RateRatio {
     part: u64,
     /// Minimum significant difference.
     noise: u64,
 }
 
-impl Ratio {
+impl RateRatio {
     /// Returns true if the rate is above `thousandths`, or below by less than `margin`.
     fn exceeds(self, thousandths: u64, margin: u64) -> bool {
         self.part.saturating_add(margin) > UNIT.saturating_mul(thousandths) / 1000
@@ -240,7 +241,7 @@ impl Ratio {
 
 /// State of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchState {
     /// Best known number of slots that keeps the device busy; 0: no search.
     pub slots: u32,
     /// True if the search has not finished.
@@ -253,7 +254,7 @@ pub struct Found {
 
 /// Load of a device since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum DeviceLoad {
     /// At times no request was queued, or slots were free.
     Light,
     /// All slots were in use, and requests were queued.
@@ -264,7 +265,7 @@ pub enum Load {
 
 /// Phase of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum KneePhase {
     /// The standard is not known.
     Start,
     /// The number of slots does not change.
@@ -284,13 +285,13 @@ pub struct Knee {
     slots: u32,
     /// Number of slots that achieves the standard.
     good: u32,
-    phase: Phase,
+    phase: KneePhase,
     /// Rates that count as one [`UNIT`]; 0: no look yet.
     units: Rates,
-    standard: Looks,
+    standard: RateSamples,
     /// Number of slots with which the standard was measured.
     standard_slots: u32,
-    looks: Looks,
+    looks: RateSamples,
     /// True if requests were queued during all looks.
     whole: bool,
     /// Totals at the end of the last look.
@@ -315,11 +316,11 @@ impl Knee {
             max: u32::MAX,
             slots,
             good: slots,
-            phase: Phase::Start,
+            phase: KneePhase::Start,
             units: [0; 3],
-            standard: Looks::NONE,
+            standard: RateSamples::NONE,
             standard_slots: slots,
-            looks: Looks::NONE,
+            looks: RateSamples::NONE,
             whole: true,
             last: None,
             stale: 0,
@@ -345,14 +346,15 @@ impl Knee {
     }
 
     /// Returns the state of the search; the search is inactive unless `waits`: requests are queued.
-    pub fn found(&self, waits: bool) -> Found {
-        let rate =
-            |sums: &Sums, unit: u64| per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT;
+    pub fn found(&self, waits: bool) -> SearchState {
+        let rate = |sums: &RateSums, unit: u64| {
+            per(sums.sum, self.standard.count).saturating_mul(unit) / UNIT
+        };
         let (requests, bytes) = match (self.is_over(), &self.standard.rates, &self.units) {
             (true, [a, b, _], [ended, bytes, _]) => (rate(a, *ended), rate(b, *bytes)),
             _ => (0, 0),
         };
-        Found {
+        SearchState {
             slots: self.good,
             searching: waits && self.is_searching(),
             requests,
@@ -373,25 +375,26 @@ impl Knee {
 
     /// Records the totals and the load since the last call. The caller calls about every
     /// [`LOOK_MIN`] while requests are queued.
-    pub fn look(&mut self, totals: Totals, load: Load) {
-        let counts = load == Load::Full || load == Load::Light && self.phase == Phase::Up;
+    pub fn look(&mut self, totals: Totals, load: DeviceLoad) {
+        let counts =
+            load == DeviceLoad::Full || load == DeviceLoad::Light && self.phase == KneePhase::Up;
         let last = match self.last.filter(|_| counts) {
             Some(last) => last,
             None => {
                 self.last = Some(totals);
-                if load == Load::Light {
-                    self.looks = Looks::NONE;
+                if load == DeviceLoad::Light {
+                    self.looks = RateSamples::NONE;
                     match self.phase {
                         // The next requests may be of another kind.
-                        Phase::Start => self.units = [0; 3],
-                        Phase::Down(_) => self.hold(),
+                        KneePhase::Start => self.units = [0; 3],
+                        KneePhase::Down(_) => self.hold(),
                         _ => {}
                     }
                 }
                 return;
             }
         };
-        self.whole &= load == Load::Full;
+        self.whole &= load == DeviceLoad::Full;
         let Some(ended) = totals.ended.checked_sub(last.ended) else {
             // A client was removed.
             self.last = Some(totals);
@@ -418,16 +421,16 @@ impl Knee {
             return;
         }
         self.looks.add(&rates, &self.units);
-        if self.phase == Phase::Up {
+        if self.phase == KneePhase::Up {
             self.tried = self.tried.saturating_add(1);
         }
         self.judge();
     }
 
     /// Continues with `slots` in `phase`.
-    fn go(&mut self, slots: u32, phase: Phase) {
+    fn go(&mut self, slots: u32, phase: KneePhase) {
         self.phase = phase;
-        self.looks = Looks::NONE;
+        self.looks = RateSamples::NONE;
         self.whole = true;
         if slots != self.slots {
             let change = self.slots.abs_diff(slots);
@@ -441,7 +444,7 @@ impl Knee {
         self.ups = 0;
         self.next_ups = 0;
         self.units = [0; 3];
-        self.go(self.good, Phase::Start);
+        self.go(self.good, KneePhase::Start);
     }
 
     fn hold(&mut self) {
@@ -452,13 +455,13 @@ impl Knee {
             self.rest = self.rest.max(self.tried.saturating_mul(REST));
         }
         self.tried = 0;
-        self.go(self.good, Phase::Hold);
+        self.go(self.good, KneePhase::Hold);
     }
 
     fn try_up(&mut self) {
         match self.max.min(self.good.saturating_mul(2)) {
             slots if slots == self.good => self.after_up(),
-            slots => self.go(slots, Phase::Up),
+            slots => self.go(slots, KneePhase::Up),
         }
     }
 
@@ -486,7 +489,7 @@ impl Knee {
     fn try_down(&mut self, step: usize) {
         match self.good {
             1 => self.hold(),
-            _ => self.go(self.below(step), Phase::Down(step)),
+            _ => self.go(self.below(step), KneePhase::Down(step)),
         }
     }
 
@@ -513,12 +516,12 @@ impl Knee {
         let is_long = count >= longest;
         let ratio = self.looks.of(&self.standard, sure);
         match self.phase {
-            Phase::Start if count >= LOOKS_FIRST => {
+            KneePhase::Start if count >= LOOKS_FIRST => {
                 self.set_standard();
                 self.try_up();
             }
-            Phase::Hold if count >= LOOKS_HOLD => self.rest_on(ratio),
-            Phase::Up if count >= LOOKS_MIN => {
+            KneePhase::Hold if count >= LOOKS_HOLD => self.rest_on(ratio),
+            KneePhase::Up if count >= LOOKS_MIN => {
                 let is_sure = count >= LOOKS_UP && ratio.is_above(HIGHER);
                 if self.whole && ratio.is_below(1000 - CHANGE) {
                     self.start();
@@ -535,7 +538,7 @@ impl Knee {
                     self.after_up();
                 }
             }
-            Phase::Down(step) if count >= LOOKS_MIN => {
+            KneePhase::Down(step) if count >= LOOKS_MIN => {
                 let margin = if searching { ratio.noise / 2 } else { 0 };
                 let is_same = is_long && ratio.exceeds(SAME, margin);
                 if ratio.is_above(1000 + CHANGE) {
@@ -558,7 +561,7 @@ impl Knee {
     }
 
     /// Evaluates the looks during a rest.
-    fn rest_on(&mut self, ratio: Ratio) {
+    fn rest_on(&mut self, ratio: RateRatio) {
         let off = ratio.part.abs_diff(UNIT);
         if off > UNIT.saturating_mul(CHANGE) / 1000 && off > ratio.noise.saturating_mul(2) {
             return self.start();
@@ -569,7 +572,7 @@ impl Knee {
             self.set_standard();
         }
         self.rest = self.rest.saturating_sub(self.looks.count);
-        self.looks = Looks::NONE;
+        self.looks = RateSamples::NONE;
         if self.rest == 0 {
             self.ups = self.ups.saturating_sub(1);
             self.try_up();

@@ -9,8 +9,8 @@
 //!  part.need() ──►   need.allocate() ──► Spare ──► part.grow(spare) ──► drop the returned memory
 //! ```
 //!
-//! Only constructors, [`Need::allocate`] and [`List`] allocate memory. Methods of objects under a
-//! lock do not free memory.
+//! Only constructors, [`Need::allocate`] and [`GrowingList`] allocate memory. Methods of objects
+//! under a lock do not free memory.
 
 use backend::{Boxed, Counted, Large, Small};
 use core::{
@@ -176,23 +176,23 @@ impl<T> Chunks<T> {
 }
 
 impl<T> Need for Chunks<T> {
-    type Spare = Pile<T>;
+    type Spare = ChunkPile<T>;
 
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn take(&self, charged: bool) -> Result<Pile<T>, NoMemory> {
-        Pile::with(self.count, charged)
+    fn take(&self, charged: bool) -> Result<ChunkPile<T>, NoMemory> {
+        ChunkPile::with(self.count, charged)
     }
 }
 
 /// Chunks on the way from the allocator to a [`Bulk`].
-pub struct Pile<T> {
+pub struct ChunkPile<T> {
     chunks: Large<Small<T>>,
 }
 
-impl<T> Pile<T> {
+impl<T> ChunkPile<T> {
     /// Allocates `count` empty chunks of the size that [`Bulk`] uses; may sleep.
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Self::with(count, false)
@@ -334,7 +334,7 @@ impl<T> Bulk<T> {
     }
 
     /// Adds chunks up to the limit given at creation; returns the rest.
-    pub fn feed(&mut self, mut pile: Pile<T>) -> Pile<T> {
+    pub fn feed(&mut self, mut pile: ChunkPile<T>) -> ChunkPile<T> {
         while self.chunks.len() < self.top {
             let Some(chunk) = pile.chunks.pop() else {
                 break;
@@ -377,7 +377,7 @@ impl<T> PerSlot<T> {
 
 impl<T: Default> Grow for PerSlot<T> {
     type Need = Chunks<T>;
-    type Spare = Pile<T>;
+    type Spare = ChunkPile<T>;
 
     fn capacity(&self) -> usize {
         self.values.capacity()
@@ -395,7 +395,7 @@ impl<T: Default> Grow for PerSlot<T> {
         self.values.wants(slots.saturating_sub(self.values.len()))
     }
 
-    fn feed(&mut self, spare: Pile<T>) -> Pile<T> {
+    fn feed(&mut self, spare: ChunkPile<T>) -> ChunkPile<T> {
         self.values.feed(spare)
     }
 }
@@ -449,12 +449,12 @@ impl<T, const N: usize> Block<T, N> {
 ///
 /// # Context
 ///
-/// [`List::push`], [`List::with_capacity`] and dropping may sleep.
-pub struct List<T> {
+/// [`GrowingList::push`], [`GrowingList::with_capacity`] and dropping may sleep.
+pub struct GrowingList<T> {
     vec: Large<T>,
 }
 
-impl<T> List<T> {
+impl<T> GrowingList<T> {
     /// Creates an empty list; does not allocate.
     pub const fn new() -> Self {
         Self { vec: Large::new() }

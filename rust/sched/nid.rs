@@ -15,7 +15,7 @@
 //! Two identifiers name the same client if type, number and address are equal. An IPv4 address and
 //! the IPv6 address that embeds it are different.
 
-pub mod range;
+pub mod pattern;
 
 use crate::sched::error::{Error, Result};
 use core::{

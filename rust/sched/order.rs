@@ -49,23 +49,23 @@
 
 use crate::sched::{
     attr::{Attrs, Priority},
-    head::Ticket,
+    head::HeadTicket,
     item::{Fifo, Item},
     mem::{Need, NoMemory},
     policy::params::{choice, number},
-    slab::{Handle, List, Slab, SlabNeed, NONE},
+    slab::{Handle, Slab, SlabList, SlabNeed, NONE},
 };
 
+mod dependencies;
 mod record;
 mod relation;
-mod steps;
 mod tree;
-mod waiting;
+mod work_list;
 
-use record::{Record, State, Ties, Urgency};
-use relation::Note;
+use record::{OrderRecord, OrderState, StandsFor, Urgency};
+use relation::OverflowMark;
 pub use relation::Relation;
-use tree::{Tree, TreeNeed};
+use tree::{ExtentTree, TreeNeed};
 
 choice! {
     /// Order of requests that a service guarantees.
@@ -102,7 +102,7 @@ const STEPS: u32 = 8;
 /// Outcome of the arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Entered {
+pub enum OrderOutcome {
     /// The request can be queued in a head or dispatched.
     Free(RecordId),
     /// The request is blocked; the caller must call [`Order::block`].
@@ -126,7 +126,7 @@ pub enum Forced {
 /// Action that the owner has to perform. The owner must call [`Order::queued`], [`Order::running`]
 /// or [`Order::finish`] for the request before any other call.
 #[must_use]
-pub enum Act<I: Item> {
+pub enum OrderAction<I: Item> {
     /// No predecessor blocks `item`: queue it in the head of `priority`, or dispatch it.
     Release {
         /// Record of the request.
@@ -148,7 +148,7 @@ pub enum Act<I: Item> {
         /// Place of the queued request.
         place: I::Place,
         /// Ticket of the queued request.
-        ticket: Ticket,
+        ticket: HeadTicket,
         /// Attributes passed to [`Order::block`] or [`Order::queued`].
         attrs: Option<Attrs>,
     },
@@ -161,7 +161,7 @@ pub enum Act<I: Item> {
         /// Place of the queued request.
         place: I::Place,
         /// Ticket of the queued request.
-        ticket: Ticket,
+        ticket: HeadTicket,
         /// Head that contains the request.
         priority: Priority,
         /// Way of the forced dispatch.
@@ -172,7 +172,7 @@ pub enum Act<I: Item> {
 }
 
 /// Memory requirement of an [`Order`].
-pub type OrderNeed<I> = (SlabNeed<Record<I>>, TreeNeed);
+pub type OrderNeed<I> = (SlabNeed<OrderRecord<I>>, TreeNeed);
 
 /// Memory for an [`Order`].
 pub type OrderSpare<I> = <OrderNeed<I> as Need>::Spare;
@@ -191,8 +191,8 @@ pub type OrderSpare<I> = <OrderNeed<I> as Need>::Spare;
 /// - Records with serials below `forced_before` are forced, those below `drained_before` at once.
 /// - `blocked` is the number of blocked records.
 pub struct Order<I: Item> {
-    records: Slab<Record<I>>,
-    tree: Tree,
+    records: Slab<OrderRecord<I>>,
+    tree: ExtentTree,
     overflow: I::Fifo,
     overflow_forced: u32,
     /// Total number of requests that have overflowed.
@@ -204,7 +204,7 @@ pub struct Order<I: Item> {
     /// Index from which on queued records still have to be forced; [`NONE`]: no records are left.
     sweep: u32,
     chase: u32,
-    ended: List,
+    ended: SlabList,
     blocked: u32,
     /// Maximum number of records.
     max: usize,
@@ -218,7 +218,7 @@ impl<I: Item> Order<I> {
         let max = max as usize;
         let mut order = Self {
             records: Slab::new(max)?,
-            tree: Tree::new(max, seed)?,
+            tree: ExtentTree::new(max, seed)?,
             overflow: I::Fifo::new(),
             overflow_forced: 0,
             overflows: 0,
@@ -227,7 +227,7 @@ impl<I: Item> Order<I> {
             drained_before: 0,
             sweep: NONE,
             chase: NONE,
-            ended: List::new(),
+            ended: SlabList::new(),
             blocked: 0,
             max,
         };
@@ -261,12 +261,12 @@ impl<I: Item> Order<I> {
     /// high-priority head.
     ///
     /// While other requests are queued for a record, only requests with [`Relation::Free`] get one.
-    pub fn enter(&mut self, relation: Relation, high: bool) -> Entered {
+    pub fn enter(&mut self, relation: Relation, high: bool) -> OrderOutcome {
         if !matches!(relation, Relation::Free) && !self.overflow.is_empty() {
-            return Entered::Full;
+            return OrderOutcome::Full;
         }
         let Some(slot) = self.make(&relation) else {
-            return Entered::Full;
+            return OrderOutcome::Full;
         };
         let urgency = Urgency {
             high,
@@ -274,9 +274,9 @@ impl<I: Item> Order<I> {
         };
         let free = self.settle(slot, urgency);
         match self.records.handle(slot) {
-            Some(id) if free => Entered::Free(id),
-            Some(id) => Entered::Blocked(id),
-            None => Entered::Full,
+            Some(id) if free => OrderOutcome::Free(id),
+            Some(id) => OrderOutcome::Blocked(id),
+            None => OrderOutcome::Full,
         }
     }
 
@@ -298,7 +298,7 @@ impl<I: Item> Order<I> {
     ///
     /// If `item` is forced, all earlier requests are.
     pub fn overflow(&mut self, mut item: I, domain: u64, high: bool, forced: bool) {
-        let note = Note {
+        let note = OverflowMark {
             domain,
             high,
             forced,
@@ -323,7 +323,7 @@ impl<I: Item> Order<I> {
         &mut self,
         id: RecordId,
         place: I::Place,
-        ticket: Ticket,
+        ticket: HeadTicket,
         priority: Priority,
         attrs: impl FnOnce() -> Attrs,
     ) {
@@ -331,7 +331,7 @@ impl<I: Item> Order<I> {
             if priority == Priority::Regular && record.attrs.is_none() {
                 record.attrs = Some(attrs());
             }
-            record.state = State::Queued {
+            record.state = OrderState::Queued {
                 place,
                 ticket,
                 priority,
@@ -342,8 +342,8 @@ impl<I: Item> Order<I> {
     /// Records that the request is dispatched; returns the place of the request if it was queued.
     pub fn running(&mut self, id: RecordId) -> Option<I::Place> {
         let record = self.records.get_mut(id)?;
-        match core::mem::replace(&mut record.state, State::Running) {
-            State::Queued { place, .. } => Some(place),
+        match core::mem::replace(&mut record.state, OrderState::Running) {
+            OrderState::Queued { place, .. } => Some(place),
             _ => None,
         }
     }
@@ -355,12 +355,12 @@ impl<I: Item> Order<I> {
         let Some(record) = self.records.get_mut(id) else {
             return;
         };
-        if matches!(record.state, State::Blocked(_) | State::Ended) {
+        if matches!(record.state, OrderState::Blocked(_) | OrderState::Ended) {
             return;
         }
-        record.state = State::Ended;
+        record.state = OrderState::Ended;
         let (waits, waited_for) = (record.waits, record.waiters.first().is_some());
-        if let Ties::Range { node, .. } = record.ties {
+        if let StandsFor::Range { node, .. } = record.ties {
             self.tree.remove(node);
         }
         if waits != NONE {

@@ -33,9 +33,9 @@ use crate::sched::{
         Config, Kind, Tunables, Tuning,
     },
     qbm::plan::Plan,
-    rules::{Action, Book, Command as RuleCommand, Fields, Rate, RuleError, Unit},
-    text::Command,
-    timeouts::terms::{self, Terms},
+    rules::{Fields, Rate, RuleAction, RuleCommand, RuleError, RuleList, Unit},
+    text::PolicyCommand,
+    timeouts::terms::{self, TimeoutTerms},
 };
 
 pub(crate) mod schema;
@@ -43,7 +43,7 @@ pub mod service;
 
 /// Access mode of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Read only.
     Read,
     /// Write only: a write executes an action.
@@ -52,7 +52,7 @@ pub enum Access {
     Both,
 }
 
-impl Access {
+impl AccessMode {
     /// Returns true if the parameter can be read.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Both)
@@ -65,11 +65,11 @@ impl Access {
 }
 
 /// Check of a value without a service; see the module's documentation.
-pub type Check = fn(&str) -> Result;
+pub type ValueCheck = fn(&str) -> Result;
 
 /// Accessors of a parameter that stores a value.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored {
+pub struct ValueAccessors {
     /// Formats the value, with the end of its last line.
     pub show: fn(&Values, &mut dyn fmt::Write) -> fmt::Result,
     /// Parses and stores the value without checking the other values; see [`Values::set`].
@@ -82,7 +82,7 @@ pub struct Parameter {
     /// Name of the parameter.
     pub name: &'static CStr,
     /// Access mode.
-    pub access: Access,
+    pub access: AccessMode,
     /// Unit, range or syntax of the value; for a read-only parameter, its content.
     pub takes: &'static str,
     /// True if each head has a value of its own.
@@ -96,16 +96,16 @@ pub struct Parameter {
     /// Page of the documentation.
     pub page: &'static str,
     /// Check of a value without the service; `None` if no value is checked.
-    pub check: Option<Check>,
+    pub check: Option<ValueCheck>,
     /// Accessors of the stored value; `None` for a text.
-    pub value: Option<Stored>,
+    pub value: Option<ValueAccessors>,
 }
 
 impl Parameter {
     /// Empty parameter that rows fill in.
     pub(crate) const NONE: Self = Self {
         name: c"",
-        access: Access::Both,
+        access: AccessMode::Both,
         takes: "",
         heads: false,
         default: "",
@@ -160,9 +160,9 @@ pub struct Values {
     /// Values of policies.
     pub policies: Tunables,
     /// Values of timeouts.
-    pub timeouts: Terms,
+    pub timeouts: TimeoutTerms,
     /// Values of the service itself.
-    pub service: service::Service,
+    pub service: service::ServiceParameters,
 }
 
 impl Values {
@@ -172,7 +172,7 @@ impl Values {
     ///
     /// - `EINVAL`: `text` is not a value of the parameter, or contradicts another value. No value
     ///   is changed.
-    pub fn set(&mut self, stored: &Stored, text: &str) -> Result {
+    pub fn set(&mut self, stored: &ValueAccessors, text: &str) -> Result {
         let mut new = *self;
         (stored.set)(&mut new, text)?;
         new.check()?;
@@ -203,7 +203,7 @@ impl Values {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: [`Terms::check`] or [`Tuning::check`] of a policy refuses the values.
+    /// - `EINVAL`: [`TimeoutTerms::check`] or [`Tuning::check`] of a policy refuses the values.
     pub fn check(&self) -> Result {
         self.policies.check()?;
         self.timeouts.check()
@@ -229,7 +229,7 @@ pub fn named(name: &str) -> Option<&'static Parameter> {
 
 /// Checks a value of `nrs_policies`.
 pub(crate) fn policy(text: &str) -> Result {
-    let command = Command::parse(text.trim())?;
+    let command = PolicyCommand::parse(text.trim())?;
     let kind = Kind::from_name(command.policy)?;
     Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
 }
@@ -253,10 +253,10 @@ pub(crate) fn mode(text: &str) -> Result {
 /// # Errors
 ///
 /// - The errors of [`RuleCommand::parse`].
-/// - For a start, the errors of [`Book::apply`] that do not depend on existing rules.
+/// - For a start, the errors of [`RuleList::apply`] that do not depend on existing rules.
 pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
     let command = RuleCommand::parse(text)?;
-    let Action::Start(mut conditions, _) = command.action else {
+    let RuleAction::Start(mut conditions, _) = command.action else {
         return Ok(());
     };
     conditions.blanks();
@@ -281,7 +281,7 @@ pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
 /// are ignored.
 fn start(command: &RuleCommand<'_>, fields: Fields) -> core::result::Result<(), RuleError> {
     let rate = Rate::new(1, Unit::Plain).ok_or(RuleError::no_memory())?;
-    match Book::new(fields, rate, u32::MAX)?.apply(command) {
+    match RuleList::new(fields, rate, u32::MAX)?.apply(command) {
         Err(error) if error.code != Code::NoEntry => Err(error),
         _ => Ok(()),
     }

@@ -11,7 +11,7 @@
 //! - [`tab`]: requests of a CPU that were dispatched without the lock of the partition.
 //! - [`round`]: partitions take turns at free slots.
 //! - *Pump*: dispatches requests while slots are free.
-//! - [`Mark`]: state of a partition that other CPUs read without its lock.
+//! - [`PartitionMark`]: state of a partition that other CPUs read without its lock.
 //! - [`settle`]: queues requests whose predecessors in the order table have ended.
 //! - [`Env`]: interface to the environment of a partition.
 //!
@@ -27,35 +27,35 @@
 //!
 //! # Context
 //!
-//! The lock of a partition protects its [`Machine`]. Every function except the constructor runs
-//! with this lock held and interrupts disabled, so nothing allocates or sleeps. The owner submits
-//! the requests passed to its `Env` after it releases the lock. The kernel part
+//! The lock of a partition protects its [`PartitionMachine`]. Every function except the constructor
+//! runs with this lock held and interrupts disabled, so nothing allocates or sleeps. The owner
+//! submits the requests passed to its `Env` after it releases the lock. The kernel part
 //! (`rust/engine/partition.rs`), the tests of `rust/host/nrs-sched`, the fuzzers,
 //! `rust/host/nrs-sim` and `rust/host/nrs-model` run this code, each with its own `Env`.
 
 use crate::sched::{
     attr::{Attrs, Priority},
-    head::{Head, InstanceId, Ticket},
-    health::Seen,
+    head::{Head, HeadTicket, InstanceId},
+    health::PartitionHealth,
     item::{Cost, Item},
     mem::Owned,
     order::{Order, RecordId},
     policy::{Config, Part},
-    ranges::Table,
-    slots::{Limits, Pending, Turn},
+    ranges::RangeTable,
+    slots::{HeadTurn, PendingHeads, SlotLimits},
 };
 
-pub mod arrive;
+pub mod actions;
+pub mod admit;
 pub mod decide;
-pub mod lane;
-pub mod line;
+pub mod fast_path;
+pub mod head_cache;
 pub mod round;
-pub mod settle;
-pub mod stock;
-pub mod tab;
+pub mod slot_cache;
+pub mod slot_pool;
 
-use lane::Lane;
-use line::{Line, Mark};
+use head_cache::HeadCache;
+use slot_pool::{PartitionMark, SlotPool};
 
 /// Maximum dispatches per lock hold.
 pub const BATCH: u32 = 64;
@@ -80,7 +80,7 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Instance and class of a request that was queued.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<HeadTicket>,
     /// Record in the order table of the partition.
     pub record: Option<RecordId>,
     /// Head of the request.
@@ -131,7 +131,7 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// partition is released.
 pub trait Env<I: Item, T> {
     /// Returns the slots and the partitions of the target.
-    fn line(&self) -> &Line;
+    fn line(&self) -> &SlotPool;
 
     /// Returns the index of the partition in the line.
     fn index(&self) -> u16;
@@ -156,7 +156,7 @@ pub trait Env<I: Item, T> {
     fn arm(&mut self, at: u64);
 
     /// Calls `f` with the shares published last for heads of `priority`.
-    fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R;
+    fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R;
 
     /// Submits a request, whose admission is stored, to the target.
     fn send(&mut self, item: I);
@@ -218,19 +218,19 @@ pub trait Env<I: Item, T> {
 
     /// Returns the current limits of the slots.
     #[inline]
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.line().limits(self.ratio(), self.millis())
     }
 }
 
 /// State of a partition.
-pub struct Machine<I: Item, P, T> {
-    regular: Owned<Lane<I, P, T>>,
-    high: Owned<Lane<I, P, T>>,
+pub struct PartitionMachine<I: Item, P, T> {
+    regular: Owned<HeadCache<I, P, T>>,
+    high: Owned<HeadCache<I, P, T>>,
     order: Owned<Order<I>>,
     /// Capacity of the order table, records.
     records: u32,
-    turn: Turn,
+    turn: HeadTurn,
     /// Time of the last dispatch, or of an arrival at an empty queue, ns.
     moved: u64,
     /// Time at which a request last took or returned a slot, or arrived at an empty queue, ns.
@@ -242,15 +242,15 @@ pub struct Machine<I: Item, P, T> {
     /// for the lock.
     armed: u64,
     /// State published to other CPUs.
-    mark: Mark,
+    mark: PartitionMark,
 }
 
-impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
+impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Creates a partition at `now`, ns, with empty queues; `order` has room for `records`
     /// requests.
     pub fn new(
-        regular: Owned<Lane<I, P, T>>,
-        high: Owned<Lane<I, P, T>>,
+        regular: Owned<HeadCache<I, P, T>>,
+        high: Owned<HeadCache<I, P, T>>,
         order: Owned<Order<I>>,
         records: u32,
         now: u64,
@@ -260,16 +260,16 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             high,
             order,
             records,
-            turn: Turn::default(),
+            turn: HeadTurn::default(),
             moved: 0,
             progress: now,
             stalled: false,
             armed: 0,
-            mark: Mark::default(),
+            mark: PartitionMark::default(),
         }
     }
 
-    fn lane(&mut self, priority: Priority) -> &mut Lane<I, P, T> {
+    fn lane(&mut self, priority: Priority) -> &mut HeadCache<I, P, T> {
         match priority {
             Priority::Regular => &mut self.regular,
             Priority::High => &mut self.high,
@@ -316,8 +316,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Returns the heads that have eligible requests at `now`, as far as is known.
-    pub fn pending(&self, now: u64) -> Pending {
-        Pending {
+    pub fn pending(&self, now: u64) -> PendingHeads {
+        PendingHeads {
             high: self.high.has_work(now),
             regular: self.regular.has_work(now),
         }
@@ -325,7 +325,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 
     /// Returns the earliest time, ns, at which a head that is throttled at `now` becomes eligible.
     pub fn next_expiry(&self, now: u64) -> Option<u64> {
-        let expiry = |lane: &Lane<I, P, T>| {
+        let expiry = |lane: &HeadCache<I, P, T>| {
             let throttled = lane.until > now && lane.head.queued() > 0;
             throttled.then_some(lane.until)
         };
@@ -333,7 +333,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Returns the data from which the health check derives progress.
-    pub fn seen(&self, now: u64) -> Seen {
+    pub fn seen(&self, now: u64) -> PartitionHealth {
         let moved = if self.stalled {
             self.progress
         } else {
@@ -344,7 +344,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             .filter(|lane| lane.has_work(now))
             .map(|lane| lane.until.max(moved))
             .min();
-        Seen {
+        PartitionHealth {
             queued: self.queued().into(),
             since,
             decided: self.progress,
@@ -359,7 +359,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 
     /// Publishes the mark of the partition to other CPUs, if the mark has changed.
     pub(super) fn tell(&mut self, env: &mut impl Env<I, T>, now: u64) {
-        let mut mark = Mark::default();
+        let mut mark = PartitionMark::default();
         if self.regular.head.queued() > 0 {
             mark.waiting = true;
             mark.ready = self.regular.until <= now;
@@ -418,7 +418,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 }
 
-impl<I: Scheduled, P: Part<I>> Machine<I, P, Config> {
+impl<I: Scheduled, P: Part<I>> PartitionMachine<I, P, Config> {
     /// Clears the class cache of the head of `priority` at the interval that the policy requires.
     pub fn refresh_cache(&mut self, priority: Priority, now: u64) {
         self.lane(priority).refresh_cache(now);

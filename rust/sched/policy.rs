@@ -25,7 +25,7 @@
 //! page in Documentation/. `lottery`, which exists in tests only, is an example.
 
 use crate::sched::{
-    agent::{Lease, Pairs, ReportBuf},
+    agent::{FactorPairs, Lease, ReportBuf},
     attr::{Attrs, Priority},
     class::ClassId,
     error::{Code, Error, Result},
@@ -33,7 +33,7 @@ use crate::sched::{
     key::Key,
     mem::{Need, NoMemory, Owned, Shared},
     parameters::Parameter,
-    ranges::{BriefBuf, Table},
+    ranges::{NodeReports, RangeTable},
     statistics::{Stat, Stats},
 };
 use core::fmt;
@@ -42,19 +42,19 @@ mod any;
 pub(crate) mod classes;
 pub(crate) mod config;
 pub mod control;
-pub(crate) mod kept;
 pub mod params;
 pub mod robin;
+pub(crate) mod withheld_time;
 
 use params::{BufferMax, ClassesMax};
 
 use any::policies;
 pub use config::{Configuration, NoArgument, Simple, Tuning, Upkeep};
-use control::{ByHead, Host, Keep, Looked, Oversee, Scene, Text};
+use control::{ByHead, Host, Keep, Oversee, OverseerContext, OverseerOutcome, TextParameter};
 
 /// Result of requesting the next request from a part.
 #[derive(Debug)]
-pub enum Get<I> {
+pub enum Decision<I> {
     /// Request to dispatch.
     Item(I),
     /// Nothing is queued.
@@ -129,18 +129,18 @@ impl Nothing {
 
 /// Input of a part's decision.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct PartView<'a> {
     /// Time, monotonic ns.
     pub now: u64,
     /// True if the part is being drained: a request is returned if any is queued.
     pub force: bool,
     /// Shares that the service's worker published last.
-    pub table: Option<&'a Table>,
+    pub table: Option<&'a RangeTable>,
 }
 
 /// Reason for which a request is dispatched without queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum BypassReason {
     /// The request was merged into another request of its class; the class is charged for its data.
     /// Both count as one.
     Merged,
@@ -156,10 +156,10 @@ pub enum Way {
 /// Result of dispatching a request without queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Passed {
+pub enum BypassOutcome {
     /// The request is counted and may be dispatched.
     Counted,
-    /// The request must be queued; only for [`Way::Opportunity`].
+    /// The request must be queued; only for [`BypassReason::Opportunity`].
     Refused,
     /// The class of the request no longer exists; the caller must classify again.
     Stale,
@@ -220,7 +220,7 @@ pub trait Part<I: Item> {
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>;
 
     /// Selects the request to dispatch next, and removes it from the queue.
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)>;
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)>;
 
     /// Returns the time, ns, until which [`Part::get`] would throttle all queued requests. Returns
     /// `None` if it would not throttle them, or if the limits of classes would have to be
@@ -234,11 +234,11 @@ pub trait Part<I: Item> {
     /// `Empty` and `Throttled` are exact. After `Item`, a policy that evaluates the limits of
     /// classes lazily (tbf, qbm) may find in [`Part::get`] that the first classes are still
     /// throttled.
-    fn peek(&self, view: &View<'_>) -> Get<()> {
+    fn peek(&self, view: &PartView<'_>) -> Decision<()> {
         match self.throttled(view.now) {
-            _ if self.is_empty() => Get::Empty,
-            Some(until) if !view.force => Get::Throttled { until },
-            _ => Get::Item(()),
+            _ if self.is_empty() => Decision::Empty,
+            Some(until) if !view.force => Decision::Throttled { until },
+            _ => Decision::Item(()),
         }
     }
 
@@ -250,10 +250,16 @@ pub trait Part<I: Item> {
     /// Counts a request of `class` that is dispatched without queueing. The end of the request is
     /// not reported, so the request does not pin the class. Only policies that need the time call
     /// `now`.
-    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
+    fn pass(
+        &mut self,
+        class: ClassId,
+        cost: Cost,
+        way: BypassReason,
+        now: impl FnOnce() -> u64,
+    ) -> BypassOutcome;
 
-    /// Returns true if requests that pass by [`Way::Opportunity`] are never refused and change only
-    /// counters, so that they may be counted later in batches.
+    /// Returns true if requests that pass by [`BypassReason::Opportunity`] are never refused and
+    /// change only counters, so that they may be counted later in batches.
     fn passes_freely(&self) -> bool {
         false
     }
@@ -316,7 +322,7 @@ pub trait Part<I: Item> {
         false
     }
 
-    /// Returns true if decisions use the published shares ([`View::table`]).
+    /// Returns true if decisions use the published shares ([`PartView::table`]).
     fn wants_table(&self) -> bool {
         false
     }
@@ -325,7 +331,7 @@ pub trait Part<I: Item> {
     /// `out` until `out` is full. Returns the index to continue from, or `None` at the end.
     ///
     /// Called once in each upkeep, so that samples can be taken as well; `now` is in ns.
-    fn briefs(&mut self, _from: u32, _now: u64, _out: &mut BriefBuf) -> Option<u32> {
+    fn briefs(&mut self, _from: u32, _now: u64, _out: &mut NodeReports) -> Option<u32> {
         None
     }
 

@@ -12,17 +12,17 @@
 //! A table stores only the start of each range; its end is the next start, or 2^32. Ranges nest:
 //! the ranges of the leaves below a node are adjacent.
 
-mod outline;
+mod builder;
 #[cfg(test)]
 mod tests;
 
-use crate::sched::mem::{Block, List};
+use crate::sched::mem::{Block, GrowingList};
 
-pub use outline::Outline;
+pub use builder::RangeBuilder;
 
 /// Report of one partition about one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct NodeReport {
     /// Hash of the path of the node; not 0.
     pub id: u64,
     /// Hash of the path of the parent; 0 for the root.
@@ -41,7 +41,7 @@ pub struct Brief {
 pub const BRIEFS: usize = 64;
 
 /// Buffer for briefs.
-pub type BriefBuf = Block<Brief, BRIEFS>;
+pub type NodeReports = Block<NodeReport, BRIEFS>;
 
 /// Number of partitions with separate shares.
 pub const PARTS: usize = 64;
@@ -51,14 +51,14 @@ const WHOLE: u64 = 1 << 32;
 
 /// Range of the numbers that select one leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct LeafRange {
     /// First number.
     pub lo: u32,
     /// One above the last number, at most 2^32.
     pub end: u64,
 }
 
-impl Range {
+impl LeafRange {
     /// Returns the length of the range.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(u64::from(self.lo))
@@ -66,7 +66,7 @@ impl Range {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct RangeEntry {
     id: u64,
     lo: u32,
 }
@@ -78,12 +78,12 @@ struct Entry {
 /// Starts increase strictly, and the first start is 0. So every leaf has its own range, which is
 /// not empty, and the ranges together cover 2^32 numbers. `by_id` has the indices of all entries,
 /// ordered by id.
-pub struct Table {
-    entries: List<Entry>,
-    by_id: List<u32>,
+pub struct RangeTable {
+    entries: GrowingList<RangeEntry>,
+    by_id: GrowingList<u32>,
 }
 
-impl Table {
+impl RangeTable {
     /// Returns the number of leaves.
     pub fn len(&self) -> usize {
         self.entries.as_slice().len()
@@ -102,7 +102,7 @@ impl Table {
     }
 
     /// Returns the range of the leaf `id`; `None` if the leaf was not active. O(log n).
-    pub fn range_of(&self, id: u64) -> Option<Range> {
+    pub fn range_of(&self, id: u64) -> Option<LeafRange> {
         let entries = self.entries.as_slice();
         let by_id = self.by_id.as_slice();
         let id_at = |index: &u32| entries.get(*index as usize).map_or(0, |entry| entry.id);
@@ -111,14 +111,14 @@ impl Table {
         let lo = entries.get(index)?.lo;
         let next = entries.get(index.saturating_add(1));
         let end = next.map_or(WHOLE, |next| u64::from(next.lo));
-        Some(Range { lo, end })
+        Some(LeafRange { lo, end })
     }
 }
 
 /// Shares that a service publishes.
-pub struct Published {
+pub struct PublishedRanges {
     /// Ranges of all active leaves.
-    pub table: Table,
+    pub table: RangeTable,
     /// Share of each partition, of 2^32: the sum of the ranges of the leaves, each split evenly
     /// among the partitions where the leaf is active. All 0 if the table is empty.
     pub by_part: [u64; PARTS],

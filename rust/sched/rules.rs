@@ -33,30 +33,30 @@
 //!
 //! | item of | form |
 //! |---|---|
-//! | `nid` | see [`crate::sched::nid::range`] |
+//! | `nid` | see [`crate::sched::nid::pattern`] |
 //! | `jobid` | name of up to 31 bytes, or pattern with `*` or `?` ([`crate::sched::glob`]) |
 //! | `opcode` | name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
 //! | `uid` `gid` `projid` `nodemap` `cgroup` | number to 4294967295: decimal, `0x` hex, `0` octal |
 //!
 //! 4294967295 is Lustre's value for "none", and has the same meaning here.
 
-mod book;
 mod command;
 mod conditions;
 mod rule;
-mod scan;
-mod set;
+mod rule_list;
+mod rule_set;
+mod scanner;
 mod subject;
 
-use crate::sched::error::{Code, Error, Place};
+use crate::sched::error::{Code, Error, ErrorPosition};
 use core::fmt;
 
-pub use book::Book;
-pub use command::{Action, Command, Pairs, COMMAND_MAX};
-pub use conditions::{Conditions, Item};
-pub use rule::{Also, Limits, Name, Rate, Rule, Unit, ALSO_MAX, NAME_MAX};
-pub(crate) use scan::Scan;
-pub use set::RuleSet;
+pub use command::{RuleAction, RuleCommand, RulePairs, COMMAND_MAX};
+pub use conditions::{ConditionValue, Conditions};
+pub use rule::{AlsoRules, Name, Rate, Rule, RuleLimits, Unit, ALSO_MAX, NAME_MAX};
+pub use rule_list::RuleList;
+pub use rule_set::RuleSet;
+pub(crate) use scanner::Scanner;
 pub use subject::{Fields, Subject};
 
 /// Error of a refused command.
@@ -120,7 +120,7 @@ impl fmt::Display for RuleError {
 
 impl From<RuleError> for Error {
     fn from(error: RuleError) -> Self {
-        Self::new(error.code, error.expected).at(Place::Column(error.column))
+        Self::new(error.code, error.expected).at(ErrorPosition::Column(error.column))
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! The slot vacated last is reused first, because it is likely still cached.
 
-use crate::sched::mem::{Bulk, Chunks, NoMemory, Pile};
+use crate::sched::mem::{Bulk, ChunkPile, Chunks, NoMemory};
 
 /// Index that names no slot.
 pub const NONE: u32 = u32::MAX;
@@ -49,7 +49,7 @@ impl Handle {
 }
 
 /// Entry of a [`Slab`].
-pub struct Entry<T> {
+pub struct SlabEntry<T> {
     generation: u32,
     next: u32,
     value: Option<T>,
@@ -62,16 +62,16 @@ pub struct Entry<T> {
 /// An entry has a value if and only if its generation is odd. The entries without a value form a
 /// list from `free` through `next`.
 pub struct Slab<T> {
-    entries: Bulk<Entry<T>>,
+    entries: Bulk<SlabEntry<T>>,
     free: u32,
     live: u32,
 }
 
 /// Memory needed by a [`Slab`].
-pub type SlabNeed<T> = Chunks<Entry<T>>;
+pub type SlabNeed<T> = Chunks<SlabEntry<T>>;
 
 /// Chunks for a [`Slab`].
-pub type SlabPile<T> = Pile<Entry<T>>;
+pub type SlabPile<T> = ChunkPile<SlabEntry<T>>;
 
 impl<T> Slab<T> {
     /// Creates a slab that can grow to `max` slots; sleeps.
@@ -140,7 +140,7 @@ impl<T> Slab<T> {
                 if slot >= self.capacity() {
                     return Err(value);
                 }
-                let entry = Entry {
+                let entry = SlabEntry {
                     generation: 1,
                     next: NONE,
                     value: Some(value),
@@ -216,7 +216,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// Neighbours of a record in a [`List`].
+/// Neighbours of a record in a [`SlabList`].
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
     before: u32,
@@ -238,7 +238,7 @@ impl Links {
     }
 }
 
-/// Record that a [`List`] can contain.
+/// Record that a [`SlabList`] can contain.
 pub trait Linked {
     /// Returns the links, which only the list changes.
     fn links(&mut self) -> &mut Links;
@@ -251,12 +251,12 @@ pub trait Linked {
 /// `first` and `last` are both [`NONE`], or are the ends of one chain. A record is in at most one
 /// list.
 #[derive(Debug)]
-pub struct List {
+pub struct SlabList {
     first: u32,
     last: u32,
 }
 
-impl List {
+impl SlabList {
     /// Creates an empty list.
     pub const fn new() -> Self {
         Self {
@@ -314,25 +314,25 @@ mod tests {
     use super::*;
     use crate::sched::mem::Need;
 
-    struct Node {
+    struct SlabNode {
         value: u32,
         links: Links,
     }
 
-    impl Linked for Node {
+    impl Linked for SlabNode {
         fn links(&mut self) -> &mut Links {
             &mut self.links
         }
     }
 
-    fn slab(max: usize) -> Slab<Node> {
+    fn slab(max: usize) -> Slab<SlabNode> {
         let mut slab = Slab::new(max).unwrap();
         slab.feed(slab.wants(max).allocate().unwrap());
         slab
     }
 
-    fn node(value: u32) -> Node {
-        Node {
+    fn node(value: u32) -> SlabNode {
+        SlabNode {
             value,
             links: Links::new(),
         }
@@ -371,7 +371,7 @@ mod tests {
     fn list_against_model() {
         use crate::sched::rng::Rng;
         let mut slab = slab(64);
-        let mut list = List::new();
+        let mut list = SlabList::new();
         let mut model: Vec<u32> = Vec::new();
         let mut rng = Rng::new(5);
         for i in 0..10_000 {

@@ -4,11 +4,12 @@
 //!
 //! # Terms
 //!
-//! - *Slot*: the right to have one request in flight. A target has [`Limits::slots`] slots in one
-//!   [`Pool`], shared by all its partitions.
+//! - *Slot*: the right to have one request in flight. A target has [`SlotLimits::slots`] slots in
+//!   one [`Pool`], shared by all its partitions.
 //! - *Reserved slot*: regular requests leave one slot free, so that a single high-priority request
 //!   never waits for the end of a regular one.
-//! - *Turn*: the choice of a partition between its high-priority and its regular head ([`Turn`]).
+//! - *Turn*: the choice of a partition between its high-priority and its regular head
+//!   ([`HeadTurn`]).
 //! - *Pending*: a head with an eligible request. A throttled head is not pending: it neither delays
 //!   the other head nor reserves a turn.
 //!
@@ -38,7 +39,7 @@ use core::fmt;
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
-    policy::params::{line, number, Value},
+    policy::params::{line, number, ParameterValue},
 };
 
 number! {
@@ -101,7 +102,7 @@ impl fmt::Display for Slots {
     }
 }
 
-impl Value for Slots {
+impl ParameterValue for Slots {
     const TAKES: &'static str = "requests, 1 to 65535, or auto";
 
     fn parse(text: &str) -> Result<Self> {
@@ -115,7 +116,7 @@ impl Value for Slots {
 
 /// Limits of the slots of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SlotLimits {
     /// Number of slots; 0 counts as 1.
     pub slots: u32,
     /// True if one slot is reserved for high priority.
@@ -172,7 +173,7 @@ impl Pool {
     }
 
     /// Returns the number of slots in use below which a request of `priority` may take a slot.
-    const fn bound(self, priority: Priority, limits: &Limits) -> u32 {
+    const fn bound(self, priority: Priority, limits: &SlotLimits) -> u32 {
         let slots = if limits.slots == 0 { 1 } else { limits.slots };
         let kept = match priority {
             Priority::Regular if limits.high_priority && slots > 1 && self.active_high() == 0 => 1,
@@ -182,17 +183,17 @@ impl Pool {
     }
 
     /// Returns true if a request of `priority` may take a slot.
-    pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
+    pub const fn allows(self, priority: Priority, limits: &SlotLimits) -> bool {
         self.active() < self.bound(priority, limits)
     }
 
     /// Returns true if the slots in use do not exceed the limit of regular requests.
-    pub const fn is_within(self, limits: &Limits) -> bool {
+    pub const fn is_within(self, limits: &SlotLimits) -> bool {
         self.active() <= self.bound(Priority::Regular, limits)
     }
 
     /// Returns the pool after a request of `priority` took a slot; `None` if no slot is available.
-    pub const fn take(self, priority: Priority, limits: &Limits) -> Option<Self> {
+    pub const fn take(self, priority: Priority, limits: &SlotLimits) -> Option<Self> {
         if self.allows(priority, limits) {
             Some(self.charge(priority))
         } else {
@@ -206,7 +207,7 @@ impl Pool {
         self,
         more: u32,
         priority: Priority,
-        limits: &Limits,
+        limits: &SlotLimits,
     ) -> Option<(Self, u32)> {
         let Some(one) = self.take(priority, limits) else {
             return None;
@@ -242,14 +243,14 @@ impl Pool {
 
 /// Pending heads of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingHeads {
     /// True if the high-priority head has an eligible request.
     pub high: bool,
     /// True if the regular head has an eligible request.
     pub regular: bool,
 }
 
-impl Pending {
+impl PendingHeads {
     /// Returns true if no head is pending.
     pub const fn is_none(self) -> bool {
         !self.high && !self.regular
@@ -272,18 +273,23 @@ impl Pending {
 
 /// Order between the heads of one partition.
 ///
-/// To choose a request: call [`Turn::first`], take a slot, and query the returned head. If the head
-/// returns a request, call [`Turn::served`]; else return the slot and repeat with
-/// [`Pending::without`] that head. So the other head is tried whenever the first one returns
+/// To choose a request: call [`HeadTurn::first`], take a slot, and query the returned head. If the
+/// head returns a request, call [`HeadTurn::served`]; else return the slot and repeat with
+/// [`PendingHeads::without`] that head. So the other head is tried whenever the first one returns
 /// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct HeadTurn {
     high_in_a_row: u32,
 }
 
-impl Turn {
+impl HeadTurn {
     /// Returns the head to query next; `None` if none is pending or that head may not take a slot.
-    pub const fn first(&self, pending: Pending, pool: Pool, limits: &Limits) -> Option<Priority> {
+    pub const fn first(
+        &self,
+        pending: PendingHeads,
+        pool: Pool,
+        limits: &SlotLimits,
+    ) -> Option<Priority> {
         let high = pending.high && (!pending.regular || self.high_goes_first(pool, limits));
         let priority = if high {
             Priority::High
@@ -300,7 +306,7 @@ impl Turn {
     }
 
     /// Returns true if high priority goes first while both heads are pending.
-    const fn high_goes_first(&self, pool: Pool, limits: &Limits) -> bool {
+    const fn high_goes_first(&self, pool: Pool, limits: &SlotLimits) -> bool {
         if limits.slots <= 1 {
             let ratio = if limits.ratio == 0 { 1 } else { limits.ratio };
             self.high_in_a_row < ratio
@@ -323,8 +329,8 @@ mod tests {
     use super::*;
     use Priority::{High, Regular};
 
-    fn limits(slots: u32, high_priority: bool, ratio: u32) -> Limits {
-        Limits {
+    fn limits(slots: u32, high_priority: bool, ratio: u32) -> SlotLimits {
+        SlotLimits {
             slots,
             high_priority,
             ratio,
@@ -345,7 +351,7 @@ mod tests {
     }
 
     /// Returns all pools that are reachable within `limits`.
-    fn reachable(limits: &Limits) -> Vec<Pool> {
+    fn reachable(limits: &SlotLimits) -> Vec<Pool> {
         let mut seen = vec![Pool::EMPTY];
         let mut next = 0;
         while next < seen.len() {
@@ -431,7 +437,7 @@ mod tests {
 
     #[test]
     fn first_table() {
-        let both = Pending {
+        let both = PendingHeads {
             high: true,
             regular: true,
         };
@@ -455,7 +461,7 @@ mod tests {
             (1, both.without(Regular), 0, 0, 99, 0, Some(High)),
             (4, both, 0, 1, u32::MAX, u32::MAX, Some(Regular)),
         ] {
-            let turn = Turn { high_in_a_row: row };
+            let turn = HeadTurn { high_in_a_row: row };
             let pool = Pool::pack(regular + high, high);
             let got = turn.first(pending, pool, &limits(slots, true, ratio));
             assert_eq!(
@@ -473,13 +479,13 @@ mod tests {
     /// head has its guaranteed slots: S - 1 for regular, one for high priority with ratio 0.
     fn worst_wait(slots: u32, ratio: u32, waiting: Priority) -> u32 {
         let limits = limits(slots, true, ratio);
-        let pending = Pending {
+        let pending = PendingHeads {
             high: true,
             regular: true,
         };
         let bound = ratio.max(1) + 2 * slots + 2;
         let mut worst = 0;
-        let mut seen = vec![(Pool::EMPTY, Turn::default(), 0u32)];
+        let mut seen = vec![(Pool::EMPTY, HeadTurn::default(), 0u32)];
         let mut next = 0;
         while next < seen.len() {
             let (pool, mut turn, wait) = seen[next];
@@ -543,11 +549,11 @@ mod tests {
         // Requests end in the order of dispatch; both heads are always pending.
         for (slots, ratio, high_per_round) in [(1, 3, 3), (1, 0, 1), (4, 10, 10), (4, 1, 1)] {
             let limits = limits(slots, true, ratio);
-            let (mut pool, mut turn) = (Pool::EMPTY, Turn::default());
+            let (mut pool, mut turn) = (Pool::EMPTY, HeadTurn::default());
             let mut running = std::collections::VecDeque::new();
             let mut counts = [0u32; 2];
             for _ in 0..1100 {
-                let pending = Pending {
+                let pending = PendingHeads {
                     high: true,
                     regular: true,
                 };

@@ -5,7 +5,7 @@
 //! The sort of the standard library adds several kilobytes, and a panic path that the kernel's
 //! objtool does not know. Here an inconsistent comparison only results in a wrong order.
 
-use crate::sched::mem::{List, NoMemory};
+use crate::sched::mem::{GrowingList, NoMemory};
 use core::{cmp::Ordering, mem};
 
 /// Sorts `slice` in the order of `compare`; the sort is not stable. Heap sort: O(n log n), no
@@ -50,7 +50,7 @@ fn sink<T>(heap: &mut [T], mut root: usize, compare: &impl Fn(&T, &T) -> Orderin
 /// Sorts `list` in the order of `compare` and merges equal elements: `add` adds the second to the
 /// first, in any order. O(n log n), no memory.
 pub fn merge_by<T: Copy>(
-    list: &mut List<T>,
+    list: &mut GrowingList<T>,
     compare: impl Fn(&T, &T) -> Ordering,
     add: impl Fn(&mut T, &T),
 ) {
@@ -61,7 +61,7 @@ pub fn merge_by<T: Copy>(
 /// Merges adjacent elements of `list` that are the `same`: `add` adds the second to the first.
 /// O(n), no memory.
 pub fn merge_sorted<T: Copy>(
-    list: &mut List<T>,
+    list: &mut GrowingList<T>,
     same: impl Fn(&T, &T) -> bool,
     add: impl Fn(&mut T, &T),
 ) {
@@ -90,8 +90,8 @@ const DIGIT: u32 = 8;
 /// Sorts `list` by `key`; the sort is stable. Radix sort: at most eight passes, O(n). `spare` is
 /// working memory; its content is lost. Sleeps.
 pub fn radix<T: Copy>(
-    list: &mut List<T>,
-    spare: &mut List<T>,
+    list: &mut GrowingList<T>,
+    spare: &mut GrowingList<T>,
     key: impl Fn(&T) -> u64,
 ) -> Result<(), NoMemory> {
     spare.truncate(0);
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use crate::sched::rng::Rng;
 
-    fn list<T>(elements: impl IntoIterator<Item = T>) -> List<T> {
-        let mut list = List::new();
+    fn list<T>(elements: impl IntoIterator<Item = T>) -> GrowingList<T> {
+        let mut list = GrowingList::new();
         for element in elements {
             list.push(element).unwrap();
         }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn radix_is_stable() {
         let mut rng = Rng::new(2);
-        let mut spare = List::new();
+        let mut spare = GrowingList::new();
         for len in [0, 1, 2, 300, 4097] {
             for mask in [0, 0xff, 0x8000_0000_0000_0001, 0xff00, u64::MAX] {
                 let mut theirs: Vec<(u64, u32)> =

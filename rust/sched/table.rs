@@ -11,25 +11,25 @@
 use crate::sched::{
     key::{Hashed, Hasher},
     mem::{Bulk, Chunks, Need, NoMemory},
-    slab::{Handle, Linked, Links, List, Slab, SlabNeed, NONE},
+    slab::{Handle, Linked, Links, Slab, SlabList, SlabNeed, NONE},
 };
 
 /// Record with its key and its link in the bucket.
-pub struct Row<K, V> {
+pub struct TableRow<K, V> {
     key: K,
     hash: u32,
     next: u32,
     value: V,
 }
 
-impl<K, V: Linked> Linked for Row<K, V> {
+impl<K, V: Linked> Linked for TableRow<K, V> {
     fn links(&mut self) -> &mut Links {
         self.value.links()
     }
 }
 
 /// Memory needed by a [`Table`].
-pub type TableNeed<K, V> = (SlabNeed<Row<K, V>>, Chunks<u32>);
+pub type TableNeed<K, V> = (SlabNeed<TableRow<K, V>>, Chunks<u32>);
 
 /// Allocated memory for a [`Table`].
 pub type TableSpare<K, V> = <TableNeed<K, V> as Need>::Spare;
@@ -40,7 +40,7 @@ pub type TableSpare<K, V> = <TableNeed<K, V> as Need>::Spare;
 ///
 /// Each row is in the bucket of its hash. There are at most as many buckets as slots.
 pub struct Table<K, V> {
-    rows: Slab<Row<K, V>>,
+    rows: Slab<TableRow<K, V>>,
     buckets: Bulk<u32>,
     hasher: Hasher,
 }
@@ -160,7 +160,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         if self.buckets.len() == 0 && self.buckets.push(NONE).is_err() {
             return Err(value);
         }
-        let row = Row {
+        let row = TableRow {
             key,
             hash,
             next: NONE,
@@ -243,12 +243,12 @@ impl<K: Eq + Hashed, V> Table<K, V> {
 
 impl<K, V: Linked> Table<K, V> {
     /// Appends the row in `slot`, which must not be in a list, to `list`.
-    pub fn push(&mut self, list: &mut List, slot: u32) {
+    pub fn push(&mut self, list: &mut SlabList, slot: u32) {
         list.push(&mut self.rows, slot);
     }
 
     /// Removes the row in `slot` from `list`, which must contain the row.
-    pub fn unlist(&mut self, list: &mut List, slot: u32) {
+    pub fn unlist(&mut self, list: &mut SlabList, slot: u32) {
         list.remove(&mut self.rows, slot);
     }
 }

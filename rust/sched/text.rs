@@ -2,8 +2,8 @@
 
 //! Text of control files: formats for reads, parsers for writes.
 //!
-//! A [`Row`] is one policy of one priority in `nrs_policies`. A [`Command`] is the text of a write
-//! to `nrs_policies`.
+//! A [`PolicyRow`] is one policy of one priority in `nrs_policies`. A [`PolicyCommand`] is the text
+//! of a write to `nrs_policies`.
 //!
 //! # Reads of `nrs_policies`
 //!
@@ -32,7 +32,7 @@
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
-    head::State,
+    head::PolicyState,
     statistics::Stat,
 };
 use core::{
@@ -52,13 +52,13 @@ pub const ARGUMENT_MAX: usize = 63;
 
 /// Policy of one priority, summed over the partitions of a service.
 #[derive(Clone, Copy)]
-pub struct Row<'a> {
+pub struct PolicyRow<'a> {
     /// Name of the policy.
     pub name: &'a str,
     /// Argument of the policy.
     pub argument: Option<&'a dyn fmt::Display>,
     /// State of the policy.
-    pub state: State,
+    pub state: PolicyState,
     /// True for the fallback.
     pub fallback: bool,
     /// Queued requests.
@@ -74,8 +74,8 @@ pub struct Row<'a> {
 /// Writes the text of `nrs_policies`; `high` is `None` for a service without high-priority heads.
 pub fn write_policies<W: Write>(
     out: &mut W,
-    regular: &[Row<'_>],
-    high: Option<&[Row<'_>]>,
+    regular: &[PolicyRow<'_>],
+    high: Option<&[PolicyRow<'_>]>,
 ) -> fmt::Result {
     out.write_str("\nregular_requests:\n")?;
     for row in regular {
@@ -92,7 +92,7 @@ pub fn write_policies<W: Write>(
 }
 
 /// Writes one block of `nrs_policies`.
-fn write_row<W: Write>(out: &mut W, row: &Row<'_>) -> fmt::Result {
+fn write_row<W: Write>(out: &mut W, row: &PolicyRow<'_>) -> fmt::Result {
     write!(out, "  - name: {}", row.name)?;
     if let Some(argument) = row.argument {
         write!(out, " {argument}")?;
@@ -133,7 +133,7 @@ impl From<Priority> for Heads {
 
 /// Parsed command that changes a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command<'a> {
+pub struct PolicyCommand<'a> {
     /// Name of the policy, 1 to [`NAME_MAX`] bytes; not checked against the existing policies.
     pub policy: &'a str,
     /// Heads of the command; not checked against the heads of the service.
@@ -142,7 +142,7 @@ pub struct Command<'a> {
     pub argument: Option<&'a str>,
 }
 
-impl<'a> Command<'a> {
+impl<'a> PolicyCommand<'a> {
     /// Parses `POLICY [reg|hp] [ARGUMENT...]`.
     ///
     /// A second word `reg` or `hp` names the heads. If an argument starts with such a word, the
@@ -244,9 +244,9 @@ mod tests {
     fn row(
         name: &'static str,
         argument: Option<&'static dyn fmt::Display>,
-        state: State,
-    ) -> Row<'static> {
-        Row {
+        state: PolicyState,
+    ) -> PolicyRow<'static> {
+        PolicyRow {
             name,
             argument,
             state,
@@ -261,18 +261,22 @@ mod tests {
     #[test]
     fn policies_with_both_heads() {
         let regular = [
-            Row {
+            PolicyRow {
                 fallback: true,
                 queued: 12,
                 active: 3,
-                ..row("fifo", None, State::Started)
+                ..row("fifo", None, PolicyState::Started)
             },
-            Row {
+            PolicyRow {
                 queued: u64::MAX,
-                ..row("fairshare", Some(&"gid_then_uid_fair"), State::Stopping)
+                ..row(
+                    "fairshare",
+                    Some(&"gid_then_uid_fair"),
+                    PolicyState::Stopping,
+                )
             },
         ];
-        let high = [row("fifo", None, State::Starting)];
+        let high = [row("fifo", None, PolicyState::Starting)];
         let mut out = String::new();
         write_policies(&mut out, &regular, Some(&high)).unwrap();
         let lines = [
@@ -324,12 +328,12 @@ mod tests {
             ("x{}=\"'%", "x{}=\"'%", Heads::All, None),
             ("fifteen_letters", "fifteen_letters", Heads::All, None),
         ] {
-            let want = Command {
+            let want = PolicyCommand {
                 policy,
                 heads,
                 argument,
             };
-            assert_eq!(Command::parse(text), Ok(want), "{text:?}");
+            assert_eq!(PolicyCommand::parse(text), Ok(want), "{text:?}");
         }
     }
 
@@ -338,13 +342,16 @@ mod tests {
         let (long, longer) = ("a".repeat(63), "a".repeat(64));
         for head in ["", "reg ", "hp "] {
             let text = format!("tbf {head}{long}");
-            assert_eq!(Command::parse(&text).unwrap().argument, Some(&long[..]));
-            assert!(Command::parse(&format!("tbf {head}{longer}")).is_err());
+            assert_eq!(
+                PolicyCommand::parse(&text).unwrap().argument,
+                Some(&long[..])
+            );
+            assert!(PolicyCommand::parse(&format!("tbf {head}{longer}")).is_err());
         }
         let padded = format!("fifo{}", " ".repeat(1039));
         assert_eq!(padded.len(), COMMAND_MAX);
-        assert_eq!(Command::parse(&padded).unwrap().policy, "fifo");
-        assert!(Command::parse(&(padded + "\n")).is_err());
+        assert_eq!(PolicyCommand::parse(&padded).unwrap().policy, "fifo");
+        assert!(PolicyCommand::parse(&(padded + "\n")).is_err());
     }
 
     #[test]
@@ -361,7 +368,7 @@ mod tests {
             ("tbf\u{a0}nid", "unprintable"),
             (&huge, "1043"),
         ] {
-            let error = Command::parse(text).unwrap_err();
+            let error = PolicyCommand::parse(text).unwrap_err();
             assert_eq!(error.code, Code::Invalid);
             assert!(error.reason.contains(word), "{text:.20}: {}", error.reason);
         }

@@ -19,7 +19,7 @@
 //! any order of keys. No entry moves, so the position of a slot is never searched. Of equal keys
 //! the lowest slot wins, so every order is repeatable.
 
-use crate::sched::mem::{Bulk, Chunks, Grow, Need, NoMemory, Pile};
+use crate::sched::mem::{Bulk, ChunkPile, Chunks, Grow, Need, NoMemory};
 
 /// Number of entries compared for one place of the next round.
 const FIELD: usize = 4;
@@ -32,14 +32,14 @@ const NEVER: u64 = u64::MAX;
 
 /// Slot and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TournamentEntry {
     /// Key that orders the entries.
     pub key: u64,
     /// Index of the slot.
     pub slot: u32,
 }
 
-impl Entry {
+impl TournamentEntry {
     const NONE: Self = Self {
         key: NEVER,
         slot: u32::MAX,
@@ -57,30 +57,30 @@ impl Entry {
 }
 
 /// Entries compared for one place of the next round; 64 bytes.
-type Field = [Entry; FIELD];
+type Pairing = [TournamentEntry; FIELD];
 
 /// Priority queue of slots, least key first.
 ///
 /// # Invariants
 ///
 /// - Round 1 has the winner of each four known keys. Each further round in use has the winner of
-///   each field of the previous round. All other entries are [`Entry::NONE`].
+///   each field of the previous round. All other entries are [`TournamentEntry::NONE`].
 /// - At least one round is in use, and as many as reduce the keys to one field. The winner of this
 ///   field is `top`.
 /// - `fields` has all fields of rounds 2 and above, then those of round 1 for the known keys.
 pub struct Tournament {
     keys: Bulk<[u64; FIELD]>,
-    fields: Bulk<Field>,
+    fields: Bulk<Pairing>,
     /// Index in `fields` of the first field of each round.
     starts: [u32; ROUNDS],
     /// Number of rounds in use.
     rounds: usize,
-    top: Entry,
+    top: TournamentEntry,
 }
 
 impl Grow for Tournament {
-    type Need = (Chunks<[u64; FIELD]>, Chunks<Field>);
-    type Spare = (Pile<[u64; FIELD]>, Pile<Field>);
+    type Need = (Chunks<[u64; FIELD]>, Chunks<Pairing>);
+    type Spare = (ChunkPile<[u64; FIELD]>, ChunkPile<Pairing>);
 
     fn capacity(&self) -> usize {
         let fields = self.fields.capacity().saturating_sub(self.upper());
@@ -98,7 +98,14 @@ impl Grow for Tournament {
             // The present winner is the only entry of the added round.
             let start = self.starts.get(self.rounds).map(|start| *start as usize);
             match start.and_then(|start| self.fields.get_mut(start)) {
-                Some(field) => *field = [self.top, Entry::NONE, Entry::NONE, Entry::NONE],
+                Some(field) => {
+                    *field = [
+                        self.top,
+                        TournamentEntry::NONE,
+                        TournamentEntry::NONE,
+                        TournamentEntry::NONE,
+                    ]
+                }
                 None => {
                     bug!();
                     return;
@@ -156,7 +163,7 @@ impl Tournament {
             fields,
             starts,
             rounds: 1,
-            top: Entry::NONE,
+            top: TournamentEntry::NONE,
         })
     }
 
@@ -173,7 +180,7 @@ impl Tournament {
 
     /// Returns the slot with the least key.
     #[inline]
-    pub fn top(&self) -> Option<Entry> {
+    pub fn top(&self) -> Option<TournamentEntry> {
         (self.top.key != NEVER).then_some(self.top)
     }
 
@@ -214,20 +221,20 @@ impl Tournament {
 }
 
 /// Field without keys.
-const NO_FIELD: Field = [Entry::NONE; FIELD];
+const NO_FIELD: Pairing = [TournamentEntry::NONE; FIELD];
 
 /// Returns the winner of the four slots around `slot` with these keys.
 #[inline]
-fn first_of(keys: [u64; FIELD], slot: u32) -> Entry {
+fn first_of(keys: [u64; FIELD], slot: u32) -> TournamentEntry {
     let from = slot & !(FIELD as u32).wrapping_sub(1);
     let [a, b, c, d] = keys;
-    let entry = |key, index| Entry {
+    let entry = |key, index| TournamentEntry {
         key,
         slot: from | index,
     };
     let (low, high) = (entry(a, 0).or(entry(b, 1)), entry(c, 2).or(entry(d, 3)));
     match low.or(high) {
-        winner if winner.key == NEVER => Entry::NONE,
+        winner if winner.key == NEVER => TournamentEntry::NONE,
         winner => winner,
     }
 }

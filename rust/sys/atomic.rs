@@ -2,4 +2,4 @@
 
 //! See `rust/sched/atomic.rs`.
 
-pub(crate) use crate::sched::atomic::{Counter, Hint, Word};
+pub(crate) use crate::sched::atomic::{AtomicWord, Counter, Hint};

@@ -5,7 +5,7 @@
 use kernel::bindings;
 
 use super::raw;
-use crate::sched::{item::Spot, sources::Sources};
+use crate::sched::{item::ByteRange, priority_sources::PrioritySources};
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
@@ -33,9 +33,9 @@ impl WriteStream {
 ///
 /// The bio is valid and not changed while the view exists.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a>(&'a bindings::bio);
+pub(crate) struct BioView<'a>(&'a bindings::bio);
 
-impl<'a> View<'a> {
+impl<'a> BioView<'a> {
     /// Returns the view of `bio`.
     ///
     /// # Safety
@@ -108,12 +108,12 @@ impl<'a> View<'a> {
     }
 
     /// Returns the reasons for which the bio may have high priority.
-    pub(crate) fn reasons(self) -> Sources {
-        let mut reasons = Sources::from_bits(0);
+    pub(crate) fn reasons(self) -> PrioritySources {
+        let mut reasons = PrioritySources::from_bits(0);
         for (is, reason) in [
-            (self.is_realtime(), Sources::REALTIME),
-            (self.is_meta(), Sources::META),
-            (self.is_prio(), Sources::PRIO),
+            (self.is_realtime(), PrioritySources::REALTIME),
+            (self.is_meta(), PrioritySources::META),
+            (self.is_prio(), PrioritySources::PRIO),
         ] {
             if is {
                 reasons = reasons.and(reason);
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
 
     /// Records in `spot` the file of the bio and the offset in that file, if they are known.
     #[inline(never)]
-    pub(crate) fn find_file(self, spot: &mut Spot) {
+    pub(crate) fn find_file(self, spot: &mut ByteRange) {
         let (mut file, mut offset) = (0, 0);
         // SAFETY: By the type invariant; the numbers are valid for writes.
         if unsafe { raw::nrs_bio_file(self.as_ptr(), &mut file, &mut offset) } {

@@ -4,10 +4,10 @@
 //!
 //! # Vocabulary
 //!
-//! - *Owner*: the calling module ([`Owner`]), pinned while its callbacks may run.
-//! - *Server*: submits requests to a service and is informed of each dispatch ([`Server`]).
-//! - *Framework*: drives the policies of a service ([`Framework`]).
-//! - *Item*: memory that a framework provides with each of its requests ([`Item`]).
+//! - *Owner*: the calling module ([`CallerModule`]), pinned while its callbacks may run.
+//! - *Server*: submits requests to a service and is informed of each dispatch ([`ServerOps`]).
+//! - *Framework*: drives the policies of a service ([`FrameworkOps`]).
+//! - *Item*: memory that a framework provides with each of its requests ([`FrameworkItem`]).
 //!
 //! ```text
 //!   idle ── enqueue ──▶ queued: the node is a Held ── get ──▶ started ── finish ──▶ idle
@@ -31,21 +31,21 @@ use kernel::{
 
 use super::{
     misc::{bug, WithoutIo},
-    node::{Account, Held, Node, Ops},
+    node::{Held, Node, NodeAccount, Ops},
     raw,
     text::Reply,
 };
 use crate::{
     sched::{
         attr::Priority,
-        item::{Cost, Spot},
-        policy::Get,
+        item::{ByteRange, Cost},
+        policy::Decision,
     },
     KernelFramework, KernelServer,
 };
 
-type Policy = <KernelFramework as Framework>::Policy;
-type State = <KernelFramework as Framework>::State;
+type Policy = <KernelFramework as FrameworkOps>::Policy;
+type State = <KernelFramework as FrameworkOps>::State;
 
 /// Words of a `struct nrs_item`.
 const ITEM_WORDS: usize = raw::NRS_ITEM_WORDS as usize;
@@ -54,14 +54,14 @@ const ITEM_WORDS: usize = raw::NRS_ITEM_WORDS as usize;
 const RECORD_MAX: usize = 512;
 
 /// The calling module.
-pub(crate) struct Owner(*mut bindings::module);
+pub(crate) struct CallerModule(*mut bindings::module);
 
 // SAFETY: Any task may change the reference count of a module.
-unsafe impl Send for Owner {}
+unsafe impl Send for CallerModule {}
 // SAFETY: As above.
-unsafe impl Sync for Owner {}
+unsafe impl Sync for CallerModule {}
 
-impl Owner {
+impl CallerModule {
     /// Keeps the module loaded until [`Self::put`].
     ///
     /// # Errors
@@ -89,17 +89,17 @@ impl Owner {
 ///
 /// `ops` is valid, and any task may call its functions, until the object that they were passed for
 /// is closed.
-pub(crate) struct Told<O> {
+pub(crate) struct Subscription<O> {
     ops: NonNull<O>,
     context: *mut c_void,
 }
 
 // SAFETY: By the type invariant.
-unsafe impl<O> Send for Told<O> {}
+unsafe impl<O> Send for Subscription<O> {}
 // SAFETY: By the type invariant.
-unsafe impl<O> Sync for Told<O> {}
+unsafe impl<O> Sync for Subscription<O> {}
 
-impl<O> Told<O> {
+impl<O> Subscription<O> {
     fn ops(&self) -> &O {
         // SAFETY: By the type invariant.
         unsafe { self.ops.as_ref() }
@@ -107,10 +107,10 @@ impl<O> Told<O> {
 }
 
 /// Callbacks of a server.
-pub(crate) type Callbacks = Told<raw::nrs_server_ops>;
+pub(crate) type Callbacks = Subscription<raw::nrs_server_ops>;
 
 /// Callbacks of a framework.
-pub(crate) type Waker = Told<raw::nrs_framework_ops>;
+pub(crate) type Waker = Subscription<raw::nrs_framework_ops>;
 
 impl Callbacks {
     /// Passes `record`, which is complete, to the server's callback. May sleep.
@@ -140,9 +140,9 @@ impl Waker {
 }
 
 /// A server of another module.
-pub(crate) trait Server: Send + Sync + Sized + 'static {
+pub(crate) trait ServerOps: Send + Sync + Sized + 'static {
     /// Opens a server as `attach` describes. May sleep.
-    fn open(attach: &[u8], callbacks: Callbacks, owner: Owner) -> Result<Self>;
+    fn open(attach: &[u8], callbacks: Callbacks, owner: CallerModule) -> Result<Self>;
 
     /// Processes `record`. With `wait`, a request may sleep until there is room.
     fn write(&self, record: &[u8], wait: bool) -> Result;
@@ -156,14 +156,14 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
 }
 
 /// A framework of another module.
-pub(crate) trait Framework: Send + Sync + Sized + 'static {
+pub(crate) trait FrameworkOps: Send + Sync + Sized + 'static {
     /// A policy started by the framework.
     type Policy: Send + Sync + 'static;
     /// State kept beside the node of a request; `default` is the state of an idle item.
     type State: Default + 'static;
 
     /// Opens a framework with `cpts` partitions of the service `name`. May sleep.
-    fn open(name: &CStr, cpts: u32, waker: Waker, owner: Owner) -> Result<Self>;
+    fn open(name: &CStr, cpts: u32, waker: Waker, owner: CallerModule) -> Result<Self>;
 
     /// Sets a parameter. May sleep.
     fn set(&self, name: &str, value: &str) -> Result;
@@ -181,24 +181,24 @@ pub(crate) trait Framework: Send + Sync + Sized + 'static {
     ) -> Result<Self::Policy>;
 
     /// Queues the request that the record `request` describes.
-    fn enqueue(policy: &Self::Policy, room: Room<Self::State>, request: &[u8]) -> Result;
+    fn enqueue(policy: &Self::Policy, room: ItemMemory<Self::State>, request: &[u8]) -> Result;
 
     /// Removes and returns the next eligible request.
-    fn get(policy: &Self::Policy, force: bool) -> Get<Room<Self::State>>;
+    fn get(policy: &Self::Policy, force: bool) -> Decision<ItemMemory<Self::State>>;
 
     /// Returns the result that `get` would have, without removing a request.
-    fn peek(policy: &Self::Policy, force: bool) -> Get<()>;
+    fn peek(policy: &Self::Policy, force: bool) -> Decision<()>;
 
     /// Removes a queued request.
-    fn dequeue(policy: &Self::Policy, room: Room<Self::State>) -> Result;
+    fn dequeue(policy: &Self::Policy, room: ItemMemory<Self::State>) -> Result;
 
     /// Counts the end of a request.
-    fn finish(policy: &Self::Policy, room: Room<Self::State>);
+    fn finish(policy: &Self::Policy, room: ItemMemory<Self::State>);
 }
 
 /// Rust view of `struct nrs_item`.
 #[repr(C)]
-struct Item<S> {
+struct FrameworkItem<S> {
     node: Node,
     state: S,
 }
@@ -207,11 +207,11 @@ struct Item<S> {
 ///
 /// # Invariants
 ///
-/// The pointer is valid, and only this `Room` uses the state. While the item is queued, a [`Held`]
-/// owns the node.
-pub(crate) struct Room<S>(NonNull<Item<S>>);
+/// The pointer is valid, and only this `ItemMemory` uses the state. While the item is queued, a
+/// [`Held`] owns the node.
+pub(crate) struct ItemMemory<S>(NonNull<FrameworkItem<S>>);
 
-impl<S: Default + 'static> Room<S> {
+impl<S: Default + 'static> ItemMemory<S> {
     const OPS: &'static Ops = &Ops {
         hold: |_| {},
         // The framework takes its requests out itself.
@@ -221,10 +221,10 @@ impl<S: Default + 'static> Room<S> {
     };
 
     /// Initialises an idle item; its old contents are ignored.
-    pub(crate) fn begin(&mut self, cost: Cost, spot: Spot, account: Account) -> Held {
-        const { assert!(mem::size_of::<Item<S>>() <= ITEM_WORDS * mem::size_of::<u64>()) };
-        const { assert!(mem::align_of::<Item<S>>() <= mem::align_of::<u64>()) };
-        let item = Item {
+    pub(crate) fn begin(&mut self, cost: Cost, spot: ByteRange, account: NodeAccount) -> Held {
+        const { assert!(mem::size_of::<FrameworkItem<S>>() <= ITEM_WORDS * mem::size_of::<u64>()) };
+        const { assert!(mem::align_of::<FrameworkItem<S>>() <= mem::align_of::<u64>()) };
+        let item = FrameworkItem {
             node: Node::new(Self::OPS, cost, spot, account),
             state: S::default(),
         };
@@ -245,7 +245,7 @@ impl<S: Default + 'static> Room<S> {
         }
         // SAFETY: Only `begin` of this type makes nodes with these ops, each the first field of an
         // item, and the owner of the node is borrowed.
-        Some(unsafe { &mut (*held.as_ptr().cast::<Item<S>>().as_ptr()).state })
+        Some(unsafe { &mut (*held.as_ptr().cast::<FrameworkItem<S>>().as_ptr()).state })
     }
 
     /// Returns the item with the node `held`; warns and returns `None` if another front-end made
@@ -345,7 +345,7 @@ unsafe extern "C" fn __nrs_server_open(
         // SAFETY: As above.
         let attach = unsafe { slice::from_raw_parts(attach.cast(), size) };
         // INVARIANT: By the safety requirements of this function.
-        KernelServer::open(attach, Told { ops, context }, Owner(owner))
+        KernelServer::open(attach, Subscription { ops, context }, CallerModule(owner))
     })())
 }
 
@@ -427,7 +427,12 @@ unsafe extern "C" fn __nrs_framework_open(
             return Err(EINVAL);
         }
         // INVARIANT: By the safety requirements of this function.
-        KernelFramework::open(&service, cpts, Told { ops, context }, Owner(owner))
+        KernelFramework::open(
+            &service,
+            cpts,
+            Subscription { ops, context },
+            CallerModule(owner),
+        )
     })())
 }
 
@@ -550,14 +555,14 @@ unsafe extern "C" fn nrs_policy_stop(policy: *mut raw::nrs_policy) {
 unsafe fn both<'a>(
     policy: *mut raw::nrs_policy,
     item: *mut raw::nrs_item,
-) -> Option<(&'a Policy, Room<State>)> {
+) -> Option<(&'a Policy, ItemMemory<State>)> {
     let Some(item) = NonNull::new(item) else {
         bug!();
         return None;
     };
     // INVARIANT: By the safety requirements of this function.
     // SAFETY: As above.
-    Some((unsafe { &*policy.cast() }, Room(item.cast())))
+    Some((unsafe { &*policy.cast() }, ItemMemory(item.cast())))
 }
 
 /// Implements `nrs_enqueue()`.
@@ -586,12 +591,12 @@ unsafe extern "C" fn nrs_enqueue(
 /// # Safety
 ///
 /// `until` is valid for writes.
-unsafe fn found<R>(found: Get<R>, until: *mut u64) -> Option<R> {
+unsafe fn found<R>(found: Decision<R>, until: *mut u64) -> Option<R> {
     let (item, at) = match found {
-        Get::Item(item) => (Some(item), 0),
-        Get::Empty => (None, 0),
+        Decision::Item(item) => (Some(item), 0),
+        Decision::Empty => (None, 0),
         // 0 means that the policy is empty.
-        Get::Throttled { until } => (None, until.max(1)),
+        Decision::Throttled { until } => (None, until.max(1)),
     };
     // SAFETY: By the safety requirements of this function.
     unsafe { *until = at };

@@ -8,9 +8,9 @@
 //!
 //! # Vocabulary
 //!
-//! - *Device*: the node in `/dev`; it exists while its [`Registration`] does. Until the module is
-//!   [`misc::loaded`], `open` returns `ENODEV`.
-//! - *File*: one open file description ([`File`]); several tasks may use it concurrently.
+//! - *Device*: the node in `/dev`; it exists while its [`DeviceRegistration`] does. Until the
+//!   module is [`misc::loaded`], `open` returns `ENODEV`.
+//! - *File*: one open file description ([`OpenFile`]); several tasks may use it concurrently.
 //!
 //! ```text
 //!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, concurrently ──▶ dropped; may sleep
@@ -49,7 +49,7 @@ pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
 pub(crate) const BROKEN: u32 = 0x8;
 
 /// An open file of a device.
-pub(crate) trait File: Send + Sync + Sized + 'static {
+pub(crate) trait OpenFile: Send + Sync + Sized + 'static {
     /// Name of the device node.
     const NAME: &'static CStr;
     /// Initial permissions of the device node; user space may change them.
@@ -100,10 +100,10 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
     fn show(&self, _out: &SeqFile) {}
 }
 
-/// File operations of [`File`]s.
-struct Table<F: File>(PhantomData<F>);
+/// File operations of [`OpenFile`]s.
+struct FileOperations<F: OpenFile>(PhantomData<F>);
 
-impl<F: File> Table<F> {
+impl<F: OpenFile> FileOperations<F> {
     const OPS: bindings::file_operations = bindings::file_operations {
         owner: THIS_MODULE.as_ptr(),
         open: Some(Self::open),
@@ -123,7 +123,7 @@ impl<F: File> Table<F> {
         ..pin_init::zeroed()
     };
 
-    /// Returns the [`File`] of `file`.
+    /// Returns the [`OpenFile`] of `file`.
     ///
     /// # Safety
     ///
@@ -285,17 +285,17 @@ impl<F: File> Table<F> {
 /// # Invariants
 ///
 /// `device` is registered and does not move.
-pub(crate) struct Registration<F: File> {
+pub(crate) struct DeviceRegistration<F: OpenFile> {
     device: Pin<KBox<Opaque<bindings::miscdevice>>>,
     _file: PhantomData<F>,
 }
 
 // SAFETY: After registration only the kernel uses the structure, under its own lock.
-unsafe impl<F: File> Send for Registration<F> {}
+unsafe impl<F: OpenFile> Send for DeviceRegistration<F> {}
 // SAFETY: As above.
-unsafe impl<F: File> Sync for Registration<F> {}
+unsafe impl<F: OpenFile> Sync for DeviceRegistration<F> {}
 
-impl<F: File> Registration<F> {
+impl<F: OpenFile> DeviceRegistration<F> {
     /// Creates the device.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl<F: File> Registration<F> {
         let device = bindings::miscdevice {
             minor: bindings::MISC_DYNAMIC_MINOR as c_int,
             name: F::NAME.as_char_ptr(),
-            fops: &Table::<F>::OPS,
+            fops: &FileOperations::<F>::OPS,
             mode: F::MODE,
             ..pin_init::zeroed()
         };
@@ -320,7 +320,7 @@ impl<F: File> Registration<F> {
     }
 }
 
-impl<F: File> Drop for Registration<F> {
+impl<F: OpenFile> Drop for DeviceRegistration<F> {
     fn drop(&mut self) {
         // SAFETY: Registered by `new`; no file is open, because open files pin the module.
         unsafe { bindings::misc_deregister(self.device.get()) };

@@ -10,8 +10,9 @@
 //!
 //! - *Dependent*: a reference that keeps a directory from being removed ([`Dependency`]).
 //! - *Default group*: a directory that is created and removed together with the outer directory
-//!   ([`Nested`]). `mkdir` and `rmdir` of the outer directory create and remove both. While the
-//!   inner one contains directories of users, `rmdir` of the outer one fails with `ENOTEMPTY`.
+//!   ([`WithDefaultGroup`]). `mkdir` and `rmdir` of the outer directory create and remove both.
+//!   While the inner one contains directories of users, `rmdir` of the outer one fails with
+//!   `ENOTEMPTY`.
 //!
 //! # Context
 //!
@@ -98,18 +99,19 @@ impl<D> Drop for Dependency<D> {
 ///
 /// `group` is embedded in a `Group` whose item type releases it, and this object owns the initial
 /// reference of the item.
-pub(crate) struct Inner {
+pub(crate) struct GroupRef {
     group: NonNull<bindings::config_group>,
 }
 
-// SAFETY: `Inner::new` takes groups whose data can be sent and shared; configfs locks its groups
+// SAFETY: `GroupRef::new` takes groups whose data can be sent and shared; configfs locks its groups
 // itself.
-unsafe impl Send for Inner {}
+unsafe impl Send for GroupRef {}
 
-// SAFETY: `&Inner` has no operations outside this module, and this module reads only the address.
-unsafe impl Sync for Inner {}
+// SAFETY: `&GroupRef` has no operations outside this module, and this module reads only the
+// address.
+unsafe impl Sync for GroupRef {}
 
-impl Inner {
+impl GroupRef {
     /// Creates the group.
     ///
     /// # Errors
@@ -129,7 +131,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for GroupRef {
     fn drop(&mut self) {
         // SAFETY: By the type invariant; the reference is not used again.
         unsafe { bindings::config_item_put(&raw mut (*self.group.as_ptr()).cg_item) };
@@ -143,12 +145,12 @@ impl Drop for Inner {
 /// `inner` is the only default group of the group that contains this data, until the outer group is
 /// released. By then the outer group is unlinked, and its list of default groups has no reader.
 #[pin_data]
-pub(crate) struct Nested<D> {
+pub(crate) struct WithDefaultGroup<D> {
     data: D,
-    inner: Inner,
+    inner: GroupRef,
 }
 
-impl<D> Deref for Nested<D> {
+impl<D> Deref for WithDefaultGroup<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -156,7 +158,7 @@ impl<D> Deref for Nested<D> {
     }
 }
 
-impl<D> Nested<D> {
+impl<D> WithDefaultGroup<D> {
     /// Creates the directory `name` with the directory `inner` in it. Attributes of `item_type`
     /// without a `store` function lose the write permission.
     ///
@@ -165,7 +167,7 @@ impl<D> Nested<D> {
         name: CString,
         item_type: &'static ItemType<Group<Self>, Self>,
         data: D,
-        inner: Inner,
+        inner: GroupRef,
     ) -> impl PinInit<Group<Self>, Error> {
         let entry = inner.group;
         // INVARIANT: `inner` is put in the list below, before the outer group is shared; no other

@@ -4,9 +4,9 @@
 //!
 //! # Vocabulary
 //!
-//! - *Target*: one line of a dm table; it implements [`Target`].
-//! - *Lower device*: the block device below the target, [`Lower`].
-//! - *Bio*: one request from above, [`Bio`], owned by `map` until `map` returns a [`Map`].
+//! - *Target*: one line of a dm table; it implements [`DmTarget`].
+//! - *Lower device*: the block device below the target, [`TargetContext`].
+//! - *Bio*: one request from above, [`Bio`], owned by `map` until `map` returns a [`MapOutcome`].
 //! - *Per-bio area*: memory that device-mapper allocates with each bio; it contains the [`Node`].
 //!
 //! ```text
@@ -18,9 +18,10 @@
 //!                       └──▶ Target::defer ──▶ Held::count_end, Held::end   (if Target::defers)
 //! ```
 //!
-//! Device-mapper calls `BUG()` for an unknown result of `map`, so results are of type [`Map`], and
-//! a [`Map::passed`] requires the [`Held`]. `end_io` is called for all bios except killed ones, so
-//! the first word of the per-bio area shows whether the bio is accounted.
+//! Device-mapper calls `BUG()` for an unknown result of `map`, so results are of type
+//! [`MapOutcome`], and a [`MapOutcome::passed`] requires the [`Held`]. `end_io` is called for all
+//! bios except killed ones, so the first word of the per-bio area shows whether the bio is
+//! accounted.
 //!
 //! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
 
@@ -43,29 +44,29 @@ use kernel::{
 
 use super::{
     disk::Disk,
-    node::{Account, Held, Node, Ops},
+    node::{Held, Node, NodeAccount, Ops},
     raw,
     text::Reply,
 };
 use crate::sched::item::Cost;
 
+mod args;
 mod bio;
-mod words;
 
-pub(crate) use bio::{Bio, Map};
-pub(crate) use words::Args;
+pub(crate) use args::Args;
+pub(crate) use bio::{Bio, MapOutcome};
 
 use bio::PerBio;
 
 /// Reason for refusing a table or a message: one line, and the errno.
-pub(crate) struct Refusal {
+pub(crate) struct TableRefusal {
     /// Errno to return.
     pub(crate) error: Error,
     /// Line that names the argument.
     pub(crate) reason: &'static CStr,
 }
 
-impl Refusal {
+impl TableRefusal {
     /// Creates a refusal with `EINVAL` and `reason`.
     pub(crate) fn invalid(reason: &'static CStr) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl Refusal {
 }
 
 /// Parameters of a target that device-mapper needs.
-pub(crate) struct Plan<C> {
+pub(crate) struct TargetPlan<C> {
     /// Path or `major:minor` of the lower device.
     pub(crate) device: CString,
     /// First sector on the lower device.
@@ -90,8 +91,8 @@ pub(crate) struct Plan<C> {
     pub(crate) config: C,
 }
 
-/// Devices of a target, passed to [`Target::create`].
-pub(crate) struct Lower<'a> {
+/// Devices of a target, passed to [`DmTarget::create`].
+pub(crate) struct TargetContext<'a> {
     /// `major:minor` of the lower device.
     pub(crate) name: &'a CStr,
     /// `major:minor` of the mapped device that the table is for.
@@ -107,7 +108,7 @@ pub(crate) struct Lower<'a> {
 }
 
 /// A device-mapper target.
-pub(crate) trait Target: Send + Sync + Sized + 'static {
+pub(crate) trait DmTarget: Send + Sync + Sized + 'static {
     /// Name of the target in tables.
     const NAME: &'static CStr;
     /// Version: major, minor, patch level.
@@ -116,21 +117,21 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     type Config;
 
     /// Parses the words of a table line.
-    fn parse(args: &Args<'_>) -> Result<Plan<Self::Config>, Refusal>;
+    fn parse(args: &Args<'_>) -> Result<TargetPlan<Self::Config>, TableRefusal>;
 
     /// Creates the target; dropping it must remove all that it registers.
-    fn create(config: Self::Config, lower: Lower<'_>) -> Result<Self, Refusal>;
+    fn create(config: Self::Config, lower: TargetContext<'_>) -> Result<Self, TableRefusal>;
 
     /// Decides how to process `bio`. Task context; may sleep, except for a bio with
     /// [`View::is_nowait`](super::bio::View::is_nowait).
-    fn map(&self, bio: Bio<'_, Self>) -> Map;
+    fn map(&self, bio: Bio<'_, Self>) -> MapOutcome;
 
     /// Returns true if a held request is to be dispatched now; otherwise it ends with `ETIMEDOUT`.
-    fn submitting(&self, account: &mut Account) -> bool;
+    fn submitting(&self, account: &mut NodeAccount) -> bool;
 
-    /// Returns true if [`Target::defer`] takes an accounted request that has ended. Any context,
+    /// Returns true if [`DmTarget::defer`] takes an accounted request that has ended. Any context,
     /// even hard interrupts.
-    fn defers(&self, account: &Account) -> bool;
+    fn defers(&self, account: &NodeAccount) -> bool;
 
     /// Defers the end of an accounted request to a task, which counts the end and then ends the
     /// request. Any context.
@@ -138,7 +139,7 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
 
     /// Counts the end of an accounted request; `error` is the negative errno, or 0. Any context,
     /// even hard interrupts.
-    fn ended(&self, account: &Account, cost: Cost, error: i32);
+    fn ended(&self, account: &NodeAccount, cost: Cost, error: i32);
 
     /// Prepares for a suspend of the device: all held requests must be dispatched.
     fn presuspend(&self);
@@ -157,13 +158,13 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
 }
 
 /// A target of a loaded table.
-struct Instance<T: Target> {
+struct TargetInstance<T: DmTarget> {
     lower: *mut raw::dm_dev,
     offset: u64,
     target: ManuallyDrop<T>,
 }
 
-impl<T: Target> Instance<T> {
+impl<T: DmTarget> TargetInstance<T> {
     const OPS: &'static Ops = &Ops {
         hold: Self::hold,
         submit: Self::submit,
@@ -296,9 +297,9 @@ impl<T: Target> Instance<T> {
     /// # Safety
     ///
     /// `ti` is a target under construction.
-    unsafe fn construct(ti: *mut raw::dm_target, args: &Args<'_>) -> Result<(), Refusal> {
+    unsafe fn construct(ti: *mut raw::dm_target, args: &Args<'_>) -> Result<(), TableRefusal> {
         let plan = T::parse(args)?;
-        let no_memory = |_| Refusal {
+        let no_memory = |_| TableRefusal {
             error: ENOMEM,
             reason: c"Out of memory",
         };
@@ -315,12 +316,12 @@ impl<T: Target> Instance<T> {
                 &mut lower,
             )
         })
-        .map_err(|error| Refusal {
+        .map_err(|error| TableRefusal {
             error,
             reason: c"DEVICE: cannot be opened",
         })?;
 
-        let made = || -> Result<T, Refusal> {
+        let made = || -> Result<T, TableRefusal> {
             // SAFETY: `lower` was opened above and `ti` belongs to a table.
             let (bdev, name, mapped) = unsafe {
                 (
@@ -331,7 +332,7 @@ impl<T: Target> Instance<T> {
             };
             // SAFETY: `bdev` is open.
             if unsafe { raw::nrs_bdev_is_zoned(bdev) } {
-                return Err(Refusal::invalid(
+                return Err(TableRefusal::invalid(
                     c"DEVICE: zoned devices need their writes in order and are not supported",
                 ));
             }
@@ -340,7 +341,7 @@ impl<T: Target> Instance<T> {
                 to_result(unsafe {
                     raw::dm_set_target_max_io_len(ti, u64::from(plan.max_sectors))
                 })
-                .map_err(|error| Refusal {
+                .map_err(|error| TableRefusal {
                     error,
                     reason: c"Target is too long",
                 })?;
@@ -355,18 +356,18 @@ impl<T: Target> Instance<T> {
                     ptr::null_mut(),
                 )
             })
-            .map_err(|error| Refusal {
+            .map_err(|error| TableRefusal {
                 error,
                 reason: c"The device has no name",
             })?;
             // SAFETY: `ti` is under construction.
-            let disk = unsafe { Disk::of_target(ti) }.ok_or(Refusal {
+            let disk = unsafe { Disk::of_target(ti) }.ok_or(TableRefusal {
                 error: ENODEV,
                 reason: c"The device has no disk",
             })?;
             T::create(
                 plan.config,
-                Lower {
+                TargetContext {
                     disk,
                     name,
                     mapped,
@@ -572,18 +573,18 @@ impl<T: Target> Instance<T> {
 /// # Invariants
 ///
 /// `kind` is linked into device-mapper's list and is not moved.
-pub(crate) struct Registration<T: Target> {
+pub(crate) struct TargetRegistration<T: DmTarget> {
     kind: Pin<KBox<Opaque<raw::target_type>>>,
     _target: PhantomData<T>,
 }
 
 // SAFETY: After registration the structure is only read, except by device-mapper under its own
 // lock.
-unsafe impl<T: Target> Send for Registration<T> {}
+unsafe impl<T: DmTarget> Send for TargetRegistration<T> {}
 // SAFETY: As above.
-unsafe impl<T: Target> Sync for Registration<T> {}
+unsafe impl<T: DmTarget> Sync for TargetRegistration<T> {}
 
-impl<T: Target> Registration<T> {
+impl<T: DmTarget> TargetRegistration<T> {
     /// Registers the target type.
     ///
     /// # Errors
@@ -608,16 +609,16 @@ impl<T: Target> Registration<T> {
             name: T::NAME.as_char_ptr(),
             module: module.as_ptr(),
             version: T::VERSION,
-            ctr: Some(Instance::<T>::ctr),
-            dtr: Some(Instance::<T>::dtr),
-            map: Some(Instance::<T>::map),
-            end_io: Some(Instance::<T>::end_io),
-            presuspend: Some(Instance::<T>::presuspend),
-            presuspend_undo: Some(Instance::<T>::resume),
-            resume: Some(Instance::<T>::resume),
-            status: Some(Instance::<T>::status),
-            message: Some(Instance::<T>::message),
-            iterate_devices: Some(Instance::<T>::iterate_devices),
+            ctr: Some(TargetInstance::<T>::ctr),
+            dtr: Some(TargetInstance::<T>::dtr),
+            map: Some(TargetInstance::<T>::map),
+            end_io: Some(TargetInstance::<T>::end_io),
+            presuspend: Some(TargetInstance::<T>::presuspend),
+            presuspend_undo: Some(TargetInstance::<T>::resume),
+            resume: Some(TargetInstance::<T>::resume),
+            status: Some(TargetInstance::<T>::status),
+            message: Some(TargetInstance::<T>::message),
+            iterate_devices: Some(TargetInstance::<T>::iterate_devices),
             // SAFETY: All other callbacks may be absent, and registration sets the list link.
             ..unsafe { core::mem::zeroed() }
         };
@@ -632,7 +633,7 @@ impl<T: Target> Registration<T> {
     }
 }
 
-impl<T: Target> Drop for Registration<T> {
+impl<T: DmTarget> Drop for TargetRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: Registered by `new`; no table uses the type, because tables pin the module.
         unsafe { raw::dm_unregister_target(self.kind.get()) };

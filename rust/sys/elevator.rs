@@ -41,27 +41,27 @@ use core::{ffi::CStr, fmt, marker::PhantomData};
 use kernel::{bindings, error::to_result, ffi::c_char, prelude::*, sync::Arc, types::Opaque};
 
 use super::{
-    bio::View,
-    node::{Account, Held},
+    bio::BioView,
+    node::{Held, NodeAccount},
     raw,
 };
 use crate::sched::item::Cost;
 
-mod aside;
+mod bypass;
 mod control;
 mod instance;
 mod merge;
-mod nodes;
 mod queue;
 mod request;
+mod request_table;
 
-pub(crate) use queue::Queue;
+pub(crate) use queue::RequestQueue;
 pub(crate) use request::Request;
 
-use instance::Instance;
+use instance::SchedulerInstance;
 
 /// A file of `queue/iosched/`.
-pub(crate) struct File<T: Scheduler> {
+pub(crate) struct SchedulerFile<T: Scheduler> {
     /// Name of the file.
     pub(crate) name: &'static CStr,
     /// Writes the content of the file.
@@ -78,21 +78,21 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     /// Name of the scheduler in `queue/scheduler`.
     const NAME: &'static CStr;
     /// Files of `queue/iosched/`.
-    const FILES: &'static [File<Self>];
+    const FILES: &'static [SchedulerFile<Self>];
     /// Values that the files set.
     type Settings: Clone + Send + Unpin + 'static;
     /// Charge for a merged bio.
     type Growth;
 
     /// Returns the default settings of a queue.
-    fn defaults(queue: &Queue) -> Result<Self::Settings>;
+    fn defaults(queue: &RequestQueue) -> Result<Self::Settings>;
 
     /// Returns the settings with which the scheduler was created.
     fn settings(&self) -> &Self::Settings;
 
     /// Creates the scheduler of `queue`, which replaces `before`. May sleep.
     fn create(
-        queue: &Arc<Queue>,
+        queue: &Arc<RequestQueue>,
         settings: Self::Settings,
         before: Option<&Self>,
     ) -> Result<Arc<Self>>;
@@ -105,14 +105,14 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     fn may_grow(&self) -> bool;
 
     /// Returns the charge for merging `bio`, submitted by the running task. Interrupts are off.
-    fn growth(&self, bio: View<'_>) -> Self::Growth;
+    fn growth(&self, bio: BioView<'_>) -> Self::Growth;
 
     /// Charges for a merged bio. Task context.
     fn charge(&self, growth: &Self::Growth);
 
     /// Throttles the running task before `bio` gets a tag, while tags are reserved for other tasks.
     /// Returns true if the bio fails, because its submitter must not sleep. Otherwise may sleep.
-    fn hold_back(&self, bio: View<'_>) -> bool;
+    fn hold_back(&self, bio: BioView<'_>) -> bool;
 
     /// Inserts a request; may sleep for memory if `may_sleep`.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
@@ -131,10 +131,10 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
 
     /// Counts the dispatch of a request, which was queued before if `queued`. Task context, under
     /// RCU.
-    fn dispatching(&self, account: &mut Account, queued: bool);
+    fn dispatching(&self, account: &mut NodeAccount, queued: bool);
 
     /// Counts the end of a request. Any context, even hard interrupts.
-    fn ended(&self, account: &Account, cost: Cost);
+    fn ended(&self, account: &NodeAccount, cost: Cost);
 }
 
 /// A registered scheduler type; dropping the registration unregisters it.
@@ -142,7 +142,7 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
 /// # Invariants
 ///
 /// `kind` is linked into the block layer's list, is not moved, and points to `files`.
-pub(crate) struct Registration<T: Scheduler> {
+pub(crate) struct SchedulerRegistration<T: Scheduler> {
     kind: Pin<KBox<Opaque<raw::elevator_type>>>,
     _files: KVec<raw::elv_fs_entry>,
     _scheduler: PhantomData<T>,
@@ -150,11 +150,11 @@ pub(crate) struct Registration<T: Scheduler> {
 
 // SAFETY: After registration the structures are only read, except by the block layer under its own
 // lock.
-unsafe impl<T: Scheduler> Send for Registration<T> {}
+unsafe impl<T: Scheduler> Send for SchedulerRegistration<T> {}
 // SAFETY: As above.
-unsafe impl<T: Scheduler> Sync for Registration<T> {}
+unsafe impl<T: Scheduler> Sync for SchedulerRegistration<T> {}
 
-impl<T: Scheduler> Registration<T> {
+impl<T: Scheduler> SchedulerRegistration<T> {
     /// Registers the scheduler with the block layer.
     ///
     /// # Errors
@@ -166,8 +166,8 @@ impl<T: Scheduler> Registration<T> {
         macro_rules! each {
             ($($index:literal)*) => {
                 [$((
-                    Instance::<T>::show::<$index> as Show,
-                    Instance::<T>::store::<$index> as Store,
+                    SchedulerInstance::<T>::show::<$index> as Show,
+                    SchedulerInstance::<T>::store::<$index> as Store,
                 ),)*]
             };
         }
@@ -195,18 +195,18 @@ impl<T: Scheduler> Registration<T> {
         files.push(unsafe { core::mem::zeroed() }, GFP_KERNEL)?;
         let kind = raw::elevator_type {
             ops: raw::elevator_mq_ops {
-                alloc_sched_data: Some(Instance::<T>::alloc_sched_data),
-                free_sched_data: Some(Instance::<T>::free_sched_data),
-                init_sched: Some(Instance::<T>::init_sched),
-                exit_sched: Some(Instance::<T>::exit_sched),
-                depth_updated: Some(Instance::<T>::depth_updated),
-                allow_merge: Some(Instance::<T>::allow_merge),
-                bio_merge: Some(Instance::<T>::bio_merge),
-                prepare_request: Some(Instance::<T>::prepare_request),
-                insert_requests: Some(Instance::<T>::insert_requests),
-                has_work: Some(Instance::<T>::has_work),
-                dispatch_request: Some(Instance::<T>::dispatch_request),
-                finish_request: Some(Instance::<T>::finish_request),
+                alloc_sched_data: Some(SchedulerInstance::<T>::alloc_sched_data),
+                free_sched_data: Some(SchedulerInstance::<T>::free_sched_data),
+                init_sched: Some(SchedulerInstance::<T>::init_sched),
+                exit_sched: Some(SchedulerInstance::<T>::exit_sched),
+                depth_updated: Some(SchedulerInstance::<T>::depth_updated),
+                allow_merge: Some(SchedulerInstance::<T>::allow_merge),
+                bio_merge: Some(SchedulerInstance::<T>::bio_merge),
+                prepare_request: Some(SchedulerInstance::<T>::prepare_request),
+                insert_requests: Some(SchedulerInstance::<T>::insert_requests),
+                has_work: Some(SchedulerInstance::<T>::has_work),
+                dispatch_request: Some(SchedulerInstance::<T>::dispatch_request),
+                finish_request: Some(SchedulerInstance::<T>::finish_request),
                 // SAFETY: All other callbacks may be absent.
                 ..unsafe { core::mem::zeroed() }
             },
@@ -228,7 +228,7 @@ impl<T: Scheduler> Registration<T> {
     }
 }
 
-impl<T: Scheduler> Drop for Registration<T> {
+impl<T: Scheduler> Drop for SchedulerRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: Registered by `new`; no queue uses the scheduler, because such queues pin the
         // module.

@@ -33,10 +33,10 @@ impl<T: Send + Sync + 'static> Global<T> {
     /// # Errors
     ///
     /// `EBUSY`: a value is already published.
-    pub(crate) fn install(&'static self, value: Arc<T>) -> Result<Installed<T>> {
+    pub(crate) fn install(&'static self, value: Arc<T>) -> Result<GlobalGuard<T>> {
         let raw = Arc::into_raw(value).cast_mut();
         match self.0.cmpxchg(ptr::null_mut(), raw, ordering::Full) {
-            Ok(_) => Ok(Installed(self)),
+            Ok(_) => Ok(GlobalGuard(self)),
             Err(_) => {
                 // SAFETY: From `into_raw` above, and not published.
                 drop(unsafe { Arc::from_raw(raw) });
@@ -59,9 +59,9 @@ impl<T: Send + Sync + 'static> Global<T> {
 }
 
 /// A published value; dropping this withdraws it.
-pub(crate) struct Installed<T: Send + Sync + 'static>(&'static Global<T>);
+pub(crate) struct GlobalGuard<T: Send + Sync + 'static>(&'static Global<T>);
 
-impl<T: Send + Sync + 'static> Drop for Installed<T> {
+impl<T: Send + Sync + 'static> Drop for GlobalGuard<T> {
     fn drop(&mut self) {
         let raw = self.0 .0.xchg(ptr::null_mut(), ordering::Full);
         if raw.is_null() {

@@ -11,22 +11,22 @@ use kernel::{
 };
 
 /// Callback for CPUs that go offline.
-pub(crate) trait Leaving: Send + Sync + 'static {
+pub(crate) trait CpuOffline: Send + Sync + 'static {
     /// Handles a CPU that is about to go offline; tasks already run on other CPUs. May sleep.
     fn leaving();
 }
 
-/// A registered [`Leaving`]; dropping the registration unregisters it.
+/// A registered [`CpuOffline`]; dropping the registration unregisters it.
 ///
 /// # Invariants
 ///
 /// `state` is a hotplug state set up by this registration.
-pub(crate) struct Registration<T: Leaving> {
+pub(crate) struct HotplugRegistration<T: CpuOffline> {
     state: bindings::cpuhp_state,
     _learns: PhantomData<T>,
 }
 
-impl<T: Leaving> Registration<T> {
+impl<T: CpuOffline> HotplugRegistration<T> {
     /// Registers `T` for CPUs that go offline.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<T: Leaving> Registration<T> {
         })
     }
 
-    /// Calls [`Leaving::leaving`].
+    /// Calls [`CpuOffline::leaving`].
     ///
     /// # Safety
     ///
@@ -65,7 +65,7 @@ impl<T: Leaving> Registration<T> {
     }
 }
 
-impl<T: Leaving> Drop for Registration<T> {
+impl<T: CpuOffline> Drop for HotplugRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::__cpuhp_remove_state(self.state, false) };

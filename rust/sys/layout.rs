@@ -12,7 +12,7 @@ use kernel::{bindings, error::from_err_ptr, ffi::c_char, fmt, prelude::*, types:
 
 use crate::sys::raw;
 
-use btf::{Difference, Row};
+use btf::{Difference, LayoutRow};
 
 mod btf;
 
@@ -21,7 +21,7 @@ mod btf;
 const BTF_MAX: usize = 64 << 20;
 
 /// Reason why the check failed.
-pub(crate) enum Reason {
+pub(crate) enum LayoutMismatch {
     /// The kernel has no type information.
     Missing,
     /// The type information cannot be read.
@@ -30,7 +30,7 @@ pub(crate) enum Reason {
     Differs(Difference<'static>),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for LayoutMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => write!(f, "no BTF"),
@@ -46,20 +46,20 @@ impl fmt::Display for Reason {
 /// # Errors
 ///
 /// The first difference, or the reason why the kernel's type information cannot be read.
-pub(crate) fn check() -> Result<(), Reason> {
+pub(crate) fn check() -> Result<(), LayoutMismatch> {
     // SAFETY: Always safe to call.
     if unsafe { raw::nrs_layout_is_given() } {
         return Ok(());
     }
     let bytes = read().map_err(|error| match error {
-        ENOENT => Reason::Missing,
-        error => Reason::Unreadable(error),
+        ENOENT => LayoutMismatch::Missing,
+        error => LayoutMismatch::Unreadable(error),
     })?;
-    btf::compare(&bytes, rows()).map_err(Reason::Differs)
+    btf::compare(&bytes, rows()).map_err(LayoutMismatch::Differs)
 }
 
 /// Returns the table of `layout.c`.
-fn rows() -> impl Iterator<Item = Row<'static>> {
+fn rows() -> impl Iterator<Item = LayoutRow<'static>> {
     let mut len = 0;
     // SAFETY: `len` is valid for writes.
     let rows = unsafe { raw::nrs_layout_rows(&raw mut len) };
@@ -70,7 +70,7 @@ fn rows() -> impl Iterator<Item = Row<'static>> {
         let text = unsafe { CStr::from_char_ptr(name) };
         text.to_str().unwrap_or("?")
     };
-    rows.iter().map(move |row| Row {
+    rows.iter().map(move |row| LayoutRow {
         structure: text(row.structure),
         member: (!row.member.is_null()).then(|| text(row.member)),
         bytes: row.bytes,

@@ -24,8 +24,8 @@ pub(crate) struct NoIoMutex<T> {
     mutex: Mutex<T>,
 }
 
-/// Guard of the locked data.
-pub(crate) struct Guard<'a, T> {
+/// NoIoGuard of the locked data.
+pub(crate) struct NoIoGuard<'a, T> {
     // Dropped first, so the mutex is unlocked inside the scope.
     guard: MutexGuard<'a, T>,
     _scope: WithoutIo,
@@ -38,16 +38,16 @@ impl<T> NoIoMutex<T> {
     }
 
     /// Locks the mutex; may sleep.
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub(crate) fn lock(&self) -> NoIoGuard<'_, T> {
         let scope = WithoutIo::begin();
-        Guard {
+        NoIoGuard {
             guard: self.mutex.lock(),
             _scope: scope,
         }
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T> Deref for NoIoGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -55,7 +55,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T: Unpin> DerefMut for Guard<'_, T> {
+impl<T: Unpin> DerefMut for NoIoGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

@@ -7,7 +7,7 @@
 //! - *Node*: the part of a front-end's per-request memory that the core and the policies use.
 //! - *Held*: the unique owner of a node between arrival and submission.
 //! - *Ops*: functions that pass a request back to its front-end.
-//! - *Place*: a handle to find a registered request in its queue ([`Place`]).
+//! - *Place*: a handle to find a registered request in its queue ([`NodePlace`]).
 //!
 //! ```text
 //!   front-end memory          Held::new             queue, policy, target list
@@ -23,27 +23,28 @@
 //!
 //! # Validity of places
 //!
-//! A [`Place`] exists exactly while its node is registered. A registered node is never passed back
-//! to its front-end: the attempt leaks the request, with a warning. Therefore the node of a place
-//! is always valid. The node contains the number of its queue, which is unique among all queues.
+//! A [`NodePlace`] exists exactly while its node is registered. A registered node is never passed
+//! back to its front-end: the attempt leaks the request, with a warning. Therefore the node of a
+//! place is always valid. The node contains the number of its queue, which is unique among all
+//! queues.
 
 use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
 
-use super::{atomic::Hint, misc::bug, trace::Life};
+use super::{atomic::Hint, misc::bug, trace::RequestTrace};
 use crate::sched::{
     attr::Priority,
-    item::{self, Cost, Item, Spot},
+    item::{self, ByteRange, Cost, Item},
     partition::{Admission, Placement, Scheduled},
     timeouts::in_flight::Submitted,
     units::NSEC_PER_MSEC,
 };
 
-#[cfg(CONFIG_KUNIT = "y")]
-pub(crate) mod fake;
 mod fifo;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod test_request;
 
 pub(crate) use fifo::NodeFifo;
 
@@ -80,7 +81,7 @@ pub(crate) struct Ops {
 
 /// Accounting state of a request, which its completion reverts.
 #[derive(Clone, Copy)]
-pub(crate) struct Account {
+pub(crate) struct NodeAccount {
     /// State of the request in its partition.
     pub(crate) placement: Placement,
     /// Identifier, in the service, of the partition that made the decision.
@@ -98,10 +99,10 @@ pub(crate) struct Account {
     /// Time of submission, if the request has a deadline.
     pub(crate) submitted: Submitted,
     /// Data for tracepoints.
-    pub(crate) life: Life,
+    pub(crate) life: RequestTrace,
 }
 
-impl Account {
+impl NodeAccount {
     /// Value of `submitter` for a request without one.
     pub(crate) const NOBODY: u8 = u8::MAX;
 
@@ -121,7 +122,7 @@ impl Account {
             submitter: Self::NOBODY,
             waited: 0,
             submitted: Submitted::NONE,
-            life: Life::NONE,
+            life: RequestTrace::NONE,
         }
     }
 }
@@ -132,19 +133,19 @@ impl Account {
 ///
 /// `next` is null or owns the next node of the node's queue; `prev` is null or points to the
 /// previous one there.
-struct Body {
+struct OwnedPart {
     next: *mut Node,
     prev: *mut Node,
     ops: &'static Ops,
     /// Time from which the request is held, monotonic ns.
     arrival: u64,
     cost: Cost,
-    spot: Spot,
-    account: Account,
+    spot: ByteRange,
+    account: NodeAccount,
 }
 
-/// Part of a node that a [`Place`] accesses as well.
-struct Tag {
+/// Part of a node that a [`NodePlace`] accesses as well.
+struct PlaceTag {
     /// Value recorded by the policy.
     mark: Hint,
     /// Number of the node's queue, if the node was registered when it was queued; else 0.
@@ -157,19 +158,24 @@ struct Tag {
 ///
 /// # Invariants
 ///
-/// While a [`Held`] for it exists, no other code accesses the body. While a [`Place`] for it
+/// While a [`Held`] for it exists, no other code accesses the body. While a [`NodePlace`] for it
 /// exists, the node is registered and valid.
 #[repr(C)]
 pub(crate) struct Node {
-    body: Body,
-    tag: Tag,
+    body: OwnedPart,
+    tag: PlaceTag,
 }
 
 impl Node {
     /// Creates a node for a request that costs `cost` and has the range `spot`.
-    pub(crate) fn new(ops: &'static Ops, cost: Cost, spot: Spot, account: Account) -> Self {
+    pub(crate) fn new(
+        ops: &'static Ops,
+        cost: Cost,
+        spot: ByteRange,
+        account: NodeAccount,
+    ) -> Self {
         Self {
-            body: Body {
+            body: OwnedPart {
                 next: ptr::null_mut(),
                 prev: ptr::null_mut(),
                 ops,
@@ -178,7 +184,7 @@ impl Node {
                 spot,
                 account,
             },
-            tag: Tag {
+            tag: PlaceTag {
                 mark: Hint::new(0),
                 queue: Hint::new(0),
                 registered: Hint::new(0),
@@ -187,12 +193,12 @@ impl Node {
     }
 
     /// Returns the account of the request.
-    pub(crate) fn account(&self) -> &Account {
+    pub(crate) fn account(&self) -> &NodeAccount {
         &self.body.account
     }
 
     /// Returns the account of the request, for changes.
-    pub(crate) fn account_mut(&mut self) -> &mut Account {
+    pub(crate) fn account_mut(&mut self) -> &mut NodeAccount {
         &mut self.body.account
     }
 
@@ -263,17 +269,17 @@ impl Held {
         ManuallyDrop::new(self).0
     }
 
-    fn node(&self) -> &Body {
+    fn node(&self) -> &OwnedPart {
         // SAFETY: By the type invariant the pointer is valid and no other code writes the body.
         unsafe { &(*self.0.as_ptr()).body }
     }
 
-    fn node_mut(&mut self) -> &mut Body {
+    fn node_mut(&mut self) -> &mut OwnedPart {
         // SAFETY: By the type invariant the pointer is valid and no other code uses the body.
         unsafe { &mut (*self.0.as_ptr()).body }
     }
 
-    fn tag(&self) -> &Tag {
+    fn tag(&self) -> &PlaceTag {
         // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
         unsafe { &(*self.0.as_ptr()).tag }
     }
@@ -289,12 +295,12 @@ impl Held {
     }
 
     /// Returns a copy of the account of the request.
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> NodeAccount {
         self.node().account
     }
 
     /// Returns the account of the request, for changes.
-    pub(crate) fn account_mut(&mut self) -> &mut Account {
+    pub(crate) fn account_mut(&mut self) -> &mut NodeAccount {
         &mut self.node_mut().account
     }
 
@@ -349,27 +355,27 @@ impl Drop for Held {
 ///
 /// The pointer is valid and its node registered; no other place has the pointer.
 #[must_use = "a request whose place is lost can never be served"]
-pub(crate) struct Place(NonNull<Node>);
+pub(crate) struct NodePlace(NonNull<Node>);
 
 // SAFETY: A place gives access only to the tag, which is shared by means of atomics.
-unsafe impl Send for Place {}
+unsafe impl Send for NodePlace {}
 // SAFETY: As above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for NodePlace {}
 
-impl Place {
-    fn tag(&self) -> &Tag {
+impl NodePlace {
+    fn tag(&self) -> &PlaceTag {
         // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
         unsafe { &(*self.0.as_ptr()).tag }
     }
 }
 
-impl item::Place for Place {
+impl item::Place for NodePlace {
     fn mark(&self) -> u64 {
         self.tag().mark.get()
     }
 }
 
-impl Drop for Place {
+impl Drop for NodePlace {
     fn drop(&mut self) {
         // The node stays registered, so the request can never be dispatched: a warning is required.
         bug!();
@@ -393,7 +399,7 @@ impl Scheduled for Held {
 
 impl Item for Held {
     type Fifo = NodeFifo;
-    type Place = Place;
+    type Place = NodePlace;
 
     fn cost(&self) -> Cost {
         self.node().cost
@@ -403,7 +409,7 @@ impl Item for Held {
         self.node().arrival
     }
 
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> ByteRange {
         self.node().spot
     }
 
@@ -415,17 +421,17 @@ impl Item for Held {
         self.tag().mark.set(mark);
     }
 
-    fn register(&mut self) -> Place {
+    fn register(&mut self) -> NodePlace {
         // A second place would be a bug. The node is then never passed back, so both places stay
         // valid.
         bug!(self.is_registered());
         self.tag().registered.set(1);
         // INVARIANT: The node is registered and owned by `self`, so it stays valid while it is
         // registered.
-        Place(self.0)
+        NodePlace(self.0)
     }
 
-    fn unregister(&mut self, place: Place) {
+    fn unregister(&mut self, place: NodePlace) {
         let same = place.0 == self.0;
         bug!(!same);
         core::mem::forget(place);

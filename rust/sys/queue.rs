@@ -27,23 +27,23 @@ use kernel::{
 use super::misc::bug;
 
 /// Pointer to a queue made by [`WorkQueues`], or null.
-type Place = Atomic<*mut bindings::workqueue_struct>;
+type QueuePointer = Atomic<*mut bindings::workqueue_struct>;
 
-static DISPATCH: Place = Atomic::new(ptr::null_mut());
-static PROGRESS: Place = Atomic::new(ptr::null_mut());
-static UPKEEP: Place = Atomic::new(ptr::null_mut());
-static CALLS: Place = Atomic::new(ptr::null_mut());
+static DISPATCH: QueuePointer = Atomic::new(ptr::null_mut());
+static PROGRESS: QueuePointer = Atomic::new(ptr::null_mut());
+static UPKEEP: QueuePointer = Atomic::new(ptr::null_mut());
+static CALLS: QueuePointer = Atomic::new(ptr::null_mut());
 
 /// Owner of one queue; dropping it waits for all queued work.
-struct Owner(&'static Place);
+struct OwnedQueue(&'static QueuePointer);
 
-impl Owner {
+impl OwnedQueue {
     /// Creates the queue at `place`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; `EBUSY`: the queue exists.
-    fn new(place: &'static Place, name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
+    fn new(place: &'static QueuePointer, name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
         // SAFETY: The format has one conversion, for the C string `name`, which is copied.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
@@ -68,7 +68,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for OwnedQueue {
     fn drop(&mut self) {
         let queue = self.0.xchg(ptr::null_mut(), ordering::Full);
         if !queue.is_null() {
@@ -82,10 +82,10 @@ impl Drop for Owner {
 /// Owner of the module's workqueues. The order of the fields ensures that no remaining queue uses a
 /// destroyed one.
 pub(crate) struct WorkQueues {
-    _calls: Owner,
-    _upkeep: Owner,
-    _progress: Owner,
-    _dispatch: Owner,
+    _calls: OwnedQueue,
+    _upkeep: OwnedQueue,
+    _progress: OwnedQueue,
+    _dispatch: OwnedQueue,
 }
 
 impl WorkQueues {
@@ -95,10 +95,10 @@ impl WorkQueues {
     ///
     /// `ENOMEM`; `EBUSY`: the queues exist.
     pub(crate) fn new() -> Result<Self> {
-        let dispatch = Owner::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
-        let progress = Owner::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
-        let upkeep = Owner::new(&UPKEEP, c"nrs_upkeep", 0)?;
-        let calls = Owner::new(&CALLS, c"nrs_calls", bindings::wq_flags_WQ_HIGHPRI)?;
+        let dispatch = OwnedQueue::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
+        let progress = OwnedQueue::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
+        let upkeep = OwnedQueue::new(&UPKEEP, c"nrs_upkeep", 0)?;
+        let calls = OwnedQueue::new(&CALLS, c"nrs_calls", bindings::wq_flags_WQ_HIGHPRI)?;
         Ok(Self {
             _calls: calls,
             _upkeep: upkeep,
@@ -112,7 +112,7 @@ impl WorkQueues {
 ///
 /// If the module's own queue does not exist, which happens only during unload, returns a system
 /// queue.
-fn at(place: &'static Place) -> &'static Queue {
+fn at(place: &'static QueuePointer) -> &'static Queue {
     let queue = place.load(ordering::Acquire);
     if queue.is_null() {
         bug!();

@@ -134,9 +134,9 @@ impl<T: Send + Sync + 'static> Drop for RcuBox<T> {
 
 /// Waits, when dropped, until all replaced values are freed; required before the module's text is
 /// unmapped.
-pub(crate) struct Barrier;
+pub(crate) struct RcuBarrier;
 
-impl Drop for Barrier {
+impl Drop for RcuBarrier {
     fn drop(&mut self) {
         rcu_barrier();
     }
@@ -156,7 +156,7 @@ mod tests {
 
     /// A reader that runs while the test writes.
     #[pin_data]
-    struct Reader {
+    struct TestReader {
         shared: Arc<RcuBox<Pair>>,
         stop: Arc<Atomic<bool>>,
         torn: Atomic<u64>,
@@ -168,10 +168,10 @@ mod tests {
     }
 
     impl_has_work! {
-        impl HasWork<Self> for Reader { self.work }
+        impl HasWork<Self> for TestReader { self.work }
     }
 
-    impl WorkItem for Reader {
+    impl WorkItem for TestReader {
         type Pointer = Arc<Self>;
 
         fn run(this: Arc<Self>) {
@@ -196,7 +196,7 @@ mod tests {
         let stop = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let (its_shared, its_stop) = (shared.clone(), stop.clone());
         let reader = Arc::pin_init(
-            pin_init!(Reader {
+            pin_init!(TestReader {
                 shared: its_shared,
                 stop: its_stop,
                 torn: Atomic::new(0),

@@ -22,7 +22,7 @@ use core::{marker::PhantomData, ptr};
 
 use kernel::bindings;
 
-use super::{bio::View, raw};
+use super::{bio::BioView, raw};
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
 /// needed.
@@ -36,12 +36,12 @@ pub(crate) struct Submitter<'a> {
     flags: u32,
     /// Bio that determines the cgroup; null: the cgroup of the task.
     bio: *mut bindings::bio,
-    _bio: PhantomData<View<'a>>,
+    _bio: PhantomData<BioView<'a>>,
 }
 
 /// Attributes that distinguish submitters.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct SubmitterId {
     /// Executable name, padded with NUL.
     pub(crate) comm: [u8; 16],
     /// User and group from [`Submitter::owner`].
@@ -71,7 +71,7 @@ impl<'a> Submitter<'a> {
     /// Returns the submitter of a request whose first bio is `bio`. The bio determines the cgroup
     /// to charge, even when a kernel thread writes back data of a task of that cgroup.
     #[cfg(feature = "elevator")]
-    pub(crate) fn of_bio(self, bio: View<'a>) -> Self {
+    pub(crate) fn of_bio(self, bio: BioView<'a>) -> Self {
         // INVARIANT: The view is valid for `'a`.
         Self {
             bio: bio.as_ptr(),
@@ -130,8 +130,8 @@ impl<'a> Submitter<'a> {
     /// Returns the attributes of the submitter, with the process if `pid` and the cgroup if
     /// `cgroup`.
     #[inline(always)]
-    pub(crate) fn whose(&self, pid: bool, cgroup: bool) -> Whose {
-        Whose {
+    pub(crate) fn whose(&self, pid: bool, cgroup: bool) -> SubmitterId {
+        SubmitterId {
             comm: self.comm(),
             owner: self.owner(),
             pid: if pid { self.pid() } else { 0 },

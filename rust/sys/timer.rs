@@ -16,9 +16,9 @@ use kernel::{bindings, prelude::*, types::Opaque};
 use super::series::NO_RESTART;
 
 /// Callback of a timer's owner; runs in hard interrupt context.
-pub(crate) trait Expire: Send + Sync + Sized + 'static {
+pub(crate) trait TimerCallback: Send + Sync + Sized + 'static {
     /// Handles the expiry of the timer.
-    fn expired(timed: &Timed<Self>);
+    fn expired(timed: &WithTimer<Self>);
 }
 
 /// An owner with a timer.
@@ -28,7 +28,7 @@ pub(crate) trait Expire: Send + Sync + Sized + 'static {
 /// `raw` was initialised in place, and its callback computes the address of this structure from it.
 #[repr(C)]
 #[pin_data(PinnedDrop)]
-pub(crate) struct Timed<T: Expire> {
+pub(crate) struct WithTimer<T: TimerCallback> {
     #[pin]
     raw: Opaque<bindings::hrtimer>,
     #[pin]
@@ -36,11 +36,11 @@ pub(crate) struct Timed<T: Expire> {
 }
 
 // SAFETY: The C timer may be started and cancelled from any context; `T` is `Send`.
-unsafe impl<T: Expire> Send for Timed<T> {}
+unsafe impl<T: TimerCallback> Send for WithTimer<T> {}
 // SAFETY: All operations on the C timer are serialised by its base lock; `T` is `Sync`.
-unsafe impl<T: Expire> Sync for Timed<T> {}
+unsafe impl<T: TimerCallback> Sync for WithTimer<T> {}
 
-impl<T: Expire> Timed<T> {
+impl<T: TimerCallback> WithTimer<T> {
     /// Wraps the owner that `owner` initialises.
     pub(crate) fn new<E>(owner: impl PinInit<T, E>) -> impl PinInit<Self, Error>
     where
@@ -85,11 +85,11 @@ impl<T: Expire> Timed<T> {
         unsafe { bindings::hrtimer_cancel(self.raw.get()) };
     }
 
-    /// Calls [`Expire::expired`] of the timer's owner.
+    /// Calls [`TimerCallback::expired`] of the timer's owner.
     ///
     /// # Safety
     ///
-    /// Called by the timer core only, with the timer of a `Timed<T>`.
+    /// Called by the timer core only, with the timer of a `WithTimer<T>`.
     unsafe extern "C" fn run(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         // SAFETY: `raw` is the first field of this `repr(C)` structure and `Opaque` is transparent;
         // the structure is alive because its drop waits for this callback.
@@ -99,7 +99,7 @@ impl<T: Expire> Timed<T> {
     }
 }
 
-impl<T: Expire> Deref for Timed<T> {
+impl<T: TimerCallback> Deref for WithTimer<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -108,7 +108,7 @@ impl<T: Expire> Deref for Timed<T> {
 }
 
 #[pinned_drop]
-impl<T: Expire> PinnedDrop for Timed<T> {
+impl<T: TimerCallback> PinnedDrop for WithTimer<T> {
     fn drop(self: Pin<&mut Self>) {
         self.cancel();
     }
@@ -129,15 +129,15 @@ mod tests {
 
     /// An owner that counts expiries and re-arms the timer until `left` is 0.
     #[pin_data]
-    struct Owner {
+    struct TestTimer {
         count: Atomic<u64>,
         left: Atomic<u64>,
         #[pin]
         done: Completion,
     }
 
-    impl Expire for Owner {
-        fn expired(timed: &Timed<Self>) {
+    impl TimerCallback for TestTimer {
+        fn expired(timed: &WithTimer<Self>) {
             timed.count.fetch_add(1, ordering::Relaxed);
             if timed.left.fetch_sub(1, ordering::Relaxed) > 1 {
                 timed.arm(misc::now() + 100_000);
@@ -147,9 +147,9 @@ mod tests {
         }
     }
 
-    fn owner(left: u64) -> Result<Arc<Timed<Owner>>> {
+    fn owner(left: u64) -> Result<Arc<WithTimer<TestTimer>>> {
         Arc::pin_init(
-            Timed::new(pin_init!(Owner {
+            WithTimer::new(pin_init!(TestTimer {
                 count: Atomic::new(0),
                 left: Atomic::new(left),
                 done <- Completion::new(),

@@ -9,7 +9,7 @@
 //!
 //! - *Event*: one of the structures below; it is composed only if its tracepoint is enabled.
 //! - *Followed*: at least one event of a request's life is enabled.
-//! - *Life*: number and times of a request that identify its events ([`Life`]).
+//! - *Life*: number and times of a request that identify its events ([`RequestTrace`]).
 //!
 //! A disabled event costs a no-op instruction: each has a static branch, like tracepoints in C. The
 //! kernel crate's `declare_trace!` finds tracepoints only in the crate's own bindings, so its
@@ -37,7 +37,7 @@ pub(crate) fn follows() -> bool {
 /// Packed, because it is part of every request and fills a hole there.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
-pub(crate) struct Life {
+pub(crate) struct RequestTrace {
     /// Time of dispatch, monotonic ns; 0: not recorded.
     dispatched: u64,
     /// Number of the request; 0: it has none, and no events.
@@ -47,7 +47,7 @@ pub(crate) struct Life {
 /// Last number given to a request.
 static LAST: Atomic<u32> = Atomic::new(0);
 
-impl Life {
+impl RequestTrace {
     /// Value for a request that is not followed.
     pub(crate) const NONE: Self = Self {
         dispatched: 0,
@@ -89,12 +89,12 @@ impl Life {
 const SHOWN_MAX: usize = 64;
 
 /// A text generated for an event, truncated at `SHOWN_MAX` bytes.
-pub(crate) struct Shown {
+pub(crate) struct EventText {
     bytes: [u8; SHOWN_MAX],
     len: usize,
 }
 
-impl Shown {
+impl EventText {
     /// Returns the text of `value`.
     pub(crate) fn of(value: Option<&dyn Display>) -> Self {
         let mut shown = Self {
@@ -109,7 +109,7 @@ impl Shown {
     }
 }
 
-impl Write for Shown {
+impl Write for EventText {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let room = self.bytes.get_mut(self.len..).unwrap_or(&mut []);
         for (to, from) in room.iter_mut().zip(text.bytes()) {
@@ -121,7 +121,7 @@ impl Write for Shown {
 }
 
 /// A value that can be converted to its C representation.
-trait Value {
+trait TraceValue {
     type Raw;
 
     fn raw(&self) -> Self::Raw;
@@ -129,7 +129,7 @@ trait Value {
 
 macro_rules! value {
     ($($type:ty => $raw:ty: |$value:ident| $made:expr;)+) => {
-        $(impl Value for $type {
+        $(impl TraceValue for $type {
             type Raw = $raw;
 
             fn raw(&self) -> $raw {
@@ -150,8 +150,8 @@ value! {
     // 1 is the high-priority head.
     Priority => u8: |priority| (*priority == Priority::High).into();
     &str => raw::nrs_text: |text| bytes(text.as_bytes());
-    Shown => raw::nrs_text: |shown| bytes(shown.bytes.get(..shown.len).unwrap_or(&[]));
-    Head<'_> => raw::nrs_event_head: |head| raw::nrs_event_head {
+    EventText => raw::nrs_text: |shown| bytes(shown.bytes.get(..shown.len).unwrap_or(&[]));
+    TraceHead<'_> => raw::nrs_event_head: |head| raw::nrs_event_head {
         service: head.service.raw(),
         policy: head.policy.raw(),
         cpt: head.cpt,
@@ -169,7 +169,7 @@ fn bytes(text: &[u8]) -> raw::nrs_text {
 
 /// Head to which an event belongs.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct TraceHead<'a> {
     /// Name of the service.
     pub(crate) service: &'a str,
     /// Name of the policy; empty if no policy is involved.
@@ -240,11 +240,11 @@ event! {
     /// Arrival of a request.
     Enqueue: __tracepoint_nrs_enqueue, rust_do_trace_nrs_enqueue, nrs_event_enqueue {
         /// Head of the request, and the policy that takes new requests there.
-        head: Head<'a>,
+        head: TraceHead<'a>,
         /// Job id. A program may supply any bytes.
-        jobid: Shown,
+        jobid: EventText,
         /// Network identifier of the client.
-        nid: Shown,
+        nid: EventText,
         /// Number of the request.
         id: u64,
         /// Length of the request, bytes.
@@ -266,7 +266,7 @@ event! {
     /// Dispatch of a request.
     Dispatch: __tracepoint_nrs_dispatch, rust_do_trace_nrs_dispatch, nrs_event_dispatch {
         /// Head of the request, and the policy that selected it.
-        head: Head<'a>,
+        head: TraceHead<'a>,
         /// Number of the request.
         id: u64,
         /// Length of the request, bytes.
@@ -288,7 +288,7 @@ event! {
     /// End of a request.
     Complete: __tracepoint_nrs_complete, rust_do_trace_nrs_complete, nrs_event_complete {
         /// Head of the request, without a policy.
-        head: Head<'a>,
+        head: TraceHead<'a>,
         /// Number of the request.
         id: u64,
         /// Length of the request, bytes.
@@ -304,7 +304,7 @@ event! {
     /// Throttling of all requests of a head by its policy.
     Throttle: __tracepoint_nrs_throttle, rust_do_trace_nrs_throttle, nrs_event_throttle {
         /// Head, and the policy that takes new requests there.
-        head: Head<'a>,
+        head: TraceHead<'a>,
         /// Time until which requests are throttled, monotonic ns.
         until_ns: u64,
         /// Remaining time, ns.
@@ -324,7 +324,7 @@ event! {
         /// Name of the new policy.
         new_: &'a str,
         /// Argument with which the policy was started.
-        argument: Shown,
+        argument: EventText,
         /// Head, in all partitions.
         high: Priority,
     }

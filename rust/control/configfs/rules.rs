@@ -15,7 +15,7 @@
 //!
 //! # Terms
 //!
-//! - *Draft*: the values written to a directory ([`Draft`]), used to start the rule.
+//! - *Draft*: the values written to a directory ([`RuleDraft`]), used to start the rule.
 //! - *Started*: a rule in `nrs_tbf_rule` has the name of the directory, on a head of `head`. The
 //!   directory shows and changes this rule, even if the rule was started another way.
 //!
@@ -43,14 +43,17 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-use super::{line, text_of, Place};
+use super::{line, text_of, DirectoryService};
 use crate::{
-    engine::{refused::Refused, service::Service},
+    engine::{refusal::RefusedError, service::Service},
     sched::{
         error,
         mem::Shared,
         policy::{control::Host, tbf::control::command},
-        rules::{Action, Book, Command, Name, Pairs, RuleError, ALSO_MAX, COMMAND_MAX, NAME_MAX},
+        rules::{
+            Name, RuleAction, RuleCommand, RuleError, RuleList, RulePairs, ALSO_MAX, COMMAND_MAX,
+            NAME_MAX,
+        },
         text::Heads,
     },
     sys::series::{configfs_attributes, ENAMETOOLONG},
@@ -62,15 +65,15 @@ const MATCH_MAX: usize = COMMAND_MAX - 256;
 /// Directory `rules` of a service.
 #[pin_data]
 pub(crate) struct Rules {
-    place: Arc<Place>,
+    place: Arc<DirectoryService>,
 }
 
 /// Creates the directory `rules` for the service of `place`.
-pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Error>> {
+pub(super) fn group(place: Arc<DirectoryService>) -> Result<impl PinInit<Group<Rules>, Error>> {
     let item_type = configfs_attributes! {
         container: Group<Rules>,
         data: Rules,
-        child: Rule,
+        child: RuleDirectory,
         attributes: [],
     };
     let path = c"rules".try_into()?;
@@ -79,12 +82,12 @@ pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Erro
 
 #[vtable]
 impl GroupOperations for Rules {
-    type Child = Rule;
+    type Child = RuleDirectory;
 
-    fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Rule>, Error>> {
+    fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<RuleDirectory>, Error>> {
         let item_type = configfs_attributes! {
-            container: Group<Rule>,
-            data: Rule,
+            container: Group<RuleDirectory>,
+            data: RuleDirectory,
             attributes: [
                 match: 0,
                 head: 1,
@@ -104,10 +107,10 @@ impl GroupOperations for Rules {
             return Err(EEXIST);
         }
         let place = self.place.clone();
-        let rule = try_pin_init!(Rule {
+        let rule = try_pin_init!(RuleDirectory {
             name,
             place,
-            draft <- new_mutex!(Draft::new()?, "nrs_rule"),
+            draft <- new_mutex!(RuleDraft::new()?, "nrs_rule"),
         }? Error);
         Ok(Group::new(path, item_type, rule))
     }
@@ -131,31 +134,31 @@ fn rule_name(name: &CStr) -> Result<Name> {
 }
 
 /// Returns the rules of the first head of `heads` that has a rule called `name`.
-fn rules_with(service: &Service, name: &Name, heads: Heads) -> Option<Shared<Book>> {
+fn rules_with(service: &Service, name: &Name, heads: Heads) -> Option<Shared<RuleList>> {
     service.parameters().kept.tbf.book_with(name, heads)
 }
 
 /// Returns the errno of a syntax error, and logs the reason for `service` to the kernel log.
 fn refused(service: &Service) -> impl Fn(RuleError) -> Error + '_ {
-    |error| Refused::from(error::Error::from(error)).report(service.name())
+    |error| RefusedError::from(error::Error::from(error)).report(service.name())
 }
 
-/// Value that is set as `KEY=VALUE` in a command: a field of [`Pairs`].
-struct Key {
+/// Value that is set as `KEY=VALUE` in a command: a field of [`RulePairs`].
+struct PairKey {
     name: &'static str,
     /// Returns true if the value is set.
-    is_in: fn(&Pairs) -> bool,
+    is_in: fn(&RulePairs) -> bool,
     /// Copies the value from the second to the first argument.
-    copy: fn(&mut Pairs, &Pairs),
+    copy: fn(&mut RulePairs, &RulePairs),
     /// Writes the value as in a command; the default if the value is not set.
-    show: fn(&Pairs, &mut fmt::Formatter<'_>) -> fmt::Result,
+    show: fn(&RulePairs, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
 
-/// Defines keys and their attributes: number of the attribute, field of [`Pairs`], formatter.
+/// Defines keys and their attributes: number of the attribute, field of [`RulePairs`], formatter.
 macro_rules! keys {
     ($($KEY:ident, $id:literal, $field:ident: $show:expr;)+) => {
         $(
-            static $KEY: Key = Key {
+            static $KEY: PairKey = PairKey {
                 name: stringify!($field),
                 is_in: |pairs| pairs.$field.is_some(),
                 copy: |to, from| to.$field = from.$field,
@@ -163,21 +166,21 @@ macro_rules! keys {
             };
 
             #[vtable]
-            impl AttributeOperations<$id> for Rule {
-                type Data = Rule;
+            impl AttributeOperations<$id> for RuleDirectory {
+                type Data = RuleDirectory;
 
-                fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+                fn show(this: &RuleDirectory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
                     this.show_pair(&$KEY, page)
                 }
 
-                fn store(this: &Rule, page: &[u8]) -> Result {
+                fn store(this: &RuleDirectory, page: &[u8]) -> Result {
                     this.store_pair(&$KEY, page)
                 }
             }
         )+
 
         /// All keys, in the order of a command.
-        static KEYS: [&Key; 6] = [$(&$KEY),+];
+        static KEYS: [&PairKey; 6] = [$(&$KEY),+];
     };
 }
 
@@ -207,9 +210,9 @@ keys! {
 }
 
 /// Value of a key, formatted as in a command.
-struct Value<'a>(&'a Pairs, &'a Key);
+struct PairValue<'a>(&'a RulePairs, &'a PairKey);
 
-impl fmt::Display for Value<'_> {
+impl fmt::Display for PairValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(pairs, key) = self;
         (key.show)(pairs, f)
@@ -217,24 +220,24 @@ impl fmt::Display for Value<'_> {
 }
 
 /// All pairs that are set, with a blank before each.
-struct Written<'a>(&'a Pairs);
+struct WrittenPairs<'a>(&'a RulePairs);
 
-impl fmt::Display for Written<'_> {
+impl fmt::Display for WrittenPairs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut keys = KEYS.into_iter().filter(|key| (key.is_in)(self.0));
-        keys.try_for_each(|key| write!(f, " {}={}", key.name, Value(self.0, key)))
+        keys.try_for_each(|key| write!(f, " {}={}", key.name, PairValue(self.0, key)))
     }
 }
 
 /// Returns the pairs of the rule `name` of `book`, except `rank`, which is not stored there.
-fn pairs_in(book: &Book, name: &Name) -> Pairs {
+fn pairs_in(book: &RuleList, name: &Name) -> RulePairs {
     let Some(rule) = book.get(name) else {
-        return Pairs::default();
+        return RulePairs::default();
     };
     let limits = &rule.limits;
     let named = |id: &u32| book.rules().find(|other| other.id == *id);
     let mut names = limits.also.ids().iter().filter_map(named);
-    Pairs {
+    RulePairs {
         rate: Some((0, limits.rate)),
         minrate: Some((0, limits.minrate)),
         rank: None,
@@ -245,19 +248,19 @@ fn pairs_in(book: &Book, name: &Name) -> Pairs {
 }
 
 /// Values written to a directory.
-struct Draft {
+struct RuleDraft {
     heads: Heads,
     /// Conditions; empty if not set.
     conditions: CString,
-    pairs: Pairs,
+    pairs: RulePairs,
 }
 
-impl Draft {
+impl RuleDraft {
     fn new() -> Result<Self> {
         Ok(Self {
             heads: Heads::All,
             conditions: c"".try_into()?,
-            pairs: Pairs::default(),
+            pairs: RulePairs::default(),
         })
     }
 
@@ -273,15 +276,15 @@ impl Draft {
 
 /// Directory of a rule.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Rule {
+pub(crate) struct RuleDirectory {
     name: Name,
-    place: Arc<Place>,
+    place: Arc<DirectoryService>,
     #[pin]
-    draft: Mutex<Draft>,
+    draft: Mutex<RuleDraft>,
 }
 
 #[pinned_drop]
-impl PinnedDrop for Rule {
+impl PinnedDrop for RuleDirectory {
     fn drop(self: Pin<&mut Self>) {
         let draft = self.draft.lock();
         let service = self.place.service();
@@ -296,9 +299,9 @@ impl PinnedDrop for Rule {
     }
 }
 
-impl Rule {
+impl RuleDirectory {
     /// Returns the rules of a head on which the rule is started; `None` if it is not started.
-    fn started(&self, draft: &Draft, service: &Service) -> Option<Shared<Book>> {
+    fn started(&self, draft: &RuleDraft, service: &Service) -> Option<Shared<RuleList>> {
         rules_with(service, &self.name, draft.heads)
     }
 
@@ -320,12 +323,12 @@ impl Rule {
     ///
     /// - `EINVAL`: there are no conditions.
     /// - The errors of the command.
-    fn start(&self, draft: &Draft, service: &Service) -> Result {
+    fn start(&self, draft: &RuleDraft, service: &Service) -> Result {
         let conditions = draft.conditions.to_str().map_err(|_| EINVAL)?;
         if conditions.is_empty() {
             return Err(EINVAL);
         }
-        let (prefix, pairs) = (draft.prefix(), Written(&draft.pairs));
+        let (prefix, pairs) = (draft.prefix(), WrittenPairs(&draft.pairs));
         Self::command(
             service,
             format_args!("{prefix}start {} {conditions}{pairs}", self.name),
@@ -337,7 +340,7 @@ impl Rule {
     /// # Errors
     ///
     /// The errors of the command.
-    fn stop(&self, draft: &Draft, service: &Service) -> Result {
+    fn stop(&self, draft: &RuleDraft, service: &Service) -> Result {
         if self.started(draft, service).is_none() {
             return Ok(());
         }
@@ -347,13 +350,13 @@ impl Rule {
 
     /// Writes the value of `key` as one line to `page`: of the rule if it is started, else of the
     /// draft.
-    fn show_pair(&self, key: &Key, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+    fn show_pair(&self, key: &PairKey, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = self.draft.lock();
         let pairs = match self.started(&draft, &self.place.service()) {
             Some(book) if key.name != RANK.name => pairs_in(&book, &self.name),
             _ => draft.pairs,
         };
-        line(page, format_args!("{}", Value(&pairs, key)))
+        line(page, format_args!("{}", PairValue(&pairs, key)))
     }
 
     /// Sets `key` to the value in `page`, in the draft, and in the rule if it is started.
@@ -362,7 +365,7 @@ impl Rule {
     ///
     /// - `EINVAL`: the text is not a value of `key`.
     /// - The errors of the command that changes the rule.
-    fn store_pair(&self, key: &Key, page: &[u8]) -> Result {
+    fn store_pair(&self, key: &PairKey, page: &[u8]) -> Result {
         let value = text_of(page)?;
         // One word, so that the text cannot add another pair.
         if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -373,13 +376,14 @@ impl Rule {
         let started = self.started(&draft, &service).is_some();
         let may_be_empty = key.name == RANK.name || key.name == RATE.name && !started;
         if value.is_empty() && may_be_empty {
-            (key.copy)(&mut draft.pairs, &Pairs::default());
+            (key.copy)(&mut draft.pairs, &RulePairs::default());
             return Ok(());
         }
         let (prefix, name, key_name) = (draft.prefix(), self.name, key.name);
         let text = CString::try_from_fmt(format_args!("{prefix}change {name} {key_name}={value}"))?;
         let text = text.to_str().map_err(|_| EINVAL)?;
-        let Action::Change(pairs) = Command::parse(text).map_err(refused(&service))?.action else {
+        let RuleAction::Change(pairs) = RuleCommand::parse(text).map_err(refused(&service))?.action
+        else {
             return Err(EINVAL);
         };
         if started {
@@ -395,7 +399,7 @@ impl Rule {
     /// # Errors
     ///
     /// - `EBUSY`: the rule is started.
-    fn edit(&self, change: impl FnOnce(&mut Draft)) -> Result {
+    fn edit(&self, change: impl FnOnce(&mut RuleDraft)) -> Result {
         let mut draft = self.draft.lock();
         if self.started(&draft, &self.place.service()).is_some() {
             return Err(EBUSY);
@@ -407,10 +411,10 @@ impl Rule {
 
 /// Attribute `match`.
 #[vtable]
-impl AttributeOperations<0> for Rule {
-    type Data = Rule;
+impl AttributeOperations<0> for RuleDirectory {
+    type Data = RuleDirectory;
 
-    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+    fn show(this: &RuleDirectory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = this.draft.lock();
         let book = this.started(&draft, &this.place.service());
         match book.as_ref().and_then(|book| book.get(&this.name)) {
@@ -422,7 +426,7 @@ impl AttributeOperations<0> for Rule {
         }
     }
 
-    fn store(this: &Rule, page: &[u8]) -> Result {
+    fn store(this: &RuleDirectory, page: &[u8]) -> Result {
         let text = text_of(page)?;
         if text.len() > MATCH_MAX {
             return Err(EINVAL);
@@ -431,10 +435,11 @@ impl AttributeOperations<0> for Rule {
             // The fields of the type are checked when the rule is started.
             let command = CString::try_from_fmt(format_args!("start {} {text}", this.name))?;
             let service = this.place.service();
-            let command = Command::parse(command.to_str().map_err(|_| EINVAL)?);
+            let command = RuleCommand::parse(command.to_str().map_err(|_| EINVAL)?);
             let command = command.map_err(refused(&service))?;
             // Only conditions may follow the name.
-            if !matches!(command.action, Action::Start(_, pairs) if pairs == Pairs::default()) {
+            if !matches!(command.action, RuleAction::Start(_, pairs) if pairs == RulePairs::default())
+            {
                 return Err(EINVAL);
             }
         }
@@ -445,10 +450,10 @@ impl AttributeOperations<0> for Rule {
 
 /// Attribute `head`.
 #[vtable]
-impl AttributeOperations<1> for Rule {
-    type Data = Rule;
+impl AttributeOperations<1> for RuleDirectory {
+    type Data = RuleDirectory;
 
-    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+    fn show(this: &RuleDirectory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let name = match this.draft.lock().heads {
             Heads::All => "all",
             Heads::Regular => "reg",
@@ -457,7 +462,7 @@ impl AttributeOperations<1> for Rule {
         line(page, format_args!("{name}"))
     }
 
-    fn store(this: &Rule, page: &[u8]) -> Result {
+    fn store(this: &RuleDirectory, page: &[u8]) -> Result {
         let heads = match text_of(page)? {
             "all" => Heads::All,
             "reg" => Heads::Regular,
@@ -470,16 +475,16 @@ impl AttributeOperations<1> for Rule {
 
 /// Attribute `enabled`.
 #[vtable]
-impl AttributeOperations<8> for Rule {
-    type Data = Rule;
+impl AttributeOperations<8> for RuleDirectory {
+    type Data = RuleDirectory;
 
-    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+    fn show(this: &RuleDirectory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = this.draft.lock();
         let started = this.started(&draft, &this.place.service()).is_some();
         line(page, format_args!("{}", u8::from(started)))
     }
 
-    fn store(this: &Rule, page: &[u8]) -> Result {
+    fn store(this: &RuleDirectory, page: &[u8]) -> Result {
         let wanted = match text_of(page)? {
             "0" => false,
             "1" => true,

@@ -42,7 +42,7 @@ use core::fmt;
 
 use kernel::{cpu::nr_cpu_ids, prelude::*, sync::Arc};
 
-use super::herald::Herald;
+use super::notify::ClientNotifier;
 use crate::{
     engine::{
         partitions::cpt_of,
@@ -56,12 +56,12 @@ use crate::{
         units::NSEC_PER_MSEC,
     },
     sys::{
-        atomic::{Counter, Hint, Word},
+        atomic::{AtomicWord, Counter, Hint},
         disk::Disk,
         misc,
-        node::Account,
+        node::NodeAccount,
         series::{new_spinlock_irq, SpinLockIrq},
-        timer::{Expire, Timed},
+        timer::{TimerCallback, WithTimer},
     },
 };
 
@@ -75,18 +75,18 @@ const POLL: u64 = 1000;
 const TICK: u64 = 10;
 
 /// Requests in flight that arrived on one CPU.
-struct Flight {
+struct InFlightCpu {
     /// The bits of an [`InFlight`].
-    in_flight: Word,
+    in_flight: AtomicWord,
     /// Number of these requests that were in flight when the client was lost.
-    given_up: Word,
+    given_up: AtomicWord,
 }
 
-impl Flight {
+impl InFlightCpu {
     fn new() -> Self {
         Self {
-            in_flight: Word::new(InFlight::NONE.bits()),
-            given_up: Word::new(0),
+            in_flight: AtomicWord::new(InFlight::NONE.bits()),
+            given_up: AtomicWord::new(0),
         }
     }
 
@@ -118,7 +118,7 @@ impl Flight {
 
 /// All requests in flight.
 #[derive(Default)]
-struct Sum {
+struct InFlightSum {
     count: u32,
     given_up: u32,
     /// Time of the earliest submission that is not given up, or else the earliest of all, ms.
@@ -131,14 +131,14 @@ pub(crate) struct Deadlines {
     timeouts: Arc<Timeouts>,
     target: Arc<Target>,
     /// Requests in flight, by the CPU on which they arrived.
-    flights: PerCpu<Flight>,
+    flights: PerCpu<InFlightCpu>,
     /// Number of lengthy requests in flight; incremented before and decremented after they are in
     /// flight.
-    lengthy: Word,
+    lengthy: AtomicWord,
     /// Latest expiry of the timer, ms; [`ASLEEP`] if the timer is not armed.
-    armed: Word,
+    armed: AtomicWord,
     /// 1: the client is lost.
-    lost: Word,
+    lost: AtomicWord,
     /// Time of the last loss, ms.
     lost_at: Hint,
     /// Service times of the client's requests.
@@ -152,8 +152,8 @@ pub(crate) struct Deadlines {
     /// 1: requests of a lost client fail.
     fails: Hint,
     /// Number of queued requests of the client.
-    held: Arc<Word>,
-    herald: Arc<Herald>,
+    held: Arc<AtomicWord>,
+    herald: Arc<ClientNotifier>,
     counts: DeadlineCounts<Counter>,
 }
 
@@ -163,18 +163,18 @@ impl Deadlines {
     pub(crate) fn new(
         timeouts: Arc<Timeouts>,
         target: Arc<Target>,
-        held: Arc<Word>,
-        herald: Arc<Herald>,
-    ) -> Result<Arc<Timed<Self>>> {
-        let flights = PerCpu::new(nr_cpu_ids(), Flight::new).map_err(|_| ENOMEM)?;
+        held: Arc<AtomicWord>,
+        herald: Arc<ClientNotifier>,
+    ) -> Result<Arc<WithTimer<Self>>> {
+        let flights = PerCpu::new(nr_cpu_ids(), InFlightCpu::new).map_err(|_| ENOMEM)?;
         let deadlines = Arc::pin_init(
-            Timed::new(pin_init!(Self {
+            WithTimer::new(pin_init!(Self {
                 timeouts,
                 target,
                 flights,
-                lengthy: Word::new(0),
-                armed: Word::new(ASLEEP),
-                lost: Word::new(0),
+                lengthy: AtomicWord::new(0),
+                armed: AtomicWord::new(ASLEEP),
+                lost: AtomicWord::new(0),
                 lost_at: Hint::new(0),
                 history <- History::new(),
                 alarm <- new_spinlock_irq!((), "nrs_alarm"),
@@ -196,7 +196,7 @@ impl Deadlines {
     }
 
     /// Updates the client to the terms of its service.
-    pub(crate) fn follow(self: &Timed<Self>) {
+    pub(crate) fn follow(self: &WithTimer<Self>) {
         self.history.follow(&self.timeouts);
         if self.in_flight().count != 0 {
             // The new terms may change the time of the loss, or prevent the loss.
@@ -207,8 +207,8 @@ impl Deadlines {
     /// Returns the requests in flight. A CPU without requests in flight had a completion, which is
     /// a sign of life. So the device owes one since the earliest submission of a CPU with requests
     /// in flight, or since the last sign of life.
-    fn in_flight(&self) -> Sum {
-        let (mut sum, mut new) = (Sum::default(), None);
+    fn in_flight(&self) -> InFlightSum {
+        let (mut sum, mut new) = (InFlightSum::default(), None);
         let earlier = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
         for flight in self.flights.iter() {
             let in_flight = flight.in_flight();
@@ -262,7 +262,7 @@ impl Deadlines {
 
     /// Starts the deadline of a queued request that is about to be submitted, and records its
     /// queueing time in `account`. Returns true if the request is to be submitted.
-    pub(crate) fn submits(self: &Timed<Self>, account: &mut Account) -> bool {
+    pub(crate) fn submits(self: &WithTimer<Self>, account: &mut NodeAccount) -> bool {
         if self.is_failing() {
             account.refused = true;
             return false;
@@ -277,7 +277,7 @@ impl Deadlines {
     }
 
     /// Starts the deadline of a request that is submitted now.
-    pub(crate) fn enter(self: &Timed<Self>, account: &mut Account) {
+    pub(crate) fn enter(self: &WithTimer<Self>, account: &mut NodeAccount) {
         let timeout = self.history.last_timeout();
         if timeout == 0 {
             return;
@@ -304,14 +304,14 @@ impl Deadlines {
     /// Arms the timer for the end of the timeout of a request submitted at `now`, or for an earlier
     /// change of the timeout.
     #[cold]
-    fn watch(self: &Timed<Self>, now: u64) {
+    fn watch(self: &WithTimer<Self>, now: u64) {
         let look = self.history.outlook(now).next_look(now, false, now);
         self.arm_for(look.unwrap_or(now));
     }
 
     /// Ends the deadline of a request that has ended.
     #[inline]
-    pub(crate) fn leave(&self, account: &Account) {
+    pub(crate) fn leave(&self, account: &NodeAccount) {
         let submitted = account.submitted;
         if submitted.is_none() {
             // The request was not counted at submission, but its end is a sign of life for the
@@ -349,14 +349,14 @@ impl Deadlines {
     /// Removes a request from the given-up requests, if it is one. The request was `submitted` and
     /// ended at `now`; `left` requests of its CPU are in flight.
     #[cold]
-    fn take_back(&self, flight: &Flight, submitted: Submitted, now: u64, left: u32) {
+    fn take_back(&self, flight: &InFlightCpu, submitted: Submitted, now: u64, left: u32) {
         let since = now.saturating_sub(self.lost_at.get());
         let ended = u64::from(u64::from(submitted.elapsed(now)) >= since);
         flight.take_back(ended, left);
     }
 
     /// Arms the timer for `wake`, ms, unless it expires earlier.
-    fn arm_for(self: &Timed<Self>, wake: u64) {
+    fn arm_for(self: &WithTimer<Self>, wake: u64) {
         let now = misc::now();
         let delay = wake.saturating_sub(misc::millis()).saturating_add(TICK);
         let alarm = self.alarm.lock();
@@ -370,7 +370,7 @@ impl Deadlines {
     /// Marks the client as lost. The last sign of life was at `alive`; `late` requests are overdue.
     fn lose(&self, now: u64, alive: u64, late: u32) {
         self.lost_at.set(now);
-        self.flights.iter().for_each(Flight::give_up);
+        self.flights.iter().for_each(InFlightCpu::give_up);
         self.dead.set(alive);
         self.lost.set(1);
         self.counts.lost.count(1);
@@ -412,8 +412,8 @@ impl Deadlines {
     }
 }
 
-impl Expire for Deadlines {
-    fn expired(timed: &Timed<Self>) {
+impl TimerCallback for Deadlines {
+    fn expired(timed: &WithTimer<Self>) {
         {
             let _alarm = timed.alarm.lock();
             timed.armed.set(ASLEEP);

@@ -9,11 +9,11 @@ use kernel::{prelude::*, sync::Arc};
 use super::Service;
 use crate::{
     engine::{
-        agent::Grant,
-        refused::{self, errno_of, Refused},
+        agent::FactorSet,
+        refusal::{self, errno_of, RefusedError},
     },
     sched::{
-        agent::{self, Changes, Lease, Pairs, Reading, Told},
+        agent::{self, Changes, FactorPairs, LastReading, Lease, Reading},
         error::{self, Code},
         mem::Shared,
     },
@@ -24,7 +24,7 @@ use crate::{
 const STALE: error::Error = error::Error::new(Code::Stale, "the factors are for another instance");
 
 /// Header of the accounts for an agent.
-pub(crate) struct Head {
+pub(crate) struct AccountsHeader {
     /// Instance whose ids the accounts use.
     pub(crate) instance: u64,
     /// Time at which the accounts were read, monotonic ns.
@@ -36,7 +36,7 @@ pub(crate) struct Head {
 /// An open file as the only agent of a service. When this is dropped, the factors return to one.
 pub(crate) struct Binding {
     service: Arc<Service>,
-    told: Told,
+    told: LastReading,
 }
 
 impl Binding {
@@ -45,16 +45,16 @@ impl Binding {
     /// # Errors
     ///
     /// `EBUSY`: another file is bound.
-    pub(crate) fn new(service: Arc<Service>) -> refused::Result<Self> {
+    pub(crate) fn new(service: Arc<Service>) -> refusal::Result<Self> {
         if !service.agent.bind() {
-            return Err(Refused::because(
+            return Err(RefusedError::because(
                 EBUSY,
                 "another file is bound to the service",
             ));
         }
         Ok(Self {
             service,
-            told: Told::new(),
+            told: LastReading::new(),
         })
     }
 
@@ -65,7 +65,7 @@ impl Binding {
 
     /// Resets the record of reported accounts, as if the agent had just bound.
     pub(crate) fn restart(&mut self) {
-        self.told = Told::new();
+        self.told = LastReading::new();
     }
 
     /// Passes the accounts that changed since the last call, or `all`, to `write`; they count as
@@ -73,7 +73,7 @@ impl Binding {
     pub(crate) fn accounts<R>(
         &mut self,
         all: bool,
-        write: impl FnOnce(&Head, Changes<'_>) -> Result<R>,
+        write: impl FnOnce(&AccountsHeader, Changes<'_>) -> Result<R>,
     ) -> Result<R> {
         let (before, runs) = self.service.instance();
         let mut reading = Reading::new();
@@ -86,7 +86,7 @@ impl Binding {
             // Some accounts are of parts that were removed; the next call reports the new ones.
             reading = Reading::new();
         }
-        let head = Head {
+        let head = AccountsHeader {
             instance,
             time_ns,
             terms: reading.terms(),
@@ -131,8 +131,8 @@ impl Service {
         &self,
         instance: u64,
         lease_ms: u32,
-        pairs: Pairs,
-    ) -> refused::Result {
+        pairs: FactorPairs,
+    ) -> refusal::Result {
         let mut settings = self.settings.lock();
         let starts = settings.parameters.kept.starts();
         let now = starts.map(|starts| agent::instance(self.seed, starts));
@@ -146,7 +146,7 @@ impl Service {
             self.retell(&mut settings, |parameters| {
                 Ok(parameters.kept.set_factors(pairs, &lease)?)
             })?;
-            Ok(Grant {
+            Ok(FactorSet {
                 lease,
                 lease_ms,
                 instance,

@@ -11,20 +11,20 @@ use kernel::prelude::*;
 use super::Service;
 use crate::{
     engine::{
-        dispatch::Feed,
         partition::KernelPart,
-        partitions::Lanes,
-        refused::{self, Refused},
+        partitions::TargetPartitions,
+        refusal::{self, RefusedError},
+        target_parameters::ClientKind,
     },
     sched::{
         attr::Priority,
         error,
-        parameters::{service::EnforceCredits, Stored, Values},
+        parameters::{service::EnforceCredits, ValueAccessors, Values},
         policy::{
-            control::{addresses, refresh, ByHead, Parameters, Parts, Running},
+            control::{addresses, refresh, ByHead, Parameters, Parts, RunningPart},
             AnyShared, AnyUpdate, Config, Kept, Kind, Part,
         },
-        text::Command,
+        text::PolicyCommand,
     },
     sys::{
         misc::{self, bug},
@@ -103,7 +103,7 @@ impl Service {
     /// - `EBUSY`: `buffer_max` is to be raised while ordered requests exist.
     /// - `EAGAIN`: earlier policies are still stopping.
     /// - `ENOMEM`.
-    pub(crate) fn set(&self, stored: &Stored, text: &str) -> refused::Result {
+    pub(crate) fn set(&self, stored: &ValueAccessors, text: &str) -> refusal::Result {
         let mut settings = self.settings.lock();
         let old = settings.parameters.values;
         let mut new = old;
@@ -118,9 +118,10 @@ impl Service {
         if more > room {
             let made = self.set_records(more).inspect_err(|_| back());
             made.map_err(|error| match error {
-                EBUSY => {
-                    Refused::because(EBUSY, "it can be raised only while no request is in order")
-                }
+                EBUSY => RefusedError::because(
+                    EBUSY,
+                    "it can be raised only while no request is in order",
+                ),
                 error => error.into(),
             })?;
         }
@@ -152,7 +153,7 @@ impl Service {
         &self,
         settings: &mut Settings,
         f: impl FnOnce(&mut Parameters) -> error::Result,
-    ) -> refused::Result {
+    ) -> refusal::Result {
         self.retell(settings, f)?;
         self.look_again();
         Ok(())
@@ -170,7 +171,7 @@ impl Service {
         &self,
         settings: &mut Settings,
         f: impl FnOnce(&mut Parameters) -> error::Result,
-    ) -> refused::Result {
+    ) -> refusal::Result {
         let mut new = settings.parameters.clone();
         f(&mut new)?;
         new.check()?;
@@ -280,8 +281,8 @@ impl Service {
     /// # Errors
     ///
     /// `EINVAL`: the command is malformed. Other errors as for [`Self::start_policy`].
-    pub(crate) fn set_policy(&self, command: &str) -> refused::Result {
-        self.start_policy(&Command::parse(command)?, false)
+    pub(crate) fn set_policy(&self, command: &str) -> refusal::Result {
+        self.start_policy(&PolicyCommand::parse(command)?, false)
     }
 
     /// Starts the policy that `command` names, for an administrator or for the `framework` that
@@ -296,13 +297,17 @@ impl Service {
     /// - `EBUSY`: an administrator starts a policy, but a framework drives the policies.
     /// - `EAGAIN`: earlier policies are still stopping.
     /// - `ENOMEM`.
-    pub(crate) fn start_policy(&self, command: &Command<'_>, framework: bool) -> refused::Result {
+    pub(crate) fn start_policy(
+        &self,
+        command: &PolicyCommand<'_>,
+        framework: bool,
+    ) -> refusal::Result {
         let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
         // A framework joins under the lock, after it has begun to use the service.
-        if !framework && self.users() > 0 && self.dispatch.is_fed_by(Feed::Framework) {
+        if !framework && self.users() > 0 && self.dispatch.is_fed_by(ClientKind::Framework) {
             let reason = "policies of this service are started by the framework that uses it";
-            return Err(Refused::because(EBUSY, reason));
+            return Err(RefusedError::because(EBUSY, reason));
         }
         let policies = &settings.parameters.values.policies;
         let config = Config::parse(kind, command.argument, policies)?;
@@ -353,7 +358,7 @@ impl Service {
                     service: self.name(),
                     old: name(old),
                     new_: name(new),
-                    argument: trace::Shown::of(new.as_ref().and_then(Config::argument)),
+                    argument: trace::EventText::of(new.as_ref().and_then(Config::argument)),
                     high: priority,
                 };
                 event.tell();
@@ -375,7 +380,7 @@ impl Service {
     }
 
     /// Starts the primaries on the partitions of a new target.
-    pub(super) fn furnish(&self, settings: &mut Settings, lanes: &Lanes) -> Result {
+    pub(super) fn furnish(&self, settings: &mut Settings, lanes: &TargetPartitions) -> Result {
         let primaries = settings.primaries;
         let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
         for (priority, config) in Priority::ALL.into_iter().zip(primaries) {
@@ -396,13 +401,13 @@ impl Service {
 
     /// Applies `new`: starts new primaries on all partitions or on none, and updates running
     /// policies where possible. The settings are unchanged on error.
-    fn replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
+    fn replace(&self, settings: &mut Settings, new: &Primaries) -> refusal::Result {
         let kept = settings.parameters.kept.clone();
         let replaced = self.try_replace(settings, new);
         replaced.inspect_err(|_| settings.parameters.kept = kept)
     }
 
-    fn try_replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
+    fn try_replace(&self, settings: &mut Settings, new: &Primaries) -> refusal::Result {
         let old = settings.primaries;
         let followed = settings.parameters.kept.follow(&old, new);
         followed.map_err(|_| ENOMEM)?;

@@ -4,11 +4,11 @@
 
 use super::Service;
 use crate::{
-    engine::refused::{self, Refused},
+    engine::refusal::{self, RefusedError},
     sched::{
         error,
         policy::{
-            control::{Host, Parameters, Parts, Refusal, Running, Scene},
+            control::{Host, OverseerContext, Parameters, Parts, RefusalReason, RunningPart},
             AnyOverseer, Kept, Kind, Part, ROWS,
         },
     },
@@ -22,19 +22,19 @@ impl Parts for Service {
         misc::now()
     }
 
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Held>> {
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Held>> {
         self.partitions.running()
     }
 }
 
-impl Refusal for Refused {
+impl RefusalReason for RefusedError {
     fn reason(&self) -> Option<error::Error> {
         self.reason
     }
 }
 
 impl Host for Service {
-    type Refusal = Refused;
+    type Refusal = RefusedError;
 
     fn parameters(&self) -> Parameters {
         self.settings.lock().parameters.clone()
@@ -44,7 +44,7 @@ impl Host for Service {
         f(&mut self.settings.lock().parameters.kept);
     }
 
-    fn change(&self, f: impl FnOnce(&mut Parameters) -> error::Result) -> refused::Result {
+    fn change(&self, f: impl FnOnce(&mut Parameters) -> error::Result) -> refusal::Result {
         self.change_settings(&mut self.settings.lock(), f)
     }
 
@@ -56,7 +56,7 @@ impl Host for Service {
         self.count
     }
 
-    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
         self.oversight.show(f)
     }
 

@@ -9,9 +9,9 @@ use kernel::prelude::*;
 use super::Service;
 use crate::{
     engine::{
-        arrival::Record,
+        arrival::OrderHandle,
         partitions,
-        target::{Kick, Target},
+        target::{PendingSubmission, Target},
     },
     sched::{
         key::Hasher,
@@ -41,23 +41,23 @@ impl Service {
 
     /// Moves a queued request and its predecessors to high priority; does nothing if the request is
     /// not queued.
-    pub(crate) fn promote(&self, record: Record) {
+    pub(crate) fn promote(&self, record: OrderHandle) {
         self.reorder(record, |order, id| order.promote(id));
     }
 
     /// Dispatches a queued request and its predecessors as soon as the order permits.
-    pub(crate) fn force(&self, record: Record) {
+    pub(crate) fn force(&self, record: OrderHandle) {
         self.reorder(record, |order, id| order.force(id));
     }
 
     /// Ends the request for its successors. The request completed without its record.
-    pub(crate) fn finish(&self, record: Record) {
+    pub(crate) fn finish(&self, record: OrderHandle) {
         self.reorder(record, |order, id| order.finish(id));
     }
 
-    fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
+    fn reorder(&self, record: OrderHandle, change: impl FnOnce(&mut Order<Held>, RecordId)) {
         if let Some((lanes, partition)) = self.partitions.at(record.home) {
-            let mut kick = Kick::none();
+            let mut kick = PendingSubmission::none();
             let busy = partition.reorder(|order| change(order, record.id), &mut kick);
             if busy {
                 self.ticker.worker().keeper().call();

@@ -8,25 +8,25 @@ use kernel::prelude::*;
 
 use super::{major_minor, Service};
 use crate::{
-    engine::{partition::Inner, roster::Clients, target::Target},
+    engine::{client_list::ClientRoster, partition::PartitionState, target::Target},
     sched::{
         attr::Priority,
-        head::State,
-        health::{self, Limits},
+        head::PolicyState,
+        health::{self, HealthLimits},
         key::escape,
         policy::{Config, Kind, Part, COUNTS_MAX},
         slots::Slots,
         statistics::{ServiceCounts, Stats, TargetCounts},
-        text::{self, Row},
+        text::{self, PolicyRow},
     },
     sys::misc::{self, bug},
 };
 
 /// A policy of one head, summed over the partitions.
 #[derive(Clone, Copy)]
-struct Sum {
+struct PolicySum {
     kind: Kind,
-    state: State,
+    state: PolicyState,
     queued: u64,
     active: u64,
     counts: [u64; COUNTS_MAX],
@@ -35,9 +35,9 @@ struct Sum {
 const KINDS: usize = Kind::ALL.len();
 
 /// The policies of one head, in the order of [`Kind::ALL`].
-type Sums = [Sum; KINDS];
+type HeadSums = [PolicySum; KINDS];
 
-fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
+fn add(sums: &mut HeadSums, inner: &mut PartitionState, priority: Priority) {
     for status in inner.head(priority).instances() {
         let mut all = sums.iter_mut();
         let Some(sum) = all.find(|sum| sum.kind == status.tag.kind()) else {
@@ -45,7 +45,7 @@ fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
             continue;
         };
         // A policy that restarts while its previous instance stops counts as started.
-        if sum.state != State::Started {
+        if sum.state != PolicyState::Started {
             sum.state = status.state;
         }
         sum.queued = sum.queued.saturating_add(status.queued.into());
@@ -55,8 +55,8 @@ fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
 }
 
 /// Returns the rows of `nrs_policies` for one head, whose primary was started with `primary`.
-fn rows<'a>(sums: &'a Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
-    sums.each_ref().map(|sum| Row {
+fn rows<'a>(sums: &'a HeadSums, primary: &'a Option<Config>) -> [PolicyRow<'a>; KINDS] {
+    sums.each_ref().map(|sum| PolicyRow {
         name: sum.kind.name(),
         argument: primary
             .as_ref()
@@ -75,9 +75,9 @@ impl Service {
     /// Writes `nrs_policies`.
     pub(crate) fn write_policies(&self, out: &mut dyn fmt::Write) -> Result {
         let kinds = Kind::ALL.first_chunk::<KINDS>().ok_or(EINVAL)?;
-        let mut heads = [kinds.map(|kind| Sum {
+        let mut heads = [kinds.map(|kind| PolicySum {
             kind,
-            state: State::Stopped,
+            state: PolicyState::Stopped,
             queued: 0,
             active: 0,
             counts: [0; COUNTS_MAX],
@@ -124,7 +124,7 @@ impl Service {
             .map_err(|_| ENOSPC)
     }
 
-    fn write_clients_to(&self, clients: &Clients, out: &mut dyn fmt::Write) -> fmt::Result {
+    fn write_clients_to(&self, clients: &ClientRoster, out: &mut dyn fmt::Write) -> fmt::Result {
         let sum = |number: fn(&Target) -> u32| {
             let targets = self.partitions.targets();
             targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
@@ -181,7 +181,7 @@ impl Service {
 
     /// Writes the timeout of each client's device.
     pub(crate) fn write_client_timeouts(&self, out: &mut dyn fmt::Write) -> Result {
-        let write = |clients: &Clients, out: &mut dyn fmt::Write| -> fmt::Result {
+        let write = |clients: &ClientRoster, out: &mut dyn fmt::Write| -> fmt::Result {
             for client in clients.iter() {
                 out.write_str("client: ")?;
                 escape(client.name().to_bytes(), out)?;
@@ -200,7 +200,7 @@ impl Service {
     /// Writes the health of the service, and the values on which the judgement is based.
     pub(crate) fn write_health(&self, out: &mut dyn fmt::Write) -> Result {
         let seen = self.partitions.iter().map(|partition| partition.seen());
-        let limits = Limits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());
+        let limits = HealthLimits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());
         write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
     }
 

@@ -9,7 +9,7 @@ use crate::{
         parameters,
         service::{agent::Binding, Service},
     },
-    sched::{agent::Pairs, units::NSEC_PER_SEC},
+    sched::{agent::FactorPairs, units::NSEC_PER_SEC},
     sys::{misc, series::ESTALE},
 };
 
@@ -20,7 +20,7 @@ fn told(binding: &mut Binding) -> Result<(usize, u64)> {
 
 /// Sets `count` factors of unknown ids; returns the result.
 fn set(service: &Service, instance: u64, count: usize) -> Result {
-    let mut pairs = Pairs::new(count).map_err(|_| ENOMEM)?;
+    let mut pairs = FactorPairs::new(count).map_err(|_| ENOMEM)?;
     for id in 1..=count as u64 {
         pairs.push(id, 1).map_err(|_| EINVAL)?;
     }

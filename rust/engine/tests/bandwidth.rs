@@ -9,18 +9,18 @@ use kernel::{prelude::*, str::CString, sync::Arc};
 
 use crate::{
     engine::{
-        arrival::Arrival, client::Client, dispatch::Feed, parameters, service::Service,
-        target::Target,
+        arrival::Arrival, client::Client, parameters, service::Service, target::Target,
+        target_parameters::ClientKind,
     },
     sched::{
         attr::{Attrs, Id, Priority},
         item::{Cost, Direction},
-        partition::arrive::Went,
+        partition::admit::AdmissionOutcome,
         units::NSEC_PER_MSEC as MS,
     },
     sys::{
         misc,
-        node::fake::{self, Probe},
+        node::test_request::{self, SubmitProbe},
     },
 };
 
@@ -34,31 +34,31 @@ const COST: Cost = Cost::new(Direction::Read, BYTES);
 const USERS: usize = 4;
 
 /// Number of requests served during an interval, by user.
-type Served = [u64; USERS];
+type ServedByUser = [u64; USERS];
 
 /// A service with one infinitely fast device.
-struct Yard {
+struct ServiceFixture {
     service: Arc<Service>,
     client: Arc<Client>,
     target: Arc<Target>,
-    probe: Arc<Probe>,
+    probe: Arc<SubmitProbe>,
     /// Number of requests that have ended, in order of submission.
     ended: Cell<usize>,
     brought: Cell<u64>,
 }
 
-impl Yard {
+impl ServiceFixture {
     /// Creates a service with `qbm` on both heads and this plan.
     fn new(plan: &str) -> Result<Self> {
         let service = Service::new(c"kunit", Some(kernel::cpu::nr_cpu_ids().min(2)))?;
-        service.use_begin(Feed::Block)?;
+        service.use_begin(ClientKind::Block)?;
         let (name, device) = (CString::try_from(c"one")?, CString::try_from(c"254:0")?);
         let (client, target) = service.join(name, device, super::lower(c"8:0", 8 << 20, 0))?;
         let yard = Self {
             service,
             client,
             target,
-            probe: Probe::new()?,
+            probe: SubmitProbe::new()?,
             ended: Cell::new(0),
             brought: Cell::new(0),
         };
@@ -78,7 +78,7 @@ impl Yard {
         let brought = self.brought.get();
         self.brought.set(brought + 1);
         let name = u64::from(uid) << 32 | part << 16 | brought;
-        let held = fake::request(&self.probe, name, BYTES, priority)?;
+        let held = test_request::request(&self.probe, name, BYTES, priority)?;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
             client: &self.client,
@@ -100,16 +100,16 @@ impl Yard {
             ..Attrs::UNKNOWN
         };
         match self.service.arrive(held, &arrival, attrs).went {
-            Went::Passed(held) => {
+            AdmissionOutcome::Passed(held) => {
                 let account = held.account();
-                fake::discard(held);
+                test_request::discard(held);
                 self.service.complete(&account, COST, &self.target, 0, 0);
                 Ok(true)
             }
-            Went::Queued => Ok(false),
-            Went::Blocked => Err(EAGAIN),
-            Went::Refused(held) => {
-                fake::discard(held);
+            AdmissionOutcome::Queued => Ok(false),
+            AdmissionOutcome::Blocked => Err(EAGAIN),
+            AdmissionOutcome::Refused(held) => {
+                test_request::discard(held);
                 Err(EAGAIN)
             }
         }
@@ -124,7 +124,7 @@ impl Yard {
     }
 
     /// Ends the submitted requests, and counts them.
-    fn end(&self, served: &mut Served) {
+    fn end(&self, served: &mut ServedByUser) {
         while let Some((name, account)) = self.probe.seen(self.ended.get()) {
             self.ended.set(self.ended.get() + 1);
             self.client.count_submitted();
@@ -136,11 +136,11 @@ impl Yard {
     }
 
     /// Serves for `ms`; returns the requests served during that time.
-    fn serve(&self, ms: u64) -> Served {
+    fn serve(&self, ms: u64) -> ServedByUser {
         // Earlier requests do not count.
-        self.end(&mut Served::default());
+        self.end(&mut ServedByUser::default());
         let until = misc::now() + ms * MS;
-        let mut served = Served::default();
+        let mut served = ServedByUser::default();
         while misc::now() < until {
             kernel::time::delay::fsleep(kernel::time::Delta::from_micros(500));
             self.end(&mut served);
@@ -155,7 +155,7 @@ impl Yard {
 
     /// Returns the value of a parameter.
     fn text(&self, name: &str) -> Result<KVVec<u8>> {
-        let mut text = Text(KVVec::new());
+        let mut text = LongText(KVVec::new());
         parameters::show(&self.service, name, &mut text)?;
         Ok(text.0)
     }
@@ -185,9 +185,9 @@ impl Yard {
 }
 
 /// A text of any length.
-struct Text(KVVec<u8>);
+struct LongText(KVVec<u8>);
 
-impl core::fmt::Write for Text {
+impl core::fmt::Write for LongText {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let done = self.0.extend_from_slice(text.as_bytes(), GFP_KERNEL);
         done.map_err(|_| core::fmt::Error)
@@ -207,7 +207,7 @@ mod life {
     #[test]
     fn a_refused_plan_changes_nothing() -> Result {
         const PLAN: &str = "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi";
-        let yard = Yard::new(PLAN)?;
+        let yard = ServiceFixture::new(PLAN)?;
         yard.queue(1, 40)?;
         yard.serve(100);
         let before = yard.text("nrs_qbm_config")?;
@@ -234,7 +234,9 @@ mod life {
 
     #[test]
     fn what_waits_for_tokens_goes_when_the_policy_does() -> Result {
-        let yard = Yard::new("by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki")?;
+        let yard = ServiceFixture::new(
+            "by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki",
+        )?;
         let mut gone = 0;
         // Stopped, restarted or replaced, each time with requests queued.
         for policy in [
@@ -259,7 +261,9 @@ mod life {
 
     #[test]
     fn forced_requests_and_drained_ones_go() -> Result {
-        let yard = Yard::new("by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki")?;
+        let yard = ServiceFixture::new(
+            "by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki",
+        )?;
         yard.queue(1, 20)?;
         yard.serve(300);
         let mut passed = 0;
@@ -281,7 +285,9 @@ mod life {
 
     #[test]
     fn parts_start_anew_with_another_number_of_clients() -> Result {
-        let yard = Yard::new("by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi")?;
+        let yard = ServiceFixture::new(
+            "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi",
+        )?;
         yard.queue(1, 60)?;
         yard.serve(200);
         let (held, ended) = (yard.held(), yard.ended.get());

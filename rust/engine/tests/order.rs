@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use super::{Bench, Came, Kick};
+use super::{PartitionBench, PendingSubmission, RequestFate};
 use crate::{
     sched::{
         attr::Priority,
@@ -12,7 +12,7 @@ use crate::{
         order::{RecordId, Relation},
         partition::{Admission, BATCH},
     },
-    sys::node::Account,
+    sys::node::NodeAccount,
 };
 
 /// Returns the relation of a write to block `number`.
@@ -25,7 +25,7 @@ fn block(number: u64) -> Option<Relation> {
     })
 }
 
-impl Bench {
+impl PartitionBench {
     /// Submits a write of a user to block `number`.
     fn write(
         &self,
@@ -33,17 +33,17 @@ impl Bench {
         number: u64,
         priority: Priority,
         must_pass: bool,
-    ) -> Result<(Came, Option<RecordId>)> {
+    ) -> Result<(RequestFate, Option<RecordId>)> {
         self.bring_after(name, 1, priority, must_pass, block(number))
     }
 
     /// Ends a request with a record that was dispatched on arrival.
     fn end_recorded(&self, priority: Priority, record: Option<RecordId>) {
-        let mut account = Account::new(priority, 0);
+        let mut account = NodeAccount::new(priority, 0);
         account.placement.record = record;
         account.placement.admission = Admission::Slot;
         self.give_back(&account);
-        let mut kick = Kick::none();
+        let mut kick = PendingSubmission::none();
         self.partition
             .end(&account, Cost::of_bytes(4096), BATCH, &mut kick);
         self.target.kick(kick);
@@ -68,7 +68,7 @@ mod life {
     /// number of slots.
     #[test]
     fn what_is_forced_for_others_takes_turns() -> Result {
-        let bench = Bench::new(4)?;
+        let bench = PartitionBench::new(4)?;
         for name in 0..4 {
             bench.write(name, 100 + name, Priority::Regular, false)?;
         }
@@ -95,7 +95,7 @@ mod life {
             }
         }
         let all = ended.iter().skip(4).all(|ended| *ended);
-        assert!(came == Came::Blocked && queued == 0);
+        assert!(came == RequestFate::Blocked && queued == 0);
         assert!(most == 2 && all && bench.target.forced() == 0);
         Ok(())
     }
@@ -103,7 +103,7 @@ mod life {
     /// Verifies that drained requests are dispatched however many forced requests are in flight.
     #[test]
     fn what_is_drained_takes_no_turns() -> Result {
-        let bench = Bench::new(2)?;
+        let bench = PartitionBench::new(2)?;
         let metadata = bench.bring(1, 1, Priority::Regular, true)?;
         let waits = bench.bring(2, 1, Priority::Regular, true)?;
         let (_, first) = bench.write(3, 7, Priority::Regular, false)?;
@@ -115,7 +115,7 @@ mod life {
         let names: [_; 3] = bench.names();
         bench.end_forced();
         let last = bench.end_submitted(3);
-        assert!(metadata == Came::Passed && waits == Came::Queued);
+        assert!(metadata == RequestFate::Passed && waits == RequestFate::Queued);
         assert!(names == [4, 5, 6].map(Some) && last == Some(2));
         assert!(bench.target.forced() == 0 && bench.records() == 0);
         Ok(())
@@ -124,7 +124,7 @@ mod life {
     /// Verifies that reclaim of memory also forces the predecessors of its request.
     #[test]
     fn what_frees_memory_takes_along_what_it_waits_for() -> Result {
-        let bench = Bench::new(2)?;
+        let bench = PartitionBench::new(2)?;
         let metadata = bench.bring(1, 1, Priority::Regular, true)?;
         let waits = bench.bring(2, 1, Priority::Regular, true)?;
         for name in 3..=4 {
@@ -136,8 +136,8 @@ mod life {
         let names: [_; 2] = bench.names();
         bench.end_forced();
         let last = bench.end_submitted(2);
-        assert!(metadata == Came::Passed && waits == Came::Queued);
-        assert!(queued == Came::Queued && reclaim == Came::Blocked);
+        assert!(metadata == RequestFate::Passed && waits == RequestFate::Queued);
+        assert!(queued == RequestFate::Queued && reclaim == RequestFate::Blocked);
         assert!(names == [5, 6].map(Some) && last == Some(2));
         Ok(())
     }

@@ -8,7 +8,7 @@ use kernel::{prelude::*, str::CString};
 
 use crate::{
     engine::{parameters, service::Service},
-    sched::parameters::{all, Access},
+    sched::parameters::{all, AccessMode},
 };
 
 /// Content of `clients` for an unused service with 7 slots.
@@ -36,12 +36,12 @@ const PLAN: &str = "by uid # who\n\ngroup a  capacity=1M; ; client 5 class=fc mi
 const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_come min=50%\n";
 
 /// A text of limited length.
-struct Text {
+struct ShortText {
     bytes: [u8; 3072],
     len: usize,
 }
 
-impl Default for Text {
+impl Default for ShortText {
     fn default() -> Self {
         Self {
             bytes: [0; 3072],
@@ -50,13 +50,13 @@ impl Default for Text {
     }
 }
 
-impl Text {
+impl ShortText {
     fn is(&self, text: &str) -> bool {
         self.bytes.get(..self.len) == Some(text.as_bytes())
     }
 }
 
-impl fmt::Write for Text {
+impl fmt::Write for ShortText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len.saturating_add(text.len());
         let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
@@ -151,7 +151,7 @@ mod names {
             if shown == "-" {
                 continue;
             }
-            let mut text = Text::default();
+            let mut text = ShortText::default();
             parameters::show(&service, name, &mut text)?;
             assert!(shown.is_empty() || text.is(shown));
         }
@@ -160,8 +160,11 @@ mod names {
             let refused = parameters::set(&service, name, "stop a").err();
             assert!(refused.map(|refused| refused.errno()) == Some(want));
         }
-        let write_only =
-            parameters::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
+        let write_only = parameters::show(
+            &service,
+            "nrs_fairshare_stats_reset",
+            &mut ShortText::default(),
+        );
         assert!(write_only == Err(EACCES));
         Ok(())
     }
@@ -175,7 +178,7 @@ mod names {
         for parameter in all() {
             assert!(parameters::serves(parameter) == Some(parameter.access));
             let done = if parameter.access.reads() {
-                parameters::load(&service, parameter, &mut Text::default())
+                parameters::load(&service, parameter, &mut ShortText::default())
             } else {
                 parameters::store(&service, parameter, "1").map_err(|refused| refused.errno())
             };
@@ -213,12 +216,12 @@ mod names {
         }
         let other = Service::new(c"kunit", Some(1))?;
         other.adopt(&service);
-        for parameter in all().filter(|parameter| parameter.access == Access::Both) {
+        for parameter in all().filter(|parameter| parameter.access == AccessMode::Both) {
             let name = parameter.name();
             if ["nrs_policies", "nrs_tbf_rule"].contains(&name) {
                 continue;
             }
-            let (mut own, mut adopted) = (Text::default(), Text::default());
+            let (mut own, mut adopted) = (ShortText::default(), ShortText::default());
             parameters::load(&service, parameter, &mut own)?;
             parameters::load(&other, parameter, &mut adopted)?;
             assert!(own.len == adopted.len && own.bytes == adopted.bytes);
@@ -237,7 +240,7 @@ mod names {
         let name = CString::try_from(c"a\nportal 0")?;
         let device = CString::try_from(c"7:0")?;
         let (client, target) = service.join(name, device, super::super::lower(c"7:1", 7, 1))?;
-        let mut text = Text::default();
+        let mut text = ShortText::default();
         let shown = parameters::show(&service, "client_timeouts", &mut text);
         service.leave(&client, &target);
         let expected = b"client: a\\x0aportal 0\nlast reply : ";

@@ -22,14 +22,14 @@ use crate::{
         error,
         timeouts::terms::{
             AtCountPolicyDelay, AtEarlyMargin, AtExtra, AtFactor, AtHistory, AtIncrement,
-            AtInitial, AtMax, AtMin, ObdTimeout, Terms,
+            AtInitial, AtMax, AtMin, ObdTimeout, TimeoutTerms,
         },
     },
-    sys::{misc, node::Account, timer::Timed},
+    sys::{misc, node::NodeAccount, timer::WithTimer},
 };
 
 /// Sets terms for estimates of at least one second, without any margin.
-fn brief(terms: &mut Terms) -> error::Result {
+fn brief(terms: &mut TimeoutTerms) -> error::Result {
     terms.min = AtMin::parse("1")?;
     terms.early_margin = AtEarlyMargin::parse("1")?;
     terms.extra = AtExtra::parse("1")?;
@@ -40,14 +40,14 @@ fn brief(terms: &mut Terms) -> error::Result {
 }
 
 /// Disables deadlines.
-fn off(terms: &mut Terms) -> error::Result {
+fn off(terms: &mut TimeoutTerms) -> error::Result {
     terms.max = AtMax::parse("0")?;
     terms.fixed = ObdTimeout::parse("0")?;
     Ok(())
 }
 
 /// Applies `f` to the terms.
-fn change(timeouts: &Timeouts, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
+fn change(timeouts: &Timeouts, f: impl FnOnce(&mut TimeoutTerms) -> error::Result) -> Result {
     let mut terms = timeouts.terms();
     f(&mut terms).map_err(|_| EINVAL)?;
     timeouts.set(&terms);
@@ -55,13 +55,13 @@ fn change(timeouts: &Timeouts, f: impl FnOnce(&mut Terms) -> error::Result) -> R
 }
 
 /// A client and its device.
-struct Bench {
+struct ClientBench {
     timeouts: Arc<Timeouts>,
     target: Arc<Target>,
     client: Client,
 }
 
-impl Bench {
+impl ClientBench {
     fn new() -> Result<Self> {
         let target = super::target(1, 1)?;
         target.attach(1, 0, None)?;
@@ -77,18 +77,18 @@ impl Bench {
         })
     }
 
-    fn deadlines(&self) -> Result<&Arc<Timed<Deadlines>>> {
+    fn deadlines(&self) -> Result<&Arc<WithTimer<Deadlines>>> {
         self.client.deadlines().ok_or(ENODEV)
     }
 
     /// Submits a request.
-    fn send(&self) -> Result<Account> {
+    fn send(&self) -> Result<NodeAccount> {
         self.send_on(0)
     }
 
     /// Submits a request that arrived on `cpu`.
-    fn send_on(&self, cpu: u16) -> Result<Account> {
-        let mut account = Account::new(Priority::Regular, cpu);
+    fn send_on(&self, cpu: u16) -> Result<NodeAccount> {
+        let mut account = NodeAccount::new(Priority::Regular, cpu);
         self.deadlines()?.enter(&mut account);
         Ok(account)
     }
@@ -139,7 +139,7 @@ mod tests {
     /// idle client's device.
     #[test]
     fn an_idle_client_forgets() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let now = misc::millis();
         bench.timeouts.measured(0, 90_000, now);
         let history = bench.deadlines()?.history();
@@ -157,7 +157,7 @@ mod tests {
     /// congestion.
     #[test]
     fn a_timer_of_a_congestion_is_forgotten() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         change(&bench.timeouts, |terms| {
             terms.history = AtHistory::parse("4")?;
@@ -184,9 +184,9 @@ mod tests {
     /// sample.
     #[test]
     fn a_discard_has_its_own_time() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
-        let mut discard = Account::new(Priority::Regular, 0);
+        let mut discard = NodeAccount::new(Priority::Regular, 0);
         discard.lengthy = true;
         deadlines.enter(&mut discard);
         let read = bench.send()?;
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn without_deadlines_nothing_is_looked_at() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         change(&bench.timeouts, off)?;
         bench.deadlines()?.follow();
         let account = bench.send()?;
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn lost_and_found() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         assert!(deadlines.is_asleep());
         let (one, two) = (bench.send()?, bench.send()?);
@@ -246,7 +246,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert!(wait_for(|| bench.counts() == [2, 1, 0]));
         // Requests are submitted to a lost client whose requests do not fail.
-        let mut queued = Account::new(Priority::Regular, 0);
+        let mut queued = NodeAccount::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
@@ -264,7 +264,7 @@ mod tests {
     /// other requests.
     #[test]
     fn a_client_is_lost_once_for_each_request() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         let hung = bench.send()?;
         assert!(wait_for(|| deadlines.is_lost()));
@@ -292,7 +292,7 @@ mod tests {
     /// gave up do not hide requests of another CPU.
     #[test]
     fn requests_of_several_cpus() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         let last = (nr_cpu_ids() - 1) as u16;
         let (hung, early) = (bench.send_on(0)?, bench.send_on(last)?);
@@ -324,10 +324,10 @@ mod tests {
     /// Verifies that a completion of a request submitted without deadlines is a sign of life.
     #[test]
     fn what_is_not_counted_is_a_sign_of_life() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         let counted = bench.send()?;
-        let uncounted = Account::new(Priority::Regular, 0);
+        let uncounted = NodeAccount::new(Priority::Regular, 0);
         for _ in 0..20 {
             fsleep(Delta::from_millis(100));
             assert!(!deadlines.is_lost());
@@ -340,11 +340,11 @@ mod tests {
 
     #[test]
     fn what_is_queued_for_a_lost_client_fails() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         deadlines.set_fails(true);
         let sent = bench.send()?;
-        let mut queued = Account::new(Priority::Regular, 0);
+        let mut queued = NodeAccount::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
         assert!(!deadlines.submits(&mut queued) && queued.refused);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_gives_time() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
         let (one, other) = (bench.send()?, bench.send()?);
         // Completions of other clients, for twice the timeout.
@@ -382,9 +382,9 @@ mod tests {
 
     #[test]
     fn a_shorter_timeout_is_in_effect_at_once() -> Result {
-        let bench = Bench::new()?;
+        let bench = ClientBench::new()?;
         let deadlines = bench.deadlines()?;
-        let initial = |terms: &mut Terms, seconds| {
+        let initial = |terms: &mut TimeoutTerms, seconds| {
             terms.initial = AtInitial::parse(seconds)?;
             Ok(())
         };

@@ -8,35 +8,35 @@ use kernel::{prelude::*, sync::Arc};
 
 use crate::{
     engine::{
-        driven::{Driver, Engine, Queued, Running},
+        framework::{DrivenRequest, FrameworkService, PolicyDriver, StartedRequest},
         parameters,
-        target::Runner,
+        target::PullNotifier,
     },
     frontend::chardev::{decode::Decoded, wire},
-    sched::{attr::Priority, item::Spot, policy::Get},
+    sched::{attr::Priority, item::ByteRange, policy::Decision},
     sys::{
-        capi::{self, Owner, Room, Waker},
+        capi::{self, CallerModule, ItemMemory, Waker},
         misc::{self, bug},
-        node::Account,
+        node::NodeAccount,
     },
 };
 
 /// State of a request of a framework.
 #[derive(Default)]
-pub(crate) enum State {
+pub(crate) enum ItemState {
     /// The framework owns the request.
     #[default]
     Idle,
     /// The request is queued in a policy.
-    Queued(Queued),
+    Queued(DrivenRequest),
     /// The policy has dispatched the request.
-    Started(Running),
+    Started(StartedRequest),
 }
 
 /// Runner that notifies a framework of requests that may be eligible.
-struct Alarm(Waker);
+struct FrameworkWaker(Waker);
 
-impl Runner for Alarm {
+impl PullNotifier for FrameworkWaker {
     fn run(&self) {
         self.0.wake();
     }
@@ -44,19 +44,19 @@ impl Runner for Alarm {
 
 /// A framework of another kernel module.
 pub(crate) struct Framework {
-    engine: Arc<Engine>,
-    owner: Arc<Owner>,
+    engine: Arc<FrameworkService>,
+    owner: Arc<CallerModule>,
 }
 
 /// A policy that a framework started. Its module stays loaded as long as the driver, which may call
 /// it.
-pub(crate) struct Policy {
-    driver: Driver,
+pub(crate) struct FrameworkPolicy {
+    driver: PolicyDriver,
     _pin: Pin,
 }
 
 /// Reference that keeps a module loaded.
-struct Pin(Arc<Owner>);
+struct Pin(Arc<CallerModule>);
 
 impl Drop for Pin {
     fn drop(&mut self) {
@@ -64,19 +64,19 @@ impl Drop for Pin {
     }
 }
 
-impl capi::Framework for Framework {
-    type Policy = Policy;
-    type State = State;
+impl capi::FrameworkOps for Framework {
+    type Policy = FrameworkPolicy;
+    type State = ItemState;
 
     /// Opens an engine for a framework.
     ///
     /// # Errors
     ///
-    /// Any error of [`Engine::open`].
-    fn open(name: &CStr, cpts: u32, waker: Waker, owner: Owner) -> Result<Self> {
-        let waker = Arc::new(Alarm(waker), GFP_KERNEL)?;
+    /// Any error of [`FrameworkService::open`].
+    fn open(name: &CStr, cpts: u32, waker: Waker, owner: CallerModule) -> Result<Self> {
+        let waker = Arc::new(FrameworkWaker(waker), GFP_KERNEL)?;
         Ok(Self {
-            engine: Engine::open(name, cpts, waker)?,
+            engine: FrameworkService::open(name, cpts, waker)?,
             owner: Arc::new(owner, GFP_KERNEL)?,
         })
     }
@@ -95,14 +95,20 @@ impl capi::Framework for Framework {
     ///
     /// # Errors
     ///
-    /// Any error of [`Engine::start`]. `ENODEV`: the module is being removed.
-    fn start(&self, name: &str, argument: &str, priority: Priority, cpt: u32) -> Result<Policy> {
+    /// Any error of [`FrameworkService::start`]. `ENODEV`: the module is being removed.
+    fn start(
+        &self,
+        name: &str,
+        argument: &str,
+        priority: Priority,
+        cpt: u32,
+    ) -> Result<FrameworkPolicy> {
         let cpt = u16::try_from(cpt).map_err(|_| ENOENT)?;
         self.owner.get()?;
         let pin = Pin(self.owner.clone());
         let driver = self.engine.start(name, argument, priority, cpt);
         let driver = driver.map_err(|refused| refused.report(self.engine.service().name()))?;
-        Ok(Policy { driver, _pin: pin })
+        Ok(FrameworkPolicy { driver, _pin: pin })
     }
 
     /// Queues a request.
@@ -110,50 +116,54 @@ impl capi::Framework for Framework {
     /// # Errors
     ///
     /// `EINVAL`: `request` is malformed. `EAGAIN`: the policy does not accept the request.
-    fn enqueue(policy: &Policy, mut room: Room<State>, request: &[u8]) -> Result {
+    fn enqueue(
+        policy: &FrameworkPolicy,
+        mut room: ItemMemory<ItemState>,
+        request: &[u8],
+    ) -> Result {
         let record = wire::Request::decode(request).map_err(|_| EINVAL)?;
         let Decoded { attrs, cost } = Decoded::of(&record).ok_or(EINVAL)?;
         if record.header.kind != wire::TYPE_REQUEST {
             return Err(EINVAL);
         }
-        let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
-        let account = Account::new(attrs.priority, misc::cpu());
+        let spot = ByteRange::new(attrs.object, attrs.offset, attrs.length);
+        let account = NodeAccount::new(attrs.priority, misc::cpu());
         let held = room.begin(cost, spot, account);
         match policy.driver.enqueue(held, &attrs) {
             Ok(queued) => {
-                room.replace(State::Queued(queued));
+                room.replace(ItemState::Queued(queued));
                 Ok(())
             }
             Err(held) => {
-                bug!(Room::<State>::of(held).is_none());
+                bug!(ItemMemory::<ItemState>::of(held).is_none());
                 Err(EAGAIN)
             }
         }
     }
 
-    fn get(policy: &Policy, force: bool) -> Get<Room<State>> {
+    fn get(policy: &FrameworkPolicy, force: bool) -> Decision<ItemMemory<ItemState>> {
         let found = policy.driver.get(force, |held| {
-            let state = core::mem::take(Room::<State>::state_of(held)?);
+            let state = core::mem::take(ItemMemory::<ItemState>::state_of(held)?);
             match state {
-                State::Queued(queued) => Some(queued),
+                ItemState::Queued(queued) => Some(queued),
                 _ => None,
             }
         });
         let (held, running) = match found {
-            Get::Item(found) => found,
-            Get::Throttled { until } => return Get::Throttled { until },
-            Get::Empty => return Get::Empty,
+            Decision::Item(found) => found,
+            Decision::Throttled { until } => return Decision::Throttled { until },
+            Decision::Empty => return Decision::Empty,
         };
-        match Room::of(held) {
+        match ItemMemory::of(held) {
             Some(mut room) => {
-                room.replace(State::Started(running));
-                Get::Item(room)
+                room.replace(ItemState::Started(running));
+                Decision::Item(room)
             }
-            None => Get::Empty,
+            None => Decision::Empty,
         }
     }
 
-    fn peek(policy: &Policy, force: bool) -> Get<()> {
+    fn peek(policy: &FrameworkPolicy, force: bool) -> Decision<()> {
         policy.driver.peek(force)
     }
 
@@ -162,9 +172,9 @@ impl capi::Framework for Framework {
     /// # Errors
     ///
     /// `ENOENT`: the request is not queued in this policy.
-    fn dequeue(policy: &Policy, mut room: Room<State>) -> Result {
-        let queued = match room.replace(State::Idle) {
-            State::Queued(queued) => queued,
+    fn dequeue(policy: &FrameworkPolicy, mut room: ItemMemory<ItemState>) -> Result {
+        let queued = match room.replace(ItemState::Idle) {
+            ItemState::Queued(queued) => queued,
             other => {
                 room.replace(other);
                 return Err(ENOENT);
@@ -172,19 +182,19 @@ impl capi::Framework for Framework {
         };
         match policy.driver.dequeue(queued) {
             Ok(held) => {
-                bug!(Room::<State>::of(held).is_none());
+                bug!(ItemMemory::<ItemState>::of(held).is_none());
                 Ok(())
             }
             Err(queued) => {
-                room.replace(State::Queued(queued));
+                room.replace(ItemState::Queued(queued));
                 Err(ENOENT)
             }
         }
     }
 
-    fn finish(policy: &Policy, mut room: Room<State>) {
-        match room.replace(State::Idle) {
-            State::Started(running) => policy.driver.finish(&running),
+    fn finish(policy: &FrameworkPolicy, mut room: ItemMemory<ItemState>) {
+        match room.replace(ItemState::Idle) {
+            ItemState::Started(running) => policy.driver.finish(&running),
             _ => bug!(),
         }
     }

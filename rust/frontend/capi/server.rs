@@ -4,7 +4,7 @@
 //!
 //! # Terms
 //!
-//! - *Pump*: the work item that reads the session and calls the server ([`Pump`]).
+//! - *Pump*: the work item that reads the session and calls the server ([`ServerReader`]).
 //!
 //! ```text
 //!   write(request) ──▶ session ──▶ policy ──▶ session ──▶ pump ──▶ dispatch ──▶ write(completion)
@@ -13,7 +13,7 @@
 //! # Closing a server
 //!
 //! Queued requests are dispatched, and every request is completed. The task that counts a
-//! completion may still be in [`capi::Server::write`] then. The task is an RCU reader, and close
+//! completion may still be in [`capi::ServerOps::write`] then. The task is an RCU reader, and close
 //! waits for it.
 
 use kernel::{
@@ -25,11 +25,11 @@ use kernel::{
 
 use crate::{
     frontend::chardev::{
-        session::{Reader, Session},
+        session::{Session, SessionReader},
         wire, Attached,
     },
     sys::{
-        capi::{self, Callbacks, Owner},
+        capi::{self, Callbacks, CallerModule},
         misc, queue,
         series::synchronize_rcu,
     },
@@ -37,7 +37,7 @@ use crate::{
 
 /// Reader of a session that calls the server.
 #[pin_data]
-struct Pump {
+struct ServerReader {
     callbacks: Callbacks,
     /// `None`: not open yet, or closed.
     #[pin]
@@ -47,10 +47,10 @@ struct Pump {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Pump { self.work }
+    impl HasWork<Self> for ServerReader { self.work }
 }
 
-impl Pump {
+impl ServerReader {
     fn new(callbacks: Callbacks) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -69,14 +69,14 @@ impl Pump {
     }
 }
 
-impl Reader for Pump {
+impl SessionReader for ServerReader {
     fn called(self: Arc<Self>) {
         // If the work is queued already, that run suffices.
         let _ = queue::calls().enqueue(self);
     }
 }
 
-impl WorkItem for Pump {
+impl WorkItem for ServerReader {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -101,19 +101,19 @@ impl WorkItem for Pump {
 /// A server of another kernel module.
 pub(crate) struct Server {
     attached: Attached,
-    pump: Arc<Pump>,
-    owner: Owner,
+    pump: Arc<ServerReader>,
+    owner: CallerModule,
 }
 
-impl capi::Server for Server {
+impl capi::ServerOps for Server {
     /// Opens a session for a server.
     ///
     /// # Errors
     ///
     /// Any error of [`Attached::new`].
-    fn open(attach: &[u8], callbacks: Callbacks, owner: Owner) -> Result<Self> {
+    fn open(attach: &[u8], callbacks: Callbacks, owner: CallerModule) -> Result<Self> {
         let asked = wire::Attach::decode(attach).map_err(|_| EINVAL)?;
-        let pump = Pump::new(callbacks)?;
+        let pump = ServerReader::new(callbacks)?;
         let (attached, _) = Attached::new(&asked, Some(pump.clone()))?;
         pump.set(Some(attached.session().clone()));
         Ok(Self {

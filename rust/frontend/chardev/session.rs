@@ -34,10 +34,9 @@
 //!
 //! A request has a box for the engine and a row in the session's [`table`]. The box is freed when
 //! the request is read, the memory of the row with the session. Both are charged to the task that
-//! wrote the request, the arrays of the table to the task that attached the file. [`Terms::limit`]
-//! bounds all of this memory.
-//! wrote the request, the arrays of the table to the task that attached the file. [`Terms::limit`]
-//! bounds all of this memory.
+//! wrote the request, the arrays of the table to the task that attached the file.
+//! [`SessionTerms::limit`] bounds all of this memory. wrote the request, the arrays of the table to
+//! the task that attached the file. [`SessionTerms::limit`] bounds all of this memory.
 
 use kernel::{
     fs, new_mutex,
@@ -56,12 +55,12 @@ use crate::{
     sys::{
         atomic::Hint,
         chardev::{
-            boxed::{Boxed, Submit},
+            boxed::{BoxedRequest, Submit},
             READABLE, WRITABLE,
         },
         misc,
         series::{new_spinlock_irq, PollCondVarBox, SpinLockIrq},
-        timer::{Expire, Timed},
+        timer::{TimerCallback, WithTimer},
     },
 };
 
@@ -75,11 +74,11 @@ mod remainder;
 mod table;
 
 use counters::Counters;
-use early::Found;
+use early::EarlyFindings;
 #[cfg(CONFIG_KUNIT = "y")]
-pub(crate) use reading::Item;
-use remainder::Remainder;
-use table::{Due, Finished, Gone, Inner, Owed, Served};
+pub(crate) use reading::ReadItem;
+use remainder::SessionWork;
+use table::{DueTimes, FinishedRequest, ReleaseKind, RemovalEvents, RequestResources, TableState};
 
 /// Maximum number of requests that one lock hold returns or checks.
 pub(crate) const CHUNK: u32 = 64;
@@ -88,14 +87,14 @@ pub(crate) const CHUNK: u32 = 64;
 const REST: u64 = NSEC_PER_MSEC;
 
 /// Reader of a session that is no open file.
-pub(crate) trait Reader: Send + Sync {
+pub(crate) trait SessionReader: Send + Sync {
     /// Schedules a read of the session. Any context, without locks.
     fn called(self: Arc<Self>);
 }
 
 /// Parameters of a session.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct SessionTerms {
     /// True if requests may be dispatched immediately while no request is queued.
     pub(crate) may_pass: bool,
     /// Time for which a released request may keep its slot, ns; 0: unlimited.
@@ -105,7 +104,7 @@ pub(crate) struct Terms {
 }
 
 /// A request that the engine owns, or that is ready.
-pub(crate) struct Queued {
+pub(crate) struct SessionRequest {
     session: Arc<Session>,
     handle: Handle,
     cookie: u64,
@@ -118,10 +117,10 @@ pub(crate) struct Queued {
 /// Status of a request whose file is closed.
 const CANCELED: i32 = -(kernel::bindings::ECANCELED as i32);
 
-/// [`Queued::left`]: the deadline has passed.
+/// [`SessionRequest::left`]: the deadline has passed.
 const PASSED: u64 = u64::MAX;
 
-impl Expire for Open {
+impl TimerCallback for SessionState {
     fn expired(session: &Session) {
         if session.look(misc::now()) {
             session.remainder.call();
@@ -129,8 +128,8 @@ impl Expire for Open {
     }
 }
 
-impl Submit for Queued {
-    fn submitted(this: Boxed<Self>) {
+impl Submit for SessionRequest {
+    fn submitted(this: BoxedRequest<Self>) {
         // The box may own the last reference to the session.
         let session = this.value().session.clone();
         session.release(this);
@@ -138,27 +137,27 @@ impl Submit for Queued {
 }
 
 /// An open file that is a client.
-pub(crate) type Session = Timed<Open>;
+pub(crate) type Session = WithTimer<SessionState>;
 
 /// State of a session, without its timer.
 #[pin_data]
-pub(crate) struct Open {
+pub(crate) struct SessionState {
     service: Arc<Service>,
     concurrency: Arc<Concurrency>,
     client: Arc<Client>,
     target: Arc<Target>,
-    terms: Terms,
+    terms: SessionTerms,
     counters: Counters,
-    remainder: Arc<Remainder>,
+    remainder: Arc<SessionWork>,
     /// Reader of a server; `None`: tasks that wait for `readable` read.
-    reader: Option<Arc<dyn Reader>>,
+    reader: Option<Arc<dyn SessionReader>>,
     readable: PollCondVarBox,
     /// Wait queue for room for a request; while draining or closing, for the end of all requests.
     roomy: PollCondVarBox,
     #[pin]
     order: Mutex<()>,
     #[pin]
-    inner: SpinLockIrq<Inner>,
+    inner: SpinLockIrq<TableState>,
 }
 
 impl Session {
@@ -167,22 +166,22 @@ impl Session {
     /// file.
     pub(crate) fn open(
         attachment: &Attachment,
-        terms: Terms,
-        reader: Option<Arc<dyn Reader>>,
+        terms: SessionTerms,
+        reader: Option<Arc<dyn SessionReader>>,
     ) -> Result<Arc<Self>> {
         let (service, client, target) = attachment.parts();
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
         let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
-        let table = Inner::new(
+        let table = TableState::new(
             terms.limit,
             terms.lease_ns,
             service.dispatch().pop_window(),
             misc::random(),
         )
         .map_err(|NoMemory| ENOMEM)?;
-        let remainder = Remainder::new()?;
+        let remainder = SessionWork::new()?;
         let session = Arc::pin_init(
-            Timed::new(pin_init!(Open {
+            WithTimer::new(pin_init!(SessionState {
                 concurrency: service.concurrency().clone(),
                 service,
                 client,
@@ -218,7 +217,7 @@ impl Session {
     /// - Any error of the type of record.
     pub(crate) fn write(self: &Arc<Self>, kind: u16, record: &[u8], nonblocking: bool) -> Result {
         /// Returns the record, or `EINVAL` if it is malformed.
-        fn valid<T>(decoded: Result<T, wire::Malformed>) -> Result<T> {
+        fn valid<T>(decoded: Result<T, wire::WireError>) -> Result<T> {
             decoded.map_err(|_| EINVAL)
         }
         match kind {
@@ -237,9 +236,9 @@ impl Session {
     }
 
     /// Makes a dispatched request ready, or ends the request if the session is closing.
-    fn release(&self, boxed: Boxed<Queued>) {
+    fn release(&self, boxed: BoxedRequest<SessionRequest>) {
         let (account, cost, handle) = (boxed.account(), boxed.cost(), boxed.value().handle);
-        let owed = Owed { account, cost };
+        let owed = RequestResources { account, cost };
         if boxed.arrival() != 0 {
             self.client.count_submitted();
             if !account.has_slot() {
@@ -268,7 +267,7 @@ impl Session {
             return;
         }
         let ticket = account.placement.ticket;
-        let served = Served {
+        let served = ReleaseKind {
             cpt: cpt_of(account.home),
             withheld: ticket.map_or(0, |ticket| ticket.grant().withheld),
             read: false,
@@ -326,14 +325,14 @@ impl Session {
     }
 
     /// Releases what a released request owes; `error` is the errno of a failed request, or 0.
-    fn end(&self, owed: Owed, error: i32) {
+    fn end(&self, owed: RequestResources, error: i32) {
         self.service
             .complete(&owed.account, owed.cost, &self.target, error, misc::cpu());
         self.concurrency.end();
     }
 
     /// Ends a request that was released, late or not; `error` as for [`Session::end`].
-    fn end_all(&self, finished: Finished, error: i32) {
+    fn end_all(&self, finished: FinishedRequest, error: i32) {
         match (finished.owed, finished.record) {
             (Some(owed), _) => self.end(owed, error),
             // A late request gave back what it owed when its lease expired.
@@ -347,7 +346,7 @@ impl Session {
     }
 
     /// Adds the service time of a request to the estimates.
-    fn measure(&self, finished: &Finished) {
+    fn measure(&self, finished: &FinishedRequest) {
         let now = early::now();
         let took = early::between(finished.arrival, now);
         let timeouts = self.service.timeouts();
@@ -356,11 +355,11 @@ impl Session {
     }
 
     /// Counts the consequences of the removal of a request.
-    fn count_gone(&self, gone: Gone) {
+    fn count_gone(&self, gone: RemovalEvents) {
         if gone.expired {
-            self.count_found(&Found {
+            self.count_found(&EarlyFindings {
                 expired: 1,
-                ..Found::default()
+                ..EarlyFindings::default()
             });
         }
         if gone.peer_idle {
@@ -380,7 +379,7 @@ impl Session {
     }
 
     /// Arms the timer for the next due event, unless it expires earlier.
-    fn set_timer(&self, inner: &mut Inner) {
+    fn set_timer(&self, inner: &mut TableState) {
         let due = inner.due();
         let sooner = due.look < inner.armed.look || due.lease < inner.armed.lease;
         if inner.closing || !sooner {
@@ -407,7 +406,7 @@ impl Session {
             let mut inner = self.inner.lock();
             let found = inner.look(&terms);
             let over = inner.end_leases(now);
-            inner.armed = Due::NEVER;
+            inner.armed = DueTimes::NEVER;
             inner.rest = misc::now().saturating_add(REST);
             self.set_timer(&mut inner);
             (found, over, inner.is_due(now))
@@ -461,7 +460,7 @@ impl Session {
             fan_out: self.concurrency.fan_out(),
             credits: self.concurrency.credits(false),
             credits_high: self.concurrency.credits(true),
-            ..wire::Field::ZERO
+            ..wire::WireField::ZERO
         };
         self.counters.show(&mut stats);
         stats

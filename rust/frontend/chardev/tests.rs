@@ -10,7 +10,7 @@ use kernel::{
 };
 
 use super::{
-    session::{Item, Open, Session, Terms},
+    session::{ReadItem, Session, SessionState, SessionTerms},
     wire,
 };
 use crate::{
@@ -19,19 +19,19 @@ use crate::{
         registry::{self, Attachment},
     },
     sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC},
-    sys::{misc, timer::Expire},
+    sys::{misc, timer::TimerCallback},
 };
 
 /// Lease that expires only in simulated time, ns.
 const LEASE: u64 = 3600 * NSEC_PER_SEC;
 
 /// A session and its client.
-struct Bench {
+struct SessionBench {
     session: Arc<Session>,
     attachment: Attachment,
 }
 
-impl Bench {
+impl SessionBench {
     /// Creates a session of `limit` requests on the service `name` with `slots` slots.
     fn new(name: &CStr, slots: u32, limit: u32) -> Result<Self> {
         Self::leasing(name, slots, limit, LEASE)
@@ -43,7 +43,7 @@ impl Bench {
         let slots = CString::try_from_fmt(fmt!("{slots}"))?;
         let slots = slots.to_str().map_err(|_| EINVAL)?;
         parameters::set(attachment.service(), "slots", slots)?;
-        let terms = Terms {
+        let terms = SessionTerms {
             may_pass: true,
             lease_ns,
             limit,
@@ -89,7 +89,7 @@ impl Bench {
         if let Ok(mut taken) = self.session.take(8, true) {
             for place in &mut seen {
                 *place = match taken.next() {
-                    Some(Item::Request(_, record)) => Some(record),
+                    Some(ReadItem::Request(_, record)) => Some(record),
                     _ => None,
                 };
             }
@@ -118,7 +118,7 @@ impl Bench {
     }
 
     /// Returns the next item to read, within five seconds.
-    fn item(&self) -> Option<Item> {
+    fn item(&self) -> Option<ReadItem> {
         let mut next = None;
         let look = || {
             next = self.session.take(1, true).ok().and_then(|mut t| t.next());
@@ -143,7 +143,7 @@ impl Bench {
     /// Returns the next early reply: request, timeout, flags.
     fn early(&self) -> Option<(u64, u32, u32)> {
         match self.item()? {
-            Item::Early(told) => {
+            ReadItem::Early(told) => {
                 let record = told.record;
                 Some((record.cookie, record.timeout_ms, record.header.flags))
             }
@@ -154,7 +154,7 @@ impl Bench {
     /// Reads the next request to be served.
     fn released(&self) -> Option<wire::Released> {
         match self.item()? {
-            Item::Request(_, record) => Some(record),
+            ReadItem::Request(_, record) => Some(record),
             _ => None,
         }
     }
@@ -182,7 +182,7 @@ mod deadlines {
 
     #[test]
     fn a_timeout_under_the_estimate_is_told_at_once() -> Result {
-        let bench = Bench::new(c"kunit-early", 1, 64)?;
+        let bench = SessionBench::new(c"kunit-early", 1, 64)?;
         let brought = misc::now();
         bench.bring_for(1, 9_999, 0)?;
         let early = bench.early();
@@ -210,7 +210,7 @@ mod deadlines {
 
     #[test]
     fn what_nobody_reads_is_late_and_bounded() -> Result {
-        let bench = Bench::quick(c"kunit-early", 600)?;
+        let bench = SessionBench::quick(c"kunit-early", 600)?;
         for cookie in 1..=200 {
             bench.bring_for(cookie, 700, 0)?;
         }
@@ -218,7 +218,7 @@ mod deadlines {
         let counts = bench.counts();
         let mut expired = 0;
         for _ in 0..200 {
-            if let Some(Item::Request(_, record)) = bench.item() {
+            if let Some(ReadItem::Request(_, record)) = bench.item() {
                 expired += u32::from(record.header.flags & wire::RELEASED_EXPIRED != 0);
                 bench.complete(record.cookie)?;
             }
@@ -230,7 +230,7 @@ mod deadlines {
 
     #[test]
     fn the_server_may_say_that_it_is_busy() -> Result {
-        let bench = Bench::quick(c"kunit-early", 600)?;
+        let bench = SessionBench::quick(c"kunit-early", 600)?;
         let busy = |cookie, ms| bench.session.busy(&wire::Busy::new(cookie, ms));
         bench.bring_for(1, 1500, 0)?;
         bench.bring_for(2, 0, 0)?;
@@ -270,7 +270,7 @@ mod deadlines {
     /// counts once.
     #[test]
     fn leases_that_end_together_take_several_lock_holds() -> Result {
-        let bench = Bench::new(c"kunit-lease", 65, 64)?;
+        let bench = SessionBench::new(c"kunit-lease", 65, 64)?;
         for cookie in 1..=40 {
             bench.bring_for(cookie, 0, 0)?;
         }
@@ -300,7 +300,7 @@ mod deadlines {
     fn leases_that_end_together_are_ended_in_process_context() -> Result {
         const COUNT: u64 = 300;
         let lease = 2 * NSEC_PER_SEC;
-        let bench = Bench::leasing(c"kunit-early", 400, 400, lease)?;
+        let bench = SessionBench::leasing(c"kunit-early", 400, 400, lease)?;
         for cookie in 1..=COUNT {
             bench.bring_for(cookie, 0, 0)?;
         }
@@ -308,7 +308,7 @@ mod deadlines {
         bench.session.stop_timer();
         let over = misc::now() + lease;
         let late = bench.wait(5000, || misc::now() > over);
-        Open::expired(&bench.session);
+        SessionState::expired(&bench.session);
         let all = bench.wait(5000, || bench.session.stats().reclaimed == COUNT);
         assert!(bench.close() && released && late && all);
         Ok(())
@@ -316,7 +316,7 @@ mod deadlines {
 
     #[test]
     fn what_was_not_told_is_told_again() -> Result {
-        let bench = Bench::new(c"kunit-early", 65, 64)?;
+        let bench = SessionBench::new(c"kunit-early", 65, 64)?;
         bench.bring_for(1, 1000, 0)?;
         bench.bring_for(2, 2000, 0)?;
         let mut taken = bench.session.take(8, true)?;
@@ -334,7 +334,7 @@ mod deadlines {
 
     #[test]
     fn what_arrived_long_ago_has_expired() -> Result {
-        let bench = Bench::new(c"kunit-early", 65, 64)?;
+        let bench = SessionBench::new(c"kunit-early", 65, 64)?;
         let cases = [
             (1, 1, 1),
             (2, u32::MAX, u32::MAX),

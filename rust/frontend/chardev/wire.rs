@@ -130,7 +130,7 @@ pub const NET_PTLF: u8 = 15;
 pub const NET_KFI: u8 = 16;
 
 /// A field with a fixed number of bytes, the least significant first.
-pub trait Field: Sized {
+pub trait WireField: Sized {
     /// The value with all parts 0.
     const ZERO: Self;
 
@@ -157,7 +157,7 @@ fn append<'a>(bytes: &'a mut [u8], value: &[u8]) -> Option<&'a mut [u8]> {
 
 macro_rules! numbers {
     ($($number:ty),+) => {
-        $(impl Field for $number {
+        $(impl WireField for $number {
             const ZERO: Self = 0;
 
             fn take(bytes: &mut &[u8]) -> Option<Self> {
@@ -173,7 +173,7 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64);
 
-impl<T: Field + Copy, const N: usize> Field for [T; N] {
+impl<T: WireField + Copy, const N: usize> WireField for [T; N] {
     const ZERO: Self = [T::ZERO; N];
 
     fn take(bytes: &mut &[u8]) -> Option<Self> {
@@ -191,7 +191,7 @@ impl<T: Field + Copy, const N: usize> Field for [T; N] {
 
 /// Reason why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum WireError {
     /// Shorter than the structure.
     Short,
     /// Longer than the known structure, and the rest is not 0.
@@ -233,12 +233,12 @@ macro_rules! structures {
                 ///
                 /// # Errors
                 ///
-                /// See [`Malformed`].
-                pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+                /// See [`WireError`].
+                pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
                     let mut rest = bytes;
-                    let known = Self::take(&mut rest).ok_or(Malformed::Short)?;
+                    let known = Self::take(&mut rest).ok_or(WireError::Short)?;
                     if rest.iter().any(|byte| *byte != 0) {
-                        return Err(Malformed::Unknown);
+                        return Err(WireError::Unknown);
                     }
                     Ok(known)
                 }
@@ -252,7 +252,7 @@ macro_rules! structures {
                 }
             }
 
-            impl Field for $name {
+            impl WireField for $name {
                 const ZERO: Self = Self { $($field: <$type>::ZERO,)+ };
 
                 fn take(bytes: &mut &[u8]) -> Option<Self> {

@@ -17,7 +17,7 @@ use kernel::{prelude::*, str::CString};
 
 use crate::{
     engine::service::is_name,
-    frontend::block::{template, Naming},
+    frontend::block::{template, ClientNaming},
     sched::{
         attr::{Stream, SIZE_MAX},
         jobid::JobId,
@@ -25,7 +25,7 @@ use crate::{
     },
     sys::{
         bio::SECTOR,
-        dm::{Args, Plan, Refusal},
+        dm::{Args, TableRefusal, TargetPlan},
     },
 };
 
@@ -34,11 +34,11 @@ use crate::{
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Settings of a client from a table line.
-pub(crate) struct Config {
+pub(crate) struct TableLine {
     /// Name of the service.
     pub(crate) service: CString,
     /// Settings that identify the client's requests.
-    pub(crate) naming: Naming,
+    pub(crate) naming: ClientNaming,
     /// True if requests that are not in flight fail while the client is lost; else they stay
     /// queued.
     pub(crate) fails: bool,
@@ -54,9 +54,9 @@ fn number(word: &str) -> Option<u64> {
 }
 
 /// Parses a table line.
-pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
-    let refuse = Refusal::invalid;
-    let no_memory = |_| Refusal {
+pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefusal> {
+    let refuse = TableRefusal::invalid;
+    let no_memory = |_| TableRefusal {
         error: ENOMEM,
         reason: c"Out of memory",
     };
@@ -72,14 +72,14 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             c"SERVICE: 1 to 31 letters, digits and _ - . : not starting with a dot",
         ));
     }
-    let mut config = Config {
+    let mut config = TableLine {
         service: CString::try_from_fmt(kernel::prelude::fmt!("{service}")).map_err(|_| {
-            Refusal {
+            TableRefusal {
                 error: ENOMEM,
                 reason: c"Out of memory",
             }
         })?,
-        naming: Naming::new().map_err(|_| refuse(c"jobid_name: bad format"))?,
+        naming: ClientNaming::new().map_err(|_| refuse(c"jobid_name: bad format"))?,
         fails: false,
     };
 
@@ -185,7 +185,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         }
         index = index.saturating_add(2);
     }
-    Ok(Plan {
+    Ok(TargetPlan {
         device: CString::try_from_fmt(kernel::prelude::fmt!("{device}")).map_err(no_memory)?,
         offset,
         max_sectors: (MAX_BYTES / SECTOR) as u32,
@@ -196,7 +196,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
 }
 
 /// Writes the arguments that [`parse`] reads, from SERVICE on.
-pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn write(config: &TableLine, out: &mut dyn fmt::Write) -> fmt::Result {
     write!(out, "{}", config.service.to_str().map_err(|_| fmt::Error)?)?;
     let count = 2usize.saturating_mul(
         [

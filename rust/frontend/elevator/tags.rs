@@ -32,10 +32,10 @@ use crate::{
     engine::target::Target,
     sched::key::Hasher,
     sys::{
-        atomic::Word,
-        bio::View,
-        elevator::Queue,
-        node::Account,
+        atomic::AtomicWord,
+        bio::BioView,
+        elevator::RequestQueue,
+        node::NodeAccount,
         task::{self, Submitter},
     },
 };
@@ -48,11 +48,11 @@ const LOOK_MS: u32 = 1000;
 
 /// State of a submitter.
 #[pin_data]
-struct Count {
+struct SubmitterCount {
     /// Queued requests.
-    queued: Word,
+    queued: AtomicWord,
     /// Tasks that are blocked.
-    waiting: Word,
+    waiting: AtomicWord,
     #[pin]
     bell: CondVar,
 }
@@ -60,20 +60,20 @@ struct Count {
 /// The queued requests of a disk, by submitter.
 #[pin_data]
 pub(super) struct Tags {
-    queue: Arc<Queue>,
+    queue: Arc<RequestQueue>,
     target: Arc<Target>,
     /// Queued requests of all submitters.
-    total: Word,
+    total: AtomicWord,
     #[pin]
     gate: SpinLock<()>,
     #[pin]
-    counts: [Count; SUBMITTERS],
+    counts: [SubmitterCount; SUBMITTERS],
 }
 
-/// Returns the number of a submitter; [`Account::NOBODY`] for an anonymous submitter.
+/// Returns the number of a submitter; [`NodeAccount::NOBODY`] for an anonymous submitter.
 fn number(who: &Submitter<'_>) -> u8 {
     let Some((uid, _)) = who.owner() else {
-        return Account::NOBODY;
+        return NodeAccount::NOBODY;
     };
     let hash = Hasher::new(0).mix(uid.into(), who.cgroup().unwrap_or(0));
     (hash % SUBMITTERS as u64) as u8
@@ -81,18 +81,18 @@ fn number(who: &Submitter<'_>) -> u8 {
 
 impl Tags {
     /// Creates the counts of a disk without requests, which is `target` of its service.
-    pub(super) fn new(queue: Arc<Queue>, target: Arc<Target>) -> Result<Pin<KBox<Self>>> {
+    pub(super) fn new(queue: Arc<RequestQueue>, target: Arc<Target>) -> Result<Pin<KBox<Self>>> {
         let count = |_| {
-            pin_init!(Count {
-                queued: Word::new(0),
-                waiting: Word::new(0),
+            pin_init!(SubmitterCount {
+                queued: AtomicWord::new(0),
+                waiting: AtomicWord::new(0),
                 bell <- new_condvar!("nrs_tags"),
             })
         };
         let tags = pin_init!(Self {
             queue,
             target,
-            total: Word::new(0),
+            total: AtomicWord::new(0),
             gate <- new_spinlock!((), "nrs_tags"),
             counts <- pin_init_array_from_fn(count),
         });
@@ -110,7 +110,7 @@ impl Tags {
     }
 
     /// Returns the number of further requests that a submitter with `count` may queue.
-    fn room(&self, count: &Count) -> u64 {
+    fn room(&self, count: &SubmitterCount) -> u64 {
         let tags = self.queue.tags();
         // Other hardware queues may have many in flight.
         let tags = tags.saturating_sub(self.target.active()).max(tags / 2);
@@ -147,13 +147,13 @@ impl Tags {
     /// other tasks may depend on the bio. Returns true if there are too many requests and the bio
     /// must not wait.
     #[inline]
-    pub(super) fn hold_back(&self, bio: View<'_>) -> bool {
+    pub(super) fn hold_back(&self, bio: BioView<'_>) -> bool {
         let total = self.total.get();
         total != 0 && total >= u64::from(self.queue.tags() / 4) && self.hold_back_over(bio)
     }
 
     #[cold]
-    fn hold_back_over(&self, bio: View<'_>) -> bool {
+    fn hold_back_over(&self, bio: BioView<'_>) -> bool {
         let who = task::submitter().of_bio(bio);
         let Some(count) = self.counts.get(usize::from(number(&who))) else {
             return false;

@@ -22,8 +22,8 @@ fn report(id: u64, service: u64) -> Report {
     }
 }
 
-fn list(reports: &[(u64, u64)]) -> List<Report> {
-    let mut list = List::new();
+fn list(reports: &[(u64, u64)]) -> GrowingList<Report> {
+    let mut list = GrowingList::new();
     for &(id, service) in reports {
         list.push(report(id, service)).unwrap();
     }
@@ -64,8 +64,8 @@ fn reports_of_one_class_add_up() {
 
 #[test]
 fn what_differs_is_told() {
-    let mut told_last = Told::new();
-    let step = |old: &mut Told, instance, now: &[(u64, u64)], all| {
+    let mut told_last = LastReading::new();
+    let step = |old: &mut LastReading, instance, now: &[(u64, u64)], all| {
         let now = reading(now);
         let said = told(old.changes(instance, &now, all));
         old.note(instance, now);
@@ -104,7 +104,7 @@ fn what_differs_is_told() {
 #[test]
 fn pairs_are_checked() {
     let take = |pairs: &[(u64, u32)]| -> Result<usize> {
-        let taken = Pairs::of(pairs.iter().copied())?;
+        let taken = FactorPairs::of(pairs.iter().copied())?;
         assert_eq!(taken.len(), pairs.len());
         Ok(taken.into_list().as_slice().len())
     };
@@ -123,7 +123,7 @@ fn pairs_are_checked() {
     }
     let most: Vec<_> = (1..=FACTORS_MAX as u64).map(|id| (id, ONE)).collect();
     assert_eq!(take(&most), Ok(FACTORS_MAX));
-    assert_eq!(Pairs::new(FACTORS_MAX + 1).err(), Some(TOO_MANY));
+    assert_eq!(FactorPairs::new(FACTORS_MAX + 1).err(), Some(TOO_MANY));
 }
 
 #[test]

@@ -14,12 +14,12 @@
 //! - no further instance can be installed on the head, and no stopping instance has fewer queued
 //!   requests.
 //!
-//! With [`View::force`] there are no turns: the oldest instance is served first.
+//! With [`PartView::force`] there are no turns: the oldest instance is served first.
 
-use super::{other_mut, Head, Instance, Ticket};
+use super::{other_mut, Head, HeadTicket, PolicyInstance};
 use crate::sched::{
     item::Item,
-    policy::{Get, Part, View},
+    policy::{Decision, Part, PartView},
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
@@ -30,7 +30,7 @@ pub const FORCE_AFTER_NS: u64 = NSEC_PER_SEC;
 /// heads may have become idle.
 pub const ASK_AFTER_NS: u64 = 10 * NSEC_PER_MSEC;
 
-impl<P, T> Instance<P, T> {
+impl<P, T> PolicyInstance<P, T> {
     /// Returns the time, ns, at which a request of the stopping instance is forced if the instance
     /// is not served before.
     fn due_at(&self, now: u64) -> u64 {
@@ -48,10 +48,10 @@ impl<P, T> Instance<P, T> {
 }
 
 /// Returns the result of a head that dispatches nothing before `until`; `None`: nothing is queued.
-pub(super) const fn none<T>(until: Option<u64>) -> Get<T> {
+pub(super) const fn none<T>(until: Option<u64>) -> Decision<T> {
     match until {
-        Some(until) => Get::Throttled { until },
-        None => Get::Empty,
+        Some(until) => Decision::Throttled { until },
+        None => Decision::Empty,
     }
 }
 
@@ -61,33 +61,37 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// Primary and fallback take turns while both have eligible requests; running and stopping
     /// instances do as well. An instance that throttles its requests does not prevent service of
     /// other instances. If no request is dispatched, the result is the earliest time at which a
-    /// request may be eligible. With [`View::force`] no instance throttles. `contended` returns
+    /// request may be eligible. With [`PartView::force`] no instance throttles. `contended` returns
     /// true if another head for the target has eligible requests; it is called only if the head has
     /// stopping instances.
-    pub fn get(&mut self, view: &View<'_>, contended: impl FnOnce() -> bool) -> Get<(I, Ticket)> {
+    pub fn get(
+        &mut self,
+        view: &PartView<'_>,
+        contended: impl FnOnce() -> bool,
+    ) -> Decision<(I, HeadTicket)> {
         let mut until = None;
         if let Some(found) = self.take(view, contended, &mut until) {
             // INVARIANT: one fewer is queued.
             self.queued = self.queued.saturating_sub(1);
-            return Get::Item(found);
+            return Decision::Item(found);
         }
         none(until)
     }
 
     /// Returns the result that [`Head::get`] would return, as exactly as [`Part::peek`] does,
     /// without changes.
-    pub fn peek(&self, view: &View<'_>, contended: bool) -> Get<()> {
+    pub fn peek(&self, view: &PartView<'_>, contended: bool) -> Decision<()> {
         let mut until: Option<u64> = None;
         let fewest = self.fewest();
         for instance in self.iter().filter(|i| i.queued != 0) {
             let forced = !contended || instance.is_forced(view.now, fewest);
-            let view = View {
+            let view = PartView {
                 force: view.force || (instance.stopping && forced),
                 ..*view
             };
             match instance.part.peek(&view) {
-                Get::Item(()) => return Get::Item(()),
-                Get::Throttled { until: at } => {
+                Decision::Item(()) => return Decision::Item(()),
+                Decision::Throttled { until: at } => {
                     let at = if instance.stopping {
                         at.min(view.now.saturating_add(ASK_AFTER_NS))
                     } else {
@@ -95,19 +99,19 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                     };
                     until = Some(until.map_or(at, |other| other.min(at)));
                 }
-                Get::Empty => {}
+                Decision::Empty => {}
             }
         }
         none(until)
     }
 
-    /// Removes the next request, see [`Head::get`]; lowers `until` like [`Instance::get`].
+    /// Removes the next request, see [`Head::get`]; lowers `until` like [`PolicyInstance::get`].
     fn take(
         &mut self,
-        view: &View<'_>,
+        view: &PartView<'_>,
         contended: impl FnOnce() -> bool,
         until: &mut Option<u64>,
-    ) -> Option<(I, Ticket)> {
+    ) -> Option<(I, HeadTicket)> {
         if self.stopping == 0 {
             return self.take_running(view, until);
         }
@@ -130,7 +134,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             }
             return None;
         }
-        let force = View {
+        let force = PartView {
             force: true,
             ..*view
         };
@@ -138,7 +142,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Dispatches a request of the primary or the fallback.
-    fn take_running(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
+    fn take_running(
+        &mut self,
+        view: &PartView<'_>,
+        until: &mut Option<u64>,
+    ) -> Option<(I, HeadTicket)> {
         for fallback in [!self.fallback_last, self.fallback_last] {
             let instance = if fallback {
                 Some(&mut self.fallback)
@@ -163,14 +171,18 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Dispatches a request of the stopping instances.
-    fn take_stopping(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
+    fn take_stopping(
+        &mut self,
+        view: &PartView<'_>,
+        until: &mut Option<u64>,
+    ) -> Option<(I, HeadTicket)> {
         let fewest = self.fewest();
         for i in self.others.iter_mut().flatten().filter(|i| i.stopping) {
             i.due = i.due_at(view.now);
         }
         let newest = self.serial;
         // Forced instances first, then by age.
-        let rank = move |i: &Instance<P, T>| {
+        let rank = move |i: &PolicyInstance<P, T>| {
             let forced = !view.force && i.is_forced(view.now, fewest);
             (forced, newest.wrapping_sub(i.id.serial))
         };
@@ -183,7 +195,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                 .filter(|i| i.stopping && i.queued != 0 && rank(i) < below)
                 .max_by_key(|i| rank(i))?;
             below = rank(instance);
-            let view = View {
+            let view = PartView {
                 force: view.force || below.0,
                 ..*view
             };

@@ -15,12 +15,12 @@
 //! These requests are not counted in [`Head::queued`], so that only the framework dispatches them.
 //! Instances count them, so that an instance with such requests is not reaped.
 
-use super::{decide::none, Head, Ticket};
+use super::{decide::none, Head, HeadTicket};
 use crate::sched::{
     attr::Attrs,
     item::Item,
     mem::Need as _,
-    policy::{Get, Part, View},
+    policy::{Decision, Part, PartView},
 };
 
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
@@ -36,7 +36,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         attrs: &Attrs,
         chosen: impl Fn(&T) -> bool,
         now: u64,
-    ) -> Result<(Ticket, bool), I> {
+    ) -> Result<(HeadTicket, bool), I> {
         let newest = self.serial;
         let instance = self
             .iter_mut()
@@ -54,7 +54,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// Selects the request to dispatch next among the instances that are `chosen`, and removes it;
     /// the ticket is for [`Head::stop`]. Stopping instances are served first, but respect their
     /// limits, because the framework manages the drain.
-    pub fn drive_get(&mut self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<(I, Ticket)> {
+    pub fn drive_get(
+        &mut self,
+        view: &PartView<'_>,
+        chosen: impl Fn(&T) -> bool,
+    ) -> Decision<(I, HeadTicket)> {
         let mut until = None;
         for stopping in [true, false] {
             for instance in self.iter_mut().filter(|i| i.stopping == stopping) {
@@ -62,7 +66,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                     continue;
                 }
                 if let Some(found) = instance.get(view, &mut until) {
-                    return Get::Item(found);
+                    return Decision::Item(found);
                 }
             }
         }
@@ -71,15 +75,15 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Returns the result that [`Head::drive_get`] would return, as exactly as [`Part::peek`] does,
     /// without changes.
-    pub fn drive_peek(&self, view: &View<'_>, chosen: impl Fn(&T) -> bool) -> Get<()> {
+    pub fn drive_peek(&self, view: &PartView<'_>, chosen: impl Fn(&T) -> bool) -> Decision<()> {
         let mut until: Option<u64> = None;
         for instance in self.iter().filter(|i| i.queued != 0 && chosen(&i.tag)) {
             match instance.part.peek(view) {
-                Get::Item(()) => return Get::Item(()),
-                Get::Throttled { until: at } => {
+                Decision::Item(()) => return Decision::Item(()),
+                Decision::Throttled { until: at } => {
                     until = Some(until.map_or(at, |other| other.min(at)));
                 }
-                Get::Empty => {}
+                Decision::Empty => {}
             }
         }
         none(until)
@@ -87,7 +91,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
 
     /// Removes a request with `ticket` from [`Head::drive_enqueue`]; `None` if the request is not
     /// queued.
-    pub fn drive_dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
+    pub fn drive_dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
         let instance = self.find_mut(ticket.instance())?;
         instance.dequeue(ticket.class(), place, now)
     }

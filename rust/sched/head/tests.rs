@@ -24,7 +24,7 @@ fn req(name: u64) -> Request {
 
 /// Behaviour of a mock part.
 #[derive(Clone, Copy, Default)]
-struct Manner {
+struct MockBehaviour {
     /// Declines requests whose number is a multiple of this value.
     declines: Option<u64>,
     /// Time before which nothing is served, unless forced.
@@ -37,7 +37,7 @@ struct Manner {
 
 /// FIFO part with the class `object % 4`.
 struct Mock {
-    manner: Manner,
+    manner: MockBehaviour,
     queue: IndexFifo,
     /// Names and classes of the queued requests.
     classes: VecDeque<(u64, ClassId)>,
@@ -50,7 +50,7 @@ struct Mock {
 }
 
 impl Mock {
-    fn new(manner: Manner) -> Self {
+    fn new(manner: MockBehaviour) -> Self {
         let mut alive = Slab::new(4).unwrap();
         alive.feed(SlabPile::allocate(4).unwrap());
         for _ in 0..4 {
@@ -69,7 +69,7 @@ impl Mock {
     }
 
     fn plain() -> Self {
-        Self::new(Manner::default())
+        Self::new(MockBehaviour::default())
     }
 
     /// Replaces all classes by new ones at the same indices.
@@ -117,13 +117,13 @@ impl Part<Request> for Mock {
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(Request, Grant)> {
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(Request, Grant)> {
         assert!(!self.queue.is_empty(), "asked only if something is queued");
         if self.manner.broken {
-            return Get::Empty;
+            return Decision::Empty;
         }
         if view.now < self.manner.until && !view.force {
-            return Get::Throttled {
+            return Decision::Throttled {
                 until: self.manner.until,
             };
         }
@@ -137,7 +137,7 @@ impl Part<Request> for Mock {
             stamp: view.now,
             ..Grant::of(self.classes.pop_front().unwrap().1)
         };
-        Get::Item((item, grant))
+        Decision::Item((item, grant))
     }
 
     fn throttled(&self, now: u64) -> Option<u64> {
@@ -148,14 +148,14 @@ impl Part<Request> for Mock {
         &mut self,
         class: ClassId,
         _cost: Cost,
-        _way: Way,
+        _way: BypassReason,
         _now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         if !self.is_live(class) {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         }
         self.passed += 1;
-        Passed::Counted
+        BypassOutcome::Counted
     }
 
     fn stop(&mut self, grant: &Grant, _cost: Cost, _now: u64) {
@@ -202,19 +202,19 @@ fn attrs(object: u64) -> Attrs {
     }
 }
 
-fn pass(head: &mut TestHead, ticket: &Ticket) -> Passed {
-    head.pass(ticket, COST, Way::Opportunity, || 0)
+fn pass(head: &mut TestHead, ticket: &HeadTicket) -> BypassOutcome {
+    head.pass(ticket, COST, BypassReason::Opportunity, || 0)
 }
 
-fn view(now: u64) -> View<'static> {
-    View {
+fn view(now: u64) -> PartView<'static> {
+    PartView {
         now,
         force: false,
         table: None,
     }
 }
 
-fn add(head: &mut TestHead, number: u64) -> Ticket {
+fn add(head: &mut TestHead, number: u64) -> HeadTicket {
     let ticket = head.classify(&attrs(number), 0);
     head.enqueue(req(number), ticket, || attrs(number), 0)
         .unwrap()
@@ -223,7 +223,7 @@ fn add(head: &mut TestHead, number: u64) -> Ticket {
 /// Dispatches requests at `now` until none is eligible; returns their numbers.
 fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
     let mut out = vec![];
-    while let Get::Item((item, ticket)) = head.get(&view(now), || false) {
+    while let Decision::Item((item, ticket)) = head.get(&view(now), || false) {
         head.stop(&ticket, COST, now);
         out.push(item.id);
     }
@@ -242,9 +242,9 @@ fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
 #[test]
 fn a_switch_drains_the_old_ones() {
     let mut head = TestHead::new(Mock::plain(), 0);
-    let throttled = Manner {
+    let throttled = MockBehaviour {
         until: 100,
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     head.install(Mock::new(throttled), 1).ok().unwrap();
     add(&mut head, 1);
@@ -272,7 +272,7 @@ fn a_switch_drains_the_old_ones() {
     // turns; the other one is forced when the rest is done.
     let mut tickets = VecDeque::new();
     let mut order = vec![];
-    while let Get::Item((item, ticket)) = head.get(&view(0), || false) {
+    while let Decision::Item((item, ticket)) = head.get(&view(0), || false) {
         order.push(item.id);
         tickets.push_back(ticket);
     }
@@ -304,9 +304,9 @@ fn primary_and_fallback_take_turns() {
 
 #[test]
 fn a_fallback_that_declines_hands_back() {
-    let all = Manner {
+    let all = MockBehaviour {
         declines: Some(1),
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     let mut head = TestHead::new(Mock::new(all), 0);
     for primary in [false, true] {
@@ -321,51 +321,51 @@ fn a_fallback_that_declines_hands_back() {
 
 #[test]
 fn throttled_blocks_nobody_else() {
-    let manner = |until| Manner {
+    let manner = |until| MockBehaviour {
         until,
         declines: Some(10),
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
-    let fallback = Manner {
+    let fallback = MockBehaviour {
         until: 300,
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     let mut head = TestHead::new(Mock::new(fallback), 0);
     head.install(Mock::new(manner(500)), 1).ok().unwrap();
     add(&mut head, 1);
     assert!(matches!(
         head.get(&view(0), || false),
-        Get::Throttled { until: 500 }
+        Decision::Throttled { until: 500 }
     ));
     add(&mut head, 10);
     assert!(matches!(
         head.get(&view(0), || false),
-        Get::Throttled { until: 300 }
+        Decision::Throttled { until: 300 }
     ));
     assert_eq!(drain(&mut head, 300), [10]);
     assert!(matches!(
         head.get(&view(300), || false),
-        Get::Throttled { until: 500 }
+        Decision::Throttled { until: 500 }
     ));
     add(&mut head, 20);
-    let force = View {
+    let force = PartView {
         force: true,
         ..view(0)
     };
     for want in [1, 20] {
-        let Get::Item((item, _)) = head.get(&force, || false) else {
+        let Decision::Item((item, _)) = head.get(&force, || false) else {
             panic!()
         };
         assert_eq!(item, req(want));
     }
-    assert!(matches!(head.get(&force, || false), Get::Empty));
+    assert!(matches!(head.get(&force, || false), Decision::Empty));
 }
 
 #[test]
 fn a_broken_part_does_not_block_the_rest() {
-    let broken = Manner {
+    let broken = MockBehaviour {
         broken: true,
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     let mut head = TestHead::new(Mock::plain(), 0);
     add(&mut head, 1);

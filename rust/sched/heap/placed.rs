@@ -2,7 +2,7 @@
 
 //! Heap with its own array of places.
 
-use super::{Entry, Heap, Places, Sort};
+use super::{Heap, HeapEntry, Places, Sort};
 use crate::sched::mem::{grow, NoMemory};
 
 /// Heap with its own array of places; always has memory for each known table index.
@@ -24,7 +24,7 @@ impl<K: Sort> Placed<K> {
 
     /// Returns the entry that comes out first.
     #[inline]
-    pub fn top(&self) -> Option<&Entry<K>> {
+    pub fn top(&self) -> Option<&HeapEntry<K>> {
         self.heap.top()
     }
 

@@ -22,13 +22,13 @@ fn bulk_uses_only_what_it_was_fed() {
         [1, per + 1, 9 * per].map(|extra| bulk.wants(extra).count()),
         [1, 2, 3]
     );
-    let rest = bulk.feed(Pile::allocate(2).unwrap());
+    let rest = bulk.feed(ChunkPile::allocate(2).unwrap());
     assert_eq!((rest.len(), bulk.capacity()), (0, 2 * per));
     for i in 0..2 * per as u64 {
         bulk.push(i).unwrap();
     }
     assert_eq!(bulk.push(7), Err(7));
-    let rest = bulk.feed(Pile::allocate(3).unwrap());
+    let rest = bulk.feed(ChunkPile::allocate(3).unwrap());
     assert_eq!((rest.len(), bulk.wants(9 * per).count()), (2, 0));
     bulk.push(7).unwrap();
     assert_eq!(bulk.get(2 * per), Some(&7));
@@ -69,7 +69,7 @@ fn shared_is_one_value() {
 
 #[test]
 fn list_grows() {
-    let mut list = List::with_capacity(1).unwrap();
+    let mut list = GrowingList::with_capacity(1).unwrap();
     for i in 0..1000 {
         list.push(i).unwrap();
     }

@@ -5,14 +5,14 @@
 use super::{Forced, RecordId, PREDECESSORS_MAX};
 use crate::sched::{
     attr::{Attrs, Priority},
-    head::Ticket,
+    head::HeadTicket,
     item::Item,
     order::tree::Extent,
-    slab::{Linked, Links, List, NONE},
+    slab::{Linked, Links, SlabList, NONE},
 };
 
 /// Ordering constraints of a record.
-pub(super) enum Ties {
+pub(super) enum StandsFor {
     /// No constraints.
     Free,
     /// Range of bytes.
@@ -27,7 +27,7 @@ pub(super) enum Ties {
 }
 
 /// State of a request.
-pub(super) enum State<I: Item> {
+pub(super) enum OrderState<I: Item> {
     /// The owner handles the request.
     Held,
     /// Blocked until the predecessors have ended.
@@ -35,7 +35,7 @@ pub(super) enum State<I: Item> {
     /// Queued in a head.
     Queued {
         place: I::Place,
-        ticket: Ticket,
+        ticket: HeadTicket,
         priority: Priority,
     },
     /// Dispatched.
@@ -122,54 +122,54 @@ impl Chase {
 ///   in that record's `waiters`.
 /// - `links` are in the `waiters` of another record, or, after the end, in the list of ended
 ///   records.
-pub struct Record<I: Item> {
+pub struct OrderRecord<I: Item> {
     /// Number of the record in the order of arrival.
     pub(super) serial: u64,
-    pub(super) ties: Ties,
-    pub(super) state: State<I>,
+    pub(super) ties: StandsFor,
+    pub(super) state: OrderState<I>,
     pub(super) attrs: Option<Attrs>,
     pub(super) urgency: Urgency,
     /// Index of the record that this record waits for.
     pub(super) waits: u32,
     /// Records that wait for this record.
-    pub(super) waiters: List,
+    pub(super) waiters: SlabList,
     pub(super) links: Links,
     pub(super) chase: Chase,
 }
 
-impl<I: Item> Record<I> {
-    pub(super) const fn new(serial: u64, ties: Ties) -> Self {
+impl<I: Item> OrderRecord<I> {
+    pub(super) const fn new(serial: u64, ties: StandsFor) -> Self {
         Self {
             serial,
             ties,
-            state: State::Held,
+            state: OrderState::Held,
             attrs: None,
             urgency: Urgency {
                 high: false,
                 forced: Forced::No,
             },
             waits: NONE,
-            waiters: List::new(),
+            waiters: SlabList::new(),
             links: Links::new(),
             chase: Chase::NOT,
         }
     }
 
     pub(super) const fn has_ended(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, OrderState::Ended)
     }
 
     /// Starts propagating the urgency to the predecessors.
     pub(super) fn start_chase(&mut self) {
         self.chase.before = self.serial;
-        if let Ties::Range { extent, .. } = &self.ties {
+        if let StandsFor::Range { extent, .. } = &self.ties {
             self.chase.start = extent.start;
             self.chase.end = extent.end;
         }
     }
 }
 
-impl<I: Item> Linked for Record<I> {
+impl<I: Item> Linked for OrderRecord<I> {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }

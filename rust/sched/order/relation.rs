@@ -3,7 +3,7 @@
 //! Ordering constraints of a request.
 
 use super::{tree::Extent, RecordId, PREDECESSORS_MAX};
-use crate::sched::item::{Direction, Item, Spot};
+use crate::sched::item::{ByteRange, Direction, Item};
 
 /// Number of domains; higher bits are ignored.
 const DOMAINS: u64 = 1 << 62;
@@ -31,7 +31,7 @@ pub enum Relation {
 impl Relation {
     /// Creates the relation to requests that overlap `spot` in `domain`. Every request that does
     /// not read counts as a write. Requests without length are unrelated.
-    pub const fn overlap(domain: u64, spot: &Spot, direction: Direction) -> Self {
+    pub const fn overlap(domain: u64, spot: &ByteRange, direction: Direction) -> Self {
         if spot.length == 0 {
             return Self::Free;
         }
@@ -78,13 +78,13 @@ impl Relation {
 ///
 /// In a mark, the low 62 bits are the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct OverflowMark {
     pub(super) domain: u64,
     pub(super) high: bool,
     pub(super) forced: bool,
 }
 
-impl Note {
+impl OverflowMark {
     const HIGH: u64 = 1 << 62;
     const FORCED: u64 = 1 << 63;
 
@@ -100,7 +100,7 @@ impl Note {
         mark
     }
 
-    /// Decodes a mark from [`Note::mark`].
+    /// Decodes a mark from [`OverflowMark::mark`].
     pub(super) const fn of_mark(mark: u64) -> Self {
         Self {
             domain: mark & DOMAINS.wrapping_sub(1),
@@ -123,19 +123,19 @@ mod tests {
     fn notes_fit_into_marks() {
         for domain in [0, 1, DOMAINS - 1] {
             for (high, forced) in [(false, false), (true, false), (false, true), (true, true)] {
-                let note = Note {
+                let note = OverflowMark {
                     domain,
                     high,
                     forced,
                 };
-                assert_eq!(Note::of_mark(note.mark()), note);
+                assert_eq!(OverflowMark::of_mark(note.mark()), note);
             }
         }
     }
 
     #[test]
     fn extents() {
-        let spot = Spot::new(0, 4096, 8192);
+        let spot = ByteRange::new(0, 4096, 8192);
         for (direction, writes) in [
             (Direction::Read, false),
             (Direction::Write, true),
@@ -156,7 +156,7 @@ mod tests {
             (u64::MAX - 1, 9, Some(u64::MAX)),
             (u64::MAX, 1, None),
         ] {
-            let spot = Spot::new(0, offset, length);
+            let spot = ByteRange::new(0, offset, length);
             let extent = Relation::overlap(0, &spot, Direction::Write).extent();
             assert_eq!(extent.map(|extent| extent.end), end, "{offset} {length}");
         }

@@ -15,7 +15,7 @@
 //! nodes. Such a subtree contains an overlap exactly if its largest end is after the given start.
 //! Branch and bound over the largest serials finds the latest overlapping extent. That may visit
 //! many nodes where long old extents overlap short new ones. Therefore the search stops after O(log
-//! n) nodes and returns its best result ([`Found`]); each search costs O(log n).
+//! n) nodes and returns its best result ([`ExtentSearch`]); each search costs O(log n).
 
 mod search;
 
@@ -50,8 +50,8 @@ impl Extent {
 
 /// Node found by a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
-    /// Owner of the extent, as passed to [`Tree::insert`].
+pub struct ExtentHit {
+    /// Owner of the extent, as passed to [`ExtentTree::insert`].
     pub owner: u32,
     /// Serial of the request.
     pub serial: u64,
@@ -61,19 +61,19 @@ pub struct Hit {
 
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ExtentSearch {
     /// No conflict exists.
     Nothing,
     /// The latest conflict; or any conflict, if the search was stopped.
-    Conflict(Hit),
+    Conflict(ExtentHit),
     /// The search was stopped before it found a conflict; another earlier extent of the same
     /// domain.
-    StandIn(Hit),
+    StandIn(ExtentHit),
 }
 
 /// Summary of a set of extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Digest {
+struct ExtentDigest {
     /// Largest end.
     end: u64,
     /// Smallest serial.
@@ -82,7 +82,7 @@ struct Digest {
     last: u64,
 }
 
-impl Digest {
+impl ExtentDigest {
     const EMPTY: Self = Self {
         end: 0,
         first: u64::MAX,
@@ -98,7 +98,7 @@ impl Digest {
     }
 }
 
-pub struct Node {
+pub struct ExtentNode {
     extent: Extent,
     serial: u64,
     owner: u32,
@@ -108,18 +108,18 @@ pub struct Node {
     left: u32,
     right: u32,
     /// Digest of all extents in the subtree.
-    all: Digest,
+    all: ExtentDigest,
     /// Digest of the extents in the subtree that write.
-    writers: Digest,
+    writers: ExtentDigest,
 }
 
-impl Node {
+impl ExtentNode {
     const fn key(&self) -> (u64, u64, u64) {
         (self.extent.domain, self.extent.start, self.serial)
     }
 
-    const fn hit(&self) -> Hit {
-        Hit {
+    const fn hit(&self) -> ExtentHit {
+        ExtentHit {
             owner: self.owner,
             serial: self.serial,
             extent: self.extent,
@@ -127,8 +127,8 @@ impl Node {
     }
 
     /// Returns the digests of the node without children: of all accesses, and of writes.
-    const fn own(&self) -> (Digest, Digest) {
-        let all = Digest {
+    const fn own(&self) -> (ExtentDigest, ExtentDigest) {
+        let all = ExtentDigest {
             end: self.extent.end,
             first: self.serial,
             last: self.serial,
@@ -136,7 +136,7 @@ impl Node {
         let writers = if self.extent.writes {
             all
         } else {
-            Digest::EMPTY
+            ExtentDigest::EMPTY
         };
         (all, writers)
     }
@@ -149,17 +149,17 @@ impl Node {
 /// - The left subtree of a node has smaller keys, the right one larger keys. The `parent` of a
 ///   child is the node, that of the root is [`NONE`].
 /// - `all` and `writers` of a node cover its subtree.
-pub struct Tree {
-    nodes: Slab<Node>,
+pub struct ExtentTree {
+    nodes: Slab<ExtentNode>,
     root: u32,
     rng: Rng,
     visits: u64,
 }
 
-/// Memory requirement of a [`Tree`].
-pub type TreeNeed = SlabNeed<Node>;
+/// Memory requirement of a [`ExtentTree`].
+pub type TreeNeed = SlabNeed<ExtentNode>;
 
-impl Tree {
+impl ExtentTree {
     /// Creates an empty tree that accepts memory for up to `max` extents; may sleep.
     pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
@@ -181,7 +181,7 @@ impl Tree {
     }
 
     /// Adds chunks; returns the unused ones.
-    pub fn feed(&mut self, pile: SlabPile<Node>) -> SlabPile<Node> {
+    pub fn feed(&mut self, pile: SlabPile<ExtentNode>) -> SlabPile<ExtentNode> {
         self.nodes.feed(pile)
     }
 
@@ -191,9 +191,9 @@ impl Tree {
     }
 
     /// Inserts the extent of a request with `serial` and its `owner`. Returns the index for
-    /// [`Tree::remove`]; `None` without memory.
+    /// [`ExtentTree::remove`]; `None` without memory.
     pub fn insert(&mut self, extent: Extent, serial: u64, owner: u32) -> Option<u32> {
-        let mut node = Node {
+        let mut node = ExtentNode {
             extent,
             serial,
             owner,
@@ -201,8 +201,8 @@ impl Tree {
             parent: NONE,
             left: NONE,
             right: NONE,
-            all: Digest::EMPTY,
-            writers: Digest::EMPTY,
+            all: ExtentDigest::EMPTY,
+            writers: ExtentDigest::EMPTY,
         };
         (node.all, node.writers) = node.own();
         let (key, priority) = (node.key(), node.priority);
@@ -237,7 +237,7 @@ impl Tree {
         Some(slot)
     }
 
-    /// Removes the extent at index `slot`, from [`Tree::insert`].
+    /// Removes the extent at index `slot`, from [`ExtentTree::insert`].
     pub fn remove(&mut self, slot: u32) {
         // Lowered until it has no child. Nodes lifted over it are above it, and are digested below.
         while let Some(node) = self.nodes.at(slot) {
@@ -258,7 +258,7 @@ impl Tree {
         }
     }
 
-    fn visit(&mut self, slot: u32) -> Option<&Node> {
+    fn visit(&mut self, slot: u32) -> Option<&ExtentNode> {
         let node = self.nodes.at(slot)?;
         self.visits = self.visits.wrapping_add(1);
         Some(node)

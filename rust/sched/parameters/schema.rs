@@ -103,7 +103,7 @@ macro_rules! rows {
         &[
             $($crate::sched::parameters::Parameter {
                 name: $crate::sched::parameters::c_name(concat!($name, "\0")),
-                access: $crate::sched::parameters::Access::Both,
+                access: $crate::sched::parameters::AccessMode::Both,
                 default: concat!("" $(, $default)?),
                 errors: $crate::sched::parameters::either(concat!("" $(, $own_errors)?), $errors),
                 help: concat!($($help),+),
@@ -112,7 +112,7 @@ macro_rules! rows {
             },)*
             $($crate::sched::parameters::Parameter {
                 name: $crate::sched::parameters::c_name(concat!($text, "\0")),
-                access: $crate::sched::parameters::Access::$access,
+                access: $crate::sched::parameters::AccessMode::$access,
                 takes: $takes,
                 heads: false,
                 default: $start,
@@ -130,13 +130,13 @@ macro_rules! rows {
 macro_rules! row {
     (|$values:ident| $at:expr, $field:ident, [heads $form:literal $kind:ident $Type:ident $($rest:tt)*]) => {
         $crate::sched::parameters::Parameter {
-            takes: <$Type as $crate::sched::policy::params::Value>::TAKES,
+            takes: <$Type as $crate::sched::policy::params::ParameterValue>::TAKES,
             heads: true,
             check: Some(|text| {
                 let heads = $crate::sched::policy::params::heads::PerHead::<$Type>::default();
                 heads.with($form, text).map(|_| ())
             }),
-            value: Some($crate::sched::parameters::Stored {
+            value: Some($crate::sched::parameters::ValueAccessors {
                 show: |$values, out| $at.$field.write($form, out),
                 set: |$values, text| {
                     $at.$field = $at.$field.with($form, text)?;
@@ -148,15 +148,17 @@ macro_rules! row {
     };
     (|$values:ident| $at:expr, $field:ident, [$kind:ident $Type:ident $($rest:tt)*]) => {
         $crate::sched::parameters::Parameter {
-            takes: <$Type as $crate::sched::policy::params::Value>::TAKES,
+            takes: <$Type as $crate::sched::policy::params::ParameterValue>::TAKES,
             check: Some(|text| {
-                <$Type as $crate::sched::policy::params::Value>::parse(text.trim()).map(|_| ())
+                <$Type as $crate::sched::policy::params::ParameterValue>::parse(text.trim())
+                    .map(|_| ())
             }),
-            value: Some($crate::sched::parameters::Stored {
+            value: Some($crate::sched::parameters::ValueAccessors {
                 show: |$values, out| writeln!(out, "{}", $at.$field),
                 set: |$values, text| {
-                    $at.$field =
-                        <$Type as $crate::sched::policy::params::Value>::parse(text.trim())?;
+                    $at.$field = <$Type as $crate::sched::policy::params::ParameterValue>::parse(
+                        text.trim(),
+                    )?;
                     Ok(())
                 },
             }),

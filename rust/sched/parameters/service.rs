@@ -10,8 +10,8 @@ use super::{
 use crate::sched::{
     order::{Level, PopWindow},
     policy::params::BufferMax,
+    priority_sources::PrioritySources,
     slots::Slots,
-    sources::Sources,
 };
 
 /// Parameters that select policies.
@@ -24,7 +24,7 @@ pub const POLICIES: &[Parameter] = rows! {
 
 parameters! {
     /// Values of a service, beside its policies and timeouts.
-    pub struct Service of |values| values.service, "user-guide.md", "" {
+    pub struct ServiceParameters of |values| values.service, "user-guide.md", "" {
         /// Order that every policy keeps.
         "nrs_pop" level: [given Level] page "order.md",
         /// Completed requests remembered as predecessors.
@@ -43,7 +43,7 @@ parameters! {
         "at_unhealthy_factor" unhealthy_factor: [number UnhealthyFactor,
             "", 0..=1_000 = 3, "; 0: never unhealthy"],
         /// Block requests with high priority.
-        "high_priority_sources" sources: [given Sources],
+        "high_priority_sources" sources: [given PrioritySources],
         /// High-priority requests in a row before a regular one.
         "high_priority_ratio" ratio: [number Ratio, "requests, ", 0..=4_294_967_295 = 10],
         /// Stall timeout: eligible requests not dispatched for this long are dispatched without

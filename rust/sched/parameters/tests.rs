@@ -40,7 +40,7 @@ fn the_rows_are_whole() {
         let has_page = !for_tests.any(|prefix| name.starts_with(&prefix));
         assert_eq!(parameter.page.ends_with(".md"), has_page, "{name}");
         // Written values are checked, unless every value is accepted.
-        let both = parameter.access == Access::Both;
+        let both = parameter.access == AccessMode::Both;
         assert_eq!(parameter.check.is_some(), both, "{name}");
         assert!(
             both || parameter.default.is_empty() && parameter.value.is_none(),

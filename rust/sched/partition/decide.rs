@@ -7,12 +7,12 @@
 //! may also find only the reserved slot, which is lent when the timer expires. [`super::round`]
 //! handles both cases.
 
-use super::{earlier, Admission, Env, Machine, Placement, Scheduled, BATCH};
+use super::{earlier, Admission, Env, PartitionMachine, Placement, Scheduled, BATCH};
 use crate::sched::{
     attr::Priority,
     item::Cost,
     order::Order,
-    policy::{Get, Part, View},
+    policy::{Decision, Part, PartView},
     units::NSEC_PER_MSEC,
 };
 
@@ -39,7 +39,7 @@ pub enum Leave {
     Forced,
 }
 
-impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
+impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Counts the end of a request that was queued or recorded in this partition and dispatches up
     /// to `most` requests. Returns true if [`Self::settle_some`] has more to do.
     #[inline]
@@ -184,7 +184,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             Priority::High => (&mut self.high, &self.regular),
         };
         let found = env.with_table(priority, |table| {
-            let view = View {
+            let view = PartView {
                 now,
                 force: leave == Leave::Forced,
                 table,
@@ -193,9 +193,9 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             lane.head.get(&view, contended)
         });
         let (mut item, ticket) = match found {
-            Get::Item(found) => found,
-            Get::Empty => return false,
-            Get::Throttled { until } => {
+            Decision::Item(found) => found,
+            Decision::Empty => return false,
+            Decision::Throttled { until } => {
                 lane.until = until;
                 let queued = lane.head.queued();
                 env.trace_throttle(priority, || self.tag(priority, None), now, until, queued);

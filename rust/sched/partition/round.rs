@@ -5,28 +5,28 @@
 //! While several partitions are ready, a CPU that finds a free slot does not use it for its own
 //! partition. It lets the partition whose turn it is dispatch one request. It repeats this until no
 //! usable slot is free, or each ready partition has been queried without a dispatch
-//! ([`Line::next`]). A partition that dispatched nothing is skipped for the rest of the round only.
-//! No wake-up is lost: such a partition has nothing eligible until it is marked ready again, or
-//! needs a slot of the other kind. The CPU that causes either event starts another round, after all
-//! marks and slots that this round has read.
+//! ([`SlotPool::next`]). A partition that dispatched nothing is skipped for the rest of the round
+//! only. No wake-up is lost: such a partition has nothing eligible until it is marked ready again,
+//! or needs a slot of the other kind. The CPU that causes either event starts another round, after
+//! all marks and slots that this round has read.
 //!
 //! A timer cannot lock other partitions, so it wakes the caretaker of the service, which runs the
 //! round ([`is_needed`]).
 
 use super::{
     decide::Decided,
-    line::{bit, Line},
+    slot_pool::{bit, SlotPool},
     BATCH,
 };
-use crate::sched::slots::Limits;
+use crate::sched::slots::SlotLimits;
 
 /// Partitions of a target, each with its own lock.
-pub trait Partitions {
+pub trait RoundPartitions {
     /// Returns the line of the target.
-    fn line(&self) -> &Line;
+    fn line(&self) -> &SlotPool;
 
     /// Returns the current limits of the slots.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> SlotLimits;
 
     /// Dispatches up to `most` requests of the partition at `index`.
     fn decide(&mut self, index: u16, most: u32) -> Decided;
@@ -34,7 +34,7 @@ pub trait Partitions {
 
 /// Dispatches from the partitions in turn while slots are free, except partitions in `asked`
 /// (bits), which have already dispatched all they could.
-pub fn pass_on(partitions: &mut impl Partitions, mut asked: u64) {
+pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
     let mut left = BATCH;
     while let Some(next) = partitions
         .line()
@@ -57,7 +57,7 @@ pub fn pass_on(partitions: &mut impl Partitions, mut asked: u64) {
 /// Runs a round after the arrival of a request if other partitions may use a slot (`others`) and a
 /// partition is backlogged. Returns true if a round was needed.
 #[inline]
-pub fn arrived(partitions: &mut impl Partitions, others: bool) -> bool {
+pub fn arrived(partitions: &mut impl RoundPartitions, others: bool) -> bool {
     let needed = others && !partitions.line().is_calm();
     if needed {
         pass_on(partitions, 0);
@@ -69,7 +69,7 @@ pub fn arrived(partitions: &mut impl Partitions, others: bool) -> bool {
 /// recorded the request. `end` counts the end there and dispatches up to the given number of
 /// requests.
 #[inline]
-pub fn ended<R: Partitions>(
+pub fn ended<R: RoundPartitions>(
     partitions: &mut R,
     home: Option<u16>,
     end: impl FnOnce(&mut R, u16, u32),
@@ -88,6 +88,6 @@ pub fn ended<R: Partitions>(
 }
 
 /// Returns true if a partition other than `index`, whose timer has expired, may have a slot.
-pub fn is_needed(line: &Line, index: u16, limits: impl FnOnce() -> Limits) -> bool {
+pub fn is_needed(line: &SlotPool, index: u16, limits: impl FnOnce() -> SlotLimits) -> bool {
     line.next(bit(index), limits).is_some()
 }

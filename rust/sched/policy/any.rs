@@ -312,14 +312,14 @@ macro_rules! policies {
                     fn note(class: ClassId, attrs: &Attrs, now: u64);
                     fn enqueue(item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
                     fn dequeue(class: ClassId, place: &I::Place, now: u64) -> Option<I>;
-                    fn get(view: &View<'_>) -> Get<(I, Grant)>;
-                    fn pass(class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
+                    fn get(view: &PartView<'_>) -> Decision<(I, Grant)>;
+                    fn pass(class: ClassId, cost: Cost, way: BypassReason, now: impl FnOnce() -> u64) -> BypassOutcome;
                     fn count_passed(class: ClassId, requests: u32, pages: u64);
                     fn stop(grant: &Grant, cost: Cost, now: u64);
                     fn age(now: u64, max: u32) -> bool;
                     fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;
                     fn reset(from: u32, max: u32) -> Option<u32>;
-                    fn briefs(from: u32, now: u64, out: &mut BriefBuf) -> Option<u32>;
+                    fn briefs(from: u32, now: u64, out: &mut NodeReports) -> Option<u32>;
                 }
                 & {
                     fn only_class() -> Option<ClassId>;

@@ -9,11 +9,11 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Place, DEFAULT, DEFAULT_ID, KEPT},
+    class::{ClassId, ClassNeed, ClassQuota, ClassSpare, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Hashed,
     mem::{self, Block, Grow, Need, NoMemory},
-    policy::{Get, Grant, Part, Passed, View, Way},
+    policy::{BypassOutcome, BypassReason, Decision, Grant, Part, PartView},
 };
 
 /// Number of comparisons that take as long as processing one class without comparisons.
@@ -56,7 +56,7 @@ impl<R> Class<R> {
 pub type ClassOf<I, P> = Class<<P as Classful<I>>::Record>;
 
 /// Class table of policy `P`.
-pub type Table<I, P> = ClassTable<<P as Classful<I>>::Key, ClassOf<I, P>>;
+pub type PolicyClasses<I, P> = ClassTable<<P as Classful<I>>::Key, ClassOf<I, P>>;
 
 /// Policy with classes, without the code that all such policies share.
 ///
@@ -174,7 +174,7 @@ pub trait Classful<I: Item>: Sized {
     ) -> Option<I>;
 
     /// Selects the class to dispatch from; called only if requests are queued.
-    fn next(state: &mut State<I, Self>, view: &View<'_>) -> Get<u32>;
+    fn next(state: &mut State<I, Self>, view: &PartView<'_>) -> Decision<u32>;
 
     /// Returns the time until which all classes are throttled; see [`Part::throttled`].
     fn throttled(_state: &State<I, Self>, _now: u64) -> Option<u64> {
@@ -196,9 +196,9 @@ pub trait Classful<I: Item>: Sized {
         state: &mut State<I, Self>,
         slot: u32,
         cost: Cost,
-        way: Way,
+        way: BypassReason,
         now: impl FnOnce() -> u64,
-    ) -> Passed;
+    ) -> BypassOutcome;
 
     /// Continues deferred work after requests or memory were added or removed.
     fn settle(_state: &mut State<I, Self>) {}
@@ -224,7 +224,7 @@ pub struct State<I: Item, P: Classful<I>> {
     /// State of the policy.
     pub policy: P,
     /// Class table.
-    pub table: Table<I, P>,
+    pub table: PolicyClasses<I, P>,
     /// Backlogged classes.
     pub queue: P::Queue,
     queued: u32,
@@ -272,7 +272,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         let shared = self.policy.shared(&key);
         let place = match &shared {
             Some(shared) => self.table.owned_by(shared),
-            None => Place::Free,
+            None => ClassQuota::Free,
         };
         // Trim first, so that the new class is not evicted.
         self.table
@@ -283,7 +283,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         self.table.overflowed();
         let id = shared.and_then(|shared| {
             let known = self.table.look(&shared, now);
-            known.or_else(|| self.make(shared, None, Place::Shared, now))
+            known.or_else(|| self.make(shared, None, ClassQuota::Shared, now))
         });
         id.unwrap_or(DEFAULT_ID)
     }
@@ -293,7 +293,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         &mut self,
         key: P::Key,
         shared: Option<&P::Key>,
-        place: Place,
+        place: ClassQuota,
         now: u64,
     ) -> Option<ClassId> {
         let limit = self.queue.capacity();
@@ -386,43 +386,49 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)> {
         if self.queued == 0 {
-            return Get::Empty;
+            return Decision::Empty;
         }
         let slot = match P::next(self, view) {
-            Get::Item(slot) => slot,
-            Get::Throttled { until } => return Get::Throttled { until },
-            Get::Empty => {
+            Decision::Item(slot) => slot,
+            Decision::Throttled { until } => return Decision::Throttled { until },
+            Decision::Empty => {
                 bug!();
-                return Get::Empty;
+                return Decision::Empty;
             }
         };
         let Some((id, class)) = self.table.named_mut(slot) else {
             bug!();
-            return Get::Empty;
+            return Decision::Empty;
         };
         let popped = self.policy.pop(&mut self.queue, slot, class, view.now);
         let Some((item, withheld)) = popped else {
             bug!();
-            return Get::Empty;
+            return Decision::Empty;
         };
         // INVARIANT: a request changed from queued to in flight, so the class stays busy.
         class.queued = class.queued.saturating_sub(1);
         class.active = class.active.saturating_add(1);
         self.queued = self.queued.saturating_sub(1);
         P::settle(self);
-        Get::Item((item, Grant::of(id).after(withheld)))
+        Decision::Item((item, Grant::of(id).after(withheld)))
     }
 
     fn throttled(&self, now: u64) -> Option<u64> {
         P::throttled(self, now)
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {
+    fn pass(
+        &mut self,
+        class: ClassId,
+        cost: Cost,
+        way: BypassReason,
+        now: impl FnOnce() -> u64,
+    ) -> BypassOutcome {
         match self.table.use_mut(class) {
             Some(_) => P::pass(self, class.slot(), cost, way, now),
-            None => Passed::Stale,
+            None => BypassOutcome::Stale,
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing, Part, ROWS,
 };
 use crate::sched::{
-    agent::{Lease, Pairs},
+    agent::{FactorPairs, Lease},
     attr::Priority,
     error::{Code, Error, Result},
     item::Item,
@@ -115,7 +115,7 @@ pub trait Keep<C: Configuration>: Clone {
     }
 
     /// Returns the parameters that the policy shows and executes itself.
-    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+    fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {
         &[]
     }
 
@@ -129,7 +129,7 @@ pub trait Keep<C: Configuration>: Clone {
     /// if parts take factors.
     fn set_factors(
         &mut self,
-        _pairs: Pairs,
+        _pairs: FactorPairs,
         _lease: &Shared<Lease>,
     ) -> core::result::Result<(), NoMemory> {
         Ok(())
@@ -148,7 +148,7 @@ impl<C: Configuration> Keep<C> for Nothing {
 }
 
 /// Part that runs on a head, in its partition.
-pub trait Running {
+pub trait RunningPart {
     /// Type of its requests.
     type Item: Item;
 
@@ -172,11 +172,11 @@ pub trait Parts {
     fn now(&self) -> u64;
 
     /// Returns the running parts, without the parts that are being drained.
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Self::Item>>;
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Self::Item>>;
 }
 
 /// Applies the last update to all classes of the part in `running`, at `now`, ns.
-pub fn refresh(running: &impl Running, now: u64) {
+pub fn refresh(running: &impl RunningPart, now: u64) {
     let mut from = Some(0);
     while let Some(slot) = from {
         from = running.with(|part| part.refresh(slot, ROWS as u32, now));
@@ -184,14 +184,14 @@ pub fn refresh(running: &impl Running, now: u64) {
 }
 
 /// Refreshes the part in `running` if [`Part::wants_refresh`] is true at `now`, ns.
-pub fn refresh_stale(running: &impl Running, now: u64) {
+pub fn refresh_stale(running: &impl RunningPart, now: u64) {
     if running.with(|part| Some(part.wants_refresh(now))) == Some(true) {
         refresh(running, now);
     }
 }
 
 /// Context of an overseer: names of devices, and rescheduling.
-pub trait Scene {
+pub trait OverseerContext {
     /// Calls `f` once with the name of device `device` of the service, if that device exists.
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 
@@ -200,11 +200,11 @@ pub trait Scene {
 }
 
 /// Scene without device names.
-impl Scene for Nothing {}
+impl OverseerContext for Nothing {}
 
 /// Result of a periodic look at all parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct OverseerOutcome {
     /// True if requests that were throttled may be eligible now.
     pub moved: bool,
     /// True if parts must be refreshed ([`super::Part::refresh`]).
@@ -233,7 +233,7 @@ pub trait Oversee<C: Configuration, K>: Sized {
     fn follow(
         &mut self,
         _kept: &K,
-        _scene: &dyn Scene,
+        _scene: &dyn OverseerContext,
         _now: u64,
     ) -> core::result::Result<(), NoMemory> {
         Ok(())
@@ -248,17 +248,17 @@ pub trait Oversee<C: Configuration, K>: Sized {
     fn look(
         &mut self,
         _now: u64,
-        _scene: &dyn Scene,
+        _scene: &dyn OverseerContext,
         _due: bool,
-    ) -> core::result::Result<Looked, NoMemory> {
-        Ok(Looked::default())
+    ) -> core::result::Result<OverseerOutcome, NoMemory> {
+        Ok(OverseerOutcome::default())
     }
 }
 
 impl<C: Configuration, K> Oversee<C, K> for Nothing {}
 
 /// Error with which a service refuses an operation.
-pub trait Refusal: From<Error> {
+pub trait RefusalReason: From<Error> {
     /// Returns the reason, if known.
     fn reason(&self) -> Option<Error>;
 }
@@ -266,7 +266,7 @@ pub trait Refusal: From<Error> {
 /// Service.
 pub trait Host: Parts {
     /// Error with which the service refuses an operation.
-    type Refusal: Refusal;
+    type Refusal: RefusalReason;
 
     /// Returns all parameters of the service.
     fn parameters(&self) -> Parameters;
@@ -293,7 +293,7 @@ pub trait Host: Parts {
     fn cpts(&self) -> u16;
 
     /// Calls `f` with the overseer, if there is one.
-    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R;
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R;
 
     /// Resets the counters of all classes of `kind`.
     fn reset(&self, kind: Kind);
@@ -306,26 +306,26 @@ pub const TEXT_MAX: usize = 256 << 10;
 pub type Show<H> = fn(&H, &mut dyn Write) -> core::result::Result<(), <H as Host>::Refusal>;
 
 /// Function that executes a text.
-pub type Store<H> = fn(&H, &str) -> core::result::Result<(), <H as Host>::Refusal>;
+pub type StoreFn<H> = fn(&H, &str) -> core::result::Result<(), <H as Host>::Refusal>;
 
 /// Parameter that stores no value of its own.
-pub struct Text<H: Host> {
+pub struct TextParameter<H: Host> {
     /// Name of the parameter.
     pub name: &'static str,
     /// Function that shows the parameter.
     pub show: Option<Show<H>>,
     /// Function that executes a written text.
-    pub store: Option<Store<H>>,
+    pub store: Option<StoreFn<H>>,
     /// Function that checks a text of which only the first lines have arrived. If present, a text
     /// may have several lines.
-    pub check: Option<Store<H>>,
+    pub check: Option<StoreFn<H>>,
 }
 
-impl<H: Host> Text<H> {
+impl<H: Host> TextParameter<H> {
     /// Maximum length of a text of one line, and of all values, bytes.
     pub const LONGEST: usize = 4095;
 
-    const fn new(name: &'static str, show: Option<Show<H>>, store: Option<Store<H>>) -> Self {
+    const fn new(name: &'static str, show: Option<Show<H>>, store: Option<StoreFn<H>>) -> Self {
         Self {
             name,
             show,
@@ -340,17 +340,17 @@ impl<H: Host> Text<H> {
     }
 
     /// Creates a write-only parameter, which executes the written text.
-    pub const fn write(name: &'static str, store: Store<H>) -> Self {
+    pub const fn write(name: &'static str, store: StoreFn<H>) -> Self {
         Self::new(name, None, Some(store))
     }
 
     /// Creates a parameter for reading and writing.
-    pub const fn both(name: &'static str, show: Show<H>, store: Store<H>) -> Self {
+    pub const fn both(name: &'static str, show: Show<H>, store: StoreFn<H>) -> Self {
         Self::new(name, Some(show), Some(store))
     }
 
     /// Returns the same parameter for texts of several lines and up to [`TEXT_MAX`] bytes.
-    pub const fn in_lines(self, check: Store<H>) -> Self {
+    pub const fn in_lines(self, check: StoreFn<H>) -> Self {
         Self {
             check: Some(check),
             ..self
@@ -490,7 +490,7 @@ macro_rules! controls {
             /// Replaces the factors of the policy that takes factors; see [`Keep::set_factors`].
             pub fn set_factors(
                 &mut self,
-                pairs: Pairs,
+                pairs: FactorPairs,
                 lease: &Shared<Lease>,
             ) -> core::result::Result<(), NoMemory> {
                 $($(#[$only])? {
@@ -509,7 +509,7 @@ macro_rules! controls {
             }
 
             /// Returns the parameters that policies show and execute themselves.
-            pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static Text<H>> {
+            pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static TextParameter<H>> {
                 let all = [$($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
                 all.into_iter().flatten()
             }
@@ -562,7 +562,7 @@ macro_rules! controls {
             pub fn follow(
                 &mut self,
                 kept: &Kept,
-                scene: &dyn Scene,
+                scene: &dyn OverseerContext,
                 now: u64,
             ) -> core::result::Result<(), NoMemory> {
                 match self {
@@ -589,9 +589,9 @@ macro_rules! controls {
             pub fn look(
                 &mut self,
                 now: u64,
-                scene: &dyn Scene,
+                scene: &dyn OverseerContext,
                 due: bool,
-            ) -> core::result::Result<Looked, NoMemory> {
+            ) -> core::result::Result<OverseerOutcome, NoMemory> {
                 match self {
                     $($(#[$only])? Self::$name(overseer) => {
                         Oversee::<$module::Config, $module::Kept>::look(overseer, now, scene, due)

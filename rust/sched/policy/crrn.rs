@@ -6,7 +6,7 @@
 //! front-end; requests without a client form one class. The requests of a class are in the order of
 //! arrival. [`super::robin`] defines the order of classes.
 
-use super::robin::{self, plain::Plain, Bounds, Robin, Ties, Tuned};
+use super::robin::{self, plain::Plain, Bounds, Robin, TieBreak, Tuned};
 use crate::sched::{
     attr::{Attrs, Priority},
     item::Item,
@@ -68,7 +68,7 @@ pub type State<I> = robin::State<I, Crrn>;
 
 /// Client, the key of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
+pub enum CrrnClient {
     /// Requests for which no class could be created.
     Default,
     /// Client with a network identifier.
@@ -77,7 +77,7 @@ pub enum Client {
     Number(u32),
 }
 
-impl Hashed for Client {
+impl Hashed for CrrnClient {
     fn mix(&self, hasher: &Hasher) -> u64 {
         match self {
             Self::Default => hasher.word(u64::MAX),
@@ -91,22 +91,22 @@ impl Hashed for Client {
 pub enum Crrn {}
 
 impl<I: Item> Robin<I> for Crrn {
-    type Key = Client;
+    type Key = CrrnClient;
     type Store = Plain<I>;
     type Tunables = Tunables;
 
-    const TIES: Ties = Ties::Sequence;
-    const DEFAULT: Client = Client::Default;
+    const TIES: TieBreak = TieBreak::Sequence;
+    const DEFAULT: CrrnClient = CrrnClient::Default;
 
-    fn key(attrs: &Attrs) -> Client {
+    fn key(attrs: &Attrs) -> CrrnClient {
         match attrs.nid {
-            Some(nid) => Client::Nid(nid),
-            None => Client::Number(attrs.client),
+            Some(nid) => CrrnClient::Nid(nid),
+            None => CrrnClient::Number(attrs.client),
         }
     }
 
     /// Returns a constant, because ties are broken by sequence.
-    fn tie(_client: &Client) -> [u64; 2] {
+    fn tie(_client: &CrrnClient) -> [u64; 2] {
         [0; 2]
     }
 }

@@ -3,7 +3,8 @@
 //! Delay policy: requests are delayed for a random time, to test programs against a slow server.
 //!
 //! - *Due*: end of a request's delay, monotonic ns.
-//! - *Record*: table entry that orders a delayed request by [`Key`]; at most `buffer_max` of them.
+//! - *Record*: table entry that orders a delayed request by [`DueKey`]; at most `buffer_max` of
+//!   them.
 //! - *Line*: delayed requests without a record, in the order of arrival; the first request of the
 //!   line gets the next record.
 //!
@@ -26,9 +27,11 @@ use crate::sched::{
     class::ClassId,
     heap::Sort,
     item::{Cost, Fifo, Item, Place},
-    leftist::{Forest, Root},
+    leftist_heap::{HeapRoot, LeftistForest},
     mem::{self, Grow, Need as _, NoMemory},
-    policy::{kept::withheld, Get, Grant, Part, Passed, View, Way},
+    policy::{
+        withheld_time::withheld, BypassOutcome, BypassReason, Decision, Grant, Part, PartView,
+    },
     rng::Rng,
     slab::{Handle, Slab, SlabNeed},
 };
@@ -58,19 +61,19 @@ const CLASS: ClassId = ClassId::new(0, 1);
 
 /// Sort key of delayed requests: due time, then arrival.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Key {
+pub struct DueKey {
     due: u64,
     turn: u64,
 }
 
-impl Sort for Key {
+impl Sort for DueKey {
     fn compare(&self, other: &Self) -> Ordering {
         (self.due, self.turn).cmp(&(other.due, other.turn))
     }
 }
 
 /// Memory that a part needs.
-type Need<I> = (SlabNeed<I>, <Forest<Key> as Grow>::Need);
+type Need<I> = (SlabNeed<I>, <LeftistForest<DueKey> as Grow>::Need);
 
 /// Memory for a part.
 type Spare<I> = <Need<I> as mem::Need>::Spare;
@@ -84,8 +87,8 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 ///   `line` is its due time, rounded up to an even number.
 pub struct State<I: Item> {
     records: Slab<I>,
-    forest: Forest<Key>,
-    queue: Root,
+    forest: LeftistForest<DueKey>,
+    queue: HeapRoot,
     line: I::Fifo,
     setting: Setting,
     rng: Rng,
@@ -112,8 +115,8 @@ impl<I: Item> State<I> {
         let max = config.tunables.buffer_max.get() as usize;
         Ok(Self {
             records: Slab::new(max)?,
-            forest: Forest::new(max)?,
-            queue: Root::EMPTY,
+            forest: LeftistForest::new(max)?,
+            queue: HeapRoot::EMPTY,
             line: I::Fifo::new(),
             setting: config.tunables.setting(config.priority),
             rng: Rng::new(seed),
@@ -143,7 +146,8 @@ impl<I: Item> State<I> {
         self.turn = turn.wrapping_add(1);
         self.forest.create(slot);
         // INVARIANT: the record joins the queue, and the mark is its handle.
-        self.forest.push(&mut self.queue, Key { due, turn }, slot);
+        self.forest
+            .push(&mut self.queue, DueKey { due, turn }, slot);
         if let Some(item) = self.records.at_mut(slot) {
             item.set_mark(handle.bits());
         }
@@ -228,12 +232,12 @@ impl<I: Item> Part<I> for State<I> {
         (due > now).then_some(due)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)> {
         let Some((due, slot)) = self.first() else {
-            return Get::Empty;
+            return Decision::Empty;
         };
         if due > view.now && !view.force {
-            return Get::Throttled { until: due };
+            return Decision::Throttled { until: due };
         }
         let item = match slot {
             Some(slot) => self.take(slot),
@@ -243,9 +247,9 @@ impl<I: Item> Part<I> for State<I> {
         match item {
             Some(item) => {
                 let withheld = withheld(item.arrival(), due.min(view.now));
-                Get::Item((item, Grant::of(CLASS).after(withheld)))
+                Decision::Item((item, Grant::of(CLASS).after(withheld)))
             }
-            None => Get::Empty,
+            None => Decision::Empty,
         }
     }
 
@@ -255,15 +259,15 @@ impl<I: Item> Part<I> for State<I> {
         &mut self,
         class: ClassId,
         _cost: Cost,
-        way: Way,
+        way: BypassReason,
         _now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         if class != CLASS {
-            Passed::Stale
-        } else if way != Way::Opportunity || !self.setting.delays() {
-            Passed::Counted
+            BypassOutcome::Stale
+        } else if way != BypassReason::Opportunity || !self.setting.delays() {
+            BypassOutcome::Counted
         } else {
-            Passed::Refused
+            BypassOutcome::Refused
         }
     }
 

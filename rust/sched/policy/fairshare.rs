@@ -4,7 +4,7 @@
 //!
 //! - Mode: levels of the tree, for example groups, then the users of each group ([`mode::Mode`]).
 //! - Node: value of a level below a node of the previous level. *Leaves*, the nodes of the last
-//!   level, hold the requests ([`node::Node`]). A leaf is also a class.
+//!   level, hold the requests ([`node::TreeNode`]). A leaf is also a class.
 //! - Entity: weight and tag of a node, which compete with the entities of its siblings
 //!   ([`entity::Entity`]).
 //! - Selector: chooses the leaf that is dispatched next ([`select::Selector`]).
@@ -32,9 +32,9 @@ use crate::sched::{
     mem::{self, Grow, Need as _, NoMemory},
     policy::{
         classes::{each, fill},
-        Get, Grant, Part, Passed, View, Way, ROWS,
+        BypassOutcome, BypassReason, Decision, Grant, Part, PartView, ROWS,
     },
-    ranges::{Brief, BriefBuf},
+    ranges::{NodeReport, NodeReports},
     rng::Rng,
     statistics::Stats as _,
     units::NSEC_PER_USEC,
@@ -43,32 +43,32 @@ use crate::sched::{
 mod config;
 pub(crate) mod control;
 pub(crate) mod deadline;
+pub(crate) mod device_time;
 pub(crate) mod entity;
+pub mod entity_stats;
 pub mod factors;
-pub mod ledger;
+pub mod job_size;
 pub mod locality;
 pub(crate) mod members;
 pub mod mode;
 pub(crate) mod node;
 pub mod params;
 pub(crate) mod select;
-pub mod shared;
-pub mod size;
 pub mod stats;
-pub(crate) mod time;
 pub(crate) mod timeline;
+pub mod totals;
 pub(crate) mod tree;
 pub mod weights;
 
-use deadline::Step;
+use deadline::RequestStep;
+use entity_stats::{EntityStats, ServiceWindows};
 use factors::ONE;
-use ledger::{Ledger, Windows};
-use locality::Slice;
-use members::{Details, Members};
-use node::{Leaf, Node, PathId};
+use locality::LocalitySlice;
+use members::{Members, NodeStats};
+use node::{Leaf, PathId, TreeNode};
 use params::CostModel;
 use select::Selector;
-use stats::Row;
+use stats::NodeRow;
 
 pub use crate::sched::policy::Nothing as Overseer;
 pub use config::{Config, Shared, Update};
@@ -77,12 +77,12 @@ pub use params::{Tunables, PARAMETERS};
 pub use stats::Counts;
 
 /// Buffer of [`State::rows`].
-pub type RowBuf = mem::Block<Row, ROWS>;
+pub type NodeRowBuf = mem::Block<NodeRow, ROWS>;
 
 /// Memory that a part needs.
 type Need<I> = (
-    ClassNeed<PathId, Node<I>>,
-    <Details as Grow>::Need,
+    ClassNeed<PathId, TreeNode<I>>,
+    <NodeStats as Grow>::Need,
     <Selector as Grow>::Need,
 );
 
@@ -100,7 +100,7 @@ pub struct State<I: Item> {
     members: Members<I>,
     selector: Selector,
     /// Leaf dispatched in a row, with locality.
-    slice: Slice,
+    slice: LocalitySlice,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
@@ -108,7 +108,7 @@ pub struct State<I: Item> {
     /// Time of the last call with a time, ns.
     time: u64,
     /// Service to all entities.
-    total: Windows,
+    total: ServiceWindows,
     /// See [`Part::terms`].
     terms: u64,
 }
@@ -137,39 +137,39 @@ impl<I: Item> State<I> {
         Ok(Self {
             members,
             selector,
-            slice: Slice::new(config.slice_pages()),
+            slice: LocalitySlice::new(config.slice_pages()),
             opp_threshold,
             queued: 0,
             rng,
             sweep: 0,
             time: 0,
-            total: Windows::default(),
+            total: ServiceWindows::default(),
             terms: config.terms(&shared.hasher),
         })
     }
 
     /// Returns the service to all entities in the last second and minute.
-    pub const fn total(&self) -> Windows {
+    pub const fn total(&self) -> ServiceWindows {
         self.total
     }
 
     /// Copies the statistics of the nodes from index `from` on into `out` until `out` is full.
     /// Returns the index to continue from, or `None` at the end.
-    pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
+    pub fn rows(&self, from: u32, out: &mut NodeRowBuf) -> Option<u32> {
         let slots = self.members.table.slots();
         fill(out, slots, from, |slot| self.row(slot))
     }
 
     /// Returns the node at index `slot` if the node is reported to the agent. The default class and
     /// shared leaves are not, because their members differ between servers.
-    fn told_node(&self, slot: u32) -> Option<&Node<I>> {
+    fn told_node(&self, slot: u32) -> Option<&TreeNode<I>> {
         let node = self.members.table.at(slot)?;
         (node.key != Key::Default).then_some(node)
     }
 
     /// Returns the account of `node`, at index `slot`, for the agent. Service and activity of a
     /// group are those of the shared leaf below the group.
-    fn account(&self, slot: u32, node: &Node<I>) -> Account {
+    fn account(&self, slot: u32, node: &TreeNode<I>) -> Account {
         let is_leaf = node.leaf().is_some();
         let served = match is_leaf {
             true => Some(slot),
@@ -182,7 +182,7 @@ impl<I: Item> State<I> {
             parent: self.parent_id(node),
             weight: self.members.weight_everywhere(node, self.time),
             leaf: is_leaf,
-            service: ledger.map_or(0, Ledger::service),
+            service: ledger.map_or(0, EntityStats::service),
             active: leaf.is_some_and(Leaf::is_active),
             waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
         }
@@ -205,9 +205,9 @@ impl<I: Item> State<I> {
 
     /// Returns the node at index `slot`; `None` for a default class that is idle and never
     /// dispatched.
-    fn shown(&self, slot: u32) -> Option<&Node<I>> {
+    fn shown(&self, slot: u32) -> Option<&TreeNode<I>> {
         let node = self.members.table.at(slot)?;
-        let quiet = |node: &Node<I>| {
+        let quiet = |node: &TreeNode<I>| {
             let served = self
                 .members
                 .ledger(slot)
@@ -217,13 +217,13 @@ impl<I: Item> State<I> {
         (slot != DEFAULT || !quiet(node)).then_some(node)
     }
 
-    fn parent_id(&self, node: &Node<I>) -> u64 {
+    fn parent_id(&self, node: &TreeNode<I>) -> u64 {
         let parent = self.members.table.at(node.parent);
         parent.map_or(PathId::ROOT.0, |parent| parent.id.0)
     }
 
     /// Returns the statistics of the node at index `slot`.
-    fn row(&self, slot: u32) -> Option<Row> {
+    fn row(&self, slot: u32) -> Option<NodeRow> {
         let node = self.shown(slot)?;
         let level = self.members.mode.levels().get(usize::from(node.level));
         let level = match level {
@@ -238,7 +238,7 @@ impl<I: Item> State<I> {
             _ => self.members.factor_of(node.id),
         };
         Some(match node.leaf() {
-            Some(leaf) => Row {
+            Some(leaf) => NodeRow {
                 active: leaf.is_active(),
                 size,
                 factor,
@@ -246,13 +246,13 @@ impl<I: Item> State<I> {
                 lag_decipages,
                 queue_depth: leaf.queue.len(),
                 requests: leaf.active,
-                ..Row::new(id, parent, level, node.key, weight)
+                ..NodeRow::new(id, parent, level, node.key, weight)
             },
-            None => Row {
+            None => NodeRow {
                 size,
                 factor,
                 lag_decipages,
-                ..Row::inner(id, parent, level, node.key, weight)
+                ..NodeRow::inner(id, parent, level, node.key, weight)
             },
         })
     }
@@ -281,7 +281,7 @@ impl<I: Item> State<I> {
             return;
         };
         let next = tariff.next(leaf);
-        let step = Step::Owe(charge);
+        let step = RequestStep::Owe(charge);
         self.selector.step(&mut self.members, slot, step, next);
     }
 
@@ -294,7 +294,7 @@ impl<I: Item> State<I> {
         if let Some(own) = own.and_then(|own| own.get_mut(slot)) {
             own.note(cost.direction, cost.pages, elapsed);
         }
-        let leaf = self.members.table.at_mut(slot).and_then(Node::leaf_mut);
+        let leaf = self.members.table.at_mut(slot).and_then(TreeNode::leaf_mut);
         let ledger = self.members.details.ledgers.get_mut(slot);
         let (Some(leaf), Some(ledger)) = (leaf, ledger) else {
             return;
@@ -303,9 +303,9 @@ impl<I: Item> State<I> {
         if grant.charged == 0 {
             return;
         }
-        let delta = time::correction(grant.charged, elapsed, &mut leaf.rest);
+        let delta = device_time::correction(grant.charged, elapsed, &mut leaf.rest);
         ledger.correct(delta);
-        let step = Step::Correct(delta);
+        let step = RequestStep::Correct(delta);
         self.selector.step(&mut self.members, slot, step, None);
     }
 }
@@ -376,7 +376,7 @@ impl<I: Item> Part<I> for State<I> {
         // A front with the same cost and arrival leaves the position of the leaf unchanged.
         if next != before || self.members.arrival(slot) != arrival {
             self.selector
-                .step(&mut self.members, slot, Step::Skip, next);
+                .step(&mut self.members, slot, RequestStep::Skip, next);
         }
         if idle {
             self.members.table.idle(slot, now);
@@ -384,9 +384,9 @@ impl<I: Item> Part<I> for State<I> {
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)> {
         if self.queued == 0 {
-            return Get::Empty;
+            return Decision::Empty;
         }
         self.time = view.now;
         let opportunity = !view.force && self.queued < self.opp_threshold;
@@ -401,16 +401,16 @@ impl<I: Item> Part<I> for State<I> {
         };
         let Some(slot) = slot else {
             bug!();
-            return Get::Empty;
+            return Decision::Empty;
         };
         let locality = self.members.locality;
         let Some((id, leaf, tariff)) = self.members.open_named(slot) else {
             bug!();
-            return Get::Empty;
+            return Decision::Empty;
         };
         let Some(item) = leaf.queue.pop(locality) else {
             bug!();
-            return Get::Empty;
+            return Decision::Empty;
         };
         let cost = item.cost();
         let charge = tariff.of(cost);
@@ -424,7 +424,7 @@ impl<I: Item> Part<I> for State<I> {
         if opportunity {
             self.slice.check(slot, next.is_some());
             self.selector
-                .step(&mut self.members, slot, Step::Skip, next);
+                .step(&mut self.members, slot, RequestStep::Skip, next);
         } else {
             self.slice.serve(slot, cost.pages, next.is_some());
             self.selector.charge(&mut self.members, slot, charge, next);
@@ -438,19 +438,25 @@ impl<I: Item> Part<I> for State<I> {
             stamp,
             ..Grant::of(id)
         };
-        Get::Item((item, grant))
+        Decision::Item((item, grant))
     }
 
     /// Counts a request that is not queued. A forced request is charged like a dispatched one if
     /// requests are queued at any partition of the target.
-    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
-        let owes = way == Way::Forced { contended: true };
+    fn pass(
+        &mut self,
+        class: ClassId,
+        cost: Cost,
+        way: BypassReason,
+        _now: impl FnOnce() -> u64,
+    ) -> BypassOutcome {
+        let owes = way == BypassReason::Forced { contended: true };
         let Some((_, tariff)) = self.members.pass(class) else {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         };
-        if way == Way::Merged {
+        if way == BypassReason::Merged {
             self.merge(class.slot(), cost);
-            return Passed::Counted;
+            return BypassOutcome::Counted;
         }
         let charge = tariff.of(cost);
         if let Some(ledger) = self.members.ledger_mut(class.slot()) {
@@ -462,7 +468,7 @@ impl<I: Item> Part<I> for State<I> {
         if owes {
             self.owe(class.slot(), charge);
         }
-        Passed::Counted
+        BypassOutcome::Counted
     }
 
     /// Returns false for the cost model `time`, whose charge depends on each request.
@@ -489,7 +495,7 @@ impl<I: Item> Part<I> for State<I> {
             self.correct(slot, grant, cost, now);
         }
         let node = self.members.table.get_mut(grant.class);
-        if let Some(leaf) = node.and_then(Node::leaf_mut) {
+        if let Some(leaf) = node.and_then(TreeNode::leaf_mut) {
             leaf.active = leaf.active.saturating_sub(1);
             if !leaf.is_active() {
                 self.members.table.idle(slot, now);
@@ -579,11 +585,11 @@ impl<I: Item> Part<I> for State<I> {
         self.selector.tree.is_none()
     }
 
-    fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+    fn briefs(&mut self, from: u32, now: u64, out: &mut NodeReports) -> Option<u32> {
         fill(out, self.members.table.slots(), from, |slot| {
             self.sample(slot, now);
             let node = self.shown(slot)?;
-            Some(Brief {
+            Some(NodeReport {
                 id: node.id.0,
                 parent: self.parent_id(node),
                 weight: node.entity.weight(),

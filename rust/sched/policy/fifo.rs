@@ -11,7 +11,9 @@ use crate::sched::{
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory},
     parameters::Parameter,
-    policy::{Get, Grant, NoArgument, Part, Passed, Simple, Tuning, View, Way},
+    policy::{
+        BypassOutcome, BypassReason, Decision, Grant, NoArgument, Part, PartView, Simple, Tuning,
+    },
 };
 
 /// Empty set of parameters.
@@ -80,10 +82,10 @@ impl<I: Item> Part<I> for State<I> {
         self.fifo.remove(place)
     }
 
-    fn get(&mut self, _view: &View<'_>) -> Get<(I, Grant)> {
+    fn get(&mut self, _view: &PartView<'_>) -> Decision<(I, Grant)> {
         match self.fifo.pop() {
-            Some(item) => Get::Item((item, Grant::of(CLASS))),
-            None => Get::Empty,
+            Some(item) => Decision::Item((item, Grant::of(CLASS))),
+            None => Decision::Empty,
         }
     }
 
@@ -91,13 +93,13 @@ impl<I: Item> Part<I> for State<I> {
         &mut self,
         class: ClassId,
         _cost: Cost,
-        _way: Way,
+        _way: BypassReason,
         _now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         if class == CLASS {
-            Passed::Counted
+            BypassOutcome::Counted
         } else {
-            Passed::Stale
+            BypassOutcome::Stale
         }
     }
 

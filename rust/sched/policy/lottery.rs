@@ -12,12 +12,12 @@ use crate::sched::{
     attr::Attrs,
     item::{Cost, Fifo, Item},
     key::{Field, Key},
-    mem::{self, Bulk, Chunks, Grow, NoMemory, Pile},
+    mem::{self, Bulk, ChunkPile, Chunks, Grow, NoMemory},
     parameters::schema::parameters,
     policy::{
         classes::{self, Class, Classful},
         params::ClassesMax,
-        Get, NoArgument, Passed, Simple, Tuning, View, Way,
+        BypassOutcome, BypassReason, Decision, NoArgument, PartView, Simple, Tuning,
     },
     rng::Rng,
     statistics::{stats, Stats},
@@ -61,12 +61,12 @@ impl Simple for Tunables {
 pub type Config = NoArgument<Tunables>;
 
 /// Tickets of all classes; node `i` has the sum for the indices from `i & (i + 1)` to `i`.
-pub struct Drum {
+pub struct TicketTree {
     nodes: Bulk<u64>,
     sum: u64,
 }
 
-impl Drum {
+impl TicketTree {
     fn node(&self, index: usize) -> u64 {
         self.nodes.get(index).copied().unwrap_or(0)
     }
@@ -99,9 +99,9 @@ impl Drum {
     }
 }
 
-impl Grow for Drum {
+impl Grow for TicketTree {
     type Need = Chunks<u64>;
-    type Spare = Pile<u64>;
+    type Spare = ChunkPile<u64>;
 
     fn capacity(&self) -> usize {
         self.nodes.capacity()
@@ -127,7 +127,7 @@ impl Grow for Drum {
         self.nodes.wants(slots.saturating_sub(self.nodes.len()))
     }
 
-    fn feed(&mut self, spare: Pile<u64>) -> Pile<u64> {
+    fn feed(&mut self, spare: ChunkPile<u64>) -> ChunkPile<u64> {
         self.nodes.feed(spare)
     }
 }
@@ -144,7 +144,7 @@ pub type State<I> = classes::State<I, Lottery>;
 
 impl Lottery {
     /// Updates the tickets of a class, whose number of queued requests changes to `now`.
-    fn set<F>(&self, drum: &mut Drum, slot: u32, class: &Class<F>, now: u32) {
+    fn set<F>(&self, drum: &mut TicketTree, slot: u32, class: &Class<F>, now: u32) {
         let tickets = |queued: u32| queued.min(self.tickets);
         drum.set(slot, tickets(class.queued()), tickets(now));
     }
@@ -153,7 +153,7 @@ impl Lottery {
 impl<I: Item> Classful<I> for Lottery {
     type Key = Key;
     type Record = I::Fifo;
-    type Queue = Drum;
+    type Queue = TicketTree;
     type Config = Config;
     type Shared = Shared;
     type Update = Update;
@@ -172,8 +172,8 @@ impl<I: Item> Classful<I> for Lottery {
         config.tunables.classes_max.get()
     }
 
-    fn queue(_config: &Config, slots: usize) -> Result<Drum, NoMemory> {
-        Ok(Drum {
+    fn queue(_config: &Config, slots: usize) -> Result<TicketTree, NoMemory> {
+        Ok(TicketTree {
             nodes: Bulk::new(slots)?,
             sum: 0,
         })
@@ -189,7 +189,7 @@ impl<I: Item> Classful<I> for Lottery {
 
     fn push(
         &mut self,
-        drum: &mut Drum,
+        drum: &mut TicketTree,
         slot: u32,
         class: &mut Class<I::Fifo>,
         item: I,
@@ -202,7 +202,7 @@ impl<I: Item> Classful<I> for Lottery {
 
     fn remove(
         &mut self,
-        drum: &mut Drum,
+        drum: &mut TicketTree,
         slot: u32,
         class: &mut Class<I::Fifo>,
         place: &I::Place,
@@ -213,16 +213,16 @@ impl<I: Item> Classful<I> for Lottery {
         Some(item)
     }
 
-    fn next(state: &mut State<I>, _view: &View<'_>) -> Get<u32> {
+    fn next(state: &mut State<I>, _view: &PartView<'_>) -> Decision<u32> {
         let policy = &mut state.policy;
         policy.counts.draws = policy.counts.draws.wrapping_add(1);
         let ticket = policy.rng.below(state.queue.sum);
-        Get::Item(state.queue.find(ticket))
+        Decision::Item(state.queue.find(ticket))
     }
 
     fn pop(
         &mut self,
-        drum: &mut Drum,
+        drum: &mut TicketTree,
         slot: u32,
         class: &mut Class<I::Fifo>,
         _now: u64,
@@ -236,10 +236,10 @@ impl<I: Item> Classful<I> for Lottery {
         _state: &mut State<I>,
         _slot: u32,
         _cost: Cost,
-        _way: Way,
+        _way: BypassReason,
         _now: impl FnOnce() -> u64,
-    ) -> Passed {
-        Passed::Counted
+    ) -> BypassOutcome {
+        BypassOutcome::Counted
     }
 
     fn update(_state: &mut State<I>, update: Update) -> Update {
@@ -259,7 +259,7 @@ mod tests {
     /// Compares look-ups with a list of tickets, while classes are added and tickets change.
     #[test]
     fn each_ticket_is_found() {
-        let mut drum = Drum {
+        let mut drum = TicketTree {
             nodes: Bulk::new(100).unwrap(),
             sum: 0,
         };

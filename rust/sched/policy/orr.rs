@@ -11,7 +11,7 @@ use super::robin::{
     self,
     params::{self, OffsetType, Quantum, Sorting, Supported},
     sorted::Sorted,
-    Robin, Ties,
+    Robin, TieBreak,
 };
 use crate::sched::{
     attr::Attrs,
@@ -55,7 +55,7 @@ impl<I: Item> Robin<I> for Orr {
     type Tunables = Tunables;
 
     const WANTS_FILE: bool = true;
-    const TIES: Ties = Ties::Key;
+    const TIES: TieBreak = TieBreak::Key;
     const DEFAULT: [u64; 2] = [u64::MAX; 2];
 
     fn key(attrs: &Attrs) -> [u64; 2] {

@@ -65,7 +65,7 @@ macro_rules! choice {
             }
         }
 
-        impl $crate::sched::policy::params::Value for $type {
+        impl $crate::sched::policy::params::ParameterValue for $type {
             const TAKES: &'static str = $crate::sched::policy::params::either!($($word),+);
             const LONGEST: usize = $crate::sched::policy::params::longest(&[$($word),+]);
 
@@ -137,7 +137,7 @@ macro_rules! number {
             }
         }
 
-        impl $crate::sched::policy::params::Value for $type {
+        impl $crate::sched::policy::params::ParameterValue for $type {
             const TAKES: &'static str = concat!($unit, $lo, " to ", $hi $(, $note)?);
             const LONGEST: usize = $crate::sched::policy::params::digits(Self::MAX);
             const COLUMNS: usize = Self::LONGEST;
@@ -152,7 +152,7 @@ macro_rules! number {
 pub(crate) use number;
 
 /// Value that is displayed as one word or one line.
-pub trait Value: Copy + Default + fmt::Display {
+pub trait ParameterValue: Copy + Default + fmt::Display {
     /// Unit and limits, or the list of words.
     const TAKES: &'static str;
 

@@ -2,12 +2,12 @@
 
 //! Bandwidth classes with guaranteed minimums for clients.
 //!
-//! A class of this policy is the requests of one client for one target ([`Who`]). The bandwidth
-//! class that the plan assigns to a client is only a rank here. A gate is the leaky bucket of a
-//! client in a group, which classes of all partitions share; an [`Update`] installs the gates. A
-//! class claims the gate of its client when it needs the gate ([`crate::sched::qbm::gate::table`]).
-//! The front of a class is its oldest queued request, which is eligible once it has tokens of the
-//! gate ([`record`]).
+//! A class of this policy is the requests of one client for one target ([`RequestOwner`]). The
+//! bandwidth class that the plan assigns to a client is only a rank here. A gate is the leaky
+//! bucket of a client in a group, which classes of all partitions share; an [`Update`] installs the
+//! gates. A class claims the gate of its client when it needs the gate
+//! ([`crate::sched::qbm::gate::table`]). The front of a class is its oldest queued request, which
+//! is eligible once it has tokens of the gate ([`record`]).
 //!
 //! ```text
 //!             enqueue            the gate has tokens         its turn          stop
@@ -40,25 +40,25 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassTable, Place, DEFAULT, DEFAULT_ID},
+    class::{ClassId, ClassNeed, ClassQuota, ClassTable, DEFAULT, DEFAULT_ID},
     item::{Cost, Fifo, Item},
     mem::{self, Grow, Need as _, NoMemory},
-    policy::{Get, Grant, NoArgument, Part, Passed, Simple, View, Way},
+    policy::{BypassOutcome, BypassReason, Decision, Grant, NoArgument, Part, PartView, Simple},
     qbm::{
-        gate::{Gates, Seat},
-        plan::{By, Plan, Who},
+        gate::{GateClaim, Gates},
+        plan::{By, Plan, RequestOwner},
     },
 };
 use core::cell::Cell;
 
+pub(crate) mod class;
 pub(crate) mod control;
 mod overseer;
 pub mod params;
 pub(crate) mod queue;
-pub(crate) mod record;
 
-use queue::Queue;
-use record::Record;
+use class::QbmClass;
+use queue::QbmQueue;
 
 pub use crate::sched::policy::{Nothing as Counts, Nothing as Shared};
 pub use control::Kept;
@@ -87,9 +87,9 @@ const PAUSE: u64 = 1;
 
 /// True if there are clients unknown to the manager; a need that takes no memory.
 #[derive(Clone, Copy)]
-pub struct News(bool);
+pub struct UnknownClients(bool);
 
-impl mem::Need for News {
+impl mem::Need for UnknownClients {
     type Spare = ();
 
     fn is_empty(&self) -> bool {
@@ -103,9 +103,9 @@ impl mem::Need for News {
 
 /// Memory that a part needs, and whether the manager must be woken.
 type Need<I> = (
-    ClassNeed<Who, Record<<I as Item>::Fifo>>,
-    <Queue as Grow>::Need,
-    News,
+    ClassNeed<RequestOwner, QbmClass<<I as Item>::Fifo>>,
+    <QbmQueue as Grow>::Need,
+    UnknownClients,
 );
 
 /// Memory for a part.
@@ -120,8 +120,8 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 /// - A class is busy in the table exactly if it has requests queued or in flight.
 /// - The queue has memory for every index of the table.
 pub struct State<I: Item> {
-    table: ClassTable<Who, Record<I::Fifo>>,
-    queue: Queue,
+    table: ClassTable<RequestOwner, QbmClass<I::Fifo>>,
+    queue: QbmQueue,
     gates: Option<mem::Shared<Gates>>,
     plan: Option<mem::Shared<Plan>>,
     /// Number of changes of the gates.
@@ -147,8 +147,8 @@ impl<I: Item> State<I> {
     ) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables;
         let max = tunables.classes_max.get();
-        let table = ClassTable::new(max, KEPT, seed, Who::NOBODY, Record::new(0))?;
-        let mut queue = Queue::new((max as usize).saturating_add(1))?;
+        let table = ClassTable::new(max, KEPT, seed, RequestOwner::NOBODY, QbmClass::new(0))?;
+        let mut queue = QbmQueue::new((max as usize).saturating_add(1))?;
         let spare = queue.wants(table.target()).allocate()?;
         queue.feed(spare);
         queue.create(DEFAULT);
@@ -160,7 +160,7 @@ impl<I: Item> State<I> {
             generation: 0,
             plans: 0,
             by: tunables.by,
-            target: Who::NOBODY.target,
+            target: RequestOwner::NOBODY.target,
             queued: 0,
         })
     }
@@ -181,7 +181,7 @@ impl<I: Item> State<I> {
         let holds = record.generation == self.generation
             && gates.is_none_or(|gates| gates.holds(&record.seat));
         // A class that shares a gate claims its own gate as soon as one is free.
-        let own = |who: &Who| who.party != Who::NOBODY.party;
+        let own = |who: &RequestOwner| who.party != RequestOwner::NOBODY.party;
         let shares = record.seat.is_shared()
             && record.fifo.is_empty()
             && self.table.key(slot).is_some_and(own);
@@ -195,22 +195,22 @@ impl<I: Item> State<I> {
     /// Creates the class of `who`. Without room, returns the class that clients without a line
     /// share for the target.
     #[cold]
-    fn create(&mut self, who: Who, now: u64) -> ClassId {
-        if let Some(id) = self.make(who, Place::Free, now) {
+    fn create(&mut self, who: RequestOwner, now: u64) -> ClassId {
+        if let Some(id) = self.make(who, ClassQuota::Free, now) {
             return id;
         }
         let is_listed = self.plan.as_deref().is_some_and(|plan| plan.lists(&who));
-        let promised = || self.make(who, Place::Promised, now);
+        let promised = || self.make(who, ClassQuota::Promised, now);
         if let Some(id) = is_listed.then(promised).flatten() {
             return id;
         }
         self.table.overflowed();
-        let shared = Who {
+        let shared = RequestOwner {
             target: who.target,
-            ..Who::NOBODY
+            ..RequestOwner::NOBODY
         };
         let known = self.table.look(&shared, now);
-        let id = known.or_else(|| self.make(shared, Place::Shared, now));
+        let id = known.or_else(|| self.make(shared, ClassQuota::Shared, now));
         id.unwrap_or_else(|| {
             if core::mem::replace(&mut self.target, who.target) != who.target {
                 self.sit(DEFAULT, now);
@@ -220,9 +220,9 @@ impl<I: Item> State<I> {
     }
 
     /// Creates the class of `who` in `place`, if there is room.
-    fn make(&mut self, who: Who, place: Place, now: u64) -> Option<ClassId> {
+    fn make(&mut self, who: RequestOwner, place: ClassQuota, now: u64) -> Option<ClassId> {
         let (limit, generation) = (self.queue.capacity(), self.generation);
-        let make = || Record::new(generation);
+        let make = || QbmClass::new(generation);
         let id = self.table.create(who, place, limit, now, make)?;
         self.queue.create(id.slot());
         self.sit(id.slot(), now);
@@ -242,9 +242,9 @@ impl<I: Item> State<I> {
         let gates = self.gates.as_deref();
         let who = match self.table.key(slot) {
             Some(who) if slot != DEFAULT => *who,
-            _ => Who {
+            _ => RequestOwner {
                 target: self.target,
-                ..Who::NOBODY
+                ..RequestOwner::NOBODY
             },
         };
         let Some(record) = self.table.at_mut(slot) else {
@@ -258,7 +258,7 @@ impl<I: Item> State<I> {
             lists
         };
         let claim = |gates: &Gates| gates.claim(&who, &record.seat, is_listed, now);
-        let seat = gates.map_or(Seat::NONE, claim);
+        let seat = gates.map_or(GateClaim::NONE, claim);
         if unlisted.get() {
             record.unlisted = plans;
         }
@@ -302,7 +302,7 @@ impl<I: Item> State<I> {
     /// Returns the class to dispatch from after a bounded number of checks, or the time until which
     /// all are throttled.
     #[inline]
-    fn next(&mut self, view: &View<'_>) -> core::result::Result<u32, u64> {
+    fn next(&mut self, view: &PartView<'_>) -> core::result::Result<u32, u64> {
         let now = view.now;
         let mut later = None;
         for _ in 0..LOOKS {
@@ -342,7 +342,7 @@ impl<I: Item> Part<I> for State<I> {
     type Update = Update;
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-        let who = Who::of(self.by, attrs);
+        let who = RequestOwner::of(self.by, attrs);
         let known = self.table.look(&who, now);
         let id = known.unwrap_or_else(|| self.create(who, now));
         self.settle(id.slot(), now);
@@ -354,7 +354,7 @@ impl<I: Item> Part<I> for State<I> {
     /// know the client: requests are then classified, so that the worker is woken.
     fn is_live(&self, class: ClassId) -> bool {
         let gates = self.gates.as_deref();
-        let knows = |record: &Record<I::Fifo>| record.is_known(gates);
+        let knows = |record: &QbmClass<I::Fifo>| record.is_known(gates);
         self.table.is_settled(class) && self.table.at(class.slot()).is_some_and(knows)
     }
 
@@ -402,16 +402,16 @@ impl<I: Item> Part<I> for State<I> {
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+    fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)> {
         if self.queued == 0 {
-            return Get::Empty;
+            return Decision::Empty;
         }
         match self.next(view) {
             Ok(slot) => match self.serve(slot, view.now) {
-                Some(found) => Get::Item(found),
-                None => Get::Empty,
+                Some(found) => Decision::Item(found),
+                None => Decision::Empty,
             },
-            Err(until) => Get::Throttled { until },
+            Err(until) => Decision::Throttled { until },
         }
     }
 
@@ -420,27 +420,33 @@ impl<I: Item> Part<I> for State<I> {
         (until > now && self.queue.ready(now).is_none()).then_some(until)
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {
+    fn pass(
+        &mut self,
+        class: ClassId,
+        cost: Cost,
+        way: BypassReason,
+        now: impl FnOnce() -> u64,
+    ) -> BypassOutcome {
         if self.table.use_mut(class).is_none() {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         }
         let (slot, now) = (class.slot(), now());
         self.settle(slot, now);
         let gates = self.gates.as_deref();
         let Some(record) = self.table.at_mut(slot) else {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         };
         // The request is classified again, so that the worker is woken.
         if record.announce(gates) {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         }
         match way {
-            Way::Merged => record.merge(gates, cost, now),
-            Way::Forced { .. } => record.force(gates, cost, now),
-            Way::Opportunity if record.pass(gates, cost, now) => {}
-            Way::Opportunity => return Passed::Refused,
+            BypassReason::Merged => record.merge(gates, cost, now),
+            BypassReason::Forced { .. } => record.force(gates, cost, now),
+            BypassReason::Opportunity if record.pass(gates, cost, now) => {}
+            BypassReason::Opportunity => return BypassOutcome::Refused,
         }
-        Passed::Counted
+        BypassOutcome::Counted
     }
 
     fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
@@ -464,7 +470,7 @@ impl<I: Item> Part<I> for State<I> {
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
         let news = self.gates.as_deref().is_some_and(Gates::has_news);
-        (self.table.need(), queue, News(news))
+        (self.table.need(), queue, UnknownClients(news))
     }
 
     fn grow(&mut self, (classes, queue, ()): Spare<I>) -> Spare<I> {

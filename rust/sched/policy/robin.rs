@@ -9,7 +9,7 @@
 //!   ([`Batch`]).
 //! - *Round*: in each round a class has at most one batch ([`Rounds`]).
 //! - *Sequence*: number of a batch, in the order in which the batches of a policy started.
-//! - *Turn*: sort key of classes, derived from the tag of the class's next request ([`Turn`]).
+//! - *Turn*: sort key of classes, derived from the tag of the class's next request ([`BatchTurn`]).
 //! - *Dry*: state of a class without queued requests whose batch is not full.
 //!
 //! # States of a batch
@@ -76,7 +76,7 @@ pub const NEWCOMERS: u32 = 64;
 
 /// Order of the batches of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ties {
+pub enum TieBreak {
     /// Batch that started first.
     Sequence,
     /// Batch of the class with the least key.
@@ -85,23 +85,23 @@ pub enum Ties {
 
 /// Round and batch of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag {
+pub struct BatchTag {
     /// Round of the request.
     pub round: u64,
-    /// Sequence of the batch; always 0 with [`Ties::Key`].
+    /// Sequence of the batch; always 0 with [`TieBreak::Key`].
     pub sequence: u64,
 }
 
 /// Sort key of classes: the round, then the tie-break.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
+pub struct BatchTurn {
     /// Round of the next request.
     pub round: u64,
     /// Sequence or key, by which ties are broken.
     pub tie: [u64; 2],
 }
 
-impl Sort for Turn {
+impl Sort for BatchTurn {
     #[inline]
     fn compare(&self, other: &Self) -> Ordering {
         self.cmp(other)
@@ -130,10 +130,11 @@ pub struct Batch {
 ///
 /// # Invariants
 ///
-/// With [`Ties::Sequence`], a class with queued requests has no batch of a round before `round`.
+/// With [`TieBreak::Sequence`], a class with queued requests has no batch of a round before
+/// `round`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    ties: Ties,
+    ties: TieBreak,
     quantum: u32,
     /// Lowest round in which a batch may start.
     round: u64,
@@ -147,7 +148,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// Creates the state before the first request.
-    pub const fn new(ties: Ties, quantum: u32) -> Self {
+    pub const fn new(ties: TieBreak, quantum: u32) -> Self {
         Self {
             ties,
             quantum,
@@ -159,7 +160,7 @@ impl Rounds {
     }
 
     /// Returns the order of the batches of a round.
-    pub const fn ties(&self) -> Ties {
+    pub const fn ties(&self) -> TieBreak {
         self.ties
     }
 
@@ -170,7 +171,10 @@ impl Rounds {
 
     /// Returns true if a class that was dry until `now` resumes its batch.
     fn resumes(&self, batch: &mut Batch, now: u64) -> bool {
-        if self.ties == Ties::Sequence || batch.fickle || now.saturating_sub(batch.dry) > PAUSE_NS {
+        if self.ties == TieBreak::Sequence
+            || batch.fickle
+            || now.saturating_sub(batch.dry) > PAUSE_NS
+        {
             return false;
         }
         if batch.served != self.served {
@@ -184,11 +188,11 @@ impl Rounds {
     /// `waiting` is true if the class has queued requests, `busy` is the number of classes with
     /// queued requests.
     #[inline]
-    pub fn admit(&mut self, batch: &mut Batch, waiting: bool, busy: u32, now: u64) -> Tag {
+    pub fn admit(&mut self, batch: &mut Batch, waiting: bool, busy: u32, now: u64) -> BatchTag {
         if batch.left == 0 || !(waiting || self.resumes(batch, now)) {
             self.begin(batch, busy);
         }
-        let tag = Tag {
+        let tag = BatchTag {
             round: batch.round,
             sequence: batch.sequence,
         };
@@ -209,12 +213,12 @@ impl Rounds {
         }
         batch.round = batch.round.max(self.round);
         match self.ties {
-            Ties::Sequence if batch.sequence < self.sequence => {
+            TieBreak::Sequence if batch.sequence < self.sequence => {
                 // Another class has started a batch since this batch started.
                 self.sequence = self.sequence.wrapping_add(1);
                 batch.sequence = self.sequence;
             }
-            Ties::Key if batch.round == self.round => {
+            TieBreak::Key if batch.round == self.round => {
                 if self.begun < busy.saturating_add(NEWCOMERS) {
                     self.begun = self.begun.saturating_add(1);
                 } else {
@@ -234,12 +238,12 @@ impl Rounds {
     }
 
     /// Notes that a request with `tag` left; `next` is the turn of the class that is served next.
-    pub fn leave(&mut self, tag: Tag, next: Option<&Turn>) {
+    pub fn leave(&mut self, tag: BatchTag, next: Option<&BatchTurn>) {
         self.served = self.served.wrapping_add(1);
         let round = match (self.ties, next) {
-            (Ties::Sequence, Some(next)) => next.round,
-            (Ties::Sequence, None) => self.round.wrapping_add(1),
-            (Ties::Key, _) => tag.round,
+            (TieBreak::Sequence, Some(next)) => next.round,
+            (TieBreak::Sequence, None) => self.round.wrapping_add(1),
+            (TieBreak::Key, _) => tag.round,
         };
         if round > self.round {
             self.round = round;

@@ -44,28 +44,28 @@ use crate::sched::{
     mem::{self, NoMemory},
     policy::{
         classes::{self, each, fill, Class, Classful, CLASS_WORK},
-        Get, Passed, View, Way, ROWS,
+        BypassOutcome, BypassReason, Decision, PartView, ROWS,
     },
     rng::{avalanche, Rng},
     rules::{Fields, Subject},
 };
 
+pub(crate) mod bucket_table;
+pub mod class;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod control;
 pub mod params;
 pub mod plan;
 pub(crate) mod queue;
-pub mod record;
-pub(crate) mod shared;
 pub mod stats;
 
+use bucket_table::{BucketRef, BucketTable, BucketTag};
+use class::{ClassCounts, TbfClass};
 use context::Context;
 use plan::{COUNTS, POOL};
-use queue::{First, Queue};
-use record::{ClassCounts, Record};
-use shared::{Buckets, Seat, Tag};
-use stats::Row;
+use queue::{NextClass, TbfQueue};
+use stats::TbfRow;
 
 pub use crate::sched::policy::Nothing as Overseer;
 pub use config::Config;
@@ -84,7 +84,7 @@ const PAUSE: u64 = 50_000;
 
 /// State that the parts of one head share.
 pub struct Shared {
-    buckets: Buckets,
+    buckets: BucketTable,
     start: Update,
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         };
         let rules = mem::Shared::new(config.book()?.compile(0)?)?;
         Ok(Self {
-            buckets: Buckets::new(count, seed)?,
+            buckets: BucketTable::new(count, seed)?,
             start: Update::new(rules, config)?,
         })
     }
@@ -118,18 +118,18 @@ impl Shared {
 }
 
 /// Buffer for [`State::rows`].
-pub type RowBuf = mem::Block<Row, ROWS>;
+pub type TbfRowBuf = mem::Block<TbfRow, ROWS>;
 
 /// Key of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum ClassFields {
     /// Requests with the same fields.
     One(Subject),
     /// Requests under the rule with this identifier for which no class can be created.
     Rest(u32),
 }
 
-impl Hashed for Who {
+impl Hashed for ClassFields {
     fn mix(&self, hasher: &Hasher) -> u64 {
         match self {
             Self::One(subject) => subject.mix(hasher),
@@ -138,7 +138,7 @@ impl Hashed for Who {
     }
 }
 
-/// First hashed word of [`Who::Rest`]; no subject starts with it.
+/// First hashed word of [`ClassFields::Rest`]; no subject starts with it.
 const REST: u64 = 1 << 32;
 
 /// State of the policy on one head.
@@ -147,7 +147,7 @@ pub struct Tbf {
     /// Generation of the rules in `update`.
     generation: u64,
     shared: mem::Shared<Shared>,
-    pools: [Seat; COUNTS],
+    pools: [BucketRef; COUNTS],
     fields: Fields,
     global: bool,
     salt: u64,
@@ -171,26 +171,26 @@ impl Tbf {
     /// Returns the rule of a class and the hash of its bucket. The default class and the shared
     /// class of the default rule have one bucket on all partitions. That bucket differs from the
     /// bucket of requests without fields.
-    fn terms(&self, key: Option<&Who>) -> Terms {
+    fn terms(&self, key: Option<&ClassFields>) -> ClassTerms {
         let (plan, buckets) = (self.update.plan(), &self.shared.buckets);
         let default = plan.rules().default_index();
         let (rule, hash, work) = match key {
-            Some(Who::One(subject)) => {
+            Some(ClassFields::One(subject)) => {
                 let (rule, work) = plan.rules().find_counted(subject);
                 (rule, buckets.hash(subject), work)
             }
-            Some(key @ Who::Rest(id)) if plan.id_of(default) != Some(*id) => {
+            Some(key @ ClassFields::Rest(id)) if plan.id_of(default) != Some(*id) => {
                 let rule = plan.index_of(*id).unwrap_or(default);
                 (rule, buckets.hash(key), 0)
             }
             _ => (default, avalanche(buckets.hash(&Subject::NONE)), 0),
         };
-        Terms { rule, hash, work }
+        ClassTerms { rule, hash, work }
     }
 }
 
 /// Rule and bucket of a class.
-struct Terms {
+struct ClassTerms {
     /// Index of the rule.
     rule: u32,
     /// Hash of the bucket.
@@ -202,13 +202,13 @@ struct Terms {
 impl<I: Item> State<I> {
     /// Copies the statistics of the classes from index `from` on into `out` until `out` is full.
     /// Returns the index to continue from, or `None` at the end.
-    pub fn rows(&self, from: u32, now: u64, out: &mut RowBuf) -> Option<u32> {
+    pub fn rows(&self, from: u32, now: u64, out: &mut TbfRowBuf) -> Option<u32> {
         fill(out, self.table.slots(), from, |slot| self.row(slot, now))
     }
 
     /// Returns the statistics of the class at `slot`; `None` for a default class that was never
     /// used.
-    fn row(&self, slot: u32, now: u64) -> Option<Row> {
+    fn row(&self, slot: u32, now: u64) -> Option<TbfRow> {
         let class = self.table.at(slot)?;
         let record = &class.record;
         let key = self.table.key(slot).filter(|_| slot != DEFAULT);
@@ -226,10 +226,10 @@ impl<I: Item> State<I> {
         };
         let gauge = plan.gauge(rule)?;
         let subject = match key {
-            Some(Who::One(subject)) => Some(*subject),
+            Some(ClassFields::One(subject)) => Some(*subject),
             _ => None,
         };
-        Some(Row {
+        Some(TbfRow {
             subject: subject.unwrap_or(Subject::NONE),
             high: false,
             default: subject.is_none(),
@@ -264,22 +264,26 @@ impl<I: Item> State<I> {
     /// Examines the first class. Returns the result of `Part::get`; if another class must be
     /// examined, returns the number of comparisons made as the error. With `last`, a class that has
     /// just got its tokens is chosen regardless of its deadline.
-    fn look(&mut self, view: &View<'_>, last: bool) -> core::result::Result<Get<u32>, u32> {
+    fn look(
+        &mut self,
+        view: &PartView<'_>,
+        last: bool,
+    ) -> core::result::Result<Decision<u32>, u32> {
         let now = view.now;
         let ratio = self.policy.update.plan().floor_ratio;
         let Some(first) = self.queue.first(ratio, now) else {
-            return Ok(Get::Empty);
+            return Ok(Decision::Empty);
         };
         let (slot, due) = match first {
-            First::Due(slot, due) => (slot, Some(due)),
-            First::Go(slot) => (slot, None),
+            NextClass::Due(slot, due) => (slot, Some(due)),
+            NextClass::Go(slot) => (slot, None),
         };
         if view.force {
             Tbf::sync(self, slot, now);
-            return Ok(Get::Item(slot));
+            return Ok(Decision::Item(slot));
         }
         if let Some(until) = due.filter(|due| *due > now) {
-            return Ok(Get::Throttled { until });
+            return Ok(Decision::Throttled { until });
         }
         let Some(Class { record, .. }) = self.table.at_mut(slot) else {
             return Err(0);
@@ -307,20 +311,20 @@ impl<I: Item> State<I> {
             }
         }
         self.queue.chosen(record.keys.minimum);
-        Ok(Get::Item(slot))
+        Ok(Decision::Item(slot))
     }
 }
 
 impl<I: Item> Classful<I> for Tbf {
-    type Key = Who;
-    type Record = Record<I::Fifo>;
-    type Queue = Queue;
+    type Key = ClassFields;
+    type Record = TbfClass<I::Fifo>;
+    type Queue = TbfQueue;
     type Config = Config;
     type Shared = Shared;
     type Update = Update;
 
     const OWNED: bool = true;
-    const DEFAULT: Who = Who::One(Subject::NONE);
+    const DEFAULT: ClassFields = ClassFields::One(Subject::NONE);
 
     fn new(
         config: &Config,
@@ -335,7 +339,7 @@ impl<I: Item> Classful<I> for Tbf {
             shared: shared.clone(),
             pools: core::array::from_fn(|count| {
                 let hash = Rng::new(salt ^ ((count as u64) << 32)).next_u64();
-                Seat::new(Tag::new(hash, POOL, POOL))
+                BucketRef::new(BucketTag::new(hash, POOL, POOL))
             }),
             fields: config.fields(),
             global,
@@ -347,8 +351,8 @@ impl<I: Item> Classful<I> for Tbf {
         config.tunables.classes_max.get()
     }
 
-    fn queue(_config: &Config, slots: usize) -> core::result::Result<Queue, NoMemory> {
-        Queue::new(slots)
+    fn queue(_config: &Config, slots: usize) -> core::result::Result<TbfQueue, NoMemory> {
+        TbfQueue::new(slots)
     }
 
     fn idle_max(&self) -> usize {
@@ -361,36 +365,41 @@ impl<I: Item> Classful<I> for Tbf {
         !self.global
     }
 
-    fn keep_until(record: &Record<I::Fifo>) -> u64 {
+    fn keep_until(record: &TbfClass<I::Fifo>) -> u64 {
         record.full_at()
     }
 
-    fn key(&self, attrs: &Attrs) -> Who {
-        Who::One(Subject::of(attrs, self.fields))
+    fn key(&self, attrs: &Attrs) -> ClassFields {
+        ClassFields::One(Subject::of(attrs, self.fields))
     }
 
-    fn shared(&self, key: &Who) -> Option<Who> {
-        let Terms { rule, .. } = self.terms(Some(key));
-        self.update.plan().id_of(rule).map(Who::Rest)
+    fn shared(&self, key: &ClassFields) -> Option<ClassFields> {
+        let ClassTerms { rule, .. } = self.terms(Some(key));
+        self.update.plan().id_of(rule).map(ClassFields::Rest)
     }
 
     /// Returns the record of a new class. The shared class identifies the rule, so that a new class
     /// is matched only once.
-    fn record(&mut self, key: Option<&Who>, shared: Option<&Who>, now: u64) -> Record<I::Fifo> {
+    fn record(
+        &mut self,
+        key: Option<&ClassFields>,
+        shared: Option<&ClassFields>,
+        now: u64,
+    ) -> TbfClass<I::Fifo> {
         let (rule, hash) = match (key, shared) {
-            (Some(Who::One(subject)), Some(_)) => {
+            (Some(ClassFields::One(subject)), Some(_)) => {
                 (self.terms(shared).rule, self.shared.buckets.hash(subject))
             }
             _ => {
-                let Terms { rule, hash, .. } = self.terms(key);
+                let ClassTerms { rule, hash, .. } = self.terms(key);
                 (rule, hash)
             }
         };
-        Record::new(&self.context(now), hash, rule)
+        TbfClass::new(&self.context(now), hash, rule)
     }
 
     #[inline]
-    fn is_synced(&self, record: &Record<I::Fifo>) -> bool {
+    fn is_synced(&self, record: &TbfClass<I::Fifo>) -> bool {
         record.generation == self.generation
     }
 
@@ -402,7 +411,7 @@ impl<I: Item> Classful<I> for Tbf {
             return 0;
         }
         let key = state.table.key(slot).filter(|_| slot != DEFAULT);
-        let Terms { rule, work, .. } = policy.terms(key);
+        let ClassTerms { rule, work, .. } = policy.terms(key);
         let Some(Class { record, .. }) = state.table.at_mut(slot) else {
             return work;
         };
@@ -422,9 +431,9 @@ impl<I: Item> Classful<I> for Tbf {
     /// Queues the request; never declines it.
     fn push(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut TbfQueue,
         slot: u32,
-        class: &mut Class<Record<I::Fifo>>,
+        class: &mut Class<TbfClass<I::Fifo>>,
         item: I,
         now: u64,
     ) -> core::result::Result<(), I> {
@@ -443,9 +452,9 @@ impl<I: Item> Classful<I> for Tbf {
     /// Removes the request. A removed front returns its tokens, and the next front takes its own.
     fn remove(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut TbfQueue,
         slot: u32,
-        class: &mut Class<Record<I::Fifo>>,
+        class: &mut Class<TbfClass<I::Fifo>>,
         place: &I::Place,
         now: u64,
     ) -> Option<I> {
@@ -461,7 +470,7 @@ impl<I: Item> Classful<I> for Tbf {
         Some(item)
     }
 
-    fn next(state: &mut State<I>, view: &View<'_>) -> Get<u32> {
+    fn next(state: &mut State<I>, view: &PartView<'_>) -> Decision<u32> {
         let mut left = LOOKS;
         while left > 0 {
             match state.look(view, left <= CLASS_WORK) {
@@ -469,7 +478,7 @@ impl<I: Item> Classful<I> for Tbf {
                 Err(work) => left = left.saturating_sub(CLASS_WORK.saturating_add(work)),
             }
         }
-        Get::Throttled {
+        Decision::Throttled {
             until: view.now.saturating_add(PAUSE),
         }
     }
@@ -477,16 +486,16 @@ impl<I: Item> Classful<I> for Tbf {
     fn throttled(state: &State<I>, now: u64) -> Option<u64> {
         let ratio = state.policy.update.plan().floor_ratio;
         match state.queue.first(ratio, now)? {
-            First::Due(_, due) if due > now => Some(due),
+            NextClass::Due(_, due) if due > now => Some(due),
             _ => None,
         }
     }
 
     fn pop(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut TbfQueue,
         slot: u32,
-        class: &mut Class<Record<I::Fifo>>,
+        class: &mut Class<TbfClass<I::Fifo>>,
         now: u64,
     ) -> Option<(I, u32)> {
         let record = &mut class.record;
@@ -496,7 +505,7 @@ impl<I: Item> Classful<I> for Tbf {
         record.serve(&mut context, item.cost());
         let keys = match record.fifo.front().map(Item::cost) {
             Some(next) => record.stage(&mut context, next),
-            None => queue::Keys::default(),
+            None => queue::TbfKeys::default(),
         };
         queue.set(slot, &mut record.keys, keys);
         Some((item, withheld))
@@ -506,23 +515,23 @@ impl<I: Item> Classful<I> for Tbf {
         state: &mut State<I>,
         slot: u32,
         cost: Cost,
-        way: Way,
+        way: BypassReason,
         now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         let now = now();
         Self::sync(state, slot, now);
         let Some(Class { record, .. }) = state.table.at_mut(slot) else {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         };
         let mut context = state.policy.context(now);
         match way {
-            Way::Merged => record.merge(&mut context, cost),
-            Way::Forced { .. } => record.force(&mut context, cost),
-            Way::Opportunity if record.pass(&mut context, cost) => {}
-            Way::Opportunity => return Passed::Refused,
+            BypassReason::Merged => record.merge(&mut context, cost),
+            BypassReason::Forced { .. } => record.force(&mut context, cost),
+            BypassReason::Opportunity if record.pass(&mut context, cost) => {}
+            BypassReason::Opportunity => return BypassOutcome::Refused,
         }
         state.keep(slot);
-        Passed::Counted
+        BypassOutcome::Counted
     }
 
     fn update(state: &mut State<I>, update: Update) -> Update {
@@ -530,7 +539,7 @@ impl<I: Item> Classful<I> for Tbf {
         core::mem::replace(&mut state.policy.update, update)
     }
 
-    fn reset(record: &mut Record<I::Fifo>) {
+    fn reset(record: &mut TbfClass<I::Fifo>) {
         record.counters = ClassCounts::ZERO;
     }
 

@@ -10,7 +10,7 @@ use super::robin::{
     self,
     params::{self, OffsetType, Quantum, Sorting, Supported},
     sorted::Sorted,
-    Robin, Ties,
+    Robin, TieBreak,
 };
 use crate::sched::{
     attr::Attrs,
@@ -53,7 +53,7 @@ impl<I: Item> Robin<I> for Trr {
     type Store = Sorted<I>;
     type Tunables = Tunables;
 
-    const TIES: Ties = Ties::Key;
+    const TIES: TieBreak = TieBreak::Key;
     const DEFAULT: u64 = u64::MAX;
 
     fn key(attrs: &Attrs) -> u64 {

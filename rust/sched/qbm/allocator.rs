@@ -76,14 +76,14 @@
 //! the unmet or wanting clients: O(n log n) in the worst case.
 
 use crate::sched::{
-    mem::{List, NoMemory},
-    qbm::terms::{Class, Terms, CLASSES},
+    mem::{GrowingList, NoMemory},
+    qbm::terms::{BandwidthClass, Entitlement, CLASSES},
 };
-use book::{PerClass, Slot, Tally};
-use client::{Client, RATE_MAX};
+use accounts::{ClassTally, ClientEntry, PerClass};
+use client::{AllocatorClient, RATE_MAX};
 use rules::MORE;
 
-mod book;
+mod accounts;
 mod client;
 mod rules;
 mod share;
@@ -99,7 +99,7 @@ const FLOOR_MAX: u64 = 1 << 32;
 /// Numbers are clamped: rates to 2^48, the floor to 1 to 2^32. A reserve is clamped to the capacity
 /// that the reserves of higher classes leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct AllocatorParameters {
     /// Bandwidth of the group, bytes/s.
     pub capacity: u64,
     /// Part of the capacity reserved for each class, bytes/s, highest class first.
@@ -110,7 +110,7 @@ pub struct Setup {
     pub grant: u64,
 }
 
-impl Setup {
+impl AllocatorParameters {
     /// Returns the setup, clamped to the bounds.
     fn bounded(mut self) -> Self {
         self.capacity = self.capacity.min(RATE_MAX);
@@ -126,7 +126,7 @@ impl Setup {
 
 /// Result of an increase that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Raised {
+pub enum Increase {
     /// Requested amount or maximum reached; the new allocation, bytes/s.
     Whole(u64),
     /// Less than requested; the new allocation, bytes/s.
@@ -135,7 +135,7 @@ pub enum Raised {
 
 /// Error of an increase that found no bandwidth (`EAGAIN`); the client is marked as wanting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again;
+pub struct NoBandwidth;
 
 /// The bandwidth allocator of a group.
 ///
@@ -148,12 +148,12 @@ pub struct Again;
 /// - Remaining and drawn bandwidth of a reserve add up to the reserve of the setup; the class has
 ///   at least the drawn amount.
 pub struct Allocator {
-    setup: Setup,
-    slots: List<Slot>,
+    setup: AllocatorParameters,
+    slots: GrowingList<ClientEntry>,
     /// Work queue, with room for all clients.
-    queue: List<ClientId>,
+    queue: GrowingList<ClientId>,
     vacant: Option<ClientId>,
-    tallies: PerClass<Tally>,
+    tallies: PerClass<ClassTally>,
     /// Free bandwidth, bytes/s.
     pool: u64,
     /// Oversubscription, bytes/s.
@@ -165,14 +165,14 @@ pub struct Allocator {
 
 impl Allocator {
     /// Creates the allocator of a group without clients.
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(setup: AllocatorParameters) -> Self {
         let setup = setup.bounded();
         let mut allocator = Self {
             setup,
-            slots: List::new(),
-            queue: List::new(),
+            slots: GrowingList::new(),
+            queue: GrowingList::new(),
             vacant: None,
-            tallies: PerClass([Tally::default(); CLASSES]),
+            tallies: PerClass([ClassTally::default(); CLASSES]),
             pool: 0,
             over: 0,
             clock: 0,
@@ -187,7 +187,7 @@ impl Allocator {
     /// # Errors
     ///
     /// - [`NoMemory`]: no memory, or there are already 32,768 clients.
-    pub fn register(&mut self, terms: Terms) -> Result<ClientId, NoMemory> {
+    pub fn register(&mut self, terms: Entitlement) -> Result<ClientId, NoMemory> {
         let id = self.enter(terms)?;
         self.settle();
         Ok(id)
@@ -199,10 +199,10 @@ impl Allocator {
     /// # Errors
     ///
     /// As for [`Allocator::register`].
-    pub fn enter(&mut self, terms: Terms) -> Result<ClientId, NoMemory> {
+    pub fn enter(&mut self, terms: Entitlement) -> Result<ClientId, NoMemory> {
         let id = self.reserve_slot()?;
         let now = self.now();
-        self.insert(id, Client::new(terms, self.setup.floor, now));
+        self.insert(id, AllocatorClient::new(terms, self.setup.floor, now));
         Ok(id)
     }
 
@@ -227,7 +227,7 @@ impl Allocator {
 
     /// Does the same without settling; the client is served by [`Allocator::settle`].
     pub fn ask_back(&mut self, id: ClientId) {
-        self.ask(id, Client::ask_all);
+        self.ask(id, AllocatorClient::ask_all);
     }
 
     /// Increases the allocation of a client by `by` bytes/s.
@@ -237,27 +237,27 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// - [`Again`]: the allocation did not grow, and the client is marked as wanting.
-    pub fn increase(&mut self, id: ClientId, by: u64) -> Result<Raised, Again> {
-        let client = self.client(id).ok_or(Again)?;
+    /// - [`NoBandwidth`]: the allocation did not grow, and the client is marked as wanting.
+    pub fn increase(&mut self, id: ClientId, by: u64) -> Result<Increase, NoBandwidth> {
+        let client = self.client(id).ok_or(NoBandwidth)?;
         let (before, class) = (client.allocation, client.terms.class);
         let most = client.terms.max.clamp(client.goal, RATE_MAX);
         let wish = before.saturating_add(by).min(most);
         if wish <= before {
-            return Ok(Raised::Whole(before));
+            return Ok(Increase::Whole(before));
         }
         self.ask(id, |client, floor| client.ask_more(by, floor));
         self.settle();
-        if class != Class::Mover && self.is_content() {
+        if class != BandwidthClass::Mover && self.is_content() {
             self.give_more(&MORE, id, wish);
             self.settle();
         }
         match self.allocation(id) {
-            allocation if allocation >= wish => Ok(Raised::Whole(allocation)),
-            allocation if allocation > before => Ok(Raised::Partly(allocation)),
+            allocation if allocation >= wish => Ok(Increase::Whole(allocation)),
+            allocation if allocation > before => Ok(Increase::Partly(allocation)),
             _ => {
                 self.mark_wanting(id, wish);
-                Err(Again)
+                Err(NoBandwidth)
             }
         }
     }
@@ -283,7 +283,7 @@ impl Allocator {
 
     /// Changes the terms of a client, which then requests its full goal. Equal terms have no
     /// effect.
-    pub fn set_terms(&mut self, id: ClientId, terms: Terms) {
+    pub fn set_terms(&mut self, id: ClientId, terms: Entitlement) {
         let Some(client) = self.client(id).copied() else {
             return;
         };
@@ -300,7 +300,7 @@ impl Allocator {
             self.remove(id);
             self.release(client.terms.class, client.allocation);
             let now = self.now();
-            let mut moved = Client::new(terms, self.setup.floor, now);
+            let mut moved = AllocatorClient::new(terms, self.setup.floor, now);
             moved.reported = client.reported;
             self.insert(id, moved);
         }
@@ -308,7 +308,7 @@ impl Allocator {
     }
 
     /// Changes the setup of the group. An equal setup has no effect.
-    pub fn set_setup(&mut self, setup: Setup) {
+    pub fn set_setup(&mut self, setup: AllocatorParameters) {
         let setup = setup.bounded();
         if self.setup != setup {
             self.open(setup);
@@ -324,21 +324,21 @@ impl Allocator {
     /// Returns the last allocation reported to a client before it gave up bandwidth, bytes/s; else
     /// its allocation.
     pub fn given(&self, id: ClientId) -> u64 {
-        self.client(id).map_or(0, Client::given)
+        self.client(id).map_or(0, AllocatorClient::given)
     }
 
     /// Returns true if a client is marked as wanting.
     pub fn wants(&self, id: ClientId) -> bool {
-        self.client(id).is_some_and(Client::wants)
+        self.client(id).is_some_and(AllocatorClient::wants)
     }
 
     /// Returns true if a client is below the goal: the minimum, or the requested amount if less.
     pub fn is_unmet(&self, id: ClientId) -> bool {
-        self.client(id).is_some_and(Client::is_unmet)
+        self.client(id).is_some_and(AllocatorClient::is_unmet)
     }
 
     /// Returns the setup, clamped to the bounds.
-    pub const fn setup(&self) -> &Setup {
+    pub const fn setup(&self) -> &AllocatorParameters {
         &self.setup
     }
 
@@ -348,7 +348,7 @@ impl Allocator {
     }
 
     /// Returns the remaining bandwidth in the reserve of `class`, bytes/s.
-    pub fn reserve_left(&self, class: Class) -> u64 {
+    pub fn reserve_left(&self, class: BandwidthClass) -> u64 {
         self.tally(class).reserve
     }
 
@@ -360,7 +360,7 @@ impl Allocator {
     /// Returns the number of clients.
     pub fn len(&self) -> u32 {
         let clients = |class| self.tally(class).clients as u32;
-        Class::ALL
+        BandwidthClass::ALL
             .into_iter()
             .map(clients)
             .fold(0, u32::wrapping_add)
@@ -368,7 +368,7 @@ impl Allocator {
 
     /// Changes the requested amount of a client. A client that becomes unmet queues behind the
     /// clients that already are.
-    fn ask(&mut self, id: ClientId, ask: impl FnOnce(&mut Client, u64)) {
+    fn ask(&mut self, id: ClientId, ask: impl FnOnce(&mut AllocatorClient, u64)) {
         let floor = self.setup.floor;
         let now = self.now();
         self.change(id, |client| {

@@ -5,12 +5,12 @@
 //! - A *gate* is the bucket of one client in one group, shared by all partitions and heads
 //!   ([`Gate`]). Request classes claim gates in the service's table ([`table`]).
 //! - The *inflow* counts the bytes credited to a bucket since the gate was created, and only grows.
-//!   A [`Course`] describes the inflow between two changes of the rate.
+//!   A [`Inflow`] describes the inflow between two changes of the rate.
 //! - The *level* is the part of the inflow that is used up. Inflow beyond the level is credit; a
 //!   level ahead of the inflow is debt.
 //! - The *depth* is the upper limit of the credit: the inflow of one *period*. Credit above the
 //!   depth is discarded.
-//! - A *ticket* is the value of the inflow from which a request is eligible ([`Ticket`]).
+//! - A *ticket* is the value of the inflow from which a request is eligible ([`GateTicket`]).
 //!
 //! ```text
 //!              depth
@@ -54,7 +54,7 @@ use crate::sched::{
     key::Hasher,
     mem::{Bulk, NoMemory},
     qbm::{
-        plan::{Tuning, GROUPS_MAX},
+        plan::{BandwidthParameters, GROUPS_MAX},
         terms::UNREGULATED,
     },
 };
@@ -63,14 +63,14 @@ use core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-mod course;
-pub mod party;
+pub mod client_key;
+mod inflow;
 pub mod table;
 
-use course::{Course, Track};
-use table::{Door, BLOCK};
+use inflow::{Inflow, InflowCell};
+use table::{GroupEntry, BLOCK};
 
-pub use table::{is_shared, Owner, Seat};
+pub use table::{is_shared, GateClaim, GateOwner};
 
 /// Lateness that is compensated, ns (10 ms).
 pub const LATE: u64 = 10_000_000;
@@ -118,7 +118,7 @@ pub struct Gates {
     /// Gates reserved for clients that the plan lists, part of `max`.
     kept: AtomicU32,
     used: AtomicU32,
-    doors: Bulk<Door>,
+    doors: Bulk<GroupEntry>,
     /// Generation of the set of groups.
     epoch: AtomicU32,
     /// Last announced gate.
@@ -137,7 +137,7 @@ impl Gates {
     ///
     /// - [`NoMemory`]: no memory.
     pub fn new(count: u32, seed: u64) -> Result<Self, NoMemory> {
-        let tuning = Tuning::default();
+        let tuning = BandwidthParameters::default();
         // At most half of the gates are claimed, so that few blocks are full.
         let size = (count as usize).saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
@@ -148,7 +148,7 @@ impl Gates {
             max: count,
             kept: AtomicU32::new(0),
             used: AtomicU32::new(0),
-            doors: Bulk::filled(GROUPS_MAX, Door::shut)?,
+            doors: Bulk::filled(GROUPS_MAX, GroupEntry::shut)?,
             epoch: AtomicU32::new(0),
             news: AtomicU32::new(table::END),
             stamps: AtomicU32::new(0),
@@ -192,14 +192,14 @@ impl Gates {
 
 /// Booking of a request at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct GateTicket {
     /// Value of the inflow from which the request is eligible.
     at: u64,
     /// Bytes charged; 0: the request is free and eligible.
     bytes: u64,
 }
 
-impl Ticket {
+impl GateTicket {
     /// Ticket of a request that is not charged.
     pub const FREE: Self = Self { at: 0, bytes: 0 };
 }
@@ -232,9 +232,9 @@ pub struct Gate {
     target: AtomicU32,
     /// Dispatched requests in service, of the request classes that use the gate.
     in_service: AtomicU32,
-    party: [AtomicU64; party::WORDS],
-    even: Track,
-    odd: Track,
+    party: [AtomicU64; client_key::WORDS],
+    even: InflowCell,
+    odd: InflowCell,
     version: AtomicU32,
     rank: AtomicU32,
     rate: AtomicU64,
@@ -251,7 +251,7 @@ pub struct Gate {
 
 impl Gate {
     fn new(period: u64) -> Self {
-        let course = Course::new(UNREGULATED, 0, 0);
+        let course = Inflow::new(UNREGULATED, 0, 0);
         Self {
             state: AtomicU64::new(0),
             known: AtomicU32::new(0),
@@ -259,9 +259,9 @@ impl Gate {
             group: AtomicU32::new(0),
             target: AtomicU32::new(0),
             in_service: AtomicU32::new(0),
-            party: [const { AtomicU64::new(0) }; party::WORDS],
-            even: Track::new(&course),
-            odd: Track::new(&course),
+            party: [const { AtomicU64::new(0) }; client_key::WORDS],
+            even: InflowCell::new(&course),
+            odd: InflowCell::new(&course),
             version: AtomicU32::new(0),
             rank: AtomicU32::new(0),
             rate: AtomicU64::new(UNREGULATED),
@@ -275,7 +275,7 @@ impl Gate {
         }
     }
 
-    fn track(&self, version: u32) -> &Track {
+    fn track(&self, version: u32) -> &InflowCell {
         if version & 1 == 0 {
             &self.even
         } else {
@@ -285,7 +285,7 @@ impl Gate {
 
     /// Returns the course in effect.
     #[inline]
-    fn course(&self) -> Course {
+    fn course(&self) -> Inflow {
         loop {
             let version = self.version.load(SeqCst);
             let course = self.track(version).load();
@@ -306,7 +306,7 @@ impl Gate {
         let was = self.course();
         let mut course = was;
         if self.rate() != rate {
-            course = Course::new(rate, was.inflow(now), now);
+            course = Inflow::new(rate, was.inflow(now), now);
         }
         if !was.is_regulated() {
             self.level
@@ -352,7 +352,7 @@ impl Gate {
 
     /// Returns the capacity of the bucket, bytes.
     #[inline]
-    fn depth(&self, course: &Course) -> u64 {
+    fn depth(&self, course: &Inflow) -> u64 {
         course.bytes(self.period.load(Relaxed)).max(1)
     }
 
@@ -394,11 +394,11 @@ impl Gate {
     /// the request is eligible, ns; `now` if immediately. [`Gate::count`] counts the request when
     /// it is dispatched.
     #[inline]
-    pub fn book(&self, cost: Cost, now: u64) -> (Ticket, u64) {
+    pub fn book(&self, cost: Cost, now: u64) -> (GateTicket, u64) {
         let bytes = bytes_of(cost);
         let course = self.course();
         if bytes == 0 || !course.is_regulated() {
-            return (Ticket::FREE, now);
+            return (GateTicket::FREE, now);
         }
         let (inflow, depth) = (course.inflow(now), self.depth(&course));
         let room = depth.saturating_add(course.bytes(LATE));
@@ -407,13 +407,13 @@ impl Gate {
         });
         let (Ok(level) | Err(level)) = level;
         let at = level.wrapping_add(bytes.min(depth));
-        (Ticket { at, bytes }, course.reaches(at, now))
+        (GateTicket { at, bytes }, course.reaches(at, now))
     }
 
     /// Returns the time from which a request with `ticket` is eligible, ns; `now` if it is
     /// eligible.
     #[inline]
-    pub fn due(&self, ticket: &Ticket, now: u64) -> u64 {
+    pub fn due(&self, ticket: &GateTicket, now: u64) -> u64 {
         let course = self.course();
         if ticket.bytes == 0 || !course.is_regulated() {
             return now;
@@ -422,7 +422,7 @@ impl Gate {
     }
 
     /// Cancels the charge of `ticket`.
-    pub fn cancel(&self, ticket: &Ticket) {
+    pub fn cancel(&self, ticket: &GateTicket) {
         self.level.fetch_sub(ticket.bytes, SeqCst);
     }
 

@@ -2,7 +2,8 @@
 
 //! Manager: measures the usage of clients, and requests increases and decreases from the allocator.
 //!
-//! - A *look* registers clients for which request classes have claimed gates ([`Manager::look`]).
+//! - A *look* registers clients for which request classes have claimed gates
+//!   ([`BandwidthManager::look`]).
 //! - A *tick* is a look in which clients also leave, restore, increase and decrease. After all
 //!   clients, the groups are rebalanced once and the gates are set once.
 //! - The *shared gate* of a group serves the clients that found no gate of their own. To the
@@ -35,27 +36,27 @@ mod adjust;
 mod client;
 mod configure;
 mod group;
-mod movers;
+mod mover_strategy;
 mod rate;
 mod report;
 mod usage;
 
 use super::{
-    gate::{is_shared, Gates, Owner},
-    plan::{Party, Plan, Scene, GROUPS_MAX},
-    terms::{Terms, UNREGULATED},
+    gate::{is_shared, GateOwner, Gates},
+    plan::{ClientKey, OverseerContext, Plan, GROUPS_MAX},
+    terms::{Entitlement, UNREGULATED},
 };
 use crate::sched::{
-    mem::{Bulk, List, NoMemory, Owned, Shared},
+    mem::{Bulk, GrowingList, NoMemory, Owned, Shared},
     statistics::Stats,
 };
 #[cfg(not(MODULE))]
 pub use client::GroupCounts;
 
-use client::Client;
-use group::{Clients, Group};
-use movers::Load;
-use usage::Clock;
+use client::ManagedClient;
+use group::{ManagedClients, ManagedGroup};
+use mover_strategy::GroupLoad;
+use usage::MarkTimes;
 
 /// Index of a removed group.
 const NO_GROUP: u32 = u32::MAX;
@@ -74,29 +75,29 @@ const LOOKS: u32 = 1 << 20;
 ///
 /// # Invariants
 ///
-/// `Client::owner.group` is the number of the group at index `Client::group` of `groups`, unless
-/// the latter is [`NO_GROUP`].
-pub struct Manager {
+/// `ManagedClient::owner.group` is the number of the group at index `ManagedClient::group` of
+/// `groups`, unless the latter is [`NO_GROUP`].
+pub struct BandwidthManager {
     plan: Shared<Plan>,
     gates: Shared<Gates>,
-    clients: Clients,
-    groups: List<Group>,
+    clients: ManagedClients,
+    groups: GrowingList<ManagedGroup>,
     /// Generation of the plan.
     generation: u32,
     /// Number of the next new group.
     number: u32,
-    clock: Clock,
+    clock: MarkTimes,
     /// Time of the last tick, monotonic ns.
     ticked: u64,
     /// Index of the gate with which the next tick starts.
     turn: u32,
     /// Load of each group in a tick.
-    loads: List<Load>,
+    loads: GrowingList<GroupLoad>,
     /// True if a gate changed.
     changed: bool,
 }
 
-impl Manager {
+impl BandwidthManager {
     /// Creates a manager without clients; may sleep.
     ///
     /// # Errors
@@ -107,13 +108,13 @@ impl Manager {
             clients: Bulk::filled(gates.len() as usize, || None)?,
             plan: plan.clone(),
             gates,
-            groups: List::new(),
+            groups: GrowingList::new(),
             generation: 0,
             number: 0,
-            clock: Clock::new(),
+            clock: MarkTimes::new(),
             ticked: 0,
             turn: 0,
-            loads: List::new(),
+            loads: GrowingList::new(),
             changed: false,
         };
         manager.adopt(plan, 0)?;
@@ -126,7 +127,12 @@ impl Manager {
     /// # Errors
     ///
     /// - [`NoMemory`]: no memory; the next look retries.
-    pub fn look(&mut self, scene: &dyn Scene, due: bool, now: u64) -> Result<(), NoMemory> {
+    pub fn look(
+        &mut self,
+        scene: &dyn OverseerContext,
+        due: bool,
+        now: u64,
+    ) -> Result<(), NoMemory> {
         if !due && !self.gates.has_news() {
             return Ok(());
         }
@@ -148,7 +154,7 @@ impl Manager {
     }
 
     /// Registers the client of the gate at `place`, if there is one with requests.
-    fn meet(&mut self, place: u32, scene: &dyn Scene, now: u64) -> Result<(), NoMemory> {
+    fn meet(&mut self, place: u32, scene: &dyn OverseerContext, now: u64) -> Result<(), NoMemory> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let Some(gate) = self.gates.get(place) else {
@@ -180,7 +186,7 @@ impl Manager {
     }
 
     /// Finds the index of the group of `owner`, if the target still belongs to that group.
-    fn group_of(&self, owner: &Owner) -> Option<u32> {
+    fn group_of(&self, owner: &GateOwner) -> Option<u32> {
         let mut groups = (0u32..).zip(self.groups.as_slice());
         let (place, _) = groups.find(|(_, group)| group.number == owner.group)?;
         let target = self.plan.groups().get(place as usize)?.target();
@@ -197,9 +203,9 @@ impl Manager {
     fn register(
         &mut self,
         place: u32,
-        owner: &Owner,
+        owner: &GateOwner,
         group: u32,
-        scene: &dyn Scene,
+        scene: &dyn OverseerContext,
         now: u64,
     ) -> Result<(), NoMemory> {
         let party = owner.who.party;
@@ -218,7 +224,7 @@ impl Manager {
         };
         let client = match client {
             Some(client) => client,
-            None => client.insert(Owned::new(Client::new(*owner, group.place, now))?),
+            None => client.insert(Owned::new(ManagedClient::new(*owner, group.place, now))?),
         };
         client.id = terms.map(|terms| group.enrol(place, terms)).transpose()?;
         client.plan(terms, self.generation);
@@ -235,7 +241,12 @@ impl Manager {
     }
 
     /// Looks up the terms of `party` in the group at index `group`: O(lines of the plan).
-    fn look_up(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
+    fn look_up(
+        &self,
+        group: u32,
+        party: &ClientKey,
+        scene: &dyn OverseerContext,
+    ) -> Option<Entitlement> {
         scene.reschedule();
         self.plan.terms(group, party, scene)
     }
@@ -309,7 +320,7 @@ impl Manager {
 
     /// Calls `each` for every registered client with a gate of its own: party, target and rate,
     /// bytes/s.
-    pub fn each(&self, mut each: impl FnMut(&Party, u32, u64)) {
+    pub fn each(&self, mut each: impl FnMut(&ClientKey, u32, u64)) {
         for place in GROUPS_MAX..self.clients.len() {
             let client = self.clients.get(place).and_then(Option::as_ref);
             if let Some(client) = client.filter(|client| client.here) {

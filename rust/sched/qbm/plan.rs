@@ -2,11 +2,13 @@
 
 //! Plans: the administrator's configuration of a service's bandwidth.
 //!
-//! - A *party* identifies a client: a network identifier, a job, a user or a device ([`Party`]).
-//! - A *promise* is the class, minimum and maximum as written; each is optional ([`Promise`]).
+//! - A *party* identifies a client: a network identifier, a job, a user or a device
+//!   ([`ClientKey`]).
+//! - A *promise* is the class, minimum and maximum as written; each is optional
+//!   ([`EntitlementSpec`]).
 //! - *Settings* are the parameters of a group ([`Settings`]).
 //! - A *line* is a client or a pattern of clients with a promise, for one group or for all
-//!   ([`Client`]). The first line that matches a party in a group decides.
+//!   ([`PlanClient`]). The first line that matches a party in a group decides.
 //!
 //! [`Plan::parse`] checks a plan; after that the plan is immutable.
 //!
@@ -35,33 +37,33 @@
 //!
 //! | `by` | a client's name |
 //! |---|---|
-//! | `nid` | a network identifier or a range ([`crate::sched::nid::range`]) |
+//! | `nid` | a network identifier or a range ([`crate::sched::nid::pattern`]) |
 //! | `jobid` | a job identifier or a pattern ([`crate::sched::glob`]) |
 //! | `uid` | a number as in rules; 4294967295 stands for requests without a user |
 //! | `device` | the name of a device of the service, or a pattern as for jobs |
 
 mod amount;
+mod entries;
 mod parse;
-mod parts;
 mod settings;
 mod tune;
 mod write;
 
-pub use crate::sched::policy::control::{Scene, TEXT_MAX};
+pub use crate::sched::policy::control::{OverseerContext, TEXT_MAX};
 use crate::sched::{
     attr::Attrs,
-    error::{Code, Error, Place},
+    error::{Code, Error, ErrorPosition},
     key::{Field, Hashed, Hasher, Key},
-    mem::List,
-    nid::range::Range,
+    mem::GrowingList,
+    nid::pattern::NumberRange,
     policy::params::choice,
-    qbm::terms::Terms,
+    qbm::terms::Entitlement,
 };
-use parts::Client;
-use settings::Promise;
+use entries::PlanClient;
+use settings::EntitlementSpec;
 
-pub use parts::{Group, GROUPS_MAX};
-pub use tune::Tuning;
+pub use entries::{PlanGroup, GROUPS_MAX};
+pub use tune::BandwidthParameters;
 
 choice! {
     /// Attribute by which clients are distinguished.
@@ -79,7 +81,7 @@ choice! {
 
 /// Identity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Party {
+pub enum ClientKey {
     /// A network identifier, a job or a user. All requests without this attribute form one party.
     Key(Key),
     /// A device, by its number in the service; 0 is unknown.
@@ -88,27 +90,27 @@ pub enum Party {
 
 /// Key of a request class: a client and a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Who {
+pub struct RequestOwner {
     /// Client.
-    pub party: Party,
+    pub party: ClientKey,
     /// Target: `major << 20 | minor` for a device, else the program's number for the target.
     pub target: u32,
 }
 
-impl Who {
+impl RequestOwner {
     /// Key of requests for which no class could be allocated.
     pub const NOBODY: Self = Self {
-        party: Party::Key(Key::Default),
+        party: ClientKey::Key(Key::Default),
         target: u32::MAX,
     };
 
     /// Derives the key of a request with `attrs`.
     pub fn of(by: By, attrs: &Attrs) -> Self {
         let party = match by {
-            By::Nid => Party::Key(Key::of(Field::Nid, attrs)),
-            By::Jobid => Party::Key(Key::of(Field::Jobid, attrs)),
-            By::Uid => Party::Key(Key::of(Field::Uid, attrs)),
-            By::Device => Party::Device(attrs.client),
+            By::Nid => ClientKey::Key(Key::of(Field::Nid, attrs)),
+            By::Jobid => ClientKey::Key(Key::of(Field::Jobid, attrs)),
+            By::Uid => ClientKey::Key(Key::of(Field::Uid, attrs)),
+            By::Device => ClientKey::Device(attrs.client),
         };
         Self {
             party,
@@ -118,13 +120,13 @@ impl Who {
 }
 
 /// Hashes the party, then the target.
-impl Hashed for Who {
+impl Hashed for RequestOwner {
     fn mix(&self, hasher: &Hasher) -> u64 {
         /// Word that no key starts with.
         const DEVICE: u64 = 10;
         let state = match &self.party {
-            Party::Key(key) => key.mix(hasher),
-            Party::Device(device) => hasher.mix(hasher.word(DEVICE), u64::from(*device)),
+            ClientKey::Key(key) => key.mix(hasher),
+            ClientKey::Device(device) => hasher.mix(hasher.word(DEVICE), u64::from(*device)),
         };
         hasher.mix(state, u64::from(self.target))
     }
@@ -132,7 +134,7 @@ impl Hashed for Who {
 
 /// Creates an error with `code` for line `line`.
 const fn refused(line: u32, code: Code, reason: &'static str) -> Error {
-    Error::new(code, reason).at(Place::Line(line))
+    Error::new(code, reason).at(ErrorPosition::Line(line))
 }
 
 /// Creates an `EINVAL` error for line `line`.
@@ -141,9 +143,9 @@ const fn invalid(line: u32, reason: &'static str) -> Error {
 }
 
 /// Creates the place of the byte at offset `at` in line `line`.
-fn byte(line: u32, at: usize) -> Place {
+fn byte(line: u32, at: usize) -> ErrorPosition {
     let at = u16::try_from(at).unwrap_or(u16::MAX);
-    Place::Word(line, at.saturating_add(1))
+    ErrorPosition::Word(line, at.saturating_add(1))
 }
 
 /// Configuration of the bandwidth of a service.
@@ -154,19 +156,19 @@ fn byte(line: u32, at: usize) -> Place {
 /// reserves fit into that capacity, names and targets are unique.
 pub struct Plan {
     by: By,
-    tuning: Tuning,
-    defaults: Promise,
+    tuning: BandwidthParameters,
+    defaults: EntitlementSpec,
     /// Line number of `defaults`.
     defaults_line: u32,
-    groups: List<Group>,
-    clients: List<Client>,
+    groups: GrowingList<PlanGroup>,
+    clients: GrowingList<PlanClient>,
     /// Concatenated names of clients.
-    names: List<u8>,
-    ranges: List<Range>,
+    names: GrowingList<u8>,
+    ranges: GrowingList<NumberRange>,
     /// Lines without a pattern: name, group and index of the line, sorted.
-    exact: List<(Key, Option<u32>, u32)>,
+    exact: GrowingList<(Key, Option<u32>, u32)>,
     /// Indexes of the lines with patterns, in their order.
-    patterns: List<u32>,
+    patterns: GrowingList<u32>,
 }
 
 impl Plan {
@@ -174,15 +176,15 @@ impl Plan {
     pub fn none() -> Self {
         Self {
             by: By::Nid,
-            tuning: Tuning::default(),
-            defaults: Promise::NONE,
+            tuning: BandwidthParameters::default(),
+            defaults: EntitlementSpec::NONE,
             defaults_line: 0,
-            groups: List::new(),
-            clients: List::new(),
-            names: List::new(),
-            ranges: List::new(),
-            exact: List::new(),
-            patterns: List::new(),
+            groups: GrowingList::new(),
+            clients: GrowingList::new(),
+            names: GrowingList::new(),
+            ranges: GrowingList::new(),
+            exact: GrowingList::new(),
+            patterns: GrowingList::new(),
         }
     }
 
@@ -192,12 +194,12 @@ impl Plan {
     }
 
     /// Returns the tuning parameters.
-    pub const fn tuning(&self) -> &Tuning {
+    pub const fn tuning(&self) -> &BandwidthParameters {
         &self.tuning
     }
 
     /// Returns the groups.
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[PlanGroup] {
         self.groups.as_slice()
     }
 
@@ -215,10 +217,15 @@ impl Plan {
     }
 
     /// Finds the first line that matches `party` in `group`. O(log lines + patterns).
-    pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
+    pub fn line_for(
+        &self,
+        group: u32,
+        party: &ClientKey,
+        scene: &dyn OverseerContext,
+    ) -> Option<u32> {
         match party {
-            Party::Key(key) => self.line_of(group, key),
-            Party::Device(device) => {
+            ClientKey::Key(key) => self.line_of(group, key),
+            ClientKey::Device(device) => {
                 let mut found = None;
                 scene.device_name(*device, &mut |name| found = self.first_named(group, name));
                 found
@@ -244,13 +251,13 @@ impl Plan {
 
     /// Returns true if a line matches `who`. Devices always count as listed, because only the
     /// administrator creates devices.
-    pub fn lists(&self, who: &Who) -> bool {
+    pub fn lists(&self, who: &RequestOwner) -> bool {
         match &who.party {
-            Party::Key(key) => {
+            ClientKey::Key(key) => {
                 let group = self.group_of(who.target);
                 group.is_some_and(|group| self.line_of(group, key).is_some())
             }
-            Party::Device(_) => true,
+            ClientKey::Device(_) => true,
         }
     }
 
@@ -267,12 +274,21 @@ impl Plan {
     }
 
     /// Returns the terms of `party` in `group`; `None` if the party is not regulated there.
-    pub fn terms(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
+    pub fn terms(
+        &self,
+        group: u32,
+        party: &ClientKey,
+        scene: &dyn OverseerContext,
+    ) -> Option<Entitlement> {
         let settings = self.groups().get(group as usize)?;
         match self.line_for(group, party, scene) {
             Some(line) => {
                 let client = self.clients.as_slice().get(line as usize)?;
-                Some(client.promise.terms(settings.capacity(), &Promise::NONE))
+                Some(
+                    client
+                        .promise
+                        .terms(settings.capacity(), &EntitlementSpec::NONE),
+                )
             }
             None if settings.is_mover() => None,
             None => self.default_terms(group),
@@ -281,7 +297,7 @@ impl Plan {
 
     /// Returns the terms of clients without a line in `group`; `None` if there is no such group. In
     /// a group of movers these are the terms that such clients would have if they were regulated.
-    pub fn default_terms(&self, group: u32) -> Option<Terms> {
+    pub fn default_terms(&self, group: u32) -> Option<Entitlement> {
         let group = self.groups().get(group as usize)?;
         Some(group.terms(&self.defaults))
     }

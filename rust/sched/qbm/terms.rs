@@ -14,7 +14,7 @@ pub const LAST: u8 = CLASSES as u8;
 /// Allocation class of a client. The first class is the highest and takes bandwidth from lower
 /// classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum BandwidthClass {
     /// The full requested amount or nothing; a client keeps an amount once allocated.
     FirstCome,
     /// The minimum, or a share of the class's bandwidth in proportion to the minimum.
@@ -25,7 +25,7 @@ pub enum Class {
     Mover,
 }
 
-impl Class {
+impl BandwidthClass {
     /// All classes, highest first.
     pub const ALL: [Self; CLASSES] = [
         Self::FirstCome,
@@ -71,9 +71,9 @@ impl Class {
 ///
 /// `min` is at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct Entitlement {
     /// Allocation class.
-    pub class: Class,
+    pub class: BandwidthClass,
     /// Guaranteed minimum: the bandwidth allocated on request, bytes/s.
     pub min: u64,
     /// Upper limit of the bandwidth, bytes/s.
@@ -86,21 +86,24 @@ mod tests {
 
     #[test]
     fn classes_by_name_and_rank() {
-        for (index, class) in Class::ALL.into_iter().enumerate() {
-            assert_eq!(Class::parse(class.name()), Some(class));
+        for (index, class) in BandwidthClass::ALL.into_iter().enumerate() {
+            assert_eq!(BandwidthClass::parse(class.name()), Some(class));
             assert_eq!(class.index(), index);
             assert_eq!(usize::from(class.rank()), index);
         }
-        assert!(Class::FirstCome < Class::FairShare && Class::LowShare < Class::Mover);
+        assert!(
+            BandwidthClass::FirstCome < BandwidthClass::FairShare
+                && BandwidthClass::LowShare < BandwidthClass::Mover
+        );
         for (short, class) in [
-            ("fc", Class::FirstCome),
-            ("fs", Class::FairShare),
-            ("ls", Class::LowShare),
+            ("fc", BandwidthClass::FirstCome),
+            ("fs", BandwidthClass::FairShare),
+            ("ls", BandwidthClass::LowShare),
         ] {
-            assert_eq!(Class::parse(short), Some(class));
+            assert_eq!(BandwidthClass::parse(short), Some(class));
         }
         for wrong in ["", "FC", "fair", "first come", "mover "] {
-            assert_eq!(Class::parse(wrong), None, "{wrong}");
+            assert_eq!(BandwidthClass::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::sched::rng::Rng;
 /// Maximum weight of an entity.
 const WEIGHT_MAX: u32 = (1 << 31) - 1;
 
-fn leaf(id: u64, parent: u64, weight: u32) -> Brief {
-    Brief {
+fn leaf(id: u64, parent: u64, weight: u32) -> NodeReport {
+    NodeReport {
         id,
         parent,
         weight,
@@ -19,26 +19,26 @@ fn leaf(id: u64, parent: u64, weight: u32) -> Brief {
     }
 }
 
-fn inner(id: u64, parent: u64, weight: u32) -> Brief {
-    Brief {
+fn inner(id: u64, parent: u64, weight: u32) -> NodeReport {
+    NodeReport {
         leaf: false,
         active: false,
         ..leaf(id, parent, weight)
     }
 }
 
-fn build(briefs: &[Brief]) -> Published {
-    let mut outline = Outline::new();
+fn build(briefs: &[NodeReport]) -> PublishedRanges {
+    let mut outline = RangeBuilder::new();
     outline.extend(briefs).unwrap();
     outline.build().unwrap()
 }
 
 /// Returns the length of the range of each leaf of `briefs`, after checking that ranges cover
 /// everything, nest, and are found at both ends.
-fn lengths(briefs: &[Brief]) -> Vec<u64> {
+fn lengths(briefs: &[NodeReport]) -> Vec<u64> {
     let published = build(briefs);
     let table = &published.table;
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<LeafRange> = Vec::new();
     let leaves = briefs.iter().filter(|brief| brief.leaf);
     let lengths = leaves
         .map(|brief| {
@@ -82,7 +82,7 @@ fn known_shares_of_one_level() {
         // Less than one number: one for each leaf first, then the rest by weight.
         (&[1, u32::MAX, u32::MAX], &[1, WHOLE / 2 - 1, WHOLE / 2]),
     ] {
-        let briefs: Vec<Brief> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
+        let briefs: Vec<NodeReport> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
         assert_eq!(lengths(&briefs), want, "{weights:?}");
     }
 }
@@ -90,7 +90,7 @@ fn known_shares_of_one_level() {
 /// Checks that idle leaves have no range, and that a group with only idle leaves gets no share.
 #[test]
 fn only_who_is_active_counts() {
-    let idle = |brief: Brief| Brief {
+    let idle = |brief: NodeReport| NodeReport {
         active: false,
         ..brief
     };
@@ -118,7 +118,7 @@ fn only_who_is_active_counts() {
 /// Merges briefs of the same node from many partitions, in any order.
 #[test]
 fn briefs_of_one_node_are_merged() {
-    let on = |part, active, brief| Brief {
+    let on = |part, active, brief| NodeReport {
         part,
         active,
         ..brief
@@ -134,11 +134,11 @@ fn briefs_of_one_node_are_merged() {
         inner(8, 0, 2),
         on(1, true, leaf(9, 0, 2)),
     ];
-    let mut outline = Outline::new();
+    let mut outline = RangeBuilder::new();
     for round in 0..12 {
         outline.clear();
         outline.extend(&briefs).unwrap();
-        let Published { table, by_part } = outline.build().unwrap();
+        let PublishedRanges { table, by_part } = outline.build().unwrap();
         let length = |id| table.range_of(id).map(|range| range.len());
         let eighth = WHOLE / 8;
         assert_eq!(table.len(), 3);
@@ -187,14 +187,14 @@ fn orphans_and_contradictions() {
 }
 
 /// Tree in the form of briefs, and its exact shares.
-struct Model {
-    briefs: Vec<Brief>,
+struct TreeModel {
+    briefs: Vec<NodeReport>,
     /// Children of each brief.
     kids: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
 
-impl Model {
+impl TreeModel {
     /// Creates a random tree with `leaves` leaves, all of them `depth` levels below the root.
     fn new(rng: &mut Rng, depth: usize, leaves: usize, weight: &dyn Fn(&mut Rng) -> u32) -> Self {
         let mut model = Self {
@@ -308,7 +308,7 @@ fn products_against_exact_ones() {
         let depth = 1 + round % 6;
         let most = [3, 40, 2000][round / 6 % 3];
         let leaves = 1 + rng.below(most) as usize;
-        let model = Model::new(&mut rng, depth, leaves, kinds[round % 4]);
+        let model = TreeModel::new(&mut rng, depth, leaves, kinds[round % 4]);
         let lengths = lengths(&model.briefs);
         let (exact, rounded) = (model.exact(), model.rounded());
         let leaves: Vec<usize> = (0..model.briefs.len())
@@ -338,7 +338,7 @@ fn ends_of_the_numbers() {
             u32::MAX
         }
     }] {
-        let briefs: Vec<Brief> = (1..=count).map(|id| leaf(id, 0, weight(id))).collect();
+        let briefs: Vec<NodeReport> = (1..=count).map(|id| leaf(id, 0, weight(id))).collect();
         let lengths = lengths(&briefs);
         let (least, most) = (lengths.iter().min(), lengths.iter().max());
         if weight(2) == weight(3) {

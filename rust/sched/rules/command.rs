@@ -2,14 +2,14 @@
 
 //! Commands that start, change or stop a rule.
 //!
-//! Parsing a command needs neither memory nor the rules. [`crate::sched::rules::Book::apply`]
+//! Parsing a command needs neither memory nor the rules. [`crate::sched::rules::RuleList::apply`]
 //! checks the conditions that depend on the existing rules or on the type of the policy.
 
 use crate::sched::{
     error::Code,
     rules::{
         conditions,
-        scan::{is_blank, Scan},
+        scanner::{is_blank, Scanner},
         Name, Rate, RuleError, ALSO_MAX, NAME_MAX,
     },
     text::Heads,
@@ -19,48 +19,48 @@ use crate::sched::{
 pub const COMMAND_MAX: usize = 4095;
 
 /// Value with the offset in the command at which it was read.
-pub type At<T> = (usize, T);
+pub type Located<T> = (usize, T);
 
 /// Parsed command.
 #[derive(Clone, Copy, Debug)]
-pub struct Command<'a> {
+pub struct RuleCommand<'a> {
     /// Heads that the command addresses; the service may not have them.
     pub heads: Heads,
     /// Name of the rule.
-    pub name: At<Name>,
+    pub name: Located<Name>,
     /// Operation on the rule.
-    pub action: Action<'a>,
+    pub action: RuleAction<'a>,
 }
 
 /// Operation of a command.
 #[derive(Clone, Copy, Debug)]
-pub enum Action<'a> {
+pub enum RuleAction<'a> {
     /// Creates the rule, with the text of its conditions.
-    Start(Scan<'a>, Pairs),
+    Start(Scanner<'a>, RulePairs),
     /// Changes the given limits.
-    Change(Pairs),
+    Change(RulePairs),
     /// Removes the rule.
     Stop,
 }
 
 /// Values of `NAME=VALUE` pairs; `None` for pairs that are not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pairs {
+pub struct RulePairs {
     /// Rate limit of each class.
-    pub rate: Option<At<Rate>>,
+    pub rate: Option<Located<Rate>>,
     /// Guaranteed minimum of the rule; inner `None` for `minrate=0`.
-    pub minrate: Option<At<Option<Rate>>>,
+    pub minrate: Option<Located<Option<Rate>>>,
     /// Rule before which the rule is placed.
-    pub rank: Option<At<Name>>,
+    pub rank: Option<Located<Name>>,
     /// True if lost time is made up for.
     pub realtime: Option<bool>,
     /// True if unused rates of other rules may be borrowed.
     pub borrow: Option<bool>,
     /// Rules whose limits also apply; all `None` for an empty `also=`.
-    pub also: Option<[Option<At<Name>>; ALSO_MAX]>,
+    pub also: Option<[Option<Located<Name>>; ALSO_MAX]>,
 }
 
-impl<'a> Command<'a> {
+impl<'a> RuleCommand<'a> {
     /// Parses a command; see [`crate::sched::rules`] for the grammar.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl<'a> Command<'a> {
                 "a command of up to 4095 bytes",
             ));
         }
-        let mut scan = Scan::new(text)?;
+        let mut scan = Scanner::new(text)?;
         let (mut at, mut verb) = scan.word();
         let heads = match verb {
             "reg" => Heads::Regular,
@@ -86,29 +86,29 @@ impl<'a> Command<'a> {
             (at, verb) = scan.word();
         }
         let verb = match verb {
-            "start" => Action::Start,
-            "change" => |_, pairs| Action::Change(pairs),
-            "stop" => |_, _| Action::Stop,
+            "start" => RuleAction::Start,
+            "change" => |_, pairs| RuleAction::Change(pairs),
+            "stop" => |_, _| RuleAction::Stop,
             _ => return Err(RuleError::invalid(at, "start, change or stop")),
         };
         let name = rule_name(&mut scan)?;
         let mut conditions = scan;
-        let mut action = verb(scan, Pairs::default());
+        let mut action = verb(scan, RulePairs::default());
         match action {
-            Action::Start(..) => {
+            RuleAction::Start(..) => {
                 let from = scan.at();
-                conditions::walk(&mut scan, &mut conditions::Check::new())?;
+                conditions::walk(&mut scan, &mut conditions::ConditionCheck::new())?;
                 conditions = scan.back_to(from);
                 if scan.peek().is_some_and(|b| !is_blank(b)) {
                     return Err(scan.expected("a blank, ',' or '&' after '}'"));
                 }
             }
-            Action::Change(_) => {}
-            Action::Stop => scan.blanks(),
+            RuleAction::Change(_) => {}
+            RuleAction::Stop => scan.blanks(),
         }
-        if !matches!(action, Action::Stop) {
-            let pairs = Pairs::parse(&mut scan)?;
-            if matches!(action, Action::Change(_)) && pairs == Pairs::default() {
+        if !matches!(action, RuleAction::Stop) {
+            let pairs = RulePairs::parse(&mut scan)?;
+            if matches!(action, RuleAction::Change(_)) && pairs == RulePairs::default() {
                 return Err(scan.expected(PAIR));
             }
             action = verb(conditions, pairs);
@@ -128,7 +128,7 @@ impl<'a> Command<'a> {
 const PAIR: &str = "rate=, minrate=, rank=, realtime=, borrow= or also=";
 
 /// Reads the name of the command's rule.
-fn rule_name(scan: &mut Scan<'_>) -> Result<At<Name>, RuleError> {
+fn rule_name(scan: &mut Scanner<'_>) -> Result<Located<Name>, RuleError> {
     let (at, word) = scan.word();
     if let Some(name) = Name::new(word) {
         return Ok((at, name));
@@ -144,9 +144,9 @@ fn rule_name(scan: &mut Scan<'_>) -> Result<At<Name>, RuleError> {
     ))
 }
 
-impl Pairs {
+impl RulePairs {
     /// Reads pairs up to the end of the command; the last of repeated pairs counts.
-    fn parse(scan: &mut Scan<'_>) -> Result<Self, RuleError> {
+    fn parse(scan: &mut Scanner<'_>) -> Result<Self, RuleError> {
         let mut pairs = Self::default();
         loop {
             let (at, word) = scan.word();
@@ -176,7 +176,7 @@ impl Pairs {
 }
 
 /// Parses the name of another rule in a pair.
-fn name_in(at: usize, text: &str) -> Result<At<Name>, RuleError> {
+fn name_in(at: usize, text: &str) -> Result<Located<Name>, RuleError> {
     let expected = "the name of a rule: 1 to 15 letters, digits and '_'";
     let name = Name::new(text).ok_or(RuleError::invalid(at, expected))?;
     Ok((at, name))
@@ -201,7 +201,7 @@ fn borrow(at: usize, text: &str) -> Result<bool, RuleError> {
 }
 
 /// Parses the value of `also=`: names joined by `+`, or nothing.
-fn also(at: usize, text: &str) -> Result<[Option<At<Name>>; ALSO_MAX], RuleError> {
+fn also(at: usize, text: &str) -> Result<[Option<Located<Name>>; ALSO_MAX], RuleError> {
     let mut names = [None; ALSO_MAX];
     let mut slots = names.iter_mut();
     if text.is_empty() {

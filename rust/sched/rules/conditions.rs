@@ -7,13 +7,13 @@ use crate::sched::{
     glob,
     jobid::{JobId, JOBID_MAX},
     key::Field,
-    mem::{List, NoMemory},
+    mem::{GrowingList, NoMemory},
     nid::{
-        range::{self, Pattern, Range, Span},
+        pattern::{self, NumberRange, Pattern, Span},
         Nid,
     },
     rules::{
-        scan::{is_blank, Scan},
+        scanner::{is_blank, Scanner},
         Fields, Name, RuleError, Subject,
     },
     sort,
@@ -21,7 +21,7 @@ use crate::sched::{
 use core::fmt;
 
 /// Receiver of the parts of conditions as they are read.
-pub trait Visit {
+pub trait ConditionVisitor {
     /// Starts a conjunction.
     fn conjunction(&mut self) -> Result<(), RuleError>;
 
@@ -38,7 +38,7 @@ pub trait Visit {
 /// # Errors
 ///
 /// `EINVAL`: text that does not match the grammar, or an error of `visit`.
-pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
+pub fn walk(scan: &mut Scanner<'_>, visit: &mut impl ConditionVisitor) -> Result<(), RuleError> {
     scan.blanks();
     visit.conjunction()?;
     if scan.peek() == Some(b'{') {
@@ -74,7 +74,7 @@ pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError
 }
 
 /// Reads `{ITEM…}`.
-fn list(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
+fn list(scan: &mut Scanner<'_>, visit: &mut impl ConditionVisitor) -> Result<(), RuleError> {
     scan.skip(b'{');
     let mut empty = true;
     loop {
@@ -96,7 +96,7 @@ fn list(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
 
 /// Value of a field, or a pattern of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum ConditionValue {
     /// A number.
     Number(u32),
     /// A job identifier.
@@ -109,7 +109,7 @@ pub enum Item {
     NidPattern(Pattern),
 }
 
-impl Item {
+impl ConditionValue {
     /// Parses a value of `field` at offset `at`; `keep` stores ranges of network identifiers.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Item {
         field: Field,
         at: usize,
         text: &str,
-        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+        keep: &mut dyn FnMut(NumberRange) -> Result<usize, NoMemory>,
     ) -> Result<Self, RuleError> {
         match field {
             Field::Uid | Field::Gid | Field::Projid | Field::Nodemap | Field::Cgroup => {
@@ -143,8 +143,8 @@ impl Item {
                 }
             }
             Field::Nid => match Pattern::parse(text, keep) {
-                Ok(range::Parsed::One(nid)) => Ok(Self::Nid(nid)),
-                Ok(range::Parsed::Many(pattern)) => Ok(Self::NidPattern(pattern)),
+                Ok(pattern::Parsed::One(nid)) => Ok(Self::Nid(nid)),
+                Ok(pattern::Parsed::Many(pattern)) => Ok(Self::NidPattern(pattern)),
                 Err(error) => Err(error.after(at)),
             },
         }
@@ -165,18 +165,18 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Receiver that checks conditions without storing them.
-pub struct Check {
+pub struct ConditionCheck {
     field: Option<Field>,
 }
 
-impl Check {
+impl ConditionCheck {
     /// Creates the receiver.
     pub const fn new() -> Self {
         Self { field: None }
     }
 }
 
-impl Visit for Check {
+impl ConditionVisitor for ConditionCheck {
     fn conjunction(&mut self) -> Result<(), RuleError> {
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Visit for Check {
 
     fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError> {
         match self.field {
-            Some(field) => Item::parse(field, at, text, &mut |_| Ok(0)).map(|_| ()),
+            Some(field) => ConditionValue::parse(field, at, text, &mut |_| Ok(0)).map(|_| ()),
             // The field is that of the policy, which is unknown here.
             None => Ok(()),
         }
@@ -210,16 +210,16 @@ pub struct Condition {
 /// The exact values of each condition are sorted. Spans refer to the arrays for the type of the
 /// field.
 pub struct Conditions {
-    text: List<u8>,
-    conjunctions: List<Span>,
-    conditions: List<Condition>,
-    numbers: List<u32>,
-    jobs: List<JobId>,
+    text: GrowingList<u8>,
+    conjunctions: GrowingList<Span>,
+    conditions: GrowingList<Condition>,
+    numbers: GrowingList<u32>,
+    jobs: GrowingList<JobId>,
     /// Ranges of bytes in `text`.
-    job_patterns: List<Span>,
-    nids: List<Nid>,
-    nid_patterns: List<Pattern>,
-    ranges: List<Range>,
+    job_patterns: GrowingList<Span>,
+    nids: GrowingList<Nid>,
+    nid_patterns: GrowingList<Pattern>,
+    ranges: GrowingList<NumberRange>,
 }
 
 impl Conditions {
@@ -232,15 +232,15 @@ impl Conditions {
 
     const fn empty() -> Self {
         Self {
-            text: List::new(),
-            conjunctions: List::new(),
-            conditions: List::new(),
-            numbers: List::new(),
-            jobs: List::new(),
-            job_patterns: List::new(),
-            nids: List::new(),
-            nid_patterns: List::new(),
-            ranges: List::new(),
+            text: GrowingList::new(),
+            conjunctions: GrowingList::new(),
+            conditions: GrowingList::new(),
+            numbers: GrowingList::new(),
+            jobs: GrowingList::new(),
+            job_patterns: GrowingList::new(),
+            nids: GrowingList::new(),
+            nid_patterns: GrowingList::new(),
+            ranges: GrowingList::new(),
         }
     }
 
@@ -251,10 +251,10 @@ impl Conditions {
     /// - `EINVAL`: text that does not match the grammar, or a field that the policy does not use.
     /// - `EINVAL`: a bare list, if the policy has several fields.
     /// - `ENOMEM`: out of memory.
-    pub fn parse(mut scan: Scan<'_>, fields: Fields) -> Result<Self, RuleError> {
+    pub fn parse(mut scan: Scanner<'_>, fields: Fields) -> Result<Self, RuleError> {
         scan.blanks();
         let from = scan.at();
-        let mut build = Build {
+        let mut build = ConditionsBuilder {
             made: Self::empty(),
             fields,
             from,
@@ -380,7 +380,7 @@ impl Conditions {
     }
 
     /// Returns the ranges to which patterns of network identifiers refer.
-    pub fn ranges(&self) -> &[Range] {
+    pub fn ranges(&self) -> &[NumberRange] {
         self.ranges.as_slice()
     }
 }
@@ -400,7 +400,7 @@ impl fmt::Display for Conditions {
 }
 
 /// Receiver that builds [`Conditions`].
-struct Build {
+struct ConditionsBuilder {
     made: Conditions,
     fields: Fields,
     /// Offset of the conditions in the command.
@@ -413,7 +413,7 @@ struct Build {
     first: usize,
 }
 
-impl Build {
+impl ConditionsBuilder {
     /// Returns the numbers of exact values and of patterns in the arrays for `field`.
     fn counts(&self, field: Field) -> (usize, usize) {
         let made = &self.made;
@@ -464,7 +464,7 @@ impl Build {
     }
 }
 
-impl Visit for Build {
+impl ConditionVisitor for ConditionsBuilder {
     fn conjunction(&mut self) -> Result<(), RuleError> {
         self.close()?;
         let end = self.made.conditions.as_slice().len();
@@ -500,20 +500,20 @@ impl Visit for Build {
         };
         let made = &mut self.made;
         let ranges = &mut made.ranges;
-        let item = Item::parse(field, at, text, &mut |range| {
+        let item = ConditionValue::parse(field, at, text, &mut |range| {
             ranges.push(range)?;
             Ok(ranges.as_slice().len().saturating_sub(1))
         })?;
         match item {
-            Item::Number(number) => made.numbers.push(number)?,
-            Item::Job(job) => made.jobs.push(job)?,
-            Item::JobPattern => {
+            ConditionValue::Number(number) => made.numbers.push(number)?,
+            ConditionValue::Job(job) => made.jobs.push(job)?,
+            ConditionValue::JobPattern => {
                 let from = at.saturating_sub(self.from).saturating_add(self.shift);
                 let to = from.saturating_add(text.len());
                 made.job_patterns.push(Span::new(from, to))?;
             }
-            Item::Nid(nid) => made.nids.push(nid)?,
-            Item::NidPattern(pattern) => made.nid_patterns.push(pattern)?,
+            ConditionValue::Nid(nid) => made.nids.push(nid)?,
+            ConditionValue::NidPattern(pattern) => made.nid_patterns.push(pattern)?,
         }
         Ok(())
     }

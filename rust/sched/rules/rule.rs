@@ -186,12 +186,12 @@ impl fmt::Display for Rate {
 ///
 /// Only the rules named here count, not the rules that these rules name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Also {
+pub struct AlsoRules {
     ids: [u32; ALSO_MAX],
     len: u8,
 }
 
-impl Also {
+impl AlsoRules {
     /// No rules.
     pub const NONE: Self = Self {
         ids: [0; ALSO_MAX],
@@ -223,7 +223,7 @@ impl Also {
 ///
 /// `minrate` has the unit of `rate` and is not above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RuleLimits {
     /// Rate limit of each class.
     pub rate: Rate,
     /// Guaranteed minimum of all classes of the rule together.
@@ -233,10 +233,10 @@ pub struct Limits {
     /// True if classes may borrow unused rates of other rules.
     pub borrow: bool,
     /// Other rules whose limits also apply.
-    pub also: Also,
+    pub also: AlsoRules,
 }
 
-impl Limits {
+impl RuleLimits {
     /// Creates limits with a rate only.
     pub const fn new(rate: Rate) -> Self {
         Self {
@@ -244,7 +244,7 @@ impl Limits {
             minrate: None,
             realtime: false,
             borrow: false,
-            also: Also::NONE,
+            also: AlsoRules::NONE,
         }
     }
 }
@@ -261,12 +261,12 @@ pub struct Rule {
     /// Conditions that select the requests.
     pub conditions: Shared<Conditions>,
     /// Limits of the rule.
-    pub limits: Limits,
+    pub limits: RuleLimits,
 }
 
 impl Rule {
     /// Creates a rule.
-    pub fn new(id: u32, name: Name, conditions: Shared<Conditions>, limits: Limits) -> Self {
+    pub fn new(id: u32, name: Name, conditions: Shared<Conditions>, limits: RuleLimits) -> Self {
         Self {
             id,
             name,
@@ -277,7 +277,7 @@ impl Rule {
 
     /// Returns the rule with other limits.
     #[must_use]
-    pub fn changed(&self, limits: Limits) -> Self {
+    pub fn changed(&self, limits: RuleLimits) -> Self {
         Self {
             limits,
             ..self.clone()
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn also_is_a_small_set() {
-        let mut also = Also::NONE;
+        let mut also = AlsoRules::NONE;
         for (id, taken) in [
             (7, true),
             (0, true),

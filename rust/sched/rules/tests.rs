@@ -14,28 +14,28 @@ use crate::sched::{
 
 const DEFAULT_RATE: u64 = 10_000;
 
-fn book(fields: &str) -> Book {
+fn book(fields: &str) -> RuleList {
     let rate = Rate::new(DEFAULT_RATE, Unit::Plain).unwrap();
-    Book::new(Fields::parse(fields).unwrap(), rate, 8).unwrap()
+    RuleList::new(Fields::parse(fields).unwrap(), rate, 8).unwrap()
 }
 
-fn apply(book: &Book, text: &str) -> Result<Book, RuleError> {
-    book.apply(&Command::parse(text)?)
+fn apply(book: &RuleList, text: &str) -> Result<RuleList, RuleError> {
+    book.apply(&RuleCommand::parse(text)?)
 }
 
-fn with(fields: &str, commands: &[&str]) -> Book {
+fn with(fields: &str, commands: &[&str]) -> RuleList {
     commands.iter().fold(book(fields), |book, command| {
         apply(&book, command).unwrap_or_else(|error| panic!("{command}: {error}"))
     })
 }
 
-fn lines(book: &Book) -> String {
+fn lines(book: &RuleList) -> String {
     let mut out = String::new();
     book.write(&mut out, |id| u64::from(id) * 10).unwrap();
     out
 }
 
-fn names(book: &Book) -> Vec<String> {
+fn names(book: &RuleList) -> Vec<String> {
     book.rules().map(|rule| rule.name.to_string()).collect()
 }
 
@@ -60,7 +60,7 @@ fn subject(text: &str) -> Subject {
 }
 
 /// Returns the name of the rule for a subject; compares the compiled lookup with a linear search.
-fn rule_for(book: &Book, text: &str) -> String {
+fn rule_for(book: &RuleList, text: &str) -> String {
     let subject = subject(text);
     let set = book.compile(7).unwrap();
     assert_eq!((set.generation(), set.len() as usize), (7, book.len()));
@@ -143,7 +143,7 @@ fn refused_by_the_grammar() {
         ("change a", Invalid, 9, "rate="),
         ("stop a rate=1", Invalid, 8, "nothing"),
     ] {
-        let error = Command::parse(text).map(|_| ()).unwrap_err();
+        let error = RuleCommand::parse(text).map(|_| ()).unwrap_err();
         assert_eq!(
             (error.code, error.column),
             (code, column),
@@ -169,7 +169,7 @@ fn the_wrong_word_is_shown() {
             "xxxxxxxxxxxxxxxxxxxxxxxx",
         ),
     ] {
-        let error = Command::parse(text).map(|_| ()).unwrap_err();
+        let error = RuleCommand::parse(text).map(|_| ()).unwrap_err();
         assert_eq!(error.found(text), word);
     }
 }
@@ -188,19 +188,19 @@ fn parts_of_commands() {
         ("hp start start uid={1}", Heads::High, "start"),
         ("change default rate=1", Heads::All, "default"),
     ] {
-        let command = Command::parse(text).unwrap();
+        let command = RuleCommand::parse(text).unwrap();
         assert_eq!((command.heads, command.name.1.as_str()), (heads, name));
     }
     let padded = format!("stop a{}", " ".repeat(4089));
-    assert!(padded.len() == COMMAND_MAX && Command::parse(&padded).is_ok());
+    assert!(padded.len() == COMMAND_MAX && RuleCommand::parse(&padded).is_ok());
 
     let rate = |text| Rate::parse(text).unwrap();
     let text =
         "change a rate=1 5 rate=7iops minrate=3iops rank=b realtime=1 borrow=1 also=c+default";
-    let Action::Change(pairs) = Command::parse(text).unwrap().action else {
+    let RuleAction::Change(pairs) = RuleCommand::parse(text).unwrap().action else {
         panic!("{text}");
     };
-    let want = Pairs {
+    let want = RulePairs {
         rate: Some((23, rate("7iops"))),
         minrate: Some((37, Some(rate("3iops")))),
         rank: Some((48, Name::new("b").unwrap())),
@@ -214,15 +214,15 @@ fn parts_of_commands() {
     };
     assert_eq!(pairs, want);
     let text = "change a minrate=0 also= realtime=0 borrow=0";
-    let Action::Change(pairs) = Command::parse(text).unwrap().action else {
+    let RuleAction::Change(pairs) = RuleCommand::parse(text).unwrap().action else {
         panic!("{text}");
     };
-    let want = Pairs {
+    let want = RulePairs {
         minrate: Some((17, None)),
         realtime: Some(false),
         borrow: Some(false),
         also: Some([None; 3]),
-        ..Pairs::default()
+        ..RulePairs::default()
     };
     assert_eq!(pairs, want);
 }
@@ -486,7 +486,7 @@ fn changes_keep_identifiers() {
         "uid",
         &["start a {1} rate=5 minrate=2", "start b {2} rate=6"],
     );
-    let get = |book: &Book, name: &str| {
+    let get = |book: &RuleList, name: &str| {
         let rule = book.get(&Name::new(name).unwrap()).unwrap();
         (rule.id, rule.limits)
     };

@@ -27,11 +27,11 @@
 //! The arrival of a request is moved by the time for which a policy withheld the request. So
 //! neither the limit nor the samples include policy delays.
 
-use super::terms::{millis, Mode, Terms};
+use super::terms::{millis, TimeoutMode, TimeoutTerms};
 
 /// Times of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stated {
+pub struct RequestTimes {
     /// Arrival, ms, moved by the time for which the request was withheld.
     pub arrival: u64,
     /// Deadline after which the client gives up, ms.
@@ -40,7 +40,7 @@ pub struct Stated {
 
 /// Reason for the absence of an early reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum EarlyRefusal {
     /// The deadline has passed: the client has given up.
     Late,
     /// The request has used up `at_max`, or early replies are off: a reply could not move the
@@ -52,7 +52,7 @@ pub enum Refusal {
 
 /// Decision for a request near its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum EarlyReply {
     /// Send an early reply.
     Grant {
         /// New deadline, ms.
@@ -62,14 +62,14 @@ pub enum Answer {
         feed: u32,
     },
     /// Send no early reply.
-    Refuse(Refusal),
+    Refuse(EarlyRefusal),
 }
 
 /// Returns the deadline of the early reply to a request on arrival. The reply is due if the
 /// client's `timeout` (ms; 0: no deadline) is below the server's `estimate` (ms). Returns `None` if
 /// no later deadline is needed or possible.
-pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> Option<u64> {
-    let (rule, adapts) = (terms.rule(), terms.mode() == Mode::Adaptive);
+pub fn on_arrival(terms: &TimeoutTerms, arrival: u64, timeout: u32, estimate: u32) -> Option<u64> {
+    let (rule, adapts) = (terms.rule(), terms.mode() == TimeoutMode::Adaptive);
     if !adapts || timeout == 0 || timeout >= rule.clamp(estimate) {
         return None;
     }
@@ -79,20 +79,22 @@ pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> O
 
 /// Returns the time, ms, at which to check a request with `deadline`: `at_early_margin` before it,
 /// but at most half of `at_extra`. Returns the deadline itself if early replies are off.
-pub fn wake(terms: &Terms, deadline: u64) -> u64 {
+pub fn wake(terms: &TimeoutTerms, deadline: u64) -> u64 {
     deadline.saturating_sub(margin(terms).into())
 }
 
 /// Returns the time from the check of a request to its deadline, ms.
-pub fn margin(terms: &Terms) -> u32 {
+pub fn margin(terms: &TimeoutTerms) -> u32 {
     match terms.mode() {
-        Mode::Adaptive => millis(terms.early_margin.get()).min(millis(terms.extra.get()) / 2),
-        Mode::Fixed | Mode::Off => 0,
+        TimeoutMode::Adaptive => {
+            millis(terms.early_margin.get()).min(millis(terms.extra.get()) / 2)
+        }
+        TimeoutMode::Fixed | TimeoutMode::Off => 0,
     }
 }
 
 /// Returns the limit of a request: the latest deadline of an early reply, ms.
-pub fn limit(terms: &Terms, stated: &Stated) -> u64 {
+pub fn limit(terms: &TimeoutTerms, stated: &RequestTimes) -> u64 {
     let longest = millis(terms.max.get());
     stated.arrival.saturating_add(longest.into())
 }
@@ -102,30 +104,30 @@ pub fn limit(terms: &Terms, stated: &Stated) -> u64 {
 /// `alive` is true after a sign of life. `busy_until` is a deadline that the server itself
 /// announced, which is a sign of life as well.
 pub fn at_margin(
-    terms: &Terms,
-    stated: &Stated,
+    terms: &TimeoutTerms,
+    stated: &RequestTimes,
     now: u64,
     alive: bool,
     busy_until: Option<u64>,
-) -> Answer {
+) -> EarlyReply {
     let busy = busy_until.filter(|until| *until > now);
     if now >= stated.deadline {
-        return Answer::Refuse(Refusal::Late);
+        return EarlyReply::Refuse(EarlyRefusal::Late);
     }
     if !alive && busy.is_none() {
-        return Answer::Refuse(Refusal::Dead);
+        return EarlyReply::Refuse(EarlyRefusal::Dead);
     }
     let extra = millis(terms.extra.get());
     let wanted = now.saturating_add(extra.into()).max(busy.unwrap_or(0));
     let deadline = wanted.min(limit(terms, stated));
-    if terms.mode() != Mode::Adaptive || deadline <= stated.deadline {
-        return Answer::Refuse(Refusal::Limit);
+    if terms.mode() != TimeoutMode::Adaptive || deadline <= stated.deadline {
+        return EarlyReply::Refuse(EarlyRefusal::Limit);
     }
     let elapsed = now.saturating_sub(stated.arrival);
     let granted = deadline.saturating_sub(stated.arrival);
     let margin = millis(terms.early_margin.get());
     let feed = elapsed.saturating_add(margin.into()).min(granted);
-    Answer::Grant {
+    EarlyReply::Grant {
         deadline,
         feed: u32::try_from(feed).unwrap_or(u32::MAX),
     }
@@ -133,13 +135,13 @@ pub fn at_margin(
 
 /// Decides on an early reply in a recovery window. `extra` is [`super::recovery::Recovery::extra`].
 /// The estimator receives no sample, and the deadline never becomes earlier.
-pub fn in_recovery(stated: &Stated, now: u64, extra: u32) -> Answer {
+pub fn in_recovery(stated: &RequestTimes, now: u64, extra: u32) -> EarlyReply {
     if now >= stated.deadline {
-        return Answer::Refuse(Refusal::Late);
+        return EarlyReply::Refuse(EarlyRefusal::Late);
     }
     match stated.deadline.checked_add(extra.into()) {
-        Some(deadline) if extra != 0 => Answer::Grant { deadline, feed: 0 },
-        _ => Answer::Refuse(Refusal::Limit),
+        Some(deadline) if extra != 0 => EarlyReply::Grant { deadline, feed: 0 },
+        _ => EarlyReply::Refuse(EarlyRefusal::Limit),
     }
 }
 

@@ -39,7 +39,7 @@ const FRACTION: u32 = 8;
 
 /// Parameters of the estimate and of the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct EstimateRule {
     /// Minimum estimate, ms.
     pub min_ms: u32,
     /// Maximum estimate, ms; the minimum takes precedence.
@@ -56,7 +56,7 @@ pub struct Rule {
     pub increment_ms: u32,
 }
 
-impl Default for Rule {
+impl Default for EstimateRule {
     fn default() -> Self {
         Self {
             min_ms: 5_000,
@@ -70,7 +70,7 @@ impl Default for Rule {
     }
 }
 
-impl Rule {
+impl EstimateRule {
     /// Returns `estimate`, ms, clamped to its limits.
     pub fn clamp(&self, estimate: u32) -> u32 {
         estimate.min(self.max_ms).max(self.min_ms)
@@ -96,7 +96,7 @@ impl Rule {
 /// `count` is below [`SAMPLES`] and no sample in the sums is above [`LONGEST`]. So `sum` is below
 /// 2^39 and `squares` below 2^61; the sums over four bins are below 2^41 and 2^63.
 #[derive(Clone, Copy)]
-struct Bin {
+struct SampleBin {
     /// Worst sample, ms; 0 if none.
     worst: u32,
     /// Number of samples in the mean, and their sums; updated only if the mean is used.
@@ -105,7 +105,7 @@ struct Bin {
     squares: u64,
 }
 
-impl Bin {
+impl SampleBin {
     const EMPTY: Self = Self {
         worst: 0,
         count: 0,
@@ -177,14 +177,14 @@ fn root(value: u64) -> u64 {
 
 /// Range of samples that do not change the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct SampleFilter {
     /// Maximum sample, ms.
     pub limit: u32,
     /// End of validity, ms, when a bin expires next.
     pub until: u64,
 }
 
-impl Filter {
+impl SampleFilter {
     /// Returns true if `sample` at `now` does not change the estimate.
     #[inline]
     pub const fn holds(&self, sample: u32, now: u64) -> bool {
@@ -194,7 +194,7 @@ impl Filter {
 
 /// Visible state of an estimator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct EstimatorView {
     /// Estimate, ms.
     pub current: u32,
     /// Worst sample ever, ms, and the time of its measurement.
@@ -210,7 +210,7 @@ pub struct Seen {
 /// Bins are ordered by time, newest first; the newest bin began at `start`. `ever` is at least the
 /// worst sample of any bin.
 pub struct Estimator {
-    bins: [Bin; BINS],
+    bins: [SampleBin; BINS],
     start: u64,
     /// Worst sample ever, ms, and the time of its measurement.
     ever: Option<(u32, u64)>,
@@ -220,14 +220,14 @@ impl Estimator {
     /// Creates an estimator without history.
     pub const fn new() -> Self {
         Self {
-            bins: [Bin::EMPTY; BINS],
+            bins: [SampleBin::EMPTY; BINS],
             start: 0,
             ever: None,
         }
     }
 
     /// Records a `sample`, ms; 0 is ignored. The caller rounds service times below 1 ms up to 1.
-    pub fn measure(&mut self, sample: u32, now: u64, rule: &Rule) {
+    pub fn measure(&mut self, sample: u32, now: u64, rule: &EstimateRule) {
         if sample == 0 {
             return;
         }
@@ -244,7 +244,7 @@ impl Estimator {
     }
 
     /// Returns the estimate at `now`, ms, clamped to its limits.
-    pub fn estimate(&mut self, now: u64, rule: &Rule) -> u32 {
+    pub fn estimate(&mut self, now: u64, rule: &EstimateRule) -> u32 {
         let estimate = match self.recent(now, rule) {
             Some(recent) => recent,
             None if self.ever.is_some() => 0,
@@ -254,9 +254,9 @@ impl Estimator {
     }
 
     /// Returns the estimate from the history alone, ms; `None` without samples in the history.
-    pub fn recent(&mut self, now: u64, rule: &Rule) -> Option<u32> {
+    pub fn recent(&mut self, now: u64, rule: &EstimateRule) -> Option<u32> {
         self.age(now, rule);
-        let all = self.bins.iter().fold(Bin::EMPTY, Bin::plus);
+        let all = self.bins.iter().fold(SampleBin::EMPTY, SampleBin::plus);
         // Samples from before the mean was selected are not part of the mean.
         let average = rule
             .deviations
@@ -266,10 +266,10 @@ impl Estimator {
 
     /// Returns the samples that do not change the estimate until another sample is measured or the
     /// rule changes. For the mean, only the sample 0.
-    pub fn filter(&mut self, now: u64, rule: &Rule) -> Filter {
+    pub fn filter(&mut self, now: u64, rule: &EstimateRule) -> SampleFilter {
         self.age(now, rule);
         let [newest, ..] = &self.bins;
-        Filter {
+        SampleFilter {
             limit: match rule.deviations {
                 None => newest.worst,
                 Some(_) => 0,
@@ -283,8 +283,8 @@ impl Estimator {
     }
 
     /// Returns the visible state at `now`.
-    pub fn seen(&mut self, now: u64, rule: &Rule) -> Seen {
-        Seen {
+    pub fn seen(&mut self, now: u64, rule: &EstimateRule) -> EstimatorView {
+        EstimatorView {
             current: self.estimate(now, rule),
             worst: self.ever,
             bins: self.bins.map(|bin| bin.worst),
@@ -292,14 +292,14 @@ impl Estimator {
     }
 
     /// Expires old bins at `now`. A clock that ran backwards changes nothing.
-    fn age(&mut self, now: u64, rule: &Rule) {
+    fn age(&mut self, now: u64, rule: &EstimateRule) {
         let passed = now.saturating_sub(self.start);
         let passed = passed.checked_div(rule.width()).unwrap_or(0);
         // INVARIANT: the oldest bin becomes the newest, empty, and the others move by one.
         for _ in 0..passed.min(BINS as u64) {
             self.bins.rotate_right(1);
             let [newest, ..] = &mut self.bins;
-            *newest = Bin::EMPTY;
+            *newest = SampleBin::EMPTY;
         }
         // At most `now`.
         self.start = self

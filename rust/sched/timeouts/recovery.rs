@@ -14,7 +14,7 @@
 //! the window follows the largest timeout seen (Barton and Rutman, *Adaptive RPC Timeouts*, 2007,
 //! section 5.1). Waiting times in the window do not reflect the service and are not measured.
 
-use super::terms::{millis, AtMax, Mode, Terms};
+use super::terms::{millis, AtMax, TimeoutMode, TimeoutTerms};
 
 /// Minimum extension of an early reply, ms.
 const SHORTEST: u32 = 1000;
@@ -43,7 +43,7 @@ impl Recovery {
 
     /// Adds a client that reconnects at `now` with its own `timeout`, ms, and opens a window if
     /// there is none. Returns the end of the window, ms.
-    pub fn join(&mut self, now: u64, timeout: u32, terms: &Terms) -> u64 {
+    pub fn join(&mut self, now: u64, timeout: u32, terms: &TimeoutTerms) -> u64 {
         if self.is_over(now) {
             *self = Self::new();
         }
@@ -80,18 +80,18 @@ impl Recovery {
 
     /// Returns the extension of an early reply in the window, ms: a quarter of the window, at most
     /// `at_extra` and at least 1 s.
-    pub fn extra(&self, terms: &Terms) -> u32 {
+    pub fn extra(&self, terms: &TimeoutTerms) -> u32 {
         let quarter = self.window(terms) / 4;
         quarter.min(millis(terms.extra.get())).max(SHORTEST)
     }
 
     /// Returns the length of the window after a client reconnects, ms.
-    fn window(&self, terms: &Terms) -> u32 {
+    fn window(&self, terms: &TimeoutTerms) -> u32 {
         let largest = self.largest.max(millis(terms.initial.get()));
         match terms.mode() {
-            Mode::Adaptive => terms.timeout(largest),
-            Mode::Fixed => terms.timeout(0).max(self.largest.min(millis(AtMax::MAX))),
-            Mode::Off => 0,
+            TimeoutMode::Adaptive => terms.timeout(largest),
+            TimeoutMode::Fixed => terms.timeout(0).max(self.largest.min(millis(AtMax::MAX))),
+            TimeoutMode::Off => 0,
         }
     }
 }
@@ -101,11 +101,11 @@ mod tests {
     use super::*;
     use crate::sched::timeouts::terms::{AtExtra, ObdTimeout};
 
-    fn terms(max: u32, fixed: u32) -> Terms {
-        Terms {
+    fn terms(max: u32, fixed: u32) -> TimeoutTerms {
+        TimeoutTerms {
             max: AtMax::new(max).unwrap(),
             fixed: ObdTimeout::new(fixed).unwrap(),
-            ..Terms::default()
+            ..TimeoutTerms::default()
         }
     }
 
@@ -162,9 +162,9 @@ mod tests {
             (2, 50_000, 2000),
             (1, 0, 1000),
         ] {
-            let terms = Terms {
+            let terms = TimeoutTerms {
                 extra: AtExtra::new(extra).unwrap(),
-                ..Terms::default()
+                ..TimeoutTerms::default()
             };
             let mut recovery = Recovery::new();
             recovery.join(0, timeout, &terms);

@@ -20,22 +20,22 @@
 //! Times are seconds, rounded up; instants are seconds of the wall clock; bins are newest first.
 
 use super::{
-    estimator::Seen,
-    terms::{Mode, Terms},
+    estimator::EstimatorView,
+    terms::{TimeoutMode, TimeoutTerms},
 };
 use crate::sched::units::MSEC_PER_SEC;
 use core::fmt::{self, Write};
 
 /// Conversion of instants to the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct ReportClock {
     /// Present time, ms.
     pub now: u64,
     /// Wall-clock time at 0 of the clock of the instants, ms.
     pub offset: u64,
 }
 
-impl Clock {
+impl ReportClock {
     /// Returns the wall-clock time of `instant`, s, and the time since then, s.
     fn show(self, instant: u64) -> (u64, u64) {
         let wall = instant.saturating_add(self.offset);
@@ -44,7 +44,7 @@ impl Clock {
     }
 
     /// Writes the common part of all lines with an estimate.
-    fn write_seen<W: Write + ?Sized>(self, out: &mut W, seen: &Seen) -> fmt::Result {
+    fn write_seen<W: Write + ?Sized>(self, out: &mut W, seen: &EstimatorView) -> fmt::Result {
         let (worst, (at, ago)) = match seen.worst {
             Some((worst, at)) => (worst, self.show(at)),
             None => (0, (0, 0)),
@@ -67,10 +67,10 @@ impl Clock {
     pub fn write_service<W: Write + ?Sized>(
         self,
         out: &mut W,
-        terms: &Terms,
-        partitions: impl IntoIterator<Item = Seen>,
+        terms: &TimeoutTerms,
+        partitions: impl IntoIterator<Item = EstimatorView>,
     ) -> fmt::Result {
-        if terms.mode() != Mode::Adaptive {
+        if terms.mode() != TimeoutMode::Adaptive {
             return write_off(out, terms);
         }
         for seen in partitions {
@@ -86,23 +86,23 @@ impl Clock {
     pub fn write_client<W: Write + ?Sized>(
         self,
         out: &mut W,
-        terms: &Terms,
+        terms: &TimeoutTerms,
         last_reply: Option<u64>,
-        seen: &Seen,
+        seen: &EstimatorView,
     ) -> fmt::Result {
-        if terms.mode() != Mode::Adaptive {
+        if terms.mode() != TimeoutMode::Adaptive {
             return write_off(out, terms);
         }
         let (at, ago) = last_reply.map_or((0, 0), |at| self.show(at));
         write!(out, "last reply : {at}, {ago}s ago\nnetwork   ")?;
-        self.write_seen(out, &Seen::default())?;
+        self.write_seen(out, &EstimatorView::default())?;
         out.write_str("portal 0  ")?;
         self.write_seen(out, seen)
     }
 }
 
 /// Writes the line that states that timeouts do not adapt.
-fn write_off<W: Write + ?Sized>(out: &mut W, terms: &Terms) -> fmt::Result {
+fn write_off<W: Write + ?Sized>(out: &mut W, terms: &TimeoutTerms) -> fmt::Result {
     let fixed = terms.fixed;
     writeln!(out, "adaptive timeouts off, using obd_timeout {fixed}")
 }
@@ -116,9 +116,9 @@ mod tests {
 
     /// Returns the texts of a service with partitions `seen` and of a client of the first one. The
     /// clock started at 1193420000 s of the wall clock.
-    fn shown(terms: &Terms, now: u64, seen: &[Seen]) -> [String; 2] {
+    fn shown(terms: &TimeoutTerms, now: u64, seen: &[EstimatorView]) -> [String; 2] {
         let offset = 1_193_420_000_000;
-        let clock = Clock { now, offset };
+        let clock = ReportClock { now, offset };
         let mut texts = [String::new(), String::new()];
         let [service, client] = &mut texts;
         let written = clock.write_service(service, terms, seen.iter().copied());
@@ -131,23 +131,23 @@ mod tests {
     #[test]
     fn lines() {
         let partitions = [
-            Seen {
+            EstimatorView {
                 current: 32_001,
                 worst: Some((34_000, 7_052_000)),
                 bins: [1, 1000, 33_000, 1001],
             },
-            Seen::default(),
-            Seen {
+            EstimatorView::default(),
+            EstimatorView {
                 current: 600_000,
                 worst: Some((u32::MAX, NOW + 5000)),
                 bins: [u32::MAX, 600_000, 0, 0],
             },
-            Seen {
+            EstimatorView {
                 worst: Some((1, u64::MAX)),
-                ..Seen::default()
+                ..EstimatorView::default()
             },
         ];
-        let [service, client] = shown(&Terms::default(), NOW, &partitions);
+        let [service, client] = shown(&TimeoutTerms::default(), NOW, &partitions);
         assert_eq!(
             service,
             "   service : cur  33  worst  34 (at 1193427052, 1600s ago)   1   1  33   2 \n   \
@@ -161,20 +161,20 @@ mod tests {
              network    : cur   0  worst   0 (at 0, 0s ago)   0   0   0   0 \n\
              portal 0   : cur  33  worst  34 (at 1193427052, 1600s ago)   1   1  33   2 \n"
         );
-        let [service, _] = shown(&Terms::default(), 0, &partitions[..1]);
+        let [service, _] = shown(&TimeoutTerms::default(), 0, &partitions[..1]);
         assert!(service.contains("(at 1193427052, 0s ago)"), "{service}");
     }
 
     #[test]
     fn without_adaptive_timeouts() {
         for fixed in [0, 100] {
-            let terms = Terms {
+            let terms = TimeoutTerms {
                 max: AtMax::new(0).unwrap(),
                 fixed: ObdTimeout::new(fixed).unwrap(),
-                ..Terms::default()
+                ..TimeoutTerms::default()
             };
             let line = format!("adaptive timeouts off, using obd_timeout {fixed}\n");
-            let texts = shown(&terms, NOW, &[Seen::default(); 2]);
+            let texts = shown(&terms, NOW, &[EstimatorView::default(); 2]);
             assert_eq!(texts, [line.clone(), line]);
         }
     }

@@ -3,23 +3,23 @@
 //! Service times of a client or a partition, and the timeout derived from them over time.
 
 use super::{
-    estimator::{Estimator, Filter, Seen},
-    terms::Terms,
+    estimator::{Estimator, EstimatorView, SampleFilter},
+    terms::TimeoutTerms,
 };
 
 /// History of service times, under the terms of its service.
 pub struct ServiceTimes {
     estimator: Estimator,
-    terms: Terms,
+    terms: TimeoutTerms,
 }
 
 /// Timeout at one instant, and the conditions under which it can change.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
     /// Estimate and its bins.
-    pub seen: Seen,
+    pub seen: EstimatorView,
     /// Samples that change nothing.
-    pub filter: Filter,
+    pub filter: SampleFilter,
     /// Timeout, ms; 0 if there are no deadlines.
     pub timeout: u32,
     /// Timeout while a discard, a secure erase or a write of zeroes is in flight, ms; it follows
@@ -32,12 +32,12 @@ impl ServiceTimes {
     pub fn new() -> Self {
         Self {
             estimator: Estimator::new(),
-            terms: Terms::default(),
+            terms: TimeoutTerms::default(),
         }
     }
 
     /// Sets the terms to `terms`.
-    pub fn follow(&mut self, terms: &Terms) {
+    pub fn follow(&mut self, terms: &TimeoutTerms) {
         self.terms = *terms;
     }
 
@@ -80,11 +80,11 @@ mod tests {
     /// Creates a history of 8 s in bins of 2 s, with timeouts of at least 1.25 s.
     fn quick() -> ServiceTimes {
         let mut times = ServiceTimes::new();
-        times.follow(&Terms {
+        times.follow(&TimeoutTerms {
             min: AtMin::new(1).unwrap(),
             history: AtHistory::new(8).unwrap(),
             increment: AtIncrement::new(0).unwrap(),
-            ..Terms::default()
+            ..TimeoutTerms::default()
         });
         times
     }
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn without_deadlines_no_look_is_due() {
         let mut times = ServiceTimes::new();
-        times.follow(&Terms {
+        times.follow(&TimeoutTerms {
             max: AtMax::new(0).unwrap(),
             fixed: ObdTimeout::new(0).unwrap(),
-            ..Terms::default()
+            ..TimeoutTerms::default()
         });
         let off = times.measure(5, 7);
         assert_eq!((off.timeout, off.longest), (0, 0));

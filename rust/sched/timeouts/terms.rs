@@ -6,7 +6,7 @@
 //! increment are from Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also propose the
 //! average.
 
-use super::estimator::Rule;
+use super::estimator::EstimateRule;
 use crate::sched::{
     error::{Error, Result},
     parameters::schema::parameters,
@@ -15,7 +15,7 @@ use crate::sched::{
 
 parameters! {
     /// Values of the timeouts of one service.
-    pub struct Terms of |values| values.timeouts, "adaptive-timeouts.md", "" {
+    pub struct TimeoutTerms of |values| values.timeouts, "adaptive-timeouts.md", "" {
         /// Minimum estimate of the service time.
         "at_min" min: [number AtMin, "s, ", 1..=3600 = 5, " and at most at_max"],
         /// Maximum estimate, and limit of early replies.
@@ -70,7 +70,7 @@ parameters! {
 
 /// Mode of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum TimeoutMode {
     /// Timeouts follow the estimate.
     Adaptive,
     /// All timeouts are equal.
@@ -79,7 +79,7 @@ pub enum Mode {
     Off,
 }
 
-impl Terms {
+impl TimeoutTerms {
     /// Checks that the terms do not contradict each other.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Terms {
     /// - `EINVAL`: `at_min` or `at_extra` is above a nonzero `at_max`, or `at_early_margin` is
     ///   above `at_min`.
     pub fn check(&self) -> Result {
-        let adaptive = self.mode() == Mode::Adaptive;
+        let adaptive = self.mode() == TimeoutMode::Adaptive;
         let wrong = if adaptive && self.min.get() > self.max.get() {
             "at_min would be above at_max"
         } else if adaptive && self.extra.get() > self.max.get() {
@@ -102,19 +102,19 @@ impl Terms {
 
     /// Returns the mode of timeouts.
     #[inline]
-    pub const fn mode(&self) -> Mode {
+    pub const fn mode(&self) -> TimeoutMode {
         if self.max.get() != 0 {
-            Mode::Adaptive
+            TimeoutMode::Adaptive
         } else if self.fixed.get() != 0 {
-            Mode::Fixed
+            TimeoutMode::Fixed
         } else {
-            Mode::Off
+            TimeoutMode::Off
         }
     }
 
     /// Returns the rule of the estimator.
-    pub fn rule(&self) -> Rule {
-        Rule {
+    pub fn rule(&self) -> EstimateRule {
+        EstimateRule {
             min_ms: millis(self.min.get()),
             max_ms: match self.max.get() {
                 0 => u32::MAX,
@@ -135,9 +135,9 @@ impl Terms {
     /// timeout.
     pub fn timeout(&self, estimate: u32) -> u32 {
         match self.mode() {
-            Mode::Adaptive => self.rule().timeout(estimate),
-            Mode::Fixed => millis(self.fixed.get()),
-            Mode::Off => 0,
+            TimeoutMode::Adaptive => self.rule().timeout(estimate),
+            TimeoutMode::Fixed => millis(self.fixed.get()),
+            TimeoutMode::Off => 0,
         }
     }
 }
@@ -153,22 +153,22 @@ mod tests {
     use crate::sched::error::Code;
 
     /// Returns terms with these parameters, s; all others have their defaults.
-    fn terms(min: u32, max: u32, extra: u32, margin: u32, fixed: u32) -> Terms {
-        Terms {
+    fn terms(min: u32, max: u32, extra: u32, margin: u32, fixed: u32) -> TimeoutTerms {
+        TimeoutTerms {
             min: AtMin::new(min).unwrap(),
             max: AtMax::new(max).unwrap(),
             extra: AtExtra::new(extra).unwrap(),
             early_margin: AtEarlyMargin::new(margin).unwrap(),
             fixed: ObdTimeout::new(fixed).unwrap(),
-            ..Terms::default()
+            ..TimeoutTerms::default()
         }
     }
 
     #[test]
     fn rules() {
-        assert_eq!(Terms::default().check(), Ok(()));
-        assert_eq!(Terms::default().rule(), Rule::default());
-        let unbounded = Terms {
+        assert_eq!(TimeoutTerms::default().check(), Ok(()));
+        assert_eq!(TimeoutTerms::default().rule(), EstimateRule::default());
+        let unbounded = TimeoutTerms {
             estimator: AtEstimator::Average,
             ..terms(5, 0, 30, 5, 100)
         };
@@ -199,9 +199,9 @@ mod tests {
     #[test]
     fn timeouts() {
         for (max, fixed, mode, want) in [
-            (600, 100, Mode::Adaptive, 46_250),
-            (0, 100, Mode::Fixed, 100_000),
-            (0, 0, Mode::Off, 0),
+            (600, 100, TimeoutMode::Adaptive, 46_250),
+            (0, 100, TimeoutMode::Fixed, 100_000),
+            (0, 0, TimeoutMode::Off, 0),
         ] {
             let terms = terms(5, max, 30, 5, fixed);
             assert_eq!((terms.mode(), terms.timeout(33_000)), (mode, want));

@@ -4,7 +4,8 @@
 //!
 //! # Vocabulary
 //!
-//! - *Boxed*: a request owned by its front-end ([`Boxed`]); it becomes a [`Held`] for the core.
+//! - *Boxed*: a request owned by its front-end ([`BoxedRequest`]); it becomes a [`Held`] for the
+//!   core.
 //! - *Queue*: requests owned by the front-end, linked through their boxes ([`BoxFifo`]).
 //!
 //! ```text
@@ -18,17 +19,17 @@ use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{alloc::Flags, prelude::*};
 
 use crate::{
-    sched::item::{Cost, Fifo, Spot},
+    sched::item::{ByteRange, Cost, Fifo},
     sys::{
         misc::bug,
-        node::{Account, Held, Node, NodeFifo, Ops},
+        node::{Held, Node, NodeAccount, NodeFifo, Ops},
     },
 };
 
 /// Data that the front-end keeps for a request.
 pub(crate) trait Submit: Send + Sync + Sized + 'static {
     /// Takes a dispatched request. Called in a context that may sleep.
-    fn submitted(this: Boxed<Self>);
+    fn submitted(this: BoxedRequest<Self>);
 }
 
 /// A node and the data of the front-end.
@@ -42,15 +43,15 @@ struct Holder<T> {
 ///
 /// # Invariants
 ///
-/// The pointer is from a `KBox<Holder<T>>`, and only this `Boxed` uses that allocation.
-pub(crate) struct Boxed<T: Submit>(NonNull<Holder<T>>);
+/// The pointer is from a `KBox<Holder<T>>`, and only this `BoxedRequest` uses that allocation.
+pub(crate) struct BoxedRequest<T: Submit>(NonNull<Holder<T>>);
 
 // SAFETY: The box owns a node, which is plain data, and a `T`, which is `Send`.
-unsafe impl<T: Submit> Send for Boxed<T> {}
-// SAFETY: `&Boxed` gives out copies of plain data and `&T`, which is `Sync`.
-unsafe impl<T: Submit> Sync for Boxed<T> {}
+unsafe impl<T: Submit> Send for BoxedRequest<T> {}
+// SAFETY: `&BoxedRequest` gives out copies of plain data and `&T`, which is `Sync`.
+unsafe impl<T: Submit> Sync for BoxedRequest<T> {}
 
-impl<T: Submit> Boxed<T> {
+impl<T: Submit> BoxedRequest<T> {
     const OPS: &'static Ops = &Ops {
         hold: Self::hold,
         submit: Self::submit,
@@ -63,8 +64,8 @@ impl<T: Submit> Boxed<T> {
     pub(crate) fn new(
         value: T,
         cost: Cost,
-        spot: Spot,
-        account: Account,
+        spot: ByteRange,
+        account: NodeAccount,
         flags: Flags,
     ) -> Result<Self> {
         let node = Node::new(Self::OPS, cost, spot, account);
@@ -85,7 +86,7 @@ impl<T: Submit> Boxed<T> {
     }
 
     /// Returns the account of the request.
-    pub(crate) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> NodeAccount {
         *self.holder().node.account()
     }
 
@@ -150,7 +151,7 @@ impl<T: Submit> Boxed<T> {
     }
 }
 
-impl<T: Submit> Drop for Boxed<T> {
+impl<T: Submit> Drop for BoxedRequest<T> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
         drop(unsafe { KBox::from_raw(self.0.as_ptr()) });
@@ -161,10 +162,10 @@ impl<T: Submit> Drop for Boxed<T> {
 ///
 /// # Invariants
 ///
-/// All requests in the queue came from [`Boxed::into_held`] of the same `T`.
+/// All requests in the queue came from [`BoxedRequest::into_held`] of the same `T`.
 pub(crate) struct BoxFifo<T: Submit> {
     held: NodeFifo,
-    _boxes: PhantomData<Boxed<T>>,
+    _boxes: PhantomData<BoxedRequest<T>>,
 }
 
 impl<T: Submit> BoxFifo<T> {
@@ -178,16 +179,16 @@ impl<T: Submit> BoxFifo<T> {
     }
 
     /// Appends `boxed`.
-    pub(crate) fn push(&mut self, boxed: Boxed<T>) {
+    pub(crate) fn push(&mut self, boxed: BoxedRequest<T>) {
         // INVARIANT: From `into_held`.
         self.held.push(boxed.into_held());
     }
 
     /// Removes and returns the oldest request.
-    pub(crate) fn pop(&mut self) -> Option<Boxed<T>> {
+    pub(crate) fn pop(&mut self) -> Option<BoxedRequest<T>> {
         let node = self.held.pop()?.into_raw()?;
         // SAFETY: By the type invariant.
-        Some(unsafe { Boxed::from_node(node) })
+        Some(unsafe { BoxedRequest::from_node(node) })
     }
 
     /// Appends all of `other`, in order.

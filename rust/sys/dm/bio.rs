@@ -8,17 +8,17 @@ use kernel::{bindings, ffi::c_uint, prelude::*};
 
 use super::{
     super::{
-        bio::{View, SECTOR},
-        node::{Account, Held, Node},
+        bio::{BioView, SECTOR},
+        node::{Held, Node, NodeAccount},
     },
-    raw, Instance, Target,
+    raw, DmTarget, TargetInstance,
 };
-use crate::sched::item::{Cost, Spot};
+use crate::sched::item::{ByteRange, Cost};
 
 /// Result of mapping a bio.
-pub(crate) struct Map(pub(super) c_uint);
+pub(crate) struct MapOutcome(pub(super) c_uint);
 
-impl Map {
+impl MapOutcome {
     /// Lets device-mapper dispatch the request now.
     pub(crate) fn passed(held: Held) -> Self {
         match held.into_raw() {
@@ -83,23 +83,23 @@ impl PerBio {
     }
 }
 
-/// A bio from above, owned until [`Target::map`] returns.
+/// A bio from above, owned until [`DmTarget::map`] returns.
 ///
 /// # Invariants
 ///
 /// `bio` is a clone that device-mapper passed to `map` of the target `ti`, and no other code uses
 /// it.
-pub(crate) struct Bio<'a, T: Target> {
+pub(crate) struct Bio<'a, T: DmTarget> {
     pub(super) bio: *mut bindings::bio,
     pub(super) ti: *mut raw::dm_target,
-    pub(super) instance: &'a Instance<T>,
+    pub(super) instance: &'a TargetInstance<T>,
 }
 
-impl<T: Target> Bio<'_, T> {
+impl<T: DmTarget> Bio<'_, T> {
     /// Returns a view of the bio's attributes.
-    pub(crate) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> BioView<'_> {
         // SAFETY: By the type invariant.
-        unsafe { View::new(self.bio) }
+        unsafe { BioView::new(self.bio) }
     }
 
     /// Returns the first byte, relative to the start of the target.
@@ -130,22 +130,22 @@ impl<T: Target> Bio<'_, T> {
     }
 
     /// Dispatches the bio without accounting it.
-    pub(crate) fn bypass(mut self) -> Map {
+    pub(crate) fn bypass(mut self) -> MapOutcome {
         self.redirect();
         // SAFETY: The per-bio area of this target's bio; plain data.
         unsafe { (*PerBio::of(self.bio)).target = ptr::null_mut() };
-        Map(raw::DM_MAPIO_REMAPPED)
+        MapOutcome(raw::DM_MAPIO_REMAPPED)
     }
 
     /// Ends the bio with `ETIMEDOUT`, without dispatching or accounting it.
-    pub(crate) fn time_out(self) -> Map {
+    pub(crate) fn time_out(self) -> MapOutcome {
         // SAFETY: The per-bio area of this target's bio; plain data. `self` owns the bio by the
         // type invariant; it was not submitted, and is not used after this.
         unsafe {
             (*PerBio::of(self.bio)).target = ptr::null_mut();
             raw::nrs_bio_end(self.bio, ETIMEDOUT.to_errno());
         }
-        Map::submitted()
+        MapOutcome::submitted()
     }
 
     /// Converts the bio to a [`Held`]. The request's range is in the device `target`, or in a file
@@ -155,12 +155,12 @@ impl<T: Target> Bio<'_, T> {
         cost: Cost,
         target: u16,
         wanted: bool,
-        account: Account,
+        account: NodeAccount,
     ) -> Held {
         self.redirect();
         let view = self.view();
         let offset = view.sector().wrapping_mul(SECTOR);
-        let mut spot = Spot::new(target.into(), offset, view.bytes());
+        let mut spot = ByteRange::new(target.into(), offset, view.bytes());
         if wanted {
             view.find_file(&mut spot);
         }
@@ -169,7 +169,7 @@ impl<T: Target> Bio<'_, T> {
             let area = PerBio::of(self.bio);
             area.write(PerBio {
                 target: self.ti,
-                node: Node::new(Instance::<T>::OPS, cost, spot, account),
+                node: Node::new(TargetInstance::<T>::OPS, cost, spot, account),
             });
             // `self` owns the bio by the type invariant and is consumed, so this is the only
             // `Held`.

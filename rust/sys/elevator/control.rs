@@ -20,7 +20,7 @@ use kernel::{
     workqueue::WorkItem,
 };
 
-use super::{instance::Instance, Scheduler};
+use super::{instance::SchedulerInstance, Scheduler};
 use crate::sys::{misc, queue, raw, text::Reply};
 
 /// Time for which a store waits for the change, ms. The store holds the file's lock, for which the
@@ -29,7 +29,7 @@ use crate::sys::{misc, queue, raw, text::Reply};
 const PATIENCE_MS: u32 = 1000;
 
 /// Progress of a change of settings.
-pub(super) enum Stage<S> {
+pub(super) enum SchedulerChange<S> {
     /// No change is requested.
     Idle,
     /// A store has requested these settings.
@@ -39,9 +39,9 @@ pub(super) enum Stage<S> {
 }
 
 /// Current scheduler and requested change.
-pub(super) struct Control<T: Scheduler> {
+pub(super) struct SchedulerControl<T: Scheduler> {
     pub(super) current: Arc<T>,
-    stage: Stage<T::Settings>,
+    stage: SchedulerChange<T::Settings>,
     /// Result of the last change.
     outcome: Result,
     /// True once the instance has been started.
@@ -50,11 +50,11 @@ pub(super) struct Control<T: Scheduler> {
     pub(super) closed: bool,
 }
 
-impl<T: Scheduler> Control<T> {
+impl<T: Scheduler> SchedulerControl<T> {
     pub(super) fn new(current: Arc<T>) -> Self {
         Self {
             current,
-            stage: Stage::Idle,
+            stage: SchedulerChange::Idle,
             outcome: Ok(()),
             started: false,
             closed: false,
@@ -62,20 +62,20 @@ impl<T: Scheduler> Control<T> {
     }
 
     fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Idle)
+        matches!(self.stage, SchedulerChange::Idle)
     }
 
     /// Withdraws a change that has not begun; returns true if there was one.
     fn withdraw(&mut self) -> bool {
-        let waits = matches!(self.stage, Stage::Asked(_));
+        let waits = matches!(self.stage, SchedulerChange::Asked(_));
         if waits {
-            self.stage = Stage::Idle;
+            self.stage = SchedulerChange::Idle;
         }
         waits
     }
 }
 
-impl<T: Scheduler> Instance<T> {
+impl<T: Scheduler> SchedulerInstance<T> {
     /// Shows file `INDEX`.
     ///
     /// # Safety
@@ -139,7 +139,7 @@ impl<T: Scheduler> Instance<T> {
         }
         let mut settings = control.current.settings().clone();
         store.ok_or(EINVAL)?(&mut settings, text.trim_end_matches('\n'))?;
-        control.stage = Stage::Asked(settings);
+        control.stage = SchedulerChange::Asked(settings);
         // If the work item is already queued, that run makes the change.
         let _ = queue::upkeep().enqueue::<_, 0>(Arc::from(this));
         let mut left = msecs_to_jiffies(PATIENCE_MS);
@@ -179,8 +179,8 @@ impl<T: Scheduler> Instance<T> {
     fn change(&self) {
         let (settings, before) = {
             let mut control = self.control.lock();
-            match core::mem::replace(&mut control.stage, Stage::Making) {
-                Stage::Asked(settings) => (settings, control.current.clone()),
+            match core::mem::replace(&mut control.stage, SchedulerChange::Making) {
+                SchedulerChange::Asked(settings) => (settings, control.current.clone()),
                 stage => {
                     // The change was withdrawn.
                     control.stage = stage;
@@ -196,7 +196,7 @@ impl<T: Scheduler> Instance<T> {
         self.wait_for_drain();
         let mut control = self.control.lock();
         control.outcome = outcome;
-        control.stage = Stage::Idle;
+        control.stage = SchedulerChange::Idle;
         drop(control);
         self.changed.notify_all();
     }
@@ -222,7 +222,7 @@ impl<T: Scheduler> Instance<T> {
     }
 }
 
-impl<T: Scheduler> WorkItem<0> for Instance<T> {
+impl<T: Scheduler> WorkItem<0> for SchedulerInstance<T> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -230,7 +230,7 @@ impl<T: Scheduler> WorkItem<0> for Instance<T> {
     }
 }
 
-impl<T: Scheduler> WorkItem<1> for Instance<T> {
+impl<T: Scheduler> WorkItem<1> for SchedulerInstance<T> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {

@@ -14,14 +14,14 @@ use kernel::{
 };
 
 use super::{
-    aside::Aside,
-    control::Control,
-    nodes::{Nodes, PerRequest},
-    Queue, Request, Scheduler,
+    bypass::BypassList,
+    control::SchedulerControl,
+    request_table::{RequestEntry, RequestTable},
+    Request, RequestQueue, Scheduler,
 };
 use crate::sys::{
     atomic::Counter,
-    bio::View,
+    bio::BioView,
     misc::bug,
     node::Held,
     params, queue, raw,
@@ -35,19 +35,19 @@ use crate::sys::{
 /// `current` points to the current scheduler of `control`. `current` and `nodes` change only while
 /// the queue is frozen and quiesced.
 #[pin_data]
-pub(super) struct Instance<T: Scheduler> {
-    pub(super) queue: Arc<Queue>,
+pub(super) struct SchedulerInstance<T: Scheduler> {
+    pub(super) queue: Arc<RequestQueue>,
     pub(super) current: UnsafeCell<*const T>,
-    nodes: UnsafeCell<Nodes>,
+    nodes: UnsafeCell<RequestTable>,
     /// Number of requests that came without an entry in `nodes`.
     unseen: Counter,
     #[pin]
-    aside: Aside,
+    aside: BypassList,
     /// Protects the data of all queued requests that a merge changes.
     #[pin]
     pub(super) growing: SpinLockIrq<()>,
     #[pin]
-    pub(super) control: Mutex<Control<T>>,
+    pub(super) control: Mutex<SchedulerControl<T>>,
     /// Notified when a change was made or has failed.
     #[pin]
     pub(super) changed: CondVar,
@@ -59,27 +59,31 @@ pub(super) struct Instance<T: Scheduler> {
 
 // SAFETY: All fields but `current` and `nodes` may be sent; these two are plain memory, see the
 // type invariant.
-unsafe impl<T: Scheduler> Send for Instance<T> {}
+unsafe impl<T: Scheduler> Send for SchedulerInstance<T> {}
 // SAFETY: As above.
-unsafe impl<T: Scheduler> Sync for Instance<T> {}
+unsafe impl<T: Scheduler> Sync for SchedulerInstance<T> {}
 
 impl_has_work! {
-    impl{T: Scheduler} HasWork<Self, 0> for Instance<T> { self.changer }
-    impl{T: Scheduler} HasWork<Self, 1> for Instance<T> { self.drainer }
+    impl{T: Scheduler} HasWork<Self, 0> for SchedulerInstance<T> { self.changer }
+    impl{T: Scheduler} HasWork<Self, 1> for SchedulerInstance<T> { self.drainer }
 }
 
-impl<T: Scheduler> Instance<T> {
-    fn new(queue: Arc<Queue>, settings: T::Settings, before: Option<&T>) -> Result<Arc<Self>> {
+impl<T: Scheduler> SchedulerInstance<T> {
+    fn new(
+        queue: Arc<RequestQueue>,
+        settings: T::Settings,
+        before: Option<&T>,
+    ) -> Result<Arc<Self>> {
         let running = T::create(&queue, settings, before)?;
         Arc::pin_init(
             pin_init!(Self {
                 current: UnsafeCell::new(Arc::as_ptr(&running)),
                 queue,
-                nodes: UnsafeCell::new(Nodes::NONE),
+                nodes: UnsafeCell::new(RequestTable::NONE),
                 unseen: Counter::new(),
-                aside <- Aside::new(),
+                aside <- BypassList::new(),
                 growing <- new_spinlock_irq!((), "nrs_growing"),
-                control <- new_mutex!(Control::new(running), "nrs_iosched"),
+                control <- new_mutex!(SchedulerControl::new(running), "nrs_iosched"),
                 changed <- new_condvar!("nrs_iosched"),
                 changer <- new_work!("nrs_iosched_change"),
                 drainer <- new_work!("nrs_iosched_drain"),
@@ -136,7 +140,7 @@ impl<T: Scheduler> Instance<T> {
     /// As for [`Self::alloc_sched_data`].
     unsafe fn attach(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
         // SAFETY: By the safety requirements of this function.
-        let (queue, before) = unsafe { (Queue::new(q)?, Self::running(q)) };
+        let (queue, before) = unsafe { (RequestQueue::new(q)?, Self::running(q)) };
         // When the number of hardware queues changes, the settings are kept.
         match before {
             Some(before) => {
@@ -246,7 +250,7 @@ impl<T: Scheduler> Instance<T> {
     unsafe fn make_nodes(&self, q: *mut bindings::request_queue) {
         // SAFETY: By the safety requirements of this function.
         unsafe {
-            if let Ok(nodes) = Nodes::new(q) {
+            if let Ok(nodes) = RequestTable::new(q) {
                 *self.nodes.get() = nodes;
             }
         }
@@ -294,7 +298,7 @@ impl<T: Scheduler> Instance<T> {
             if Self::merge(q, bio, segments) {
                 return true;
             }
-            let ends = Self::of(q).scheduler().hold_back(View::new(bio));
+            let ends = Self::of(q).scheduler().hold_back(BioView::new(bio));
             if ends {
                 raw::nrs_request_would_block(bio);
             }
@@ -419,7 +423,7 @@ impl<T: Scheduler> Instance<T> {
         };
         // SAFETY: The node is in an entry, and owned by this function.
         unsafe {
-            let slot = PerRequest::around(node);
+            let slot = RequestEntry::around(node);
             let queued = (*slot).node.arrival() != 0;
             if queued {
                 this.grown(slot);
@@ -438,7 +442,7 @@ impl<T: Scheduler> Instance<T> {
         // SAFETY: The request keeps the queue. A request with an entry was dispatched, so nothing
         // else uses that entry.
         unsafe {
-            let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
+            let slot = (*rq).elv.priv_[0].cast::<RequestEntry>();
             if slot.is_null() {
                 return;
             }

@@ -24,9 +24,9 @@ use core::ptr::{self, NonNull};
 
 use kernel::{bindings, ffi::c_uint};
 
-use super::{instance::Instance, nodes::PerRequest, Scheduler};
+use super::{instance::SchedulerInstance, request_table::RequestEntry, Scheduler};
 use crate::sys::{
-    bio::View,
+    bio::BioView,
     misc::bug,
     node::{Node, Ops},
     raw,
@@ -34,11 +34,11 @@ use crate::sys::{
 };
 
 /// Returns true if `bio`, submitted by `who`, may be merged or be merged into: it may be delayed.
-fn may_wait(bio: View<'_>, who: &Submitter<'_>) -> bool {
+fn may_wait(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
     !bio.is_urgent() && !bio.is_swap() && !who.reclaims()
 }
 
-impl<T: Scheduler> Instance<T> {
+impl<T: Scheduler> SchedulerInstance<T> {
     /// Operations of a request that its queue pulls: only `hold` is ever called.
     pub(super) const OPS: &'static Ops = &Ops {
         hold: Self::hold,
@@ -57,9 +57,9 @@ impl<T: Scheduler> Instance<T> {
         // SAFETY: The node is in the entry of a request that is being inserted and still owned by
         // the inserter; the request keeps the queue and its scheduler.
         unsafe {
-            let slot = PerRequest::around(node);
+            let slot = RequestEntry::around(node);
             let rq = (*slot).rq;
-            let bio = View::new((*rq).bio);
+            let bio = BioView::new((*rq).bio);
             let who = task::submitter().of_bio(bio);
             // Nothing can be merged into a request without data.
             if (*slot).node.cost().bytes == 0 || !may_wait(bio, &who) {
@@ -77,7 +77,7 @@ impl<T: Scheduler> Instance<T> {
     /// # Safety
     ///
     /// `slot` is the entry of a request of this queue which was pulled.
-    pub(super) unsafe fn grown(&self, slot: *mut PerRequest) {
+    pub(super) unsafe fn grown(&self, slot: *mut RequestEntry) {
         // SAFETY: By the safety requirements of this function. Only the holder of the lock uses the
         // hash and `last_merge` or changes a hashed request.
         unsafe {
@@ -110,13 +110,13 @@ impl<T: Scheduler> Instance<T> {
         unsafe {
             let this = Self::of(q);
             let scheduler = this.scheduler();
-            if !scheduler.may_grow() || !may_wait(View::new(bio), &task::submitter()) {
+            if !scheduler.may_grow() || !may_wait(BioView::new(bio), &task::submitter()) {
                 return false;
             }
             let mut over = ptr::null_mut();
             let growing = this.growing.lock();
             let growth = raw::blk_mq_sched_try_merge(q, bio, segments, &raw mut over)
-                .then(|| scheduler.growth(View::new(bio)));
+                .then(|| scheduler.growth(BioView::new(bio)));
             drop(growing);
             // Two requests are never merged: the scheduler has no `next_request`.
             bug!(!over.is_null());
@@ -137,8 +137,8 @@ impl<T: Scheduler> Instance<T> {
         // SAFETY: A hashed request has its entry, in which `hold` wrote `whose`; the block layer
         // passes a valid bio.
         unsafe {
-            let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
-            let who = task::submitter().of_bio(View::new(bio));
+            let slot = (*rq).elv.priv_[0].cast::<RequestEntry>();
+            let who = task::submitter().of_bio(BioView::new(bio));
             (*slot).whose == who.whose(true, true)
         }
     }

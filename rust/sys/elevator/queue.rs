@@ -13,17 +13,17 @@ use crate::sys::{disk::Disk, misc, raw};
 /// # Invariants
 ///
 /// `q` is valid while `disk`, its disk, is referenced.
-pub(crate) struct Queue {
+pub(crate) struct RequestQueue {
     q: *mut bindings::request_queue,
     disk: Disk,
 }
 
 // SAFETY: Any task may call the functions used.
-unsafe impl Send for Queue {}
+unsafe impl Send for RequestQueue {}
 // SAFETY: As above.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for RequestQueue {}
 
-impl Queue {
+impl RequestQueue {
     /// Returns a reference to the queue and its disk.
     ///
     /// # Errors

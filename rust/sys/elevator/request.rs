@@ -6,12 +6,12 @@ use core::{marker::PhantomData, ptr::NonNull};
 
 use kernel::bindings;
 
-use super::nodes::PerRequest;
+use super::request_table::RequestEntry;
 use crate::{
-    sched::item::{Cost, Spot},
+    sched::item::{ByteRange, Cost},
     sys::{
-        bio::{View, SECTOR},
-        node::{Account, Held, Node, Ops},
+        bio::{BioView, SECTOR},
+        node::{Held, Node, NodeAccount, Ops},
         raw,
     },
 };
@@ -35,17 +35,17 @@ impl Cpu {
 /// uses `slot`. `ops` are the operations of its scheduler.
 pub(crate) struct Request<'a> {
     pub(super) rq: *mut bindings::request,
-    pub(super) slot: *mut PerRequest,
+    pub(super) slot: *mut RequestEntry,
     pub(super) ops: &'static Ops,
     pub(super) _rq: PhantomData<&'a mut bindings::request>,
 }
 
 impl<'a> Request<'a> {
     /// Returns a view of the first bio.
-    pub(crate) fn view(&self) -> View<'a> {
+    pub(crate) fn view(&self) -> BioView<'a> {
         // SAFETY: By the type invariant. Bios are merged into a request only where its owner allows
         // that.
-        unsafe { View::new((*self.rq).bio) }
+        unsafe { BioView::new((*self.rq).bio) }
     }
 
     /// Returns the length of all its bios, bytes.
@@ -68,8 +68,14 @@ impl<'a> Request<'a> {
 
     /// Converts the request to a [`Held`]. The request's range is in the device `target`, or in a
     /// file if a file is `wanted` and known.
-    pub(crate) fn into_held(self, cost: Cost, target: u16, wanted: bool, account: Account) -> Held {
-        let mut spot = Spot::new(target.into(), self.offset(), self.bytes());
+    pub(crate) fn into_held(
+        self,
+        cost: Cost,
+        target: u16,
+        wanted: bool,
+        account: NodeAccount,
+    ) -> Held {
+        let mut spot = ByteRange::new(target.into(), self.offset(), self.bytes());
         if wanted {
             self.view().find_file(&mut spot);
         }

@@ -21,7 +21,7 @@ use core::fmt;
 
 /// A size or an offset for which code was compiled.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct LayoutRow<'a> {
     /// Name of the structure.
     pub(crate) structure: &'a str,
     /// Member of the offset; `None` for the size of the structure.
@@ -96,12 +96,12 @@ impl fmt::Display for Difference<'_> {
 /// structure should be adjacent, because each change of the structure causes a search.
 pub(crate) fn compare<'a>(
     btf: &[u8],
-    rows: impl Iterator<Item = Row<'a>>,
+    rows: impl Iterator<Item = LayoutRow<'a>>,
 ) -> Result<(), Difference<'a>> {
     let btf = Btf::new(btf).ok_or(Difference::Format)?;
     let mut last = None;
     for row in rows {
-        let Row {
+        let LayoutRow {
             structure,
             member,
             bytes: built,
@@ -352,12 +352,12 @@ mod tests {
     use super::*;
 
     /// Type information under construction.
-    struct Maker {
+    struct BtfBuilder {
         types: Vec<u8>,
         strings: Vec<u8>,
     }
 
-    impl Maker {
+    impl BtfBuilder {
         fn string(&mut self, text: &str) -> u32 {
             let at = self.strings.len();
             self.strings.extend(text.bytes().chain([0]));
@@ -406,8 +406,8 @@ mod tests {
     }
 
     /// Creates type information with every kind of type before the structures `queue` and `ops`.
-    fn made() -> Maker {
-        let mut made = Maker {
+    fn made() -> BtfBuilder {
+        let mut made = BtfBuilder {
             types: vec![],
             strings: vec![0],
         };
@@ -454,8 +454,8 @@ mod tests {
         structure: &'static str,
         member: Option<&'static str>,
         bytes: usize,
-    ) -> Row<'static> {
-        Row {
+    ) -> LayoutRow<'static> {
+        LayoutRow {
             structure,
             member,
             bytes,
@@ -463,7 +463,7 @@ mod tests {
         }
     }
 
-    const RIGHT: [Row<'static>; 6] = [
+    const RIGHT: [LayoutRow<'static>; 6] = [
         row("queue", None, 24),
         row("queue", Some("type"), 0),
         row("queue", Some("data"), 8),
@@ -473,7 +473,7 @@ mod tests {
     ];
 
     /// Returns the text of the difference of `last`, compared after the rows `RIGHT`.
-    fn said(btf: &[u8], last: Row<'_>) -> Option<String> {
+    fn said(btf: &[u8], last: LayoutRow<'_>) -> Option<String> {
         let rows = RIGHT.into_iter().chain([last]);
         compare(btf, rows).err().map(|why| why.to_string())
     }
@@ -534,8 +534,8 @@ mod tests {
     /// Creates type information with a structure that points to a function with the prototype
     /// `int(struct queue *, const flags_t *, enum way, void **)`. The pointer is type 3 after
     /// `before` types.
-    fn pointing(before: u32) -> Maker {
-        let mut made = Maker {
+    fn pointing(before: u32) -> BtfBuilder {
+        let mut made = BtfBuilder {
             types: vec![],
             strings: vec![0],
         };
@@ -584,7 +584,7 @@ mod tests {
             let btf = pointing(before).finish(24);
             let said = |member: &'static str, prototype: &'static str| {
                 let bytes = if member == "run" { 0 } else { 8 };
-                let row = Row {
+                let row = LayoutRow {
                     prototype: Some(prototype),
                     ..row("ops", Some(member), bytes)
                 };
@@ -647,7 +647,7 @@ mod tests {
             for byte in 0..=u8::MAX {
                 let mut btf = pointing.clone();
                 btf[at] = byte;
-                let row = Row {
+                let row = LayoutRow {
                     prototype: Some("int(struct queue *, const flags_t *, enum way, void **)"),
                     ..row("ops", Some("run"), 0)
                 };

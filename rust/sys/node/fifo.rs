@@ -7,11 +7,11 @@ use core::{
     ptr::{self, NonNull},
 };
 
-use super::{Held, Node, Place};
-use crate::{sched::item::Fifo, sys::atomic::Word};
+use super::{Held, Node, NodePlace};
+use crate::{sched::item::Fifo, sys::atomic::AtomicWord};
 
 /// Last number given to a queue.
-static QUEUES: Word = Word::new(0);
+static QUEUES: AtomicWord = AtomicWord::new(0);
 
 /// A FIFO of requests, linked through their nodes.
 ///
@@ -108,7 +108,7 @@ impl Fifo for NodeFifo {
         Some(first)
     }
 
-    fn remove(&mut self, place: &Place) -> Option<Held> {
+    fn remove(&mut self, place: &NodePlace) -> Option<Held> {
         if self.number == 0 || place.tag().queue.get() != self.number {
             return None;
         }
@@ -147,7 +147,7 @@ impl Fifo for NodeFifo {
 
 #[kernel::prelude::kunit_tests(nrs_node)]
 mod tests {
-    use super::{super::fake, *};
+    use super::{super::test_request, *};
     use kernel::prelude::*;
 
     use crate::sched::{
@@ -160,7 +160,7 @@ mod tests {
         for place in &mut seen {
             if let Some(held) = fifo.pop() {
                 *place = held.arrival();
-                fake::discard(held);
+                test_request::discard(held);
             }
         }
         seen
@@ -168,16 +168,21 @@ mod tests {
 
     #[test]
     fn fifo_keeps_order() -> Result {
-        let probe = fake::Probe::new()?;
+        let probe = test_request::SubmitProbe::new()?;
         let mut fifo = NodeFifo::new();
         for arrival in 1..=3 {
-            fifo.push(fake::request(&probe, arrival, 4096, Priority::Regular)?);
+            fifo.push(test_request::request(
+                &probe,
+                arrival,
+                4096,
+                Priority::Regular,
+            )?);
         }
         let (len, front) = (fifo.len(), fifo.front().map(Item::arrival));
         let seen = arrivals(&mut fifo);
         let none = fifo.is_empty() && fifo.front().is_none();
         // An emptied queue can be used again.
-        fifo.push(fake::request(&probe, 4, 0, Priority::Regular)?);
+        fifo.push(test_request::request(&probe, 4, 0, Priority::Regular)?);
         let again = arrivals(&mut fifo);
         assert!(len == 3 && front == Some(1) && none);
         assert!(seen == [1, 2, 3, 0] && again == [4, 0, 0, 0]);
@@ -186,15 +191,15 @@ mod tests {
 
     #[test]
     fn append_moves_everything() -> Result {
-        let probe = fake::Probe::new()?;
+        let probe = test_request::SubmitProbe::new()?;
         let (mut a, mut b) = (NodeFifo::new(), NodeFifo::new());
         a.append(&mut b);
         let nothing = a.is_empty();
-        a.push(fake::request(&probe, 1, 0, Priority::Regular)?);
-        b.push(fake::request(&probe, 2, 0, Priority::Regular)?);
-        b.push(fake::request(&probe, 3, 0, Priority::Regular)?);
+        a.push(test_request::request(&probe, 1, 0, Priority::Regular)?);
+        b.push(test_request::request(&probe, 2, 0, Priority::Regular)?);
+        b.push(test_request::request(&probe, 3, 0, Priority::Regular)?);
         a.append(&mut b);
-        a.push(fake::request(&probe, 4, 0, Priority::Regular)?);
+        a.push(test_request::request(&probe, 4, 0, Priority::Regular)?);
         let lens = (a.len(), b.len());
         let seen = arrivals(&mut a);
         assert!(nothing && lens == (4, 0));
@@ -204,11 +209,11 @@ mod tests {
 
     #[test]
     fn a_registered_request_is_found() -> Result {
-        let probe = fake::Probe::new()?;
+        let probe = test_request::SubmitProbe::new()?;
         let (mut fifo, mut other) = (NodeFifo::new(), NodeFifo::new());
         let mut places = [const { None }; 5];
         for (arrival, place) in (1..=5).zip(&mut places) {
-            let mut held = fake::request(&probe, arrival, 0, Priority::Regular)?;
+            let mut held = test_request::request(&probe, arrival, 0, Priority::Regular)?;
             held.set_mark(arrival * 10);
             // The second request is not registered.
             *place = (arrival != 2).then(|| held.register());
@@ -227,7 +232,7 @@ mod tests {
                     good &= fifo.remove(&place).is_none();
                     held.unregister(place);
                     good &= held.arrival() == index as u64 + 1;
-                    fake::discard(held);
+                    test_request::discard(held);
                 }
                 None => {
                     good = false;
@@ -243,10 +248,10 @@ mod tests {
             while let Some(mut held) = other.pop() {
                 if held.arrival() == 3 {
                     held.unregister(place);
-                    fake::discard(held);
+                    test_request::discard(held);
                     break;
                 }
-                fake::discard(held);
+                test_request::discard(held);
             }
         }
         assert!(good && other.is_empty());
@@ -255,8 +260,8 @@ mod tests {
 
     #[test]
     fn submit_consumes_the_request() -> Result {
-        let probe = fake::Probe::new()?;
-        fake::request(&probe, 1, 0, Priority::Regular)?.submit();
+        let probe = test_request::SubmitProbe::new()?;
+        test_request::request(&probe, 1, 0, Priority::Regular)?.submit();
         let seen = probe.submitted();
         assert!(seen == 1);
         Ok(())

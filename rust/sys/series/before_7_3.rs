@@ -116,19 +116,19 @@ unsafe impl Backend for SpinLockIrqBackend {
 /// Allocation of a [`PollCondVarBox`].
 #[pin_data]
 #[repr(C)]
-struct Boxed {
+struct PollMemory {
     head: Opaque<bindings::callback_head>,
     #[pin]
     condvar: PollCondVar,
 }
 
 // SAFETY: A `PollCondVar` can be sent, and `head` is used only when the allocation is freed.
-unsafe impl Send for Boxed {}
+unsafe impl Send for PollMemory {}
 // SAFETY: As above.
-unsafe impl Sync for Boxed {}
+unsafe impl Sync for PollMemory {}
 
 /// A [`PollCondVar`] that is freed by an RCU callback: dropping it does not sleep.
-pub(crate) struct PollCondVarBox(ManuallyDrop<Pin<KBox<Boxed>>>);
+pub(crate) struct PollCondVarBox(ManuallyDrop<Pin<KBox<PollMemory>>>);
 
 impl PollCondVarBox {
     /// Creates a condition variable.
@@ -140,7 +140,7 @@ impl PollCondVarBox {
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> Result<Self, AllocError> {
-        let boxed = pin_init!(Boxed {
+        let boxed = pin_init!(PollMemory {
             head: Opaque::uninit(),
             condvar <- PollCondVar::new(name, key),
         });
@@ -157,7 +157,7 @@ impl PollCondVarBox {
         // SAFETY: `head` is the first field of a `repr(C)` structure that came from
         // `KBox::into_raw`, and the grace period is over. `MaybeUninit` drops nothing: the drop
         // below did the work of the destructor of `PollCondVar`.
-        drop(unsafe { KBox::from_raw(head.cast::<MaybeUninit<Boxed>>()) });
+        drop(unsafe { KBox::from_raw(head.cast::<MaybeUninit<PollMemory>>()) });
     }
 }
 

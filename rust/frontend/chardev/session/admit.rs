@@ -21,27 +21,27 @@
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    early::Statement,
-    table::{Before, Gone, Joined, Move},
-    Queued, Session,
+    early::StatedDeadline,
+    table::{JoinOutcome, PredecessorCheck, PromoteAction, RemovalEvents},
+    Session, SessionRequest,
 };
 use crate::{
-    engine::arrival::{Arrival, Arrived},
+    engine::arrival::{Arrival, ArrivalOutcome},
     frontend::chardev::{decode::Decoded, wire},
     sched::{
         attr::{Attrs, Priority},
-        item::{Cost, Spot},
+        item::{ByteRange, Cost},
         key::{Field, Key},
         mem::{Need, NoMemory},
         order::{Level, Relation, PREDECESSORS_MAX},
-        partition::arrive::Went,
+        partition::admit::AdmissionOutcome,
         slab::Handle,
     },
     sys::{
         atomic::Hint,
-        chardev::boxed::Boxed,
+        chardev::boxed::BoxedRequest,
         misc::{self, bug},
-        node::Account,
+        node::NodeAccount,
     },
 };
 
@@ -49,7 +49,7 @@ use crate::{
 const TRIES: u32 = 4;
 
 /// A request to be admitted.
-struct New {
+struct NewRequest {
     cookie: u64,
     predecessors: [u64; PREDECESSORS_MAX],
     /// Domain that all related requests share; `None`: the request is unrelated.
@@ -57,12 +57,12 @@ struct New {
     attrs: Attrs,
     cost: Cost,
     level: Level,
-    statement: Statement,
+    statement: StatedDeadline,
 }
 
 /// An admitted request.
-struct Entered {
-    joined: Joined,
+struct EntryOutcome {
+    joined: JoinOutcome,
     relation: Relation,
     /// True if the first unread early reply was added.
     told: bool,
@@ -71,7 +71,7 @@ struct Entered {
 }
 
 /// Reason for refusing a request.
-enum No {
+enum AdmitError {
     Error(Error),
     /// The session has no room.
     Full,
@@ -113,7 +113,7 @@ impl Session {
     /// # Errors
     ///
     /// `EINVAL`: the record is malformed, or names a predecessor at a level other than `graph`.
-    fn new_request(&self, record: &wire::Request) -> Result<New> {
+    fn new_request(&self, record: &wire::Request) -> Result<NewRequest> {
         let Decoded { attrs, cost } = Decoded::of(record).ok_or(EINVAL)?;
         let level = self.service.dispatch().level();
         let related = record.predecessor.iter().any(|cookie| *cookie != 0);
@@ -121,7 +121,7 @@ impl Session {
             return Err(EINVAL);
         }
         let serial = self.client.serial();
-        Ok(New {
+        Ok(NewRequest {
             cookie: record.cookie,
             predecessors: record.predecessor,
             domain: match level {
@@ -137,13 +137,13 @@ impl Session {
             },
             cost,
             level,
-            statement: Statement::of(record, self.service.timeouts()),
+            statement: StatedDeadline::of(record, self.service.timeouts()),
         })
     }
 
     /// Enters a request when there is room, and passes it to the engine; sets `waited` if it had to
     /// wait.
-    fn bring(self: &Arc<Self>, new: &New, nonblocking: bool, waited: &mut bool) -> Result {
+    fn bring(self: &Arc<Self>, new: &NewRequest, nonblocking: bool, waited: &mut bool) -> Result {
         let mut tries = 0u32;
         loop {
             let order = (new.level == Level::Graph).then(|| self.order.lock());
@@ -172,26 +172,26 @@ impl Session {
                         continue;
                     }
                     tries = 0;
-                    No::Crowded
+                    AdmitError::Crowded
                 }
                 Err(no) => no,
             };
             drop(order);
             match no {
-                No::Error(error) => return Err(error),
-                No::Memory => {
+                AdmitError::Error(error) => return Err(error),
+                AdmitError::Memory => {
                     self.grow()?;
                     continue;
                 }
-                No::Crowded => self.counters.room_waits.count(1),
-                No::Full | No::Unrecorded => {}
+                AdmitError::Crowded => self.counters.room_waits.count(1),
+                AdmitError::Full | AdmitError::Unrecorded => {}
             }
             if nonblocking {
                 return Err(EAGAIN);
             }
             *waited = true;
             match no {
-                No::Crowded => self.concurrency.wait()?,
+                AdmitError::Crowded => self.concurrency.wait()?,
                 _ => self.wait_for_end(new)?,
             }
         }
@@ -207,43 +207,43 @@ impl Session {
     }
 
     /// Enters a request into the table.
-    fn enter(&self, new: &New) -> Result<Entered, No> {
+    fn enter(&self, new: &NewRequest) -> Result<EntryOutcome, AdmitError> {
         let entered = {
             let mut inner = self.inner.lock();
             if inner.find(&new.cookie).is_some() {
-                return Err(No::Error(EEXIST));
+                return Err(AdmitError::Error(EEXIST));
             }
             let relation = match (new.level, new.domain) {
                 (Level::Graph, Some(domain)) => {
                     let home = self.service.home(&self.target, domain);
                     match inner.before(new.cookie, &new.predecessors, home) {
-                        Before::Known(relation) => relation,
-                        Before::Unrecorded => return Err(No::Unrecorded),
-                        Before::Unknown => return Err(No::Error(EINVAL)),
+                        PredecessorCheck::Known(relation) => relation,
+                        PredecessorCheck::Unrecorded => return Err(AdmitError::Unrecorded),
+                        PredecessorCheck::Unknown => return Err(AdmitError::Error(EINVAL)),
                     }
                 }
                 (_, Some(domain)) => Relation::sequence(domain),
                 (_, None) => Relation::Free,
             };
             if inner.live >= self.terms.limit {
-                return Err(No::Full);
+                return Err(AdmitError::Full);
             }
             if !inner.need().is_empty() {
-                return Err(No::Memory);
+                return Err(AdmitError::Memory);
             }
             if !self.concurrency.begin() {
-                return Err(No::Crowded);
+                return Err(AdmitError::Crowded);
             }
             let peer = Key::of(Field::Nid, &new.attrs);
             let high = new.attrs.priority == Priority::High;
             let Some(joined) = inner.enter(new.cookie, peer, high) else {
                 // Memory was checked above.
                 bug!();
-                return Err(No::Error(ENOMEM));
+                return Err(AdmitError::Error(ENOMEM));
             };
             let (told, over) = inner.state(joined.handle.slot(), &new.statement);
             self.set_timer(&mut inner);
-            Entered {
+            EntryOutcome {
                 joined,
                 relation,
                 told,
@@ -257,9 +257,9 @@ impl Session {
     }
 
     /// Passes an entered request to the engine; returns true if there was a record for the request.
-    fn hand_over(self: &Arc<Self>, new: &New, entered: Entered) -> Result<bool> {
-        let Entered { joined, .. } = entered;
-        let queued = Queued {
+    fn hand_over(self: &Arc<Self>, new: &NewRequest, entered: EntryOutcome) -> Result<bool> {
+        let EntryOutcome { joined, .. } = entered;
+        let queued = SessionRequest {
             session: self.clone(),
             handle: joined.handle,
             cookie: new.cookie,
@@ -267,9 +267,9 @@ impl Session {
             left: Hint::new(0),
         };
         let attrs = &new.attrs;
-        let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
-        let account = Account::new(attrs.priority, misc::cpu());
-        let boxed = Boxed::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
+        let spot = ByteRange::new(attrs.object, attrs.offset, attrs.length);
+        let account = NodeAccount::new(attrs.priority, misc::cpu());
+        let boxed = BoxedRequest::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         let arrival = Arrival {
             // The properties that a class may depend on do not fit, and the attributes are at hand
             // anyway.
@@ -287,16 +287,17 @@ impl Session {
             may_overflow: false,
             domain: new.domain,
         };
-        let Arrived { went, record } = self.service.arrive(boxed.into_held(), &arrival, || *attrs);
+        let ArrivalOutcome { went, record } =
+            self.service.arrive(boxed.into_held(), &arrival, || *attrs);
         let passed = match went {
-            Went::Passed(held) => Some(held),
-            Went::Queued => None,
-            Went::Blocked => {
+            AdmissionOutcome::Passed(held) => Some(held),
+            AdmissionOutcome::Queued => None,
+            AdmissionOutcome::Blocked => {
                 self.counters.blocked.count(1);
                 None
             }
-            Went::Refused(held) => {
-                drop(Boxed::<Queued>::from_held(held));
+            AdmissionOutcome::Refused(held) => {
+                drop(BoxedRequest::<SessionRequest>::from_held(held));
                 return Ok(false);
             }
         };
@@ -304,7 +305,7 @@ impl Session {
         if entered.told {
             self.call_reader();
         }
-        self.count_gone(Gone {
+        self.count_gone(RemovalEvents {
             expired: entered.over,
             peer_idle: false,
         });
@@ -347,14 +348,14 @@ impl Session {
     }
 
     /// Waits until a request of the file has ended that blocks this one.
-    fn wait_for_end(&self, new: &New) -> Result {
+    fn wait_for_end(&self, new: &NewRequest) -> Result {
         let mut inner = self.inner.lock();
         loop {
             let home = self.service.home(&self.target, new.domain.unwrap_or(0));
             let unrecorded = new.level == Level::Graph
                 && matches!(
                     inner.before(new.cookie, &new.predecessors, home),
-                    Before::Unrecorded
+                    PredecessorCheck::Unrecorded
                 );
             if !unrecorded && inner.live < self.terms.limit {
                 return Ok(());
@@ -398,9 +399,9 @@ impl Session {
         }
         let wanted = self.inner.lock().promote(&record.cookie).ok_or(ENOENT)?;
         match wanted {
-            Move::Nothing => return Ok(()),
-            Move::Later => {}
-            Move::Record(record) => self.service.promote(record),
+            PromoteAction::Nothing => return Ok(()),
+            PromoteAction::Later => {}
+            PromoteAction::Record(record) => self.service.promote(record),
         }
         self.counters.promoted.count(1);
         Ok(())

@@ -16,7 +16,7 @@
 //! end, whatever their ordering constraints, and no requests of other clients are dispatched for
 //! them. Classes are charged for forced requests, as always.
 
-use super::{table::Rest, Session, CANCELED};
+use super::{table::CloseAction, Session, CANCELED};
 use crate::sys::{chardev::boxed::BoxFifo, misc};
 
 impl Session {
@@ -62,9 +62,9 @@ impl Session {
         for slot in 0..slots {
             let rest = self.inner.lock().close(slot);
             match rest {
-                Rest::Nothing => {}
-                Rest::End(finished) => self.end_all(finished, CANCELED),
-                Rest::Force(record) => self.service.force(record),
+                CloseAction::Nothing => {}
+                CloseAction::End(finished) => self.end_all(finished, CANCELED),
+                CloseAction::Force(record) => self.service.force(record),
             }
             misc::cond_resched();
         }

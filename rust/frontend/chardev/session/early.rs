@@ -8,7 +8,7 @@
 //! - *Early reply*: record that the server passes on to the client, with a later deadline.
 //! - *Granted*: the later deadline of an early reply that was not read yet.
 //! - *Expired*: the deadline has passed.
-//! - *Watch*: state of the deadline of a request ([`Watch`]).
+//! - *Watch*: state of the deadline of a request ([`DeadlineWatch`]).
 //! - *Look*: time at which a watch is checked: the margin before its deadline, then the deadline.
 //!
 //! ```text
@@ -27,15 +27,15 @@
 
 use kernel::prelude::*;
 
-use super::{table::Inner, Session, CHUNK};
+use super::{table::TableState, Session, CHUNK};
 use crate::{
     engine::timeouts::Timeouts,
     frontend::chardev::wire,
     sched::{
         slab::Handle,
         timeouts::{
-            early::{self, Answer, Refusal, Stated},
-            terms::{AtCountPolicyDelay, Mode, Terms},
+            early::{self, EarlyRefusal, EarlyReply, RequestTimes},
+            terms::{AtCountPolicyDelay, TimeoutMode, TimeoutTerms},
         },
         units::NSEC_PER_MSEC,
     },
@@ -57,7 +57,7 @@ pub(super) fn between(from: u64, to: u64) -> u32 {
 
 /// Queue of the watch of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WatchQueue {
     /// No queue: there is no deadline, or it has passed.
     None,
     /// Queue of looks, with the time of the look.
@@ -68,8 +68,8 @@ pub(super) enum Place {
 
 /// State of the deadline of a request.
 #[derive(Clone, Copy)]
-pub(super) struct Watch {
-    pub(super) place: Place,
+pub(super) struct DeadlineWatch {
+    pub(super) place: WatchQueue,
     /// Time at which the client gives up, as far as the server knows.
     pub(super) deadline: u64,
     /// Deadline of the unread early reply; 0: none.
@@ -82,10 +82,10 @@ pub(super) struct Watch {
     last: bool,
 }
 
-impl Watch {
+impl DeadlineWatch {
     /// State without a deadline.
     pub(super) const NONE: Self = Self {
-        place: Place::None,
+        place: WatchQueue::None,
         deadline: 0,
         granted: 0,
         busy: 0,
@@ -96,7 +96,7 @@ impl Watch {
 
 /// Deadline of a new request, from its record.
 #[derive(Clone, Copy)]
-pub(super) struct Statement {
+pub(super) struct StatedDeadline {
     /// Time of the arrival.
     arrival: u64,
     /// Time at which the client gives up; `None`: unknown, or deadlines are off.
@@ -107,7 +107,7 @@ pub(super) struct Statement {
     look: u64,
 }
 
-impl Statement {
+impl StatedDeadline {
     /// Returns the deadline of `record`.
     pub(super) fn of(record: &wire::Request, timeouts: &Timeouts) -> Self {
         let arrival = now().saturating_sub(record.elapsed_ms.into());
@@ -121,7 +121,7 @@ impl Statement {
             return none;
         }
         let terms = timeouts.terms();
-        if terms.mode() == Mode::Off {
+        if terms.mode() == TimeoutMode::Off {
             return none;
         }
         let deadline = arrival.saturating_add(record.timeout_ms.into());
@@ -137,7 +137,7 @@ impl Statement {
 
 /// An early reply that was taken to be read.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct TakenReply {
     handle: Handle,
     /// The previous deadline.
     deadline: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Told {
 
 /// Result of a look.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Found {
+pub(super) struct EarlyFindings {
     /// Early replies that would not have helped.
     pub(super) refused: u64,
     /// Early replies that were not read, or not made, before the deadline.
@@ -160,7 +160,7 @@ pub(super) struct Found {
 }
 
 /// Result of a server's report that it is busy.
-pub(super) enum Moved {
+pub(super) enum BusyOutcome {
     /// Only the lease was extended: the request has no deadline.
     Lease,
     /// The deadline could not be moved.
@@ -169,10 +169,10 @@ pub(super) enum Moved {
     Deadline { first: bool },
 }
 
-impl Inner {
+impl TableState {
     /// Stores the deadline of a request that was just entered. Returns true if its early reply is
     /// the first unread one, and true if its deadline has passed.
-    pub(super) fn state(&mut self, slot: u32, statement: &Statement) -> (bool, bool) {
+    pub(super) fn state(&mut self, slot: u32, statement: &StatedDeadline) -> (bool, bool) {
         let Some(row) = self.rows.at_mut(slot) else {
             bug!();
             return (false, false);
@@ -186,24 +186,27 @@ impl Inner {
             return (false, true);
         }
         let (place, granted, flags) = match statement.granted {
-            Some(granted) => (Place::Told, granted, wire::EARLY_AT_ONCE),
-            None => (Place::Waiting(statement.look), 0, 0),
+            Some(granted) => (WatchQueue::Told, granted, wire::EARLY_AT_ONCE),
+            None => (WatchQueue::Waiting(statement.look), 0, 0),
         };
-        row.watch = Watch {
+        row.watch = DeadlineWatch {
             deadline,
             granted,
             flags,
             last: statement.look >= deadline,
-            ..Watch::NONE
+            ..DeadlineWatch::NONE
         };
         (self.place(slot, place), false)
     }
 
     /// Removes the watch of a request that ends; returns true if its deadline has passed unnoticed.
     pub(super) fn unwatch(&mut self, slot: u32) -> bool {
-        let watch = self.rows.at(slot).map_or(Watch::NONE, |row| row.watch);
-        self.place(slot, Place::None);
-        watch.place != Place::None && watch.deadline <= now()
+        let watch = self
+            .rows
+            .at(slot)
+            .map_or(DeadlineWatch::NONE, |row| row.watch);
+        self.place(slot, WatchQueue::None);
+        watch.place != WatchQueue::None && watch.deadline <= now()
     }
 
     /// Returns the time until the deadline of a request, ms; `None`: it has passed; 0: there is
@@ -213,16 +216,16 @@ impl Inner {
         if row.expired {
             return None;
         }
-        if row.watch.place == Place::None {
+        if row.watch.place == WatchQueue::None {
             return Some(0);
         }
         Some(between(now(), row.watch.deadline)).filter(|left| *left > 0)
     }
 
     /// Marks the deadline of a request as passed.
-    fn expire(&mut self, slot: u32, found: &mut Found) {
+    fn expire(&mut self, slot: u32, found: &mut EarlyFindings) {
         found.expired = found.expired.wrapping_add(1);
-        self.place(slot, Place::None);
+        self.place(slot, WatchQueue::None);
         if let Some(row) = self.rows.at_mut(slot) {
             row.expired = true;
         }
@@ -234,8 +237,8 @@ impl Inner {
         &mut self,
         max: u32,
         estimate: u32,
-        terms: &Terms,
-    ) -> [Option<Told>; TOLD] {
+        terms: &TimeoutTerms,
+    ) -> [Option<TakenReply>; TOLD] {
         let mut taken = [None; TOLD];
         let now = now();
         for to in taken.iter_mut().take(max as usize) {
@@ -247,12 +250,12 @@ impl Inner {
             let (Some(cookie), Some(handle), Some(row)) = (cookie, handle, row) else {
                 break;
             };
-            let Watch { granted, flags, .. } = row.watch;
+            let DeadlineWatch { granted, flags, .. } = row.watch;
             (row.watch.deadline, row.watch.granted, row.watch.flags) = (granted, 0, 0);
             let timeout = between(row.arrival, granted);
             let look = early::wake(terms, granted).clamp(now, granted);
-            self.place(slot, Place::Waiting(look));
-            *to = Some(Told {
+            self.place(slot, WatchQueue::Waiting(look));
+            *to = Some(TakenReply {
                 handle,
                 deadline,
                 record: wire::Early::new(cookie, timeout, estimate, flags),
@@ -262,20 +265,20 @@ impl Inner {
     }
 
     /// Puts back an early reply that was not delivered.
-    pub(super) fn put_back_told(&mut self, told: &Told) {
+    pub(super) fn put_back_told(&mut self, told: &TakenReply) {
         let Some(row) = self.rows.get_mut(told.handle) else {
             return;
         };
-        if matches!(row.watch.place, Place::Waiting(_)) {
+        if matches!(row.watch.place, WatchQueue::Waiting(_)) {
             row.watch.granted = core::mem::replace(&mut row.watch.deadline, told.deadline);
             row.watch.flags = told.record.header.flags;
-            self.place(told.handle.slot(), Place::Told);
+            self.place(told.handle.slot(), WatchQueue::Told);
         }
     }
 
     /// Processes due watches, at most [`CHUNK`].
-    pub(super) fn look(&mut self, terms: &Terms) -> Found {
-        let mut found = Found::default();
+    pub(super) fn look(&mut self, terms: &TimeoutTerms) -> EarlyFindings {
+        let mut found = EarlyFindings::default();
         let now = now();
         found.readable = self.window.close(now);
         let recovery = self.window.extra(terms, now);
@@ -295,12 +298,12 @@ impl Inner {
             };
             // The time is unknown until the request is released.
             let withheld = row.served().map(|served| served.withheld);
-            let stated = Stated {
+            let stated = RequestTimes {
                 arrival: row.arrival.saturating_add(withheld.unwrap_or(0).into()),
                 deadline: row.watch.deadline,
             };
             match answer(terms, &row.watch, &stated, now, recovery) {
-                Answer::Grant { deadline, feed } => {
+                EarlyReply::Grant { deadline, feed } => {
                     // A queued request may be throttled, so it is no sample unless throttled time
                     // counts.
                     let counted = terms.count_policy_delay == AtCountPolicyDelay::On;
@@ -308,18 +311,18 @@ impl Inner {
                         found.feed = found.feed.max(feed);
                     }
                     row.watch.granted = deadline;
-                    found.readable |= self.place(slot, Place::Told);
+                    found.readable |= self.place(slot, WatchQueue::Told);
                 }
-                Answer::Refuse(why) if stated.deadline <= now => {
-                    if matches!(why, Refusal::Late) && !row.watch.last {
+                EarlyReply::Refuse(why) if stated.deadline <= now => {
+                    if matches!(why, EarlyRefusal::Late) && !row.watch.last {
                         found.late = found.late.wrapping_add(1);
                     }
                     self.expire(slot, &mut found);
                 }
-                Answer::Refuse(_) => {
+                EarlyReply::Refuse(_) => {
                     found.refused = found.refused.wrapping_add(1);
                     row.watch.last = true;
-                    self.place(slot, Place::Waiting(stated.deadline));
+                    self.place(slot, WatchQueue::Waiting(stated.deadline));
                 }
             }
         }
@@ -328,7 +331,7 @@ impl Inner {
 
     /// Moves the deadline of a request that the server reports to take until `until`. `None`: the
     /// request was not read, or is completed.
-    fn busy(&mut self, cookie: &u64, until: u64, terms: &Terms) -> Option<Moved> {
+    fn busy(&mut self, cookie: &u64, until: u64, terms: &TimeoutTerms) -> Option<BusyOutcome> {
         let now = now();
         let slot = self.find(cookie)?;
         self.rows.at(slot)?.served().filter(|served| served.read)?;
@@ -336,37 +339,37 @@ impl Inner {
         self.extend(slot, misc::now().saturating_add(lasts));
         let row = self.rows.at_mut(slot)?;
         let (arrival, deadline) = (row.arrival, row.watch.deadline);
-        if row.watch.place == Place::None {
-            return Some(Moved::Lease);
+        if row.watch.place == WatchQueue::None {
+            return Some(BusyOutcome::Lease);
         }
-        let limit = early::limit(terms, &Stated { arrival, deadline });
+        let limit = early::limit(terms, &RequestTimes { arrival, deadline });
         let granted = until.min(limit).max(row.watch.granted);
-        if deadline <= now || granted <= deadline || terms.mode() != Mode::Adaptive {
-            return Some(Moved::Refused);
+        if deadline <= now || granted <= deadline || terms.mode() != TimeoutMode::Adaptive {
+            return Some(BusyOutcome::Refused);
         }
         row.watch.granted = granted;
         row.watch.busy = until.max(row.watch.busy);
         row.watch.flags |= wire::EARLY_BUSY;
         row.watch.last = false;
-        let first = self.place(slot, Place::Told);
-        Some(Moved::Deadline { first })
+        let first = self.place(slot, WatchQueue::Told);
+        Some(BusyOutcome::Deadline { first })
     }
 }
 
 /// Returns the decision for a request whose margin is reached at `now`; `recovery`: extension
 /// during a recovery, ms.
 fn answer(
-    terms: &Terms,
-    watch: &Watch,
-    stated: &Stated,
+    terms: &TimeoutTerms,
+    watch: &DeadlineWatch,
+    stated: &RequestTimes,
     now: u64,
     recovery: Option<u32>,
-) -> Answer {
+) -> EarlyReply {
     if stated.deadline <= now {
-        return Answer::Refuse(Refusal::Late);
+        return EarlyReply::Refuse(EarlyRefusal::Late);
     }
-    if watch.last || terms.mode() != Mode::Adaptive {
-        return Answer::Refuse(Refusal::Limit);
+    if watch.last || terms.mode() != TimeoutMode::Adaptive {
+        return EarlyReply::Refuse(EarlyRefusal::Limit);
     }
     let answer = match recovery {
         Some(extra) => early::in_recovery(stated, now, extra),
@@ -377,18 +380,18 @@ fn answer(
     };
     let limit = early::limit(terms, stated);
     match answer {
-        Answer::Grant { deadline, feed } if deadline.min(limit) > stated.deadline => {
+        EarlyReply::Grant { deadline, feed } if deadline.min(limit) > stated.deadline => {
             let deadline = deadline.min(limit);
-            Answer::Grant { deadline, feed }
+            EarlyReply::Grant { deadline, feed }
         }
-        Answer::Grant { .. } => Answer::Refuse(Refusal::Limit),
+        EarlyReply::Grant { .. } => EarlyReply::Refuse(EarlyRefusal::Limit),
         answer => answer,
     }
 }
 
 impl Session {
     /// Counts the result of a look.
-    pub(super) fn count_found(&self, found: &Found) {
+    pub(super) fn count_found(&self, found: &EarlyFindings) {
         let (own, all) = (&self.counters, self.service.timeouts().counts());
         if found.refused > 0 {
             own.early_refused.count(found.refused);
@@ -426,11 +429,11 @@ impl Session {
             moved
         };
         match moved.ok_or(ENOENT)? {
-            Moved::Lease | Moved::Deadline { first: false } => {}
-            Moved::Deadline { first: true } => self.call_reader(),
-            Moved::Refused => self.count_found(&Found {
+            BusyOutcome::Lease | BusyOutcome::Deadline { first: false } => {}
+            BusyOutcome::Deadline { first: true } => self.call_reader(),
+            BusyOutcome::Refused => self.count_found(&EarlyFindings {
                 refused: 1,
-                ..Found::default()
+                ..EarlyFindings::default()
             }),
         }
         Ok(())

@@ -4,7 +4,7 @@
 //!
 //! # Terms
 //!
-//! - *Item*: source of one record ([`Item`]).
+//! - *Item*: source of one record ([`ReadItem`]).
 //!
 //! ```text
 //!   early replies, the most urgent first ──┐
@@ -16,53 +16,53 @@
 use kernel::prelude::*;
 
 use super::{
-    early::{Told, TOLD},
-    table::{Inner, Row},
-    Queued, Session, CHUNK, PASSED,
+    early::{TakenReply, TOLD},
+    table::{RequestRow, TableState},
+    Session, SessionRequest, CHUNK, PASSED,
 };
 use crate::{
     frontend::chardev::wire,
     sys::{
-        chardev::boxed::{BoxFifo, Boxed},
+        chardev::boxed::{BoxFifo, BoxedRequest},
         misc::{self, bug},
     },
 };
 
 /// Items taken by one read.
-pub(crate) struct Taken {
-    early: core::iter::Flatten<core::array::IntoIter<Option<Told>, TOLD>>,
+pub(crate) struct ReadBatch {
+    early: core::iter::Flatten<core::array::IntoIter<Option<TakenReply>, TOLD>>,
     recovered: Option<wire::Recovered>,
-    ready: BoxFifo<Queued>,
+    ready: BoxFifo<SessionRequest>,
     /// The estimate at the time of the read, ms.
     estimate: u32,
 }
 
 /// One item of a read.
-pub(crate) enum Item {
+pub(crate) enum ReadItem {
     /// An early reply.
-    Early(Told),
+    Early(TakenReply),
     /// The end of a recovery.
     Recovered(wire::Recovered),
     /// A request to be served now.
-    Request(Boxed<Queued>, wire::Released),
+    Request(BoxedRequest<SessionRequest>, wire::Released),
 }
 
-impl Taken {
+impl ReadBatch {
     /// Returns the next item, if any.
-    pub(crate) fn next(&mut self) -> Option<Item> {
+    pub(crate) fn next(&mut self) -> Option<ReadItem> {
         if let Some(told) = self.early.next() {
-            return Some(Item::Early(told));
+            return Some(ReadItem::Early(told));
         }
         if let Some(recovered) = self.recovered.take() {
-            return Some(Item::Recovered(recovered));
+            return Some(ReadItem::Recovered(recovered));
         }
         let boxed = self.ready.pop()?;
         let record = self.record(&boxed);
-        Some(Item::Request(boxed, record))
+        Some(ReadItem::Request(boxed, record))
     }
 
     /// Returns the record of a request for the reader.
-    fn record(&self, boxed: &Boxed<Queued>) -> wire::Released {
+    fn record(&self, boxed: &BoxedRequest<SessionRequest>) -> wire::Released {
         let account = boxed.account();
         let (wait, mut flags) = match boxed.arrival() {
             0 => (0, wire::RELEASED_PASSED),
@@ -75,7 +75,7 @@ impl Taken {
                 },
             ),
         };
-        let Queued {
+        let SessionRequest {
             session,
             cookie,
             urgent,
@@ -95,7 +95,7 @@ impl Taken {
     }
 }
 
-impl Item {
+impl ReadItem {
     /// Returns the type of the record.
     pub(crate) fn kind(&self) -> u16 {
         match self {
@@ -107,7 +107,7 @@ impl Item {
 
     /// Returns the bytes of the record, written to `room`.
     pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
-        use wire::Field;
+        use wire::WireField;
         let rest = match self {
             Self::Early(told) => told.record.put(room),
             Self::Recovered(record) => record.put(room),
@@ -118,9 +118,9 @@ impl Item {
     }
 }
 
-impl Inner {
+impl TableState {
     /// Takes up to `max` ready requests.
-    fn take_ready(&mut self, max: u32) -> BoxFifo<Queued> {
+    fn take_ready(&mut self, max: u32) -> BoxFifo<SessionRequest> {
         let mut taken = BoxFifo::new();
         for _ in 0..max {
             let Some(boxed) = self.ready.pop() else {
@@ -129,7 +129,7 @@ impl Inner {
             // Marked as read from here on: the reader may complete the request before this call
             // returns.
             let handle = boxed.value().handle;
-            let served = self.rows.get_mut(handle).and_then(Row::served_mut);
+            let served = self.rows.get_mut(handle).and_then(RequestRow::served_mut);
             bug!(served.is_none());
             if let Some(served) = served {
                 served.read = true;
@@ -152,7 +152,7 @@ impl Session {
     /// # Errors
     ///
     /// `EAGAIN`: no item, and `nonblocking`. `ERESTARTSYS`: a signal arrived while waiting.
-    pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<Taken> {
+    pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<ReadBatch> {
         let timeouts = self.service.timeouts();
         let (estimate, terms) = (timeouts.estimate(), timeouts.terms());
         let max = max.min(CHUNK);
@@ -186,7 +186,7 @@ impl Session {
         if more {
             self.call_reader();
         }
-        Ok(Taken {
+        Ok(ReadBatch {
             early: early.into_iter().flatten(),
             recovered,
             ready,
@@ -201,21 +201,23 @@ impl Session {
     }
 
     /// Puts back `first` and the rest of `taken`, which were not delivered.
-    pub(crate) fn put_back(&self, first: Item, mut taken: Taken) {
+    pub(crate) fn put_back(&self, first: ReadItem, mut taken: ReadBatch) {
         let (mut back, mut gone) = (BoxFifo::new(), BoxFifo::new());
         let mut early = 0u64;
         let mut next = Some(first);
         let mut inner = self.inner.lock();
         while let Some(item) = next {
             match item {
-                Item::Early(told) => {
+                ReadItem::Early(told) => {
                     inner.put_back_told(&told);
                     early = early.wrapping_add(1);
                 }
-                Item::Recovered(record) => inner.window.put_back(record),
-                Item::Request(boxed, _) => {
+                ReadItem::Recovered(record) => inner.window.put_back(record),
+                ReadItem::Request(boxed, _) => {
                     let row = inner.rows.get_mut(boxed.value().handle);
-                    let read = row.and_then(Row::served_mut).map(|served| &mut served.read);
+                    let read = row
+                        .and_then(RequestRow::served_mut)
+                        .map(|served| &mut served.read);
                     if read.is_some_and(core::mem::take) {
                         inner.running = inner.running.wrapping_sub(1);
                         back.push(boxed);

@@ -18,11 +18,11 @@ use kernel::prelude::*;
 use super::{early::now, Session};
 use crate::{
     frontend::chardev::{decode, wire},
-    sched::timeouts::{recovery::Recovery, terms::Terms},
+    sched::timeouts::{recovery::Recovery, terms::TimeoutTerms},
 };
 
 /// The window of a session.
-pub(super) struct Window {
+pub(super) struct RecoveryWindow {
     recovery: Recovery,
     /// True if the window is open, and its end was not noticed.
     open: bool,
@@ -30,7 +30,7 @@ pub(super) struct Window {
     ended: Option<wire::Recovered>,
 }
 
-impl Window {
+impl RecoveryWindow {
     /// Creates a closed window.
     pub(super) const fn new() -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Window {
     }
 
     /// Adds a client with a timeout of `timeout` ms that reconnected at `now`.
-    fn join(&mut self, now: u64, timeout: u32, terms: &Terms) {
+    fn join(&mut self, now: u64, timeout: u32, terms: &TimeoutTerms) {
         // The timer may not have noticed the end of the window yet.
         self.close(now);
         self.open = true;
@@ -65,7 +65,7 @@ impl Window {
     }
 
     /// Returns the extension by an early reply while the window is open at `now`, ms.
-    pub(super) fn extra(&self, terms: &Terms, now: u64) -> Option<u32> {
+    pub(super) fn extra(&self, terms: &TimeoutTerms, now: u64) -> Option<u32> {
         let open = self.open && !self.recovery.is_over(now);
         open.then(|| self.recovery.extra(terms))
     }

@@ -17,7 +17,7 @@ use crate::sys::{misc, queue};
 
 /// The work item of a session.
 #[pin_data]
-pub(super) struct Remainder {
+pub(super) struct SessionWork {
     /// Session to process; `None` after its close.
     #[pin]
     session: Mutex<Option<Arc<Session>>>,
@@ -26,10 +26,10 @@ pub(super) struct Remainder {
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Remainder { self.work }
+    impl HasWork<Self> for SessionWork { self.work }
 }
 
-impl Remainder {
+impl SessionWork {
     /// Creates the work item of a session that [`Self::open`] sets.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -59,7 +59,7 @@ impl Remainder {
     }
 }
 
-impl WorkItem for Remainder {
+impl WorkItem for SessionWork {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {

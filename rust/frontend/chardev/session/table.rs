@@ -4,9 +4,9 @@
 //!
 //! # Terms
 //!
-//! - *Row*: state of a request ([`Row`], [`State`]).
-//! - *Peer*: the client of a request ([`Peer`]): a network identifier; all requests without one
-//!   share one peer.
+//! - *Row*: state of a request ([`RequestRow`], [`RequestState`]).
+//! - *Peer*: the client of a request ([`PeerCounts`]): a network identifier; all requests without
+//!   one share one peer.
 //! - *Window*: number of completions that are remembered; earlier completed requests are unknown.
 //!
 //! ```text
@@ -20,22 +20,22 @@
 //! request needs.
 
 use super::{
-    early::{self, Place, Watch},
-    recovery::Window,
-    Queued,
+    early::{self, DeadlineWatch, WatchQueue},
+    recovery::RecoveryWindow,
+    SessionRequest,
 };
 use crate::{
-    engine::arrival::Record,
+    engine::arrival::OrderHandle,
     sched::{
         item::Cost,
         key::Key,
-        leftist::{Forest, Knot, Root},
+        leftist_heap::{HeapRoot, LeftistForest, LeftistNode},
         mem::{self, Chunks, Grow, NoMemory},
         order::{Relation, PREDECESSORS_MAX},
-        slab::{Handle, Linked, Links, List},
+        slab::{Handle, Linked, Links, SlabList},
         table::{Table, TableNeed},
     },
-    sys::{chardev::boxed::BoxFifo, misc::bug, node::Account},
+    sys::{chardev::boxed::BoxFifo, misc::bug, node::NodeAccount},
 };
 
 /// Maximum number of leases that one lock hold ends.
@@ -43,14 +43,14 @@ pub(super) const LEASES: usize = 12;
 
 /// Resources that a released request must give back.
 #[derive(Clone, Copy)]
-pub(super) struct Owed {
-    pub(super) account: Account,
+pub(super) struct RequestResources {
+    pub(super) account: NodeAccount,
     pub(super) cost: Cost,
 }
 
 /// Circumstances of the release of a request.
 #[derive(Clone, Copy)]
-pub(super) struct Served {
+pub(super) struct ReleaseKind {
     /// CPT that dispatched the request.
     pub(super) cpt: u16,
     /// Time for which a policy throttled the request, ms.
@@ -61,25 +61,25 @@ pub(super) struct Served {
 
 /// State of a request.
 #[derive(Clone, Copy)]
-pub(super) enum State {
+pub(super) enum RequestState {
     /// The engine owns the request.
     Queued,
     /// The policy has dispatched the request, which owes a slot.
-    Released(Owed, Served),
+    Released(RequestResources, ReleaseKind),
     /// The lease has expired, so the request owes nothing.
-    Late(Served),
+    Late(ReleaseKind),
     /// The request was completed, and is remembered.
     Ended,
 }
 
 /// State of a request and its deadline.
-pub(super) struct Row {
-    pub(super) state: State,
+pub(super) struct RequestRow {
+    pub(super) state: RequestState,
     /// The engine's record of the request, as long as the session may use it.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<OrderHandle>,
     /// Time of the arrival, ms.
     pub(super) arrival: u64,
-    pub(super) watch: Watch,
+    pub(super) watch: DeadlineWatch,
     /// True if the deadline has passed.
     pub(super) expired: bool,
     /// Client of the request.
@@ -94,36 +94,36 @@ pub(super) struct Row {
     links: Links,
 }
 
-impl Linked for Row {
+impl Linked for RequestRow {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
 }
 
-impl Row {
+impl RequestRow {
     pub(super) fn is_live(&self) -> bool {
-        !matches!(self.state, State::Ended)
+        !matches!(self.state, RequestState::Ended)
     }
 
     /// Returns the circumstances of the release, if the request is released and not completed.
-    pub(super) fn served(&self) -> Option<&Served> {
+    pub(super) fn served(&self) -> Option<&ReleaseKind> {
         match &self.state {
-            State::Released(_, served) | State::Late(served) => Some(served),
-            State::Queued | State::Ended => None,
+            RequestState::Released(_, served) | RequestState::Late(served) => Some(served),
+            RequestState::Queued | RequestState::Ended => None,
         }
     }
 
     /// Returns the same as [`Self::served`], mutable.
-    pub(super) fn served_mut(&mut self) -> Option<&mut Served> {
+    pub(super) fn served_mut(&mut self) -> Option<&mut ReleaseKind> {
         match &mut self.state {
-            State::Released(_, served) | State::Late(served) => Some(served),
-            State::Queued | State::Ended => None,
+            RequestState::Released(_, served) | RequestState::Late(served) => Some(served),
+            RequestState::Queued | RequestState::Ended => None,
         }
     }
 }
 
 /// Numbers of requests of a peer.
-pub(super) struct Peer {
+pub(super) struct PeerCounts {
     /// Requests that are queued, or owe something.
     requests: u32,
     /// Of these, requests that were moved to high priority.
@@ -131,7 +131,7 @@ pub(super) struct Peer {
 }
 
 /// Result of entering a request.
-pub(super) struct Joined {
+pub(super) struct JoinOutcome {
     pub(super) handle: Handle,
     /// True if this is the only request of its peer.
     pub(super) first: bool,
@@ -143,7 +143,7 @@ pub(super) struct Joined {
 
 /// Events to be counted for a removed request.
 #[derive(Clone, Copy)]
-pub(super) struct Gone {
+pub(super) struct RemovalEvents {
     /// True if the deadline has passed unnoticed.
     pub(super) expired: bool,
     /// True if the last request of the peer has ended.
@@ -151,27 +151,27 @@ pub(super) struct Gone {
 }
 
 /// A released request that was removed from the table.
-pub(super) struct Finished {
+pub(super) struct FinishedRequest {
     /// Resources to give back; `None`: the request was late.
-    pub(super) owed: Option<Owed>,
-    pub(super) record: Option<Record>,
+    pub(super) owed: Option<RequestResources>,
+    pub(super) record: Option<OrderHandle>,
     pub(super) arrival: u64,
-    pub(super) served: Served,
-    pub(super) gone: Gone,
+    pub(super) served: ReleaseKind,
+    pub(super) gone: RemovalEvents,
 }
 
 /// Action needed to move a request to high priority.
-pub(super) enum Move {
+pub(super) enum PromoteAction {
     /// No action: the request is released, or moved already.
     Nothing,
     /// Move this record.
-    Record(Record),
+    Record(OrderHandle),
     /// The record is not known yet; the writer moves the request when it learns the record.
     Later,
 }
 
 /// Result of resolving the predecessors of a request.
-pub(super) enum Before {
+pub(super) enum PredecessorCheck {
     /// Relation for the engine.
     Known(Relation),
     /// A predecessor has no record in the partition: the writer must wait for its end.
@@ -181,33 +181,33 @@ pub(super) enum Before {
 }
 
 /// Action for a request when its session is closed.
-pub(super) enum Rest {
+pub(super) enum CloseAction {
     Nothing,
     /// The request was released: end it.
-    End(Finished),
+    End(FinishedRequest),
     /// The request is queued: force it.
-    Force(Record),
+    Force(OrderHandle),
 }
 
 /// Memory that the table needs for one more request.
-pub(super) type Need = (
-    (TableNeed<u64, Row>, TableNeed<Key, Peer>),
-    (Chunks<Knot>, Chunks<Knot>),
+pub(super) type RequestTableNeed = (
+    (TableNeed<u64, RequestRow>, TableNeed<Key, PeerCounts>),
+    (Chunks<LeftistNode>, Chunks<LeftistNode>),
 );
 
 /// Memory for the table.
-pub(super) type Spare = <Need as mem::Need>::Spare;
+pub(super) type RequestTableSpare = <RequestTableNeed as mem::Need>::Spare;
 
 /// Times of the next events of a session.
 #[derive(Clone, Copy)]
-pub(super) struct Due {
+pub(super) struct DueTimes {
     /// A look at a deadline, or the end of a recovery, ms.
     pub(super) look: u64,
     /// The end of a lease, monotonic ns.
     pub(super) lease: u64,
 }
 
-impl Due {
+impl DueTimes {
     pub(super) const NEVER: Self = Self {
         look: u64::MAX,
         lease: u64::MAX,
@@ -223,26 +223,26 @@ impl Due {
 /// that is released and was not read. A row is in `waiting` or `told` according to its watch, and
 /// in `past` if it is `Ended`. A `Released` row is in `oldest` if there are leases. `peers` counts
 /// the requests that are queued or owe something.
-pub(super) struct Inner {
-    pub(super) rows: Table<u64, Row>,
-    pub(super) peers: Table<Key, Peer>,
-    pub(super) watches: Forest,
+pub(super) struct TableState {
+    pub(super) rows: Table<u64, RequestRow>,
+    pub(super) peers: Table<Key, PeerCounts>,
+    pub(super) watches: LeftistForest,
     /// Deadlines to check, by time of the look.
-    pub(super) waiting: Root,
+    pub(super) waiting: HeapRoot,
     /// Early replies to be read, by the deadline that they move.
-    pub(super) told: Root,
-    leases: Forest,
+    pub(super) told: HeapRoot,
+    leases: LeftistForest,
     /// Released requests by the end of their lease.
-    oldest: Root,
+    oldest: HeapRoot,
     lease_ns: u64,
-    past: List,
+    past: SlabList,
     remembered: u32,
     window_max: u32,
-    pub(super) ready: BoxFifo<Queued>,
+    pub(super) ready: BoxFifo<SessionRequest>,
     /// Recovery of clients.
-    pub(super) window: Window,
+    pub(super) window: RecoveryWindow,
     /// Times for which the timer is armed; not later than the due times.
-    pub(super) armed: Due,
+    pub(super) armed: DueTimes,
     /// Earliest next expiry of the timer, monotonic ns.
     pub(super) rest: u64,
     pub(super) live: u32,
@@ -254,7 +254,7 @@ pub(super) struct Inner {
     pub(super) closing: bool,
 }
 
-impl Inner {
+impl TableState {
     /// Creates a table for `limit` requests with leases of `lease_ns` (0: none) that remembers
     /// `window_max` completions. Its memory is charged to the control group of the caller, because
     /// the caller chooses the size.
@@ -275,18 +275,18 @@ impl Inner {
         Ok(Self {
             rows: Table::new(rows, seed, true)?,
             peers: Table::new(limit, seed, true)?,
-            watches: Forest::with(rows, true)?,
-            waiting: Root::EMPTY,
-            told: Root::EMPTY,
-            leases: Forest::with(leases, true)?,
-            oldest: Root::EMPTY,
+            watches: LeftistForest::with(rows, true)?,
+            waiting: HeapRoot::EMPTY,
+            told: HeapRoot::EMPTY,
+            leases: LeftistForest::with(leases, true)?,
+            oldest: HeapRoot::EMPTY,
             lease_ns,
-            past: List::new(),
+            past: SlabList::new(),
             remembered: 0,
             window_max,
             ready: BoxFifo::new(),
-            window: Window::new(),
-            armed: Due::NEVER,
+            window: RecoveryWindow::new(),
+            armed: DueTimes::NEVER,
             rest: 0,
             live: 0,
             running: 0,
@@ -297,7 +297,7 @@ impl Inner {
     }
 
     /// Returns the memory that is needed for one more request.
-    pub(super) fn need(&self) -> Need {
+    pub(super) fn need(&self) -> RequestTableNeed {
         let slots = (self.rows.slots() as usize).saturating_add(1);
         (
             (self.rows.need(), self.peers.need()),
@@ -306,7 +306,10 @@ impl Inner {
     }
 
     /// Adds memory, and returns what is not needed.
-    pub(super) fn grow(&mut self, ((rows, peers), (watches, leases)): Spare) -> Spare {
+    pub(super) fn grow(
+        &mut self,
+        ((rows, peers), (watches, leases)): RequestTableSpare,
+    ) -> RequestTableSpare {
         (
             (self.rows.grow(rows), self.peers.grow(peers)),
             (self.watches.feed(watches), self.leases.feed(leases)),
@@ -315,7 +318,7 @@ impl Inner {
 
     /// Returns the index of the request with this cookie that is not completed.
     pub(super) fn find(&self, cookie: &u64) -> Option<u32> {
-        self.rows.find(cookie, Row::is_live)
+        self.rows.find(cookie, RequestRow::is_live)
     }
 
     /// Returns true if requests depend on a request of the peer of the request in `slot`.
@@ -326,13 +329,13 @@ impl Inner {
     }
 
     /// Enters a request for `peer`; `None`: there is no memory. No live row may have its cookie.
-    pub(super) fn enter(&mut self, cookie: u64, peer: Key, high: bool) -> Option<Joined> {
+    pub(super) fn enter(&mut self, cookie: u64, peer: Key, high: bool) -> Option<JoinOutcome> {
         let known = self.peers.find(&peer, |_| true);
         let first = known.is_none();
         let peer = match known {
             Some(slot) => self.peers.handle(slot)?,
             None => {
-                let none = Peer {
+                let none = PeerCounts {
                     requests: 0,
                     urgent: 0,
                 };
@@ -342,11 +345,11 @@ impl Inner {
         let known = self.peers.get_mut(peer)?;
         known.requests = known.requests.wrapping_add(1);
         let (requests, urgent) = (known.requests, known.urgent > 0);
-        let row = Row {
-            state: State::Queued,
+        let row = RequestRow {
+            state: RequestState::Queued,
             record: None,
             arrival: 0,
-            watch: Watch::NONE,
+            watch: DeadlineWatch::NONE,
             expired: false,
             peer,
             high,
@@ -361,7 +364,7 @@ impl Inner {
             self.leases.create(handle.slot());
         }
         self.live = self.live.wrapping_add(1);
-        Some(Joined {
+        Some(JoinOutcome {
             handle,
             first,
             requests,
@@ -370,15 +373,21 @@ impl Inner {
     }
 
     /// Marks a queued request as released at `now` (ns).
-    pub(super) fn release(&mut self, handle: Handle, owed: Owed, served: Served, now: u64) {
+    pub(super) fn release(
+        &mut self,
+        handle: Handle,
+        owed: RequestResources,
+        served: ReleaseKind,
+        now: u64,
+    ) {
         let Some(row) = self.rows.get_mut(handle) else {
             bug!();
             return;
         };
-        row.state = State::Released(owed, served);
+        row.state = RequestState::Released(owed, served);
         if let Some(id) = owed.account.placement.record {
             let home = owed.account.home;
-            row.record = Some(Record { home, id });
+            row.record = Some(OrderHandle { home, id });
         }
         if self.lease_ns != 0 {
             let end = now.saturating_add(self.lease_ns);
@@ -387,9 +396,9 @@ impl Inner {
     }
 
     /// Stores the record of a request; returns it if the request is to be moved to high priority.
-    pub(super) fn learn(&mut self, handle: Handle, record: Record) -> Option<Record> {
+    pub(super) fn learn(&mut self, handle: Handle, record: OrderHandle) -> Option<OrderHandle> {
         let row = self.rows.get_mut(handle)?;
-        if !matches!(row.state, State::Queued) {
+        if !matches!(row.state, RequestState::Queued) {
             return None;
         }
         row.record = Some(record);
@@ -397,15 +406,17 @@ impl Inner {
     }
 
     /// Marks a request as one of high priority. `None`: there is no such request.
-    pub(super) fn promote(&mut self, cookie: &u64) -> Option<Move> {
+    pub(super) fn promote(&mut self, cookie: &u64) -> Option<PromoteAction> {
         let slot = self.find(cookie)?;
         let row = self.rows.at_mut(slot)?;
-        if row.high || !matches!(row.state, State::Queued) {
-            return Some(Move::Nothing);
+        if row.high || !matches!(row.state, RequestState::Queued) {
+            return Some(PromoteAction::Nothing);
         }
         (row.high, row.promoted) = (true, true);
         row.asked = row.record.is_none();
-        let wanted = row.record.map_or(Move::Later, Move::Record);
+        let wanted = row
+            .record
+            .map_or(PromoteAction::Later, PromoteAction::Record);
         let peer = row.peer;
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.urgent = peer.urgent.wrapping_add(1);
@@ -419,7 +430,7 @@ impl Inner {
         cookie: u64,
         predecessors: &[u64; PREDECESSORS_MAX],
         home: u16,
-    ) -> Before {
+    ) -> PredecessorCheck {
         let mut records = [None; PREDECESSORS_MAX];
         let mut related = false;
         for (named, place) in predecessors.iter().zip(&mut records) {
@@ -427,21 +438,21 @@ impl Inner {
                 continue;
             }
             if *named == cookie {
-                return Before::Unknown;
+                return PredecessorCheck::Unknown;
             }
             let Some(row) = self.find(named).and_then(|slot| self.rows.at(slot)) else {
                 if self.rows.find(named, |_| true).is_some() {
                     continue;
                 }
-                return Before::Unknown;
+                return PredecessorCheck::Unknown;
             };
             match row.record {
                 Some(record) if record.home == home => *place = Some(record.id),
-                _ => return Before::Unrecorded,
+                _ => return PredecessorCheck::Unrecorded,
             }
             related = true;
         }
-        Before::Known(if related {
+        PredecessorCheck::Known(if related {
             Relation::After(records)
         } else {
             Relation::Free
@@ -464,21 +475,21 @@ impl Inner {
     }
 
     /// Removes a queued request, which stays counted in `live`.
-    pub(super) fn take_out_queued(&mut self, handle: Handle) -> Option<Gone> {
+    pub(super) fn take_out_queued(&mut self, handle: Handle) -> Option<RemovalEvents> {
         let row = self.rows.get_mut(handle);
         bug!(row.is_none());
         let row = row?;
         let (peer, promoted) = (row.peer, row.promoted);
         let expired = self.unwatch(handle.slot());
         self.rows.remove(handle.slot());
-        Some(Gone {
+        Some(RemovalEvents {
             expired,
             peer_idle: self.leave(peer, promoted),
         })
     }
 
     /// Removes a request that was read; `remember`: it may be named as a predecessor.
-    pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<Finished> {
+    pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<FinishedRequest> {
         let slot = self.find(cookie)?;
         let read = self.rows.at(slot)?.served()?.read;
         if !read {
@@ -495,12 +506,12 @@ impl Inner {
     }
 
     /// Ends a released request, whose row is still to be removed or remembered.
-    fn take_out(&mut self, slot: u32) -> Option<Finished> {
+    fn take_out(&mut self, slot: u32) -> Option<FinishedRequest> {
         let expired = self.unwatch(slot);
         let row = self.rows.at_mut(slot)?;
         let served = *row.served()?;
-        let owed = match core::mem::replace(&mut row.state, State::Ended) {
-            State::Released(owed, _) => Some(owed),
+        let owed = match core::mem::replace(&mut row.state, RequestState::Ended) {
+            RequestState::Released(owed, _) => Some(owed),
             _ => None,
         };
         let (record, arrival) = (row.record, row.arrival);
@@ -517,12 +528,12 @@ impl Inner {
         if served.read {
             self.running = self.running.wrapping_sub(1);
         }
-        Some(Finished {
+        Some(FinishedRequest {
             owed,
             record,
             arrival,
             served,
-            gone: Gone { expired, peer_idle },
+            gone: RemovalEvents { expired, peer_idle },
         })
     }
 
@@ -547,7 +558,7 @@ impl Inner {
         let owes = self
             .rows
             .at(slot)
-            .is_some_and(|row| matches!(row.state, State::Released(..)));
+            .is_some_and(|row| matches!(row.state, RequestState::Released(..)));
         let end = from.saturating_add(self.lease_ns);
         if owes && self.leases.key(slot).is_some_and(|old| old < end) {
             self.leases.update(&mut self.oldest, end, slot);
@@ -556,7 +567,7 @@ impl Inner {
 
     /// Ends leases that have expired at `now`. Returns what the requests owed, and true for the
     /// last request of a peer.
-    pub(super) fn end_leases(&mut self, now: u64) -> [Option<(Owed, bool)>; LEASES] {
+    pub(super) fn end_leases(&mut self, now: u64) -> [Option<(RequestResources, bool)>; LEASES] {
         let mut over = [None; LEASES];
         for place in &mut over {
             let Some((slot, end)) = self.leases.top(self.oldest) else {
@@ -568,11 +579,11 @@ impl Inner {
             self.leases.remove(&mut self.oldest, slot);
             let row = self.rows.at_mut(slot);
             let state = row.as_ref().map(|row| row.state);
-            let (Some(row), Some(State::Released(mut owed, served))) = (row, state) else {
+            let (Some(row), Some(RequestState::Released(mut owed, served))) = (row, state) else {
                 bug!();
                 break;
             };
-            row.state = State::Late(served);
+            row.state = RequestState::Late(served);
             // Successors still wait for the completion.
             owed.account.placement.record = None;
             let (peer, promoted) = (row.peer, row.promoted);
@@ -582,10 +593,10 @@ impl Inner {
     }
 
     /// Returns the times of the next events.
-    pub(super) fn due(&self) -> Due {
+    pub(super) fn due(&self) -> DueTimes {
         let front = |root| self.watches.top(root).map(|(_, at)| at);
         let looks = [front(self.waiting), front(self.told), self.window.ends()];
-        Due {
+        DueTimes {
             look: looks.into_iter().flatten().min().unwrap_or(u64::MAX),
             lease: self.leases.top(self.oldest).map_or(u64::MAX, |(_, at)| at),
         }
@@ -599,25 +610,25 @@ impl Inner {
 
     /// Moves the watch of a request to a queue; returns true if it is the first early reply to be
     /// read.
-    pub(super) fn place(&mut self, slot: u32, place: Place) -> bool {
+    pub(super) fn place(&mut self, slot: u32, place: WatchQueue) -> bool {
         let Some(row) = self.rows.at_mut(slot) else {
             bug!();
             return false;
         };
         let deadline = row.watch.deadline;
         match core::mem::replace(&mut row.watch.place, place) {
-            Place::None => {}
-            Place::Waiting(_) => self.watches.remove(&mut self.waiting, slot),
-            Place::Told => self.watches.remove(&mut self.told, slot),
+            WatchQueue::None => {}
+            WatchQueue::Waiting(_) => self.watches.remove(&mut self.waiting, slot),
+            WatchQueue::Told => self.watches.remove(&mut self.told, slot),
         }
         match place {
-            Place::None => false,
-            Place::Waiting(look) => {
+            WatchQueue::None => false,
+            WatchQueue::Waiting(look) => {
                 self.watches.push(&mut self.waiting, look, slot);
                 false
             }
-            Place::Told => {
-                let first = self.told == Root::EMPTY;
+            WatchQueue::Told => {
+                let first = self.told == HeapRoot::EMPTY;
                 self.watches.push(&mut self.told, deadline, slot);
                 first
             }
@@ -626,29 +637,29 @@ impl Inner {
 
     /// Returns true if there is something to read.
     pub(super) fn is_readable(&self) -> bool {
-        !self.ready.is_empty() || self.told != Root::EMPTY || self.window.is_readable()
+        !self.ready.is_empty() || self.told != HeapRoot::EMPTY || self.window.is_readable()
     }
 
     /// Returns the record of the request in `slot`, if it is queued.
-    pub(super) fn queued(&self, slot: u32) -> Option<Record> {
-        let queued = |row: &&Row| matches!(row.state, State::Queued);
+    pub(super) fn queued(&self, slot: u32) -> Option<OrderHandle> {
+        let queued = |row: &&RequestRow| matches!(row.state, RequestState::Queued);
         self.rows.at(slot).filter(queued)?.record
     }
 
     /// Returns the action for the request in `slot` when the session is closed.
-    pub(super) fn close(&mut self, slot: u32) -> Rest {
+    pub(super) fn close(&mut self, slot: u32) -> CloseAction {
         if let Some(record) = self.queued(slot) {
-            return Rest::Force(record);
+            return CloseAction::Force(record);
         }
         match self.rows.at(slot).map(|row| &row.state) {
-            Some(State::Released(..) | State::Late(_)) => match self.take_out(slot) {
+            Some(RequestState::Released(..) | RequestState::Late(_)) => match self.take_out(slot) {
                 Some(finished) => {
                     self.rows.remove(slot);
-                    Rest::End(finished)
+                    CloseAction::End(finished)
                 }
-                None => Rest::Nothing,
+                None => CloseAction::Nothing,
             },
-            _ => Rest::Nothing,
+            _ => CloseAction::Nothing,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Constructors of records with their type and size; fields that are not given are unset.
 
 use super::{
-    Busy, Completion, Early, Field, Header, Promotion, Reconnect, Recovered, Released, Request,
+    Busy, Completion, Early, Header, Promotion, Reconnect, Recovered, Released, Request, WireField,
     ID_ABSENT, NET_NONE, TYPE_BUSY, TYPE_COMPLETION, TYPE_EARLY, TYPE_PROMOTE, TYPE_RECONNECT,
     TYPE_RECOVERED, TYPE_RELEASED, TYPE_REQUEST,
 };

@@ -2,7 +2,7 @@
 
 //! Commands of the control node.
 
-use nrs_sched::{agent::LEASE_MAX_MS, control::Command};
+use nrs_sched::{agent::LEASE_MAX_MS, control::NodeCommand};
 
 /// Returns true if `text` is one word of printable characters.
 fn is_word(text: &str) -> bool {
@@ -27,16 +27,16 @@ fn is_grant(line: &str) -> bool {
 
 /// Checks a command.
 pub fn run(text: &str) {
-    match Command::parse(text.as_bytes()) {
+    match NodeCommand::parse(text.as_bytes()) {
         Ok(command) => {
             let said = text.strip_suffix('\n').unwrap_or(text);
             let written = match command {
-                Command::Services => "services".to_owned(),
-                Command::Get { service, name } => {
+                NodeCommand::Services => "services".to_owned(),
+                NodeCommand::Get { service, name } => {
                     assert!(is_word(service) && is_word(name));
                     format!("get {service} {name}")
                 }
-                Command::Set {
+                NodeCommand::Set {
                     service,
                     name,
                     value,
@@ -44,19 +44,19 @@ pub fn run(text: &str) {
                     assert!(is_word(service) && is_word(name));
                     format!("set {service} {name} {value}")
                 }
-                Command::Bind { service } => {
+                NodeCommand::Bind { service } => {
                     assert!(is_word(service));
                     format!("bind {service}")
                 }
-                Command::Accounts { all: false } => "accounts".to_owned(),
-                Command::Accounts { all: true } => "accounts all".to_owned(),
-                Command::Names { ids } => {
+                NodeCommand::Accounts { all: false } => "accounts".to_owned(),
+                NodeCommand::Accounts { all: true } => "accounts all".to_owned(),
+                NodeCommand::Names { ids } => {
                     let words: Vec<&str> = said.split(' ').skip(1).collect();
                     let parsed = words.iter().map(|id| u64::from_str_radix(id, 16).unwrap());
                     assert!(parsed.eq(ids.iter()));
                     format!("names {}", words.join(" "))
                 }
-                Command::Factors {
+                NodeCommand::Factors {
                     instance,
                     lease_ms,
                     pairs,
@@ -64,7 +64,7 @@ pub fn run(text: &str) {
                     let (line, rest) = text["factors ".len()..].split_once('\n').unwrap();
                     assert!(is_grant(line) && rest.as_bytes() == pairs);
                     let again = format!("factors {instance:x} {lease_ms}\n{rest}");
-                    assert_eq!(Command::parse(again.as_bytes()), Ok(command));
+                    assert_eq!(NodeCommand::parse(again.as_bytes()), Ok(command));
                     return;
                 }
             };
@@ -73,7 +73,7 @@ pub fn run(text: &str) {
             let end = written.trim_end_matches(' ');
             assert!(said == written || said == end, "{text:?}");
             let again = format!("{written}\n");
-            assert_eq!(Command::parse(again.as_bytes()), Ok(command));
+            assert_eq!(NodeCommand::parse(again.as_bytes()), Ok(command));
         }
         Err(error) => {
             crate::check_reason(&error);

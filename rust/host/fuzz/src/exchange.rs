@@ -33,14 +33,14 @@ const ENTITIES: u32 = 8;
 const LONGEST: usize = HEADER + 3 * RECORD;
 
 /// Both servers.
-struct Model {
+struct ExchangeModel {
     servers: [Exchange; 2],
     /// Last datagrams of each server.
     said: [Vec<Vec<u8>>; 2],
     now: u64,
 }
 
-impl Model {
+impl ExchangeModel {
     /// Passes an account of a node to `server`.
     fn note(&mut self, server: usize, bytes: &mut Bytes<'_>) {
         let (which, flags) = (bytes.byte(), bytes.byte());
@@ -151,7 +151,7 @@ pub fn run(data: &[u8]) {
         ..Terms::default()
     };
     let server = |number| Exchange::new(number, 1, terms);
-    let mut model = Model {
+    let mut model = ExchangeModel {
         servers: [server(1), server(2)],
         said: [Vec::new(), Vec::new()],
         now: 1_000_000_000,

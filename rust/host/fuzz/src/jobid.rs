@@ -5,7 +5,7 @@
 
 use nrs_sched::{
     jobid::{JobId, Source, Template, FORMAT_MAX, JOBID_MAX},
-    policy::fairshare::size::{suffix, SIZE_MAX},
+    policy::fairshare::job_size::{suffix, SIZE_MAX},
 };
 
 /// Returns the number after the last `#`, if a name precedes it.

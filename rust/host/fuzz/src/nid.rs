@@ -7,7 +7,7 @@ use nrs_sched::{
     error::Code,
     mem::NoMemory,
     nid::{
-        range::{Digest, Parsed, Pattern, Range},
+        pattern::{NidDigest, NumberRange, Parsed, Pattern},
         Address, Net, Nid,
     },
 };
@@ -108,7 +108,7 @@ pub fn run(text: &str) {
     nids.extend(always);
     let mut patterns = Vec::new();
     for line in text.split('\n').take(64) {
-        let mut ranges: Vec<Range> = Vec::new();
+        let mut ranges: Vec<NumberRange> = Vec::new();
         let parsed = Pattern::parse(line, &mut |range| {
             if ranges.len() >= RANGES_MAX {
                 return Err(NoMemory);
@@ -150,7 +150,7 @@ pub fn run(text: &str) {
         for nid in &nids {
             let found = pattern.has(nid, ranges);
             assert_eq!(Some(found), has(line, nid), "{line:?} {nid}");
-            assert!(!found || guard.passes(Digest::of(nid)), "{line:?} {nid}");
+            assert!(!found || guard.passes(NidDigest::of(nid)), "{line:?} {nid}");
         }
     }
 }

@@ -3,19 +3,19 @@
 //! Every parameter of the schema. The first byte selects a parameter that stores a value; each line
 //! of the rest is a value for it. The whole text is a value for the parameters that are texts.
 
-use nrs_sched::parameters::{all, Parameter, Stored, Values};
+use nrs_sched::parameters::{all, Parameter, ValueAccessors, Values};
 
 use crate::check_reason;
 
 /// Returns the text of parameter `stored` of `values`.
-fn shown(stored: &Stored, values: &Values) -> String {
+fn shown(stored: &ValueAccessors, values: &Values) -> String {
     let mut text = String::new();
     (stored.show)(values, &mut text).expect("strings take all");
     text
 }
 
 /// Checks the value `text` of `parameter`; sets it in `values` if it is accepted.
-fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) {
+fn set(parameter: &Parameter, stored: &ValueAccessors, values: &mut Values, text: &str) {
     let (name, before) = (parameter.name(), *values);
     match values.set(stored, text) {
         Ok(()) => {

@@ -13,7 +13,7 @@ use nrs_sched::{
     arena::{feed, hand_gates, walk, Number, Request},
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Direction, Item, Spot},
+    item::{ByteRange, Direction, Item},
     jobid::JobId,
     mem::Shared,
     nid::Nid,
@@ -31,11 +31,12 @@ use nrs_sched::{
         params::{heads::PerHead, BufferMax, ClassesMax},
         robin,
         tbf::{self, params::GlobalRate},
-        AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Passed, Tunables, View, Way,
+        AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Decision, Grant, Kind,
+        Part, PartView, Tunables,
     },
     qbm::plan::By,
-    ranges::{BriefBuf, Outline, Table},
-    rules::Command,
+    ranges::{NodeReports, RangeBuilder, RangeTable},
+    rules::RuleCommand,
 };
 
 use crate::bytes::Bytes;
@@ -131,7 +132,7 @@ struct Model {
     parts: Vec<AnyPart<Request>>,
     queued: Vec<Queued>,
     running: Vec<(usize, Request, Grant)>,
-    table: Option<Table>,
+    table: Option<RangeTable>,
     now: u64,
     next: u64,
     ended: u64,
@@ -255,7 +256,7 @@ impl Model {
             id: self.next,
             pages: 1 + u32::from(size),
             arrival: self.now,
-            spot: Spot::new(attrs.object, u64::from(size % 16) << 20, 4096),
+            spot: ByteRange::new(attrs.object, u64::from(size % 16) << 20, 4096),
             direction: [Direction::Read, Direction::Write, Direction::Other][usize::from(size) % 3],
             ..Request::default()
         };
@@ -280,7 +281,7 @@ impl Model {
     /// Dispatches a request, if one is eligible; returns the time until which all requests are
     /// throttled, if they are.
     fn get(&mut self, home: usize, force: bool) -> Option<u64> {
-        let view = View {
+        let view = PartView {
             now: self.now,
             force,
             table: self.table.as_ref(),
@@ -288,15 +289,15 @@ impl Model {
         let peeked = self.parts[home].peek(&view);
         let got = self.parts[home].get(&view);
         match (&peeked, &got) {
-            (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => {}
-            (Get::Throttled { until }, Get::Throttled { until: at }) if until == at => {}
+            (Decision::Item(()), Decision::Item(_)) | (Decision::Empty, Decision::Empty) => {}
+            (Decision::Throttled { until }, Decision::Throttled { until: at }) if until == at => {}
             // `peek` may miss limits of the first classes, because they are checked late.
-            (Get::Item(()), Get::Throttled { .. })
+            (Decision::Item(()), Decision::Throttled { .. })
                 if matches!(self.config.kind(), Kind::Tbf | Kind::Qbm) => {}
             _ => panic!("{peeked:?}, then {got:?}: {:?}", self.config),
         }
         match got {
-            Get::Item((mut request, grant)) => {
+            Decision::Item((mut request, grant)) => {
                 let at = self
                     .queued
                     .iter()
@@ -311,12 +312,12 @@ impl Model {
                 self.running.push((home, request, grant));
                 None
             }
-            Get::Throttled { until } => {
+            Decision::Throttled { until } => {
                 assert!(until > self.now && !force, "{:?}", self.config);
                 assert!(self.count(home) > 0);
                 Some(until)
             }
-            Get::Empty => {
+            Decision::Empty => {
                 assert_eq!(self.count(home), 0, "{:?}", self.config);
                 None
             }
@@ -353,7 +354,7 @@ impl Model {
     }
 
     /// Passes a request without queueing.
-    fn pass(&mut self, home: usize, owner: u8, way: Way) {
+    fn pass(&mut self, home: usize, owner: u8, way: BypassReason) {
         let (part, now) = (&mut self.parts[home], self.now);
         let class = part.classify(&who(owner), now);
         let cost = Request {
@@ -361,8 +362,11 @@ impl Model {
             ..Request::default()
         };
         let passed = part.pass(class, cost.cost(), way, || now);
-        assert!(way == Way::Opportunity || passed != Passed::Refused);
-        if way == Way::Opportunity && passed == Passed::Counted && self.config.kind() == Kind::Tbf {
+        assert!(way == BypassReason::Opportunity || passed != BypassOutcome::Refused);
+        if way == BypassReason::Opportunity
+            && passed == BypassOutcome::Counted
+            && self.config.kind() == Kind::Tbf
+        {
             let mut queued = self.queued.iter().filter(|queued| queued.home == home);
             assert!(queued.all(|queued| queued.class != class));
         }
@@ -375,7 +379,8 @@ impl Model {
                 let mut book = config.book().expect("memory");
                 for rule in RULES[usize::from(which) % RULES.len()] {
                     // Some fields are not fields of the policy.
-                    let command = Command::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
+                    let command =
+                        RuleCommand::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
                     book = book.apply(&command).unwrap_or(book);
                 }
                 let rules = Shared::new(book.compile(u64::from(which)).expect("memory"));
@@ -403,8 +408,8 @@ impl Model {
 
     /// Publishes the shares, as the worker does.
     fn publish(&mut self) {
-        let mut outline = Outline::new();
-        let mut buf = BriefBuf::new().expect("memory");
+        let mut outline = RangeBuilder::new();
+        let mut buf = NodeReports::new().expect("memory");
         for part in &mut self.parts {
             let mut from = Some(0);
             while let Some(slot) = from {
@@ -482,9 +487,9 @@ pub fn run(data: &[u8]) {
             }
             13 => {
                 let ways = [
-                    Way::Opportunity,
-                    Way::Forced { contended: true },
-                    Way::Merged,
+                    BypassReason::Opportunity,
+                    BypassReason::Forced { contended: true },
+                    BypassReason::Merged,
                 ];
                 let way = ways[usize::from(operation / 64) % ways.len()];
                 model.pass(home, bytes.byte(), way);

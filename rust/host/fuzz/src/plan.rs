@@ -7,13 +7,13 @@ use nrs_sched::{
     jobid::JobId,
     key::{Field, Key},
     nid::Nid,
-    qbm::plan::{Party, Plan, Scene},
+    qbm::plan::{ClientKey, OverseerContext, Plan},
 };
 
 /// A service with devices `d1` to `d9`.
 pub struct Nine;
 
-impl Scene for Nine {
+impl OverseerContext for Nine {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         if (1..=9).contains(&device) {
             f(format!("d{device}").as_bytes());
@@ -29,7 +29,7 @@ pub fn text(plan: &Plan) -> String {
 }
 
 /// Returns parties that lines are likely to match.
-pub fn parties() -> impl Iterator<Item = Party> {
+pub fn parties() -> impl Iterator<Item = ClientKey> {
     let nids = [
         "0@lo",
         "10.0.0.1@tcp",
@@ -48,7 +48,8 @@ pub fn parties() -> impl Iterator<Item = Party> {
         Key::Default,
     ];
     let keys = nids.into_iter().chain(jobs).chain(others);
-    keys.map(Party::Key).chain([0, 1, 2, 10].map(Party::Device))
+    keys.map(ClientKey::Key)
+        .chain([0, 1, 2, 10].map(ClientKey::Device))
 }
 
 /// Asserts that both plans have the same terms for all parties.

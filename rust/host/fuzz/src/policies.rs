@@ -4,11 +4,11 @@
 
 use nrs_sched::{
     policy::{Config, Kind, Tunables},
-    text::{Command, Heads, ARGUMENT_MAX, COMMAND_MAX, NAME_MAX},
+    text::{Heads, PolicyCommand, ARGUMENT_MAX, COMMAND_MAX, NAME_MAX},
 };
 
 /// Returns the text of `command`.
-fn text(command: &Command<'_>) -> String {
+fn text(command: &PolicyCommand<'_>) -> String {
     let heads = match command.heads {
         // If an argument starts with a word that names heads, the heads were named before it.
         Heads::All => "",
@@ -21,7 +21,7 @@ fn text(command: &Command<'_>) -> String {
 
 /// Checks the text as a command.
 pub fn run(all: &str) {
-    let command = match Command::parse(all) {
+    let command = match PolicyCommand::parse(all) {
         Ok(command) => command,
         Err(error) => {
             crate::check_reason(&error);
@@ -35,7 +35,7 @@ pub fn run(all: &str) {
         assert_eq!(argument, argument.trim_matches([' ', '\t']));
     }
     let shown = text(&command);
-    assert_eq!(Command::parse(&shown), Ok(command), "{shown:?}");
+    assert_eq!(PolicyCommand::parse(&shown), Ok(command), "{shown:?}");
     let kind = Kind::ALL.iter().find(|kind| kind.name() == command.policy);
     assert_eq!(Kind::from_name(command.policy).ok(), kind.copied());
     // Every policy must handle every argument.

@@ -7,7 +7,7 @@ use nrs_sched::{
     attr::{Id, Opcode},
     jobid::JobId,
     nid::Nid,
-    rules::{Book, Command, Fields, Name, Rate, RuleSet, Subject, Unit},
+    rules::{Fields, Name, Rate, RuleCommand, RuleList, RuleSet, Subject, Unit},
 };
 
 /// Types of policies, selected by the first byte.
@@ -29,7 +29,7 @@ const TYPES: [&str; 11] = [
 const RULES_MAX: u32 = 20;
 
 /// Returns the lines of a book.
-pub fn lines(book: &Book) -> String {
+pub fn lines(book: &RuleList) -> String {
     let mut out = String::new();
     book.write(&mut out, u64::from).expect("strings take all");
     out
@@ -53,7 +53,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
 }
 
 /// Returns the name of the first matching rule, found by checking every rule in order.
-pub fn walk(book: &Book, subject: &Subject) -> Name {
+pub fn walk(book: &RuleList, subject: &Subject) -> Name {
     let mut rules = book.rules();
     let found = rules.find(|rule| rule.conditions.hold(subject));
     found.map_or(Name::DEFAULT, |rule| rule.name)
@@ -67,16 +67,16 @@ pub fn find(set: &RuleSet, subject: &Subject) -> Name {
 }
 
 /// Applies a command that must be valid.
-fn enter(book: &Book, command: &str) -> Book {
-    let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
+fn enter(book: &RuleList, command: &str) -> RuleList {
+    let parsed = RuleCommand::parse(command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
     book.apply(&parsed)
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
 /// Enters the rules of `book` again from its lines; `max` is the maximum number of rules. The names
 /// of shared buckets are entered last, because they may refer to later rules.
-pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
-    let mut again = Book::new(book.fields(), rate, max).expect("memory");
+pub fn enter_again(book: &RuleList, rate: Rate, max: u32) -> RuleList {
+    let mut again = RuleList::new(book.fields(), rate, max).expect("memory");
     let mut links = Vec::new();
     for line in lines(book).lines() {
         let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
@@ -102,7 +102,7 @@ pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
 }
 
 /// Returns the rules of a book, sorted: the position of the default rule has no meaning.
-fn settings(book: &Book) -> Vec<String> {
+fn settings(book: &RuleList) -> Vec<String> {
     let text = lines(book);
     let rules = text.lines().filter_map(|line| line.rsplit_once(", ref "));
     let mut found: Vec<_> = rules.map(|(rule, _)| rule.to_owned()).collect();
@@ -118,13 +118,14 @@ pub fn run(data: &[u8]) {
     };
     let kind = TYPES[usize::from(first) % TYPES.len()];
     let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
-    let mut book = Book::new(Fields::parse(kind).expect("valid"), rate, RULES_MAX).expect("memory");
+    let mut book =
+        RuleList::new(Fields::parse(kind).expect("valid"), rate, RULES_MAX).expect("memory");
     for line in rest.split(|&b| b == b'\n') {
         let Ok(text) = core::str::from_utf8(line) else {
             continue;
         };
         let before = lines(&book);
-        let result = Command::parse(text).and_then(|command| book.apply(&command));
+        let result = RuleCommand::parse(text).and_then(|command| book.apply(&command));
         assert_eq!(lines(&book), before, "the old book is left alone");
         match result {
             Ok(new) => book = new,

@@ -9,12 +9,12 @@ use nrs_sched::{
         early::{margin, on_arrival, wake},
         estimator::Estimator,
         recovery::Recovery,
-        terms::{millis, Mode, Terms},
+        terms::{millis, TimeoutMode, TimeoutTerms},
     },
 };
 
 /// Checks the properties of all consistent terms.
-fn check(terms: &Terms) {
+fn check(terms: &TimeoutTerms) {
     let (min, max) = (millis(terms.min.get()), millis(terms.max.get()));
     let mut last = (0, 0);
     for estimate in [
@@ -33,9 +33,9 @@ fn check(terms: &Terms) {
         assert_eq!(rule.clamp(clamped), clamped);
         let timeout = terms.timeout(estimate);
         match terms.mode() {
-            Mode::Adaptive => assert!(timeout >= clamped),
-            Mode::Fixed => assert_eq!(timeout, millis(terms.fixed.get())),
-            Mode::Off => assert_eq!(timeout, 0),
+            TimeoutMode::Adaptive => assert!(timeout >= clamped),
+            TimeoutMode::Fixed => assert_eq!(timeout, millis(terms.fixed.get())),
+            TimeoutMode::Off => assert_eq!(timeout, 0),
         }
         let (before, shorter) = last;
         assert!(
@@ -78,7 +78,7 @@ pub fn run(text: &str) {
         assert_eq!(seen.worst.map_or(0, |(sample, _)| sample), worst);
         assert!(seen.current == estimate && seen.bins.iter().all(|bin| *bin <= worst));
         let timeout = terms.timeout(estimate);
-        assert_eq!(timeout == 0, terms.mode() == Mode::Off);
+        assert_eq!(timeout == 0, terms.mode() == TimeoutMode::Off);
         if let Some(deadline) = on_arrival(&terms, now, timeout, estimate) {
             assert!(wake(&terms, deadline) <= deadline);
         }

@@ -4,7 +4,7 @@
 //! second one a length to cut it to; the rest is the input.
 
 use nrs_client::{
-    wire::{self, Malformed},
+    wire::{self, WireError},
     Nid,
 };
 
@@ -28,7 +28,7 @@ macro_rules! structures {
                 longer.extend([0; 9]);
                 assert_eq!(decode(&longer), Ok(record));
                 longer[encoded.len() + 4] = 1;
-                assert_eq!(decode(&longer), Err(Malformed::Unknown));
+                assert_eq!(decode(&longer), Err(WireError::Unknown));
                 let fields: usize = wire::$name::FIELDS.iter().map(|(_, _, size)| size).sum();
                 assert_eq!(fields, encoded.len());
             },)+
@@ -54,10 +54,10 @@ structures! {
 }
 
 /// Returns the expected result for `bytes` as a structure of `size` bytes.
-fn want(bytes: &[u8], size: usize) -> Result<(), Malformed> {
+fn want(bytes: &[u8], size: usize) -> Result<(), WireError> {
     match bytes.get(size..) {
-        None => Err(Malformed::Short),
-        Some(rest) if rest.iter().any(|byte| *byte != 0) => Err(Malformed::Unknown),
+        None => Err(WireError::Short),
+        Some(rest) if rest.iter().any(|byte| *byte != 0) => Err(WireError::Unknown),
         Some(_) => Ok(()),
     }
 }

@@ -7,9 +7,9 @@ use nrs_sched::{
     attr::Opcode,
     key::Field,
     policy::fairshare::mode::{Level, Mode, DEPTH_MAX},
-    qbm::terms::Class,
+    priority_sources::PrioritySources,
+    qbm::terms::BandwidthClass,
     rules::{Fields, Name, Rate, Unit, NAME_MAX},
-    sources::Sources,
 };
 
 use crate::{check_reason, plan, read_back};
@@ -65,11 +65,11 @@ fn fields(text: &str) {
 /// Checks sources of high priority.
 fn sources(text: &str) {
     let Some(sources) = read_back(text, |text| {
-        Sources::parse(text).inspect_err(check_reason).ok()
+        PrioritySources::parse(text).inspect_err(check_reason).ok()
     }) else {
         return;
     };
-    assert_eq!(Sources::from_bits(sources.bits()), sources);
+    assert_eq!(PrioritySources::from_bits(sources.bits()), sources);
     let words = text.split_ascii_whitespace().count();
     let shown = sources.to_string();
     assert!(
@@ -99,8 +99,8 @@ pub fn run(first: u8, text: &str) {
     if let Some(field) = Field::parse(text) {
         assert_eq!(field.name(), text);
     }
-    if let Some(class) = Class::parse(text) {
-        assert_eq!(Class::parse(class.name()), Some(class));
+    if let Some(class) = BandwidthClass::parse(text) {
+        assert_eq!(BandwidthClass::parse(class.name()), Some(class));
     }
     let setting = SETTINGS[usize::from(first) % SETTINGS.len()];
     plan::run(&format!("group g {setting}={text}"));

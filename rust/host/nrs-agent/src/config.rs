@@ -169,7 +169,7 @@ impl fmt::Display for Mistake {
 
 /// Kind of table in the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Table {
+enum ConfigTable {
     /// Top level of the file.
     Top,
     /// `[servers]`
@@ -180,7 +180,7 @@ enum Table {
     Service,
 }
 
-impl Table {
+impl ConfigTable {
     /// All tables, each with its heading in the reference.
     const ALL: [(Self, &'static str); 4] = [
         (Self::Top, "the file"),
@@ -195,7 +195,7 @@ type Set = fn(&mut Config, &str, &Item) -> Result<(), String>;
 
 /// Key of the configuration file.
 struct Key {
-    table: Table,
+    table: ConfigTable,
     /// Name of the key; `NAME` matches any name.
     name: &'static str,
     /// Accepted values.
@@ -209,7 +209,7 @@ struct Key {
 
 /// Returns a row of the table of keys.
 const fn key(
-    table: Table,
+    table: ConfigTable,
     name: &'static str,
     takes: &'static str,
     default: &'static str,
@@ -247,7 +247,7 @@ macro_rules! insert {
     };
 }
 
-use Table::{Routers, Servers, Service, Top};
+use ConfigTable::{Routers, Servers, Service, Top};
 
 /// Table of all keys.
 #[rustfmt::skip]
@@ -400,7 +400,7 @@ impl Reader<'_> {
 
     /// Parses all keys of a table of kind `table`. `prefix` precedes the names in paths; `own` is
     /// the name of the table.
-    fn table(&mut self, kind: Table, prefix: &str, own: &str, table: &dyn TableLike) {
+    fn table(&mut self, kind: ConfigTable, prefix: &str, own: &str, table: &dyn TableLike) {
         for (name, item) in table.iter() {
             let path = format!("{prefix}{name}");
             self.note(&path, table, name, item);
@@ -574,7 +574,7 @@ pub fn host() -> String {
 /// Returns the reference of all keys as Markdown.
 pub fn reference() -> String {
     let mut out = String::new();
-    for (table, title) in Table::ALL {
+    for (table, title) in ConfigTable::ALL {
         out += &format!("\n### `{title}`\n\n");
         out += "| key | takes | without it | meaning |\n|---|---|---|---|\n";
         for key in KEYS.iter().filter(|key| key.table == table) {

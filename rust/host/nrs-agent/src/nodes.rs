@@ -25,7 +25,7 @@ const DEPTH: usize = 16;
 
 /// State of a node.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownNode {
     /// Last record of the node.
     node: Node,
     /// Level and key of the node, if the module has reported them.
@@ -42,7 +42,7 @@ struct Known {
 pub struct Nodes {
     secret: Secret,
     max: usize,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, KnownNode>,
     /// True if a node was left out since the last read of all nodes.
     left_out: bool,
 }
@@ -98,7 +98,7 @@ impl Nodes {
             match self.known.entry(node.id) {
                 Entry::Occupied(mut place) => place.get_mut().node = node,
                 Entry::Vacant(place) if room => {
-                    place.insert(Known {
+                    place.insert(KnownNode {
                         node,
                         name: None,
                         realm: None,
@@ -155,7 +155,7 @@ impl Nodes {
 
     /// Returns the accounts of all nodes that have realm ids, and removes the nodes marked as gone.
     pub fn accounts(&mut self) -> Vec<Account> {
-        let account = |known: &Known| {
+        let account = |known: &KnownNode| {
             let node = &known.node;
             Some(Account {
                 id: known.realm?,
@@ -175,7 +175,7 @@ impl Nodes {
     /// Returns the factors (Q31) below 1, by local id and ordered by it. `factors` is ordered by
     /// realm id.
     pub fn factors(&self, factors: &[(u64, u32)]) -> Vec<(u64, u32)> {
-        let factor = |(id, known): (&u64, &Known)| {
+        let factor = |(id, known): (&u64, &KnownNode)| {
             let realm = known.realm?;
             let found = factors.binary_search_by_key(&realm, |(id, _)| *id).ok()?;
             let factor = factors[found].1.max(1);
@@ -186,7 +186,7 @@ impl Nodes {
 
     /// Returns the paths of all nodes that have realm ids, such as `gid:5/uid:1000`, by realm id.
     pub fn paths(&self) -> BTreeMap<u64, String> {
-        let path = |known: &Known| {
+        let path = |known: &KnownNode| {
             let mut path = known.name.as_ref()?.1.clone();
             let mut up = known.node.parent;
             for _ in 0..DEPTH {

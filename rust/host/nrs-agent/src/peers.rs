@@ -39,7 +39,7 @@ pub fn rate(service: u64, us: u64) -> u64 {
 
 /// Record of a peer about one entity.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct PeerEntity {
     /// Service of the entity on the peer, in 1/4096 units per second.
     rate: u64,
     /// Weight of the entity on the peer.
@@ -52,7 +52,7 @@ pub struct Known {
     pub sent: u64,
 }
 
-impl Known {
+impl PeerEntity {
     /// Returns the faded rate at `now`, ns.
     pub fn rate(&self, terms: &Terms, now: u64) -> u64 {
         let hold = terms.hold_ns().max(1);
@@ -67,7 +67,7 @@ pub struct Peer {
     /// Capacity of the peer, units of cost per second; at most [`RATE_MAX`] in these units.
     pub capacity: u64,
     /// Records of the peer, by entity id.
-    pub records: BTreeMap<u64, Known>,
+    pub records: BTreeMap<u64, PeerEntity>,
     /// Time of the last datagram, ns, local clock.
     pub heard: u64,
     /// True if the last message was a farewell.
@@ -141,7 +141,7 @@ impl Peer {
     ) -> Result<(), Refusal> {
         let mut result = Ok(());
         for record in records {
-            let known = Known {
+            let known = PeerEntity {
                 rate: record.rate.min(RATE_MAX),
                 weight: record.weight,
                 active: record.active,

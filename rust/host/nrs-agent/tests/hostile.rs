@@ -8,7 +8,7 @@ use nrs_agent::{
     Account, Exchange, Terms,
 };
 use nrs_sched::{
-    agent::Pairs,
+    agent::FactorPairs,
     policy::fairshare::factors::{Factors, ONE},
 };
 use proptest::prelude::*;
@@ -100,7 +100,7 @@ proptest! {
             exchange.step(delta * DELTA);
             let factors = exchange.factors();
             prop_assert!(factors.iter().any(|(_, factor)| *factor == ONE));
-            let pairs = Pairs::of(factors).unwrap();
+            let pairs = FactorPairs::of(factors).unwrap();
             let factors = Factors::new(pairs, None).unwrap();
             let lightest = jobs.iter().map(|(weight, _)| *weight).min().unwrap_or(1);
             for (id, (weight, _)) in (1u64..).zip(&jobs) {

@@ -18,10 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nrs_client::timeouts::{estimator::Estimator, Portal, Rule};
+use nrs_client::timeouts::{estimator::Estimator, EstimateRule, Portal};
 
 /// Small values, so that the example ends soon.
-const RULE: Rule = Rule {
+const RULE: EstimateRule = EstimateRule {
     min_ms: 100,
     max_ms: 10_000,
     history_ms: 2_000,
@@ -136,7 +136,7 @@ fn serve(socket: &UdpSocket) -> io::Result<()> {
 }
 
 /// A client with one request at a time.
-struct Client {
+struct OneAtATime {
     socket: UdpSocket,
     server: SocketAddr,
     start: Instant,
@@ -146,7 +146,7 @@ struct Client {
     false_timeouts: u32,
 }
 
-impl Client {
+impl OneAtATime {
     fn new(server: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             socket: UdpSocket::bind("127.0.0.1:0")?,
@@ -211,7 +211,7 @@ fn main() -> io::Result<()> {
     let server = socket.local_addr()?;
     let server_thread = thread::spawn(move || serve(&socket));
     let mut clients = (0..12)
-        .map(|_| Client::new(server))
+        .map(|_| OneAtATime::new(server))
         .collect::<io::Result<Vec<_>>>()?;
     println!("clients  longest reply  early replies  false timeouts  timeout  latency (worst)");
     for (active, requests) in [(1, 20), (12, 8), (1, 10), (1, 80)] {

@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use crate::wire::{self, Field};
+use crate::wire::{self, WireField};
 
 /// Path of the device node.
 pub const NODE: &str = "/dev/nrs-control";

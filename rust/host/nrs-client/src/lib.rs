@@ -205,7 +205,7 @@ fn padded(text: &str) -> io::Result<[u8; 32]> {
     Ok(field)
 }
 
-fn bad(_: wire::Malformed) -> io::Error {
+fn bad(_: wire::WireError) -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
@@ -433,7 +433,7 @@ impl Client {
         let mut rest = &bytes[..len];
         while !rest.is_empty() {
             let mut header = rest;
-            let header = <wire::Header as wire::Field>::take(&mut header)
+            let header = <wire::Header as wire::WireField>::take(&mut header)
                 .ok_or(io::ErrorKind::InvalidData)?;
             let size = usize::from(header.size).max(wire::Header::SIZE);
             let (record, next) = rest

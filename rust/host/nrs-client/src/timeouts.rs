@@ -9,9 +9,9 @@
 //! such a protocol.
 //!
 //! ```
-//! use nrs_client::timeouts::{Portal, Rule};
+//! use nrs_client::timeouts::{Portal, EstimateRule};
 //!
-//! let mut portal = Portal::new(Rule::default());
+//! let mut portal = Portal::new(EstimateRule::default());
 //! // A reply at 5 s, after 21 s, of which the request was at the service for 20 s.
 //! portal.replied(5_000, 21_000, 20_000, 0);
 //! assert_eq!(portal.stated(5_000), 30_000);
@@ -21,5 +21,5 @@
 pub mod estimator;
 mod portal;
 
-pub use estimator::{Rule, Seen};
+pub use estimator::{EstimateRule, EstimatorView};
 pub use portal::Portal;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on a [`Word`],
+//! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on a [`AtomicWord`],
 //! and the operations of a task can be listed ([`watch`]).
 
 use crate::search::point;
@@ -40,9 +40,9 @@ pub(crate) fn touch<T>(word: &T, write: bool) {
 }
 
 /// A word of 64 bits.
-pub struct Word(AtomicU64);
+pub struct AtomicWord(AtomicU64);
 
-impl Word {
+impl AtomicWord {
     /// Creates a word that holds `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))

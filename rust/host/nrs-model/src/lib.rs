@@ -28,6 +28,6 @@ pub use shared::partition;
 pub(crate) mod sched {
     pub(crate) use crate::atomic;
     pub(crate) use nrs_sched::{
-        attr, cpus, head, health, item, mem, order, policy, ranges, slots, turns, units,
+        attr, cpus, head, health, item, mem, order, policy, ranges, slots, start_tags, units,
     };
 }

@@ -3,7 +3,7 @@
 //! Requests of the model.
 
 use crate::partition::{Placement, Scheduled};
-use nrs_sched::item::{self, Cost, Spot};
+use nrs_sched::item::{self, ByteRange, Cost};
 use std::collections::VecDeque;
 
 /// A request of the model.
@@ -47,8 +47,8 @@ impl item::Item for Request {
         self.id
     }
 
-    fn spot(&self) -> Spot {
-        Spot::default()
+    fn spot(&self) -> ByteRange {
+        ByteRange::default()
     }
 
     fn mark(&self) -> u64 {

@@ -264,19 +264,19 @@ fn run(control: &Arc<Control>, tasks: Vec<Task<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::atomic::Word;
+    use crate::atomic::AtomicWord;
 
     /// Runs two tasks that each add 1 in two steps: one interruption loses an addition, none does
     /// not.
     fn sums(interruptions: u32) -> (u64, Vec<u64>) {
         let seen = sync::Mutex::new(Vec::new());
-        let add = |word: &Word| {
+        let add = |word: &AtomicWord| {
             let value = word.get();
             word.set(value + 1);
         };
         let runs = search(
             interruptions,
-            || Word::new(0),
+            || AtomicWord::new(0),
             |word| vec![Box::new(move || add(word)), Box::new(move || add(word))],
             |word| seen.lock().unwrap().push(word.get()),
         );
@@ -295,7 +295,7 @@ mod tests {
     /// Checks that a lock excludes other tasks, and that a task that waits for the lock continues.
     #[test]
     fn locks_hold() {
-        let add = |lock: &Mutex<Word>| {
+        let add = |lock: &Mutex<AtomicWord>| {
             lock.with(|word| {
                 let value = word.get();
                 word.set(value + 1);
@@ -303,7 +303,7 @@ mod tests {
         };
         let runs = search(
             3,
-            || Mutex::new(Word::new(0)),
+            || Mutex::new(AtomicWord::new(0)),
             |lock| vec![Box::new(move || add(lock)), Box::new(move || add(lock))],
             |lock| assert_eq!(lock.with(|word| word.get()), 2),
         );

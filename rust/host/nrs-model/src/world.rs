@@ -8,26 +8,26 @@
 
 use crate::{
     partition::{
-        arrive::{Terms, Went},
+        admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
-        lane::Lane,
-        line::{Found, Line},
+        fast_path::FastPath,
+        head_cache::HeadCache,
         round,
-        stock::Stocks,
-        tab::Tabs,
-        Admission, Env, Machine, Placement, Scheduled, BATCH,
+        slot_cache::SlotCaches,
+        slot_pool::{SlotPool, SlotSearch},
+        Admission, Env, PartitionMachine, Placement, Scheduled, BATCH,
     },
     request::Request,
     search::{task, Mutex},
 };
 use nrs_sched::{
     attr::{Attrs, Id, Priority},
-    item::{Direction, Item, Spot},
+    item::{ByteRange, Direction, Item},
     mem::{Owned, Shared},
     order::{Forced, Order, Relation},
     policy::{AnyPart, AnyShared, Config, Kind, Tunables},
-    ranges::Table,
-    slots::Limits,
+    ranges::RangeTable,
+    slots::SlotLimits,
     units::NSEC_PER_MSEC,
 };
 use std::{
@@ -45,7 +45,7 @@ const START: u64 = 86_400_000 * NSEC_PER_MSEC;
 const PAUSE: u64 = 20_000;
 
 /// The state that a partition's lock protects.
-type Decider = Machine<Request, AnyPart<Request>, Config>;
+type Decider = PartitionMachine<Request, AnyPart<Request>, Config>;
 
 /// Properties of a request.
 #[derive(Clone, Copy, Debug)]
@@ -68,10 +68,10 @@ pub struct Kindred {
 
 /// A target with its partitions.
 pub struct World {
-    line: Line,
+    line: SlotPool,
     partitions: Vec<Mutex<Decider>>,
     /// Rows of each partition, if requests pass without the lock.
-    tabs: Vec<Shared<Tabs>>,
+    tabs: Vec<Shared<FastPath>>,
     /// Expiry of the timer of each partition, ns; 0 if it is not armed.
     timers: Vec<AtomicU64>,
     now: AtomicU64,
@@ -99,7 +99,7 @@ struct Yard<'a> {
 }
 
 impl Env<Request, Config> for Yard<'_> {
-    fn line(&self) -> &Line {
+    fn line(&self) -> &SlotPool {
         &self.world.line
     }
 
@@ -127,7 +127,7 @@ impl Env<Request, Config> for Yard<'_> {
         self.world.timers[usize::from(self.index)].store(at, SeqCst);
     }
 
-    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
         f(None)
     }
 
@@ -156,12 +156,12 @@ impl Env<Request, Config> for Yard<'_> {
     fn hold(&mut self, _request: &mut Request, _now: u64) {}
 }
 
-impl round::Partitions for &World {
-    fn line(&self) -> &Line {
+impl round::RoundPartitions for &World {
+    fn line(&self) -> &SlotPool {
         &self.line
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.line.limits(2, self.now() / NSEC_PER_MSEC)
     }
 
@@ -195,13 +195,14 @@ impl World {
             AnyPart::new(config, 1, &shared).expect("memory")
         };
         let lane = || {
-            let mut lane = Lane::new(part(&fifo), fifo).expect("memory");
+            let mut lane = HeadCache::new(part(&fifo), fifo).expect("memory");
             if rate.is_some() {
                 assert!(lane.head.install(part(&tbf), tbf).is_ok());
             }
             lane
         };
-        let tabs = rows.map(|cpus| (0..partitions).map(move |_| Tabs::new(cpus).expect("memory")));
+        let tabs =
+            rows.map(|cpus| (0..partitions).map(move |_| FastPath::new(cpus).expect("memory")));
         let tabs: Vec<_> = tabs.into_iter().flatten().collect();
         let partition = |index: u16| {
             let order = Order::new(16, 1).and_then(Owned::new).expect("memory");
@@ -209,10 +210,10 @@ impl World {
             if let Some(tabs) = tabs.get(usize::from(index)) {
                 regular.set_tabs(tabs.clone()).expect("memory");
             }
-            Mutex::new(Machine::new(regular, lane(), order, 16, START))
+            Mutex::new(PartitionMachine::new(regular, lane(), order, 16, START))
         };
         Self {
-            line: Line::with_stocks(partitions, slots, Stocks::new(cpus).expect("memory")),
+            line: SlotPool::with_stocks(partitions, slots, SlotCaches::new(cpus).expect("memory")),
             partitions: (0..partitions).map(partition).collect(),
             tabs,
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
@@ -243,15 +244,15 @@ impl World {
         self.came.fetch_add(1, SeqCst);
         let mut request = Request::new(id, Placement::new(kindred.priority));
         let relation = kindred.block.map(|block| {
-            let spot = Spot::new(0, block * 4096, 4096);
+            let spot = ByteRange::new(0, block * 4096, 4096);
             Relation::overlap(0, &spot, Direction::Write)
         });
         let ident = [kindred.uid.into(), 0, 0, 0, 0];
-        let limits = || round::Partitions::limits(&self);
+        let limits = || round::RoundPartitions::limits(&self);
         let tabs = self.tabs.get(usize::from(kindred.home));
         let found = match tabs.filter(|_| kindred.unlocked) {
             Some(tabs) => tabs.pass(&self.line, cpu(), Some(&ident), 1, limits),
-            None => Found::default(),
+            None => SlotSearch::default(),
         };
         if found.slot {
             request.placement_mut().admission = Admission::Slot;
@@ -259,7 +260,7 @@ impl World {
             round::arrived(&mut &*self, found.others);
             return;
         }
-        let terms = Terms {
+        let terms = ArrivalTerms {
             ident: Some(&ident),
             forced: match kindred.forced {
                 true => Forced::InTurn,
@@ -281,7 +282,7 @@ impl World {
                 .fetch_or(arrived.hungry && machine.order().is_busy(), SeqCst);
             arrived
         });
-        if let Went::Passed(mut request) = arrived.went {
+        if let AdmissionOutcome::Passed(mut request) = arrived.went {
             // A request that ends identifies its partition only by its record.
             request.placement_mut().record = arrived.record;
             self.send(kindred.home, request);
@@ -325,7 +326,7 @@ impl World {
         }
         self.now.fetch_max(at, SeqCst);
         self.at(index, |machine, yard, now| machine.expired(yard, now));
-        let limits = || round::Partitions::limits(&self);
+        let limits = || round::RoundPartitions::limits(&self);
         if round::is_needed(&self.line, index, limits) {
             self.called.store(true, SeqCst);
         }
@@ -370,7 +371,7 @@ impl World {
 
     /// Checks that no request is stalled. No task and no keeper may be about to act.
     fn check(&self) {
-        let limits = round::Partitions::limits(&self);
+        let limits = round::RoundPartitions::limits(&self);
         let (pool, now) = (self.line.used(), self.now());
         let armed = |index: usize| self.timers[index].load(SeqCst);
         let mut regular = false;

@@ -46,12 +46,12 @@ struct Job {
 }
 
 /// Run: jobs by name, and busy time of the CPU in percent.
-struct Run {
+struct DemoRun {
     jobs: BTreeMap<&'static str, Job>,
     busy: f64,
 }
 
-impl Run {
+impl DemoRun {
     fn read(dir: &Path, name: &str) -> Result<Self, Box<dyn Error>> {
         let facts = |when: &str| -> Result<BTreeMap<String, f64>, Box<dyn Error>> {
             let text = fs::read_to_string(dir.join(format!("{name}.{when}")))?;
@@ -114,7 +114,7 @@ impl Run {
 
 /// All results.
 struct Demo {
-    runs: [Run; 4],
+    runs: [DemoRun; 4],
     /// Rule of tbf, and its rate.
     rule: String,
     rate: String,
@@ -136,7 +136,7 @@ impl Demo {
         let rule = fs::read_to_string(dir.join("rule"))?.trim().to_owned();
         let rate = rule.split(' ').find_map(|word| word.strip_prefix("rate="));
         let rate = rate.ok_or("the rule has no rate")?.to_owned();
-        let [alone, fifo, fairshare, tbf] = RUNS.map(|name| Run::read(dir, name));
+        let [alone, fifo, fairshare, tbf] = RUNS.map(|name| DemoRun::read(dir, name));
         Ok(Self {
             runs: [alone?, fifo?, fairshare?, tbf?],
             rule,
@@ -144,7 +144,7 @@ impl Demo {
         })
     }
 
-    fn run(&self, name: &str) -> &Run {
+    fn run(&self, name: &str) -> &DemoRun {
         let place = RUNS.iter().position(|other| *other == name);
         &self.runs[place.unwrap_or(0)]
     }
@@ -214,7 +214,7 @@ impl Demo {
     fn sharing(&self) -> String {
         let p99 = |name| ms(self.run(name).small().p99_ms);
         let (fifo, fair) = (self.run("fifo"), self.run("fairshare"));
-        let large = |run: &Run| run.share_within("greedy", "large");
+        let large = |run: &DemoRun| run.share_within("greedy", "large");
         let kept = 100.0 * fair.mb_per_s("") / fifo.mb_per_s("");
         let text = format!(
             "Beside the greedy user the small one runs {:.1} times slower than alone under fifo \
@@ -466,7 +466,7 @@ mod tests {
             };
             let jobs = [("small", small), ("large", large), ("medium", medium)];
             let there = jobs.into_iter().filter(|(_, got)| *got > 0.0);
-            Run {
+            DemoRun {
                 jobs: there.map(|(name, got)| (name, job(got))).collect(),
                 busy: 30.0,
             }

@@ -10,7 +10,7 @@ use nrs_sched::{
     attr::{Id, Opcode},
     jobid::JobId,
     nid::Nid,
-    rules::{Book, Command, Fields, Rate, Subject, Unit},
+    rules::{Fields, Rate, RuleCommand, RuleList, Subject, Unit},
 };
 use std::{hint::black_box, time::Duration};
 
@@ -38,12 +38,12 @@ fn patterns(i: u32) -> String {
     }
 }
 
-fn book(rules: u32, make: Make) -> Book {
+fn book(rules: u32, make: Make) -> RuleList {
     let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
-    let book = Book::new(Fields::ALL, rate, rules).expect("memory");
+    let book = RuleList::new(Fields::ALL, rate, rules).expect("memory");
     (0..rules).fold(book, |book, i| {
         let text = format!("start r{i} {} rate=100 rank=default", make(i));
-        let command = Command::parse(&text).expect("valid");
+        let command = RuleCommand::parse(&text).expect("valid");
         book.apply(&command).expect("valid")
     })
 }

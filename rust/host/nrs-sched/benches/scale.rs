@@ -7,9 +7,9 @@ use criterion::{criterion_group, criterion_main, Bencher, BenchmarkId, Criterion
 use nrs_sched::{
     arena::Request,
     attr::Attrs,
-    item::{Direction, Spot},
+    item::{ByteRange, Direction},
     mem::Need,
-    order::{Act, Entered, Forced, Order, RecordId, Relation},
+    order::{Forced, Order, OrderAction, OrderOutcome, RecordId, Relation},
     rng::Rng,
     scale::{cases, Scale},
 };
@@ -91,7 +91,7 @@ fn policies(c: &mut Criterion) {
     group.finish();
 }
 
-fn request(id: u64, spot: Spot) -> Request {
+fn request(id: u64, spot: ByteRange) -> Request {
     Request {
         id,
         pages: 1,
@@ -119,41 +119,41 @@ fn feed(order: &mut Order<Request>) {
 /// Enters a write at a random place in 4 TiB that overlaps no other request.
 fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
     loop {
-        let spot = Spot::new(0, rng.below(1 << 30) << 12, 4096);
+        let spot = ByteRange::new(0, rng.below(1 << 30) << 12, 4096);
         match order.enter(Relation::overlap(0, &spot, Direction::Write), false) {
-            Entered::Free(id) => {
+            OrderOutcome::Free(id) => {
                 order.running(id);
                 return id;
             }
             // The block overlaps another request: the request is removed again at once.
-            Entered::Blocked(id) => {
+            OrderOutcome::Blocked(id) => {
                 order.block(id, request(0, spot), Attrs::UNKNOWN, Forced::No);
                 order.force_all();
                 while let Some(act) = order.next() {
-                    if let Act::Release { id, .. } = act {
+                    if let OrderAction::Release { id, .. } = act {
                         order.running(id);
                         order.finish(id);
                     }
                 }
             }
-            Entered::Full => panic!("memory"),
+            OrderOutcome::Full => panic!("memory"),
         }
     }
 }
 
 /// Enters a write to the same block as all others; it is blocked by the last of them.
 fn link(order: &mut Order<Request>, number: u64, high: bool) -> RecordId {
-    let spot = Spot::new(0, 0, 4096);
+    let spot = ByteRange::new(0, 0, 4096);
     match order.enter(Relation::overlap(0, &spot, Direction::Write), high) {
-        Entered::Free(id) => {
+        OrderOutcome::Free(id) => {
             order.running(id);
             id
         }
-        Entered::Blocked(id) => {
+        OrderOutcome::Blocked(id) => {
             order.block(id, request(number, spot), Attrs::UNKNOWN, Forced::No);
             id
         }
-        Entered::Full => panic!("memory"),
+        OrderOutcome::Full => panic!("memory"),
     }
 }
 
@@ -189,7 +189,7 @@ fn orders(c: &mut Criterion) {
             b.iter(|| {
                 order.finish(chain.pop_front().expect("chain"));
                 while let Some(act) = order.next() {
-                    if let Act::Release { id, .. } = act {
+                    if let OrderAction::Release { id, .. } = act {
                         order.running(id);
                     }
                 }

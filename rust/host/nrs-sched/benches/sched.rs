@@ -5,7 +5,7 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
-    agent::{Lease, Pairs, Reading, Told, ONE},
+    agent::{FactorPairs, LastReading, Lease, Reading, ONE},
     arena::{attrs, feed, lone_part, reserve, Request},
     attr::Priority,
     crowd::{Case, Crowd},
@@ -17,13 +17,13 @@ use nrs_sched::{
     policy::{
         control::Parameters,
         fairshare::{
-            ledger::Ledger,
+            entity_stats::EntityStats,
             params::Select,
-            stats::{write_yaml, Row, Rows},
+            stats::{write_yaml, NodeRow, NodeRows},
         },
         Config, Kept, Kind, Part, Tunables, ROWS,
     },
-    ranges::{Brief, Outline},
+    ranges::{NodeReport, RangeBuilder},
     rng::avalanche,
 };
 use std::{hint::black_box, time::Duration};
@@ -119,28 +119,28 @@ fn solo(c: &mut Criterion) {
 }
 
 /// Creates the rows of `users` users with `jobs` active jobs each.
-fn rows(users: u32, jobs: u32) -> Vec<Row> {
+fn rows(users: u32, jobs: u32) -> Vec<NodeRow> {
     let mut rows = Vec::new();
     for uid in 0..users {
         // Identifiers are hashes.
         let user = avalanche(u64::from(uid) + 1);
-        rows.push(Row::inner(user, 0, "uid", Key::Uid(uid), 4096));
+        rows.push(NodeRow::inner(user, 0, "uid", Key::Uid(uid), 4096));
         for job in 0..jobs {
             let name = format!("batch_sim.{job}");
             let key = Key::Jobid(JobId::new(name.as_bytes()));
-            let mut ledger = Ledger::new();
+            let mut ledger = EntityStats::new();
             for i in 0..100 {
                 ledger.count(256, 256, i % 7 == 0);
                 ledger.sample(1000 * i);
                 ledger.waited(5000 * (i + 1));
                 ledger.debt(5 * i as i64 - 200);
             }
-            rows.push(Row {
+            rows.push(NodeRow {
                 active: true,
                 ledger,
                 lag_decipages: -124,
                 queue_depth: 7,
-                ..Row::new(avalanche(user + u64::from(job)), user, "jobid", key, 4096)
+                ..NodeRow::new(avalanche(user + u64::from(job)), user, "jobid", key, 4096)
             });
         }
     }
@@ -149,7 +149,7 @@ fn rows(users: u32, jobs: u32) -> Vec<Row> {
 
 fn statistics(c: &mut Criterion) {
     let list = rows(100, 100);
-    let mut rows = Rows::new();
+    let mut rows = NodeRows::new();
     rows.extend(&list, false).expect("memory");
     rows.merge().expect("memory");
     let mut text = String::new();
@@ -165,15 +165,15 @@ fn statistics(c: &mut Criterion) {
     });
     group.bench_function("merge/10000", |b| {
         b.iter(|| {
-            let mut rows = Rows::new();
+            let mut rows = NodeRows::new();
             rows.extend(black_box(&list), false).expect("memory");
             rows.merge().expect("memory");
             rows
         });
     });
-    let mut outline = Outline::new();
+    let mut outline = RangeBuilder::new();
     for row in &list {
-        let brief = Brief {
+        let brief = NodeReport {
             id: row.id,
             parent: row.parent,
             weight: row.weight,
@@ -215,7 +215,7 @@ fn agent(c: &mut Criterion) {
     group
         .sample_size(10)
         .measurement_time(Duration::from_secs(1));
-    let mut told = Told::new();
+    let mut told = LastReading::new();
     group.bench_function("accounts/10000", |b| {
         b.iter(|| {
             let reading = Reading::of(&desk).expect("memory");
@@ -234,7 +234,7 @@ fn agent(c: &mut Criterion) {
         b.iter(|| {
             // Different factors in each iteration.
             divisor = divisor % 1000 + 1;
-            let mut pairs = Pairs::new(ids.len()).expect("memory");
+            let mut pairs = FactorPairs::new(ids.len()).expect("memory");
             for id in &ids {
                 pairs.push(*id, ONE / divisor).expect("valid");
             }

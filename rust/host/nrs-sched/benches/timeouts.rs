@@ -5,9 +5,9 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::timeouts::{
-    early::{at_margin, Stated},
+    early::{at_margin, RequestTimes},
     estimator::Estimator,
-    terms::{AtEstimator, Terms},
+    terms::{AtEstimator, TimeoutTerms},
 };
 use std::{hint::black_box, time::Duration};
 
@@ -23,9 +23,9 @@ fn timeouts(c: &mut Criterion) {
         .throughput(Throughput::Elements(1));
 
     for kind in AtEstimator::ALL {
-        let terms = Terms {
+        let terms = TimeoutTerms {
             estimator: *kind,
-            ..Terms::default()
+            ..TimeoutTerms::default()
         };
         let mut estimator = Estimator::new();
         estimator.measure(300, NOW, &terms.rule());
@@ -41,7 +41,7 @@ fn timeouts(c: &mut Criterion) {
         });
     }
 
-    let terms = Terms::default();
+    let terms = TimeoutTerms::default();
     let mut estimator = Estimator::new();
     estimator.measure(300, NOW, &terms.rule());
     let filter = estimator.filter(NOW, &terms.rule());
@@ -52,7 +52,7 @@ fn timeouts(c: &mut Criterion) {
     group.bench_function("timeout", |b| {
         b.iter(|| terms.timeout(estimator.estimate(black_box(NOW), &terms.rule())));
     });
-    let stated = Stated {
+    let stated = RequestTimes {
         arrival: NOW,
         deadline: NOW + 17_500,
     };

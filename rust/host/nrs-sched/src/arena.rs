@@ -5,15 +5,15 @@
 use crate::{
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Cost, Direction, Fifo, Item, Place, Spot},
+    item::{ByteRange, Cost, Direction, Fifo, Item, Place},
     mem::{Need, NoMemory, Shared},
     partition::{Placement, Scheduled},
     policy::{
-        fairshare::{stats::Row, RowBuf},
-        AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way, ROWS,
+        fairshare::{stats::NodeRow, NodeRowBuf},
+        AnyPart, AnyShared, AnyUpdate, BypassOutcome, BypassReason, Config, Part, PartView, ROWS,
     },
     qbm::{gate::Gates, plan::Plan, terms::UNREGULATED},
-    slab::{Handle, Linked, Links, List, Slab, SlabPile},
+    slab::{Handle, Linked, Links, Slab, SlabList, SlabPile},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -29,7 +29,7 @@ struct Record {
 
 /// State of a registered request.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct ArenaRequest {
     /// Index in the arena while the request is queued.
     slot: Option<u32>,
     mark: u64,
@@ -44,7 +44,7 @@ impl Linked for Record {
 thread_local! {
     static ARENA: RefCell<Slab<Record>> =
         RefCell::new(Slab::new(1 << 24).expect("memory for the arena"));
-    static KNOWN: RefCell<HashMap<u64, Known>> = RefCell::new(HashMap::new());
+    static KNOWN: RefCell<HashMap<u64, ArenaRequest>> = RefCell::new(HashMap::new());
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -56,7 +56,7 @@ fn number() -> u64 {
 
 /// Applies `change` to the state of the request registered as `number`; does nothing if it does not
 /// exist.
-fn note(number: u64, change: impl FnOnce(&mut Known)) {
+fn note(number: u64, change: impl FnOnce(&mut ArenaRequest)) {
     if number == 0 {
         return;
     }
@@ -86,7 +86,7 @@ pub struct Request {
     /// Arrival time, ns.
     pub arrival: u64,
     /// Range that the request accesses.
-    pub spot: Spot,
+    pub spot: ByteRange,
     /// Direction of the transfer.
     pub direction: Direction,
     /// Mark that the policy stored with the request.
@@ -136,7 +136,7 @@ impl Item for Request {
         self.arrival
     }
 
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> ByteRange {
         self.spot
     }
 
@@ -152,7 +152,7 @@ impl Item for Request {
     fn register(&mut self) -> Number {
         assert_eq!(self.registered, 0, "registered twice");
         self.registered = number();
-        let known = Known {
+        let known = ArenaRequest {
             slot: None,
             mark: self.mark,
         };
@@ -172,7 +172,7 @@ impl Item for Request {
 /// The queue holds a copy of the oldest request, as the kernel holds a pointer to it.
 pub struct IndexFifo {
     number: u64,
-    list: List,
+    list: SlabList,
     front: Option<Request>,
     len: u32,
 }
@@ -209,7 +209,7 @@ impl Fifo for IndexFifo {
     fn new() -> Self {
         Self {
             number: number(),
-            list: List::new(),
+            list: SlabList::new(),
             front: None,
             len: 0,
         }
@@ -344,9 +344,9 @@ pub fn feed<I: Item>(part: &mut impl Part<I>) {
 /// # Panics
 ///
 /// The allocation failed, or the part is of another policy.
-pub fn rows(part: &AnyPart<Request>) -> Vec<Row> {
+pub fn rows(part: &AnyPart<Request>) -> Vec<NodeRow> {
     let state = part.fairshare().expect("fairshare");
-    let mut buf = RowBuf::new().expect("memory");
+    let mut buf = NodeRowBuf::new().expect("memory");
     let (mut all, mut from) = (Vec::new(), Some(0));
     while let Some(slot) = from {
         buf.clear();
@@ -358,8 +358,8 @@ pub fn rows(part: &AnyPart<Request>) -> Vec<Row> {
 }
 
 /// Returns a view without published shares.
-pub fn view(now: u64, force: bool) -> View<'static> {
-    View {
+pub fn view(now: u64, force: bool) -> PartView<'static> {
+    PartView {
         now,
         force,
         table: None,
@@ -375,8 +375,8 @@ pub fn attrs(uid: u32) -> Attrs {
 }
 
 /// Passes a request of `class` without queueing; panics if the part reads the time.
-pub fn pass(part: &mut impl Part<Request>, class: ClassId, cost: Cost) -> Passed {
-    part.pass(class, cost, Way::Opportunity, || {
+pub fn pass(part: &mut impl Part<Request>, class: ClassId, cost: Cost) -> BypassOutcome {
+    part.pass(class, cost, BypassReason::Opportunity, || {
         unreachable!("nobody asks for the time")
     })
 }

@@ -6,18 +6,19 @@ use crate::{
     arena::{feed, hand_gates, lone_part, walk},
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Cost, Direction, Fifo, Item, Place, Spot},
+    item::{ByteRange, Cost, Direction, Fifo, Item, Place},
     jobid::JobId,
     mem::Shared,
     policy::{
         fairshare::params::Select,
         params::{BufferMax, ClassesMax},
-        tbf, AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
+        tbf, AnyPart, AnyShared, AnyUpdate, Config, Decision, Grant, Kind, Part, PartView,
+        Tunables,
     },
     qbm::plan::By,
-    ranges::{BriefBuf, Outline, Table},
+    ranges::{NodeReports, RangeBuilder, RangeTable},
     rng::Rng,
-    rules::Command,
+    rules::RuleCommand,
 };
 use std::collections::VecDeque;
 
@@ -123,7 +124,7 @@ impl Case {
         for rule in 0..self.rules {
             let rate = rate(classes) + rule % 7;
             let text = format!("start r{rule} gid={{{rule}}} rate={rate} rank=default");
-            let command = Command::parse(&text).expect("valid");
+            let command = RuleCommand::parse(&text).expect("valid");
             book = book.apply(&command).expect("valid");
         }
         let rules = Shared::new(book.compile(1).expect("memory"));
@@ -168,8 +169,8 @@ impl Item for Bare {
         self.arrival
     }
 
-    fn spot(&self) -> Spot {
-        Spot::new(0, self.offset, 4096)
+    fn spot(&self) -> ByteRange {
+        ByteRange::new(0, self.offset, 4096)
     }
 
     fn mark(&self) -> u64 {
@@ -224,7 +225,7 @@ pub fn rate(classes: u32) -> u32 {
 /// A part and its classes.
 pub struct Crowd {
     part: AnyPart<Bare>,
-    table: Option<Table>,
+    table: Option<RangeTable>,
     now: u64,
     members: Vec<Attrs>,
     last: usize,
@@ -340,8 +341,8 @@ impl Crowd {
 
     /// Publishes the shares, if the policy has any.
     fn publish(&mut self) {
-        let mut outline = Outline::new();
-        let mut buf = BriefBuf::new().expect("memory");
+        let mut outline = RangeBuilder::new();
+        let mut buf = NodeReports::new().expect("memory");
         let mut from = Some(0);
         while let Some(slot) = from {
             buf.clear();
@@ -355,15 +356,15 @@ impl Crowd {
     #[inline]
     fn get(&mut self) -> (Bare, Grant) {
         loop {
-            let view = View {
+            let view = PartView {
                 now: self.now,
                 force: false,
                 table: self.table.as_ref(),
             };
             match self.part.get(&view) {
-                Get::Item(found) => return found,
-                Get::Throttled { until } => self.now = until,
-                Get::Empty => panic!("all have requests"),
+                Decision::Item(found) => return found,
+                Decision::Throttled { until } => self.now = until,
+                Decision::Empty => panic!("all have requests"),
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     arena::Request,
     attr::Priority,
     policy::{
-        control::{Parts, Running},
+        control::{Parts, RunningPart},
         AnyPart,
     },
 };
@@ -25,7 +25,7 @@ struct Seat<'a> {
     part: &'a RefCell<AnyPart<Request>>,
 }
 
-impl Running for Seat<'_> {
+impl RunningPart for Seat<'_> {
     type Item = Request;
 
     fn cpt(&self) -> u16 {
@@ -48,7 +48,7 @@ impl Parts for Desk {
         self.time.get()
     }
 
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Request>> {
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Request>> {
         self.parts.iter().map(|(priority, part)| Seat {
             priority: *priority,
             part,

@@ -6,8 +6,8 @@ use crate::{
     arena::{self, feed, hand_gates, lone_part, view, walk, Number, Request},
     class::ClassId,
     crowd::{member, rate, Case},
-    item::{Direction, Item, Spot},
-    policy::{AnyPart, Get, Grant, Kind, Part},
+    item::{ByteRange, Direction, Item},
+    policy::{AnyPart, Decision, Grant, Kind, Part},
     rng::Rng,
 };
 
@@ -94,7 +94,7 @@ impl Scale {
         request.pages = 1 + self.rng.below(16) as u32;
         request.mark = 0;
         let object = 1_000 + u64::from(owner);
-        request.spot = Spot::new(object, self.rng.below(1 << 30) << 12, 4096);
+        request.spot = ByteRange::new(object, self.rng.below(1 << 30) << 12, 4096);
         let class = self.classes[owner as usize];
         assert!(self.part.enqueue(request, class, self.now).is_ok());
     }
@@ -107,7 +107,7 @@ impl Scale {
     pub fn get(&mut self) -> (Request, Grant) {
         self.now += 500;
         match self.part.get(&view(self.now, self.force)) {
-            Get::Item(found) => found,
+            Decision::Item(found) => found,
             other => panic!("{other:?}"),
         }
     }

@@ -10,15 +10,16 @@ use crate::{
     order::{Forced, Order, RecordId, Relation},
     parameters::service::Ratio,
     partition::{
-        arrive::{Terms, Went},
+        admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
-        lane::Lane,
-        line::Line,
-        round, Admission, Env, Machine,
+        head_cache::HeadCache,
+        round,
+        slot_pool::SlotPool,
+        Admission, Env, PartitionMachine,
     },
     policy::{AnyPart, Config, Kind, Part, Tunables},
-    ranges::Table,
-    slots::Limits,
+    ranges::RangeTable,
+    slots::SlotLimits,
     units::NSEC_PER_MSEC,
 };
 use std::cell::Cell;
@@ -50,7 +51,7 @@ pub enum Stage {
 
 /// Environment of the partition.
 struct Yard {
-    line: Line,
+    line: SlotPool,
     now: u64,
     /// Expiry of the timer, ns; 0 if it is not armed.
     timer: u64,
@@ -62,7 +63,7 @@ struct Yard {
 }
 
 impl Env<Request, Config> for Yard {
-    fn line(&self) -> &Line {
+    fn line(&self) -> &SlotPool {
         &self.line
     }
 
@@ -86,7 +87,7 @@ impl Env<Request, Config> for Yard {
         self.timer = at;
     }
 
-    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
         f(None)
     }
 
@@ -128,16 +129,16 @@ pub struct Server {
     pub started: Vec<u64>,
     /// Number of times that the attributes of a request were gathered.
     pub gathered: u64,
-    machine: Machine<Request, AnyPart<Request>, Config>,
+    machine: PartitionMachine<Request, AnyPart<Request>, Config>,
     yard: Yard,
 }
 
-impl round::Partitions for Server {
-    fn line(&self) -> &Line {
+impl round::RoundPartitions for Server {
+    fn line(&self) -> &SlotPool {
         &self.yard.line
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.yard.limits()
     }
 
@@ -155,16 +156,16 @@ impl Server {
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, records: u32, seed: u64) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
-        let lane = || Lane::new(lone_part(&fifo, seed)?, fifo);
+        let lane = || HeadCache::new(lone_part(&fifo, seed)?, fifo);
         let order = Owned::new(Order::new(records, seed)?)?;
         let now = 86_400_000_000_000;
         let mut server = Self {
             now,
             started: Vec::new(),
             gathered: 0,
-            machine: Machine::new(lane()?, lane()?, order, records, now),
+            machine: PartitionMachine::new(lane()?, lane()?, order, records, now),
             yard: Yard {
-                line: Line::new(1, slots),
+                line: SlotPool::new(1, slots),
                 now,
                 timer: 0,
                 started: Vec::new(),
@@ -192,7 +193,7 @@ impl Server {
             }
             Relate::As(relation) => Some(relation),
         };
-        let terms = Terms {
+        let terms = ArrivalTerms {
             ident: None,
             forced: match forced {
                 true => Forced::InTurn,
@@ -215,16 +216,16 @@ impl Server {
             .arrive(&mut self.yard, request, &terms, &gather);
         self.gathered = gathered.get();
         match arrived.went {
-            Went::Passed(request) => self.yard.send(request),
-            Went::Queued => {}
-            Went::Blocked => {
+            AdmissionOutcome::Passed(request) => self.yard.send(request),
+            AdmissionOutcome::Queued => {}
+            AdmissionOutcome::Blocked => {
                 let stage = match arrived.record {
                     Some(_) => Stage::Blocked,
                     None => Stage::Overflowed,
                 };
                 self.yard.here.entry(id).or_insert((stage, arrived.record));
             }
-            Went::Refused(_) => return false,
+            AdmissionOutcome::Refused(_) => return false,
         }
         round::arrived(self, arrived.others);
         if arrived.hungry && self.furnish() {

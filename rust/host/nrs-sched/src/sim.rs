@@ -14,21 +14,21 @@ use crate::{
     arena::{self, feed, Request},
     attr::Attrs,
     class::ClassId,
-    item::{Direction, Item, Spot},
+    item::{ByteRange, Direction, Item},
     mem,
-    partition::line::{Line, Mark},
+    partition::slot_pool::{PartitionMark, SlotPool},
     policy::{
         fairshare::{
             self,
             params::{CrossCpt, Select},
-            stats::Row,
+            stats::NodeRow,
             weights::Weights,
             Update,
         },
-        AnyPart, AnyShared, AnyUpdate, Config, Configuration as _, Get, Grant, Kind, Part,
-        Tunables, View,
+        AnyPart, AnyShared, AnyUpdate, Config, Configuration as _, Decision, Grant, Kind, Part,
+        PartView, Tunables,
     },
-    ranges::{Brief, BriefBuf, Outline, Table},
+    ranges::{NodeReport, NodeReports, RangeBuilder, RangeTable},
     rng::Rng,
     units::NSEC_PER_MSEC,
 };
@@ -173,7 +173,7 @@ impl<'a> Setup<'a> {
 /// A part, and its mark in the line: whether it has requests.
 struct Lane {
     part: AnyPart<Request>,
-    mark: Mark,
+    mark: PartitionMark,
 }
 
 /// Sources and parts of a simulation.
@@ -198,8 +198,8 @@ pub struct Sim {
     weights: mem::Shared<Weights>,
     /// Parameters that the parts received last.
     tunables: fairshare::Tunables,
-    table: Option<Table>,
-    line: Line,
+    table: Option<RangeTable>,
+    line: SlotPool,
     dispatches: u64,
     aged: u64,
     id: u64,
@@ -217,7 +217,7 @@ impl Sim {
         let shared = AnyShared::new(&config, setup.seed, setup.parts as u32).expect("memory");
         let lane = |seed| Lane {
             part: AnyPart::new(&config, seed, &shared).expect("memory"),
-            mark: Mark::default(),
+            mark: PartitionMark::default(),
         };
         let lanes: Vec<Lane> = (0..setup.parts as u64)
             .map(|part| lane(setup.seed.wrapping_add(part << 32)))
@@ -240,7 +240,7 @@ impl Sim {
             weights,
             tunables: inner.tunables,
             table: None,
-            line: Line::new(setup.parts as u16, 1),
+            line: SlotPool::new(setup.parts as u16, 1),
             dispatches: 0,
             aged: START,
             id: 0,
@@ -304,7 +304,7 @@ impl Sim {
     pub fn bring(&mut self, source: usize) -> u64 {
         let draw = self.rng.below(self.sources[source].pages.len() as u64) as usize;
         let pages = self.sources[source].pages[draw];
-        self.bring_at(source, pages, Spot::default())
+        self.bring_at(source, pages, ByteRange::default())
     }
 
     /// Enqueues a request of `source` with `pages` pages at `spot`; returns its number.
@@ -312,7 +312,7 @@ impl Sim {
     /// # Panics
     ///
     /// The part declines the request.
-    pub fn bring_at(&mut self, source: usize, pages: u32, spot: Spot) -> u64 {
+    pub fn bring_at(&mut self, source: usize, pages: u32, spot: ByteRange) -> u64 {
         let class = self.class(source);
         self.now += 1;
         self.id += 1;
@@ -347,13 +347,13 @@ impl Sim {
 
     /// Takes a request from the part in `lane`; the request does not end.
     pub fn get(&mut self, lane: usize) -> Option<(Request, Grant)> {
-        let view = View {
+        let view = PartView {
             now: self.now,
             force: false,
             table: self.table.as_ref(),
         };
         let part = &mut self.lanes[lane].part;
-        let Get::Item((request, grant)) = part.get(&view) else {
+        let Decision::Item((request, grant)) = part.get(&view) else {
             return None;
         };
         let owner = request.owner as usize;
@@ -410,7 +410,7 @@ impl Sim {
     /// Updates the mark of the part in `lane`.
     fn mark(&mut self, lane: usize) {
         let Lane { part, mark } = &mut self.lanes[lane];
-        let new = Mark {
+        let new = PartitionMark {
             waiting: !part.is_empty(),
             ready: !part.is_empty(),
             urgent: false,
@@ -452,16 +452,19 @@ impl Sim {
     ///
     /// The allocation failed.
     pub fn publish(&mut self) {
-        let mut outline = Outline::new();
-        let mut buf = BriefBuf::new().expect("memory");
+        let mut outline = RangeBuilder::new();
+        let mut buf = NodeReports::new().expect("memory");
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();
                 from = lane.part.briefs(slot, self.now, &mut buf);
                 let part = number as u16;
-                let briefs = buf.as_slice().iter().map(|brief| Brief { part, ..*brief });
-                let briefs: Vec<Brief> = briefs.collect();
+                let briefs = buf
+                    .as_slice()
+                    .iter()
+                    .map(|brief| NodeReport { part, ..*brief });
+                let briefs: Vec<NodeReport> = briefs.collect();
                 outline.extend(&briefs).expect("memory");
             }
         }
@@ -538,7 +541,7 @@ impl Sim {
     }
 
     /// Returns the statistics of the part in `lane`.
-    pub fn rows(&self, lane: usize) -> Vec<Row> {
+    pub fn rows(&self, lane: usize) -> Vec<NodeRow> {
         arena::rows(&self.lanes[lane].part)
     }
 

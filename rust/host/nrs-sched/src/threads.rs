@@ -10,18 +10,18 @@ use crate::{
     mem::{NoMemory, Owned, Shared},
     order::{Forced, Order},
     partition::{
-        arrive::{Terms, Went},
+        admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
-        lane::{Ident, Lane},
-        line::{Found, Line},
+        fast_path::FastPath,
+        head_cache::{HeadCache, Ident},
         round,
-        stock::Stocks,
-        tab::Tabs,
-        Admission, Env, Machine,
+        slot_cache::SlotCaches,
+        slot_pool::{SlotPool, SlotSearch},
+        Admission, Env, PartitionMachine,
     },
     policy::{AnyPart, Config, Kind, Tunables},
-    ranges::Table,
-    slots::Limits,
+    ranges::RangeTable,
+    slots::SlotLimits,
 };
 use std::sync::{Mutex, PoisonError};
 
@@ -29,13 +29,13 @@ use std::sync::{Mutex, PoisonError};
 const NOW: u64 = 86_400_000_000_000;
 
 /// State that the lock protects.
-pub type Decider = Machine<Request, AnyPart<Request>, Config>;
+pub type Decider = PartitionMachine<Request, AnyPart<Request>, Config>;
 
 /// A partition that is the only one of its target.
 pub struct Threads {
     /// Slots of the target.
-    pub line: Line,
-    tabs: Shared<Tabs>,
+    pub line: SlotPool,
+    tabs: Shared<FastPath>,
     machine: Mutex<Decider>,
 }
 
@@ -47,7 +47,7 @@ struct User<'a> {
 }
 
 impl Env<Request, Config> for User<'_> {
-    fn line(&self) -> &Line {
+    fn line(&self) -> &SlotPool {
         &self.threads.line
     }
 
@@ -73,7 +73,7 @@ impl Env<Request, Config> for User<'_> {
 
     fn arm(&mut self, _at: u64) {}
 
-    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
         f(None)
     }
 
@@ -97,12 +97,12 @@ impl Env<Request, Config> for User<'_> {
     fn hold(&mut self, _request: &mut Request, _now: u64) {}
 }
 
-impl round::Partitions for User<'_> {
-    fn line(&self) -> &Line {
+impl round::RoundPartitions for User<'_> {
+    fn line(&self) -> &SlotPool {
         &self.threads.line
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.threads.limits()
     }
 
@@ -121,18 +121,18 @@ impl Threads {
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
-        let lane = || Lane::new(lone_part(&fifo, 1)?, fifo);
-        let tabs = Tabs::new(cpus)?;
+        let lane = || HeadCache::new(lone_part(&fifo, 1)?, fifo);
+        let tabs = FastPath::new(cpus)?;
         let mut regular = lane()?;
         regular.set_tabs(tabs.clone())?;
         let order = Owned::new(Order::new(16, 1)?)?;
-        let mut machine = Machine::new(regular, lane()?, order, 16, NOW);
+        let mut machine = PartitionMachine::new(regular, lane()?, order, 16, NOW);
         if config.kind() != Kind::Fifo {
             let part = lone_part(config, 1)?;
             drop(machine.head(Priority::Regular).install(part, *config));
         }
         Ok(Self {
-            line: Line::with_stocks(1, slots, Stocks::new(cpus)?),
+            line: SlotPool::with_stocks(1, slots, SlotCaches::new(cpus)?),
             tabs,
             machine: Mutex::new(machine),
         })
@@ -143,14 +143,14 @@ impl Threads {
         f(&mut self.machine.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.line.limits(2, NOW / 1_000_000)
     }
 
     /// Tries to pass `request` on `cpu` without the lock; `slot` of the result is true if it
     /// passed.
     #[inline]
-    pub fn pass(&self, cpu: u32, request: &mut Request) -> Found {
+    pub fn pass(&self, cpu: u32, request: &mut Request) -> SlotSearch {
         let (line, pages) = (&self.line, request.cost().pages);
         let ident = ident(request.owner);
         let found = self
@@ -190,7 +190,7 @@ impl Threads {
     #[inline(never)]
     fn enter(&self, user: &mut User<'_>, request: Request) {
         let ident = ident(request.owner);
-        let terms = Terms {
+        let terms = ArrivalTerms {
             ident: ident.as_ref(),
             forced: Forced::No,
             may_pass: true,
@@ -200,7 +200,7 @@ impl Threads {
         let who = attrs(request.owner);
         let attrs = || Attrs { ..who };
         let arrived = self.with(|machine| machine.arrive(user, request, &terms, &attrs));
-        if let Went::Passed(request) = arrived.went {
+        if let AdmissionOutcome::Passed(request) = arrived.went {
             user.sent.push(request);
         }
         round::arrived(user, arrived.others);

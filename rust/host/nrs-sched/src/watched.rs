@@ -14,7 +14,7 @@ use crate::{
 use std::collections::BTreeSet;
 
 /// State of a request; the request's number is its index in the list.
-struct Known {
+struct WatchedRequest {
     /// Requests that must end before this request starts.
     before: Vec<u64>,
     relation: Option<Relation>,
@@ -47,7 +47,7 @@ pub const PLAIN: Arrival = Arrival {
 pub struct Watched {
     /// The server.
     pub server: Server,
-    all: Vec<Known>,
+    all: Vec<WatchedRequest>,
     /// Requests in flight.
     pub running: Vec<u64>,
     /// Requests in the order of their dispatch.
@@ -105,7 +105,7 @@ impl Watched {
             Relate::As(relation) => Some(relation),
         };
         let before = self.before(relation.as_ref());
-        self.all.push(Known {
+        self.all.push(WatchedRequest {
             before,
             relation,
             started: false,

@@ -48,12 +48,12 @@ pub mod throttle;
 
 use self::{
     client::Clients,
-    device::Device,
+    device::SimDevice,
     exchange::Talk,
-    network::Network,
+    network::SimNetwork,
     queue::{Event, Scene},
     record::{Bins, Diary},
-    server::{Server, Setup},
+    server::{ServerSetup, SimServer},
     throttle::Throttle,
 };
 use crate::{
@@ -86,8 +86,8 @@ pub struct Engine {
     end: u64,
     settings: Settings,
     clients: Clients,
-    network: Network,
-    servers: Vec<Server>,
+    network: SimNetwork,
+    servers: Vec<SimServer>,
     talk: Option<Talk>,
     diaries: Vec<Diary>,
     bins: Bins,
@@ -140,7 +140,7 @@ impl Engine {
             },
             end: START + end,
             settings,
-            network: Network::new(&scenario.network, clients.nodes(), seed_for(seed, 2)),
+            network: SimNetwork::new(&scenario.network, clients.nodes(), seed_for(seed, 2)),
             clients,
             servers,
             diaries: scenario.jobs.iter().map(|_| Diary::new(&bins)).collect(),
@@ -238,7 +238,7 @@ impl Engine {
             .iter()
             .zip(&self.clients.jobs)
             .zip(&self.diaries);
-        let jobs = jobs.map(|((written, job), diary)| outcome::Job {
+        let jobs = jobs.map(|((written, job), diary)| outcome::JobOutcome {
             name: written.name.clone(),
             issued: job.issued,
             unfinished: job.outstanding,
@@ -305,13 +305,13 @@ fn make_server(
     name: &str,
     index: u32,
     settings: Settings,
-) -> Result<Server, String> {
+) -> Result<SimServer, String> {
     let seed = seed_for(scenario.seed, 1_000 + u64::from(index));
     let device = scenario.device(&written.device);
     let device = device.ok_or_else(|| format!("no device `{}`", written.device))?;
-    let device = Device::new(device, seed_for(seed, 1))?;
+    let device = SimDevice::new(device, seed_for(seed, 1))?;
     let bandwidth = device.bandwidth();
-    let setup = Setup {
+    let setup = ServerSetup {
         index,
         name: name.to_string(),
         device,
@@ -322,13 +322,13 @@ fn make_server(
     };
     if is_baseline(written) {
         let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
-        return Ok(Server::with_throttle(setup, Box::new(throttle)));
+        return Ok(SimServer::with_throttle(setup, Box::new(throttle)));
     }
     // All servers use the same secret, so that an entity has the same name on each.
     let secret = seed_for(scenario.seed, 3);
     let started = policy::start(written, secret, seed_for(seed, 2), START);
     let started = started.map_err(|(key, reason)| format!("{key} {reason}"))?;
-    Ok(Server::with_policy(setup, started))
+    Ok(SimServer::with_policy(setup, started))
 }
 
 /// Runs `scenario`.

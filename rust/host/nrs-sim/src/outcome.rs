@@ -35,11 +35,11 @@ pub struct Outcome {
     /// Maximum number of outstanding requests, which bounds the memory.
     pub outstanding_most: u64,
     /// Jobs in the order of the scenario.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JobOutcome>,
     /// Servers in the order of the scenario; a count above 1 makes several entries.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerOutcome>,
     /// Statistics of the exchange between servers, if it is enabled.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ExchangeOutcome>,
     /// Wall time of the run; not serialised because it differs from run to run.
     #[serde(skip)]
     pub wall: Duration,
@@ -94,7 +94,7 @@ pub struct Latency {
 
 /// Results of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Job {
+pub struct JobOutcome {
     /// Name of the job.
     pub name: String,
     /// Number of requests sent.
@@ -139,7 +139,7 @@ pub struct Rounds {
 
 /// Results of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Server {
+pub struct ServerOutcome {
     /// Name of the server.
     pub name: String,
     /// Policy line of the server.
@@ -165,7 +165,7 @@ pub struct Server {
 
 /// Statistics of the exchange between servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Exchange {
+pub struct ExchangeOutcome {
     /// Number of messages sent.
     pub messages: u64,
     /// Bytes of sent messages.
@@ -182,7 +182,7 @@ pub struct Exchange {
 
 impl Outcome {
     /// Returns the job with this name.
-    pub fn job(&self, name: &str) -> Option<&Job> {
+    pub fn job(&self, name: &str) -> Option<&JobOutcome> {
         self.jobs.iter().find(|job| job.name == name)
     }
 
@@ -204,7 +204,7 @@ impl Outcome {
     /// Returns the share of each job in the settled bytes, 0 to 1.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u64 = self.jobs.iter().map(|job| job.settled.bytes).sum();
-        let share = |job: &Job| job.settled.bytes as f64 / sum.max(1) as f64;
+        let share = |job: &JobOutcome| job.settled.bytes as f64 / sum.max(1) as f64;
         self.jobs.iter().map(share).collect()
     }
 }

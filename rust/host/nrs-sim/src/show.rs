@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nrs_report::table::Table;
 
-use crate::outcome::{Job, Outcome};
+use crate::outcome::{JobOutcome, Outcome};
 
 /// Maximum number of jobs and of servers in tables and charts; the JSON has all.
 const SHOWN: usize = 24;
@@ -34,7 +34,7 @@ pub fn progress(quiet: bool, steps: u64) -> ProgressBar {
 }
 
 /// Returns the jobs to show: the first [`SHOWN`].
-fn shown(outcome: &Outcome) -> impl Iterator<Item = (usize, &Job)> {
+fn shown(outcome: &Outcome) -> impl Iterator<Item = (usize, &JobOutcome)> {
     outcome.jobs.iter().enumerate().take(SHOWN)
 }
 

@@ -29,11 +29,11 @@ mod world;
 use client::{Client, State};
 use nrs_sched::timeouts::{
     estimator,
-    terms::{Mode, Terms},
+    terms::{TimeoutMode, TimeoutTerms},
 };
-use server::{Fate, Server};
+use server::{Fate, TimeoutServer};
 pub use world::{Counts, Net, MS, SECOND};
-use world::{Event, Message, World, START};
+use world::{Message, World, WorldEvent, START};
 
 /// Number of clients whose timeouts are sampled each second.
 const LOOKED_AT: usize = 50;
@@ -56,7 +56,7 @@ pub struct Setup {
     /// Number of clients, the first ones, in a class with a limit of one request per second.
     pub withheld: u32,
     /// Parameters of timeouts; `at_max` 0 selects fixed timeouts.
-    pub terms: Terms,
+    pub terms: TimeoutTerms,
 }
 
 impl Default for Setup {
@@ -75,7 +75,7 @@ impl Default for Setup {
                 loss: 0,
             },
             withheld: 0,
-            terms: Terms::default(),
+            terms: TimeoutTerms::default(),
         }
     }
 }
@@ -100,7 +100,7 @@ pub struct Point {
 pub struct Sim {
     setup: Setup,
     world: World,
-    server: Server,
+    server: TimeoutServer,
     clients: Vec<Client>,
     active: u32,
     /// Longest time from a request to its reply, ms: in this second, and since the last
@@ -122,11 +122,11 @@ impl Sim {
     /// Creates a simulation with a server that is alive and no active clients.
     pub fn new(setup: Setup) -> Self {
         let mut world = World::new(setup.seed, setup.net);
-        world.schedule(START + SECOND, Event::Tick);
+        world.schedule(START + SECOND, WorldEvent::Tick);
         Self {
             setup,
             world,
-            server: Server::new(setup),
+            server: TimeoutServer::new(setup),
             clients: (0..setup.clients)
                 .map(|number| Client::new(number, &setup.terms))
                 .collect(),
@@ -210,7 +210,7 @@ impl Sim {
             if client.state == State::Parked {
                 client.state = State::Thinking;
                 let time = now + self.world.rng.below(spread);
-                self.world.schedule(time, Event::Think(number));
+                self.world.schedule(time, WorldEvent::Think(number));
             }
         }
     }
@@ -266,15 +266,15 @@ impl Sim {
         self.world.counts.since(&before)
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: WorldEvent) {
         let (world, terms) = (&mut self.world, &self.setup.terms);
         match event {
-            Event::ToServer(number, message) => {
+            WorldEvent::ToServer(number, message) => {
                 let bereft = self.clients[number as usize].bereft;
                 self.server.receive(world, number, message, bereft);
             }
-            Event::ToClient(number, message) => self.receive(number, message),
-            Event::Think(number) => {
+            WorldEvent::ToClient(number, message) => self.receive(number, message),
+            WorldEvent::Think(number) => {
                 let client = &mut self.clients[number as usize];
                 if number < self.active {
                     client.ask(world, terms);
@@ -282,17 +282,17 @@ impl Sim {
                     client.state = State::Parked;
                 }
             }
-            Event::Deadline(number) => {
+            WorldEvent::Deadline(number) => {
                 if self.clients[number as usize].look(world) {
                     self.give_up(number);
                 }
             }
-            Event::Retry(number) => self.clients[number as usize].connect(world, terms),
-            Event::Done { client, life } => self.server.done(world, client, life),
-            Event::Margin { client, life } => self.server.margin(world, client, life),
-            Event::Release { life } => self.server.release(world, life),
-            Event::Recovered { life } => self.server.recovered(world, life),
-            Event::Tick => self.tick(),
+            WorldEvent::Retry(number) => self.clients[number as usize].connect(world, terms),
+            WorldEvent::Done { client, life } => self.server.done(world, client, life),
+            WorldEvent::Margin { client, life } => self.server.margin(world, client, life),
+            WorldEvent::Release { life } => self.server.release(world, life),
+            WorldEvent::Recovered { life } => self.server.recovered(world, life),
+            WorldEvent::Tick => self.tick(),
         }
     }
 
@@ -370,7 +370,7 @@ impl Sim {
             counts: world.counts,
         });
         let next = world.now + SECOND;
-        world.schedule(next, Event::Tick);
+        world.schedule(next, WorldEvent::Tick);
     }
 }
 
@@ -379,13 +379,13 @@ impl Sim {
 /// # Panics
 ///
 /// Panics if `seconds` is more than an hour.
-pub fn fixed(seconds: u32) -> Terms {
+pub fn fixed(seconds: u32) -> TimeoutTerms {
     use nrs_sched::timeouts::terms::{AtMax, ObdTimeout};
-    let terms = Terms {
+    let terms = TimeoutTerms {
         max: AtMax::new(0).expect("adaptive timeouts are off"),
         fixed: ObdTimeout::new(seconds).expect("an hour at most"),
-        ..Terms::default()
+        ..TimeoutTerms::default()
     };
-    debug_assert!(terms.mode() != Mode::Adaptive);
+    debug_assert!(terms.mode() != TimeoutMode::Adaptive);
     terms
 }

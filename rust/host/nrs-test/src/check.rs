@@ -25,13 +25,13 @@ mod records;
 mod share;
 mod timeouts;
 
-type Done = Result<(), Box<dyn Error>>;
+type CheckResult = Result<(), Box<dyn Error>>;
 
 /// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Name and function of a check.
-type Check = (&'static str, fn() -> Done);
+type Check = (&'static str, fn() -> CheckResult);
 
 /// Builds the table of checks; each check is named after its function.
 macro_rules! groups {
@@ -72,7 +72,7 @@ pub struct Args {
 static SETTINGS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
 /// Fails unless `seen` equals `wanted`.
-fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
+fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> CheckResult {
     if seen == wanted {
         Ok(())
     } else {
@@ -81,18 +81,18 @@ fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
 }
 
 /// Fails if the client becomes readable within `time`.
-fn quiet(what: &str, client: &Client, time: Duration) -> Done {
+fn quiet(what: &str, client: &Client, time: Duration) -> CheckResult {
     same(what, client.wait(false, Some(time))?.readable, false)
 }
 
 /// Fails unless the next request is released without queueing, as in an idle service.
-fn calm(client: &Client) -> Done {
+fn calm(client: &Client) -> CheckResult {
     let flags = released(client, 1)?[0].header.flags;
     same("calm", flags, wire::RELEASED_PASSED)
 }
 
 /// Fails unless `result` is the error `wanted`.
-fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> Done {
+fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> CheckResult {
     match result {
         Err(error) if error.raw_os_error() == Some(wanted) => Ok(()),
         other => Err(format!("{what}: {other:?}, error {wanted} was expected").into()),
@@ -114,7 +114,7 @@ fn client_with(options: Options, service: &str, slots: u32) -> Result<Client, Bo
 }
 
 /// Writes a file of a service in debugfs.
-fn set(service: &str, file: &str, value: &str) -> Done {
+fn set(service: &str, file: &str, value: &str) -> CheckResult {
     let file = format!("/sys/kernel/debug/nrs/{service}/{file}");
     let end = Instant::now() + SOON;
     loop {
@@ -141,7 +141,7 @@ fn requests(cookies: impl IntoIterator<Item = u64>) -> Vec<Request> {
 }
 
 /// Submits all of `requests`, in as many calls as necessary.
-fn submit(client: &Client, requests: &[Request]) -> Done {
+fn submit(client: &Client, requests: &[Request]) -> CheckResult {
     let mut rest = requests;
     while !rest.is_empty() {
         rest = &rest[client.submit(rest)?..];
@@ -179,7 +179,7 @@ fn device() -> io::Result<File> {
 }
 
 /// Reads until a signal arrives.
-fn block() -> Done {
+fn block() -> CheckResult {
     let client = Options::new("block").open()?;
     println!("reading");
     client.released(1)?;
@@ -187,7 +187,7 @@ fn block() -> Done {
 }
 
 /// Runs a client until the end of standard input.
-fn hold(service: &str) -> Done {
+fn hold(service: &str) -> CheckResult {
     let client = Options::new(service).name("hold").open()?;
     submit(&client, &requests(1..=3))?;
     println!("holding");

@@ -20,7 +20,7 @@ use nrs_client::{
 
 use crate::Outcome;
 
-type Done<T = ()> = Result<T, Box<dyn Error>>;
+type FactorsResult<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Maximum time for any expected event.
 const SOON: Duration = Duration::from_secs(20);
@@ -95,7 +95,10 @@ pub fn run(args: Args) -> Outcome {
 
 /// Returns the leaves of `accounts` and their levels by path: keys joined by slashes, as in
 /// nrs_fairshare_stats.
-fn paths(agent: &mut Agent, accounts: &Accounts) -> Done<BTreeMap<String, (String, Account)>> {
+fn paths(
+    agent: &mut Agent,
+    accounts: &Accounts,
+) -> FactorsResult<BTreeMap<String, (String, Account)>> {
     let ids: Vec<u64> = accounts.list.iter().map(|account| account.id).collect();
     let names = agent.names(&ids)?;
     let names: BTreeMap<u64, _> = names.into_iter().map(|name| (name.id, name)).collect();
@@ -129,7 +132,7 @@ fn paths(agent: &mut Agent, accounts: &Accounts) -> Done<BTreeMap<String, (Strin
 
 /// Returns the fields of each entity on the regular head in nrs_fairshare_stats, except the default
 /// class and shared leaves.
-fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>> {
+fn statistics(service: &str) -> FactorsResult<BTreeMap<String, BTreeMap<String, String>>> {
     let file = format!("/sys/kernel/debug/nrs/{service}/nrs_fairshare_stats");
     let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
@@ -152,7 +155,7 @@ fn statistics(service: &str) -> Done<BTreeMap<String, BTreeMap<String, String>>>
 }
 
 /// Fails unless both values are equal to three decimals.
-fn near(what: &str, seen: f64, shown: Option<&String>) -> Done {
+fn near(what: &str, seen: f64, shown: Option<&String>) -> FactorsResult {
     let shown: f64 = shown.ok_or_else(|| format!("no {what}"))?.parse()?;
     if (seen - shown).abs() > 0.0006 {
         return Err(format!("{what}: {seen}, statistics show {shown}").into());
@@ -160,7 +163,7 @@ fn near(what: &str, seen: f64, shown: Option<&String>) -> Done {
     Ok(())
 }
 
-fn agree(service: &str) -> Done {
+fn agree(service: &str) -> FactorsResult {
     let mut agent = Agent::bind(service)?;
     let first = agent.accounts(true)?;
     let leaves = paths(&mut agent, &first)?;
@@ -189,7 +192,7 @@ fn agree(service: &str) -> Done {
     Ok(())
 }
 
-fn changes(service: &str) -> Done {
+fn changes(service: &str) -> FactorsResult {
     let mut agent = Agent::bind(service)?;
     let all = agent.accounts(false)?;
     if all.list.is_empty() {
@@ -227,7 +230,7 @@ fn changes(service: &str) -> Done {
 }
 
 /// Fails unless `command` is refused with `errno` and a reason.
-fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> Done {
+fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> FactorsResult {
     let shown = String::from_utf8_lossy(&command[..command.len().min(60)]).into_owned();
     let error = match agent.command(command) {
         Ok(_) => return Err(format!("{shown:?} was taken").into()),
@@ -257,7 +260,7 @@ fn command(line: &str, pairs: &[(u64, u32, u32)]) -> Vec<u8> {
     command
 }
 
-fn refuse(service: &str) -> Done {
+fn refuse(service: &str) -> FactorsResult {
     const LEASE: Duration = Duration::from_secs(60);
     let mut agent = Agent::open()?;
     for line in ["accounts", "accounts all", "names 1", "factors 1 1\n"] {
@@ -339,7 +342,7 @@ fn refuse(service: &str) -> Done {
     Ok(())
 }
 
-fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> Done {
+fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> FactorsResult {
     let mut agent = Agent::bind(service)?;
     let mut keys = BTreeMap::new();
     for word in wanted {

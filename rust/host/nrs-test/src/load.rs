@@ -102,7 +102,7 @@ struct Seen {
 
 /// Submitted request.
 #[derive(Clone, Copy)]
-struct Way {
+struct LoadRequest {
     player: usize,
     submitted: Instant,
     offset: u64,
@@ -120,7 +120,7 @@ struct Load {
     promotions: Vec<u64>,
     promoting: u64,
     /// Submitted requests by cookie, and the free cookies.
-    ways: Vec<Way>,
+    ways: Vec<LoadRequest>,
     free: Vec<u64>,
     /// Requests being served, by end of service.
     serving: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -177,7 +177,7 @@ impl Load {
             while self.pending.len() < 4 * BATCH && player.due(now) {
                 let cookie = self.free.pop().unwrap_or(self.ways.len() as u64);
                 let (request, offset) = player.request(cookie);
-                let way = Way {
+                let way = LoadRequest {
                     player: index,
                     submitted: now,
                     offset,

@@ -48,13 +48,13 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Mode {
     /// Submits random reads and writes.
-    Storm(Storm),
+    Storm(OverlapStorm),
     /// Submits a request of high priority after many others.
     Probe(Probe),
 }
 
 #[derive(clap::Args)]
-struct Storm {
+struct OverlapStorm {
     /// Device, or several devices with the same blocks, which are used round robin.
     #[arg(required = true)]
     devices: Vec<PathBuf>,
@@ -110,7 +110,7 @@ struct Probe {
 const PART: usize = 1 << 20;
 
 /// Request in flight.
-struct Way {
+struct OverlapRequest {
     number: u64,
     range: Range,
     high: bool,
@@ -122,17 +122,17 @@ struct Way {
 }
 
 /// Request that completed without an error.
-struct Done {
+struct EndedRequest {
     number: u64,
     high: bool,
 }
 
 /// Run of the test.
-struct Run {
+struct OverlapRun {
     ring: Ring,
     devices: usize,
     record: Record,
-    ways: Vec<Option<Way>>,
+    ways: Vec<Option<OverlapRequest>>,
     submitted: u64,
     writes: u64,
     failed: u64,
@@ -143,7 +143,7 @@ struct Run {
     high: Latency,
 }
 
-impl Run {
+impl OverlapRun {
     /// Opens the devices and writes tag 0 to the first `blocks` blocks.
     fn new(
         devices: &[PathBuf],
@@ -213,7 +213,7 @@ impl Run {
                 bytes: range.count * BLOCK,
             });
             self.submitted += 1;
-            self.ways[slot] = Some(Way {
+            self.ways[slot] = Some(OverlapRequest {
                 number: self.submitted,
                 range: range.clone(),
                 high: *high,
@@ -237,7 +237,7 @@ impl Run {
 
     /// Waits for the completion of at least `least` requests, 0 or 1; returns the completed
     /// requests.
-    fn reap(&mut self, least: usize) -> io::Result<Vec<Done>> {
+    fn reap(&mut self, least: usize) -> io::Result<Vec<EndedRequest>> {
         let mut done = Vec::new();
         for ended in self.ring.reap(least)? {
             let Some(way) = self.ways[ended.slot].take() else {
@@ -264,7 +264,7 @@ impl Run {
                 self.wrong.add(seen);
                 self.wrong_reads += u64::from(seen.sum() > 0);
             }
-            done.push(Done {
+            done.push(EndedRequest {
                 number: way.number,
                 high: way.high,
             });
@@ -319,7 +319,7 @@ fn open(device: impl AsRef<Path>) -> io::Result<File> {
         .open(device)
 }
 
-fn storm(args: &Args, storm: &Storm) -> Outcome {
+fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
     let blocks = storm.region * 1024 / BLOCK;
     let bytes = storm.largest * 1024;
     let most = bytes / BLOCK;
@@ -327,7 +327,7 @@ fn storm(args: &Args, storm: &Storm) -> Outcome {
         return Err("the region is smaller than a request, or depth or batch is 0".into());
     }
     let mut random = Random::new(args.seed);
-    let mut run = Run::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
+    let mut run = OverlapRun::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
     let start = Instant::now();
     let cpus = std::thread::available_parallelism()?.get();
     let mut batches = 0;
@@ -372,7 +372,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
     // Each request of the chain begins half a request after the one before it.
     let base = alone * count;
     let blocks = base + (probe.chain + 2) * count / 2;
-    let mut run = Run::new(
+    let mut run = OverlapRun::new(
         std::slice::from_ref(&probe.device),
         args.seed,
         args.depth + 1,

@@ -114,7 +114,7 @@ impl Until {
 }
 
 /// State of a running storm: end and pace, random numbers, counts.
-struct Run(Until, Random, Tally);
+struct StormRun(Until, Random, Tally);
 
 /// Runs the storm, and prints the counts.
 pub fn run(args: Args) -> Outcome {
@@ -124,7 +124,7 @@ pub fn run(args: Args) -> Outcome {
         rest: Duration::from_micros(args.rest),
     };
     let (random, tally) = (Random::new(args.seed), Tally::new(args.counts));
-    let mut run = Run(until, random, tally);
+    let mut run = StormRun(until, random, tally);
     let result = match &args.storm {
         Storm::Change { service, device } => change::run(&mut run, service, device.as_deref()),
         Storm::Files { prefix } => files::run(&mut run, prefix),
@@ -136,7 +136,7 @@ pub fn run(args: Args) -> Outcome {
         Storm::Device { service } => device::run(&mut run, service),
         Storm::Tree { directory } => tree::run(&mut run, directory),
     };
-    let Run(_, _, mut tally) = run;
+    let StormRun(_, _, mut tally) = run;
     tally.put();
     print!("{tally}");
     result?;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::stats::Snapshot;
 
 /// Maximum number of keys for one run of `getent`.
@@ -63,7 +63,7 @@ enum Origin {
 }
 
 /// A name and its number.
-type Entry = (String, u32);
+type NameEntry = (String, u32);
 
 /// Users and groups of a system; each is looked up once.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub struct Accounts {
     /// True if the program has timed out; it is then not run again.
     timed_out: Cell<bool>,
     /// Entry (name, number) by key, which is a name or a number.
-    known: RefCell<BTreeMap<(Database, String), Option<Entry>>>,
+    known: RefCell<BTreeMap<(Database, String), Option<NameEntry>>>,
 }
 
 impl Accounts {
@@ -154,7 +154,7 @@ impl Accounts {
         }
     }
 
-    fn get(&self, database: Database, key: &str) -> Option<Entry> {
+    fn get(&self, database: Database, key: &str) -> Option<NameEntry> {
         let known = self.known.borrow();
         known.get(&(database, key.to_owned())).cloned().flatten()
     }
@@ -163,7 +163,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: the name does not exist; [`Kind::Busy`]: a directory server did not
+    /// [`FailureKind::NotFound`]: the name does not exist; [`FailureKind::Busy`]: a directory server did not
     /// answer.
     fn id(&self, database: Database, name: &str) -> Result<u32> {
         self.look_up(database, [name.to_owned()].into_iter());
@@ -172,10 +172,13 @@ impl Accounts {
         found.map(|(_, id)| id).ok_or_else(|| {
             let (kind, message) = match self.timed_out.get() {
                 true => (
-                    Kind::Busy,
+                    FailureKind::Busy,
                     format!("{what} '{name}': getent did not answer in time"),
                 ),
-                false => (Kind::NotFound, format!("there is no {what} '{name}'")),
+                false => (
+                    FailureKind::NotFound,
+                    format!("there is no {what} '{name}'"),
+                ),
             };
             Failure::new(kind, message).hint(format!("see: getent {table}"))
         })
@@ -185,7 +188,7 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]: a name does not exist; [`Kind::Busy`]: a directory server did not
+    /// [`FailureKind::NotFound`]: a name does not exist; [`FailureKind::Busy`]: a directory server did not
     /// answer.
     pub fn numbers<'a>(&self, parameter: &str, text: &'a str) -> Result<Cow<'a, str>> {
         let spans = spans(parameter, text).into_iter();
@@ -451,7 +454,10 @@ mod tests {
             ),
         ] {
             let failure = accounts().numbers(parameter, text).unwrap_err();
-            assert_eq!((failure.kind, &*failure.message), (Kind::NotFound, want));
+            assert_eq!(
+                (failure.kind, &*failure.message),
+                (FailureKind::NotFound, want)
+            );
         }
     }
 
@@ -482,7 +488,7 @@ mod tests {
         let failure = accounts.numbers("nrs_fairshare_weights", "uid:zoe:2");
         let want = "user 'zoe': getent did not answer in time";
         let failure = failure.unwrap_err();
-        assert_eq!((failure.kind, &*failure.message), (Kind::Busy, want));
+        assert_eq!((failure.kind, &*failure.message), (FailureKind::Busy, want));
         // A program that would answer is not run either.
         accounts.origin = Origin::Getent(&["echo", "c:x:74"]);
         assert_eq!(

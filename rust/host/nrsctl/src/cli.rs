@@ -33,19 +33,19 @@ pub enum Command {
     ListParam(list_param::Args),
     /// Services: list, show, add, remove, set.
     #[command(subcommand)]
-    Service(service::Action),
+    Service(service::ServiceAction),
     /// Devices and disks of services: list, show, add, remove, schedule, unschedule.
     #[command(subcommand, visible_alias = "client")]
-    Device(device::Action),
+    Device(device::DeviceAction),
     /// Rules of tbf: list, show, test, start, change, stop.
     #[command(subcommand)]
-    Rule(rule::Action),
+    Rule(rule::RuleAction),
     /// Weights of fairshare: list, set, unset.
     #[command(subcommand)]
-    Weight(weight::Action),
+    Weight(weight::WeightAction),
     /// Policies: list, set.
     #[command(subcommand)]
-    Policy(policy::Action),
+    Policy(policy::PolicyAction),
     /// Shows policies, limits and queues on one screen.
     Status(status::Args),
     /// Prints changes of health, policies, slots and clients as they happen.
@@ -68,7 +68,7 @@ pub enum Command {
     Save(save::Args),
     /// Agent that coordinates with other servers: status.
     #[command(subcommand)]
-    Agent(agent::Action),
+    Agent(agent::AgentAction),
     /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
     /// Prints possible next words of a command line, for shell completion.
@@ -76,7 +76,7 @@ pub enum Command {
     Complete(complete::Args),
     /// Writes manual pages, shell completions and the reference.
     #[command(subcommand, hide = true)]
-    Generate(generate::What),
+    Generate(generate::Generated),
 }
 
 impl Command {

@@ -3,9 +3,9 @@
 //! Configuration files in `/etc/nrs`, and their comparison with the running state.
 //!
 //! [`document`] parses a TOML file into a tree whose keys and values have places. [`read`] turns
-//! the files into the wanted [`state::State`] of each service, device and disk, and collects all
-//! [`fault::Fault`]s with file, line, column and key. [`running`] reads the state that the module
-//! shows. [`plan`] computes the steps, single writes, that lead from one state to another.
+//! the files into the wanted [`state::ServiceState`] of each service, device and disk, and collects
+//! all [`fault::Fault`]s with file, line, column and key. [`running`] reads the state that the
+//! module shows. [`plan`] computes the steps, single writes, that lead from one state to another.
 //!
 //! ```text
 //!   files ──document──▶ read ──▶ wanted ──┐
@@ -37,7 +37,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use fault::Fault;
 use files::File;
@@ -47,7 +47,7 @@ use read::Wanted;
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`] with a line for each fault.
+/// [`FailureKind::Refused`] with a line for each fault.
 pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
     let (wanted, faults) = parse(files, accounts);
     if faults.is_empty() {
@@ -55,7 +55,7 @@ pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
     }
     let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
     let message = format!("the configuration is wrong\n{}", lines.join("\n"));
-    Err(Failure::new(Kind::Refused, message).hint("nothing was changed"))
+    Err(Failure::new(FailureKind::Refused, message).hint("nothing was changed"))
 }
 
 /// Returns the configuration that `files` define together, and all faults in the files.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// Reading or writing failed, or another failure.
     Other,
     /// The command line is wrong.
@@ -32,45 +32,49 @@ pub enum Kind {
 }
 
 /// Kinds with their exit statuses and descriptions for the manual.
-const KINDS: [(Kind, u8, &str); 10] = [
-    (Kind::Other, 1, "reading or writing failed"),
-    (Kind::Usage, 2, "the command line is wrong"),
+const KINDS: [(FailureKind, u8, &str); 10] = [
+    (FailureKind::Other, 1, "reading or writing failed"),
+    (FailureKind::Usage, 2, "the command line is wrong"),
     (
-        Kind::NotFound,
+        FailureKind::NotFound,
         3,
         "there is no such service, parameter, rule, policy or file; a policy is not started",
     ),
     (
-        Kind::Refused,
+        FailureKind::Refused,
         4,
         "a value or a configuration is wrong; it was not set",
     ),
-    (Kind::Permission, 5, "the rights do not suffice"),
+    (FailureKind::Permission, 5, "the rights do not suffice"),
     (
-        Kind::NotLoaded,
+        FailureKind::NotLoaded,
         6,
         "the module nrs is not loaded, or has no /dev/nrs-control",
     ),
     (
-        Kind::Busy,
+        FailureKind::Busy,
         7,
         "something is in use or still drains; try again",
     ),
-    (Kind::Differs, 8, "the running state differs from the file"),
     (
-        Kind::Unhealthy,
+        FailureKind::Differs,
+        8,
+        "the running state differs from the file",
+    ),
+    (
+        FailureKind::Unhealthy,
         9,
         "a service is not healthy, or a client is lost",
     ),
     // Exit status that a shell reports for a program ended by SIGPIPE.
     (
-        Kind::Closed,
+        FailureKind::Closed,
         141,
         "standard output was closed before all was written; nothing is said",
     ),
 ];
 
-impl Kind {
+impl FailureKind {
     /// Returns all kinds in the order of their exit statuses.
     pub fn all() -> impl Iterator<Item = Self> {
         KINDS.into_iter().map(|(kind, ..)| kind)
@@ -89,9 +93,9 @@ impl Kind {
     /// Returns the kind of `error`, which concerns a file.
     pub fn of_file(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::NotFound => Kind::NotFound,
-            io::ErrorKind::PermissionDenied => Kind::Permission,
-            _ => Kind::Other,
+            io::ErrorKind::NotFound => FailureKind::NotFound,
+            io::ErrorKind::PermissionDenied => FailureKind::Permission,
+            _ => FailureKind::Other,
         }
     }
 }
@@ -100,7 +104,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Kind of failure.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Reason, one line.
     pub message: String,
     /// Next step for the user, one line.
@@ -112,7 +116,7 @@ pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
     /// Creates a failure without a hint.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -122,7 +126,10 @@ impl Failure {
 
     /// Creates the failure for `error` of the file `path`.
     pub fn of_file(path: &Path, error: &io::Error) -> Self {
-        Self::new(Kind::of_file(error), format!("{}: {error}", path.display()))
+        Self::new(
+            FailureKind::of_file(error),
+            format!("{}: {error}", path.display()),
+        )
     }
 
     /// Combines `failures`.
@@ -130,10 +137,13 @@ impl Failure {
     /// # Errors
     ///
     /// One failure with all messages, one below the other, and the kind of the first.
-    /// [`Kind::Closed`] is left out unless it is the only kind.
+    /// [`FailureKind::Closed`] is left out unless it is the only kind.
     pub fn of(mut failures: Vec<Failure>) -> Result {
-        if failures.iter().any(|failure| failure.kind != Kind::Closed) {
-            failures.retain(|failure| failure.kind != Kind::Closed);
+        if failures
+            .iter()
+            .any(|failure| failure.kind != FailureKind::Closed)
+        {
+            failures.retain(|failure| failure.kind != FailureKind::Closed);
         }
         let mut failures = failures.into_iter();
         let Some(mut all) = failures.next() else {
@@ -169,8 +179,8 @@ impl std::error::Error for Failure {}
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let kind = match error.kind() {
-            io::ErrorKind::BrokenPipe => Kind::Closed,
-            _ => Kind::Other,
+            io::ErrorKind::BrokenPipe => FailureKind::Closed,
+            _ => FailureKind::Other,
         };
         Self::new(kind, error.to_string())
     }
@@ -182,12 +192,14 @@ mod tests {
 
     #[test]
     fn several_are_shown_one_below_the_other() {
-        assert!(Kind::all().map(|kind| kind as usize).eq(0..KINDS.len()));
+        assert!(FailureKind::all()
+            .map(|kind| kind as usize)
+            .eq(0..KINDS.len()));
         assert_eq!(Failure::of(Vec::new()), Ok(()));
-        let first = Failure::new(Kind::NotFound, "no a").hint("try b");
-        let second = Failure::new(Kind::Busy, "c is busy");
+        let first = Failure::new(FailureKind::NotFound, "no a").hint("try b");
+        let second = Failure::new(FailureKind::Busy, "c is busy");
         let both = Failure::of(vec![first.clone(), second]).unwrap_err();
-        assert_eq!(both.kind, Kind::NotFound);
+        assert_eq!(both.kind, FailureKind::NotFound);
         assert_eq!(both.to_string(), "no a\n  try b\nnrsctl: c is busy");
         // A closed output is not reported together with other failures.
         let closed = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));

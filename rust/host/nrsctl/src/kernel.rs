@@ -8,7 +8,7 @@ use std::path::Path;
 use nrs_agent::status::Status;
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// A block device of a service: a client created with `dmsetup`, or a disk whose I/O scheduler is
 /// nrs.
@@ -43,8 +43,8 @@ impl Device {
 ///
 /// # Errors
 ///
-/// All methods: [`Kind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what does
-/// not exist, `Refused` with the reason for an invalid value, `Busy`.
+/// All methods: [`FailureKind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what
+/// does not exist, `Refused` with the reason for an invalid value, `Busy`.
 pub trait Kernel {
     /// Returns the names of all services, sorted.
     fn services(&self) -> Result<Vec<String>>;
@@ -132,7 +132,7 @@ pub trait Kernel {
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`]: a name does not exist; the failures of [`Kernel::set`].
+/// [`FailureKind::NotFound`]: a name does not exist; the failures of [`Kernel::set`].
 pub fn set(kernel: &dyn Kernel, service: &str, parameter: &str, value: &str) -> Result {
     let value = kernel.accounts().numbers(parameter, value)?;
     kernel.set(service, parameter, &value)
@@ -144,7 +144,7 @@ pub fn set(kernel: &dyn Kernel, service: &str, parameter: &str, value: &str) -> 
 ///
 /// The failures of [`Kernel::services`].
 pub fn is_gone(kernel: &dyn Kernel, service: &str, failure: &Failure) -> Result<bool> {
-    let missing = failure.kind == Kind::NotFound;
+    let missing = failure.kind == FailureKind::NotFound;
     Ok(missing && !kernel.services()?.iter().any(|name| name == service))
 }
 
@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(each(&kernel, read), Ok(vec![2]));
         // The service exists but lacks the parameter.
         let failure = each(&kernel, |name| kernel.get(name, "slots")).unwrap_err();
-        assert_eq!(failure.kind, Kind::NotFound);
+        assert_eq!(failure.kind, FailureKind::NotFound);
     }
 }

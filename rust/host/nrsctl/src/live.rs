@@ -30,20 +30,20 @@ use nrs_sched::parameters;
 use crate::accounts::Accounts;
 use crate::configuration::devices;
 use crate::configuration::read::is_service;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::no_client;
 
 use disks::Disks;
-use dmsetup::{Broken, Dmsetup};
+use dmsetup::{Dmsetup, DmsetupError};
 use failures::not_loaded;
-use node::{Node, Refused};
+use node::{ModuleNode, Refused};
 
 /// The running module.
 #[derive(Debug)]
 pub struct Live {
     root: PathBuf,
-    node: Node,
+    node: ModuleNode,
     dmsetup: Dmsetup,
     disks: Disks,
     accounts: Accounts,
@@ -67,7 +67,7 @@ impl Live {
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
-            node: Node::new(root, node::open),
+            node: ModuleNode::new(root, node::open),
             dmsetup: Dmsetup::new(root),
             disks: Disks::new(root, put),
             accounts: Accounts::at(root),
@@ -111,9 +111,9 @@ impl Live {
         }
         (self.number)(Path::new(target)).map_err(|error| {
             let (kind, hint) = match error.kind() {
-                io::ErrorKind::PermissionDenied => (Kind::Permission, "run it as root"),
-                io::ErrorKind::NotFound => (Kind::NotFound, "see: lsblk"),
-                _ => (Kind::Refused, "see: lsblk"),
+                io::ErrorKind::PermissionDenied => (FailureKind::Permission, "run it as root"),
+                io::ErrorKind::NotFound => (FailureKind::NotFound, "see: lsblk"),
+                _ => (FailureKind::Refused, "see: lsblk"),
             };
             let message = format!("{target}: {}", errno::words(errno::of(&error)));
             Failure::new(kind, message).hint(hint)
@@ -179,7 +179,7 @@ impl Kernel for Live {
             Refused::Unopened(errno) => self.unopened(errno),
             Refused::Command(errno, _) => {
                 let message = format!("/dev/nrs-control: {}", errno::words(errno));
-                Failure::new(Kind::Other, message)
+                Failure::new(FailureKind::Other, message)
             }
         })?;
         let mut names: Vec<String> = answer.lines().map(str::to_owned).collect();
@@ -190,7 +190,7 @@ impl Kernel for Live {
     fn get(&self, service: &str, parameter: &str) -> Result<String> {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.reads()) {
             let message = format!("{service}.{}: it can only be written", known.name());
-            return Err(Failure::new(Kind::Refused, message));
+            return Err(Failure::new(FailureKind::Refused, message));
         }
         let got = self.node.ask(&format!("get {service} {parameter}"));
         got.map_err(|refused| self.why(refused, service, parameter, None))
@@ -199,7 +199,7 @@ impl Kernel for Live {
     fn set(&self, service: &str, parameter: &str, value: &str) -> Result {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.writes()) {
             let message = format!("{service}.{}: it can only be read", known.name());
-            return Err(Failure::new(Kind::Refused, message));
+            return Err(Failure::new(FailureKind::Refused, message));
         }
         let done = self.node.ask(&format!("set {service} {parameter} {value}"));
         done.map_err(|refused| self.why(refused, service, parameter, Some(value)))?;
@@ -217,7 +217,7 @@ impl Kernel for Live {
         let exists = |names: Vec<String>| names.iter().any(|name| name == service);
         if !self.is_made(service)? && self.services().is_ok_and(exists) {
             let message = format!("{service}: it was not made with 'service add'");
-            return Err(Failure::new(Kind::Busy, message)
+            return Err(Failure::new(FailureKind::Busy, message)
                 .hint("it goes with its last client: nrsctl device remove"));
         }
         let done = self.made(service).and_then(fs::remove_dir);
@@ -233,7 +233,12 @@ impl Kernel for Live {
         let text = text.and_then(fs::read_to_string);
         let text = text.map_err(|error| self.configured(error, service, "cpts"))?;
         let text = text.trim_end();
-        let wrong = |_| Failure::new(Kind::Other, format!("{service}: cpts shows '{text}'"));
+        let wrong = |_| {
+            Failure::new(
+                FailureKind::Other,
+                format!("{service}: cpts shows '{text}'"),
+            )
+        };
         text.parse().map_err(wrong)
     }
 
@@ -260,7 +265,9 @@ impl Kernel for Live {
         }
         let mut devices = match self.dmsetup.devices() {
             // Disks do not need device-mapper.
-            Err(Broken::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(DmsetupError::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => {
+                Vec::new()
+            }
             devices => devices.map_err(|broken| self.unmapped(broken))?,
         };
         devices.extend(self.disks.devices());
@@ -277,7 +284,7 @@ impl Kernel for Live {
         let size = size.ok().and_then(|text| text.trim_end().parse().ok());
         let all: u64 = size.filter(|all| *all > 0).ok_or_else(|| {
             let message = format!("{}: no block device of any length", device.target);
-            Failure::new(Kind::NotFound, message).hint("see: lsblk")
+            Failure::new(FailureKind::NotFound, message).hint("see: lsblk")
         })?;
         let left = all.saturating_sub(device.offset);
         let sectors = match device.sectors {
@@ -290,7 +297,7 @@ impl Kernel for Live {
                 "{} has {all} sectors, too few for {wanted} from {offset} on",
                 device.target
             );
-            return Err(Failure::new(Kind::Refused, message));
+            return Err(Failure::new(FailureKind::Refused, message));
         }
         Ok(Device {
             target,
@@ -308,7 +315,7 @@ impl Kernel for Live {
         let name = name.as_deref().and_then(Path::file_name);
         let Some(name) = name.map(|name| name.to_string_lossy().replace('!', "/")) else {
             let message = format!("{target}: no such block device");
-            return Err(Failure::new(Kind::NotFound, message));
+            return Err(Failure::new(FailureKind::NotFound, message));
         };
         let node = self.root.join("dev").join(&name);
         let links = fs::read_dir(self.root.join("dev/disk/by-id"));
@@ -351,7 +358,7 @@ impl Kernel for Live {
             return Ok(());
         }
         let message = format!("{name}: a device-mapper device of this name exists");
-        Err(Failure::new(Kind::Busy, message).hint(format!("see: dmsetup table {name}")))
+        Err(Failure::new(FailureKind::Busy, message).hint(format!("see: dmsetup table {name}")))
     }
 
     fn add_device(&self, device: &Device) -> Result {
@@ -381,7 +388,7 @@ impl Kernel for Live {
         };
         if device.scheduled {
             let failure = Failure::new(
-                Kind::Refused,
+                FailureKind::Refused,
                 format!("{name}: a disk, not a device of type nrs"),
             );
             return Err(failure.hint(format!("nrsctl device unschedule {name}")));
@@ -398,12 +405,13 @@ impl Kernel for Live {
         let name = self.disks.name(path);
         if let Some(disk) = self.disks.of_partition(&name) {
             let message = format!("{path}: a partition; the scheduler is that of its disk, {disk}");
-            return Err(Failure::new(Kind::Refused, message).hint(format!("take {disk}")));
+            return Err(Failure::new(FailureKind::Refused, message).hint(format!("take {disk}")));
         }
         match self.disks.exists(&name) {
             true => Ok(name),
             false => {
-                let failure = Failure::new(Kind::NotFound, format!("there is no disk '{path}'"));
+                let failure =
+                    Failure::new(FailureKind::NotFound, format!("there is no disk '{path}'"));
                 Err(failure.hint("see: lsblk -d"))
             }
         }
@@ -431,7 +439,7 @@ impl Kernel for Live {
         socket::read(&path).map_err(|error| {
             let failure = Failure::of_file(&path, &error);
             match failure.kind {
-                Kind::Permission => failure.hint("run it as root"),
+                FailureKind::Permission => failure.hint("run it as root"),
                 _ => failure,
             }
         })

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches as _;
 use nrsctl::cli::Cli;
 use nrsctl::examples;
-use nrsctl::failure::Kind;
+use nrsctl::failure::FailureKind;
 use nrsctl::live::Live;
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // Standard error may be closed as well; the exit status reports the failure in any
             // case.
-            if failure.kind != Kind::Closed {
+            if failure.kind != FailureKind::Closed {
                 let _ = writeln!(io::stderr(), "nrsctl: {failure}");
             }
             ExitCode::from(failure.kind.exit_status())

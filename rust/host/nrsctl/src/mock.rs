@@ -4,8 +4,8 @@
 //!
 //! Services with given texts show these texts and accept the values that the parameters' parsers
 //! accept. Modelled services handle configurations like the real module: they use the same parsers,
-//! rule lists ([`Book`]), qbm configurations ([`Plan`]) and tables of weights, and print them in
-//! the same format.
+//! rule lists ([`RuleList`]), qbm configurations ([`Plan`]) and tables of weights, and print them
+//! in the same format.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,33 +14,33 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nrs_agent::status::Status;
-use nrs_sched::head::State as Run;
+use nrs_sched::head::PolicyState as Run;
 use nrs_sched::parameters::{self, Values};
 use nrs_sched::policy::fairshare::weights::Weights;
 use nrs_sched::policy::Kind;
 use nrs_sched::qbm::plan::Plan;
-use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
-use nrs_sched::text::{write_policies, Command, Heads, Row};
+use nrs_sched::rules::{Rate, RuleCommand, RuleList};
+use nrs_sched::text::{write_policies, Heads, PolicyCommand, PolicyRow};
 
 use crate::accounts::Accounts;
 use crate::configuration::devices::DEFAULTS;
 use crate::configuration::keys::MODULE;
-use crate::configuration::state::{normal, Policy, Setting};
-use crate::failure::{Failure, Kind as Trouble, Result};
+use crate::configuration::state::{normal, HeadPolicy, Setting};
+use crate::failure::{Failure, FailureKind as Trouble, Result};
 use crate::kernel::{Device, Kernel};
 use crate::refusal;
 
 /// A service.
-struct Service {
+struct MockService {
     made: bool,
     cpts: u32,
     /// Number of added clients, without clients in a given text.
     clients: usize,
-    values: Shown,
+    values: MockParameters,
 }
 
 /// Parameters of a service.
-enum Shown {
+enum MockParameters {
     /// Given texts.
     Texts(BTreeMap<String, String>),
     /// Model of the module's behaviour.
@@ -53,13 +53,13 @@ struct Model {
     mode: String,
     weights: Weights,
     plan: Plan,
-    policies: [Policy; 2],
-    books: [Option<Book>; 2],
+    policies: [HeadPolicy; 2],
+    books: [Option<RuleList>; 2],
 }
 
 /// Mock of the module.
 pub struct Mock {
-    services: RefCell<BTreeMap<String, Service>>,
+    services: RefCell<BTreeMap<String, MockService>>,
     parameters: RefCell<BTreeMap<&'static str, String>>,
     devices: RefCell<BTreeMap<String, Device>>,
     /// Successful writes in order: service, parameter, value.
@@ -113,8 +113,8 @@ fn busy<T>(reason: &str) -> Result<T> {
     Err(Failure::new(Trouble::Busy, reason))
 }
 
-impl Service {
-    fn new(values: Shown) -> Self {
+impl MockService {
+    fn new(values: MockParameters) -> Self {
         Self {
             made: false,
             cpts: 2,
@@ -125,29 +125,29 @@ impl Service {
 
     fn set(&mut self, name: &str, value: &str) -> Result {
         match &mut self.values {
-            Shown::Texts(texts) => {
+            MockParameters::Texts(texts) => {
                 refusal::check(name, value)?;
                 texts.insert(name.into(), format!("{value}\n"));
                 Ok(())
             }
-            Shown::Model(model) => model.set(name, value),
+            MockParameters::Model(model) => model.set(name, value),
         }
     }
 
     fn get(&self, name: &str) -> Result<String> {
         match &self.values {
-            Shown::Texts(texts) => match texts.get(name) {
+            MockParameters::Texts(texts) => match texts.get(name) {
                 Some(text) => Ok(text.clone()),
                 None => missing(format!("no parameter '{name}'")),
             },
-            Shown::Model(_) if name == "clients" => {
+            MockParameters::Model(_) if name == "clients" => {
                 let client = "- client: \"c\"\n  counters: { passed: 0 }\n";
                 let clients = client.repeat(self.clients);
                 Ok(format!(
                     "service: {{ slots: 1 }}\nclients:\n{clients}targets:\n"
                 ))
             }
-            Shown::Model(model) => model.get(name, self.cpts),
+            MockParameters::Model(model) => model.get(name, self.cpts),
         }
     }
 }
@@ -161,7 +161,7 @@ impl Model {
             mode: refusal::default(parameters::named("nrs_fairshare_mode").unwrap()),
             weights: Weights::new(),
             plan: Plan::none(),
-            policies: [Policy::FIFO, Policy::FIFO],
+            policies: [HeadPolicy::FIFO, HeadPolicy::FIFO],
             books: [None, None],
         }
     }
@@ -232,14 +232,14 @@ impl Model {
     }
 
     fn set_policy(&mut self, value: &str) -> Result {
-        let command = Command::parse(value).or_else(|error| refuse(error.reason))?;
+        let command = PolicyCommand::parse(value).or_else(|error| refuse(error.reason))?;
         let kind = Kind::from_name(command.policy).or_else(|error| refuse(error.reason))?;
-        let policy = Policy::new(kind, command.argument).or_else(refuse)?;
+        let policy = HeadPolicy::new(kind, command.argument).or_else(refuse)?;
         for head in Self::heads(command.heads) {
             let same = self.policies[head].fields() == policy.fields();
             self.policies[head] = policy.clone();
             if let (Some(fields), false) = (policy.fields(), same) {
-                self.books[head] = Some(Book::new(fields, self.rate(), self.max()).unwrap());
+                self.books[head] = Some(RuleList::new(fields, self.rate(), self.max()).unwrap());
             } else if policy.fields().is_none() {
                 self.books[head] = None;
             }
@@ -299,11 +299,11 @@ impl Model {
 }
 
 /// Returns the rows of all policies of a head on which `policy` is started.
-fn rows(policy: &Policy) -> Vec<Row<'_>> {
+fn rows(policy: &HeadPolicy) -> Vec<PolicyRow<'_>> {
     let row = |kind: &Kind| {
         let (runs, fallback) = (*kind == policy.kind, *kind == Kind::Fifo);
         let argument = policy.argument.as_ref().filter(|_| runs);
-        Row {
+        PolicyRow {
             name: kind.name(),
             argument: argument.map(|argument| argument as &dyn Display),
             state: if runs || fallback {
@@ -322,7 +322,7 @@ fn rows(policy: &Policy) -> Vec<Row<'_>> {
 }
 
 impl Mock {
-    fn new(services: impl Iterator<Item = (String, Service)>) -> Self {
+    fn new(services: impl Iterator<Item = (String, MockService)>) -> Self {
         let parameters = MODULE
             .iter()
             .map(|(name, .., value)| (*name, value.to_string()));
@@ -350,7 +350,7 @@ impl Mock {
     pub fn with(services: &[(&str, &[(&str, &str)])]) -> Self {
         Self::new(services.iter().map(|(name, texts)| {
             let texts = texts.iter().map(|(k, v)| (k.to_string(), v.to_string()));
-            let service = Service::new(Shown::Texts(texts.collect()));
+            let service = MockService::new(MockParameters::Texts(texts.collect()));
             (name.to_string(), service)
         }))
     }
@@ -358,9 +358,9 @@ impl Mock {
     /// Creates a module whose services behave like real services and have one client each.
     pub fn of(services: &[&str]) -> Self {
         Self::new(services.iter().map(|name| {
-            let service = Service {
+            let service = MockService {
                 clients: 1,
-                ..Service::new(Shown::Model(Model::new("auto").into()))
+                ..MockService::new(MockParameters::Model(Model::new("auto").into()))
             };
             (name.to_string(), service)
         }))
@@ -401,7 +401,7 @@ impl Mock {
         out
     }
 
-    fn on<T>(&self, name: &str, act: impl FnOnce(&mut Service) -> Result<T>) -> Result<T> {
+    fn on<T>(&self, name: &str, act: impl FnOnce(&mut MockService) -> Result<T>) -> Result<T> {
         match self.services.borrow_mut().get_mut(name) {
             Some(service) => act(service),
             None => missing(format!("no service '{name}'")),
@@ -412,7 +412,8 @@ impl Mock {
     fn bring_up(&self, service: &str) {
         let mut services = self.services.borrow_mut();
         let service = services.entry(service.into());
-        service.or_insert_with(|| Service::new(Shown::Model(Model::new("auto").into())));
+        service
+            .or_insert_with(|| MockService::new(MockParameters::Model(Model::new("auto").into())));
     }
 
     /// Counts a write, and fails if the write is to be refused.
@@ -463,9 +464,9 @@ impl Kernel for Mock {
             return busy("it is there");
         }
         let model = Model::new(&self.parameters.borrow()["default_slots"]);
-        let made = Service {
+        let made = MockService {
             made: true,
-            ..Service::new(Shown::Model(model.into()))
+            ..MockService::new(MockParameters::Model(model.into()))
         };
         services.insert(service.into(), made);
         Ok(())
@@ -495,8 +496,8 @@ impl Kernel for Mock {
                 return busy("it has clients");
             }
             service.cpts = cpts;
-            if let Shown::Model(model) = &mut service.values {
-                model.policies = [Policy::FIFO, Policy::FIFO];
+            if let MockParameters::Model(model) = &mut service.values {
+                model.policies = [HeadPolicy::FIFO, HeadPolicy::FIFO];
                 model.books = [None, None];
             }
             Ok(())

@@ -21,7 +21,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use nrs_sched::parameters::{all, Parameter};
 use strsim::osa_distance;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Description of a valid service name.
 pub const NAME: &str = "1 to 31 letters, digits and _ - . : not starting with a dot";
@@ -36,7 +36,7 @@ pub const PREFIXES: [[&str; 2]; 4] = [
 
 /// A service selected by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct NamedService {
     /// Displayed name: with the prefix, if the given name has one.
     pub shown: String,
     /// Name of the service.
@@ -47,7 +47,7 @@ pub struct Service {
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// The service.
-    pub service: &'a Service,
+    pub service: &'a NamedService,
     /// The parameter.
     pub parameter: &'static Parameter,
 }
@@ -69,7 +69,7 @@ impl Found<'_> {
 
 /// Returns each of `parameters` for each of `services`.
 pub fn each<'a>(
-    services: &'a [Service],
+    services: &'a [NamedService],
     parameters: &'a [&'static Parameter],
 ) -> impl Iterator<Item = Found<'a>> {
     services.iter().flat_map(move |service| {
@@ -108,11 +108,11 @@ fn components(name: &str) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: `pattern` is invalid.
+/// [`FailureKind::Usage`]: `pattern` is invalid.
 fn matcher(pattern: &str) -> Result<GlobMatcher> {
     let glob = glob(pattern).map_err(|error| {
         let message = format!("'{pattern}' is not a pattern: {}", error.kind());
-        Failure::new(Kind::Usage, message).hint("patterns have * ? [...] {a,b}")
+        Failure::new(FailureKind::Usage, message).hint("patterns have * ? [...] {a,b}")
     })?;
     Ok(glob)
 }
@@ -145,8 +145,8 @@ fn prefix(written: &[String]) -> Result<Option<String>> {
 }
 
 /// Returns the elements of `services` that are selected by the components.
-fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
-    let mut found: Vec<Service> = Vec::new();
+fn fitting(components: &[String], services: &[String]) -> Result<Vec<NamedService>> {
+    let mut found: Vec<NamedService> = Vec::new();
     let literal = !components.iter().any(|component| is_pattern(component));
     // The longest service name is tried first.
     for at in 0..components.len() {
@@ -161,7 +161,7 @@ fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
                 false => pattern.is_match(service),
             };
             if fits && !found.iter().any(|other| other.name == *service) {
-                found.push(Service {
+                found.push(NamedService {
                     shown: format!("{prefix}{service}"),
                     name: service.clone(),
                 });
@@ -179,8 +179,8 @@ fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a pattern is invalid.
-pub fn services(name: &str, services: &[String]) -> Result<Vec<Service>> {
+/// [`FailureKind::Usage`]: a pattern is invalid.
+pub fn services(name: &str, services: &[String]) -> Result<Vec<NamedService>> {
     fitting(&components(name), services)
 }
 
@@ -188,11 +188,11 @@ pub fn services(name: &str, services: &[String]) -> Result<Vec<Service>> {
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a pattern is invalid.
+/// [`FailureKind::Usage`]: a pattern is invalid.
 pub fn parameters(
     name: &str,
     services: &[String],
-) -> Result<(Vec<Service>, Vec<&'static Parameter>)> {
+) -> Result<(Vec<NamedService>, Vec<&'static Parameter>)> {
     let components = components(name);
     let Some((last, before)) = components.split_last() else {
         return Ok((Vec::new(), Vec::new()));
@@ -210,7 +210,7 @@ pub fn parameters(
 pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     let path = components(name).join("/");
     let message = format!("error: {verb}: param_path '{path}': No such file or directory");
-    let failure = Failure::new(Kind::NotFound, message);
+    let failure = Failure::new(FailureKind::NotFound, message);
     let components = components(name);
     let (last, before) = match components.split_last() {
         Some((last, before)) if !before.is_empty() => (last, before),
@@ -273,14 +273,20 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 
 /// Returns the failure for a missing service `name`; `there` are the existing services.
 pub fn no_service(name: &str, there: &[String]) -> Failure {
-    let failure = Failure::new(Kind::NotFound, format!("there is no service '{name}'"));
+    let failure = Failure::new(
+        FailureKind::NotFound,
+        format!("there is no service '{name}'"),
+    );
     let near = near(name, there.iter().map(String::as_str));
     or_meant(failure, ":", near, listed("there are", there))
 }
 
 /// Returns the failure for a missing client `name`; `there` are the existing clients.
 pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
-    let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
+    let failure = Failure::new(
+        FailureKind::NotFound,
+        format!("there is no client '{name}'"),
+    );
     or_meant(
         failure,
         ":",
@@ -354,7 +360,10 @@ mod tests {
         );
         assert_eq!(services("*", &there()).unwrap().len(), 6);
         assert!(services("[", &there()).is_err());
-        assert_eq!(parameters("a.[", &there()).unwrap_err().kind, Kind::Usage);
+        assert_eq!(
+            parameters("a.[", &there()).unwrap_err().kind,
+            FailureKind::Usage
+        );
     }
 
     #[test]

@@ -6,9 +6,9 @@
 //! A test compares the result with the page in the tree.
 
 use nrs_report::table::Table;
-use nrs_sched::parameters::{self, Access, Parameter};
+use nrs_sched::parameters::{self, AccessMode, Parameter};
 
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use crate::refusal;
 
 /// Module parameters: name, range, default, meaning.
@@ -69,9 +69,9 @@ fn table(lines: &str) -> String {
 fn meaning(parameter: &Parameter) -> String {
     let mut text = parameter.help().to_owned();
     match parameter.access {
-        Access::Read => text += " Read only.",
-        Access::Write => text += " Write only.",
-        Access::Both => {}
+        AccessMode::Read => text += " Read only.",
+        AccessMode::Write => text += " Write only.",
+        AccessMode::Both => {}
     }
     let errors = parameter.errors.split(", ");
     let errors: Vec<&str> = errors
@@ -136,7 +136,7 @@ pub fn page() -> String {
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);
     statuses.row(&["0", "everything was done"]);
-    for kind in Kind::all() {
+    for kind in FailureKind::all() {
         statuses.row(&[kind.exit_status().to_string().as_str(), kind.meaning()]);
     }
     out += &statuses.markdown();

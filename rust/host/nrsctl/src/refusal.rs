@@ -8,20 +8,20 @@
 use nrs_sched::error::Code;
 use nrs_sched::parameters::{self, Parameter};
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Returns the kind of failure of a refusal with `code`.
-fn kind(code: Code) -> Kind {
+fn kind(code: Code) -> FailureKind {
     match code {
-        Code::NoEntry => Kind::NotFound,
-        Code::Again | Code::Busy => Kind::Busy,
-        Code::NoMemory => Kind::Other,
-        _ => Kind::Refused,
+        Code::NoEntry => FailureKind::NotFound,
+        Code::Again | Code::Busy => FailureKind::Busy,
+        Code::NoMemory => FailureKind::Other,
+        _ => FailureKind::Refused,
     }
 }
 
 /// Returns the reason why `value` is invalid for `parameter` of any service; `None` if it is valid.
-pub fn reason(parameter: &Parameter, value: &str) -> Option<(Kind, String)> {
+pub fn reason(parameter: &Parameter, value: &str) -> Option<(FailureKind, String)> {
     match parameter.name() {
         "nrs_tbf_rule" => parameters::check_rule(value).err().map(|error| {
             let found = error.found(value);
@@ -86,17 +86,19 @@ pub fn hint(parameter: &Parameter) -> String {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the parameter does not exist, or something named in the value does not
-///   exist.
-/// - [`Kind::Refused`]: the parameter is read only, or the value is invalid.
+/// - [`FailureKind::NotFound`]: the parameter does not exist, or something named in the value does
+///   not exist.
+/// - [`FailureKind::Refused`]: the parameter is read only, or the value is invalid.
 pub fn check(parameter: &str, value: &str) -> Result {
     let Some(parameter) = parameters::named(parameter) else {
         let message = format!("there is no parameter '{parameter}'");
-        return Err(Failure::new(Kind::NotFound, message).hint("see: nrsctl list_param -R '*'"));
+        return Err(
+            Failure::new(FailureKind::NotFound, message).hint("see: nrsctl list_param -R '*'")
+        );
     };
     if !parameter.access.writes() {
         let message = format!("{} can only be read", parameter.name());
-        return Err(Failure::new(Kind::Refused, message));
+        return Err(Failure::new(FailureKind::Refused, message));
     }
     match reason(parameter, value) {
         None => Ok(()),

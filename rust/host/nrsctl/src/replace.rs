@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Replaces the file `path` by a file with `bytes`. Readers see either the whole old file or the
 /// whole new file. The mode is preserved.
@@ -17,12 +17,13 @@ use crate::failure::{Failure, Kind, Result};
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] for a path without a file name; otherwise the error of the file system, see
-/// [`Kind::of_file`]. After an error the old file is unchanged, and no temporary file remains.
+/// [`FailureKind::Usage`] for a path without a file name; otherwise the error of the file system,
+/// see [`FailureKind::of_file`]. After an error the old file is unchanged, and no temporary file
+/// remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     if path.file_name().is_none() {
         let message = format!("'{}' is no name of a file", path.display());
-        return Err(Failure::new(Kind::Usage, message));
+        return Err(Failure::new(FailureKind::Usage, message));
     }
     write(path, bytes).map_err(|error| Failure::of_file(path, &error))
 }
@@ -154,10 +155,10 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         fs::create_dir(room.path().join("taken")).unwrap();
         for (path, kind) in [
-            (room.path().join("taken"), Kind::Other),
-            (room.path().join("none/a"), Kind::NotFound),
-            ("/".into(), Kind::Usage),
-            ("..".into(), Kind::Usage),
+            (room.path().join("taken"), FailureKind::Other),
+            (room.path().join("none/a"), FailureKind::NotFound),
+            ("/".into(), FailureKind::Usage),
+            ("..".into(), FailureKind::Usage),
         ] {
             assert_eq!(replace(&path, b"x").unwrap_err().kind, kind, "{path:?}");
         }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Writes `value` as JSON.
 ///
@@ -16,7 +16,7 @@ use crate::failure::{Failure, Kind, Result};
 /// The error of writing to `out`.
 pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result {
     let text = serde_json::to_string_pretty(value);
-    let text = text.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    let text = text.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))?;
     Ok(writeln!(out, "{text}")?)
 }
 
@@ -113,7 +113,7 @@ impl<'a> Report<'a> {
     pub fn end(self, mut failures: Vec<Failure>) -> Result {
         failures.extend(self.failed.map(|error| {
             let message = format!("standard output: {error}; not all that was done is shown");
-            Failure::new(Kind::Other, message)
+            Failure::new(FailureKind::Other, message)
         }));
         Failure::of(failures)
     }

@@ -11,7 +11,7 @@
 //! # Vocabulary
 //!
 //! - *Text*: contents of one parameter, such as `nrs_tbf_stats`.
-//! - *Line*: one line of a text, with depth, key and value ([`lines::Line`]).
+//! - *Line*: one line of a text, with depth, key and value ([`lines::KeyLine`]).
 //! - *Entity*: unit of scheduling of a policy: an entity of `fairshare`, a class of `tbf`, a client
 //!   of `qbm`.
 
@@ -21,16 +21,16 @@ use std::fs;
 use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
-use nrs_sched::policy::fairshare::ledger::EntityCounts;
-use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::policy::fairshare::entity_stats::EntityCounts;
+use nrs_sched::policy::tbf::class::ClassCounts;
 use nrs_sched::rules::{Rate, Unit};
 use nrs_sched::statistics::{BandwidthCounts, Stat, Stats};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
-use lines::{Line, Unexpected};
+use lines::{KeyLine, Unexpected};
 
 pub mod clients;
 pub mod fairshare;
@@ -112,7 +112,7 @@ pub struct Policy {
     pub queued: u64,
     /// Number of requests in service.
     pub active: u64,
-    /// Counters of the policy as a whole (`Kind::counts`).
+    /// Counters of the policy as a whole (`FailureKind::counts`).
     #[serde(flatten, deserialize_with = "numbers")]
     pub counters: Counters,
 }
@@ -309,7 +309,7 @@ impl Entity {
     }
 
     /// Reads a line that is a counter; ignores other lines.
-    fn count(&mut self, line: &Line<'_>) -> lines::Result {
+    fn count(&mut self, line: &KeyLine<'_>) -> lines::LinesResult {
         if let Some(counter) = self.counters.get_mut(line.key) {
             *counter = line.number()?;
         }
@@ -371,8 +371,8 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// The failures of [`Kernel::get`]; [`Kind::Other`] with the line, if a text of the module is
-/// invalid.
+/// The failures of [`Kernel::get`]; [`FailureKind::Other`] with the line, if a text of the module
+/// is invalid.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let reader = Reader { kernel, service };
     let mut snapshot = summary(kernel, service)?;
@@ -432,7 +432,7 @@ pub fn heads(kernel: &dyn Kernel, service: &str) -> Result<Vec<Head>> {
 /// # Errors
 ///
 /// As for [`read`].
-pub fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<rules::Listed>> {
+pub fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<rules::ListedRule>> {
     Reader { kernel, service }.parse("nrs_tbf_rule", rules::read)
 }
 
@@ -469,7 +469,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn parse<T>(&self, parameter: &str, f: impl FnOnce(&str) -> lines::Result<T>) -> Result<T> {
+    fn parse<T>(
+        &self,
+        parameter: &str,
+        f: impl FnOnce(&str) -> lines::LinesResult<T>,
+    ) -> Result<T> {
         let text = self.kernel.get(self.service, parameter)?;
         self.expect(parameter, f(&text))
     }
@@ -478,7 +482,7 @@ impl Reader<'_> {
     fn optional(&self, parameter: &str) -> Result<Option<String>> {
         match self.kernel.get(self.service, parameter) {
             Ok(text) => Ok(Some(text)),
-            Err(failure) if failure.kind == Kind::NotFound => {
+            Err(failure) if failure.kind == FailureKind::NotFound => {
                 // The service may have been removed as well.
                 self.kernel.get(self.service, "clients").map(|_| None)
             }
@@ -486,13 +490,13 @@ impl Reader<'_> {
         }
     }
 
-    fn expect<T>(&self, parameter: &str, result: lines::Result<T>) -> Result<T> {
+    fn expect<T>(&self, parameter: &str, result: lines::LinesResult<T>) -> Result<T> {
         result.map_err(|Unexpected { number, line, want }| {
             let message = format!(
                 "{parameter} of service '{}', line {number}: expected {want}, found '{line}'",
                 self.service
             );
-            Failure::new(Kind::Other, message)
+            Failure::new(FailureKind::Other, message)
                 .hint("nrsctl and the module may be of different versions: compare nrsctl --version and modinfo nrs")
         })
     }

@@ -26,18 +26,18 @@ fn a_request_is_taken_out_of_the_middle() {
     let (ticket, place) = places.remove(2);
     req.unregister(place);
     // The ticket of an instance that does not exist finds nothing.
-    let stale = Ticket {
+    let stale = HeadTicket {
         serial: 77,
         ..ticket
     };
     assert!(head.dequeue(&stale, &places[0].1, 0).is_none());
     let mut seen = Vec::new();
-    let view = View {
+    let view = PartView {
         now: 0,
         force: false,
         table: None,
     };
-    while let Get::Item((req, _)) = head.get(&view, || false) {
+    while let Decision::Item((req, _)) = head.get(&view, || false) {
         seen.push(req.id);
     }
     assert_eq!((seen, head.queued()), (vec![0, 1, 3], 0));
@@ -53,9 +53,9 @@ fn a_new_tag_is_that_of_running_instances_only() {
     assert_eq!(
         tags,
         [
-            ("old", State::Started),
-            ("old", State::Stopping),
-            ("new", State::Started)
+            ("old", PolicyState::Started),
+            ("old", PolicyState::Stopping),
+            ("new", PolicyState::Started)
         ]
     );
 }

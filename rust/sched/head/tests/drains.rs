@@ -12,10 +12,10 @@ const TENTH: u64 = 100 * MS;
 /// numbered from 1,000.
 fn limited(every: u64, count: u64) -> TestHead {
     let mut head = TestHead::new(Mock::plain(), 0);
-    let manner = Manner {
+    let manner = MockBehaviour {
         until: every,
         every,
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     head.install(Mock::new(manner), 1).ok().unwrap();
     for number in 1000..1000 + count {
@@ -26,7 +26,7 @@ fn limited(every: u64, count: u64) -> TestHead {
 
 /// Dispatches a request at `now`; returns its number.
 fn next(head: &mut TestHead, now: u64) -> Option<u64> {
-    let Get::Item((item, ticket)) = head.get(&view(now), || false) else {
+    let Decision::Item((item, ticket)) = head.get(&view(now), || false) else {
         return None;
     };
     head.stop(&ticket, COST, now);
@@ -90,9 +90,9 @@ fn stopping_instances_take_turns() {
 fn each_drain_ends() {
     let mut head = limited(0, 5_000);
     head.install(Mock::plain(), 2).ok().unwrap();
-    let never = Manner {
+    let never = MockBehaviour {
         until: u64::MAX,
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     head.primary_mut().unwrap().manner = never;
     for number in 1..=3 {
@@ -119,17 +119,17 @@ fn each_drain_ends() {
 fn a_place_is_free_soon() {
     let mut head = limited(TENTH, 10_000);
     for tag in 2..=3 {
-        let manner = Manner {
+        let manner = MockBehaviour {
             until: TENTH,
             every: TENTH,
-            ..Manner::default()
+            ..MockBehaviour::default()
         };
         head.install(Mock::new(manner), tag).ok().unwrap();
         for number in 100..110 {
             add(&mut head, number);
         }
     }
-    head.primary_mut().unwrap().manner = Manner::default();
+    head.primary_mut().unwrap().manner = MockBehaviour::default();
     for number in 0..100 {
         add(&mut head, number);
     }
@@ -154,14 +154,14 @@ fn limits_hold_beside_another_head() {
         for _ in 0..times {
             while now - last < every.min(SECOND) {
                 let (peeked, got) = (head.peek(&view(now), true), head.get(&view(now), || true));
-                let Get::Throttled { until } = got else {
+                let Decision::Throttled { until } = got else {
                     panic!("no limit at {now}");
                 };
-                assert!(matches!(peeked, Get::Throttled { until: at } if at == until));
+                assert!(matches!(peeked, Decision::Throttled { until: at } if at == until));
                 assert!(until > now && until - now <= 10 * MS);
                 now = until;
             }
-            assert!(matches!(head.get(&view(now), || true), Get::Item(_)));
+            assert!(matches!(head.get(&view(now), || true), Decision::Item(_)));
             last = now;
         }
         assert_eq!(drain(&mut head, now).len(), 20 - times);
@@ -176,12 +176,12 @@ fn a_drain_by_force_takes_no_turns() {
     for number in 1..=3 {
         add(&mut head, number);
     }
-    let force = View {
+    let force = PartView {
         force: true,
         ..view(0)
     };
     let mut order = vec![];
-    while let Get::Item((item, _)) = head.get(&force, || false) {
+    while let Decision::Item((item, _)) = head.get(&force, || false) {
         order.push(item.id);
     }
     assert_eq!(order, [1000, 1001, 1002, 1, 2, 3]);

@@ -4,13 +4,13 @@
 
 use super::*;
 
-const VIEW: View<'static> = View {
+const VIEW: PartView<'static> = PartView {
     now: 5,
     force: false,
     table: None,
 };
 
-fn enqueue(head: &mut Head<Request, Mock, u32>, name: u64, tag: u32) -> Option<Ticket> {
+fn enqueue(head: &mut Head<Request, Mock, u32>, name: u64, tag: u32) -> Option<HeadTicket> {
     let attrs = Attrs {
         object: name,
         ..Attrs::UNKNOWN
@@ -21,7 +21,7 @@ fn enqueue(head: &mut Head<Request, Mock, u32>, name: u64, tag: u32) -> Option<T
 
 fn get(head: &mut Head<Request, Mock, u32>, tag: u32) -> Option<u64> {
     match head.drive_get(&VIEW, |own| *own == tag) {
-        Get::Item((item, ticket)) => {
+        Decision::Item((item, ticket)) => {
             head.stop(&ticket, item.cost(), 6);
             Some(item.id)
         }
@@ -39,7 +39,7 @@ fn only_the_framework_dispatches_what_it_drives() {
     assert_eq!(get(&mut head, 0), None);
     assert!(matches!(
         head.drive_peek(&VIEW, |own| *own == 1),
-        Get::Item(())
+        Decision::Item(())
     ));
     assert_eq!(get(&mut head, 1), Some(7));
     assert_eq!(get(&mut head, 1), None);
@@ -49,9 +49,9 @@ fn only_the_framework_dispatches_what_it_drives() {
 #[test]
 fn what_a_policy_declines_comes_back() {
     let mut head = Head::new(Mock::plain(), 0);
-    let declines = Manner {
+    let declines = MockBehaviour {
         declines: Some(2),
-        ..Manner::default()
+        ..MockBehaviour::default()
     };
     head.install(Mock::new(declines), 1).ok().unwrap();
     assert!(enqueue(&mut head, 4, 1).is_none());
@@ -63,16 +63,16 @@ fn what_a_policy_declines_comes_back() {
 fn a_policy_that_is_started_anew_is_one_policy() {
     let mut head = Head::new(Mock::plain(), 0);
     let throttled = || {
-        Mock::new(Manner {
+        Mock::new(MockBehaviour {
             until: 100,
-            ..Manner::default()
+            ..MockBehaviour::default()
         })
     };
     head.install(throttled(), 1).ok().unwrap();
     assert!(enqueue(&mut head, 1, 1).is_some());
     assert!(matches!(
         head.drive_get(&VIEW, |own| *own == 1),
-        Get::Throttled { until: 100 }
+        Decision::Throttled { until: 100 }
     ));
     head.install(Mock::plain(), 1).ok().unwrap();
     assert!(enqueue(&mut head, 2, 1).is_some());
@@ -81,13 +81,13 @@ fn a_policy_that_is_started_anew_is_one_policy() {
     // The older instance keeps its limit, and is served first if forced.
     assert_eq!(get(&mut head, 1), Some(2));
     assert_eq!(get(&mut head, 1), None);
-    let force = View {
+    let force = PartView {
         force: true,
         ..VIEW
     };
     assert!(enqueue(&mut head, 3, 1).is_some());
     for name in [1, 3] {
-        let Get::Item((item, ticket)) = head.drive_get(&force, |own| *own == 1) else {
+        let Decision::Item((item, ticket)) = head.drive_get(&force, |own| *own == 1) else {
             panic!("{name} is queued");
         };
         head.stop(&ticket, Cost::of_bytes(0), 6);

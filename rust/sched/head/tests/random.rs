@@ -7,7 +7,7 @@ use crate::sched::rng::Rng;
 use std::collections::HashSet;
 
 /// Returns true if the ticket does not belong to the instance that takes new requests.
-fn stale(head: &TestHead, ticket: &Ticket) -> bool {
+fn stale(head: &TestHead, ticket: &HeadTicket) -> bool {
     ticket.place != head.primary || head.find(ticket.instance()).is_none()
 }
 
@@ -47,11 +47,14 @@ fn random_sequences() {
                 35..=64 => {
                     // Tags grow like serial numbers. With force the oldest stopping instance is
                     // served first.
-                    let stopping = head.instances().filter(|s| s.state == State::Stopping);
+                    let stopping = head
+                        .instances()
+                        .filter(|s| s.state == PolicyState::Stopping);
                     let with_queued = stopping.filter(|s| s.queued > 0);
                     let oldest = with_queued.map(|s| *s.tag).min();
-                    let may_go =
-                        |i: &&Instance<Mock, u32>| i.queued > 0 && i.part.throttled(now).is_none();
+                    let may_go = |i: &&PolicyInstance<Mock, u32>| {
+                        i.queued > 0 && i.part.throttled(now).is_none()
+                    };
                     let may_go: Vec<_> = head.iter().filter(may_go).map(|i| i.id).collect();
                     let is_running =
                         |id: &&InstanceId| head.find(**id).is_some_and(|i| !i.stopping);
@@ -60,16 +63,18 @@ fn random_sequences() {
                     let (full, turn) = (head.can_install().is_err(), !head.stopping_last);
                     let force = random.below(10) == 0;
                     let contended = random.below(4) == 0;
-                    let view = View { force, ..view(now) };
+                    let view = PartView { force, ..view(now) };
                     let (peeked, got) =
                         (head.peek(&view, contended), head.get(&view, || contended));
                     assert!(match (&peeked, &got) {
-                        (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => true,
-                        (Get::Throttled { until }, Get::Throttled { until: at }) => until == at,
+                        (Decision::Item(()), Decision::Item(_))
+                        | (Decision::Empty, Decision::Empty) => true,
+                        (Decision::Throttled { until }, Decision::Throttled { until: at }) =>
+                            until == at,
                         _ => false,
                     });
                     match got {
-                        Get::Item((item, ticket)) => {
+                        Decision::Item((item, ticket)) => {
                             assert!(queued.remove(&item.id), "{} came out twice", item.id);
                             let from = head.find(ticket.instance()).unwrap();
                             if force {
@@ -84,8 +89,8 @@ fn random_sequences() {
                             }
                             started.push((item, ticket));
                         }
-                        Get::Empty => assert!(queued.is_empty()),
-                        Get::Throttled { until } => {
+                        Decision::Empty => assert!(queued.is_empty()),
+                        Decision::Throttled { until } => {
                             assert!(!queued.is_empty() && until > now && !force);
                             assert_eq!(head.fallback.queued, 0);
                         }
@@ -98,7 +103,7 @@ fn random_sequences() {
                     head.stop(&ticket, COST, now);
                 }
                 90..=91 => {
-                    let manner = Manner {
+                    let manner = MockBehaviour {
                         declines: [None, Some(2), Some(3)][random.below(3) as usize],
                         until: now + random.below(60),
                         every: random.below(3) * 5,
@@ -133,8 +138,8 @@ fn random_sequences() {
             }
             let all: Vec<_> = head.instances().collect();
             assert!(all.len() <= MAX_INSTANCES);
-            assert!(all[0].fallback && all[0].state == State::Started);
-            let primaries = all[1..].iter().filter(|s| s.state == State::Started);
+            assert!(all[0].fallback && all[0].state == PolicyState::Started);
+            let primaries = all[1..].iter().filter(|s| s.state == PolicyState::Started);
             assert!(primaries.count() <= 1 && all[1..].iter().all(|s| !s.fallback));
             assert_eq!(head.queued() as usize, queued.len());
             assert_eq!(head.active() as usize, started.len());

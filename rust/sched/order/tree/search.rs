@@ -2,7 +2,7 @@
 
 //! Search for the latest conflict, by branch and bound.
 
-use super::{Digest, Extent, Found, Hit, Node, Tree};
+use super::{Extent, ExtentDigest, ExtentHit, ExtentNode, ExtentSearch, ExtentTree};
 use crate::sched::slab::NONE;
 
 /// Maximum number of nodes that a search visits besides the two paths to the ends of its range:
@@ -17,15 +17,15 @@ const STACK: usize = 96;
 
 /// Query: the latest request before serial `before` that conflicts with `extent`.
 #[derive(Clone, Copy)]
-pub(super) struct Asks {
+pub(super) struct ExtentQuery {
     pub(super) extent: Extent,
     pub(super) before: u64,
 }
 
-impl Asks {
+impl ExtentQuery {
     /// Returns the digest of the accesses in the subtree of `node` that can conflict with the
     /// query.
-    const fn digest<'a>(&self, node: &'a Node) -> &'a Digest {
+    const fn digest<'a>(&self, node: &'a ExtentNode) -> &'a ExtentDigest {
         if self.extent.writes {
             &node.all
         } else {
@@ -33,7 +33,7 @@ impl Asks {
         }
     }
 
-    fn wants(&self, node: &Node) -> bool {
+    fn wants(&self, node: &ExtentNode) -> bool {
         node.serial < self.before && node.extent.conflicts(&self.extent)
     }
 }
@@ -71,20 +71,20 @@ impl Stack {
     }
 }
 
-impl Tree {
+impl ExtentTree {
     /// Returns the latest request before serial `before` that conflicts with `extent`.
-    pub fn latest(&mut self, extent: Extent, before: u64) -> Found {
+    pub fn latest(&mut self, extent: Extent, before: u64) -> ExtentSearch {
         let bits = u32::BITS.wrapping_sub(self.nodes.live().leading_zeros());
         let visits = VISITS.saturating_add(VISITS_PER_BIT.saturating_mul(bits));
-        self.search(Asks { extent, before }, visits)
+        self.search(ExtentQuery { extent, before }, visits)
     }
 
-    /// Searches like [`Tree::latest`], but visits at most `left` nodes besides the two paths.
-    pub(super) fn search(&mut self, asks: Asks, mut left: u32) -> Found {
+    /// Searches like [`ExtentTree::latest`], but visits at most `left` nodes besides the two paths.
+    pub(super) fn search(&mut self, asks: ExtentQuery, mut left: u32) -> ExtentSearch {
         let mut best = None;
         let mut stack = self.split(&asks, &mut best);
         while let Some(slot) = stack.pop() {
-            let bound = best.map_or(0, |best: Hit| best.serial);
+            let bound = best.map_or(0, |best: ExtentHit| best.serial);
             if !self.promises(slot, &asks, bound) {
                 continue;
             }
@@ -109,15 +109,15 @@ impl Tree {
             self.put_off(&mut stack, second, &asks);
         }
         match best {
-            Some(hit) => Found::Conflict(hit),
-            None if stack.dropped == NONE => Found::Nothing,
+            Some(hit) => ExtentSearch::Conflict(hit),
+            None if stack.dropped == NONE => ExtentSearch::Nothing,
             None => self.settle(stack.dropped, &asks),
         }
     }
 
     /// Returns the subtrees in which all extents are in the domain and start before the end;
     /// considers the nodes between them.
-    fn split(&mut self, asks: &Asks, best: &mut Option<Hit>) -> Stack {
+    fn split(&mut self, asks: &ExtentQuery, best: &mut Option<ExtentHit>) -> Stack {
         let mut stack = Stack::new();
         let domain = asks.extent.domain;
         let from = (domain, 0, 0);
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     /// Pushes the subtree of `slot` for a later visit, if it may contain a result.
-    fn put_off(&self, stack: &mut Stack, slot: u32, asks: &Asks) {
+    fn put_off(&self, stack: &mut Stack, slot: u32, asks: &ExtentQuery) {
         if self.promises(slot, asks, 0) {
             stack.push(slot);
         }
@@ -170,7 +170,7 @@ impl Tree {
 
     /// Makes the node at index `slot` the best result, if it matches and is later than the current
     /// one.
-    fn consider(&self, slot: u32, asks: &Asks, best: &mut Option<Hit>) {
+    fn consider(&self, slot: u32, asks: &ExtentQuery, best: &mut Option<ExtentHit>) {
         if let Some(node) = self.nodes.at(slot).filter(|node| asks.wants(node)) {
             if best.is_none_or(|best| best.serial < node.serial) {
                 *best = Some(node.hit());
@@ -179,7 +179,7 @@ impl Tree {
     }
 
     /// Returns true if the subtree of `slot` may contain a result later than serial `bound`.
-    fn promises(&self, slot: u32, asks: &Asks, bound: u64) -> bool {
+    fn promises(&self, slot: u32, asks: &ExtentQuery, bound: u64) -> bool {
         self.nodes.at(slot).is_some_and(|node| {
             let digest = asks.digest(node);
             digest.end > asks.extent.start && digest.first < asks.before && digest.last > bound
@@ -189,23 +189,28 @@ impl Tree {
     /// Returns a substitute from the subtree of `slot`, which may contain a result. This is the
     /// node with the largest end, which overlaps, if it is before the given serial; else the
     /// earliest node.
-    fn settle(&mut self, slot: u32, asks: &Asks) -> Found {
-        let widest = |node: &Node| asks.digest(node).end;
+    fn settle(&mut self, slot: u32, asks: &ExtentQuery) -> ExtentSearch {
+        let widest = |node: &ExtentNode| asks.digest(node).end;
         if let Some(hit) = self.descend(slot, asks, widest) {
             if hit.serial < asks.before && hit.extent.conflicts(&asks.extent) {
-                return Found::Conflict(hit);
+                return ExtentSearch::Conflict(hit);
             }
         }
-        let earliest = |node: &Node| u64::MAX.wrapping_sub(asks.digest(node).first);
+        let earliest = |node: &ExtentNode| u64::MAX.wrapping_sub(asks.digest(node).first);
         match self.descend(slot, asks, earliest) {
-            Some(hit) => Found::StandIn(hit),
-            None => Found::Nothing,
+            Some(hit) => ExtentSearch::StandIn(hit),
+            None => ExtentSearch::Nothing,
         }
     }
 
     /// Returns the node in the subtree of `slot` that gives the subtree its largest `figure`;
     /// `None` if the node cannot conflict with the query.
-    fn descend(&mut self, slot: u32, asks: &Asks, figure: impl Fn(&Node) -> u64) -> Option<Hit> {
+    fn descend(
+        &mut self,
+        slot: u32,
+        asks: &ExtentQuery,
+        figure: impl Fn(&ExtentNode) -> u64,
+    ) -> Option<ExtentHit> {
         let want = self.nodes.at(slot).map(&figure)?;
         let mut at = slot;
         loop {

@@ -2,11 +2,11 @@
 
 //! Tests of the tree against a list, and of the cost of searches.
 
-use super::{search::Asks, *};
+use super::{search::ExtentQuery, *};
 use crate::sched::mem::Need;
 
-fn tree(max: usize) -> Tree {
-    let mut tree = Tree::new(max, 11).unwrap();
+fn tree(max: usize) -> ExtentTree {
+    let mut tree = ExtentTree::new(max, 11).unwrap();
     tree.feed(tree.wants(max).allocate().unwrap());
     tree
 }
@@ -21,7 +21,7 @@ const fn extent(domain: u64, start: u64, end: u64, writes: bool) -> Extent {
 }
 
 /// Checks the invariants of the tree; returns the keys in order.
-fn check(tree: &Tree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
+fn check(tree: &ExtentTree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
     let Some(node) = tree.nodes.at(slot) else {
         return Vec::new();
     };
@@ -50,31 +50,31 @@ fn naive(model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> Option<u64>
 }
 
 /// Compares one search with the list; returns true if the search was stopped.
-fn compare(tree: &mut Tree, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
+fn compare(tree: &mut ExtentTree, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
     let found = tree.latest(asks, before);
     is_right(found, model, asks, before)
 }
 
 /// Checks the result of a search; returns true if the search was stopped.
-fn is_right(found: Found, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
+fn is_right(found: ExtentSearch, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
     let want = naive(model, asks, before);
-    let known = |hit: &Hit| {
+    let known = |hit: &ExtentHit| {
         let found = model.iter().find(|(_, serial, _)| *serial == hit.serial);
         assert_eq!(found.map(|(extent, ..)| *extent), Some(hit.extent));
         assert_eq!(u64::from(hit.owner), hit.serial);
         assert!(hit.serial < before && hit.extent.domain == asks.domain);
     };
     match found {
-        Found::Nothing => {
+        ExtentSearch::Nothing => {
             assert_eq!(want, None);
             false
         }
-        Found::Conflict(hit) => {
+        ExtentSearch::Conflict(hit) => {
             known(&hit);
             assert!(hit.extent.conflicts(&asks));
             want != Some(hit.serial)
         }
-        Found::StandIn(hit) => {
+        ExtentSearch::StandIn(hit) => {
             known(&hit);
             true
         }
@@ -100,7 +100,7 @@ fn against_a_list() {
             // Even a search stopped early does not miss the existence of a conflict.
             for (visits, before) in [(0, serial), (1, before), (3, before)] {
                 let extent = one;
-                let found = tree.search(Asks { extent, before }, visits);
+                let found = tree.search(ExtentQuery { extent, before }, visits);
                 forced_up += u32::from(is_right(found, &model, one, before));
             }
             let slot = tree.insert(one, serial, serial as u32).unwrap();
@@ -126,15 +126,15 @@ fn against_a_list() {
 
 #[test]
 fn without_memory_nothing_is_added() {
-    let mut tree = Tree::new(10, 1).unwrap();
+    let mut tree = ExtentTree::new(10, 1).unwrap();
     let one = extent(0, 0, 10, true);
     assert_eq!((tree.insert(one, 1, 1), tree.room()), (None, 0));
-    assert_eq!(tree.latest(one, 9), Found::Nothing);
+    assert_eq!(tree.latest(one, 9), ExtentSearch::Nothing);
     tree.feed(tree.wants(10).allocate().unwrap());
     assert!(tree.insert(one, 1, 1).is_some());
     assert_eq!(
         (tree.wants(10).count(), tree.latest(one, 1)),
-        (0, Found::Nothing)
+        (0, ExtentSearch::Nothing)
     );
-    assert!(matches!(tree.latest(one, 2), Found::Conflict(hit) if hit.owner == 1));
+    assert!(matches!(tree.latest(one, 2), ExtentSearch::Conflict(hit) if hit.owner == 1));
 }

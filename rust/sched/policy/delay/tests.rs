@@ -46,14 +46,14 @@ fn request(id: u64, now: u64) -> Request {
 
 fn until(part: &mut State<Request>, now: u64) -> u64 {
     match part.get(&view(now, false)) {
-        Get::Throttled { until } => until,
+        Decision::Throttled { until } => until,
         other => panic!("{other:?}"),
     }
 }
 
-fn id(got: Get<(Request, Grant)>) -> Option<u64> {
+fn id(got: Decision<(Request, Grant)>) -> Option<u64> {
     match got {
-        Get::Item((request, _)) => Some(request.id),
+        Decision::Item((request, _)) => Some(request.id),
         _ => None,
     }
 }
@@ -96,16 +96,16 @@ fn within_bounds() {
         let mut order = Vec::new();
         loop {
             match part.get(&view(now, false)) {
-                Get::Item((request, _)) => {
+                Decision::Item((request, _)) => {
                     let waited = now - request.arrival;
                     assert!(waited >= first && waited <= last.max(1_000), "{waited}");
                     order.push(request.id);
                 }
-                Get::Throttled { until } => {
+                Decision::Throttled { until } => {
                     assert!(until > now && until <= START + 1_000 + last);
                     now = until;
                 }
-                Get::Empty => break,
+                Decision::Empty => break,
             }
         }
         assert_eq!(order.len(), 1_000);
@@ -126,7 +126,7 @@ fn equal_bounds_are_exact() {
             assert_eq!(until(&mut part, due - 1), due);
         }
         assert_eq!(id(part.get(&view(due, false))), Some(1));
-        assert!(matches!(part.get(&view(due, false)), Get::Empty));
+        assert!(matches!(part.get(&view(due, false)), Decision::Empty));
     }
 }
 
@@ -195,19 +195,31 @@ fn declined_requests_come_back() {
 fn passing() {
     let cost = Cost::of_bytes(0);
     for (pct, way, want) in [
-        (0, Way::Opportunity, Passed::Counted),
-        (0, Way::Forced { contended: true }, Passed::Counted),
-        (1, Way::Opportunity, Passed::Refused),
-        (1, Way::Forced { contended: true }, Passed::Counted),
-        (100, Way::Opportunity, Passed::Refused),
-        (100, Way::Forced { contended: true }, Passed::Counted),
+        (0, BypassReason::Opportunity, BypassOutcome::Counted),
+        (
+            0,
+            BypassReason::Forced { contended: true },
+            BypassOutcome::Counted,
+        ),
+        (1, BypassReason::Opportunity, BypassOutcome::Refused),
+        (
+            1,
+            BypassReason::Forced { contended: true },
+            BypassOutcome::Counted,
+        ),
+        (100, BypassReason::Opportunity, BypassOutcome::Refused),
+        (
+            100,
+            BypassReason::Forced { contended: true },
+            BypassOutcome::Counted,
+        ),
     ] {
         let mut part = part(&config(5, 300, pct), 3);
         let class = part.classify(&Attrs::UNKNOWN, START);
         assert!(part.is_live(class));
         assert_eq!(part.pass(class, cost, way, || START), want, "{pct} {way:?}");
         let other = ClassId::new(0, 3);
-        assert_eq!(part.pass(other, cost, way, || START), Passed::Stale);
+        assert_eq!(part.pass(other, cost, way, || START), BypassOutcome::Stale);
     }
 }
 
@@ -225,7 +237,7 @@ fn force_serves_at_once() {
         last = due;
         assert!(id(part.get(&view(START, true))).is_some());
     }
-    assert!(matches!(part.get(&view(START, true)), Get::Empty));
+    assert!(matches!(part.get(&view(START, true)), Decision::Empty));
 }
 
 /// Verifies that changes apply to later requests.
@@ -355,14 +367,16 @@ fn against_a_model() {
                 item.unregister(place);
             } else {
                 match part.get(&view(now, false)) {
-                    Get::Item((mut item, _)) => {
+                    Decision::Item((mut item, _)) => {
                         let at = queued.iter().position(|(id, ..)| *id == item.id).unwrap();
                         let (_, came, place) = queued.swap_remove(at);
                         item.unregister(place);
                         assert!(buffer == 256 || now >= came);
                     }
-                    Get::Throttled { until } => assert!(until > now && until <= now + 3 * SECOND),
-                    Get::Empty => assert!(queued.is_empty()),
+                    Decision::Throttled { until } => {
+                        assert!(until > now && until <= now + 3 * SECOND)
+                    }
+                    Decision::Empty => assert!(queued.is_empty()),
                 }
             }
             assert_eq!(part.len() as usize, queued.len());
@@ -370,8 +384,8 @@ fn against_a_model() {
         for (_, _, place) in queued {
             part.dequeue(CLASS, &place, now).unwrap().unregister(place);
         }
-        assert!(part.is_empty() && matches!(part.get(&view(now, false)), Get::Empty));
-        assert_eq!((part.records.live(), part.queue), (0, Root::EMPTY));
+        assert!(part.is_empty() && matches!(part.get(&view(now, false)), Decision::Empty));
+        assert_eq!((part.records.live(), part.queue), (0, HeapRoot::EMPTY));
     }
 }
 

@@ -4,12 +4,12 @@
 
 use super::{
     factors::Factors,
+    job_size::{JobSizes, SIZES_MAX},
     mode::{Level, Mode},
     params::{
         CrossCpt, DeltaMs, Locality, OppThreshold, SizeMax, SizeSource, SizeWindowS, Tunables,
     },
-    shared::Counters,
-    size::{Sizes, SIZES_MAX},
+    totals::SharedTotals,
     weights::Weights,
 };
 use crate::sched::{
@@ -114,7 +114,7 @@ fn fixed(tunables: &Tunables) -> Tunables {
 
 /// Parameters that change while a part runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Live {
+pub(super) struct RuntimeParameters {
     /// True if shares apply to all partitions together.
     pub(super) cross_cpt: bool,
     /// Queue depth below which requests are dispatched in FIFO order.
@@ -125,7 +125,7 @@ pub(super) struct Live {
     pub(super) size_window: u64,
 }
 
-impl Live {
+impl RuntimeParameters {
     /// Returns the parameters of `tunables` that change while a part runs.
     pub(super) fn of(tunables: &Tunables) -> Self {
         Self {
@@ -142,9 +142,9 @@ pub struct Shared {
     /// Hasher of paths, with the same seed for all heads of a service.
     pub hasher: Hasher,
     /// Service of each node over all parts; `None` if the head has one part.
-    pub counters: Option<Counters>,
+    pub counters: Option<SharedTotals>,
     /// Sizes of jobs; `None` unless the mode has `size` and sizes are counted.
-    pub sizes: Option<Sizes>,
+    pub sizes: Option<JobSizes>,
 }
 
 impl Shared {
@@ -155,13 +155,16 @@ impl Shared {
     pub fn new(config: &Config, seed: u64, parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let counters = if parts > 1 {
-            Some(Counters::new(tunables.classes_max.get() as usize)?)
+            Some(SharedTotals::new(tunables.classes_max.get() as usize)?)
         } else {
             None
         };
         let counts = config.mode().has_size() && tunables.size_source == SizeSource::Nids;
         let sizes = if counts {
-            Some(Sizes::new(SIZES_MAX, Live::of(tunables).size_window)?)
+            Some(JobSizes::new(
+                SIZES_MAX,
+                RuntimeParameters::of(tunables).size_window,
+            )?)
         } else {
             None
         };
@@ -181,7 +184,7 @@ pub struct Update {
     /// Factors of the weights, if servers share.
     pub(super) factors: Option<mem::Shared<Factors>>,
     /// Parameters.
-    pub(super) live: Live,
+    pub(super) live: RuntimeParameters,
 }
 
 impl Update {
@@ -190,7 +193,7 @@ impl Update {
         Self {
             weights,
             factors: None,
-            live: Live::of(tunables),
+            live: RuntimeParameters::of(tunables),
         }
     }
 

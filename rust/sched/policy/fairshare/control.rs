@@ -3,21 +3,21 @@
 //! Weights of a service, and the parameters that are texts.
 
 use super::{
-    config::Live,
+    config::RuntimeParameters,
     factors::Factors,
     mode::Mode,
     params::Tunables,
-    stats::{write_yaml, Rows},
+    stats::{write_yaml, NodeRows},
     weights::{self, Weights},
-    Config, RowBuf, Update,
+    Config, NodeRowBuf, Update,
 };
 use crate::sched::{
-    agent::{Lease, Pairs},
+    agent::{FactorPairs, Lease},
     attr::Priority,
     error::{Error, Result},
     mem::{NoMemory, Shared},
     policy::{
-        control::{refresh_stale, ByHead, Host, Keep, Running, Text},
+        control::{refresh_stale, ByHead, Host, Keep, RunningPart, TextParameter},
         Kind,
     },
 };
@@ -102,7 +102,7 @@ impl Keep<Config> for Kept {
         };
         !self.weights.ptr_eq(&old.weights)
             || !same_factors
-            || Live::of(tunables) != Live::of(old_tunables)
+            || RuntimeParameters::of(tunables) != RuntimeParameters::of(old_tunables)
     }
 
     fn starts(&self) -> Option<u64> {
@@ -111,7 +111,7 @@ impl Keep<Config> for Kept {
 
     fn set_factors(
         &mut self,
-        pairs: Pairs,
+        pairs: FactorPairs,
         lease: &Shared<Lease>,
     ) -> core::result::Result<(), NoMemory> {
         self.factors = Some(Shared::new(Factors::new(pairs, Some(lease.clone()))?)?);
@@ -122,13 +122,13 @@ impl Keep<Config> for Kept {
         self.factors.as_ref()?.lease()
     }
 
-    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+    fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {
         const {
             &[
-                Text::both("nrs_fairshare_mode", show_mode, set_mode),
-                Text::both("nrs_fairshare_weights", show_weights, set_weights),
-                Text::read("nrs_fairshare_stats", show_stats),
-                Text::write("nrs_fairshare_stats_reset", |host, _| {
+                TextParameter::both("nrs_fairshare_mode", show_mode, set_mode),
+                TextParameter::both("nrs_fairshare_weights", show_weights, set_weights),
+                TextParameter::read("nrs_fairshare_stats", show_stats),
+                TextParameter::write("nrs_fairshare_stats_reset", |host, _| {
                     host.reset(Kind::Fairshare);
                     Ok(())
                 }),
@@ -164,7 +164,7 @@ fn set_weights<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
 }
 
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
-    let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
+    let (mut rows, mut buf) = (NodeRows::new(), NodeRowBuf::new().map_err(Error::from)?);
     for part in host.running() {
         // The worker of an idle service does not refresh the part.
         refresh_stale(&part, host.now());

@@ -17,10 +17,10 @@
 //! # Lags of idle children
 //!
 //! The clock advances by the service divided by the members' weights, so the lags of all children
-//! sum to 0 unless lags are dropped. [`Clock::tilt`] accumulates the deviation: lags that expire,
-//! lags of children that are removed, service of an idle child without queueing, and jumps of the
-//! clock. [`Clock::serve`] runs slower or faster until the deviation is 0, which spreads the
-//! deviation over all members by weight.
+//! sum to 0 unless lags are dropped. [`VirtualClock::tilt`] accumulates the deviation: lags that
+//! expire, lags of children that are removed, service of an idle child without queueing, and jumps
+//! of the clock. [`VirtualClock::serve`] runs slower or faster until the deviation is 0, which
+//! spreads the deviation over all members by weight.
 //!
 //! # Corrections
 //!
@@ -57,7 +57,7 @@
 //! request sizes.
 
 use super::{
-    entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},
+    entity::{Entity, TimelineState, VirtualClock, COST_MAX, DEBT_MAX},
     members::Members,
     timeline::{Timeline, Timelines},
 };
@@ -82,20 +82,20 @@ const SLACK: u64 = 4;
 ///
 /// # Invariants
 ///
-/// - A child is in the timeline if and only if its `place` is [`Place::In`]. The timeline has the
-///   tag and the deadline at the last change of either.
+/// - A child is in the timeline if and only if its `place` is [`TimelineState::In`]. The timeline
+///   has the tag and the deadline at the last change of either.
 /// - The weight of the clock is the sum of the weights of the members.
 /// - `chosen` is [`NONE`], or the eligible child with the first deadline.
 #[derive(Clone, Copy, Debug)]
-pub struct Sched {
-    clock: Clock,
+pub struct NodeScheduler {
+    clock: VirtualClock,
     line: Timeline,
     chosen: u32,
 }
 
 /// Event of a request other than a charged dispatch.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum RequestStep {
     /// Dispatch or removal at no charge.
     Skip,
     /// Dispatch of this cost without queueing. The charge lowers the lag to no less than minus
@@ -105,11 +105,11 @@ pub(super) enum Step {
     Correct(i64),
 }
 
-impl Sched {
+impl NodeScheduler {
     /// Creates a scheduler without members.
     pub(super) fn new() -> Self {
         Self {
-            clock: Clock::default(),
+            clock: VirtualClock::default(),
             line: Timeline::EMPTY,
             chosen: NONE,
         }
@@ -133,7 +133,7 @@ impl Sched {
 
     /// Updates the position of a member after a change of its tag or its next cost.
     fn settle(&mut self, lines: &mut Timelines, entity: &Entity, slot: u32) {
-        if entity.place == Place::In {
+        if entity.place == TimelineState::In {
             lines.set(&mut self.line, slot, entity.start, entity.deadline());
         }
     }
@@ -151,7 +151,7 @@ impl Sched {
 
     /// Removes a child without requests, and saves the child's lag.
     fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32) {
-        if entity.place == Place::Out {
+        if entity.place == TimelineState::Out {
             return;
         }
         lines.remove(&mut self.line, slot);
@@ -171,7 +171,10 @@ impl Sched {
     ) {
         self.chosen = NONE;
         let now = self.clock.now();
-        let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) else {
+        let Some(entity) = nodes
+            .entity_mut(slot)
+            .filter(|e| e.place == TimelineState::Out)
+        else {
             return;
         };
         // The clock has passed the old tag by a whole request.
@@ -185,7 +188,7 @@ impl Sched {
         } else {
             entity.deadline()
         };
-        entity.place = Place::In;
+        entity.place = TimelineState::In;
         lines.add(&mut self.line, slot, entity.start, deadline);
     }
 
@@ -220,26 +223,26 @@ impl Sched {
         lines: &mut Timelines,
         entity: &mut Entity,
         slot: u32,
-        step: Step,
+        step: RequestStep,
         next: Option<u32>,
     ) {
         self.chosen = NONE;
         match step {
-            Step::Skip => self.go_on(lines, entity, slot, next),
+            RequestStep::Skip => self.go_on(lines, entity, slot, next),
             // Without members the request took no share here; other partitions are informed by
             // [`super::tree`].
-            Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
-            Step::Owe(cost) if entity.place == Place::Out => {
+            RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
+            RequestStep::Owe(cost) if entity.place == TimelineState::Out => {
                 let more = entity.absorb(self.clock.now(), cost);
                 self.clock.tilt(entity.service(more));
             }
-            Step::Owe(cost) => {
+            RequestStep::Owe(cost) => {
                 let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
                 if entity.lag(self.clock.now()) > floor {
                     self.charge(lines, entity, slot, cost, next);
                 }
             }
-            Step::Correct(delta) => self.correct(lines, entity, slot, delta),
+            RequestStep::Correct(delta) => self.correct(lines, entity, slot, delta),
         }
     }
 
@@ -247,7 +250,7 @@ impl Sched {
     #[inline(never)]
     fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, delta: i64) {
         self.clock.correct(delta);
-        if entity.place == Place::Out {
+        if entity.place == TimelineState::Out {
             let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.tilt(more);
         } else {
@@ -328,7 +331,7 @@ impl Sched {
         self.chosen = NONE;
         let before = entity.weight();
         entity.reweight(weight, now);
-        if entity.place != Place::Out {
+        if entity.place != TimelineState::Out {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
             self.settle(lines, entity, slot);
@@ -337,7 +340,10 @@ impl Sched {
 
     /// Drops the lag of the child at index `slot`, which is no member and is removed.
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        if let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) {
+        if let Some(entity) = nodes
+            .entity_mut(slot)
+            .filter(|e| e.place == TimelineState::Out)
+        {
             let owed = core::mem::take(&mut entity.owed);
             self.clock.tilt(entity.service(owed).saturating_neg());
         }

@@ -3,8 +3,8 @@
 //! Entities and virtual time.
 //!
 //! - *Cost*: service that a request takes, in units: pages, requests or microseconds.
-//! - *Virtual time*: service that an entity of weight 1 should have received ([`Clock`]). The
-//!   number wraps; 2^32 are one unit at raw weight 1.
+//! - *Virtual time*: service that an entity of weight 1 should have received ([`VirtualClock`]).
+//!   The number wraps; 2^32 are one unit at raw weight 1.
 //! - *Weight*: a raw number; 4096 stands for one ([`WEIGHT_ONE`]).
 //! - *Tag*: virtual time up to which an entity has been served. A charge of `c` units advances the
 //!   tag of an entity with weight `w` by `c * 2^32 / w`.
@@ -50,7 +50,7 @@ const IDLE_LONG: u64 = 64;
 
 /// State of an entity in the timeline of its scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TimelineState {
     /// Not in the timeline: the entity has no requests.
     Out,
     /// In the timeline.
@@ -67,11 +67,12 @@ pub struct Entity {
     /// Tag: start of the request that is served next.
     pub(super) start: u64,
     inv: u64,
-    /// Lag at the moment the entity left; valid while `place` is [`Place::Out`].
+    /// Lag at the moment the entity left; valid while `place` is [`TimelineState::Out`].
     pub(super) owed: i64,
     weight: u32,
     rest: u32,
-    /// Cost of the request that is dispatched next; valid while `place` is not [`Place::Out`].
+    /// Cost of the request that is dispatched next; valid while `place` is not
+    /// [`TimelineState::Out`].
     pub(super) head: u32,
     /// Charges for service elsewhere since the last dispatch here, units.
     pub(super) pulled: u32,
@@ -80,7 +81,7 @@ pub struct Entity {
     /// Remainder carried by [`Entity::ease`], 1/256 of a unit.
     eased: u8,
     /// Presence in a timeline.
-    pub(super) place: Place,
+    pub(super) place: TimelineState,
     /// True if another request was queued at a dispatch, since the entity became a member.
     pub(super) busy: bool,
 }
@@ -99,7 +100,7 @@ impl Entity {
             pulled: 0,
             pending: 0,
             eased: 0,
-            place: Place::Out,
+            place: TimelineState::Out,
             busy: false,
         }
     }
@@ -214,7 +215,7 @@ impl Entity {
     /// Returns the lag at virtual time `now`, in tenths of a unit of cost.
     pub(super) fn tenths_at(&self, now: u64) -> i64 {
         let lag = match self.place {
-            Place::Out => self.due(now, 1),
+            TimelineState::Out => self.due(now, 1),
             _ => self.lag(now),
         };
         self.tenths(lag)
@@ -227,7 +228,7 @@ impl Entity {
         let lag = self.lag(now);
         self.owed = lag.clamp(bound.wrapping_neg(), bound);
         self.start = now.wrapping_sub(self.owed as u64);
-        self.place = Place::Out;
+        self.place = TimelineState::Out;
         self.owed.saturating_sub(lag)
     }
 
@@ -321,7 +322,7 @@ fn limited(delta: i64) -> u32 {
 /// `weight` is the sum of the weights of the entities that entered and did not leave. `rest` is
 /// below `weight`, or both are 0. The time never moves back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clock {
+pub struct VirtualClock {
     now: u64,
     rest: u64,
     weight: u64,
@@ -331,7 +332,7 @@ pub struct Clock {
     owed: i64,
 }
 
-impl Clock {
+impl VirtualClock {
     /// Returns the virtual time.
     pub const fn now(&self) -> u64 {
         self.now

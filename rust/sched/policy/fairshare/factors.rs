@@ -6,8 +6,8 @@
 //! servers, and [`crate::sched::agent`] how an agent reads accounts and sets factors.
 
 use crate::sched::{
-    agent::{faded, scaled, Lease, Pairs},
-    mem::{List, NoMemory, Shared},
+    agent::{faded, scaled, FactorPairs, Lease},
+    mem::{GrowingList, NoMemory, Shared},
 };
 
 pub use crate::sched::agent::ONE;
@@ -20,9 +20,9 @@ pub use crate::sched::agent::ONE;
 /// - `starts` has the index of the first id of each bucket, followed by the length of `list`. The
 ///   first `bits` bits of an id are the number of its bucket.
 pub struct Factors {
-    list: List<(u64, u32)>,
+    list: GrowingList<(u64, u32)>,
     /// Indices of first ids. Ids are hashes, so a bucket has one or two ids.
-    starts: List<u32>,
+    starts: GrowingList<u32>,
     bits: u32,
     /// Time during which the factors are in force; `None`: until the factors are replaced.
     lease: Option<Shared<Lease>>,
@@ -31,13 +31,13 @@ pub struct Factors {
 impl Factors {
     /// Creates the factors `pairs`, in force while `lease` lasts, or without a lease until the
     /// factors are replaced; may sleep.
-    pub fn new(pairs: Pairs, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
+    pub fn new(pairs: FactorPairs, lease: Option<Shared<Lease>>) -> Result<Self, NoMemory> {
         // INVARIANT: pairs have the same invariant.
         let list = pairs.into_list();
         let ids = list.as_slice();
         let bits = ids.len().checked_ilog2().unwrap_or(0);
         let buckets = 1usize << bits;
-        let mut starts = List::with_capacity(buckets.saturating_add(1))?;
+        let mut starts = GrowingList::with_capacity(buckets.saturating_add(1))?;
         for (index, (id, _)) in (0u32..).zip(ids) {
             // INVARIANT: buckets up to the bucket of this id start here, unless they started
             // before.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn scales_those_it_knows_and_never_to_nothing() {
-        let pairs = Pairs::of([(3, ONE / 2), (7, 1), (9, ONE)]).unwrap();
+        let pairs = FactorPairs::of([(3, ONE / 2), (7, 1), (9, ONE)]).unwrap();
         let factors = Factors::new(pairs, None).unwrap();
         for (id, weight, scaled) in [
             (1, 4096, 4096),
@@ -125,7 +125,7 @@ mod tests {
                     .collect();
                 pairs.sort_unstable();
                 pairs.dedup_by_key(|pair| pair.0);
-                let list = Pairs::of(pairs.iter().copied()).unwrap();
+                let list = FactorPairs::of(pairs.iter().copied()).unwrap();
                 let factors = Factors::new(list, None).unwrap();
                 for (id, factor) in &pairs {
                     assert_eq!(factors.find(*id), Some(*factor));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn those_of_an_agent_go_by_the_lease() {
-        let pairs = Pairs::of([(3, ONE / 4)]).unwrap();
+        let pairs = FactorPairs::of([(3, ONE / 4)]).unwrap();
         let lease = Shared::new(Lease::new(0, 2000)).unwrap();
         let factors = Factors::new(pairs, Some(lease.clone())).unwrap();
         for (now, steps, factor) in [

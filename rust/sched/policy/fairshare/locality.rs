@@ -4,10 +4,10 @@
 //! one entity dispatches requests in a row.
 //!
 //! - *Sweep*: requests dispatched next, with locality at most [`BATCH`], by ascending offset
-//!   ([`Spot`]).
+//!   ([`ByteRange`]).
 //! - *Behind*: requests that arrived since the start of the sweep, in the order of arrival.
-//! - *Slice*: requests that the chosen entity dispatches in a row ([`Slice`]), which saves a disk a
-//!   seek to another entity after each request.
+//! - *Slice*: requests that the chosen entity dispatches in a row ([`LocalitySlice`]), which saves
+//!   a disk a seek to another entity after each request.
 //!
 //! ```text
 //!  push ──► behind ── sweep empty: the oldest 32, sorted ──► sweep ──► pop
@@ -25,7 +25,7 @@
 //! overlap: a submitter that needs an order waits for completion.
 
 use crate::sched::{
-    item::{Fifo, Item, Spot},
+    item::{ByteRange, Fifo, Item},
     slab::NONE,
 };
 use core::mem;
@@ -38,12 +38,12 @@ pub const BATCH: u32 = 32;
 /// # Invariants
 ///
 /// If `sweep` is empty, `behind` is empty.
-pub struct Batches<F: Fifo> {
+pub struct OffsetQueue<F: Fifo> {
     sweep: F,
     behind: F,
 }
 
-impl<F: Fifo> Batches<F> {
+impl<F: Fifo> OffsetQueue<F> {
     /// Creates an empty queue.
     pub fn new() -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<F: Fifo> Batches<F> {
     }
 
     /// Removes the request at `place` from the sweep or from behind; the end of the sweep is
-    /// handled as in [`Batches::pop`].
+    /// handled as in [`OffsetQueue::pop`].
     pub fn remove(&mut self, place: &<F::Item as Item>::Place, locality: bool) -> Option<F::Item> {
         let item = match self.sweep.remove(place) {
             Some(item) => item,
@@ -87,7 +87,7 @@ impl<F: Fifo> Batches<F> {
 
     /// Starts the next sweep if the request removed, at `last`, was the last one of a sweep.
     #[inline]
-    fn go_on(&mut self, last: Spot, locality: bool) {
+    fn go_on(&mut self, last: ByteRange, locality: bool) {
         if self.sweep.is_empty() && !self.behind.is_empty() {
             if locality {
                 self.sort(last);
@@ -117,7 +117,7 @@ impl<F: Fifo> Batches<F> {
     /// Sorts by insertion, because batches are small, often sorted already, and equal offsets must
     /// keep their order. Not inlined, to save stack in the caller.
     #[inline(never)]
-    fn sort(&mut self, last: Spot) {
+    fn sort(&mut self, last: ByteRange) {
         let mut batch = [const { None }; BATCH as usize];
         for filled in 0..batch.len() {
             let item = self.behind.pop();
@@ -152,7 +152,7 @@ impl<F: Fifo> Batches<F> {
 ///
 /// The leaf at index `slot` has requests, unless `slot` is [`NONE`].
 #[derive(Clone, Copy)]
-pub struct Slice {
+pub struct LocalitySlice {
     slot: u32,
     /// Pages left in the slice.
     pages: u32,
@@ -162,7 +162,7 @@ pub struct Slice {
     size: u32,
 }
 
-impl Slice {
+impl LocalitySlice {
     /// Creates a slice without a leaf; slices are of `size` pages or [`BATCH`] requests, whichever
     /// ends first.
     pub const fn new(size: u32) -> Self {
@@ -214,7 +214,7 @@ impl Slice {
 
 /// Returns the sort key of a request in a sweep that goes up from `last`: offsets from `last` on
 /// come first.
-fn order<I: Item>(item: &Option<I>, last: Spot) -> Option<(bool, Spot)> {
+fn order<I: Item>(item: &Option<I>, last: ByteRange) -> Option<(bool, ByteRange)> {
     let spot = item.as_ref()?.spot();
     Some((spot < last, spot))
 }

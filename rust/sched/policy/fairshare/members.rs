@@ -4,23 +4,23 @@
 
 use super::{
     config::{size_level, Config, Shared, Update},
-    deadline::Sched,
+    deadline::NodeScheduler,
+    device_time::{DeviceClock, Estimates},
     entity::{Entity, COST_MAX, WEIGHT_ONE},
+    entity_stats::EntityStats,
     factors::ONE,
-    ledger::Ledger,
+    job_size,
     mode::Mode,
-    node::{Body, Inner, Leaf, Node, PathId},
+    node::{InnerNode, Leaf, NodeBody, PathId, TreeNode},
     params::{CostModel, Locality, SizeSource},
     select::Selector,
-    size,
     stats::Counts,
-    time::{Busy, Estimates},
     weights::Weights,
 };
 use crate::sched::{
     agent::scaled,
     attr::Attrs,
-    class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID, KEPT},
+    class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
     mem::{self, grow, Grow, NoMemory, PerSlot},
@@ -32,7 +32,7 @@ const WEIGHT_LIMIT: u32 = (1 << 19) - 1;
 
 /// Step of a path.
 #[derive(Clone, Copy)]
-struct Step {
+struct PathStep {
     /// Value of the level; [`Key::Default`] leads to the shared leaf.
     key: Key,
     level: u8,
@@ -41,7 +41,7 @@ struct Step {
 
 /// Charges of requests: pages, 1, or microseconds, up to [`COST_MAX`].
 #[derive(Clone, Copy)]
-pub struct Tariff<'a> {
+pub struct ChargeModel<'a> {
     model: CostModel,
     /// Estimates of the leaf's requests, if time is measured.
     own: Option<&'a Estimates>,
@@ -49,7 +49,7 @@ pub struct Tariff<'a> {
     part: &'a Estimates,
 }
 
-impl Tariff<'_> {
+impl ChargeModel<'_> {
     /// Returns the charge for a request of the leaf that costs `cost`.
     #[inline]
     pub fn of(&self, cost: Cost) -> u32 {
@@ -73,19 +73,19 @@ impl Tariff<'_> {
 
 /// Data of nodes that decisions do not read, by index. The data is stored outside the tree to keep
 /// the data that decisions read close together.
-pub struct Details {
+pub struct NodeStats {
     /// Statistics of leaves.
-    pub(super) ledgers: PerSlot<Ledger>,
+    pub(super) ledgers: PerSlot<EntityStats>,
     /// Estimates of the time of leaves' requests, if time is measured.
     pub(super) estimates: Option<PerSlot<Estimates>>,
 }
 
-grow!(Details {
-    ledgers: PerSlot<Ledger>,
+grow!(NodeStats {
+    ledgers: PerSlot<EntityStats>,
     estimates: Option<PerSlot<Estimates>>,
 });
 
-impl Details {
+impl NodeStats {
     /// Creates tables for up to `max` nodes; may sleep.
     fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
@@ -100,12 +100,12 @@ impl Details {
     /// Returns the charges by `model` for requests of the leaf at index `slot`; `part` has the
     /// estimates of the part.
     #[inline]
-    fn tariff<'a>(&'a self, slot: u32, model: CostModel, part: &'a Estimates) -> Tariff<'a> {
+    fn tariff<'a>(&'a self, slot: u32, model: CostModel, part: &'a Estimates) -> ChargeModel<'a> {
         let own = match model {
             CostModel::Time => self.estimates.as_ref().and_then(|own| own.get(slot)),
             CostModel::Pages | CostModel::Rpcs => None,
         };
-        Tariff { model, own, part }
+        ChargeModel { model, own, part }
     }
 }
 
@@ -117,16 +117,16 @@ impl Details {
 ///   levels before the last; a shared leaf may have fewer.
 /// - A node is busy in the table if and only if it has requests queued or in flight, or children.
 pub struct Members<I: Item> {
-    pub(super) table: ClassTable<PathId, Node<I>>,
+    pub(super) table: ClassTable<PathId, TreeNode<I>>,
     pub(super) shared: mem::Shared<Shared>,
     pub(super) mode: Mode,
     pub(super) cost_model: CostModel,
     pub(super) locality: bool,
     /// Estimates of the time of requests in this part.
     pub(super) estimates: Estimates,
-    pub(super) details: Details,
+    pub(super) details: NodeStats,
     /// Division of the device time among the requests in flight.
-    pub(super) busy: Busy,
+    pub(super) busy: DeviceClock,
     /// Numbers of failures to find room in tables that the parts share.
     pub(super) counts: Counts,
     told: Update,
@@ -143,8 +143,8 @@ impl<I: Item> Members<I> {
     pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let mode = config.mode();
-        let (entity, body) = (Entity::new(WEIGHT_ONE), Body::Leaf(Leaf::new()));
-        let default = Node::new(entity, PathId::DEFAULT, NONE, Key::Default, 0, body);
+        let (entity, body) = (Entity::new(WEIGHT_ONE), NodeBody::Leaf(Leaf::new()));
+        let default = TreeNode::new(entity, PathId::DEFAULT, NONE, Key::Default, 0, body);
         let max = tunables.classes_max.get();
         Ok(Self {
             table: ClassTable::new(
@@ -159,8 +159,8 @@ impl<I: Item> Members<I> {
             cost_model: tunables.cost_model,
             locality: tunables.locality == Locality::On,
             estimates: Estimates::default(),
-            details: Details::new(tunables.cost_model, (max as usize).saturating_add(1))?,
-            busy: Busy::default(),
+            details: NodeStats::new(tunables.cost_model, (max as usize).saturating_add(1))?,
+            busy: DeviceClock::default(),
             counts: Counts::ZERO,
             told: Update::new(mem::Shared::new(Weights::new())?, tunables),
             steps: 0,
@@ -171,14 +171,14 @@ impl<I: Item> Members<I> {
 
     /// Returns the leaf at index `slot`, for writing, and its charges.
     #[inline]
-    pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
+    pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
         let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         Some((self.table.at_mut(slot)?.leaf_mut()?, tariff))
     }
 
     /// Returns the class id of the leaf at index `slot`, the leaf, for writing, and its charges.
     #[inline]
-    pub fn open_named(&mut self, slot: u32) -> Option<(ClassId, &mut Leaf<I>, Tariff<'_>)> {
+    pub fn open_named(&mut self, slot: u32) -> Option<(ClassId, &mut Leaf<I>, ChargeModel<'_>)> {
         let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         let (id, node) = self.table.named_mut(slot)?;
         Some((id, node.leaf_mut()?, tariff))
@@ -187,7 +187,7 @@ impl<I: Item> Members<I> {
     /// Returns the leaf of `class` and its charges, without keeping the class busy; `None` if
     /// `class` is stale.
     #[inline]
-    pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
+    pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
         let slot = class.slot();
         let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
@@ -201,13 +201,13 @@ impl<I: Item> Members<I> {
 
     /// Returns the statistics of the leaf at index `slot`.
     #[inline]
-    pub fn ledger(&self, slot: u32) -> Option<&Ledger> {
+    pub fn ledger(&self, slot: u32) -> Option<&EntityStats> {
         self.details.ledgers.get(slot)
     }
 
     /// Returns the statistics of the leaf at index `slot`, for writing.
     #[inline]
-    pub fn ledger_mut(&mut self, slot: u32) -> Option<&mut Ledger> {
+    pub fn ledger_mut(&mut self, slot: u32) -> Option<&mut EntityStats> {
         self.details.ledgers.get_mut(slot)
     }
 
@@ -237,7 +237,7 @@ impl<I: Item> Members<I> {
         let mut parent = NONE;
         let mut last = DEFAULT_ID;
         for (level, field) in (0..).zip(mode.levels()) {
-            let step = Step {
+            let step = PathStep {
                 key: Key::of(field.field(), attrs),
                 level,
                 leaf: usize::from(level).saturating_add(1) == mode.depth(),
@@ -257,7 +257,7 @@ impl<I: Item> Members<I> {
     fn shared_leaf(&mut self, mut above: u32, selector: &mut Selector, now: u64) -> ClassId {
         while let Some(node) = self.table.at(above) {
             let (level, next) = (node.level.saturating_add(1), node.parent);
-            let step = Step {
+            let step = PathStep {
                 key: Key::Default,
                 level,
                 leaf: true,
@@ -274,7 +274,7 @@ impl<I: Item> Members<I> {
     /// room.
     fn take_step(
         &mut self,
-        step: Step,
+        step: PathStep,
         parent: u32,
         selector: &mut Selector,
         now: u64,
@@ -290,26 +290,26 @@ impl<I: Item> Members<I> {
     fn grow_node(
         &mut self,
         id: PathId,
-        step: Step,
+        step: PathStep,
         parent: u32,
         selector: &mut Selector,
         now: u64,
     ) -> Option<ClassId> {
         let place = match self.table.at(parent) {
-            _ if step.key == Key::Default => Place::Shared,
-            Some(parent) => Place::owned(parent.id.0),
-            None if step.leaf => Place::Free,
-            None => Place::Promised,
+            _ if step.key == Key::Default => ClassQuota::Shared,
+            Some(parent) => ClassQuota::owned(parent.id.0),
+            None if step.leaf => ClassQuota::Free,
+            None => ClassQuota::Promised,
         };
         // The child is counted first, so that the parent is not evicted to make room.
         self.add_child(parent);
         let limit = selector.capacity().min(self.details.capacity());
         let room = self.table.room(place, limit, now);
-        if let Room::After(slot) = room {
+        if let ClassRoom::After(slot) = room {
             self.forget(slot, selector, now);
         }
         let made = match room {
-            Room::No => None,
+            ClassRoom::No => None,
             _ => self.make(id, step, place, parent, now),
         };
         let Some(made) = made else {
@@ -331,29 +331,29 @@ impl<I: Item> Members<I> {
     fn make(
         &mut self,
         id: PathId,
-        step: Step,
-        place: Place,
+        step: PathStep,
+        place: ClassQuota,
         parent: u32,
         now: u64,
     ) -> Option<ClassId> {
-        let Step { key, level, leaf } = step;
+        let PathStep { key, level, leaf } = step;
         let entity = Entity::new(self.weight_here(id, self.weight_of(&key, level, 0, now)));
         self.table.make(id, place, now, || {
             let body = if leaf {
-                Body::Leaf(Leaf::new())
+                NodeBody::Leaf(Leaf::new())
             } else {
-                Body::Inner(Inner {
-                    sched: Sched::new(),
+                NodeBody::Inner(InnerNode {
+                    sched: NodeScheduler::new(),
                     children: 0,
                 })
             };
-            Node::new(entity, id, parent, key, level, body)
+            TreeNode::new(entity, id, parent, key, level, body)
         })
     }
 
     /// Adds one to the number of children of the inner node at index `parent`.
     fn add_child(&mut self, parent: u32) {
-        if let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
+        if let Some(inner) = self.table.at_mut(parent).and_then(TreeNode::inner_mut) {
             inner.children = inner.children.saturating_add(1);
             self.table.busy(parent);
         }
@@ -362,7 +362,7 @@ impl<I: Item> Members<I> {
     /// Subtracts one from the number of children of the inner node at index `parent`. Removes the
     /// node without children, and then does the same for its parent.
     fn drop_child(&mut self, mut parent: u32, selector: &mut Selector, now: u64) {
-        while let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
+        while let Some(inner) = self.table.at_mut(parent).and_then(TreeNode::inner_mut) {
             inner.children = inner.children.saturating_sub(1);
             if inner.children > 0 {
                 return;
@@ -467,7 +467,7 @@ impl<I: Item> Members<I> {
     }
 
     /// Returns the weight of the node at index `slot` on all servers together.
-    pub fn weight_everywhere(&self, node: &Node<I>, now: u64) -> u32 {
+    pub fn weight_everywhere(&self, node: &TreeNode<I>, now: u64) -> u32 {
         self.weight_of(&node.key, node.level, node.size, now)
     }
 
@@ -503,7 +503,7 @@ impl<I: Item> Members<I> {
             return;
         };
         let said = match (attrs.size, self.size_source) {
-            (0, SizeSource::Suffix) => size::suffix(attrs.jobid.as_bytes()).unwrap_or(0),
+            (0, SizeSource::Suffix) => job_size::suffix(attrs.jobid.as_bytes()).unwrap_or(0),
             (said, _) => said,
         };
         if said == 0 {
@@ -557,12 +557,12 @@ impl<I: Item> Members<I> {
     }
 
     /// Returns the scheduler of an inner node; `None` for a leaf.
-    pub(super) fn sched(&self, slot: u32) -> Option<&Sched> {
+    pub(super) fn sched(&self, slot: u32) -> Option<&NodeScheduler> {
         Some(&self.table.at(slot)?.inner()?.sched)
     }
 
     /// Returns the scheduler of an inner node, for writing.
-    pub(super) fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched> {
+    pub(super) fn sched_mut(&mut self, slot: u32) -> Option<&mut NodeScheduler> {
         Some(&mut self.table.at_mut(slot)?.inner_mut()?.sched)
     }
 

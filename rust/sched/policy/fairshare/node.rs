@@ -6,7 +6,7 @@
 //!   of its users. A [`PathId`] identifies a path in all parts of a service.
 //! - *Leaf*: node of a path with a value for every level, with the requests ([`Leaf`]).
 //! - *Inner node*: node of a shorter path, with children and a scheduler of the children
-//!   ([`Inner`]).
+//!   ([`InnerNode`]).
 //!
 //! ```text
 //!                    (root)                     scheduled by the selector
@@ -16,7 +16,7 @@
 //!     uid:1000    uid:1001    uid:1002          leaves of gid_then_uid_fair
 //! ```
 
-use super::{deadline::Sched, entity::Entity, locality::Batches, shared::Tally};
+use super::{deadline::NodeScheduler, entity::Entity, locality::OffsetQueue, totals::TotalView};
 use crate::sched::{
     item::Item,
     key::{Hashed, Hasher, Key},
@@ -46,7 +46,7 @@ impl Hashed for PathId {
 ///
 /// `parent` is the index of an inner node that counts this node among its children, or
 /// [`crate::sched::slab::NONE`] for a child of the root.
-pub struct Node<I: Item> {
+pub struct TreeNode<I: Item> {
     /// Weight and tag among the siblings.
     pub entity: Entity,
     /// Path of the node.
@@ -54,7 +54,7 @@ pub struct Node<I: Item> {
     /// Index of the parent.
     pub parent: u32,
     /// Service of the node here and at other partitions.
-    pub tally: Tally,
+    pub tally: TotalView,
     /// Value of the node's level.
     pub key: Key,
     /// Level of the node, 0 for the first.
@@ -62,7 +62,7 @@ pub struct Node<I: Item> {
     /// Job size that requests report; 0 if requests report none.
     pub size: u32,
     /// Requests or children.
-    pub body: Body<I>,
+    pub body: NodeBody<I>,
 }
 
 /// Content of a node.
@@ -70,17 +70,17 @@ pub struct Node<I: Item> {
     clippy::large_enum_variant,
     reason = "most nodes are leaves, which are the large ones"
 )]
-pub enum Body<I: Item> {
+pub enum NodeBody<I: Item> {
     /// Requests.
     Leaf(Leaf<I>),
     /// Children.
-    Inner(Inner),
+    Inner(InnerNode),
 }
 
-/// Requests of a node. Statistics are stored apart, in [`super::members::Details`].
+/// Requests of a node. Statistics are stored apart, in [`super::members::NodeStats`].
 pub struct Leaf<I: Item> {
     /// Queued requests.
-    pub queue: Batches<I::Fifo>,
+    pub queue: OffsetQueue<I::Fifo>,
     /// Number of requests in flight.
     pub active: u32,
     /// Remainder of measured time that is not yet charged.
@@ -88,14 +88,14 @@ pub struct Leaf<I: Item> {
 }
 
 /// Children of a node.
-pub struct Inner {
+pub struct InnerNode {
     /// Scheduler of the children.
-    pub sched: Sched,
+    pub sched: NodeScheduler,
     /// Number of children.
     pub children: u32,
 }
 
-impl<I: Item> Node<I> {
+impl<I: Item> TreeNode<I> {
     /// Creates a node.
     pub fn new(
         entity: Entity,
@@ -103,13 +103,13 @@ impl<I: Item> Node<I> {
         parent: u32,
         key: Key,
         level: u8,
-        body: Body<I>,
+        body: NodeBody<I>,
     ) -> Self {
         Self {
             entity,
             id,
             parent,
-            tally: Tally::default(),
+            tally: TotalView::default(),
             key,
             level,
             size: 0,
@@ -120,32 +120,32 @@ impl<I: Item> Node<I> {
     /// Returns the requests of a leaf.
     pub fn leaf(&self) -> Option<&Leaf<I>> {
         match &self.body {
-            Body::Leaf(leaf) => Some(leaf),
-            Body::Inner(_) => None,
+            NodeBody::Leaf(leaf) => Some(leaf),
+            NodeBody::Inner(_) => None,
         }
     }
 
     /// Returns the requests of a leaf, for writing.
     pub fn leaf_mut(&mut self) -> Option<&mut Leaf<I>> {
         match &mut self.body {
-            Body::Leaf(leaf) => Some(leaf),
-            Body::Inner(_) => None,
+            NodeBody::Leaf(leaf) => Some(leaf),
+            NodeBody::Inner(_) => None,
         }
     }
 
     /// Returns the children of an inner node.
-    pub fn inner(&self) -> Option<&Inner> {
+    pub fn inner(&self) -> Option<&InnerNode> {
         match &self.body {
-            Body::Leaf(_) => None,
-            Body::Inner(inner) => Some(inner),
+            NodeBody::Leaf(_) => None,
+            NodeBody::Inner(inner) => Some(inner),
         }
     }
 
     /// Returns the children of an inner node, for writing.
-    pub fn inner_mut(&mut self) -> Option<&mut Inner> {
+    pub fn inner_mut(&mut self) -> Option<&mut InnerNode> {
         match &mut self.body {
-            Body::Leaf(_) => None,
-            Body::Inner(inner) => Some(inner),
+            NodeBody::Leaf(_) => None,
+            NodeBody::Inner(inner) => Some(inner),
         }
     }
 }
@@ -154,7 +154,7 @@ impl<I: Item> Leaf<I> {
     /// Creates a leaf without requests.
     pub fn new() -> Self {
         Self {
-            queue: Batches::new(),
+            queue: OffsetQueue::new(),
             active: 0,
             rest: 0,
         }

@@ -56,10 +56,11 @@ parameters! {
         ],
         /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
-            /// Number of clients of the job ([`super::size::Sizes`]).
+            /// Number of clients of the job ([`super::job_size::JobSizes`]).
             #[default]
             Nids = "nids",
-            /// Number at the end of the job's name ([`super::size::suffix`]), 1 without a number.
+            /// Number at the end of the job's name ([`super::job_size::suffix`]), 1 without a
+            /// number.
             Suffix = "suffix",
         ],
         /// Window in which the clients of a job are counted.

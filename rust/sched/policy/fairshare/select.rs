@@ -14,22 +14,26 @@
 //!        └────────────────┘ charge, step(none)
 //! ```
 
-use super::{deadline::Step, entity::Entity, members::Members, params::Select, tree::Tree};
+use super::{
+    deadline::RequestStep, entity::Entity, members::Members, params::Select, tree::SchedulerTree,
+};
 use crate::sched::{
     item::Item,
-    leftist::{Forest, Root},
+    leftist_heap::{HeapRoot, LeftistForest},
     mem::{grow, Grow, NoMemory},
-    ranges::Table,
+    ranges::RangeTable,
     rng::Rng,
 };
 
 /// Leaves with queued requests, by the arrival of each leaf's next request.
 pub struct Arrivals {
-    forest: Forest,
-    root: Root,
+    forest: LeftistForest,
+    root: HeapRoot,
 }
 
-grow!(Arrivals { forest: Forest });
+grow!(Arrivals {
+    forest: LeftistForest
+});
 
 /// Choice among the leaves with queued requests; nodes are identified by index.
 ///
@@ -43,12 +47,12 @@ grow!(Arrivals { forest: Forest });
 /// - A leaf is in `arrivals` if and only if the leaf has queued requests.
 pub struct Selector {
     /// Schedulers of `deadline`; `None` for `paper`.
-    pub(super) tree: Option<Tree>,
+    pub(super) tree: Option<SchedulerTree>,
     arrivals: Option<Arrivals>,
 }
 
 grow!(Selector {
-    tree: Option<Tree>,
+    tree: Option<SchedulerTree>,
     arrivals: Option<Arrivals>,
 });
 
@@ -57,13 +61,13 @@ impl Selector {
     /// a leaf only if `oldest` is true or `select` needs the oldest request.
     pub fn new(select: Select, max: usize, oldest: bool, seed: u64) -> Result<Self, NoMemory> {
         let tree = match select {
-            Select::Deadline => Some(Tree::new(max, seed)?),
+            Select::Deadline => Some(SchedulerTree::new(max, seed)?),
             Select::Paper => None,
         };
         let arrivals = if oldest || tree.is_none() {
             Some(Arrivals {
-                forest: Forest::new(max)?,
-                root: Root::EMPTY,
+                forest: LeftistForest::new(max)?,
+                root: HeapRoot::EMPTY,
             })
         } else {
             None
@@ -97,7 +101,7 @@ impl Selector {
         &mut self,
         nodes: &mut Members<impl Item>,
         rng: &mut Rng,
-        table: Option<&Table>,
+        table: Option<&RangeTable>,
     ) -> Option<u32> {
         let picked = match &mut self.tree {
             Some(tree) => tree.pick(nodes),
@@ -135,10 +139,10 @@ impl Selector {
         &mut self,
         nodes: &mut Members<impl Item>,
         slot: u32,
-        step: Step,
+        step: RequestStep,
         next: Option<u32>,
     ) {
-        if let (Some(_), Step::Skip) = (&self.arrivals, step) {
+        if let (Some(_), RequestStep::Skip) = (&self.arrivals, step) {
             self.arrange(nodes, slot);
         }
         if let Some(tree) = &mut self.tree {

@@ -14,13 +14,13 @@
 //! entities sum to 1.
 
 use super::{
+    entity_stats::{EntityStats, QueueTimeHistogram, ServiceWindows, DEBTS},
     factors::ONE,
-    ledger::{Ledger, Waits, Windows, DEBTS},
 };
 use crate::sched::{
     key::Key,
-    mem::{List, NoMemory},
-    ranges::{Brief, Outline, Table},
+    mem::{GrowingList, NoMemory},
+    ranges::{NodeReport, RangeBuilder, RangeTable},
     sort::{radix, sort_by},
     statistics::{stats, Stats},
     units::NSEC_PER_USEC,
@@ -40,7 +40,7 @@ stats! {
 
 /// Statistics of one node in one part.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct NodeRow {
     /// Hash of the path; not 0.
     pub id: u64,
     /// Hash of the parent's path; 0 for the root.
@@ -62,7 +62,7 @@ pub struct Row {
     /// True if the node is on the high-priority head.
     pub high: bool,
     /// Counters.
-    pub ledger: Ledger,
+    pub ledger: EntityStats,
     /// Debt, tenths of a page.
     pub lag_decipages: i64,
     /// Number of queued requests.
@@ -71,7 +71,7 @@ pub struct Row {
     pub requests: u32,
 }
 
-impl Row {
+impl NodeRow {
     /// Creates a row of an entity with all counts 0.
     pub fn new(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Row {
             active: false,
             leaf: true,
             high: false,
-            ledger: Ledger::new(),
+            ledger: EntityStats::new(),
             lag_decipages: 0,
             queue_depth: 0,
             requests: 0,
@@ -114,8 +114,8 @@ impl Row {
     }
 
     /// Returns the input of the shares; `active` overrides the activity.
-    const fn brief(&self, active: bool) -> Brief {
-        Brief {
+    const fn brief(&self, active: bool) -> NodeReport {
+        NodeReport {
             id: self.id,
             parent: self.parent,
             weight: self.weight,
@@ -128,13 +128,13 @@ impl Row {
 
 /// Shares of the entities of one head.
 struct Shares {
-    wanted: Table,
-    entitled: Table,
+    wanted: RangeTable,
+    entitled: RangeTable,
 }
 
 impl Shares {
     /// Computes the shares of `rows`; may sleep.
-    fn of(rows: &[Row], outline: &mut Outline) -> Result<Self, NoMemory> {
+    fn of(rows: &[NodeRow], outline: &mut RangeBuilder) -> Result<Self, NoMemory> {
         let mut table = |all: bool| {
             outline.clear();
             for row in rows {
@@ -153,24 +153,24 @@ impl Shares {
 const LEVELS: usize = 8;
 
 /// Rows from a child of the root to a row; the last rows if the path is too deep.
-struct Path<'a> {
-    rows: [Option<&'a Row>; LEVELS],
+struct RowPath<'a> {
+    rows: [Option<&'a NodeRow>; LEVELS],
     start: usize,
 }
 
-impl<'a> Path<'a> {
-    fn iter(&self) -> impl Iterator<Item = &'a Row> + '_ {
+impl<'a> RowPath<'a> {
+    fn iter(&self) -> impl Iterator<Item = &'a NodeRow> + '_ {
         self.rows.iter().skip(self.start).flatten().copied()
     }
 
     /// Orders groups before their members, siblings by their keys.
     fn compare(&self, other: &Self) -> Ordering {
-        let key = |row: &'a Row| (&row.key, row.id);
+        let key = |row: &'a NodeRow| (&row.key, row.id);
         self.iter().map(key).cmp(other.iter().map(key))
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for RowPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut slash = "";
         for row in self.iter() {
@@ -182,37 +182,37 @@ impl fmt::Display for Path<'_> {
 }
 
 /// Rows of one head.
-struct Sheet {
+struct HeadRows {
     /// Rows, sorted by id once merged.
-    rows: List<Row>,
+    rows: GrowingList<NodeRow>,
     /// Index of each row's group; the row's own index for a child of the root.
-    ups: List<u32>,
+    ups: GrowingList<u32>,
     /// Indices of the rows in the order of their paths.
-    order: List<u32>,
+    order: GrowingList<u32>,
     /// Service to all entities, including removed ones.
-    total: Windows,
+    total: ServiceWindows,
     shares: Option<Shares>,
 }
 
-impl Sheet {
+impl HeadRows {
     fn new() -> Self {
         Self {
-            rows: List::new(),
-            ups: List::new(),
-            order: List::new(),
-            total: Windows::default(),
+            rows: GrowingList::new(),
+            ups: GrowingList::new(),
+            order: GrowingList::new(),
+            total: ServiceWindows::default(),
             shares: None,
         }
     }
 
     /// Merges the rows of each node, sorts the rows by path and computes the shares.
-    fn merge(&mut self, outline: &mut Outline) -> Result<(), NoMemory> {
-        let mut ids = List::with_capacity(self.rows.as_slice().len())?;
+    fn merge(&mut self, outline: &mut RangeBuilder) -> Result<(), NoMemory> {
+        let mut ids = GrowingList::with_capacity(self.rows.as_slice().len())?;
         for (index, row) in self.rows.as_slice().iter().enumerate() {
             ids.push((row.id, index))?;
         }
-        radix(&mut ids, &mut List::new(), |(id, _)| *id)?;
-        let mut merged: List<Row> = List::with_capacity(ids.as_slice().len())?;
+        radix(&mut ids, &mut GrowingList::new(), |(id, _)| *id)?;
+        let mut merged: GrowingList<NodeRow> = GrowingList::with_capacity(ids.as_slice().len())?;
         for &(id, index) in ids.as_slice() {
             let Some(row) = self.rows.as_slice().get(index) else {
                 continue;
@@ -230,8 +230,8 @@ impl Sheet {
     /// Sorts the rows by path.
     fn arrange(&mut self) -> Result<(), NoMemory> {
         let rows = self.rows.as_slice();
-        let mut order = List::with_capacity(rows.len())?;
-        self.ups = List::with_capacity(rows.len())?;
+        let mut order = GrowingList::with_capacity(rows.len())?;
+        self.ups = GrowingList::with_capacity(rows.len())?;
         for (index, row) in (0u32..).zip(rows) {
             let up = rows.binary_search_by(|other| other.id.cmp(&row.parent));
             let group = |up: &usize| rows.get(*up).is_some_and(|up| !up.leaf);
@@ -246,13 +246,13 @@ impl Sheet {
         Ok(())
     }
 
-    fn row(&self, index: u32) -> Option<&Row> {
+    fn row(&self, index: u32) -> Option<&NodeRow> {
         self.rows.as_slice().get(index as usize)
     }
 
     /// Returns the path of the merged row `index`.
-    fn path(&self, mut index: u32) -> Path<'_> {
-        let mut path = Path {
+    fn path(&self, mut index: u32) -> RowPath<'_> {
+        let mut path = RowPath {
             rows: [None; LEVELS],
             start: LEVELS,
         };
@@ -268,7 +268,7 @@ impl Sheet {
     }
 
     /// Returns the merged rows and their indices, in the order of paths.
-    fn iter(&self) -> impl Iterator<Item = (u32, &Row)> {
+    fn iter(&self) -> impl Iterator<Item = (u32, &NodeRow)> {
         let order = self.order.as_slice().iter();
         order.filter_map(|index| Some((*index, self.row(*index)?)))
     }
@@ -276,7 +276,7 @@ impl Sheet {
     /// Writes all entities.
     fn write(&self, out: &mut impl Write, now: u64) -> fmt::Result {
         let leaves = || self.iter().filter(|(_, row)| row.leaf);
-        let sum = |part: &dyn Fn(&Windows) -> u64| {
+        let sum = |part: &dyn Fn(&ServiceWindows) -> u64| {
             let rows = leaves().map(|(_, row)| part(&row.ledger.windows));
             // Removed entities are in the total only.
             part(&self.total).max(rows.fold(0, u64::saturating_add))
@@ -296,7 +296,7 @@ impl Sheet {
     }
 
     /// Writes all of an entity but its path; the entity `received` these parts of the service.
-    fn write_row(&self, out: &mut impl Write, row: &Row, received: [u64; 2]) -> fmt::Result {
+    fn write_row(&self, out: &mut impl Write, row: &NodeRow, received: [u64; 2]) -> fmt::Result {
         let shares = self.shares.as_ref();
         let range = shares.and_then(|shares| shares.wanted.range_of(row.id));
         let (lo, end) = range.map_or((0, 0), |range| (u64::from(range.lo), range.end));
@@ -338,21 +338,21 @@ impl Sheet {
 /// # Context
 ///
 /// Created and used in contexts that may sleep.
-pub struct Rows {
-    regular: Sheet,
-    high: Sheet,
+pub struct NodeRows {
+    regular: HeadRows,
+    high: HeadRows,
 }
 
-impl Rows {
+impl NodeRows {
     /// Creates an empty set of rows; does not allocate.
     pub fn new() -> Self {
         Self {
-            regular: Sheet::new(),
-            high: Sheet::new(),
+            regular: HeadRows::new(),
+            high: HeadRows::new(),
         }
     }
 
-    fn sheet(&mut self, high: bool) -> &mut Sheet {
+    fn sheet(&mut self, high: bool) -> &mut HeadRows {
         if high {
             &mut self.high
         } else {
@@ -362,27 +362,27 @@ impl Rows {
 
     /// Appends rows of the high-priority head if `high`, else of the regular head; may sleep. After
     /// an error some of the rows may have been appended.
-    pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
+    pub fn extend(&mut self, rows: &[NodeRow], high: bool) -> Result<(), NoMemory> {
         let to = &mut self.sheet(high).rows;
         rows.iter()
-            .try_for_each(|row| to.push(Row { high, ..*row }))
+            .try_for_each(|row| to.push(NodeRow { high, ..*row }))
     }
 
     /// Adds the service of one part of the high-priority head if `high`, else of the regular head.
-    pub fn total(&mut self, windows: &Windows, high: bool) {
+    pub fn total(&mut self, windows: &ServiceWindows, high: bool) {
         self.sheet(high).total.merge(windows);
     }
 
     /// Merges the rows of each head and node, sorts the rows by path and computes the shares. O(n
     /// log n); may sleep. After an error the rows must not be used.
     pub fn merge(&mut self) -> Result<(), NoMemory> {
-        let mut outline = Outline::new();
+        let mut outline = RangeBuilder::new();
         self.regular.merge(&mut outline)?;
         self.high.merge(&mut outline)
     }
 
     /// Returns the merged rows: rows of the regular head first, groups before their members.
-    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+    pub fn iter(&self) -> impl Iterator<Item = &NodeRow> {
         let rows = self.regular.iter().chain(self.high.iter());
         rows.map(|(_, row)| row)
     }
@@ -391,13 +391,13 @@ impl Rows {
 /// Writes merged rows as YAML, with the service received up to `now`, ns.
 ///
 /// An inactive entity has no range and is shown with `[0.000, 0.000)`.
-pub fn write_yaml(out: &mut impl Write, rows: &Rows, now: u64) -> fmt::Result {
+pub fn write_yaml(out: &mut impl Write, rows: &NodeRows, now: u64) -> fmt::Result {
     rows.regular.write(out, now)?;
     rows.high.write(out, now)
 }
 
 /// Writes the histogram of debt, pages; the first number belongs to a bucket, the second does not.
-fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
+fn write_debts(out: &mut impl Write, ledger: &EntityStats) -> fmt::Result {
     out.write_str("  debt_histogram: {")?;
     let (mut start, mut comma) = (None, "");
     let ends = DEBTS.iter().map(Some).chain([None]);
@@ -417,7 +417,7 @@ fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
 }
 
 /// Writes percentiles of the queueing time, us.
-fn write_waits(out: &mut impl Write, waits: &Waits) -> fmt::Result {
+fn write_waits(out: &mut impl Write, waits: &QueueTimeHistogram) -> fmt::Result {
     writeln!(
         out,
         "  wait_us: {{ p50: {}, p90: {}, p99: {}, max: {} }}",

@@ -28,13 +28,13 @@
 
 use crate::sched::{
     heap::Sort,
-    mem::{Bulk, Chunks, Grow, NoMemory, Pile},
+    mem::{Bulk, ChunkPile, Chunks, Grow, NoMemory},
     slab::NONE,
 };
 
 /// Entry of a node in a timeline.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct TimelineNode {
     deadline: u64,
     tag: u64,
     /// Least tag of the point and of the points below.
@@ -63,21 +63,23 @@ impl Timeline {
 /// - No point has a lower priority than the points below it.
 /// - `least` is the least tag of the subtree, and `parent` the point above, or [`NONE`].
 pub struct Timelines {
-    points: Bulk<Point>,
+    points: Bulk<TimelineNode>,
     /// Priority that was drawn last.
     drawn: u32,
 }
 
 impl Grow for Timelines {
-    type Need = Chunks<Point>;
-    type Spare = Pile<Point>;
+    type Need = Chunks<TimelineNode>;
+    type Spare = ChunkPile<TimelineNode>;
 
     fn capacity(&self) -> usize {
         self.points.capacity()
     }
 
     fn create(&mut self, slot: u32) {
-        while self.points.len() <= slot as usize && self.points.push(Point::new(0, 0, 0)).is_ok() {}
+        while self.points.len() <= slot as usize
+            && self.points.push(TimelineNode::new(0, 0, 0)).is_ok()
+        {}
         bug!(self.points.len() <= slot as usize);
     }
 
@@ -90,7 +92,7 @@ impl Grow for Timelines {
     }
 }
 
-impl Point {
+impl TimelineNode {
     /// Creates a point without parent and children.
     const fn new(tag: u64, deadline: u64, priority: u32) -> Self {
         Self {
@@ -138,14 +140,14 @@ impl Timelines {
     }
 
     #[inline]
-    fn get(&self, slot: u32) -> Option<&Point> {
+    fn get(&self, slot: u32) -> Option<&TimelineNode> {
         #[cfg(test)]
         tests::count();
         self.points.get(slot as usize)
     }
 
     #[inline]
-    fn get_mut(&mut self, slot: u32) -> Option<&mut Point> {
+    fn get_mut(&mut self, slot: u32) -> Option<&mut TimelineNode> {
         #[cfg(test)]
         tests::count();
         self.points.get_mut(slot as usize)
@@ -196,7 +198,7 @@ impl Timelines {
 
     /// Adds a point that is in no timeline.
     pub(super) fn add(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
-        let mut new = Point::new(tag, deadline, self.draw());
+        let mut new = TimelineNode::new(tag, deadline, self.draw());
         // Descend to the point that is to be below the new one.
         let mut at = line.0;
         let mut is_left = false;
@@ -237,7 +239,7 @@ impl Timelines {
 
     /// Removes a point of this timeline.
     pub(super) fn remove(&mut self, line: &mut Timeline, slot: u32) {
-        let Some(&Point {
+        let Some(&TimelineNode {
             left,
             right,
             parent,
@@ -289,7 +291,7 @@ impl Timelines {
     pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         if line.0 == slot {
             if let Some(point) = self.get_mut(slot).filter(|point| point.is_alone()) {
-                *point = Point::new(tag, deadline, point.priority);
+                *point = TimelineNode::new(tag, deadline, point.priority);
                 return;
             }
         }
@@ -382,7 +384,7 @@ impl Timelines {
 
     /// Recomputes the least tag of a point; returns true if the tag changed.
     fn renew(&mut self, slot: u32) -> bool {
-        let Some(&Point {
+        let Some(&TimelineNode {
             tag,
             least: known,
             left,

@@ -2,9 +2,9 @@
 
 //! Tree of schedulers of `deadline`.
 //!
-//! Nodes are identified by index. An inner node has a scheduler of its children ([`Sched`]); the
-//! root has no index, and its scheduler is in [`Tree`]. A *member* is a node with queued requests
-//! in its subtree.
+//! Nodes are identified by index. An inner node has a scheduler of its children
+//! ([`NodeScheduler`]); the root has no index, and its scheduler is in [`SchedulerTree`]. A
+//! *member* is a node with queued requests in its subtree.
 //!
 //! ```text
 //!              root            pick: from the root to a leaf, at each level the child that the
@@ -25,8 +25,8 @@
 //! rest is dropped.
 
 use super::{
-    deadline::{Sched, Step, PULL_MAX},
-    entity::{Entity, Place},
+    deadline::{NodeScheduler, RequestStep, PULL_MAX},
+    entity::{Entity, TimelineState},
     members::Members,
     timeline::Timelines,
 };
@@ -39,18 +39,18 @@ use crate::sched::{
 /// Largest number of repeated choices of a level because the chosen child was served elsewhere.
 const PULLS: u32 = 8;
 
-/// Number of requests in a window of [`Largest`].
+/// Number of requests in a window of [`RecentMaxCost`].
 const WINDOW: u32 = 4096;
 
 /// Largest cost of the last one to two windows of requests, units.
 #[derive(Clone, Copy, Debug, Default)]
-struct Largest {
+struct RecentMaxCost {
     now: u32,
     before: u32,
     count: u32,
 }
 
-impl Largest {
+impl RecentMaxCost {
     fn see(&mut self, cost: u32) {
         self.now = self.now.max(cost);
         self.count = self.count.saturating_add(1);
@@ -71,10 +71,10 @@ impl Largest {
 ///
 /// A leaf is a member of its parent's scheduler if and only if the leaf joined and did not leave.
 /// An inner node is a member if and only if its own scheduler has members.
-pub struct Tree {
-    root: Sched,
+pub struct SchedulerTree {
+    root: NodeScheduler,
     lines: Timelines,
-    largest: Largest,
+    largest: RecentMaxCost,
 }
 
 /// Runs `$body` on the scheduler of the node at index `$slot`, or of the root.
@@ -88,7 +88,7 @@ macro_rules! at {
             $body
         } else {
             let copy = $nodes.sched($slot).copied();
-            let mut copy = copy.unwrap_or_else(Sched::new);
+            let mut copy = copy.unwrap_or_else(NodeScheduler::new);
             let $sched = &mut copy;
             let result = $body;
             if let Some(stored) = $nodes.sched_mut($slot) {
@@ -101,7 +101,7 @@ macro_rules! at {
 
 /// Chooses a child of one level without service elsewhere that is not charged yet.
 fn choose(
-    sched: &mut Sched,
+    sched: &mut NodeScheduler,
     lines: &mut Timelines,
     nodes: &mut Members<impl Item>,
     bound: u32,
@@ -119,15 +119,15 @@ fn choose(
     sched.pick(lines, nodes)
 }
 
-grow!(Tree { lines: Timelines });
+grow!(SchedulerTree { lines: Timelines });
 
-impl Tree {
+impl SchedulerTree {
     /// Creates a tree for up to `max` nodes; may sleep.
     pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
-            root: Sched::new(),
+            root: NodeScheduler::new(),
             lines: Timelines::new(max, seed)?,
-            largest: Largest::default(),
+            largest: RecentMaxCost::default(),
         })
     }
 
@@ -135,7 +135,7 @@ impl Tree {
     fn now(&self, nodes: &Members<impl Item>, slot: u32) -> u64 {
         match nodes.parent(slot) {
             NONE => self.root.now(),
-            parent => nodes.sched(parent).map_or(0, Sched::now),
+            parent => nodes.sched(parent).map_or(0, NodeScheduler::now),
         }
     }
 
@@ -168,13 +168,13 @@ impl Tree {
         &mut self,
         nodes: &mut Members<impl Item>,
         slot: u32,
-        step: Step,
+        step: RequestStep,
         next: Option<u32>,
     ) {
         let served = match step {
-            Step::Owe(cost) => cost.into(),
-            Step::Correct(delta) => delta,
-            Step::Skip => 0,
+            RequestStep::Owe(cost) => cost.into(),
+            RequestStep::Correct(delta) => delta,
+            RequestStep::Skip => 0,
         };
         self.climb(
             nodes,
@@ -196,7 +196,7 @@ impl Tree {
         mut slot: u32,
         served: i64,
         mut next: Option<u32>,
-        step: impl Fn(&mut Sched, &mut Timelines, &mut Entity, u32, Option<u32>),
+        step: impl Fn(&mut NodeScheduler, &mut Timelines, &mut Entity, u32, Option<u32>),
     ) {
         loop {
             nodes.note(slot, served);
@@ -294,7 +294,7 @@ impl Tree {
     pub(super) fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         let now = self.now(nodes, slot);
         if let Some(entity) = nodes.entity_mut(slot) {
-            if entity.place == Place::Out {
+            if entity.place == TimelineState::Out {
                 entity.refresh(now);
             }
         }

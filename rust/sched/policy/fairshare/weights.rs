@@ -36,7 +36,7 @@ use crate::sched::{
     glob,
     jobid::JobId,
     key::{escape, Field, Key},
-    mem::{List, NoMemory},
+    mem::{GrowingList, NoMemory},
     nid::Nid,
 };
 use core::{
@@ -56,7 +56,7 @@ pub const WILDCARDS_MAX: usize = 64;
 
 /// Entities of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum WeightKey {
     /// Entity with one value.
     Exact(Key),
     /// All jobs that match the pattern.
@@ -65,11 +65,11 @@ enum Target {
 
 /// Edit that one item asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Edit {
+enum WeightEdit {
     /// Adds or changes a weight.
-    Set(Target, u32),
+    Set(WeightKey, u32),
     /// Removes a weight.
-    Remove(Target),
+    Remove(WeightKey),
     /// Removes all weights.
     Clear,
 }
@@ -84,7 +84,7 @@ enum Edit {
 /// - There are at most [`WEIGHTS_MAX`] items, including at most [`WILDCARDS_MAX`] wildcards; all
 ///   weights are from 1 to [`WEIGHT_MAX`].
 pub struct Weights {
-    items: List<(Target, u32)>,
+    items: GrowingList<(WeightKey, u32)>,
     exact: usize,
 }
 
@@ -93,7 +93,7 @@ impl Weights {
     pub const fn new() -> Self {
         // INVARIANT: there are no items.
         Self {
-            items: List::new(),
+            items: GrowingList::new(),
             exact: 0,
         }
     }
@@ -109,7 +109,7 @@ impl Weights {
     /// - `ENOMEM`: no memory.
     pub fn apply(&self, text: &str) -> Result<Self> {
         let mut next = Self {
-            items: List::with_capacity(self.len()).map_err(no_memory)?,
+            items: GrowingList::with_capacity(self.len()).map_err(no_memory)?,
             exact: self.exact,
         };
         for &item in self.items.as_slice() {
@@ -117,10 +117,10 @@ impl Weights {
         }
         let mut rest = text;
         while let Some(item) = next_item(&mut rest) {
-            match Edit::parse(item)? {
-                Edit::Set(target, weight) => next.set(target, weight)?,
-                Edit::Remove(target) => next.remove(&target)?,
-                Edit::Clear => {
+            match WeightEdit::parse(item)? {
+                WeightEdit::Set(target, weight) => next.set(target, weight)?,
+                WeightEdit::Remove(target) => next.remove(&target)?,
+                WeightEdit::Clear => {
                     next.items.truncate(0);
                     next.exact = 0;
                 }
@@ -144,7 +144,7 @@ impl Weights {
     /// for the slowest patterns.
     pub fn of(&self, key: &Key) -> u32 {
         let items = self.items.as_slice();
-        let found = match self.place(&Target::Exact(*key)) {
+        let found = match self.place(&WeightKey::Exact(*key)) {
             Ok(at) => items.get(at),
             Err(_) => {
                 let job = match key {
@@ -154,8 +154,10 @@ impl Weights {
                 };
                 let mut wildcards = items.iter().skip(self.exact);
                 wildcards.find(|(target, _)| match target {
-                    Target::Wildcard(pattern) => glob::matches(pattern.as_bytes(), job.as_bytes()),
-                    Target::Exact(_) => false,
+                    WeightKey::Wildcard(pattern) => {
+                        glob::matches(pattern.as_bytes(), job.as_bytes())
+                    }
+                    WeightKey::Exact(_) => false,
                 })
             }
         };
@@ -167,10 +169,14 @@ impl Weights {
     pub fn write<W: Write + ?Sized>(&self, out: &mut W) -> fmt::Result {
         for (target, weight) in self.items.as_slice() {
             match target {
-                Target::Wildcard(job) | Target::Exact(Key::Jobid(job)) => write_job(out, job)?,
-                Target::Exact(Key::Absent(Field::Jobid)) => write_job(out, &JobId::ABSENT)?,
-                Target::Exact(Key::Absent(field)) => write!(out, "{}:{}", field.name(), u32::MAX)?,
-                Target::Exact(key) => write!(out, "{key}")?,
+                WeightKey::Wildcard(job) | WeightKey::Exact(Key::Jobid(job)) => {
+                    write_job(out, job)?
+                }
+                WeightKey::Exact(Key::Absent(Field::Jobid)) => write_job(out, &JobId::ABSENT)?,
+                WeightKey::Exact(Key::Absent(field)) => {
+                    write!(out, "{}:{}", field.name(), u32::MAX)?
+                }
+                WeightKey::Exact(key) => write!(out, "{key}")?,
             }
             writeln!(out, ":{weight}")?;
         }
@@ -178,26 +184,27 @@ impl Weights {
     }
 
     /// Returns the index of the item of `target`, or the index at which the item belongs.
-    fn place(&self, target: &Target) -> core::result::Result<usize, usize> {
+    fn place(&self, target: &WeightKey) -> core::result::Result<usize, usize> {
         let (exact, wildcards) = self
             .items
             .as_slice()
             .split_at_checked(self.exact)
             .unwrap_or_default();
         match target {
-            Target::Exact(key) => exact.binary_search_by(|(other, _)| match other {
-                Target::Exact(other) => other.cmp(key),
-                Target::Wildcard(_) => Ordering::Greater,
+            WeightKey::Exact(key) => exact.binary_search_by(|(other, _)| match other {
+                WeightKey::Exact(other) => other.cmp(key),
+                WeightKey::Wildcard(_) => Ordering::Greater,
             }),
-            Target::Wildcard(_) => match wildcards.iter().position(|(other, _)| other == target) {
+            WeightKey::Wildcard(_) => match wildcards.iter().position(|(other, _)| other == target)
+            {
                 Some(at) => Ok(self.exact.saturating_add(at)),
                 None => Err(self.len()),
             },
         }
     }
 
-    fn set(&mut self, target: Target, weight: u32) -> Result {
-        let is_exact = matches!(target, Target::Exact(_));
+    fn set(&mut self, target: WeightKey, weight: u32) -> Result {
+        let is_exact = matches!(target, WeightKey::Exact(_));
         let at = match self.place(&target) {
             Ok(at) => {
                 if let Some((_, old)) = self.items.as_mut_slice().get_mut(at) {
@@ -223,7 +230,7 @@ impl Weights {
         Ok(())
     }
 
-    fn remove(&mut self, target: &Target) -> Result {
+    fn remove(&mut self, target: &WeightKey) -> Result {
         let gone = Error::new(Code::NoEntry, "no weight of this name to remove");
         let at = self.place(target).map_err(|_| gone)?;
         let len = self.len().saturating_sub(1);
@@ -236,7 +243,7 @@ impl Weights {
             }
         }
         self.items.truncate(len);
-        if matches!(target, Target::Exact(_)) {
+        if matches!(target, WeightKey::Exact(_)) {
             self.exact = self.exact.saturating_sub(1);
         }
         Ok(())
@@ -269,7 +276,7 @@ fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
     (!item.is_empty()).then_some(item)
 }
 
-impl Edit {
+impl WeightEdit {
     /// Parses one item.
     fn parse(item: &str) -> Result<Self> {
         if item == "clear" {
@@ -295,13 +302,13 @@ impl Edit {
                 }
                 weight => weight,
             };
-            (Target::of_job(job), weight)
+            (WeightKey::of_job(job), weight)
         } else {
             let (value, weight) = match value.rsplit_once(':') {
                 Some((value, weight)) if !removes => (value, Some(weight)),
                 _ => (value, None),
             };
-            (Target::parse(field, value)?, weight)
+            (WeightKey::parse(field, value)?, weight)
         };
         match (removes, weight) {
             (true, None) => Ok(Self::Remove(target)),
@@ -312,7 +319,7 @@ impl Edit {
     }
 }
 
-impl Target {
+impl WeightKey {
     /// Returns the target of `job`: one job, or all jobs that match a pattern.
     fn of_job(job: JobId) -> Self {
         let wild = |byte: &u8| matches!(byte, b'*' | b'?');

@@ -14,7 +14,7 @@
 //! A parameter is shown as two lines in the second form. A text is accepted as a whole or not at
 //! all.
 
-use super::Value;
+use super::ParameterValue;
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
@@ -57,7 +57,7 @@ fn word(text: &str) -> (&str, &str) {
     }
 }
 
-impl<T: Value> PerHead<T> {
+impl<T: ParameterValue> PerHead<T> {
     /// Returns these values, overridden by the values in `text` for the parameter called `name`.
     /// Without a trailing newline, `text` may be at most as long as a text with both values.
     ///

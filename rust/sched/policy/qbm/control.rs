@@ -11,10 +11,10 @@ use crate::sched::{
     error::{Code, Error},
     mem::{NoMemory, Shared},
     policy::{
-        control::{show_error, Host, Keep, Refusal, Scene, Text},
+        control::{show_error, Host, Keep, OverseerContext, RefusalReason, TextParameter},
         AnyOverseer, Kind,
     },
-    qbm::{manager::Manager, plan::Plan},
+    qbm::{manager::BandwidthManager, plan::Plan},
 };
 use core::fmt::Write;
 
@@ -41,25 +41,25 @@ impl Keep<Config> for Kept {
         })
     }
 
-    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+    fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {
         const {
             &[
-                Text::both("nrs_qbm_config", show, set).in_lines(check),
-                Text::read("nrs_qbm_config_error", |host, out| {
+                TextParameter::both("nrs_qbm_config", show, set).in_lines(check),
+                TextParameter::read("nrs_qbm_config_error", |host, out| {
                     show_error(out, host.parameters().kept.qbm.error)
                 }),
-                Text::read("nrs_qbm_status", |host, out| {
+                TextParameter::read("nrs_qbm_status", |host, out| {
                     let now = host.now();
                     managed(host, |manager, scene| {
                         Ok(manager.write_status(&mut &mut *out, scene, now)?)
                     })
                 }),
-                Text::read("nrs_qbm_stats", |host, out| {
+                TextParameter::read("nrs_qbm_stats", |host, out| {
                     managed(host, |manager, scene| {
                         Ok(manager.write_stats(&mut &mut *out, scene)?)
                     })
                 }),
-                Text::write("nrs_qbm_stats_reset", |host, _| {
+                TextParameter::write("nrs_qbm_stats_reset", |host, _| {
                     host.oversee(|overseer, _| {
                         if let Some(AnyOverseer::Qbm(overseer)) = overseer {
                             overseer.manager().reset_stats();
@@ -96,7 +96,7 @@ fn show<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::R
 /// - The errors of `f`.
 fn managed<H: Host>(
     host: &H,
-    f: impl FnOnce(&mut Manager, &dyn Scene) -> core::result::Result<(), Error>,
+    f: impl FnOnce(&mut BandwidthManager, &dyn OverseerContext) -> core::result::Result<(), Error>,
 ) -> core::result::Result<(), H::Refusal> {
     let done = host.oversee(|overseer, scene| match overseer {
         Some(AnyOverseer::Qbm(overseer)) => f(overseer.manager(), scene),

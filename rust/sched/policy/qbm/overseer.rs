@@ -9,10 +9,10 @@
 use super::{control::Kept, Config, Update};
 use crate::sched::{
     mem::{NoMemory, Owned, Shared},
-    policy::control::{Looked, Oversee, Scene},
+    policy::control::{Oversee, OverseerContext, OverseerOutcome},
     qbm::{
         gate::Gates,
-        manager::Manager,
+        manager::BandwidthManager,
         plan::{By, Plan},
     },
 };
@@ -23,12 +23,12 @@ pub struct Overseer {
     clients_max: u32,
     plan: Shared<Plan>,
     gates: Shared<Gates>,
-    manager: Owned<Manager>,
+    manager: Owned<BandwidthManager>,
 }
 
 impl Overseer {
     /// Returns the manager.
-    pub fn manager(&mut self) -> &mut Manager {
+    pub fn manager(&mut self) -> &mut BandwidthManager {
         &mut self.manager
     }
 }
@@ -37,7 +37,7 @@ impl Oversee<Config, Kept> for Overseer {
     fn new(config: &Config, kept: &Kept, seed: u64) -> Result<Option<Self>, NoMemory> {
         let (by, clients_max) = (config.tunables.by, config.tunables.clients_max.get());
         let gates = Shared::new(Gates::new(clients_max, seed)?)?;
-        let manager = Manager::new(kept.plan.clone(), gates.clone())?;
+        let manager = BandwidthManager::new(kept.plan.clone(), gates.clone())?;
         Ok(Some(Self {
             by,
             clients_max,
@@ -54,7 +54,12 @@ impl Oversee<Config, Kept> for Overseer {
         (self.by, self.clients_max) == (tunables.by, tunables.clients_max.get())
     }
 
-    fn follow(&mut self, kept: &Kept, scene: &dyn Scene, now: u64) -> Result<(), NoMemory> {
+    fn follow(
+        &mut self,
+        kept: &Kept,
+        scene: &dyn OverseerContext,
+        now: u64,
+    ) -> Result<(), NoMemory> {
         if !self.plan.ptr_eq(&kept.plan) {
             self.manager.configure(kept.plan.clone(), scene, now)?;
             self.plan = kept.plan.clone();
@@ -66,11 +71,16 @@ impl Oversee<Config, Kept> for Overseer {
         Some(Some((self.gates.clone(), self.plan.clone())))
     }
 
-    fn look(&mut self, now: u64, scene: &dyn Scene, due: bool) -> Result<Looked, NoMemory> {
+    fn look(
+        &mut self,
+        now: u64,
+        scene: &dyn OverseerContext,
+        due: bool,
+    ) -> Result<OverseerOutcome, NoMemory> {
         // Changes made before an error are reported by the next call.
         self.manager.look(scene, due, now)?;
         let refresh = self.manager.has_changed();
-        Ok(Looked {
+        Ok(OverseerOutcome {
             moved: refresh,
             refresh,
         })

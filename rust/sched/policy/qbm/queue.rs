@@ -32,9 +32,9 @@ pub fn turn(rank: u8, since: u64) -> u64 {
     (rank << TIME_BITS) | since.min((1 << TIME_BITS) - 1)
 }
 
-/// Position of a class in a [`Queue`].
+/// Position of a class in a [`QbmQueue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keys {
+pub enum QbmKeys {
     /// Not in the queue, because nothing is queued.
     #[default]
     Away,
@@ -49,7 +49,7 @@ pub enum Keys {
     },
 }
 
-impl Keys {
+impl QbmKeys {
     const fn waiting(self) -> Option<u64> {
         match self {
             Self::Waiting(until) => Some(until),
@@ -76,20 +76,20 @@ impl Keys {
 ///
 /// # Invariants
 ///
-/// A class is in the orders that its [`Keys`] name, and in no other.
-pub struct Queue {
+/// A class is in the orders that its [`QbmKeys`] name, and in no other.
+pub struct QbmQueue {
     waiting: Tournament,
     ready: Tournament,
     overdue: Tournament,
 }
 
-grow!(Queue {
+grow!(QbmQueue {
     waiting: Tournament,
     ready: Tournament,
     overdue: Tournament
 });
 
-impl Queue {
+impl QbmQueue {
     /// Creates a queue for which memory for up to `max` classes can be reserved; may sleep.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Queue {
     /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
     /// `keys`.
     #[inline]
-    pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
+    pub fn set(&mut self, slot: u32, keys: &mut QbmKeys, to: QbmKeys) {
         let was = core::mem::replace(keys, to);
         for (queue, was, to) in [
             (&mut self.waiting, was.waiting(), to.waiting()),
@@ -161,18 +161,18 @@ mod tests {
     #[test]
     fn first_is_first() {
         const SLOTS: usize = 50;
-        let mut queue = Queue::new(SLOTS).unwrap();
+        let mut queue = QbmQueue::new(SLOTS).unwrap();
         queue.feed(queue.wants(SLOTS).allocate().unwrap());
         (0..SLOTS as u32).for_each(|slot| queue.create(slot));
-        let mut keys = [Keys::Away; SLOTS];
+        let mut keys = [QbmKeys::Away; SLOTS];
         let mut rng = Rng::new(1);
         for step in 0..50_000 {
             let slot = rng.below(SLOTS as u64) as u32;
             let time = rng.below(1000);
             let to = match rng.below(3) {
-                0 => Keys::Away,
-                1 => Keys::Waiting(time),
-                _ => Keys::Ready {
+                0 => QbmKeys::Away,
+                1 => QbmKeys::Waiting(time),
+                _ => QbmKeys::Ready {
                     turn: turn(rng.below(5) as u8, time),
                     overdue: time + rng.below(500),
                 },
@@ -180,15 +180,15 @@ mod tests {
             queue.set(slot, &mut keys[slot as usize], to);
             assert_eq!(keys[slot as usize], to);
             let now = step % 1500;
-            let by = |key: fn(Keys) -> Option<u64>| {
+            let by = |key: fn(QbmKeys) -> Option<u64>| {
                 let all = keys.iter().zip(0u32..);
                 all.filter_map(|(keys, slot)| Some((key(*keys)?, slot)))
                     .min()
             };
-            let due = by(Keys::overdue).filter(|(key, _)| *key <= now);
-            let want = due.or(by(Keys::turn)).map(|(_, slot)| slot);
+            let due = by(QbmKeys::overdue).filter(|(key, _)| *key <= now);
+            let want = due.or(by(QbmKeys::turn)).map(|(_, slot)| slot);
             assert_eq!(queue.ready(now), want);
-            let want = by(Keys::waiting).map(|(key, slot)| (slot, key));
+            let want = by(QbmKeys::waiting).map(|(key, slot)| (slot, key));
             assert_eq!(queue.waiting(), want);
         }
     }

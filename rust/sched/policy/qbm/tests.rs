@@ -43,18 +43,23 @@ fn told(gates: &mem::Shared<Gates>) -> Update {
 }
 
 /// Returns the seat of `user`.
-fn seat(gates: &Gates, user: u32) -> Seat {
-    gates.claim(&Who::of(By::Uid, &attrs(user)), &Seat::NONE, || false, NOW)
+fn seat(gates: &Gates, user: u32) -> GateClaim {
+    gates.claim(
+        &RequestOwner::of(By::Uid, &attrs(user)),
+        &GateClaim::NONE,
+        || false,
+        NOW,
+    )
 }
 
 /// A part, and the gates of its clients.
-struct Bench {
+struct QbmBench {
     part: State<Request>,
     gates: mem::Shared<Gates>,
     ids: u64,
 }
 
-impl Bench {
+impl QbmBench {
     fn with(tunables: &Tunables, gates: &mem::Shared<Gates>) -> Self {
         let config = Config::parse(None, tunables).unwrap();
         let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
@@ -110,7 +115,7 @@ impl Bench {
 
     fn get(&mut self, now: u64) -> Option<Request> {
         match self.part.get(&view(now, false)) {
-            Get::Item((request, grant)) => {
+            Decision::Item((request, grant)) => {
                 self.part.stop(&grant, request.cost(), now);
                 Some(request)
             }
@@ -120,7 +125,7 @@ impl Bench {
 
     fn until(&mut self, now: u64) -> u64 {
         match self.part.get(&view(now, false)) {
-            Get::Throttled { until } => until,
+            Decision::Throttled { until } => until,
             other => panic!("{other:?}"),
         }
     }
@@ -129,7 +134,7 @@ impl Bench {
 /// Orders classes with tokens by rank, and within a rank by the time since when they have tokens.
 #[test]
 fn ranks_go_first() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     let ranks = [(1, 3), (2, 2), (3, 1), (4, 0), (5, 3), (6, 0)];
     for (user, rank) in ranks {
         bench.rate(user, 100 * MIB, rank, NOW);
@@ -157,7 +162,7 @@ fn ranks_go_first() {
 /// Gives a higher rank that always has tokens everything except the floor.
 #[test]
 fn no_rank_takes_the_floor_from_another() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     let floor = MIB;
     bench.gates.set_floor(floor);
     for (user, rate, rank) in [
@@ -199,7 +204,7 @@ fn no_rank_takes_the_floor_from_another() {
 /// Keeps the order within a throttled class, and dispatches from other classes meanwhile.
 #[test]
 fn a_class_keeps_its_order_and_others_go() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, MIB, 0, NOW);
     bench.rate(2, 100 * MIB, 3, NOW);
     for user in [1, 2] {
@@ -218,10 +223,10 @@ fn a_class_keeps_its_order_and_others_go() {
     let passed = bench.part.pass(
         class,
         Cost::new(Direction::Read, 0),
-        Way::Opportunity,
+        BypassReason::Opportunity,
         || NOW,
     );
-    assert_eq!(passed, Passed::Refused);
+    assert_eq!(passed, BypassOutcome::Refused);
     assert!(bench.get(until - 1000).is_none());
     assert_eq!(bench.get(until), Some(behind));
     let later = bench.until(until);
@@ -234,7 +239,7 @@ fn a_class_keeps_its_order_and_others_go() {
 
 #[test]
 fn everything_goes_when_it_is_drained() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, 32 << 10, 3, NOW);
     bench.gates.set_start(0, (32 << 10, 3), NOW);
     for _ in 0..100 {
@@ -249,7 +254,7 @@ fn everything_goes_when_it_is_drained() {
         count += 1;
     }
     let _ = bench.until(NOW);
-    while let Get::Item((request, grant)) = bench.part.get(&view(NOW, true)) {
+    while let Decision::Item((request, grant)) = bench.part.get(&view(NOW, true)) {
         assert!(request.id > last[request.owner as usize]);
         last[request.owner as usize] = request.id;
         bench.part.stop(&grant, request.cost(), NOW);
@@ -262,7 +267,7 @@ fn everything_goes_when_it_is_drained() {
 /// Verifies that a removed front returns its tokens.
 #[test]
 fn a_front_that_leaves_gives_back() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, MIB, 1, NOW);
     bench.class(1, NOW);
     let class = bench.class(1, NOW);

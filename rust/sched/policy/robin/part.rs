@@ -3,8 +3,8 @@
 //! Part of a round-robin policy.
 
 use super::{
-    store::{At, Store},
-    Batch, Config, Rounds, Tag, Ties, Tuned, Turn, Update,
+    store::{BinOwner, BinStore},
+    Batch, BatchTag, BatchTurn, Config, Rounds, TieBreak, Tuned, Update,
 };
 use crate::sched::{
     attr::Attrs,
@@ -14,7 +14,7 @@ use crate::sched::{
     mem::{self, grow, NoMemory},
     policy::{
         classes::{self, Class, Classful},
-        Get, Nothing, Passed, View, Way,
+        BypassOutcome, BypassReason, Decision, Nothing, PartView,
     },
 };
 use core::marker::PhantomData;
@@ -28,16 +28,16 @@ pub trait Robin<I: Item> {
     type Key: Copy + Eq + Hashed;
 
     /// Store of the requests of classes.
-    type Store: Store<I>;
+    type Store: BinStore<I>;
 
     /// Parameters of the policy.
-    type Tunables: Tuned<Setting = <Self::Store as Store<I>>::Setting>;
+    type Tunables: Tuned<Setting = <Self::Store as BinStore<I>>::Setting>;
 
     /// True if the policy asks for the file of a request.
     const WANTS_FILE: bool = false;
 
     /// Order of the batches of a round.
-    const TIES: Ties;
+    const TIES: TieBreak;
 
     /// Key of the default class; no other class has this key.
     const DEFAULT: Self::Key;
@@ -51,16 +51,16 @@ pub trait Robin<I: Item> {
 }
 
 /// Data of a class.
-pub struct Record<B> {
+pub struct RobinClass<B> {
     bin: B,
     batch: Batch,
     tie: [u64; 2],
 }
 
-impl<B> Record<B> {
+impl<B> RobinClass<B> {
     /// Returns the class at index `slot`, for the store.
-    const fn at(&self, slot: u32, busy: u32) -> At {
-        At {
+    const fn at(&self, slot: u32, busy: u32) -> BinOwner {
+        BinOwner {
             slot,
             key: self.tie,
             busy,
@@ -68,26 +68,26 @@ impl<B> Record<B> {
     }
 
     /// Returns the turn of the class if the class's next request has `tag`.
-    const fn turn(&self, ties: Ties, tag: Tag) -> Turn {
-        Turn {
+    const fn turn(&self, ties: TieBreak, tag: BatchTag) -> BatchTurn {
+        BatchTurn {
             round: tag.round,
             tie: match ties {
-                Ties::Sequence => [tag.sequence, 0],
-                Ties::Key => self.tie,
+                TieBreak::Sequence => [tag.sequence, 0],
+                TieBreak::Key => self.tie,
             },
         }
     }
 }
 
 /// Classes with queued requests by turn, and the requests of all classes.
-pub struct Queue<S> {
-    ring: Placed<Turn>,
+pub struct RoundQueue<S> {
+    ring: Placed<BatchTurn>,
     store: S,
 }
 
-grow!(Queue<S> { ring: Placed<Turn>, store: S } [S: mem::Grow]);
+grow!(RoundQueue<S> { ring: Placed<BatchTurn>, store: S } [S: mem::Grow]);
 
-impl<S> Queue<S> {
+impl<S> RoundQueue<S> {
     /// Returns the number of classes with queued requests.
     fn busy(&self) -> u32 {
         self.ring.len() as u32
@@ -95,9 +95,9 @@ impl<S> Queue<S> {
 
     /// Updates the position of a class in the ring to the turn of the front of its bin.
     #[inline]
-    fn place<I: Item>(&mut self, ties: Ties, slot: u32, record: &Record<S::Bin>)
+    fn place<I: Item>(&mut self, ties: TieBreak, slot: u32, record: &RobinClass<S::Bin>)
     where
-        S: Store<I>,
+        S: BinStore<I>,
     {
         let front = self.store.front(&record.bin);
         let turn = front.map(|tag| record.turn(ties, tag));
@@ -106,7 +106,7 @@ impl<S> Queue<S> {
 }
 
 /// Rounds of policy `P`.
-pub struct Round<P> {
+pub struct RobinPolicy<P> {
     rounds: Rounds,
     policy: PhantomData<fn() -> P>,
 }
@@ -117,24 +117,24 @@ pub struct Round<P> {
 ///
 /// A class is in the ring if and only if its bin is not empty, with the turn of the front of the
 /// bin.
-pub type State<I, P> = classes::State<I, Round<P>>;
+pub type State<I, P> = classes::State<I, RobinPolicy<P>>;
 
-impl<P> Round<P> {
+impl<P> RobinPolicy<P> {
     /// Notes that a request with `tag` left the queue.
     #[inline]
-    fn leave<S>(&mut self, queue: &Queue<S>, tag: Tag) {
+    fn leave<S>(&mut self, queue: &RoundQueue<S>, tag: BatchTag) {
         let next = queue.ring.top().map(|entry| &entry.key);
         self.rounds.leave(tag, next);
     }
 }
 
-impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
+impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
     type Key = P::Key;
-    type Record = Record<<P::Store as Store<I>>::Bin>;
-    type Queue = Queue<P::Store>;
+    type Record = RobinClass<<P::Store as BinStore<I>>::Bin>;
+    type Queue = RoundQueue<P::Store>;
     type Config = Config<P::Tunables>;
     type Shared = Nothing;
-    type Update = Update<<P::Store as Store<I>>::Setting>;
+    type Update = Update<<P::Store as BinStore<I>>::Setting>;
 
     const WANTS_FILE: bool = P::WANTS_FILE;
     const DEFAULT: P::Key = P::DEFAULT;
@@ -155,7 +155,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
     }
 
     fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory> {
-        Ok(Queue {
+        Ok(RoundQueue {
             ring: Placed::new(slots)?,
             store: P::Store::new(
                 config.tunables.bounds(),
@@ -174,7 +174,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         _shared: Option<&P::Key>,
         _now: u64,
     ) -> Self::Record {
-        Record {
+        RobinClass {
             bin: P::Store::bin(),
             batch: Batch::default(),
             // With ties by key the default class is the last class of a round.
@@ -224,15 +224,15 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         let ties = self.rounds.ties();
         queue.place(ties, slot, record);
         // With ties by key, only dispatched requests advance the round.
-        if first == Some((slot, record.turn(ties, tag))) && ties == Ties::Sequence {
+        if first == Some((slot, record.turn(ties, tag))) && ties == TieBreak::Sequence {
             self.leave(queue, tag);
         }
         Some(item)
     }
 
-    fn next(state: &mut State<I, P>, _view: &View<'_>) -> Get<u32> {
+    fn next(state: &mut State<I, P>, _view: &PartView<'_>) -> Decision<u32> {
         let first = state.queue.ring.top();
-        first.map_or(Get::Empty, |entry| Get::Item(entry.slot))
+        first.map_or(Decision::Empty, |entry| Decision::Item(entry.slot))
     }
 
     fn pop(
@@ -259,20 +259,20 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         state: &mut State<I, P>,
         slot: u32,
         cost: Cost,
-        way: Way,
+        way: BypassReason,
         now: impl FnOnce() -> u64,
-    ) -> Passed {
+    ) -> BypassOutcome {
         let Some(class) = state.table.at_mut(slot) else {
-            return Passed::Stale;
+            return BypassOutcome::Stale;
         };
-        if way == Way::Merged || !state.queue.store.takes(cost) {
-            return Passed::Counted;
+        if way == BypassReason::Merged || !state.queue.store.takes(cost) {
+            return BypassOutcome::Counted;
         }
         let rounds = &mut state.policy.rounds;
         // The time is needed only if ties are broken by key.
         let now = match rounds.ties() {
-            Ties::Sequence => 0,
-            Ties::Key => now(),
+            TieBreak::Sequence => 0,
+            TieBreak::Key => now(),
         };
         let (waiting, busy) = (class.queued() != 0, state.queue.busy());
         let batch = &mut class.record.batch;
@@ -283,7 +283,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         if !waiting {
             rounds.dry(batch, now);
         }
-        Passed::Counted
+        BypassOutcome::Counted
     }
 
     /// Sorts requests that could not be sorted at their arrival.

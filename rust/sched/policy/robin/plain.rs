@@ -22,8 +22,8 @@
 //! batches start: at 10^6 per second that takes 19 hours.
 
 use super::{
-    store::{At, Store},
-    Bounds, Tag,
+    store::{BinOwner, BinStore},
+    BatchTag, Bounds,
 };
 use crate::sched::{
     item::{Cost, Fifo, Item, Place},
@@ -40,7 +40,7 @@ const SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
 /// Mask of the round in a mark, shifted right by [`SEQUENCE_BITS`].
 const ROUND: u64 = (1 << (64 - SEQUENCE_BITS)) - 1;
 
-impl Tag {
+impl BatchTag {
     /// Returns the mark: the low bits of round and sequence.
     const fn mark(self) -> u64 {
         (self.round << SEQUENCE_BITS) | (self.sequence & SEQUENCE)
@@ -63,12 +63,12 @@ impl Tag {
 ///
 /// If `fifo` is not empty, `front` is the tag of its oldest item. The mark of each item is the mark
 /// of its tag.
-pub struct Bin<F> {
+pub struct PlainBin<F> {
     fifo: F,
-    front: Tag,
+    front: BatchTag,
 }
 
-impl<F: Fifo> Bin<F> {
+impl<F: Fifo> PlainBin<F> {
     /// Updates the tag of the front after the removal of an item.
     fn settle(&mut self) {
         if let Some(item) = self.fifo.front() {
@@ -95,9 +95,9 @@ impl<I> Grow for Plain<I> {
     fn feed(&mut self, (): ()) {}
 }
 
-impl<I: Item> Store<I> for Plain<I> {
+impl<I: Item> BinStore<I> for Plain<I> {
     type Setting = ();
-    type Bin = Bin<I::Fifo>;
+    type Bin = PlainBin<I::Fifo>;
 
     fn new(_bounds: Bounds, _setting: ()) -> Result<Self, NoMemory> {
         Ok(Self(PhantomData))
@@ -109,15 +109,15 @@ impl<I: Item> Store<I> for Plain<I> {
         true
     }
 
-    fn bin() -> Bin<I::Fifo> {
-        Bin {
+    fn bin() -> PlainBin<I::Fifo> {
+        PlainBin {
             fifo: I::Fifo::new(),
-            front: Tag::default(),
+            front: BatchTag::default(),
         }
     }
 
     #[inline]
-    fn push(&mut self, _at: At, bin: &mut Bin<I::Fifo>, mut item: I, tag: Tag) {
+    fn push(&mut self, _at: BinOwner, bin: &mut PlainBin<I::Fifo>, mut item: I, tag: BatchTag) {
         if bin.fifo.is_empty() {
             bin.front = tag;
         }
@@ -126,19 +126,24 @@ impl<I: Item> Store<I> for Plain<I> {
     }
 
     #[inline]
-    fn front(&self, bin: &Bin<I::Fifo>) -> Option<Tag> {
+    fn front(&self, bin: &PlainBin<I::Fifo>) -> Option<BatchTag> {
         (!bin.fifo.is_empty()).then_some(bin.front)
     }
 
     #[inline]
-    fn pop(&mut self, _at: At, bin: &mut Bin<I::Fifo>) -> Option<(I, Tag)> {
+    fn pop(&mut self, _at: BinOwner, bin: &mut PlainBin<I::Fifo>) -> Option<(I, BatchTag)> {
         let item = bin.fifo.pop()?;
         let tag = bin.front;
         bin.settle();
         Some((item, tag))
     }
 
-    fn remove(&mut self, _at: At, bin: &mut Bin<I::Fifo>, place: &I::Place) -> Option<(I, Tag)> {
+    fn remove(
+        &mut self,
+        _at: BinOwner,
+        bin: &mut PlainBin<I::Fifo>,
+        place: &I::Place,
+    ) -> Option<(I, BatchTag)> {
         let tag = bin.front.forward(place.mark());
         let item = bin.fifo.remove(place)?;
         bin.settle();
@@ -149,7 +154,7 @@ impl<I: Item> Store<I> for Plain<I> {
         None
     }
 
-    fn draw(&mut self, _at: At, _bin: &mut Bin<I::Fifo>) {}
+    fn draw(&mut self, _at: BinOwner, _bin: &mut PlainBin<I::Fifo>) {}
 }
 
 #[cfg(test)]
@@ -159,11 +164,11 @@ mod tests {
     /// Verifies that tags are restored from marks, across both wraps, for the longest steps.
     #[test]
     fn marks() {
-        let far = Tag {
+        let far = BatchTag {
             round: (1 << 28) * 7 - 2,
             sequence: (1 << 36) * 5 - 3,
         };
-        for start in [Tag::default(), far] {
+        for start in [BatchTag::default(), far] {
             for (rounds, sequences) in [
                 (0, 0),
                 (1, 0),
@@ -172,7 +177,7 @@ mod tests {
                 (1, SEQUENCE),
                 (ROUND, SEQUENCE),
             ] {
-                let tag = Tag {
+                let tag = BatchTag {
                     round: start.round + rounds,
                     sequence: start.sequence + sequences,
                 };

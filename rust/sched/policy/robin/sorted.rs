@@ -29,13 +29,13 @@
 
 use super::{
     params::{OffsetType, Sorting},
-    store::{At, Store},
-    Bounds, Tag, Turn,
+    store::{BinOwner, BinStore},
+    BatchTag, BatchTurn, Bounds,
 };
 use crate::sched::{
     heap::{Placed, Sort},
     item::{Cost, Fifo, Item, Place},
-    leftist::{Forest, Root},
+    leftist_heap::{HeapRoot, LeftistForest},
     mem::{Grow, Need, NoMemory},
     slab::{Handle, Slab, SlabNeed},
 };
@@ -63,7 +63,7 @@ impl Sort for Rank {
 }
 
 /// Sorted request.
-pub struct Record<I> {
+pub struct SortedRequest<I> {
     item: I,
     /// Index of the class.
     class: u32,
@@ -75,8 +75,8 @@ pub struct Record<I> {
 ///
 /// - `root` has `records` records, all of this class, each with the mark of its item.
 /// - Requests in `line` arrived after the requests in `root`, and their mark is twice their round.
-pub struct Bin<F> {
-    root: Root,
+pub struct SortedBin<F> {
+    root: HeapRoot,
     records: u32,
     line: F,
 }
@@ -90,9 +90,9 @@ pub struct Bin<F> {
 /// - `waiting` is the number of requests in all lines.
 /// - The forest has memory for every record.
 pub struct Sorted<I> {
-    records: Slab<Record<I>>,
-    forest: Forest<Rank>,
-    lines: Placed<Turn>,
+    records: Slab<SortedRequest<I>>,
+    forest: LeftistForest<Rank>,
+    lines: Placed<BatchTurn>,
     waiting: u32,
     max: u32,
     /// Number of ranks created.
@@ -126,12 +126,18 @@ impl<I: Item> Sorted<I> {
     }
 
     /// Sorts `item` into a bin; returns `item` as an error without memory.
-    fn file(&mut self, at: At, bin: &mut Bin<I::Fifo>, item: I, round: u64) -> Result<(), I> {
+    fn file(
+        &mut self,
+        at: BinOwner,
+        bin: &mut SortedBin<I::Fifo>,
+        item: I,
+        round: u64,
+    ) -> Result<(), I> {
         if !self.has_room() {
             return Err(item);
         }
         let rank = self.rank(&item, round);
-        let record = Record {
+        let record = SortedRequest {
             item,
             class: at.slot,
         };
@@ -146,16 +152,16 @@ impl<I: Item> Sorted<I> {
     }
 
     /// Removes the record at index `slot` from a bin.
-    fn take(&mut self, bin: &mut Bin<I::Fifo>, slot: u32) -> Option<(I, Tag)> {
+    fn take(&mut self, bin: &mut SortedBin<I::Fifo>, slot: u32) -> Option<(I, BatchTag)> {
         let round = self.forest.key(slot)?.round;
         self.forest.remove(&mut bin.root, slot);
         bin.records = bin.records.saturating_sub(1);
         let record = self.records.remove(slot)?;
-        Some((record.item, Tag { round, sequence: 0 }))
+        Some((record.item, BatchTag { round, sequence: 0 }))
     }
 
     /// Appends `item` to the line of a bin.
-    fn join(&mut self, at: At, bin: &mut Bin<I::Fifo>, mut item: I, round: u64) {
+    fn join(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>, mut item: I, round: u64) {
         item.set_mark(round << 1);
         if bin.line.is_empty() {
             self.lines.place(at.slot, Some(at.turn(round)));
@@ -165,7 +171,7 @@ impl<I: Item> Sorted<I> {
     }
 
     /// Updates the position of a class in `lines` after the removal of an item from its line.
-    fn shorten(&mut self, at: At, bin: &Bin<I::Fifo>) {
+    fn shorten(&mut self, at: BinOwner, bin: &SortedBin<I::Fifo>) {
         self.waiting = self.waiting.saturating_sub(1);
         let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
         self.lines.place(at.slot, front);
@@ -174,9 +180,9 @@ impl<I: Item> Sorted<I> {
 
 impl<I> Grow for Sorted<I> {
     type Need = (
-        SlabNeed<Record<I>>,
-        <Forest<Rank> as Grow>::Need,
-        <Placed<Turn> as Grow>::Need,
+        SlabNeed<SortedRequest<I>>,
+        <LeftistForest<Rank> as Grow>::Need,
+        <Placed<BatchTurn> as Grow>::Need,
     );
     type Spare = <Self::Need as Need>::Spare;
 
@@ -213,9 +219,9 @@ impl<I> Grow for Sorted<I> {
     }
 }
 
-impl<I: Item> Store<I> for Sorted<I> {
+impl<I: Item> BinStore<I> for Sorted<I> {
     type Setting = Sorting;
-    type Bin = Bin<I::Fifo>;
+    type Bin = SortedBin<I::Fifo>;
 
     fn new(bounds: Bounds, setting: Sorting) -> Result<Self, NoMemory> {
         let classes = (bounds.classes as usize).saturating_add(1);
@@ -223,7 +229,7 @@ impl<I: Item> Store<I> for Sorted<I> {
         let records = classes.saturating_add(bounds.requests as usize);
         Ok(Self {
             records: Slab::new(records)?,
-            forest: Forest::new(records)?,
+            forest: LeftistForest::new(records)?,
             lines: Placed::new(classes)?,
             waiting: 0,
             max: bounds.requests,
@@ -240,15 +246,15 @@ impl<I: Item> Store<I> for Sorted<I> {
         self.setting.supported.has(cost.direction)
     }
 
-    fn bin() -> Bin<I::Fifo> {
-        Bin {
-            root: Root::EMPTY,
+    fn bin() -> SortedBin<I::Fifo> {
+        SortedBin {
+            root: HeapRoot::EMPTY,
             records: 0,
             line: I::Fifo::new(),
         }
     }
 
-    fn push(&mut self, at: At, bin: &mut Bin<I::Fifo>, mut item: I, tag: Tag) {
+    fn push(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>, mut item: I, tag: BatchTag) {
         let share = self.max.checked_div(at.busy).unwrap_or(self.max);
         let below = self.records.live() < self.max && bin.records < share;
         if bin.line.is_empty() && (bin.records == 0 || below) {
@@ -261,26 +267,31 @@ impl<I: Item> Store<I> for Sorted<I> {
     }
 
     #[inline]
-    fn front(&self, bin: &Bin<I::Fifo>) -> Option<Tag> {
+    fn front(&self, bin: &SortedBin<I::Fifo>) -> Option<BatchTag> {
         let round = match self.forest.top(bin.root) {
             Some((_, rank)) => rank.round,
             None => bin.line.front()?.mark() >> 1,
         };
-        Some(Tag { round, sequence: 0 })
+        Some(BatchTag { round, sequence: 0 })
     }
 
     #[inline]
-    fn pop(&mut self, at: At, bin: &mut Bin<I::Fifo>) -> Option<(I, Tag)> {
+    fn pop(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>) -> Option<(I, BatchTag)> {
         if let Some(slot) = bin.root.top() {
             return self.take(bin, slot);
         }
         let item = bin.line.pop()?;
         self.shorten(at, bin);
         let round = item.mark() >> 1;
-        Some((item, Tag { round, sequence: 0 }))
+        Some((item, BatchTag { round, sequence: 0 }))
     }
 
-    fn remove(&mut self, at: At, bin: &mut Bin<I::Fifo>, place: &I::Place) -> Option<(I, Tag)> {
+    fn remove(
+        &mut self,
+        at: BinOwner,
+        bin: &mut SortedBin<I::Fifo>,
+        place: &I::Place,
+    ) -> Option<(I, BatchTag)> {
         let mark = place.mark();
         if mark & 1 == 1 {
             let handle = Handle::from_bits(mark);
@@ -290,7 +301,7 @@ impl<I: Item> Store<I> for Sorted<I> {
         let item = bin.line.remove(place)?;
         self.shorten(at, bin);
         let round = mark >> 1;
-        Some((item, Tag { round, sequence: 0 }))
+        Some((item, BatchTag { round, sequence: 0 }))
     }
 
     #[inline]
@@ -301,7 +312,7 @@ impl<I: Item> Store<I> for Sorted<I> {
         self.lines.top().map(|entry| entry.slot)
     }
 
-    fn draw(&mut self, at: At, bin: &mut Bin<I::Fifo>) {
+    fn draw(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>) {
         if !self.has_room() {
             return;
         }

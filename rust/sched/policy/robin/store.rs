@@ -2,7 +2,7 @@
 
 //! Stores of the requests of classes.
 
-use super::{Bounds, Tag, Turn};
+use super::{BatchTag, BatchTurn, Bounds};
 use crate::sched::{
     item::{Cost, Item},
     mem::{Grow, NoMemory},
@@ -10,7 +10,7 @@ use crate::sched::{
 
 /// Class of a bin.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct BinOwner {
     /// Index of the class.
     pub slot: u32,
     /// Tie-break of the class, if ties are broken by key.
@@ -19,10 +19,10 @@ pub struct At {
     pub busy: u32,
 }
 
-impl At {
+impl BinOwner {
     /// Returns the turn of the class in `round`, with ties broken by key.
-    pub const fn turn(&self, round: u64) -> Turn {
-        Turn {
+    pub const fn turn(&self, round: u64) -> BatchTurn {
+        BatchTurn {
             round,
             tie: self.key,
         }
@@ -34,7 +34,7 @@ impl At {
 /// # Invariants
 ///
 /// A request is returned once, from the bin to which it was added; tags of one bin never decrease.
-pub trait Store<I: Item>: Grow {
+pub trait BinStore<I: Item>: Grow {
     /// Setting that can change while the store is in use.
     type Setting: Copy + PartialEq;
 
@@ -56,22 +56,28 @@ pub trait Store<I: Item>: Grow {
     fn bin() -> Self::Bin;
 
     /// Adds a request with `tag`.
-    fn push(&mut self, at: At, bin: &mut Self::Bin, item: I, tag: Tag);
+    fn push(&mut self, at: BinOwner, bin: &mut Self::Bin, item: I, tag: BatchTag);
 
-    /// Returns the tag of the request that [`Store::pop`] removes next.
-    fn front(&self, bin: &Self::Bin) -> Option<Tag>;
+    /// Returns the tag of the request that [`BinStore::pop`] removes next.
+    fn front(&self, bin: &Self::Bin) -> Option<BatchTag>;
 
     /// Removes the request that is dispatched next; returns the request and its tag.
-    fn pop(&mut self, at: At, bin: &mut Self::Bin) -> Option<(I, Tag)>;
+    fn pop(&mut self, at: BinOwner, bin: &mut Self::Bin) -> Option<(I, BatchTag)>;
 
     /// Removes the request at `place`; returns the request and its tag, or `None` if the request is
     /// not in the bin.
-    fn remove(&mut self, at: At, bin: &mut Self::Bin, place: &I::Place) -> Option<(I, Tag)>;
+    fn remove(
+        &mut self,
+        at: BinOwner,
+        bin: &mut Self::Bin,
+        place: &I::Place,
+    ) -> Option<(I, BatchTag)>;
 
-    /// Returns the index of the class for which [`Store::draw`] is to be called, if there is one.
+    /// Returns the index of the class for which [`BinStore::draw`] is to be called, if there is
+    /// one.
     fn refill(&self) -> Option<u32>;
 
     /// Sorts the first request of the bin that was not sorted at its arrival; the tag of the bin's
     /// front stays the same.
-    fn draw(&mut self, at: At, bin: &mut Self::Bin);
+    fn draw(&mut self, at: BinOwner, bin: &mut Self::Bin);
 }

@@ -9,7 +9,7 @@ use super::*;
 /// batches are of the next round.
 #[test]
 fn newcomers() {
-    let mut rounds = Rounds::new(Ties::Key, 8);
+    let mut rounds = Rounds::new(TieBreak::Key, 8);
     for round in 0..3 {
         for i in 0..2 * NEWCOMERS {
             let mut batch = Batch::default();
@@ -17,7 +17,7 @@ fn newcomers() {
             let late = u64::from(i >= NEWCOMERS + 5);
             assert_eq!(tag.round, round + late, "{i}");
         }
-        let tag = Tag {
+        let tag = BatchTag {
             round: round + 1,
             sequence: 0,
         };

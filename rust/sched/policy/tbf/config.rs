@@ -11,7 +11,7 @@ use crate::sched::{
     key::Field,
     mem::NoMemory,
     policy::Configuration,
-    rules::{Book, Fields, Rate, Unit},
+    rules::{Fields, Rate, RuleList, Unit},
 };
 use core::fmt;
 
@@ -75,9 +75,9 @@ impl Config {
     }
 
     /// Returns the initial rules: only the default rule.
-    pub fn book(&self) -> core::result::Result<Book, NoMemory> {
+    pub fn book(&self) -> core::result::Result<RuleList, NoMemory> {
         let max = self.tunables.rules_max.get();
-        Book::new(self.fields(), self.default_rate()?, max)
+        RuleList::new(self.fields(), self.default_rate()?, max)
     }
 
     /// Returns true if partitions share rates.

@@ -3,8 +3,8 @@
 //! Data that a class needs for one operation: rules, shared buckets and the time.
 
 use super::{
-    plan::{Gauge, Meter, Plan, COUNTS, POOL},
-    shared::{Buckets, Seat, Tag},
+    bucket_table::{BucketRef, BucketTable, BucketTag},
+    plan::{CompiledRule, RateDepth, RulePlan, COUNTS, POOL},
 };
 use crate::sched::{item::Cost, rng::avalanche};
 
@@ -18,11 +18,11 @@ const MINIMUM: u64 = 1;
 /// Data that a part lends to a class for one operation.
 pub struct Context<'a> {
     /// Rules in effect.
-    pub plan: &'a Plan,
+    pub plan: &'a RulePlan,
     /// Buckets outside of classes.
-    pub buckets: &'a Buckets,
+    pub buckets: &'a BucketTable,
     /// Seats of the pools.
-    pub pools: &'a mut [Seat; COUNTS],
+    pub pools: &'a mut [BucketRef; COUNTS],
     /// True if partitions share the buckets of classes.
     pub global: bool,
     /// Value that distinguishes the buckets of this part from those of other parts; 0 if buckets
@@ -40,20 +40,20 @@ impl Context<'_> {
     }
 
     /// Returns the seat of the bucket with `hash`, `window` and `unit`.
-    fn seat(&self, hash: u64, window: u64, unit: u64) -> Seat {
+    fn seat(&self, hash: u64, window: u64, unit: u64) -> BucketRef {
         let hash = avalanche(hash.wrapping_add(self.salt));
-        Seat::new(Tag::new(hash, window, unit))
+        BucketRef::new(BucketTag::new(hash, window, unit))
     }
 
     /// Returns the seat of a class's own bucket under `gauge`; `hash` is that of the key, and is
     /// the same under any rule.
-    pub fn own_seat(&self, gauge: &Gauge, hash: u64) -> Seat {
+    pub fn own_seat(&self, gauge: &CompiledRule, hash: u64) -> BucketRef {
         self.seat(hash, gauge.shared_window(), gauge.meter.unit)
     }
 
     /// Returns the instant at which the pool has enough for a request of `cost`; `None` if no rule
     /// borrows.
-    pub fn pool_ready(&mut self, gauge: &Gauge, cost: Cost) -> Option<u64> {
+    pub fn pool_ready(&mut self, gauge: &CompiledRule, cost: Cost) -> Option<u64> {
         let charge = self.plan.pool_charge(gauge.count(), cost)?;
         let seat = self.pools.get_mut(gauge.count() as usize)?;
         self.buckets.ready(seat, POOL, charge, self.now)
@@ -61,7 +61,7 @@ impl Context<'_> {
 
     /// Takes tokens for a request of `cost` from the pool; returns the instant at which they exist,
     /// and the span taken.
-    pub fn pool_take(&mut self, gauge: &Gauge, cost: Cost) -> Option<(u64, u64)> {
+    pub fn pool_take(&mut self, gauge: &CompiledRule, cost: Cost) -> Option<(u64, u64)> {
         let charge = self.plan.pool_charge(gauge.count(), cost)?;
         let seat = self.pools.get_mut(gauge.count() as usize)?;
         let ready = self.buckets.take(seat, POOL, charge, self.now)?;
@@ -70,7 +70,7 @@ impl Context<'_> {
 
     /// Charges a request to the pool without checking the pool's credit.
     #[inline]
-    pub fn pool_force(&mut self, gauge: &Gauge, cost: Cost) {
+    pub fn pool_force(&mut self, gauge: &CompiledRule, cost: Cost) {
         if !gauge.pooled {
             return;
         }
@@ -87,9 +87,9 @@ impl Context<'_> {
 /// Bucket that classes share: of a rule that the class's rule names in `also=`, or of the minimum
 /// of the rule.
 #[derive(Clone, Copy)]
-pub struct Other {
+pub struct SharedBucketRef {
     /// Location of the bucket.
-    pub seat: Seat,
+    pub seat: BucketRef,
     /// Span that the front has taken, ticks.
     pub span: u64,
     /// Identifier of the rule.
@@ -98,10 +98,10 @@ pub struct Other {
     pub window: u64,
 }
 
-impl Other {
+impl SharedBucketRef {
     /// No bucket.
     pub const NONE: Self = Self {
-        seat: Seat::NONE,
+        seat: BucketRef::NONE,
         span: 0,
         id: u32::MAX,
         window: 0,
@@ -109,14 +109,14 @@ impl Other {
 
     /// Creates the reference to the bucket of the rule of `gauge`; `was` is the previous reference,
     /// if the rule was named before.
-    pub fn new(context: &Context<'_>, gauge: &Gauge, was: Option<&Self>) -> Self {
+    pub fn new(context: &Context<'_>, gauge: &CompiledRule, was: Option<&Self>) -> Self {
         let shared = gauge.shared_window();
         Self::with(context, gauge, RULE, &gauge.meter, shared, was)
     }
 
     /// Creates the reference to the bucket of the minimum of the rule of `gauge`; `was` is the
     /// previous reference.
-    pub fn floor(context: &Context<'_>, gauge: &Gauge, was: &Self) -> Self {
+    pub fn floor(context: &Context<'_>, gauge: &CompiledRule, was: &Self) -> Self {
         let Some(minimum) = &gauge.floor else {
             return Self::NONE;
         };
@@ -128,9 +128,9 @@ impl Other {
     /// Creates the reference to the bucket with `hash` of the rule of `gauge`, which `meter` fills.
     fn with(
         context: &Context<'_>,
-        gauge: &Gauge,
+        gauge: &CompiledRule,
         hash: u64,
-        meter: &Meter,
+        meter: &RateDepth,
         shared: u64,
         was: Option<&Self>,
     ) -> Self {

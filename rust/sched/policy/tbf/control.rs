@@ -8,18 +8,18 @@
 
 use super::{
     params::Tunables,
-    stats::{write_yaml, Rows},
-    Config, RowBuf, Update,
+    stats::{write_yaml, TbfRows},
+    Config, TbfRowBuf, Update,
 };
 use crate::sched::{
     attr::Priority,
     error::{Code, Error, Result},
-    mem::{List, NoMemory, Shared},
+    mem::{GrowingList, NoMemory, Shared},
     policy::{
-        control::{addresses, show_error, ByHead, Host, Keep, Running, Text},
+        control::{addresses, show_error, ByHead, Host, Keep, RunningPart, TextParameter},
         Kind, ROWS,
     },
-    rules::{Action, Book, Command, Name, RuleError},
+    rules::{Name, RuleAction, RuleCommand, RuleError, RuleList},
     sort::sort_by,
     text::Heads,
 };
@@ -29,7 +29,7 @@ use core::fmt::Write;
 #[derive(Clone)]
 pub struct Kept {
     /// `None` if `tbf` is not started on the head.
-    books: ByHead<Option<Shared<Book>>>,
+    books: ByHead<Option<Shared<RuleList>>>,
     /// Error of the last command.
     error: Option<Error>,
     /// Generation of the rules that were compiled last.
@@ -38,7 +38,7 @@ pub struct Kept {
 
 impl Kept {
     /// Returns the rules of the head of `priority`.
-    fn book(&self, priority: Priority) -> Option<&Shared<Book>> {
+    fn book(&self, priority: Priority) -> Option<&Shared<RuleList>> {
         let [regular, high] = &self.books;
         match priority {
             Priority::Regular => regular,
@@ -48,7 +48,7 @@ impl Kept {
     }
 
     /// Returns the rules of the first head in `heads` that has a rule named `name`.
-    pub fn book_with(&self, name: &Name, heads: Heads) -> Option<Shared<Book>> {
+    pub fn book_with(&self, name: &Name, heads: Heads) -> Option<Shared<RuleList>> {
         let mut priorities = Priority::ALL.into_iter();
         priorities.find_map(|priority| {
             let book = self.book(priority)?;
@@ -62,8 +62,8 @@ impl Kept {
     ///
     /// - `EINVAL`: a start, but `tbf` is not started on the head.
     /// - `ENODEV`: a change or stop, but `tbf` is not started on the head.
-    /// - The errors of [`Book::apply`].
-    fn apply(&mut self, command: &Command<'_>) -> core::result::Result<(), RuleError> {
+    /// - The errors of [`RuleList::apply`].
+    fn apply(&mut self, command: &RuleCommand<'_>) -> core::result::Result<(), RuleError> {
         let is_started = self.books.each_ref().map(Option::is_some);
         for (priority, place) in Priority::ALL.into_iter().zip(&mut self.books) {
             if !addresses(command.heads, priority) {
@@ -76,7 +76,7 @@ impl Kept {
                     continue;
                 }
                 let code = match command.action {
-                    Action::Start(..) => Code::Invalid,
+                    RuleAction::Start(..) => Code::Invalid,
                     _ => Code::NoDevice,
                 };
                 return Err(RuleError::new(code, 0, "tbf to be started on the head"));
@@ -161,15 +161,15 @@ impl Keep<Config> for Kept {
         }
     }
 
-    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+    fn texts<H: Host + 'static>() -> &'static [TextParameter<H>] {
         const {
             &[
-                Text::both("nrs_tbf_rule", show_rules, command),
-                Text::read("nrs_tbf_rule_error", |host, out| {
+                TextParameter::both("nrs_tbf_rule", show_rules, command),
+                TextParameter::read("nrs_tbf_rule_error", |host, out| {
                     show_error(out, host.parameters().kept.tbf.error)
                 }),
-                Text::read("nrs_tbf_stats", show_stats),
-                Text::write("nrs_tbf_stats_reset", |host, _| {
+                TextParameter::read("nrs_tbf_stats", show_stats),
+                TextParameter::write("nrs_tbf_stats_reset", |host, _| {
                     host.reset(Kind::Tbf);
                     Ok(())
                 }),
@@ -184,12 +184,12 @@ impl Keep<Config> for Kept {
 ///
 /// - `EINVAL`: malformed, or a start where `tbf` is not started.
 /// - `ENODEV`: a change or stop where `tbf` is not started.
-/// - The errors of [`Book::apply`].
+/// - The errors of [`RuleList::apply`].
 pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let mut error = None;
     let done = host.change(|parameters| {
         let kept = &mut parameters.kept.tbf;
-        let applied = Command::parse(text).and_then(|command| kept.apply(&command));
+        let applied = RuleCommand::parse(text).and_then(|command| kept.apply(&command));
         kept.error = None;
         applied.map_err(|refused| *error.insert(Error::from(refused)))
     });
@@ -199,11 +199,11 @@ pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
 }
 
 /// Number of references to each rule, by identifier.
-struct Refs(List<(u32, u64)>);
+struct RuleRefs(GrowingList<(u32, u64)>);
 
-impl Refs {
-    fn of(book: &Book) -> Result<Self> {
-        let mut refs = List::with_capacity(book.len())?;
+impl RuleRefs {
+    fn of(book: &RuleList) -> Result<Self> {
+        let mut refs = GrowingList::with_capacity(book.len())?;
         for rule in book.rules() {
             refs.push((rule.id, 0))?;
         }
@@ -241,7 +241,7 @@ impl Refs {
 }
 
 /// Returns true if `part` runs on the head of `priority` in a partition of `cpt`.
-fn is_at(part: &impl Running, cpt: u16, priority: Priority) -> bool {
+fn is_at(part: &impl RunningPart, cpt: u16, priority: Priority) -> bool {
     part.cpt() == cpt && part.priority() == priority
 }
 
@@ -260,7 +260,7 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
         let Some(book) = kept.book(priority) else {
             continue;
         };
-        let mut refs = Refs::of(book)?;
+        let mut refs = RuleRefs::of(book)?;
         for cpt in 0..host.cpts() {
             refs.clear();
             let here = |part: &_| is_at(part, cpt, priority);
@@ -282,7 +282,7 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
 }
 
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
-    let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
+    let (mut rows, mut buf) = (TbfRows::new(), TbfRowBuf::new().map_err(Error::from)?);
     let now = host.now();
     for part in host.running() {
         let mut from = Some(0);
@@ -319,12 +319,12 @@ mod tests {
         kept.follow(&[None; 2], &[Some(config), None]).unwrap();
         for name in ["a", "b"] {
             let text = format!("start {name} uid={{1}} rate=5");
-            kept.apply(&Command::parse(&text).unwrap()).unwrap();
+            kept.apply(&RuleCommand::parse(&text).unwrap()).unwrap();
         }
         let refused = kept.check(&tunables(1)).unwrap_err();
         assert_eq!(refused.code, Code::Busy);
         assert!(kept.check(&tunables(2)).is_ok());
-        kept.apply(&Command::parse("stop a").unwrap()).unwrap();
+        kept.apply(&RuleCommand::parse("stop a").unwrap()).unwrap();
         assert!(kept.check(&tunables(1)).is_ok());
     }
 }

@@ -26,9 +26,9 @@ use super::{
 use crate::sched::{
     bucket::{span, Charge, Pace},
     item::Cost,
-    mem::{self, List, NoMemory},
+    mem::{self, GrowingList, NoMemory},
     rng::avalanche,
-    rules::{Limits, Name, Rate, RuleSet, Unit, ALSO_MAX},
+    rules::{Name, Rate, RuleLimits, RuleSet, Unit, ALSO_MAX},
     sort::sort_by,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -58,7 +58,7 @@ const DEPTH_BYTES: u64 = 4096;
 
 /// Unit that a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub enum RateUnit {
     /// Requests.
     Requests,
     /// Pages, at least one per request.
@@ -70,7 +70,7 @@ pub enum Count {
 /// Number of counts.
 pub const COUNTS: usize = 3;
 
-impl Count {
+impl RateUnit {
     fn new(unit: Unit, model: CostModel) -> Self {
         match (unit, model) {
             (Unit::Bytes, _) => Self::Bytes,
@@ -110,9 +110,9 @@ impl Count {
 
 /// Rate and depth of a bucket.
 #[derive(Clone, Copy, Debug)]
-pub struct Meter {
+pub struct RateDepth {
     pace: Pace,
-    count: Count,
+    count: RateUnit,
     /// Maximum credit of an idle class, ticks.
     pub window: u64,
     /// Duration of one request or page of the depth, or of 4096 bytes, ticks. The number of units
@@ -120,10 +120,10 @@ pub struct Meter {
     pub unit: u64,
 }
 
-impl Meter {
+impl RateDepth {
     fn new(rate: Rate, depth: u32, model: CostModel) -> Self {
         let pace = Pace::new(rate.per_second());
-        let count = Count::new(rate.unit(), model);
+        let count = RateUnit::new(rate.unit(), model);
         Self {
             pace,
             count,
@@ -133,7 +133,7 @@ impl Meter {
     }
 
     /// Returns the unit that the rate counts.
-    pub const fn count(&self) -> Count {
+    pub const fn count(&self) -> RateUnit {
         self.count
     }
 
@@ -148,7 +148,7 @@ impl Meter {
 #[derive(Clone, Copy, Debug)]
 pub struct Minimum {
     /// Rate and depth.
-    pub meter: Meter,
+    pub meter: RateDepth,
 }
 
 impl Minimum {
@@ -161,7 +161,7 @@ impl Minimum {
 
 /// Rule with its values in ticks.
 #[derive(Clone, Copy, Debug)]
-pub struct Gauge {
+pub struct CompiledRule {
     /// Identifier of the rule.
     pub id: u32,
     /// Name of the rule.
@@ -169,7 +169,7 @@ pub struct Gauge {
     /// Rate of the rule, as written.
     pub rate: Rate,
     /// Rate and depth of the rule.
-    pub meter: Meter,
+    pub meter: RateDepth,
     /// Maximum lateness that its classes keep, ticks.
     pub late: u64,
     /// Time by which lateness advances the deadlines of its classes among classes with tokens,
@@ -186,7 +186,7 @@ pub struct Gauge {
     alsos: u8,
 }
 
-impl Gauge {
+impl CompiledRule {
     /// Returns the charge to a class's bucket for a request that costs `cost`.
     #[inline]
     pub fn charge(&self, cost: Cost) -> Charge {
@@ -194,7 +194,7 @@ impl Gauge {
     }
 
     /// Returns the unit that the rate counts.
-    pub const fn count(&self) -> Count {
+    pub const fn count(&self) -> RateUnit {
         self.meter.count()
     }
 
@@ -222,10 +222,10 @@ impl Gauge {
 ///
 /// There is one gauge for each rule, in the same order. `ids` contains the identifiers in ascending
 /// order, with the indices.
-pub struct Plan {
+pub struct RulePlan {
     rules: mem::Shared<RuleSet>,
-    gauges: List<Gauge>,
-    ids: List<(u32, u32)>,
+    gauges: GrowingList<CompiledRule>,
+    ids: GrowingList<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
     /// Maximum number of idle classes.
     pub idle_max: usize,
@@ -234,19 +234,19 @@ pub struct Plan {
     overload: Overload,
 }
 
-impl Plan {
+impl RulePlan {
     /// Creates the plan for `rules` under `config`; may sleep.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
         let default = rules.default_index();
-        let mut gauges = List::with_capacity(rules.len() as usize)?;
-        let mut ids = List::with_capacity(rules.len() as usize)?;
+        let mut gauges = GrowingList::with_capacity(rules.len() as usize)?;
+        let mut ids = GrowingList::with_capacity(rules.len() as usize)?;
         let (mut sums, mut borrowers) = ([0u64; COUNTS], [false; COUNTS]);
         for index in 0..rules.len() {
             let rule = rules.rule(index).ok_or(NoMemory)?;
-            let limits: &Limits = &rule.limits;
-            let meter = Meter::new(limits.rate, depth, model);
+            let limits: &RuleLimits = &rule.limits;
+            let meter = RateDepth::new(limits.rate, depth, model);
             let pooled = index != default;
             if pooled {
                 if let Some(sum) = sums.get_mut(meter.count as usize) {
@@ -264,7 +264,7 @@ impl Plan {
                 alsos = alsos.saturating_add(1);
             }
             ids.push((rule.id, index))?;
-            gauges.push(Gauge {
+            gauges.push(CompiledRule {
                 id: rule.id,
                 name: rule.name,
                 rate: limits.rate,
@@ -272,7 +272,7 @@ impl Plan {
                 late: if limits.realtime { REALTIME } else { LATE },
                 lead: if limits.realtime { REALTIME } else { 0 },
                 floor: limits.minrate.map(|rate| Minimum {
-                    meter: Meter::new(rate, depth, model),
+                    meter: RateDepth::new(rate, depth, model),
                 }),
                 borrow: limits.borrow && pooled,
                 pooled,
@@ -303,7 +303,7 @@ impl Plan {
 
     /// Returns the gauge of rule `index`.
     #[inline]
-    pub fn gauge(&self, index: u32) -> Option<&Gauge> {
+    pub fn gauge(&self, index: u32) -> Option<&CompiledRule> {
         self.gauges.as_slice().get(index as usize)
     }
 
@@ -333,7 +333,7 @@ impl Plan {
     /// Returns the charge to the pool of `count` for a request that costs `cost`; `None` if no rule
     /// borrows from it.
     #[inline]
-    pub fn pool_charge(&self, count: Count, cost: Cost) -> Option<Charge> {
+    pub fn pool_charge(&self, count: RateUnit, cost: Cost) -> Option<Charge> {
         let pace = (*self.pools.get(count as usize)?)?;
         Some(Charge::new(pace, count.of(cost), POOL))
     }
@@ -341,16 +341,16 @@ impl Plan {
 
 /// New rules for a part; clones refer to the same plan.
 #[derive(Clone)]
-pub struct Update(mem::Shared<Plan>);
+pub struct Update(mem::Shared<RulePlan>);
 
 impl Update {
     /// Creates an update to `rules` for parts that were started with `config`; may sleep.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
-        Ok(Self(mem::Shared::new(Plan::new(rules, config)?)?))
+        Ok(Self(mem::Shared::new(RulePlan::new(rules, config)?)?))
     }
 
     /// Returns the plan.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &RulePlan {
         &self.0
     }
 }

@@ -18,7 +18,7 @@ use crate::sched::{
 
 /// Order that contains a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum ClassSet {
     /// No order, because nothing is queued.
     #[default]
     Out,
@@ -28,11 +28,11 @@ pub enum Place {
     Ready,
 }
 
-/// Keys of a class in a [`Queue`].
+/// Keys of a class in a [`TbfQueue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keys {
+pub struct TbfKeys {
     /// Order that contains the class.
-    pub place: Place,
+    pub place: ClassSet,
     /// True if the rule of the class has a minimum.
     pub minimum: bool,
     /// Due or deadline, according to `place`.
@@ -43,7 +43,7 @@ pub struct Keys {
 
 /// Class to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum NextClass {
     /// The class has its tokens at this time, ns.
     Due(u32, u64),
     /// The class is next.
@@ -54,8 +54,8 @@ pub enum First {
 ///
 /// # Invariants
 ///
-/// A class has a key exactly in the orders that its [`Keys`] name.
-pub struct Queue {
+/// A class has a key exactly in the orders that its [`TbfKeys`] name.
+pub struct TbfQueue {
     due: Tournament,
     /// By deadline: classes whose rule has no minimum.
     others: Tournament,
@@ -66,14 +66,14 @@ pub struct Queue {
     streak: u32,
 }
 
-grow!(Queue {
+grow!(TbfQueue {
     due: Tournament,
     others: Tournament,
     minimums: Tournament,
     floors: Tournament
 });
 
-impl Queue {
+impl TbfQueue {
     /// Creates a queue for which memory for up to `max` classes can be reserved; may sleep.
     #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
@@ -89,7 +89,7 @@ impl Queue {
     /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
     /// `keys`.
     #[inline]
-    pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
+    pub fn set(&mut self, slot: u32, keys: &mut TbfKeys, to: TbfKeys) {
         let was = core::mem::replace(keys, to);
         if was.floor.is_some() || to.floor.is_some() {
             self.floors.set(slot, to.floor);
@@ -106,12 +106,12 @@ impl Queue {
 
     /// Returns the order by due or deadline that contains a class with `keys`.
     #[inline]
-    fn at(&mut self, keys: &Keys) -> Option<&mut Tournament> {
+    fn at(&mut self, keys: &TbfKeys) -> Option<&mut Tournament> {
         match (keys.place, keys.minimum) {
-            (Place::Out, _) => None,
-            (Place::Due, _) => Some(&mut self.due),
-            (Place::Ready, false) => Some(&mut self.others),
-            (Place::Ready, true) => Some(&mut self.minimums),
+            (ClassSet::Out, _) => None,
+            (ClassSet::Due, _) => Some(&mut self.due),
+            (ClassSet::Ready, false) => Some(&mut self.others),
+            (ClassSet::Ready, true) => Some(&mut self.minimums),
         }
     }
 
@@ -120,17 +120,17 @@ impl Queue {
     /// earliest deadline, then the class that is due earliest. After `ratio` choices of classes
     /// with a minimum, a class without a minimum is returned instead.
     #[inline]
-    pub fn first(&self, ratio: u32, now: u64) -> Option<First> {
+    pub fn first(&self, ratio: u32, now: u64) -> Option<NextClass> {
         if self.has_minimums() {
             return self.with_minimums(ratio, now);
         }
         let (due, other) = (self.due.top(), self.others.top());
         match (due, other) {
             (Some(due), Some(other)) if due.key > now || due.key >= other.key => {
-                Some(First::Go(other.slot))
+                Some(NextClass::Go(other.slot))
             }
-            (Some(due), _) => Some(First::Due(due.slot, due.key)),
-            (None, other) => other.map(|other| First::Go(other.slot)),
+            (Some(due), _) => Some(NextClass::Due(due.slot, due.key)),
+            (None, other) => other.map(|other| NextClass::Go(other.slot)),
         }
     }
 
@@ -141,8 +141,8 @@ impl Queue {
     }
 
     #[cold]
-    fn with_minimums(&self, ratio: u32, now: u64) -> Option<First> {
-        let due = self.due.top().map(|due| First::Due(due.slot, due.key));
+    fn with_minimums(&self, ratio: u32, now: u64) -> Option<NextClass> {
+        let due = self.due.top().map(|due| NextClass::Due(due.slot, due.key));
         if due.is_some_and(|due| due.may_go(now)) {
             return due;
         }
@@ -153,7 +153,7 @@ impl Queue {
             (Some(other), Some(first)) if floor.is_none() && other.key <= first.key => Some(other),
             (other, first) => first.or(other),
         };
-        go.map(|entry| First::Go(entry.slot)).or(due)
+        go.map(|entry| NextClass::Go(entry.slot)).or(due)
     }
 
     /// Records the choice of a class, whose rule has a `minimum` or not.
@@ -174,13 +174,13 @@ impl Queue {
 
     /// Returns true if a class with `keys`, which has its tokens, would be first. Returns false
     /// while a class with a minimum has its tokens or a floor time.
-    pub fn is_first(&self, keys: &Keys) -> bool {
+    pub fn is_first(&self, keys: &TbfKeys) -> bool {
         let first = self.others.top();
         !self.has_minimums() && first.is_none_or(|first| keys.key <= first.key)
     }
 }
 
-impl First {
+impl NextClass {
     /// Returns true if the class has its tokens.
     #[inline]
     pub fn may_go(&self, now: u64) -> bool {
@@ -200,13 +200,13 @@ mod tests {
     };
 
     /// Returns the class that a linear search finds, if none is due.
-    fn walk(keys: &[Keys], streak: u32, ratio: u32, now: u64) -> Option<u32> {
-        let first = |fits: &dyn Fn(&Keys) -> bool, key: &dyn Fn(&Keys) -> Option<u64>| {
+    fn walk(keys: &[TbfKeys], streak: u32, ratio: u32, now: u64) -> Option<u32> {
+        let first = |fits: &dyn Fn(&TbfKeys) -> bool, key: &dyn Fn(&TbfKeys) -> Option<u64>| {
             let all = keys.iter().zip(0u32..).filter(|(keys, _)| fits(keys));
             all.filter_map(|(keys, slot)| Some((key(keys)?, slot)))
                 .min()
         };
-        let deadline = |keys: &Keys| (keys.place == Place::Ready).then_some(keys.key);
+        let deadline = |keys: &TbfKeys| (keys.place == ClassSet::Ready).then_some(keys.key);
         let any = first(&|_| true, &deadline);
         let other = first(&|keys| !keys.minimum, &deadline);
         let floor = first(&|_| true, &|keys| keys.floor.filter(|floor| *floor <= now));
@@ -220,10 +220,10 @@ mod tests {
     /// Compares the first class with the result of a linear search.
     #[test]
     fn first_is_first() {
-        let mut queue = Queue::new(50).unwrap();
+        let mut queue = TbfQueue::new(50).unwrap();
         queue.feed(queue.wants(50).allocate().unwrap());
         (0..50).for_each(|slot| queue.create(slot));
-        let mut keys = [Keys::default(); 50];
+        let mut keys = [TbfKeys::default(); 50];
         let (mut rng, mut streak) = (Rng::new(1), 0);
         for step in 0..50_000u64 {
             let slot = rng.below(50) as u32;
@@ -234,15 +234,15 @@ mod tests {
             let (deadline, due) = (key(0, 2000), key(0, 1000));
             let floor = minimum.then(|| key(500, 1000));
             let to = match step % 5 {
-                0 => Keys::default(),
-                1 | 2 => Keys {
-                    place: Place::Ready,
+                0 => TbfKeys::default(),
+                1 | 2 => TbfKeys {
+                    place: ClassSet::Ready,
                     minimum,
                     key: deadline,
                     floor,
                 },
-                _ => Keys {
-                    place: Place::Due,
+                _ => TbfKeys {
+                    place: ClassSet::Due,
                     minimum,
                     key: due,
                     // The class cannot be within the minimum before it has its tokens.
@@ -254,35 +254,35 @@ mod tests {
             // Classes that are due get deadlines.
             let got = loop {
                 match queue.first(3, now) {
-                    Some(First::Due(slot, due)) if due <= now => {
+                    Some(NextClass::Due(slot, due)) if due <= now => {
                         let was = keys[slot as usize];
-                        assert_eq!((was.place, was.key), (Place::Due, due));
-                        let ripe = Keys {
-                            place: Place::Ready,
+                        assert_eq!((was.place, was.key), (ClassSet::Due, due));
+                        let ripe = TbfKeys {
+                            place: ClassSet::Ready,
                             ..was
                         };
                         let before = queue.is_first(&ripe);
                         queue.set(slot, &mut keys[slot as usize], ripe);
                         if before {
-                            assert_eq!(queue.first(3, now), Some(First::Go(slot)));
+                            assert_eq!(queue.first(3, now), Some(NextClass::Go(slot)));
                         }
                     }
                     first => break first,
                 }
             };
             match got {
-                Some(First::Go(got)) => {
+                Some(NextClass::Go(got)) => {
                     assert_eq!(Some(got), walk(&keys, streak, 3, now), "{step}");
                     let minimum = keys[got as usize].minimum;
                     streak = if minimum { streak + 1 } else { 0 };
                     queue.chosen(minimum);
                 }
-                Some(First::Due(_, due)) => {
-                    assert!(keys.iter().all(|keys| keys.place != Place::Ready));
-                    let waiting = keys.iter().filter(|keys| keys.place == Place::Due);
+                Some(NextClass::Due(_, due)) => {
+                    assert!(keys.iter().all(|keys| keys.place != ClassSet::Ready));
+                    let waiting = keys.iter().filter(|keys| keys.place == ClassSet::Due);
                     assert_eq!(waiting.map(|keys| keys.key).min(), Some(due));
                 }
-                None => assert!(keys.iter().all(|keys| *keys == Keys::default())),
+                None => assert!(keys.iter().all(|keys| *keys == TbfKeys::default())),
             }
         }
     }

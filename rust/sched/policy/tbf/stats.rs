@@ -5,9 +5,9 @@
 //! The file is YAML: a mapping with `rules`, ordered by identifier, and `classes`, ordered by key.
 //! All strings are double-quoted, with `"` and `\` escaped.
 
-use super::{plan::Count, record::ClassCounts};
+use super::{class::ClassCounts, plan::RateUnit};
 use crate::sched::{
-    mem::{List, NoMemory},
+    mem::{GrowingList, NoMemory},
     rules::{Name, Rate, Subject},
     sort::merge_by,
     statistics::{stats, Stats},
@@ -19,7 +19,7 @@ use core::{
 
 /// Statistics of one class.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct TbfRow {
     /// Key of the class.
     pub subject: Subject,
     /// True if the class is on the high-priority head.
@@ -33,7 +33,7 @@ pub struct Row {
     /// Rate of the rule.
     pub rate: Rate,
     /// Unit that the rate counts.
-    pub count: Count,
+    pub count: RateUnit,
     /// Counters.
     pub counters: ClassCounts,
     /// Number of queued requests.
@@ -44,7 +44,7 @@ pub struct Row {
     pub debt: u64,
 }
 
-impl Row {
+impl TbfRow {
     fn order(&self, other: &Self) -> Ordering {
         let rule = |row: &Self| row.default.then_some(row.id);
         let key = |row: &Self| (row.high, !row.default, rule(row), row.subject);
@@ -77,7 +77,7 @@ stats! {
 
 /// Statistics of one rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Sum {
+pub struct RuleSum {
     /// True if the rule is on the high-priority head.
     pub high: bool,
     /// Identifier of the rule.
@@ -87,7 +87,7 @@ pub struct Sum {
     /// Rate of the rule.
     pub rate: Rate,
     /// Unit that the rate counts.
-    pub count: Count,
+    pub count: RateUnit,
     /// Gauges.
     pub gauges: RuleCounts,
     /// Sums of the counters of the classes.
@@ -99,39 +99,41 @@ pub struct Sum {
 /// # Context
 ///
 /// Created and used where sleeping is allowed.
-pub struct Rows {
-    rows: List<Row>,
+pub struct TbfRows {
+    rows: GrowingList<TbfRow>,
 }
 
-impl Rows {
+impl TbfRows {
     /// Creates an empty list; does not allocate.
     pub const fn new() -> Self {
-        Self { rows: List::new() }
+        Self {
+            rows: GrowingList::new(),
+        }
     }
 
     /// Appends rows of the high-priority head, or of the regular head; may sleep. After an error,
     /// some of the rows may have been appended.
-    pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
+    pub fn extend(&mut self, rows: &[TbfRow], high: bool) -> Result<(), NoMemory> {
         rows.iter()
-            .try_for_each(|row| self.rows.push(Row { high, ..*row }))
+            .try_for_each(|row| self.rows.push(TbfRow { high, ..*row }))
     }
 
     /// Sorts the rows by class and merges rows of the same class; O(n log n).
     pub fn merge(&mut self) {
-        merge_by(&mut self.rows, Row::order, Row::add);
+        merge_by(&mut self.rows, TbfRow::order, TbfRow::add);
     }
 
     /// Returns the rows.
-    pub fn as_slice(&self) -> &[Row] {
+    pub fn as_slice(&self) -> &[TbfRow] {
         self.rows.as_slice()
     }
 
     /// Returns the sums of merged rows per rule; may sleep.
-    pub fn sums(&self) -> Result<List<Sum>, NoMemory> {
+    pub fn sums(&self) -> Result<GrowingList<RuleSum>, NoMemory> {
         let rows = self.rows.as_slice();
-        let mut sums = List::with_capacity(rows.len())?;
+        let mut sums = GrowingList::with_capacity(rows.len())?;
         for row in rows {
-            sums.push(Sum {
+            sums.push(RuleSum {
                 high: row.high,
                 id: row.id,
                 rule: row.rule,
@@ -157,7 +159,7 @@ impl Rows {
 }
 
 /// Writes statistics as YAML: `rules` and `classes`.
-pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Result {
+pub fn write_yaml(out: &mut impl Write, rows: &[TbfRow], sums: &[RuleSum]) -> fmt::Result {
     sequence(out, "rules", sums.len())?;
     for sum in sums {
         writeln!(out, "- rule: \"{}\"", sum.rule)?;

@@ -2,7 +2,7 @@
 
 //! State of one client of an allocator.
 
-use crate::sched::qbm::terms::Terms;
+use crate::sched::qbm::terms::Entitlement;
 
 /// Highest effective rate, bytes/s (2^48): sums of [`CLIENTS_MAX`] such rates fit in 64 bits.
 pub(super) const RATE_MAX: u64 = 1 << 48;
@@ -23,9 +23,9 @@ const EVERYTHING: u64 = u64::MAX;
 ///   its demand.
 /// - `wish` is 0, or larger than `allocation` and at most `cap`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Client {
+pub(super) struct AllocatorClient {
     /// Guaranteed bandwidth.
-    pub(super) terms: Terms,
+    pub(super) terms: Entitlement,
     /// Current bandwidth, bytes/s.
     pub(super) allocation: u64,
     /// Bandwidth due to the client: the minimum, or less if less was requested, bytes/s.
@@ -46,9 +46,9 @@ pub(super) struct Client {
     before: u64,
 }
 
-impl Client {
+impl AllocatorClient {
     /// Creates a client with `terms` that has no allocation and takes all available bandwidth.
-    pub(super) fn new(terms: Terms, floor: u64, now: u64) -> Self {
+    pub(super) fn new(terms: Entitlement, floor: u64, now: u64) -> Self {
         let mut client = Self {
             terms,
             allocation: 0,

@@ -7,21 +7,25 @@
 //! highest class first. The rest is distributed in the order of the sinks.
 
 use super::{
-    book::Tally,
-    client::{Client, RATE_MAX},
+    accounts::ClassTally,
+    client::{AllocatorClient, RATE_MAX},
     Allocator, ClientId,
 };
-use crate::sched::{mem::List, qbm::terms::Class, sort};
+use crate::sched::{mem::GrowingList, qbm::terms::BandwidthClass, sort};
 
 /// Classes that share their bandwidth, highest first.
-const SHARING: [Class; 3] = [Class::FairShare, Class::LowShare, Class::Mover];
+const SHARING: [BandwidthClass; 3] = [
+    BandwidthClass::FairShare,
+    BandwidthClass::LowShare,
+    BandwidthClass::Mover,
+];
 
 /// Function that takes up to the given bytes/s for a client of a class and returns the amount
 /// taken.
-pub(super) type Rule = fn(&mut Allocator, Class, u64) -> u64;
+pub(super) type StealRule = fn(&mut Allocator, BandwidthClass, u64) -> u64;
 
 /// Sources for minimums.
-const MINIMUM: [Rule; 4] = [
+const MINIMUM: [StealRule; 4] = [
     Allocator::draw_reserve,
     Allocator::take_pool,
     Allocator::take_extras,
@@ -29,14 +33,14 @@ const MINIMUM: [Rule; 4] = [
 ];
 
 /// Sources beyond the minimum, for a request.
-pub(super) const MORE: [Rule; 3] = [
+pub(super) const MORE: [StealRule; 3] = [
     Allocator::more_from_pool,
     Allocator::draw_reserve,
     Allocator::more_from_lower,
 ];
 
 /// Sources beyond the minimum, after bandwidth was released.
-const MORE_OF_FREED: [Rule; 2] = [Allocator::more_from_pool, Allocator::draw_reserve];
+const MORE_OF_FREED: [StealRule; 2] = [Allocator::more_from_pool, Allocator::draw_reserve];
 
 // Allocation of bandwidth to a client.
 impl Allocator {
@@ -53,23 +57,23 @@ impl Allocator {
     }
 
     /// Takes up to `need` for a client of `class`, by `rules` in turn.
-    fn apply(&mut self, rules: &[Rule], class: Class, need: u64) -> u64 {
+    fn apply(&mut self, rules: &[StealRule], class: BandwidthClass, need: u64) -> u64 {
         self.gather(rules, need, |this, rule, most| rule(this, class, most))
     }
 
     /// Takes up to `need` for the minimum of a client of `class`.
-    fn find(&mut self, class: Class, need: u64) -> u64 {
+    fn find(&mut self, class: BandwidthClass, need: u64) -> u64 {
         self.apply(&MINIMUM, class, need)
     }
 
     /// Takes up to `need` from the pool.
-    fn take_pool(&mut self, _class: Class, need: u64) -> u64 {
+    fn take_pool(&mut self, _class: BandwidthClass, need: u64) -> u64 {
         self.draw_pool(need)
     }
 
     /// Takes up to `need` of the extra of all classes, lowest class first.
-    fn take_extras(&mut self, class: Class, need: u64) -> u64 {
-        let lowest_first = Class::ALL.into_iter().rev();
+    fn take_extras(&mut self, class: BandwidthClass, need: u64) -> u64 {
+        let lowest_first = BandwidthClass::ALL.into_iter().rev();
         self.gather(lowest_first, need, |this, from, most| {
             this.take_extra(class, from, most)
         })
@@ -77,12 +81,12 @@ impl Allocator {
 
     /// Takes up to `need` above the floors of classes below `class`, lowest class first; each class
     /// shares the rest.
-    fn steal_from_lower(&mut self, class: Class, need: u64) -> u64 {
+    fn steal_from_lower(&mut self, class: BandwidthClass, need: u64) -> u64 {
         self.gather(lower(class), need, Self::steal)
     }
 
     /// Takes up to `most` of the extra of class `from` for a client of `class`.
-    fn take_extra(&mut self, class: Class, from: Class, most: u64) -> u64 {
+    fn take_extra(&mut self, class: BandwidthClass, from: BandwidthClass, most: u64) -> u64 {
         let taken = self.takeable_extra(class, from).min(most);
         if taken > 0 {
             self.cut_extra(from, taken);
@@ -91,7 +95,7 @@ impl Allocator {
     }
 
     /// Returns the extra of class `from` that `class` may take.
-    fn takeable_extra(&self, class: Class, from: Class) -> u64 {
+    fn takeable_extra(&self, class: BandwidthClass, from: BandwidthClass) -> u64 {
         let tally = self.tally(from);
         if class == from {
             tally.extra
@@ -102,7 +106,7 @@ impl Allocator {
 
     /// Takes up to `most` of the allocations of class `from`, down to the floor. The class must not
     /// have extra that may be taken.
-    fn steal(&mut self, from: Class, most: u64) -> u64 {
+    fn steal(&mut self, from: BandwidthClass, most: u64) -> u64 {
         let taken = self.stealable(from).min(most);
         if taken > 0 {
             let left = self.tally(from).allocated.wrapping_sub(taken);
@@ -112,16 +116,16 @@ impl Allocator {
     }
 
     /// Returns the bandwidth that higher classes may take from class `from`, including extra.
-    fn stealable(&self, from: Class) -> u64 {
+    fn stealable(&self, from: BandwidthClass) -> u64 {
         let tally = self.tally(from);
         let above = tally.allocated.saturating_sub(self.floors(from));
         above.min(tally.loose())
     }
 
     /// Returns the amount that [`Allocator::find`] can take for a client of `class`.
-    pub(super) fn within_reach(&self, class: Class) -> u64 {
+    pub(super) fn within_reach(&self, class: BandwidthClass) -> u64 {
         let own = self.tally(class);
-        let higher = Class::ALL.into_iter().filter(|from| *from < class);
+        let higher = BandwidthClass::ALL.into_iter().filter(|from| *from < class);
         let extras = higher.map(|from| self.takeable_extra(class, from));
         let below = lower(class).map(|from| self.stealable(from));
         extras
@@ -132,18 +136,18 @@ impl Allocator {
 
     /// Allocates the whole missing amount of a first come client, or nothing.
     fn allocate_whole(&mut self, id: ClientId) {
-        let Some(need) = self.client(id).map(Client::missing) else {
+        let Some(need) = self.client(id).map(AllocatorClient::missing) else {
             return;
         };
-        if need <= self.within_reach(Class::FirstCome) {
-            let found = self.find(Class::FirstCome, need);
+        if need <= self.within_reach(BandwidthClass::FirstCome) {
+            let found = self.find(BandwidthClass::FirstCome, need);
             self.give(id, found);
         }
     }
 
     /// Allocates the missing amounts of the clients of a sharing class; if that is not fully
     /// available, the class shares its bandwidth.
-    fn allocate_shared(&mut self, class: Class) {
+    fn allocate_shared(&mut self, class: BandwidthClass) {
         let missing = self.tally(class).missing;
         if missing == 0 {
             return;
@@ -161,14 +165,14 @@ impl Allocator {
 
     /// Allocates the floor to the clients of `class` without an allocation; bandwidth that is not
     /// available is oversubscribed.
-    fn absolute_minimum(&mut self, class: Class) {
+    fn absolute_minimum(&mut self, class: BandwidthClass) {
         let floor = self.setup.floor;
         let need = self.tally(class).empty.saturating_mul(floor);
         if need == 0 {
             return;
         }
         let found = self.find(class, need);
-        let lacking = if found == need || class == Class::FirstCome {
+        let lacking = if found == need || class == BandwidthClass::FirstCome {
             self.each(class, |client| {
                 if client.is_empty() {
                     client.set(floor);
@@ -189,7 +193,7 @@ impl Allocator {
 impl Allocator {
     /// Releases `freed` bytes/s, which a client of `class` had; [`Allocator::settle`] distributes
     /// them.
-    pub(super) fn release(&mut self, class: Class, freed: u64) {
+    pub(super) fn release(&mut self, class: BandwidthClass, freed: u64) {
         let freed = freed.wrapping_sub(self.refill_reserve(class, freed));
         // Released bandwidth reduces the oversubscription first.
         let back = self.over.min(freed);
@@ -212,7 +216,7 @@ impl Allocator {
 
     /// Gives each client the floor, then the amount missing to the goal.
     fn give_minimums(&mut self) {
-        for class in Class::ALL {
+        for class in BandwidthClass::ALL {
             self.absolute_minimum(class);
         }
         self.give_unmet();
@@ -238,11 +242,11 @@ impl Allocator {
 
     /// Serves unmet clients, highest class first, oldest request first within a class.
     fn give_unmet_by_rank(&mut self) {
-        let reach = self.within_reach(Class::FirstCome);
-        if self.tally(Class::FirstCome).missing > 0 && reach > 0 {
+        let reach = self.within_reach(BandwidthClass::FirstCome);
+        if self.tally(BandwidthClass::FirstCome).missing > 0 && reach > 0 {
             // Each allocation reduces the reach of later clients.
-            let may_fit = |client: &Client| {
-                client.terms.class == Class::FirstCome
+            let may_fit = |client: &AllocatorClient| {
+                client.terms.class == BandwidthClass::FirstCome
                     && client.is_unmet()
                     && client.missing() <= reach
             };
@@ -268,7 +272,9 @@ impl Allocator {
         if !self.has_more() {
             return;
         }
-        let wants = |client: &Client| client.terms.class != Class::Mover && client.wants();
+        let wants = |client: &AllocatorClient| {
+            client.terms.class != BandwidthClass::Mover && client.wants()
+        };
         let count = self.queue(wants, |client| client.wished);
         self.each_queued(count, |book, id| {
             let wish = book.client(id).map_or(0, |client| client.wish);
@@ -278,14 +284,16 @@ impl Allocator {
 
     /// Returns true if there is bandwidth for a wanting client.
     fn has_more(&self) -> bool {
-        let has = |tally: &Tally| self.pool >= self.setup.grant || tally.reserve > 0;
-        let mut tallies = Class::ALL.into_iter().map(|class| self.tally(class));
+        let has = |tally: &ClassTally| self.pool >= self.setup.grant || tally.reserve > 0;
+        let mut tallies = BandwidthClass::ALL
+            .into_iter()
+            .map(|class| self.tally(class));
         tallies.any(|tally| tally.wanting > 0 && has(tally))
     }
 
     /// Divides the remaining bandwidth among the movers.
     fn give_movers(&mut self) {
-        let class = Class::Mover;
+        let class = BandwidthClass::Mover;
         let tally = *self.tally(class);
         if tally.clients == 0 || (self.pool == 0 && tally.reserve == 0 && tally.extra == 0) {
             return;
@@ -300,7 +308,7 @@ impl Allocator {
     /// Releases all extra while sharing classes are unmet. Clients that could use the extra have
     /// already taken it.
     fn withdraw_extras(&mut self) {
-        for class in Class::ALL.into_iter().rev() {
+        for class in BandwidthClass::ALL.into_iter().rev() {
             let extra = self.tally(class).extra;
             if extra > 0 {
                 self.cut_extra(class, extra);
@@ -314,7 +322,7 @@ impl Allocator {
 impl Allocator {
     /// Raises client `id` towards `wish` by `rules`, unless the client is below its goal. Goals of
     /// other clients are not affected.
-    pub(super) fn give_more(&mut self, rules: &[Rule], id: ClientId, wish: u64) {
+    pub(super) fn give_more(&mut self, rules: &[StealRule], id: ClientId, wish: u64) {
         let Some(client) = self.client(id).filter(|client| !client.is_unmet()) else {
             return;
         };
@@ -325,7 +333,7 @@ impl Allocator {
     }
 
     /// Takes up to `need` from the pool, unless the pool is below the grant threshold.
-    fn more_from_pool(&mut self, _class: Class, need: u64) -> u64 {
+    fn more_from_pool(&mut self, _class: BandwidthClass, need: u64) -> u64 {
         if self.pool < self.setup.grant {
             return 0;
         }
@@ -333,7 +341,7 @@ impl Allocator {
     }
 
     /// Takes up to `need` of the extra of classes below `class`, lowest class first.
-    fn more_from_lower(&mut self, class: Class, need: u64) -> u64 {
+    fn more_from_lower(&mut self, class: BandwidthClass, need: u64) -> u64 {
         self.gather(lower(class), need, |this, from, most| {
             this.take_extra(class, from, most)
         })
@@ -345,9 +353,10 @@ impl Allocator {
     /// Redistributes everything after [`Allocator::open`]. Clients whose goals were met precede
     /// clients that were unmet, so that no client loses more than the new setup requires.
     pub(super) fn give_anew(&mut self) {
-        let first_come = |client: &Client| client.terms.class == Class::FirstCome;
+        let first_come = |client: &AllocatorClient| client.terms.class == BandwidthClass::FirstCome;
         for had_all in [true, false] {
-            let choose = |client: &Client| first_come(client) && client.had_all() == had_all;
+            let choose =
+                |client: &AllocatorClient| first_come(client) && client.had_all() == had_all;
             let count = self.queue(choose, |client| client.since);
             self.each_queued(count, Self::give_back_whole);
         }
@@ -355,8 +364,9 @@ impl Allocator {
         self.over = self.over.wrapping_sub(unused);
         self.give_minimums();
         if self.is_content() {
-            let had_extra =
-                |client: &Client| client.terms.class != Class::Mover && client.had > client.goal;
+            let had_extra = |client: &AllocatorClient| {
+                client.terms.class != BandwidthClass::Mover && client.had > client.goal
+            };
             let count = self.queue(had_extra, |client| client.since);
             self.each_queued(count, |book, id| {
                 let had = book.client(id).map_or(0, |client| client.had);
@@ -373,9 +383,9 @@ impl Allocator {
             return;
         };
         let need = client.had.min(client.goal).max(self.setup.floor);
-        let free = self.tally(Class::FirstCome).reserve;
+        let free = self.tally(BandwidthClass::FirstCome).reserve;
         if need <= free.saturating_add(self.pool) {
-            let found = self.find(Class::FirstCome, need);
+            let found = self.find(BandwidthClass::FirstCome, need);
             self.give(id, found);
         }
     }
@@ -384,8 +394,12 @@ impl Allocator {
 // Queues.
 impl Allocator {
     /// Queues the clients selected by `choose`, sorted by class and `age`; returns their number.
-    fn queue(&mut self, choose: impl Fn(&Client) -> bool, age: impl Fn(&Client) -> u64) -> usize {
-        let mut queue = core::mem::replace(&mut self.queue, List::new());
+    fn queue(
+        &mut self,
+        choose: impl Fn(&AllocatorClient) -> bool,
+        age: impl Fn(&AllocatorClient) -> u64,
+    ) -> usize {
+        let mut queue = core::mem::replace(&mut self.queue, GrowingList::new());
         let mut places = queue.as_mut_slice().iter_mut();
         let mut count = 0usize;
         for (id, client) in self.clients() {
@@ -419,7 +433,7 @@ impl Allocator {
 }
 
 /// Iterates over the classes below `class`, lowest first.
-fn lower(class: Class) -> impl Iterator<Item = Class> {
-    let lowest_first = Class::ALL.into_iter().rev();
+fn lower(class: BandwidthClass) -> impl Iterator<Item = BandwidthClass> {
+    let lowest_first = BandwidthClass::ALL.into_iter().rev();
     lowest_first.take_while(move |from| *from > class)
 }

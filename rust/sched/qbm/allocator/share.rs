@@ -23,12 +23,12 @@
 //! Newton's method on a piecewise linear function of the ratio. It ends when a pass pins no further
 //! client, usually after two or three passes.
 
-use super::{client::Client, Allocator};
-use crate::sched::qbm::terms::Class;
+use super::{client::AllocatorClient, Allocator};
+use crate::sched::qbm::terms::BandwidthClass;
 
 /// Quotient `amount / weight`, to be multiplied by weights.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ratio {
+pub(super) struct ShareRatio {
     amount: u64,
     weight: u64,
     /// Quotient, rounded down: an integer part and a fraction of 64 bits.
@@ -36,7 +36,7 @@ pub(super) struct Ratio {
     fraction: u64,
 }
 
-impl Ratio {
+impl ShareRatio {
     /// Creates the ratio `amount / weight`; 0 for a weight of 0. The weight must be below 2^63.
     pub(super) const fn new(amount: u64, weight: u64) -> Self {
         let mut ratio = Self {
@@ -83,14 +83,14 @@ impl Ratio {
 
 /// Running division of an amount: the sum of all shares so far is the rounded share of the sum of
 /// the weights so far. The shares of all weights add up to the amount.
-struct Carver {
-    ratio: Ratio,
+struct ExactDivider {
+    ratio: ShareRatio,
     weights: u64,
     given: u64,
 }
 
-impl Carver {
-    const fn new(ratio: Ratio) -> Self {
+impl ExactDivider {
+    const fn new(ratio: ShareRatio) -> Self {
         Self {
             ratio,
             weights: 0,
@@ -119,7 +119,7 @@ enum Bound {
 
 impl Bound {
     /// Returns true if a client with `goal` is pinned to `bound` at `ratio`.
-    const fn pins(self, ratio: Ratio, goal: u64, bound: u64) -> bool {
+    const fn pins(self, ratio: ShareRatio, goal: u64, bound: u64) -> bool {
         // INVARIANT: the weight of the ratio includes the goals of all clients that are not pinned.
         if goal > ratio.weight {
             return true;
@@ -136,10 +136,10 @@ impl Allocator {
     /// Divides `total` among the clients of `class` in proportion to their goals, at least the
     /// floor and at most the goal for each. No client may have extra. The total must be less than
     /// the sum of goals and at least the sum of floors.
-    pub(super) fn share_short(&mut self, class: Class, total: u64) {
+    pub(super) fn share_short(&mut self, class: BandwidthClass, total: u64) {
         let floor = self.setup.floor;
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
-        let mut carver = Carver::new(ratio);
+        let mut carver = ExactDivider::new(ratio);
         self.each(class, |client| {
             let pinned = Bound::Least.pins(ratio, client.goal, floor);
             client.set(if pinned {
@@ -152,8 +152,8 @@ impl Allocator {
 
     /// Gives each client of `class` the goal, and divides `extra` in proportion to goals, up to the
     /// cap of each client. Returns the rest that exceeds all caps.
-    pub(super) fn share_rich(&mut self, class: Class, extra: u64) -> u64 {
-        let room = |client: &Client| client.cap.saturating_sub(client.goal);
+    pub(super) fn share_rich(&mut self, class: BandwidthClass, extra: u64) -> u64 {
+        let room = |client: &AllocatorClient| client.cap.saturating_sub(client.goal);
         let rooms = self
             .members(class)
             .fold(0, |sum: u64, client| sum.saturating_add(room(client)));
@@ -162,7 +162,7 @@ impl Allocator {
             return extra.wrapping_sub(rooms);
         }
         let ratio = self.ratio(class, extra, Bound::Most, room);
-        let mut carver = Carver::new(ratio);
+        let mut carver = ExactDivider::new(ratio);
         self.each(class, |client| {
             let room = room(client);
             let pinned = Bound::Most.pins(ratio, client.goal, room);
@@ -178,10 +178,10 @@ impl Allocator {
 
     /// Takes `less` of the extra of `class`, from each client in proportion to the client's extra.
     /// The sum of extra must be at least `less`.
-    pub(super) fn cut_extra(&mut self, class: Class, less: u64) {
+    pub(super) fn cut_extra(&mut self, class: BandwidthClass, less: u64) {
         let tally = self.tally(class);
         let left = tally.extra.wrapping_sub(less);
-        let mut carver = Carver::new(Ratio::new(left, tally.extra));
+        let mut carver = ExactDivider::new(ShareRatio::new(left, tally.extra));
         self.each(class, |client| {
             let extra = client.extra();
             if extra > 0 {
@@ -193,13 +193,13 @@ impl Allocator {
     /// Computes the ratio at which the bounded shares of the clients of `class` add up to `total`.
     fn ratio(
         &self,
-        class: Class,
+        class: BandwidthClass,
         total: u64,
         side: Bound,
-        bound: impl Fn(&Client) -> u64,
-    ) -> Ratio {
+        bound: impl Fn(&AllocatorClient) -> u64,
+    ) -> ShareRatio {
         let goals = self.tally(class).goals;
-        let mut ratio = Ratio::new(total, goals);
+        let mut ratio = ShareRatio::new(total, goals);
         let mut before = 0u64;
         loop {
             let (mut pinned, mut bounds, mut weights) = (0u64, 0u64, 0u64);
@@ -215,7 +215,7 @@ impl Allocator {
                 return ratio;
             }
             before = pinned;
-            ratio = Ratio::new(total.saturating_sub(bounds), goals.wrapping_sub(weights));
+            ratio = ShareRatio::new(total.saturating_sub(bounds), goals.wrapping_sub(weights));
         }
     }
 }
@@ -236,20 +236,20 @@ mod tests {
             ((1 << 48) - 1, 1 << 62),
             (1 << 60, 3),
         ] {
-            let ratio = Ratio::new(amount, weight);
+            let ratio = ShareRatio::new(amount, weight);
             for part in [0, 1, 2, weight / 3, weight / 2, weight] {
                 let exact = u128::from(amount) * u128::from(part) / u128::from(weight);
                 let got = u128::from(ratio.of(part));
                 assert_eq!(got, exact, "{amount}/{weight} {part}");
             }
         }
-        assert_eq!(Ratio::new(5, 0).of(7), 0);
+        assert_eq!(ShareRatio::new(5, 0).of(7), 0);
     }
 
     #[test]
     fn carving_loses_nothing() {
         for amount in [0, 1, 90, 91, 92, 1000, 1 << 48] {
-            let mut carver = Carver::new(Ratio::new(amount, 7 * 13));
+            let mut carver = ExactDivider::new(ShareRatio::new(amount, 7 * 13));
             let shares = [(); 13].map(|()| carver.next(7));
             assert_eq!(shares.iter().sum::<u64>(), amount);
             let most = amount.div_ceil(13);

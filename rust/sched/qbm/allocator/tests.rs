@@ -3,7 +3,7 @@
 //! Helpers for the tests of the allocator: groups in MB/s.
 
 use super::*;
-use Class::{FairShare, FirstCome, LowShare, Mover};
+use BandwidthClass::{FairShare, FirstCome, LowShare, Mover};
 
 mod examples;
 mod random;
@@ -17,8 +17,8 @@ const FLOOR: u64 = 32 << 10;
 const GRANT: u64 = 256 << 10;
 
 /// Creates the setup of a group with `capacity` and `reserves`, MB/s.
-fn setup(capacity: u64, reserves: [u64; CLASSES]) -> Setup {
-    Setup {
+fn setup(capacity: u64, reserves: [u64; CLASSES]) -> AllocatorParameters {
+    AllocatorParameters {
         capacity: capacity * MB,
         reserves: reserves.map(|reserve| reserve * MB),
         floor: FLOOR,
@@ -27,8 +27,8 @@ fn setup(capacity: u64, reserves: [u64; CLASSES]) -> Setup {
 }
 
 /// Creates the terms of a client of `class`, MB/s.
-fn terms(class: Class, min: u64, max: u64) -> Terms {
-    Terms {
+fn terms(class: BandwidthClass, min: u64, max: u64) -> Entitlement {
+    Entitlement {
         class,
         min: min * MB,
         max: max * MB,
@@ -39,14 +39,14 @@ fn terms(class: Class, min: u64, max: u64) -> Terms {
 /// order.
 fn group<const N: usize>(
     capacity: u64,
-    clients: [(Class, u64, u64); N],
+    clients: [(BandwidthClass, u64, u64); N],
 ) -> (Allocator, [ClientId; N]) {
     let mut allocator = Allocator::new(setup(capacity, [0; CLASSES]));
     let ids = clients.map(|(class, min, max)| register(&mut allocator, class, min, max));
     (allocator, ids)
 }
 
-fn register(allocator: &mut Allocator, class: Class, min: u64, max: u64) -> ClientId {
+fn register(allocator: &mut Allocator, class: BandwidthClass, min: u64, max: u64) -> ClientId {
     let id = allocator.register(terms(class, min, max)).unwrap();
     random::check(allocator);
     id

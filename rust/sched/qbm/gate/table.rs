@@ -9,8 +9,8 @@
 //! - A *tag* consists of 40 bits of the hash of client and group, never 0, and a *stamp* of 8 bits
 //!   that differs between claims. The gate with the tag belongs to the client.
 //! - The *users* of a gate are the request classes with requests queued for the gate.
-//! - A *seat* is a place and the tag found there ([`Seat`]); a class verifies the tag before each
-//!   use.
+//! - A *seat* is a place and the tag found there ([`GateClaim`]); a class verifies the tag before
+//!   each use.
 //!
 //! ```text
 //!              claim: CAS 0 to tag                the manager registers the client
@@ -52,11 +52,11 @@
 //! then charged to a gate that is free or belongs to another client. Two clients with equal tags
 //! share a gate; the hash is keyed, and a collision needs 40 equal bits.
 
-use super::{party, Gate, Gates};
+use super::{client_key, Gate, Gates};
 use crate::sched::{
     key::Key,
     qbm::{
-        plan::{Party, Who, GROUPS_MAX},
+        plan::{ClientKey, RequestOwner, GROUPS_MAX},
         terms::{LAST, UNREGULATED},
     },
 };
@@ -103,14 +103,14 @@ const NO_TARGET: u64 = u64::MAX;
 
 /// Claim of a request class on a gate; see [`Gates::holds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct GateClaim {
     place: u32,
     /// Generation of the set of groups at the claim.
     epoch: u32,
     tag: u64,
 }
 
-impl Seat {
+impl GateClaim {
     /// No gate: the class is not regulated.
     pub const NONE: Self = Self {
         place: NOWHERE,
@@ -137,16 +137,16 @@ impl Seat {
 
 /// Owner of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Client; the party of [`Who::NOBODY`] for a shared gate. The target is the target of the
-    /// class that claimed the gate.
-    pub who: Who,
+pub struct GateOwner {
+    /// Client; the party of [`RequestOwner::NOBODY`] for a shared gate. The target is the target of
+    /// the class that claimed the gate.
+    pub who: RequestOwner,
     /// Number of the group.
     pub group: u32,
 }
 
 /// Data of a group that claims need.
-pub struct Door {
+pub struct GroupEntry {
     target: AtomicU64,
     number: AtomicU32,
     rank: AtomicU32,
@@ -156,7 +156,7 @@ pub struct Door {
     full: AtomicU64,
 }
 
-impl Door {
+impl GroupEntry {
     /// Creates an unused entry.
     pub fn shut() -> Self {
         Self {
@@ -198,7 +198,7 @@ impl Gate {
 
     /// Adds a user if the gate still belongs to `seat` and the user count has room; returns true if
     /// added.
-    pub fn join(&self, seat: &Seat) -> bool {
+    pub fn join(&self, seat: &GateClaim) -> bool {
         let more = |state: u64| {
             let fits = tag_of(state) == seat.tag && users_of(state).saturating_add(1) < MAKING;
             fits.then_some(state.wrapping_add(1))
@@ -207,7 +207,7 @@ impl Gate {
     }
 
     /// Removes a user if the gate still belongs to `seat`.
-    pub fn leave(&self, seat: &Seat) {
+    pub fn leave(&self, seat: &GateClaim) {
         let less = |state: u64| {
             let there = tag_of(state) == seat.tag && users_of(state) > 0;
             there.then(|| state.wrapping_sub(1))
@@ -217,11 +217,11 @@ impl Gate {
     }
 
     /// Initialises a gate under construction for `owner`: full, without a registered client.
-    fn begin(&self, owner: &Owner, rate: u64, rank: u8, now: u64) {
+    fn begin(&self, owner: &GateOwner, rate: u64, rank: u8, now: u64) {
         self.known.store(0, SeqCst);
         self.group.store(owner.group, Relaxed);
         self.target.store(owner.who.target, Relaxed);
-        for (word, value) in self.party.iter().zip(party::words(&owner.who.party)) {
+        for (word, value) in self.party.iter().zip(client_key::words(&owner.who.party)) {
             word.store(value, Relaxed);
         }
         self.set(rate, rank, now);
@@ -249,13 +249,13 @@ impl Gates {
 
     /// Returns true if `seat` is still valid for the class.
     #[inline]
-    pub fn holds(&self, seat: &Seat) -> bool {
+    pub fn holds(&self, seat: &GateClaim) -> bool {
         seat.epoch == self.epoch() && self.has(seat)
     }
 
     /// Returns true if the gate of `seat` still has the tag.
     #[inline]
-    pub fn has(&self, seat: &Seat) -> bool {
+    pub fn has(&self, seat: &GateClaim) -> bool {
         let gate = self.get(seat.place);
         gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == seat.tag)
     }
@@ -275,14 +275,20 @@ impl Gates {
     }
 
     /// Claims the gate of `who`, whose class held `before`. Returns the shared gate of the group if
-    /// no gate is free, and [`Seat::NONE`] if no group is for the target. `listed` returns true if
-    /// the plan has a line for `who`; it is called only if the reserved gates alone are left. The
-    /// number of steps is bounded.
-    pub fn claim(&self, who: &Who, before: &Seat, listed: impl Fn() -> bool, now: u64) -> Seat {
+    /// no gate is free, and [`GateClaim::NONE`] if no group is for the target. `listed` returns
+    /// true if the plan has a line for `who`; it is called only if the reserved gates alone are
+    /// left. The number of steps is bounded.
+    pub fn claim(
+        &self,
+        who: &RequestOwner,
+        before: &GateClaim,
+        listed: impl Fn() -> bool,
+        now: u64,
+    ) -> GateClaim {
         let epoch = self.epoch();
-        let none = Seat {
+        let none = GateClaim {
             epoch,
-            ..Seat::NONE
+            ..GateClaim::NONE
         };
         let Some(place) = self.door_of(who.target) else {
             return none;
@@ -291,14 +297,14 @@ impl Gates {
             return none;
         };
         if let Some((place, tag)) = self.find(who, door, listed, now) {
-            return Seat { place, epoch, tag };
+            return GateClaim { place, epoch, tag };
         }
-        if !before.is_shared() && who.party != Who::NOBODY.party {
+        if !before.is_shared() && who.party != RequestOwner::NOBODY.party {
             door.full.fetch_add(1, Relaxed);
         }
         let place = place as u32;
         let state = self.get(place).map(|gate| gate.state.load(SeqCst));
-        state.map_or(none, |state| Seat {
+        state.map_or(none, |state| GateClaim {
             place,
             epoch,
             tag: tag_of(state),
@@ -310,16 +316,16 @@ impl Gates {
     /// failed.
     fn find(
         &self,
-        who: &Who,
-        door: &Door,
+        who: &RequestOwner,
+        door: &GroupEntry,
         listed: impl Fn() -> bool,
         now: u64,
     ) -> Option<(u32, u64)> {
-        if who.party == Party::Key(Key::Default) {
+        if who.party == ClientKey::Key(Key::Default) {
             return None;
         }
         let group = door.number.load(Relaxed);
-        let key = Who {
+        let key = RequestOwner {
             target: group,
             ..*who
         };
@@ -362,7 +368,7 @@ impl Gates {
                 self.used.fetch_sub(1, SeqCst);
                 continue;
             }
-            let owner = Owner { who: *who, group };
+            let owner = GateOwner { who: *who, group };
             let rank = door.rank.load(Relaxed) as u8;
             gate.begin(&owner, door.rate.load(Relaxed), rank, now);
             gate.state.store(tag << USERS_BITS, SeqCst);
@@ -425,25 +431,25 @@ impl Gates {
     }
 
     /// Returns the owner of the gate at `place`; `None` if the gate is free or under construction.
-    pub fn owner(&self, place: u32) -> Option<Owner> {
+    pub fn owner(&self, place: u32) -> Option<GateOwner> {
         let gate = self.get(place)?;
         let state = gate.state.load(SeqCst);
         if state == 0 || users_of(state) == MAKING {
             return None;
         }
-        let mut words = [0; party::WORDS];
+        let mut words = [0; client_key::WORDS];
         for (word, value) in words.iter_mut().zip(&gate.party) {
             *word = value.load(Relaxed);
         }
         let party = if is_shared(place) {
-            Who::NOBODY.party
+            RequestOwner::NOBODY.party
         } else {
-            party::read(&words)?
+            client_key::read(&words)?
         };
         let target = gate.target.load(Relaxed);
         let group = gate.group.load(Relaxed);
-        Some(Owner {
-            who: Who { party, target },
+        Some(GateOwner {
+            who: RequestOwner { party, target },
             group,
         })
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-use super::{course::RATE_MAX, *};
+use super::{inflow::RATE_MAX, *};
 use crate::sched::{
     rng::Rng,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
@@ -303,13 +303,13 @@ fn rate_changes_lose_nothing() {
 #[test]
 fn unregulated_holds_nobody_back() {
     let gates = Gates::new(3, 1).unwrap();
-    assert!(gates.get(gates.len()).is_none() && gates.get(Seat::NONE.place()).is_none());
+    assert!(gates.get(gates.len()).is_none() && gates.get(GateClaim::NONE.place()).is_none());
     let gate = gate(&gates);
     assert_eq!(gate.rate(), UNREGULATED);
     for _ in 0..1000 {
         assert_eq!(gate.take(write(1 << 40), NOW), Ok(()));
     }
-    assert_eq!(gate.book(write(MIB), NOW), (Ticket::FREE, NOW));
+    assert_eq!(gate.book(write(MIB), NOW), (GateTicket::FREE, NOW));
     gate.force(write(MIB), NOW);
     assert_eq!((gate.usage().requests, gate.balance(NOW)), (1001, 0));
     // Requests dispatched while unregulated leave no debt.
@@ -330,7 +330,7 @@ fn only_bytes_count() {
     assert_eq!(gate.take(write(MIB), NOW), Ok(()));
     for cost in [write(0), Cost::of_bytes(MIB), Cost::new(Direction::Read, 0)] {
         assert_eq!(gate.take(cost, NOW), Ok(()));
-        assert_eq!(gate.book(cost, NOW), (Ticket::FREE, NOW));
+        assert_eq!(gate.book(cost, NOW), (GateTicket::FREE, NOW));
     }
     assert!(gate.take(Cost::new(Direction::Read, 1), NOW).is_err());
     gate.force(Cost::new(Direction::Read, 5), NOW);

@@ -5,16 +5,16 @@
 use super::{
     client::{GroupCounts, KEEP},
     group::setup_of,
-    movers::Load,
+    mover_strategy::GroupLoad,
     rate::{percent, rate},
-    usage::{Mark, Moment, Verdict},
-    Manager, CHANGES, CHANGES_MIN, LOOKS,
+    usage::{ClientTotals, MarkTime, UsageLevel},
+    BandwidthManager, CHANGES, CHANGES_MIN, LOOKS,
 };
 use crate::sched::{
     qbm::{
-        allocator::{Again, Raised},
-        plan::Tuning,
-        terms::Class,
+        allocator::{Increase, NoBandwidth},
+        plan::BandwidthParameters,
+        terms::BandwidthClass,
     },
     statistics::Stats,
 };
@@ -24,9 +24,9 @@ struct Tick {
     now: u64,
     /// Time of the previous tick.
     last: u64,
-    tuning: Tuning,
+    tuning: BandwidthParameters,
     /// Start of the fast period.
-    window: Option<Moment>,
+    window: Option<MarkTime>,
     /// Index at which clients store their totals.
     mark: Option<usize>,
     /// Time since the last mark, ns.
@@ -35,7 +35,7 @@ struct Tick {
     left: u32,
 }
 
-impl Manager {
+impl BandwidthManager {
     /// Unregisters idle clients, updates usage, restores, increases and decreases allocations, and
     /// adjusts movers.
     pub(super) fn tick(&mut self, now: u64) {
@@ -58,7 +58,7 @@ impl Manager {
                 .map_or(CHANGES, |left| left.clamp(CHANGES_MIN, CHANGES)),
         };
         for load in self.loads.as_mut_slice() {
-            *load = Load::default();
+            *load = GroupLoad::default();
         }
         let places = self.gates.len();
         let first = self.turn.min(places);
@@ -110,7 +110,7 @@ impl Manager {
             self.retire(place, now);
             return;
         }
-        let total = Mark::of(&gate.usage());
+        let total = ClientTotals::of(&gate.usage());
         client.recent.look(total, tick.window, now, &tick.tuning);
         client.recent.slow.allow(client.rate, now);
         let load = self.loads.as_mut_slice().get_mut(client.group as usize);
@@ -139,7 +139,7 @@ impl Manager {
         let verdict = if over {
             client.recent.slow.end(total.bytes, now, tuning)
         } else {
-            Verdict::Enough
+            UsageLevel::Enough
         };
         let (Some(id), Some(terms)) = (client.id, client.terms) else {
             return;
@@ -151,7 +151,7 @@ impl Manager {
         let has = group.allocator.allocation(id);
         let given = match (group.allocator.given(id), terms.class) {
             // The share of a mover may be above the minimum.
-            (given, Class::Mover) => given,
+            (given, BandwidthClass::Mover) => given,
             (given, _) => given.min(terms.min),
         };
         let rested = now.saturating_sub(client.restored) >= tuning.fast;
@@ -161,15 +161,15 @@ impl Manager {
             group.allocator.ask_back(id);
             group.stale = true;
             counts.restores = 1;
-        } else if verdict == Verdict::Much && has < terms.max {
+        } else if verdict == UsageLevel::Much && has < terms.max {
             let more = percent(has, tuning.raise).max(1);
             counts.increases_asked = 1;
             match group.allocator.increase(id, more) {
-                Ok(Raised::Whole(_)) => counts.increases_whole = 1,
-                Ok(Raised::Partly(_)) => counts.increases_partly = 1,
-                Err(Again) => counts.increases_refused = 1,
+                Ok(Increase::Whole(_)) => counts.increases_whole = 1,
+                Ok(Increase::Partly(_)) => counts.increases_partly = 1,
+                Err(NoBandwidth) => counts.increases_refused = 1,
             }
-        } else if verdict == Verdict::Little && has > tuning.floor {
+        } else if verdict == UsageLevel::Little && has > tuning.floor {
             client.lowered = true;
             group.allocator.decrease(id, percent(has, tuning.lower));
             counts.decreases = 1;

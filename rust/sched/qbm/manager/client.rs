@@ -10,13 +10,13 @@
 //!
 //! A client that has left keeps its gate, with the start rate of new clients of the group.
 
-use super::usage::Recent;
+use super::usage::RecentUsage;
 use crate::sched::{
     qbm::{
         allocator::ClientId,
-        gate::{Gate, Owner, Usage},
-        plan::{Party, Who},
-        terms::{Terms, LAST, UNREGULATED},
+        gate::{Gate, GateOwner, Usage},
+        plan::{ClientKey, RequestOwner},
+        terms::{Entitlement, LAST, UNREGULATED},
     },
     statistics::stats,
     units::NSEC_PER_SEC,
@@ -50,15 +50,15 @@ stats! {
 pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
 
 /// Client of a group.
-pub struct Client {
+pub struct ManagedClient {
     /// Party and group; [`crate::sched::key::Key::Default`] for the users of the shared gate.
-    pub owner: Owner,
+    pub owner: GateOwner,
     /// Index of the group in the manager's list.
     pub group: u32,
     /// Identifier at the allocator; `None` if the client is only measured, or has left.
     pub id: Option<ClientId>,
     /// Terms; `None` if the client is only measured.
-    pub terms: Option<Terms>,
+    pub terms: Option<Entitlement>,
     /// Generation of the plan in which `terms` were looked up; 0 forces a new lookup.
     pub planned: u32,
     /// True if the client is registered.
@@ -76,16 +76,16 @@ pub struct Client {
     /// Time of the last restore, monotonic ns.
     pub restored: u64,
     /// Recent usage.
-    pub recent: Recent,
+    pub recent: RecentUsage,
     /// Counters since the last reset, without those of the gate.
     pub counters: GroupCounts,
     /// Counters of the gate at the last reset.
     pub base: Usage,
 }
 
-impl Client {
+impl ManagedClient {
     /// Creates the client `owner`, with the group at index `group`, registered at `now`.
-    pub fn new(owner: Owner, group: u32, now: u64) -> Self {
+    pub fn new(owner: GateOwner, group: u32, now: u64) -> Self {
         Self {
             owner,
             group,
@@ -99,7 +99,7 @@ impl Client {
             lowered: false,
             rate: UNREGULATED,
             restored: now,
-            recent: Recent::new(now),
+            recent: RecentUsage::new(now),
             counters: GroupCounts::ZERO,
             base: Usage::default(),
         }
@@ -107,11 +107,11 @@ impl Client {
 
     /// Sets the terms according to the plan of `generation`. Terms of devices are always looked up
     /// again, because names of devices may change without a new plan.
-    pub fn plan(&mut self, terms: Option<Terms>, generation: u32) {
+    pub fn plan(&mut self, terms: Option<Entitlement>, generation: u32) {
         self.terms = terms;
         self.planned = match self.owner.who.party {
-            Party::Key(_) => generation,
-            Party::Device(_) => 0,
+            ClientKey::Key(_) => generation,
+            ClientKey::Device(_) => 0,
         };
     }
 
@@ -152,7 +152,7 @@ impl Client {
     /// Returns the rank of the client's class: the highest rank if the client is only measured, the
     /// lowest for the shared gate.
     pub fn rank(&self) -> u8 {
-        if self.owner.who.party == Who::NOBODY.party {
+        if self.owner.who.party == RequestOwner::NOBODY.party {
             return LAST;
         }
         self.terms.map_or(0, |terms| terms.class.rank())

@@ -7,26 +7,26 @@
 //! for registrations with the allocator: a client that cannot be registered is retired. Gates are
 //! set after all clients have their new terms, so that no client is without bandwidth in between.
 
-use super::{group::Group, movers::Load, Manager, NO_GROUP};
+use super::{group::ManagedGroup, mover_strategy::GroupLoad, BandwidthManager, NO_GROUP};
 use crate::sched::{
-    mem::{List, NoMemory, Shared},
+    mem::{GrowingList, NoMemory, Shared},
     qbm::{
         gate::is_shared,
-        plan::{Plan, Scene},
+        plan::{OverseerContext, Plan},
         terms::UNREGULATED,
     },
 };
 
-impl Manager {
+impl BandwidthManager {
     /// Creates the groups of `plan`; existing groups continue.
     pub(super) fn adopt(&mut self, plan: Shared<Plan>, now: u64) -> Result<(), NoMemory> {
         let tuning = plan.tuning();
-        let mut groups = List::with_capacity(plan.groups().len())?;
-        let mut loads = List::with_capacity(plan.groups().len())?;
+        let mut groups = GrowingList::with_capacity(plan.groups().len())?;
+        let mut loads = GrowingList::with_capacity(plan.groups().len())?;
         let mut number = self.number;
         for (place, settings) in (0u32..).zip(plan.groups()) {
-            groups.push(Group::new(number, place, settings, tuning))?;
-            loads.push(Load::default())?;
+            groups.push(ManagedGroup::new(number, place, settings, tuning))?;
+            loads.push(GroupLoad::default())?;
             number = number.wrapping_add(1);
         }
         // Nothing below can fail.
@@ -70,7 +70,7 @@ impl Manager {
     pub fn configure(
         &mut self,
         plan: Shared<Plan>,
-        scene: &dyn Scene,
+        scene: &dyn OverseerContext,
         now: u64,
     ) -> Result<(), NoMemory> {
         self.adopt(plan, now)?;
@@ -83,7 +83,7 @@ impl Manager {
     }
 
     /// Applies a new plan to the client at `place`.
-    fn move_on(&mut self, place: u32, scene: &dyn Scene, now: u64) {
+    fn move_on(&mut self, place: u32, scene: &dyn OverseerContext, now: u64) {
         let client = self.clients.get_mut(place as usize);
         let (Some(client), Some(gate)) = (client.and_then(Option::as_mut), self.gates.get(place))
         else {

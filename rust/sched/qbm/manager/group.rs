@@ -3,22 +3,22 @@
 //! Stripe group: the allocator and the clients of one capacity.
 
 use super::{
-    client::{Client, GroupCounts},
-    movers::Movers,
+    client::{GroupCounts, ManagedClient},
+    mover_strategy::MoverStrategy,
 };
 use crate::sched::{
-    mem::{Bulk, List, NoMemory, Owned},
+    mem::{Bulk, GrowingList, NoMemory, Owned},
     qbm::{
-        allocator::{Allocator, ClientId, Setup},
+        allocator::{Allocator, AllocatorParameters, ClientId},
         gate::Gates,
-        plan::{Group as Settings, Tuning},
-        terms::{Class, Terms, UNREGULATED},
+        plan::{BandwidthParameters, PlanGroup as Settings},
+        terms::{BandwidthClass, Entitlement, UNREGULATED},
     },
     statistics::Stats,
 };
 
 /// Clients of all groups, by the index of their gates.
-pub type Clients = Bulk<Option<Owned<Client>>>;
+pub type ManagedClients = Bulk<Option<Owned<ManagedClient>>>;
 
 /// Index of no client.
 const NOWHERE: u32 = u32::MAX;
@@ -27,7 +27,7 @@ const NOWHERE: u32 = u32::MAX;
 const AT_ONCE: u32 = 16;
 
 /// Group of clients.
-pub struct Group {
+pub struct ManagedGroup {
     /// Identifier of the group in the keys of clients, unique among existing groups.
     pub number: u32,
     /// Index in the plan.
@@ -35,12 +35,12 @@ pub struct Group {
     /// Allocator of the group.
     pub allocator: Allocator,
     /// Indexes of clients by their identifiers at the allocator.
-    places: List<u32>,
+    places: GrowingList<u32>,
     /// Number of registered clients with a gate of their own, including clients that are only
     /// measured.
     pub clients: u32,
     /// State of the mover strategy, if the group uses it.
-    pub movers: Option<Movers>,
+    pub movers: Option<MoverStrategy>,
     /// True if the allocator must settle before gates are set.
     pub stale: bool,
     /// Number of clients that registered since gates were last set.
@@ -49,16 +49,16 @@ pub struct Group {
     pub counters: GroupCounts,
 }
 
-impl Group {
+impl ManagedGroup {
     /// Creates a group without clients.
-    pub fn new(number: u32, place: u32, settings: &Settings, tuning: &Tuning) -> Self {
+    pub fn new(number: u32, place: u32, settings: &Settings, tuning: &BandwidthParameters) -> Self {
         Self {
             number,
             place,
             allocator: Allocator::new(setup_of(settings, tuning, settings.capacity())),
-            places: List::new(),
+            places: GrowingList::new(),
             clients: 0,
-            movers: Movers::of(settings, tuning),
+            movers: MoverStrategy::of(settings, tuning),
             stale: false,
             fresh: 0,
             counters: GroupCounts::ZERO,
@@ -66,9 +66,9 @@ impl Group {
     }
 
     /// Applies `settings`, which are at index `place` of the plan.
-    pub fn configure(&mut self, place: u32, settings: &Settings, tuning: &Tuning) {
+    pub fn configure(&mut self, place: u32, settings: &Settings, tuning: &BandwidthParameters) {
         self.place = place;
-        self.movers = match (&self.movers, Movers::of(settings, tuning)) {
+        self.movers = match (&self.movers, MoverStrategy::of(settings, tuning)) {
             (Some(old), Some(new)) => Some(new.after(old)),
             (_, new) => new,
         };
@@ -95,7 +95,7 @@ impl Group {
 
     /// Returns the rate, bytes/s, and the rank of clients without a line until the manager
     /// registers them. `terms` are their terms.
-    pub fn newcomers(&self, terms: &Terms) -> (u64, u8) {
+    pub fn newcomers(&self, terms: &Entitlement) -> (u64, u8) {
         let rank = match self.movers {
             Some(_) => 0,
             None => terms.class.rank(),
@@ -105,15 +105,15 @@ impl Group {
 
     /// Returns the rate of clients without a line, which have `terms`, until the manager registers
     /// them, bytes/s.
-    pub fn start(&self, terms: &Terms) -> u64 {
+    pub fn start(&self, terms: &Entitlement) -> u64 {
         if self.movers.is_some() {
             return UNREGULATED;
         }
         let setup = self.allocator.setup();
         let all = u64::from(self.clients).saturating_add(1);
         let rate = match terms.class {
-            Class::FirstCome if self.allocator.free() < terms.min => 0,
-            Class::FirstCome => terms.min,
+            BandwidthClass::FirstCome if self.allocator.free() < terms.min => 0,
+            BandwidthClass::FirstCome => terms.min,
             _ => terms.min.min(setup.capacity.checked_div(all).unwrap_or(0)),
         };
         rate.max(setup.floor)
@@ -124,7 +124,7 @@ impl Group {
     /// # Errors
     ///
     /// - [`NoMemory`]: no memory; nothing has changed.
-    pub fn enrol(&mut self, place: u32, terms: Terms) -> Result<ClientId, NoMemory> {
+    pub fn enrol(&mut self, place: u32, terms: Entitlement) -> Result<ClientId, NoMemory> {
         // The table grows first, so that nothing has to be undone: a new identifier is reused or
         // equals the number of clients.
         while self.places.as_slice().len() <= self.allocator.len() as usize {
@@ -147,7 +147,13 @@ impl Group {
 
     /// Sets the gates of clients whose allocation changed since the last call; if `told`, counts
     /// losses of clients that did not decrease. Returns true if a gate changed.
-    pub fn apply(&mut self, clients: &mut Clients, gates: &Gates, told: bool, now: u64) -> bool {
+    pub fn apply(
+        &mut self,
+        clients: &mut ManagedClients,
+        gates: &Gates,
+        told: bool,
+        now: u64,
+    ) -> bool {
         if core::mem::take(&mut self.stale) {
             self.fresh = 0;
             self.allocator.settle();
@@ -179,7 +185,11 @@ impl Group {
 }
 
 /// Creates the allocator's setup for a group with an allocatable capacity of `capacity` bytes/s.
-pub fn setup_of(settings: &Settings, tuning: &Tuning, capacity: u64) -> Setup {
+pub fn setup_of(
+    settings: &Settings,
+    tuning: &BandwidthParameters,
+    capacity: u64,
+) -> AllocatorParameters {
     let mut left = capacity;
     let reserves = settings.reserves().map(|reserve| {
         // In a group of movers the usage of other clients may leave less than the reserves.
@@ -187,7 +197,7 @@ pub fn setup_of(settings: &Settings, tuning: &Tuning, capacity: u64) -> Setup {
         left = left.saturating_sub(reserve);
         reserve
     });
-    Setup {
+    AllocatorParameters {
         capacity,
         reserves,
         floor: tuning.floor,

@@ -5,27 +5,31 @@
 //! ASCII escaped.
 
 use super::{
-    client::{Client, GroupCounts, OF_GROUPS},
-    group::Group,
-    usage::Mark,
-    Manager,
+    client::{GroupCounts, ManagedClient, OF_GROUPS},
+    group::ManagedGroup,
+    usage::ClientTotals,
+    BandwidthManager,
 };
 use crate::sched::{
     key::escape,
     qbm::{
         gate::is_shared,
-        plan::{Group as Settings, Party, Scene},
-        terms::{Class, UNREGULATED},
+        plan::{ClientKey, OverseerContext, PlanGroup as Settings},
+        terms::{BandwidthClass, UNREGULATED},
     },
     statistics::Stats,
 };
 use core::fmt::{self, Write};
 
 /// Writes the identity of a client, as in a double-quoted string.
-fn write_party(out: &mut impl Write, party: &Party, scene: &dyn Scene) -> fmt::Result {
+fn write_party(
+    out: &mut impl Write,
+    party: &ClientKey,
+    scene: &dyn OverseerContext,
+) -> fmt::Result {
     match party {
-        Party::Key(key) => write!(out, "{key}"),
-        Party::Device(device) => {
+        ClientKey::Key(key) => write!(out, "{key}"),
+        ClientKey::Device(device) => {
             out.write_str("device:")?;
             let mut done = None;
             scene.device_name(*device, &mut |name| done = Some(escape(name, out)));
@@ -38,9 +42,9 @@ fn write_party(out: &mut impl Write, party: &Party, scene: &dyn Scene) -> fmt::R
 }
 
 /// Rate for display, bytes/s, or `unregulated`.
-struct Rate(u64);
+struct ShownRate(u64);
 
-impl fmt::Display for Rate {
+impl fmt::Display for ShownRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             UNREGULATED => f.write_str("\"unregulated\""),
@@ -49,9 +53,9 @@ impl fmt::Display for Rate {
     }
 }
 
-impl Manager {
+impl BandwidthManager {
     /// Iterates over the groups: index, settings of the plan and state.
-    fn groups(&self) -> impl Iterator<Item = (u32, &Settings, &Group)> {
+    fn groups(&self) -> impl Iterator<Item = (u32, &Settings, &ManagedGroup)> {
         let groups = self.plan.groups().iter().zip(self.groups.as_slice());
         (0u32..)
             .zip(groups)
@@ -60,7 +64,7 @@ impl Manager {
 
     /// Iterates over the clients of the group at index `group`, including clients that left, and
     /// the indexes of their gates.
-    fn members(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
+    fn members(&self, group: u32) -> impl Iterator<Item = (u32, &ManagedClient)> {
         let clients = (0..self.gates.len()).filter_map(|place| {
             let client = self.clients.get(place as usize)?.as_ref()?;
             Some((place, &**client))
@@ -70,7 +74,7 @@ impl Manager {
 
     /// Iterates over the registered clients of the group at index `group`, and the indexes of their
     /// gates.
-    fn registered(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
+    fn registered(&self, group: u32) -> impl Iterator<Item = (u32, &ManagedClient)> {
         self.members(group).filter(|(_, client)| client.here)
     }
 
@@ -80,8 +84,8 @@ impl Manager {
         &self,
         out: &mut W,
         place: u32,
-        scene: &dyn Scene,
-        mut each: impl FnMut(&mut W, u32, &Client) -> fmt::Result,
+        scene: &dyn OverseerContext,
+        mut each: impl FnMut(&mut W, u32, &ManagedClient) -> fmt::Result,
     ) -> fmt::Result {
         let mut empty = true;
         for (at, client) in self.registered(place) {
@@ -108,7 +112,12 @@ impl Manager {
     /// # Errors
     ///
     /// Any error of `out`.
-    pub fn write_status(&self, out: &mut impl Write, scene: &dyn Scene, now: u64) -> fmt::Result {
+    pub fn write_status(
+        &self,
+        out: &mut impl Write,
+        scene: &dyn OverseerContext,
+        now: u64,
+    ) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
         }
@@ -128,7 +137,7 @@ impl Manager {
                     }
                     None => out.write_str("    class: \"unregulated\"\n")?,
                 }
-                writeln!(out, "    allocated: {}", Rate(client.rate))?;
+                writeln!(out, "    allocated: {}", ShownRate(client.rate))?;
                 if let Some(id) = client.id {
                     let allocator = &group.allocator;
                     writeln!(out, "    given: {}", allocator.given(id))?;
@@ -136,7 +145,9 @@ impl Manager {
                     writeln!(out, "    unmet: {}", allocator.is_unmet(id))?;
                 }
                 let gate = self.gates.get(at);
-                let total = gate.map_or(Mark::default(), |gate| Mark::of(&gate.usage()));
+                let total = gate.map_or(ClientTotals::default(), |gate| {
+                    ClientTotals::of(&gate.usage())
+                });
                 writeln!(out, "    used_fast: {}", recent.fast.rate)?;
                 let slow = recent.slow.rate(total.bytes, now);
                 writeln!(out, "    used_slow: {slow}")?;
@@ -146,13 +157,13 @@ impl Manager {
         Ok(())
     }
 
-    /// Writes `nrs_qbm_stats`: the counters since the last [`Manager::reset_stats`] for each group
-    /// and each registered client. Counters of groups include clients that left.
+    /// Writes `nrs_qbm_stats`: the counters since the last [`BandwidthManager::reset_stats`] for
+    /// each group and each registered client. Counters of groups include clients that left.
     ///
     /// # Errors
     ///
     /// Any error of `out`.
-    pub fn write_stats(&self, out: &mut impl Write, scene: &dyn Scene) -> fmt::Result {
+    pub fn write_stats(&self, out: &mut impl Write, scene: &dyn OverseerContext) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
         }
@@ -175,7 +186,7 @@ impl Manager {
     }
 
     /// Returns the traffic of the client's gate, at `place`, since the last reset.
-    fn traffic(&self, place: u32, client: &Client) -> GroupCounts {
+    fn traffic(&self, place: u32, client: &ManagedClient) -> GroupCounts {
         let gate = self.gates.get(place);
         gate.map_or(GroupCounts::ZERO, |gate| client.traffic(gate))
     }
@@ -197,7 +208,7 @@ impl Manager {
 }
 
 /// Writes the settings and the state of a group.
-fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt::Result {
+fn write_group(out: &mut impl Write, settings: &Settings, group: &ManagedGroup) -> fmt::Result {
     let allocator = &group.allocator;
     let strategy = if settings.is_mover() {
         "mover"
@@ -212,7 +223,7 @@ fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt:
     writeln!(out, "  oversubscribed: {}", allocator.oversubscribed())?;
     out.write_str("  reserves: {")?;
     let mut comma = "";
-    for class in Class::ALL {
+    for class in BandwidthClass::ALL {
         let left = allocator.reserve_left(class);
         write!(out, "{comma} \"{}\": {left}", class.name())?;
         comma = ",";

@@ -6,7 +6,7 @@ use super::*;
 use crate::sched::{
     key::Key,
     policy::Nothing,
-    qbm::{gate::Seat, plan::Who},
+    qbm::{gate::GateClaim, plan::RequestOwner},
     units::NSEC_PER_SEC as SECOND,
 };
 use std::cell::Cell;
@@ -22,14 +22,22 @@ fn plan(text: &str) -> Shared<Plan> {
     Shared::new(Plan::parse(text).unwrap()).unwrap()
 }
 
-fn manager(text: &str) -> (Manager, Shared<Gates>) {
+fn manager(text: &str) -> (BandwidthManager, Shared<Gates>) {
     let gates = Shared::new(Gates::new(64, 1).unwrap()).unwrap();
-    (Manager::new(plan(text), gates.clone()).unwrap(), gates)
+    (
+        BandwidthManager::new(plan(text), gates.clone()).unwrap(),
+        gates,
+    )
 }
 
 /// Claims the gate of `party` for a queued request for `target`.
-fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
-    let seat = gates.claim(&Who { party, target }, &Seat::NONE, || false, NOW);
+fn queue(gates: &Gates, party: ClientKey, target: u32) -> GateClaim {
+    let seat = gates.claim(
+        &RequestOwner { party, target },
+        &GateClaim::NONE,
+        || false,
+        NOW,
+    );
     if let Some(gate) = gates.get(seat.place()) {
         gate.join(&seat);
     }
@@ -40,7 +48,7 @@ fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
 /// Scene that counts lookups of terms.
 struct Lookups(Cell<u32>);
 
-impl Scene for Lookups {
+impl OverseerContext for Lookups {
     fn reschedule(&self) {
         self.0.set(self.0.get() + 1);
     }
@@ -50,15 +58,15 @@ impl Scene for Lookups {
 /// plan.
 #[test]
 fn lines_are_looked_up_once() {
-    let user = |number| Party::Key(Key::Uid(number));
+    let user = |number| ClientKey::Key(Key::Uid(number));
     for (by, party, want) in [
-        ("uid", user as fn(u32) -> Party, [8, 8, 8, 16]),
-        ("device", Party::Device, [8, 16, 16, 24]),
+        ("uid", user as fn(u32) -> ClientKey, [8, 8, 8, 16]),
+        ("device", ClientKey::Device, [8, 16, 16, 24]),
     ] {
         let text = format!("by {by}; group a capacity=100MB");
         let (mut manager, gates) = manager(&text);
         let lookups = Lookups(Cell::new(0));
-        let seats: Vec<Seat> = (0..8)
+        let seats: Vec<GateClaim> = (0..8)
             .map(|number| queue(&gates, party(number), 0))
             .collect();
         manager.look(&lookups, false, NOW).unwrap();
@@ -88,9 +96,9 @@ fn lines_are_looked_up_once() {
 /// Scene in which a client of target 2 joins whenever a name is looked up.
 struct Joins(Shared<Gates>, Cell<Option<(u64, u8)>>);
 
-impl Scene for Joins {
+impl OverseerContext for Joins {
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {
-        let seat = queue(&self.0, Party::Device(9), 2);
+        let seat = queue(&self.0, ClientKey::Device(9), 2);
         let gate = self.0.get(seat.place());
         self.1.set(gate.map(|gate| (gate.rate(), gate.rank())));
     }
@@ -102,7 +110,7 @@ fn a_group_opens_with_its_rate() {
     let text = "by device; default class=low_share min=50%; group a capacity=100MB target=1";
     let (mut manager, gates) = manager(text);
     let joins = Joins(gates.clone(), Cell::new(None));
-    queue(&gates, Party::Device(1), 1);
+    queue(&gates, ClientKey::Device(1), 1);
     manager.look(&joins, false, NOW).unwrap();
     assert_eq!(joins.1.get(), None);
     let text = format!("{text}; group b capacity=40MB target=2");
@@ -115,7 +123,7 @@ fn a_group_opens_with_its_rate() {
 #[test]
 fn pauses_concern_nobody_else() {
     let (mut manager, gates) = manager("by uid; default min=1MB; group a capacity=100MB");
-    let user = Party::Key(Key::Uid(7));
+    let user = ClientKey::Key(Key::Uid(7));
     let seat = queue(&gates, user, 0);
     manager.look(&Nothing, true, NOW).unwrap();
     let gate = gates.get(seat.place()).unwrap();
@@ -141,9 +149,9 @@ fn pauses_concern_nobody_else() {
 fn a_client_that_comes_back_costs_one_look() {
     let gates = Shared::new(Gates::new(16_384, 1).unwrap()).unwrap();
     let text = plan("by uid; default min=32KiB; group a capacity=1GB");
-    let mut manager = Manager::new(text, gates.clone()).unwrap();
-    let user = |number| Party::Key(Key::Uid(number));
-    let seats: Vec<Seat> = (0..10_000)
+    let mut manager = BandwidthManager::new(text, gates.clone()).unwrap();
+    let user = |number| ClientKey::Key(Key::Uid(number));
+    let seats: Vec<GateClaim> = (0..10_000)
         .map(|number| queue(&gates, user(number), 0))
         .collect();
     manager.look(&Nothing, false, NOW).unwrap();

@@ -2,30 +2,30 @@
 
 //! Recent usage of clients, and evaluation of the usage.
 //!
-//! - A *mark* is the totals of a client at a time that is the same for all clients ([`Mark`]). The
-//!   manager's [`Clock`] records the times.
+//! - A *mark* is the totals of a client at a time that is the same for all clients
+//!   ([`ClientTotals`]). The manager's [`MarkTimes`] records the times.
 //! - The *window* is the time from a mark to now; it is the fast period and moves by one mark at a
 //!   time.
-//! - *Slow periods* follow one another, starting when the client joins ([`Slow`]).
+//! - *Slow periods* follow one another, starting when the client joins ([`SlowPeriod`]).
 //! - *Allowed* bytes are the bytes that a client could have used in a slow period: the integral of
 //!   its rate.
 
 use super::rate::{amount, percent, rate};
-use crate::sched::qbm::{gate::Usage, plan::Tuning, terms::UNREGULATED};
+use crate::sched::qbm::{gate::Usage, plan::BandwidthParameters, terms::UNREGULATED};
 
 /// Number of stored marks: a fast period of eighths, the current eighth and one before the period.
 pub const MARKS: usize = 10;
 
 /// Totals of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct ClientTotals {
     /// Bytes read and written.
     pub bytes: u64,
     /// Periods in which a request waited for tokens.
     pub sleeps: u64,
 }
 
-impl Mark {
+impl ClientTotals {
     /// Extracts the totals from `usage`.
     pub const fn of(usage: &Usage) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Mark {
 
 /// Index of a mark and the time of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct MarkTime {
     /// Index in the array of marks.
     pub place: usize,
     /// Time of the mark, monotonic ns.
@@ -53,13 +53,13 @@ pub struct Moment {
 }
 
 /// Times of the marks, common to all clients.
-pub struct Clock {
+pub struct MarkTimes {
     times: [u64; MARKS],
     last: usize,
     made: usize,
 }
 
-impl Clock {
+impl MarkTimes {
     /// Creates a clock without marks.
     pub const fn new() -> Self {
         Self {
@@ -71,12 +71,12 @@ impl Clock {
 
     /// Returns the start of the window that ends at `now`: the youngest mark that is at least
     /// `fast` ns old, or else the oldest mark. `None` before the first mark.
-    pub fn window(&self, now: u64, fast: u64) -> Option<Moment> {
+    pub fn window(&self, now: u64, fast: u64) -> Option<MarkTime> {
         let mut found = None;
         let mut place = self.last;
         for _ in 0..self.made {
             let time = self.times.get(place).copied()?;
-            found = Some(Moment { place, time });
+            found = Some(MarkTime { place, time });
             if now.saturating_sub(time) >= fast {
                 break;
             }
@@ -108,7 +108,7 @@ impl Clock {
 
 /// Usage of a client in the fast period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fast {
+pub struct FastUsage {
     /// Average rate, bytes/s.
     pub rate: u64,
     /// True if requests waited for tokens in enough periods to trigger a restore.
@@ -117,7 +117,7 @@ pub struct Fast {
 
 /// Result of a slow period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum UsageLevel {
     /// High usage: the client could use more.
     Much,
     /// Medium usage: the allocation fits.
@@ -128,7 +128,7 @@ pub enum Verdict {
 
 /// Slow period of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Slow {
+pub struct SlowPeriod {
     since: u64,
     bytes: u64,
     allowed: u64,
@@ -138,7 +138,7 @@ pub struct Slow {
     before: Option<u64>,
 }
 
-impl Slow {
+impl SlowPeriod {
     /// Starts the first slow period at `now`, without usage.
     pub const fn new(now: u64) -> Self {
         Self {
@@ -161,19 +161,19 @@ impl Slow {
     }
 
     /// Returns true if the slow period is over.
-    pub const fn is_over(&self, now: u64, tuning: &Tuning) -> bool {
+    pub const fn is_over(&self, now: u64, tuning: &BandwidthParameters) -> bool {
         now.saturating_sub(self.since) >= tuning.slow
     }
 
     /// Ends the slow period of a client with a total of `bytes`, and starts the next.
-    pub fn end(&mut self, bytes: u64, now: u64, tuning: &Tuning) -> Verdict {
+    pub fn end(&mut self, bytes: u64, now: u64, tuning: &BandwidthParameters) -> UsageLevel {
         let used = bytes.saturating_sub(self.bytes);
         let verdict = if used >= percent(self.allowed, tuning.high) {
-            Verdict::Much
+            UsageLevel::Much
         } else if used < percent(self.allowed, tuning.low) {
-            Verdict::Little
+            UsageLevel::Little
         } else {
-            Verdict::Enough
+            UsageLevel::Enough
         };
         let before = Some(rate(used, now.saturating_sub(self.since)));
         *self = Self {
@@ -195,54 +195,60 @@ impl Slow {
 
 /// Usage of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Recent {
-    marks: [Mark; MARKS],
+pub struct RecentUsage {
+    marks: [ClientTotals; MARKS],
     /// Totals at the last look.
-    pub total: Mark,
+    pub total: ClientTotals,
     /// Totals at the last mark.
-    last: Mark,
+    last: ClientTotals,
     /// Usage in the fast period before the last look.
-    pub fast: Fast,
+    pub fast: FastUsage,
     /// Current slow period.
-    pub slow: Slow,
+    pub slow: SlowPeriod,
     joined: u64,
 }
 
-impl Recent {
+impl RecentUsage {
     /// Creates an empty record that starts at `now`.
     pub fn new(now: u64) -> Self {
         Self {
-            marks: [Mark::default(); MARKS],
-            total: Mark::default(),
-            last: Mark::default(),
-            fast: Fast::default(),
-            slow: Slow::new(now),
+            marks: [ClientTotals::default(); MARKS],
+            total: ClientTotals::default(),
+            last: ClientTotals::default(),
+            fast: FastUsage::default(),
+            slow: SlowPeriod::new(now),
             joined: now,
         }
     }
 
     /// Starts a new slow period at `now`, and discards the current one.
     pub fn begin(&mut self, now: u64) {
-        self.slow = Slow {
+        self.slow = SlowPeriod {
             bytes: self.total.bytes,
             before: self.slow.before,
-            ..Slow::new(now)
+            ..SlowPeriod::new(now)
         };
     }
 
     /// Updates the totals at `now`, for a window that starts at `window`.
-    pub fn look(&mut self, total: Mark, window: Option<Moment>, now: u64, tuning: &Tuning) {
+    pub fn look(
+        &mut self,
+        total: ClientTotals,
+        window: Option<MarkTime>,
+        now: u64,
+        tuning: &BandwidthParameters,
+    ) {
         let (before, since) = match window {
             // All marks before the client joined are 0.
             Some(moment) => (
                 self.marks.get(moment.place).copied().unwrap_or_default(),
                 moment.time.max(self.joined),
             ),
-            None => (Mark::default(), self.joined),
+            None => (ClientTotals::default(), self.joined),
         };
         let used = total.since(&before);
         let span = now.saturating_sub(since);
-        self.fast = Fast {
+        self.fast = FastUsage {
             rate: rate(used.bytes, span),
             slept: slept(used.sleeps, span, tuning),
         };
@@ -251,7 +257,7 @@ impl Recent {
 
     /// Stores the totals of the last look as the mark at index `place`; returns the difference to
     /// the previous mark.
-    pub fn mark(&mut self, place: usize) -> Mark {
+    pub fn mark(&mut self, place: usize) -> ClientTotals {
         if let Some(mark) = self.marks.get_mut(place) {
             *mark = self.total;
         }
@@ -263,7 +269,7 @@ impl Recent {
 
 /// Returns true if `sleeps` is a sufficient share of the periods in `span` ns; a shorter span
 /// counts as a fast period.
-fn slept(sleeps: u64, span: u64, tuning: &Tuning) -> bool {
+fn slept(sleeps: u64, span: u64, tuning: &BandwidthParameters) -> bool {
     let time = sleeps.saturating_mul(tuning.period);
     sleeps > 0 && time >= percent(span.max(tuning.fast), tuning.sleep)
 }
@@ -278,8 +284,8 @@ mod tests {
     /// Simulates ticks at these distances, cyclically, ms; returns the times and the lengths of the
     /// windows.
     fn windows(distances: &[u64]) -> Vec<(u64, u64)> {
-        let tuning = Tuning::default();
-        let mut clock = Clock::new();
+        let tuning = BandwidthParameters::default();
+        let mut clock = MarkTimes::new();
         let mut now = START;
         let mut spans = Vec::new();
         for distance in distances.iter().cycle().take(400) {
@@ -317,7 +323,7 @@ mod tests {
 
     #[test]
     fn half_of_the_periods() {
-        let tuning = Tuning::default();
+        let tuning = BandwidthParameters::default();
         for (sleeps, span, want) in [
             (0, 0, false),
             (12, 1_000, false),
@@ -332,16 +338,16 @@ mod tests {
 
     #[test]
     fn slow_periods() {
-        let tuning = Tuning::default();
+        let tuning = BandwidthParameters::default();
         for (percent, want) in [
-            (100, Verdict::Much),
-            (80, Verdict::Much),
-            (79, Verdict::Enough),
-            (60, Verdict::Enough),
-            (59, Verdict::Little),
-            (0, Verdict::Little),
+            (100, UsageLevel::Much),
+            (80, UsageLevel::Much),
+            (79, UsageLevel::Enough),
+            (60, UsageLevel::Enough),
+            (59, UsageLevel::Little),
+            (0, UsageLevel::Little),
         ] {
-            let mut slow = Slow::new(START);
+            let mut slow = SlowPeriod::new(START);
             // Half of the time at each of two rates.
             slow.allow(1_000_000, START + 15_000 * MS);
             let end = START + 30_000 * MS;
@@ -353,18 +359,18 @@ mod tests {
             // The next slow period is independent.
             slow.allow(1_000_000, end + 30_000 * MS);
             let verdict = slow.end(used + 30_000_000, end + 30_000 * MS, &tuning);
-            assert_eq!(verdict, Verdict::Much);
+            assert_eq!(verdict, UsageLevel::Much);
         }
     }
 
     #[test]
     fn the_fast_rate_of_a_newcomer() {
-        let tuning = Tuning::default();
-        let mut clock = Clock::new();
+        let tuning = BandwidthParameters::default();
+        let mut clock = MarkTimes::new();
         clock.mark(START, tuning.fast);
-        let mut recent = Recent::new(START + 100 * MS);
+        let mut recent = RecentUsage::new(START + 100 * MS);
         let now = START + 200 * MS;
-        let total = Mark {
+        let total = ClientTotals {
             bytes: 1_000_000,
             sleeps: 2,
         };

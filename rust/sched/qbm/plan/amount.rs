@@ -59,9 +59,9 @@ pub(super) fn time(text: &str) -> Option<u64> {
 
 /// Size for display, as the shortest text that [`size`] accepts.
 #[derive(Clone, Copy)]
-pub(super) struct Size(pub(super) u64);
+pub(super) struct DisplayRate(pub(super) u64);
 
-impl fmt::Display for Size {
+impl fmt::Display for DisplayRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = SCALES.into_iter().find_map(|(name, scale)| {
             let shown = self.0.checked_div(scale).filter(|shown| *shown > 0)?;
@@ -74,9 +74,9 @@ impl fmt::Display for Size {
 
 /// Time for display, as text that [`time`] accepts; rounded down to milliseconds.
 #[derive(Clone, Copy)]
-pub(super) struct Time(pub(super) u64);
+pub(super) struct DisplayTime(pub(super) u64);
 
-impl fmt::Display for Time {
+impl fmt::Display for DisplayTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0 / NSEC_PER_MSEC;
         if ms % 1_000 == 0 {
@@ -118,7 +118,7 @@ impl Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rate(rate) => Size(*rate).fmt(f),
+            Self::Rate(rate) => DisplayRate(*rate).fmt(f),
             Self::Percent(percent) => write!(f, "{percent}%"),
         }
     }
@@ -167,13 +167,13 @@ mod tests {
         for number in [
             0, 1, 999, 1_000, 1_024, 32_768, 1_000_000, 12_345_678, BYTES_MAX,
         ] {
-            let text = Size(number).to_string();
+            let text = DisplayRate(number).to_string();
             assert_eq!(size(&text), Some(number), "{text}");
         }
-        assert_eq!(Size(1_000_000_000).to_string(), "1GB/s");
-        assert_eq!(Size(1_500).to_string(), "1500B/s");
+        assert_eq!(DisplayRate(1_000_000_000).to_string(), "1GB/s");
+        assert_eq!(DisplayRate(1_500).to_string(), "1500B/s");
         for ms in [1, 40, 999, 1_000, 1_001, 30_000, 3_600_000] {
-            let text = Time(ms * NSEC_PER_MSEC).to_string();
+            let text = DisplayTime(ms * NSEC_PER_MSEC).to_string();
             assert_eq!(time(&text), Some(ms * NSEC_PER_MSEC), "{text}");
         }
         for wrong in "|1|s|1m|1us|-1s|1 s|18446744073709551615s".split('|') {

@@ -3,10 +3,10 @@
 //! Parser of plans.
 
 use super::{
-    byte, invalid,
-    parts::Group,
-    refused,
-    settings::{is_setting, Promise, Settings, TWICE},
+    byte,
+    entries::PlanGroup,
+    invalid, refused,
+    settings::{is_setting, EntitlementSpec, GroupSettings, TWICE},
     tune, By, Plan, TEXT_MAX,
 };
 use crate::sched::error::{Code, Error};
@@ -29,10 +29,10 @@ fn without_comment(line: &str) -> &str {
 }
 
 /// Offset in the line, and word.
-type Word<'a> = (usize, &'a str);
+type PlanWord<'a> = (usize, &'a str);
 
 /// Splits `statement`, which starts at offset `from`, into words.
-fn words(statement: &str, from: usize) -> impl Iterator<Item = Word<'_>> {
+fn words(statement: &str, from: usize) -> impl Iterator<Item = PlanWord<'_>> {
     let mut next = from;
     let words = statement.split(is_blank).map(move |word| {
         let at = next;
@@ -60,7 +60,7 @@ impl Plan {
             let reason = "the text is longer than 262144 bytes";
             return Err(Error::new(Code::NoSpace, reason));
         }
-        let mut read = Read {
+        let mut read = PlanParser {
             plan: Self::none(),
             line: 0,
             has_by: false,
@@ -94,7 +94,7 @@ impl Plan {
 }
 
 /// Parser state.
-struct Read {
+struct PlanParser {
     plan: Plan,
     /// Current line number.
     line: u32,
@@ -106,7 +106,7 @@ struct Read {
     tuned_line: u32,
 }
 
-impl Read {
+impl PlanParser {
     /// Creates an `EINVAL` error for the whole line.
     const fn invalid(&self, reason: &'static str) -> Error {
         invalid(self.line, reason)
@@ -117,7 +117,10 @@ impl Read {
         self.invalid(reason).at(byte(self.line, at))
     }
 
-    fn statement<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn statement<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = PlanWord<'a>>,
+    ) -> Result<(), Error> {
         match words.next() {
             None => Ok(()),
             Some((_, "by")) => self.by(words),
@@ -129,7 +132,7 @@ impl Read {
         }
     }
 
-    fn by<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn by<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         if self.has_by {
             return Err(self.invalid("by is there twice"));
         }
@@ -148,11 +151,11 @@ impl Read {
         }
     }
 
-    fn tune<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn tune<'a>(&mut self, words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         let mut none = true;
         for word in words {
             let (name, value) = self.pair(word)?;
-            let (key, bit) = tune::Key::parse(name).ok_or(self.wrong(
+            let (key, bit) = tune::TuningKey::parse(name).ok_or(self.wrong(
                 word.0,
                 "tune has period, fast, slow, idle, floor, grant, sleep, high, low, raise, lower, headroom",
             ))?;
@@ -171,15 +174,15 @@ impl Read {
         Ok(())
     }
 
-    fn default<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn default<'a>(&mut self, words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         if self.has_default {
             return Err(self.invalid("default is there twice"));
         }
-        let mut defaults = Promise::NONE;
+        let mut defaults = EntitlementSpec::NONE;
         for word in words {
             self.set(word, |name, value| defaults.set(name, value))?;
         }
-        if defaults == Promise::NONE {
+        if defaults == EntitlementSpec::NONE {
             return Err(self.invalid("default sets nothing"));
         }
         self.has_default = true;
@@ -188,20 +191,21 @@ impl Read {
         Ok(())
     }
 
-    fn group<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn group<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         let (_, name) = self.name(words.next(), "the group's name is missing")?;
-        let mut settings = Settings::default();
+        let mut settings = GroupSettings::default();
         for word in words {
             self.set(word, |name, value| settings.set(name, value))?;
         }
         // The default strategy is not stored, so that [`Plan::write`] omits it.
         settings.mover = settings.mover.filter(|mover| *mover);
-        self.plan.add_group(Group::new(name, settings, self.line)?)
+        self.plan
+            .add_group(PlanGroup::new(name, settings, self.line)?)
     }
 
-    fn client<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
+    fn client<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         let name = self.name(words.next(), "the client's name is missing")?;
-        let (mut promise, mut group) = (Promise::NONE, None);
+        let (mut promise, mut group) = (EntitlementSpec::NONE, None);
         for (at, word) in words {
             let Some(wanted) = word.strip_prefix("group=") else {
                 self.set((at, word), |name, value| promise.set(name, value))?;
@@ -218,7 +222,11 @@ impl Read {
     }
 
     /// Checks the first word after `group` or `client`, the name.
-    fn name<'a>(&self, word: Option<Word<'a>>, missing: &'static str) -> Result<Word<'a>, Error> {
+    fn name<'a>(
+        &self,
+        word: Option<PlanWord<'a>>,
+        missing: &'static str,
+    ) -> Result<PlanWord<'a>, Error> {
         let word = word.ok_or(self.invalid(missing))?;
         // A `NAME=VALUE` pair here means that the name is missing.
         match word.1.split_once('=') {
@@ -228,7 +236,7 @@ impl Read {
     }
 
     /// Splits `NAME=VALUE`.
-    fn pair<'a>(&self, (at, word): Word<'a>) -> Result<(&'a str, &'a str), Error> {
+    fn pair<'a>(&self, (at, word): PlanWord<'a>) -> Result<(&'a str, &'a str), Error> {
         match word.split_once('=') {
             None => Err(self.wrong(at, "expected NAME=VALUE")),
             Some((_, "")) => Err(self.wrong(at, "there is no value after '='")),
@@ -239,7 +247,7 @@ impl Read {
     /// Splits `word` and passes name and value to `set`.
     fn set(
         &self,
-        word: Word<'_>,
+        word: PlanWord<'_>,
         set: impl FnOnce(&str, &str) -> Result<(), &'static str>,
     ) -> Result<(), Error> {
         let (name, value) = self.pair(word)?;

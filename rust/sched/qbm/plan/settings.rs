@@ -2,8 +2,8 @@
 
 //! Parameters of clients and groups.
 
-use super::amount::{self, Amount, Size};
-use crate::sched::qbm::terms::{Class, Terms, CLASSES};
+use super::amount::{self, Amount, DisplayRate};
+use crate::sched::qbm::terms::{BandwidthClass, Entitlement, CLASSES};
 use core::fmt;
 
 /// Error message for a minimum above the maximum.
@@ -38,16 +38,16 @@ fn put<T>(
 
 /// Class, minimum and maximum as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Promise {
+pub struct EntitlementSpec {
     /// Allocation class.
-    pub class: Option<Class>,
+    pub class: Option<BandwidthClass>,
     /// Guaranteed minimum: the bandwidth allocated on request.
     pub min: Option<Amount>,
     /// Upper limit of the bandwidth.
     pub max: Option<Amount>,
 }
 
-impl Promise {
+impl EntitlementSpec {
     /// Promise without any parameter.
     pub const NONE: Self = Self {
         class: None,
@@ -58,20 +58,24 @@ impl Promise {
     /// Computes the terms for a capacity of `capacity` bytes/s. Missing parameters are taken from
     /// `other`. After that the class defaults to fair share, the maximum to the capacity and the
     /// minimum to the maximum.
-    pub(super) fn terms(&self, capacity: u64, other: &Self) -> Terms {
-        let class = self.class.or(other.class).unwrap_or(Class::FairShare);
+    pub(super) fn terms(&self, capacity: u64, other: &Self) -> Entitlement {
+        let class = self
+            .class
+            .or(other.class)
+            .unwrap_or(BandwidthClass::FairShare);
         let (min, max) = self.limits(capacity, other);
         // INVARIANT: larger values were rejected, except for unregulated clients of groups of
         // movers.
         let max = max.min(capacity);
-        Terms {
+        Entitlement {
             class,
             min: min.min(max),
             max,
         }
     }
 
-    /// Computes minimum and maximum of [`Promise::terms`], without clamping to the capacity.
+    /// Computes minimum and maximum of [`EntitlementSpec::terms`], without clamping to the
+    /// capacity.
     pub(super) fn limits(&self, capacity: u64, other: &Self) -> (u64, u64) {
         let of = |amount: Amount| amount.of(capacity);
         let max = self.max.or(other.max).map_or(capacity, of);
@@ -100,7 +104,7 @@ impl Promise {
         match name {
             "class" => put(
                 &mut self.class,
-                || Class::parse(text),
+                || BandwidthClass::parse(text),
                 "class is not first_come, fair_share, low_share or mover",
             ),
             "min" => put(&mut self.min, amount, no_amount!("min")),
@@ -126,14 +130,14 @@ impl Promise {
 
 /// Target of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum GroupScope {
     /// Backing device: major and minor number.
     Device(u32, u32),
     /// Number of the target in requests.
     Number(u32),
 }
 
-impl Target {
+impl GroupScope {
     /// Bits of a minor number.
     const MINOR_BITS: u32 = 20;
 
@@ -165,8 +169,8 @@ impl Target {
     }
 }
 
-/// Displays text that [`Target::parse`] accepts.
-impl fmt::Display for Target {
+/// Displays text that [`GroupScope::parse`] accepts.
+impl fmt::Display for GroupScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(major, minor) => write!(f, "{major}:{minor}"),
@@ -176,9 +180,11 @@ impl fmt::Display for Target {
 }
 
 /// Parses a parameter name `reserve_CLASS`; returns the class.
-fn reserve_of(name: &str) -> Option<Class> {
+fn reserve_of(name: &str) -> Option<BandwidthClass> {
     let class = name.strip_prefix("reserve_")?;
-    Class::ALL.into_iter().find(|own| own.name() == class)
+    BandwidthClass::ALL
+        .into_iter()
+        .find(|own| own.name() == class)
 }
 
 /// Returns true if `name` is the name of a parameter.
@@ -191,20 +197,20 @@ pub(super) fn is_setting(name: &str) -> bool {
 
 /// Parameters of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct GroupSettings {
     /// Capacity that the clients share, bytes/s; always set in a checked plan.
     pub capacity: Option<u64>,
     /// Target; `None` for all targets without a group of their own.
-    pub target: Option<Target>,
+    pub target: Option<GroupScope>,
     /// True if only movers are regulated; `None` counts as false.
     pub mover: Option<bool>,
     /// Promise for clients without a line.
-    pub promise: Promise,
+    pub promise: EntitlementSpec,
     /// Reserve of each class.
     pub reserves: [Option<Amount>; CLASSES],
 }
 
-impl Settings {
+impl GroupSettings {
     /// Parses `text` and sets the parameter `name`.
     ///
     /// # Errors
@@ -219,7 +225,7 @@ impl Settings {
             ),
             "target" => put(
                 &mut self.target,
-                || Target::parse(text),
+                || GroupScope::parse(text),
                 "target is not MAJOR:MINOR or a number",
             ),
             "strategy" => put(
@@ -246,7 +252,7 @@ impl Settings {
     /// Writes all parameters other than defaults as `NAME=VALUE`, with a blank before each.
     pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
         if let Some(capacity) = self.capacity {
-            write!(out, " capacity={}", Size(capacity))?;
+            write!(out, " capacity={}", DisplayRate(capacity))?;
         }
         if let Some(target) = self.target {
             write!(out, " target={target}")?;
@@ -255,7 +261,7 @@ impl Settings {
             out.write_str(" strategy=mover")?;
         }
         self.promise.write(out)?;
-        for (class, kept) in Class::ALL.into_iter().zip(self.reserves) {
+        for (class, kept) in BandwidthClass::ALL.into_iter().zip(self.reserves) {
             if let Some(kept) = kept {
                 write!(out, " reserve_{}={kept}", class.name())?;
             }

@@ -3,12 +3,12 @@
 mod wrong;
 
 use super::*;
-use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::Class};
+use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::BandwidthClass};
 
 /// Service with devices `d1` to `d9`.
 pub(super) struct Nine;
 
-impl Scene for Nine {
+impl OverseerContext for Nine {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         if (1..=9).contains(&device) {
             f(format!("d{device}").as_bytes());
@@ -33,16 +33,16 @@ fn refused(text: &str) -> Error {
     }
 }
 
-fn nid(text: &str) -> Party {
-    Party::Key(Key::Nid(Nid::parse(text).unwrap()))
+fn nid(text: &str) -> ClientKey {
+    ClientKey::Key(Key::Nid(Nid::parse(text).unwrap()))
 }
 
-fn job(text: &str) -> Party {
-    Party::Key(Key::Jobid(JobId::new(text.as_bytes())))
+fn job(text: &str) -> ClientKey {
+    ClientKey::Key(Key::Jobid(JobId::new(text.as_bytes())))
 }
 
-fn terms(class: Class, min: u64, max: u64) -> Option<Terms> {
-    Some(Terms { class, min, max })
+fn terms(class: BandwidthClass, min: u64, max: u64) -> Option<Entitlement> {
+    Some(Entitlement { class, min, max })
 }
 
 const MB: u64 = 1_000_000;
@@ -53,7 +53,10 @@ const TWO: &str = "group a capacity=100MB/s target=8:0\ngroup b capacity=10MB/s\
 #[test]
 fn nothing_is_regulated_without_a_plan() {
     for plan in [Plan::none(), plan(""), plan(" \n# a comment\n;;\r\n")] {
-        assert_eq!((plan.by(), *plan.tuning()), (By::Nid, Tuning::default()));
+        assert_eq!(
+            (plan.by(), *plan.tuning()),
+            (By::Nid, BandwidthParameters::default())
+        );
         assert!(plan.groups().is_empty() && plan.clients.as_slice().is_empty());
         assert_eq!(plan.group_of(0), None);
         assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
@@ -98,19 +101,24 @@ fn groups_of_targets() {
 #[test]
 fn terms_of_unlisted_clients() {
     for (class, min, max, lines) in [
-        (Class::FairShare, 100, 100, ""),
-        (Class::LowShare, 100, 100, "default class=ls"),
-        (Class::FairShare, 5, 100, "default min=5%"),
-        (Class::FairShare, 5, 5, "default max=5%"),
-        (Class::FirstCome, 1, 2, "default class=fc min=1MB max=2MB"),
+        (BandwidthClass::FairShare, 100, 100, ""),
+        (BandwidthClass::LowShare, 100, 100, "default class=ls"),
+        (BandwidthClass::FairShare, 5, 100, "default min=5%"),
+        (BandwidthClass::FairShare, 5, 5, "default max=5%"),
         (
-            Class::FirstCome,
+            BandwidthClass::FirstCome,
+            1,
+            2,
+            "default class=fc min=1MB max=2MB",
+        ),
+        (
+            BandwidthClass::FirstCome,
             1,
             50,
             "default class=fc min=1MB max=2MB;max=50%",
         ),
         (
-            Class::Mover,
+            BandwidthClass::Mover,
             2,
             2,
             "default class=fc min=1MB max=2MB;class=mover min=2MB",
@@ -120,7 +128,7 @@ fn terms_of_unlisted_clients() {
         let plan = plan(&format!("{default}\ngroup a capacity=100MB {group}"));
         let want = terms(class, min * MB, max * MB);
         assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), want, "{lines}");
-        assert_eq!(plan.terms(0, &Party::Key(Key::Default), &Nine), want);
+        assert_eq!(plan.terms(0, &ClientKey::Key(Key::Default), &Nine), want);
         assert_eq!(plan.terms(1, &nid("0@lo"), &Nine), None);
         assert!(plan.default_terms(0) == want && plan.default_terms(1).is_none());
     }
@@ -128,7 +136,10 @@ fn terms_of_unlisted_clients() {
     // used there.
     let plan = plan("default min=5MB\ngroup a capacity=1MB strategy=mover");
     assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
-    assert_eq!(plan.default_terms(0), terms(Class::FairShare, MB, MB));
+    assert_eq!(
+        plan.default_terms(0),
+        terms(BandwidthClass::FairShare, MB, MB)
+    );
 }
 
 #[test]
@@ -161,17 +172,17 @@ fn many_lines() {
     assert!(users.patterns.as_slice().is_empty() && users.listed_max() == 4_001);
     for (at, uid) in (0..).zip(1..4_000) {
         let (name, group, _) = line(uid);
-        let party = Party::Key(Key::Uid(name));
+        let party = ClientKey::Key(Key::Uid(name));
         let found = [0, 1].map(|group| users.line_for(group, &party, &Nine));
         let want = [
             Some(at).filter(|_| group == "a"),
             Some(at).filter(|_| group == "b"),
         ];
         assert_eq!(found, want, "{name}");
-        let who = Who { party, target: 1 };
+        let who = RequestOwner { party, target: 1 };
         assert_eq!(users.lists(&who), group == "b", "{name}");
     }
-    let nobody = Party::Key(Key::Absent(Field::Uid));
+    let nobody = ClientKey::Key(Key::Absent(Field::Uid));
     assert_eq!(users.line_for(1, &nobody, &Nine), Some(3_999));
     let names =
         ["dd.1", "dd.*", "a*", "a1"].map(|name| format!("client {name} class=fc min=1MB\n"));
@@ -197,10 +208,10 @@ fn other_kinds_of_clients_have_no_line() {
     let plan = plan(&format!("{TWO}client *@tcp class=fc min=1MB"));
     assert_eq!(plan.line_for(0, &nid("10.0.0.1@tcp"), &Nine), Some(0));
     for party in [
-        Party::Key(Key::Absent(Field::Nid)),
-        Party::Key(Key::Default),
-        Party::Key(Key::Uid(10)),
-        Party::Device(1),
+        ClientKey::Key(Key::Absent(Field::Nid)),
+        ClientKey::Key(Key::Default),
+        ClientKey::Key(Key::Uid(10)),
+        ClientKey::Device(1),
         job("10.0.0.1@tcp"),
     ] {
         assert_eq!(plan.line_for(0, &party, &Nine), None, "{party:?}");
@@ -220,7 +231,7 @@ fn jobs_users_and_devices() {
         ("", 3),
     ] {
         let party = match name {
-            "" => Party::Key(Key::Absent(Field::Jobid)),
+            "" => ClientKey::Key(Key::Absent(Field::Jobid)),
             name => job(name),
         };
         assert_eq!(jobs.line_for(0, &party, &Nine), Some(line), "{name}");
@@ -234,7 +245,7 @@ fn jobs_users_and_devices() {
         (10, None),
     ] {
         assert_eq!(
-            devices.line_for(0, &Party::Device(device), &Nine),
+            devices.line_for(0, &ClientKey::Device(device), &Nine),
             line,
             "{device}"
         );
@@ -249,7 +260,7 @@ fn jobs_users_and_devices() {
         (Key::Nid(Nid::parse("0@lo").unwrap()), None),
     ] {
         assert_eq!(
-            users.line_for(0, &Party::Key(party), &Nine),
+            users.line_for(0, &ClientKey::Key(party), &Nine),
             line,
             "{party}"
         );
@@ -271,16 +282,16 @@ fn who_asks() {
     for (by, party) in [
         (By::Nid, nid("0@lo")),
         (By::Jobid, job("j")),
-        (By::Uid, Party::Key(Key::Uid(7))),
-        (By::Device, Party::Device(3)),
+        (By::Uid, ClientKey::Key(Key::Uid(7))),
+        (By::Device, ClientKey::Device(3)),
     ] {
-        let who = Who::of(by, &attrs);
-        assert_eq!(who, Who { party, target: 5 });
+        let who = RequestOwner::of(by, &attrs);
+        assert_eq!(who, RequestOwner { party, target: 5 });
         hashes.push(hasher.wide(&who));
-        hashes.push(hasher.wide(&Who { target: 6, ..who }));
-        hashes.push(hasher.wide(&Who::of(by, &Attrs::UNKNOWN)));
+        hashes.push(hasher.wide(&RequestOwner { target: 6, ..who }));
+        hashes.push(hasher.wide(&RequestOwner::of(by, &Attrs::UNKNOWN)));
     }
-    hashes.push(hasher.wide(&Who::NOBODY));
+    hashes.push(hasher.wide(&RequestOwner::NOBODY));
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), 13);
@@ -327,7 +338,7 @@ fn a_full_buffer_is_told() {
     let len = text(&plan).len();
     for room in 0..=len {
         assert_eq!(
-            plan.write(&mut parts::Room(room)).is_ok(),
+            plan.write(&mut entries::TextRoom(room)).is_ok(),
             room == len,
             "{room}"
         );

@@ -2,28 +2,28 @@
 
 //! Tuning parameters of a plan, and their text form.
 
-use super::amount::{percent, size, time, Size, Time};
+use super::amount::{percent, size, time, DisplayRate, DisplayTime};
 use crate::sched::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as S};
 use core::fmt;
 
 /// Text form of a parameter.
-enum Form {
+enum ParameterFormat {
     Time,
     Size,
     Percent,
 }
 
-/// Parameter of [`Tuning`].
-pub(super) struct Key {
+/// Parameter of [`BandwidthParameters`].
+pub(super) struct TuningKey {
     /// Name in the plan.
     pub(super) name: &'static str,
-    form: Form,
+    form: ParameterFormat,
     lo: u64,
     hi: u64,
     /// Error message for values outside `lo..=hi`.
     wrong: &'static str,
-    get: fn(&Tuning) -> u64,
-    set: fn(&mut Tuning, u64),
+    get: fn(&BandwidthParameters) -> u64,
+    set: fn(&mut BandwidthParameters, u64),
 }
 
 /// Rows `NAME: FORM LO..=HI = DEFAULT, "the bounds in words"`.
@@ -33,11 +33,11 @@ macro_rules! numbers {
     ) => {
         /// Tuning parameters; the defaults are those of StorNext.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct Tuning {
+        pub struct BandwidthParameters {
             $($(#[$doc])* pub $name: u64,)+
         }
 
-        impl Default for Tuning {
+        impl Default for BandwidthParameters {
             fn default() -> Self {
                 Self {
                     $($name: $default,)+
@@ -46,9 +46,9 @@ macro_rules! numbers {
         }
 
         /// All parameters, in the order of display.
-        pub(super) static ALL: &[Key] = &[$(Key {
+        pub(super) static ALL: &[TuningKey] = &[$(TuningKey {
             name: stringify!($name),
-            form: Form::$form,
+            form: ParameterFormat::$form,
             lo: $lo $(* $by)?,
             hi: $hi $(* $times)?,
             wrong: concat!(stringify!($name), " is not ", $range),
@@ -89,7 +89,7 @@ numbers! {
     headroom: Percent 0..=50 = 2, "0% to 50%";
 }
 
-impl Key {
+impl TuningKey {
     /// Finds the parameter called `name`; also returns a bit that identifies the parameter.
     pub(super) fn parse(name: &str) -> Option<(&'static Self, u32)> {
         let bits = (0..32).map(|at| 1u32.wrapping_shl(at));
@@ -101,11 +101,15 @@ impl Key {
     /// # Errors
     ///
     /// Error message, one line: `text` is invalid or out of range.
-    pub(super) fn set(&self, tuning: &mut Tuning, text: &str) -> Result<(), &'static str> {
+    pub(super) fn set(
+        &self,
+        tuning: &mut BandwidthParameters,
+        text: &str,
+    ) -> Result<(), &'static str> {
         let number = match self.form {
-            Form::Time => time(text),
-            Form::Size => size(text),
-            Form::Percent => percent(text).map(u64::from),
+            ParameterFormat::Time => time(text),
+            ParameterFormat::Size => size(text),
+            ParameterFormat::Percent => percent(text).map(u64::from),
         };
         let number = number.filter(|number| (self.lo..=self.hi).contains(number));
         (self.set)(tuning, number.ok_or(self.wrong)?);
@@ -114,7 +118,7 @@ impl Key {
 }
 
 /// Describes the inconsistency in `tuning`, one line; `None` if there is none.
-pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
+pub(super) fn wrong(tuning: &BandwidthParameters) -> Option<&'static str> {
     if tuning.fast < tuning.period {
         Some("fast is shorter than period")
     } else if tuning.slow < tuning.fast {
@@ -133,8 +137,11 @@ pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
 }
 
 /// Writes `tune` with all values other than defaults; nothing if there are none.
-pub(super) fn write(tuning: &Tuning, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
-    let default = Tuning::default();
+pub(super) fn write(
+    tuning: &BandwidthParameters,
+    out: &mut (impl fmt::Write + ?Sized),
+) -> fmt::Result {
+    let default = BandwidthParameters::default();
     let mut first = true;
     for key in ALL {
         let number = (key.get)(tuning);
@@ -148,9 +155,9 @@ pub(super) fn write(tuning: &Tuning, out: &mut (impl fmt::Write + ?Sized)) -> fm
         })?;
         write!(out, " {}=", key.name)?;
         match key.form {
-            Form::Time => write!(out, "{}", Time(number))?,
-            Form::Size => write!(out, "{}", Size(number))?,
-            Form::Percent => write!(out, "{number}%")?,
+            ParameterFormat::Time => write!(out, "{}", DisplayTime(number))?,
+            ParameterFormat::Size => write!(out, "{}", DisplayRate(number))?,
+            ParameterFormat::Percent => write!(out, "{number}%")?,
         }
     }
     out.write_str(if first { "" } else { "\n" })
@@ -163,7 +170,7 @@ mod tests {
     /// Compares the defaults with the published numbers of the method.
     #[test]
     fn numbers_by_default() {
-        let tuning = Tuning::default();
+        let tuning = BandwidthParameters::default();
         assert_eq!((tuning.floor, tuning.grant), (32 * 1024, 256 * 1024));
         assert_eq!((tuning.fast, tuning.slow), (1_000_000_000, 30_000_000_000));
         assert_eq!((tuning.sleep, tuning.high, tuning.low), (50, 80, 60));

@@ -2,7 +2,7 @@
 
 //! Conversion of a plan to text.
 
-use super::{settings::Promise, tune, By, Plan};
+use super::{settings::EntitlementSpec, tune, By, Plan};
 use core::fmt;
 
 impl Plan {
@@ -16,7 +16,7 @@ impl Plan {
             writeln!(out, "by {}", self.by())?;
         }
         tune::write(self.tuning(), out)?;
-        if self.defaults != Promise::NONE {
+        if self.defaults != EntitlementSpec::NONE {
             out.write_str("default")?;
             self.defaults.write(out)?;
             out.write_char('\n')?;

@@ -2,31 +2,31 @@
 
 use super::*;
 use crate::sched::timeouts::terms::{AtEarlyMargin, AtExtra, AtMax, ObdTimeout};
-use Answer::Refuse;
-use Refusal::{Dead, Late, Limit};
+use EarlyRefusal::{Dead, Late, Limit};
+use EarlyReply::Refuse;
 
-fn without(fixed: u32) -> Terms {
-    Terms {
+fn without(fixed: u32) -> TimeoutTerms {
+    TimeoutTerms {
         max: AtMax::new(0).unwrap(),
         fixed: ObdTimeout::new(fixed).unwrap(),
-        ..Terms::default()
+        ..TimeoutTerms::default()
     }
 }
 
-fn with(margin: u32, extra: u32) -> Terms {
-    Terms {
+fn with(margin: u32, extra: u32) -> TimeoutTerms {
+    TimeoutTerms {
         early_margin: AtEarlyMargin::new(margin).unwrap(),
         extra: AtExtra::new(extra).unwrap(),
-        ..Terms::default()
+        ..TimeoutTerms::default()
     }
 }
 
-const fn stated(arrival: u64, deadline: u64) -> Stated {
-    Stated { arrival, deadline }
+const fn stated(arrival: u64, deadline: u64) -> RequestTimes {
+    RequestTimes { arrival, deadline }
 }
 
-const fn grant(deadline: u64, feed: u32) -> Answer {
-    Answer::Grant { deadline, feed }
+const fn grant(deadline: u64, feed: u32) -> EarlyReply {
+    EarlyReply::Grant { deadline, feed }
 }
 
 /// Arrival of a request, ms.
@@ -34,7 +34,7 @@ const ARRIVAL: u64 = 100_000;
 
 #[test]
 fn at_once() {
-    let usual = Terms::default();
+    let usual = TimeoutTerms::default();
     for (terms, timeout, estimate, want) in [
         // No early reply while the timeout covers the estimate, regardless of the factor.
         (usual, 20_000, 20_000, None),
@@ -62,8 +62,8 @@ fn at_once() {
 #[test]
 fn looked_at() {
     for (terms, deadline, want) in [
-        (Terms::default(), 117_500, 112_500),
-        (Terms::default(), 3000, 0),
+        (TimeoutTerms::default(), 117_500, 112_500),
+        (TimeoutTerms::default(), 3000, 0),
         (with(1, 30), 117_500, 116_500),
         // The granted deadline must be later than the present one.
         (with(5, 5), 117_500, 115_000),
@@ -112,14 +112,20 @@ fn near_the_deadline() {
     {
         let request = stated(ARRIVAL, ARRIVAL + deadline);
         let busy = busy.map(|busy| ARRIVAL + busy);
-        let got = at_margin(&Terms::default(), &request, ARRIVAL + now, alive, busy);
+        let got = at_margin(
+            &TimeoutTerms::default(),
+            &request,
+            ARRIVAL + now,
+            alive,
+            busy,
+        );
         assert_eq!(got, want, "row {row}");
     }
 }
 
 #[test]
 fn strange_instants() {
-    let (usual, end) = (Terms::default(), u64::MAX);
+    let (usual, end) = (TimeoutTerms::default(), u64::MAX);
     for (terms, arrival, deadline, now, want) in [
         // The present is before the arrival.
         (usual, 50_000, 31_000, 2000, grant(32_000, 0)),
@@ -144,7 +150,7 @@ fn early_replies_until_the_limit() {
         let refused = loop {
             let now = wake(&terms, request.deadline);
             match at_margin(&terms, &request, now, true, None) {
-                Answer::Grant { deadline, feed } => {
+                EarlyReply::Grant { deadline, feed } => {
                     assert!(deadline > request.deadline && feed <= 600_000);
                     request.deadline = deadline;
                     sent += 1;

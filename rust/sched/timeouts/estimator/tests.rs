@@ -6,7 +6,7 @@ use super::*;
 const S: u64 = 1000;
 
 /// Rule with estimates from 1 s to 600 s, and bins of 2 s.
-const WORST: Rule = Rule {
+const WORST: EstimateRule = EstimateRule {
     min_ms: 1000,
     max_ms: 600_000,
     history_ms: 8000,
@@ -16,8 +16,8 @@ const WORST: Rule = Rule {
     increment_ms: 5000,
 };
 
-fn average(deviations: u32) -> Rule {
-    Rule {
+fn average(deviations: u32) -> EstimateRule {
+    EstimateRule {
         deviations: Some(deviations),
         ..WORST
     }
@@ -99,7 +99,7 @@ fn filters() {
     assert!(filter.holds(300, 102 * S - 1) && !filter.holds(301, 101 * S));
     assert!(!filter.holds(1, 102 * S));
     // A bin without samples filters no sample, and neither does the mean.
-    let none = Filter {
+    let none = SampleFilter {
         limit: 0,
         until: 104 * S,
     };
@@ -138,7 +138,7 @@ fn the_mean_and_deviations() {
 /// Checks that many long samples do not overflow the sums, and that they expire.
 #[test]
 fn the_mean_of_many() {
-    let rule = Rule {
+    let rule = EstimateRule {
         max_ms: 3_600_000,
         ..average(4)
     };
@@ -169,13 +169,13 @@ fn from_the_worst_to_the_mean() {
 
 #[test]
 fn timeouts() {
-    let longest = Rule {
+    let longest = EstimateRule {
         max_ms: 3_600_000,
         factor: 1000,
         increment_ms: 600_000,
         ..WORST
     };
-    let contradicting = Rule {
+    let contradicting = EstimateRule {
         min_ms: 700_000,
         ..WORST
     };

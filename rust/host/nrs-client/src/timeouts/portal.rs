@@ -23,7 +23,7 @@
 //!
 //! Times are milliseconds of any monotonic clock.
 
-use crate::timeouts::estimator::{Estimator, Rule, Seen};
+use crate::timeouts::estimator::{EstimateRule, Estimator, EstimatorView};
 
 /// Largest excess of a service time over the round trip, ms: the clocks of two machines differ, and
 /// a reply may be to a request that was sent twice.
@@ -31,7 +31,7 @@ const DIFFERENCE: u32 = 3000;
 
 /// Estimates for one service: the service time and the latency of the network.
 pub struct Portal {
-    rule: Rule,
+    rule: EstimateRule,
     service: Estimator,
     network: Estimator,
     /// Last estimate in a reply, ms, and the time of that reply; `None` if the last reply had none.
@@ -41,7 +41,7 @@ pub struct Portal {
 
 impl Portal {
     /// Creates a portal to a service without measurements.
-    pub const fn new(rule: Rule) -> Self {
+    pub const fn new(rule: EstimateRule) -> Self {
         Self {
             rule,
             service: Estimator::new(),
@@ -102,16 +102,16 @@ impl Portal {
     }
 
     /// Returns the estimate of the service now and the worst service time so far.
-    pub fn service(&mut self, now: u64) -> Seen {
-        Seen {
+    pub fn service(&mut self, now: u64) -> EstimatorView {
+        EstimatorView {
             current: self.estimate(now),
             ..self.service.seen(now, &self.rule)
         }
     }
 
     /// Returns the latency of the network now and the worst latency so far.
-    pub fn network(&mut self, now: u64) -> Seen {
-        Seen {
+    pub fn network(&mut self, now: u64) -> EstimatorView {
+        EstimatorView {
             current: self.latency(now),
             ..self.network.seen(now, &self.rule)
         }
@@ -151,7 +151,7 @@ mod tests {
     const NOW: u64 = 1_000_000;
 
     fn portal() -> Portal {
-        Portal::new(Rule::default())
+        Portal::new(EstimateRule::default())
     }
 
     /// Processes replies to new clients and compares both estimates and the timeout.

@@ -7,9 +7,9 @@
 use super::lean::Lean;
 use nrs_sched::{
     crowd::{member, Case},
-    item::{Direction, Item, Spot},
+    item::{ByteRange, Direction, Item},
     mem::{taken, Need},
-    order::{Entered, Order, Relation},
+    order::{Order, OrderOutcome, Relation},
     policy::{
         params::{BufferMax, ClassesMax},
         tbf::params::CacheSize,
@@ -103,7 +103,7 @@ pub fn measure(case: &Case, classes: u32, depth: u32) -> Footprint {
     for _ in 0..depth {
         for &class in &found {
             feed(&mut part);
-            let request = Lean::new(Spot::new(0, rng.below(1 << 40), 4096));
+            let request = Lean::new(ByteRange::new(0, rng.below(1 << 40), 4096));
             assert!(part.enqueue(request, class, 0).is_ok(), "{}", case.name);
         }
     }
@@ -137,9 +137,9 @@ pub fn order(requests: u32) -> (usize, usize) {
     let empty = taken() - start;
     for number in 0..requests {
         grow(&mut order);
-        let spot = Spot::new(0, u64::from(number) << 12, 4096);
+        let spot = ByteRange::new(0, u64::from(number) << 12, 4096);
         match order.enter(Relation::overlap(0, &spot, Direction::Write), false) {
-            Entered::Free(id) => drop(order.running(id)),
+            OrderOutcome::Free(id) => drop(order.running(id)),
             other => panic!("they do not overlap: {other:?}"),
         }
     }

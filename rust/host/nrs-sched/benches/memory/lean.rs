@@ -7,19 +7,19 @@
 //! The front-end's data of each request, which the pointer refers to, is stored elsewhere and not
 //! counted.
 
-use nrs_sched::item::{Cost, Direction, Fifo, Item, Place, Spot};
+use nrs_sched::item::{ByteRange, Cost, Direction, Fifo, Item, Place};
 use std::{cell::RefCell, num::NonZeroU64};
 
 /// The front-end's data of a request.
 #[derive(Clone, Copy)]
-struct Node {
-    spot: Spot,
+struct LeanNode {
+    spot: ByteRange,
     mark: u64,
     next: Option<NonZeroU64>,
 }
 
 thread_local! {
-    static NODES: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
+    static NODES: RefCell<Vec<LeanNode>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A request of one page; contains the number of the request's node, from 1.
@@ -41,7 +41,7 @@ pub struct LeanFifo {
 const _: () = assert!(size_of::<Option<Lean>>() == 8 && size_of::<LeanFifo>() == 32);
 
 /// Calls `f` with the node `number`.
-fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut Node) -> T) -> T {
+fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut LeanNode) -> T) -> T {
     NODES.with_borrow_mut(|nodes| {
         let at = usize::try_from(number.get() - 1).expect("made from one");
         f(nodes.get_mut(at).expect("nodes stay"))
@@ -50,9 +50,9 @@ fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut Node) -> T) -> T {
 
 impl Lean {
     /// Creates a request of one page at `spot`; the node exists until the thread ends.
-    pub fn new(spot: Spot) -> Self {
+    pub fn new(spot: ByteRange) -> Self {
         NODES.with_borrow_mut(|nodes| {
-            nodes.push(Node {
+            nodes.push(LeanNode {
                 spot,
                 mark: 0,
                 next: None,
@@ -80,7 +80,7 @@ impl Item for Lean {
         0
     }
 
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> ByteRange {
         with(self.0, |node| node.spot)
     }
 

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 const ROOT: usize = 0;
 
 #[derive(Debug)]
-struct Node {
+struct IdealNode {
     parent: usize,
     key: Key,
     /// Size of the job; 1 if the level does not use sizes.
@@ -53,7 +53,7 @@ pub struct Outcome {
 /// Tree of the fluid model.
 #[derive(Debug)]
 pub struct Ideal {
-    nodes: Vec<Node>,
+    nodes: Vec<IdealNode>,
     /// Index of the leaf of each source.
     leaves: Vec<usize>,
     /// Leaves with requests.
@@ -68,7 +68,7 @@ impl Ideal {
     /// Creates the tree of `sources` for `mode`.
     pub fn new(mode: &Mode, weights: &Weights, sources: &[Source]) -> Self {
         let mut ideal = Self {
-            nodes: vec![Node::new(ROOT, Key::Default, 1.0)],
+            nodes: vec![IdealNode::new(ROOT, Key::Default, 1.0)],
             leaves: Vec::new(),
             busy: Vec::new(),
             stale: true,
@@ -86,7 +86,7 @@ impl Ideal {
                     _ => 1.0,
                 };
                 at = *index.entry((at, key)).or_insert_with(|| {
-                    ideal.nodes.push(Node::new(at, key, size));
+                    ideal.nodes.push(IdealNode::new(at, key, size));
                     ideal.nodes.len() - 1
                 });
             }
@@ -190,7 +190,7 @@ impl Ideal {
     pub(super) fn outcome(&self) -> Outcome {
         let mut error: f64 = 0.0;
         for &leaf in &self.leaves {
-            let Node { got, wanted, .. } = self.nodes[leaf];
+            let IdealNode { got, wanted, .. } = self.nodes[leaf];
             if wanted > 0.0 {
                 error = error.max((got / wanted - 1.0).abs() * 100.0);
             }
@@ -203,7 +203,7 @@ impl Ideal {
     }
 }
 
-impl Node {
+impl IdealNode {
     fn new(parent: usize, key: Key, size: f64) -> Self {
         Self {
             parent,

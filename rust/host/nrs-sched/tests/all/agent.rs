@@ -3,7 +3,7 @@
 //! Reports of parts to an agent, and the factors that the agent sets.
 
 use nrs_sched::{
-    agent::{self, faded, Lease, Pairs, Reading, Report, Told, ONE},
+    agent::{self, faded, FactorPairs, LastReading, Lease, Reading, Report, ONE},
     arena::{self, attrs, feed, view, Request},
     attr::Priority,
     desk::Desk,
@@ -11,9 +11,9 @@ use nrs_sched::{
     mem::Shared,
     parameters::Values,
     policy::{
-        control::{Parameters, Parts, Running},
+        control::{Parameters, Parts, RunningPart},
         params::ClassesMax,
-        AnyPart, AnyShared, AnyUpdate, Config, Get, Kept, Kind, Part, Tunables, Tuning as _,
+        AnyPart, AnyShared, AnyUpdate, Config, Decision, Kept, Kind, Part, Tunables, Tuning as _,
     },
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -49,7 +49,7 @@ fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
     feed(part);
     let request = Request::new(uid, 1, pages, now);
     assert!(part.enqueue(request, class, now).is_ok());
-    let Get::Item((request, grant)) = part.get(&view(now, false)) else {
+    let Decision::Item((request, grant)) = part.get(&view(now, false)) else {
         panic!("nothing to serve");
     };
     let cost = nrs_sched::item::Item::cost(&request);
@@ -59,7 +59,7 @@ fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
 /// Returns the reports that a new agent receives.
 fn all(desk: &Desk) -> Vec<Report> {
     let reading = Reading::of(desk).expect("memory");
-    let told = Told::new();
+    let told = LastReading::new();
     let changes = told.changes(1, &reading, true);
     changes.map(|(report, _)| report).collect()
 }
@@ -167,7 +167,7 @@ fn shared_leaves_are_of_their_group() {
         let waits = |report: &Report| report.account.waiting && report.account.active;
         assert!(all(&desk).iter().all(waits), "{mode}");
         let mut part = desk.part(0);
-        while let Get::Item((request, grant)) = part.get(&view(0, false)) {
+        while let Decision::Item((request, grant)) = part.get(&view(0, false)) {
             let cost = nrs_sched::item::Item::cost(&request);
             part.stop(&grant, cost, 0);
         }
@@ -202,7 +202,7 @@ struct Restarted {
 
 struct Place<'a>(&'a Restarted, Priority);
 
-impl Running for Place<'_> {
+impl RunningPart for Place<'_> {
     type Item = Request;
 
     fn cpt(&self) -> u16 {
@@ -236,7 +236,7 @@ impl Parts for Restarted {
         0
     }
 
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Request>> {
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Request>> {
         [Priority::Regular, Priority::High]
             .into_iter()
             .map(|priority| Place(self, priority))
@@ -264,7 +264,7 @@ fn parts_of_two_starts_do_not_mix() {
         holds: Cell::new(0),
     };
     let reading = Reading::of(&parts).expect("memory");
-    let told = Told::new();
+    let told = LastReading::new();
     let mut reports = told.changes(1, &reading, true).map(|(report, _)| report);
     assert!(reports.all(|report| report.account.leaf && report.account.parent == 0));
     assert!(parts.holds.get() > 2);
@@ -302,7 +302,7 @@ fn cgroups_are_not_shared() {
 #[test]
 fn the_last_report_says_so() {
     let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
-    let mut told = Told::new();
+    let mut told = LastReading::new();
     let mut step = || {
         let reading = Reading::of(&desk).expect("memory");
         let said: Vec<_> = told.changes(1, &reading, false).collect();
@@ -338,7 +338,7 @@ fn parameters() -> Parameters {
 
 /// Sets the factor of the class `id`.
 fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
-    let pairs = Pairs::of([(id, factor)]).expect("valid");
+    let pairs = FactorPairs::of([(id, factor)]).expect("valid");
     kept.set_factors(pairs, lease).expect("memory");
 }
 

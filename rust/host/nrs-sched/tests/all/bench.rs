@@ -6,10 +6,10 @@ use nrs_sched::{
     arena::{feed, lone_part, view, walk, Number, Request},
     attr::{Attrs, Id, Priority},
     class::ClassId,
-    item::{Cost, Direction, Item, Spot},
+    item::{ByteRange, Cost, Direction, Item},
     jobid::JobId,
     nid::Nid,
-    policy::{AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables, Way},
+    policy::{AnyPart, BypassOutcome, BypassReason, Config, Decision, Grant, Kind, Part, Tunables},
 };
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub fn read(offset: u64) -> Request {
     Request {
         pages: 1,
-        spot: Spot::new(0, offset, 4096),
+        spot: ByteRange::new(0, offset, 4096),
         direction: Direction::Read,
         ..Request::default()
     }
@@ -113,29 +113,31 @@ impl Bench {
     pub fn pass(&mut self, attrs: &Attrs, cost: Cost) {
         let class = self.part.classify(attrs, self.now);
         let now = self.now;
-        let passed = self.part.pass(class, cost, Way::Opportunity, || now);
-        assert_eq!(passed, Passed::Counted);
+        let passed = self
+            .part
+            .pass(class, cost, BypassReason::Opportunity, || now);
+        assert_eq!(passed, BypassOutcome::Counted);
     }
 
     /// Returns the next request, if any.
     pub fn get(&mut self) -> Option<(Request, Grant)> {
         match self.decide() {
-            Get::Item(found) => Some(found),
+            Decision::Item(found) => Some(found),
             _ => None,
         }
     }
 
     /// Returns the answer of the part.
-    pub fn decide(&mut self) -> Get<(Request, Grant)> {
+    pub fn decide(&mut self) -> Decision<(Request, Grant)> {
         let mut got = self.part.get(&view(self.now, self.force));
         match &mut got {
-            Get::Item((request, _)) => {
+            Decision::Item((request, _)) => {
                 let known = self.queued.remove(&request.id);
                 let (_, place) = known.expect("it was queued, and did not come out before");
                 request.unregister(place);
             }
-            Get::Empty => assert_eq!(self.part.len(), 0),
-            Get::Throttled { until } => assert!(*until > self.now && !self.force),
+            Decision::Empty => assert_eq!(self.part.len(), 0),
+            Decision::Throttled { until } => assert!(*until > self.now && !self.force),
         }
         got
     }

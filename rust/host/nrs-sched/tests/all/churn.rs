@@ -9,9 +9,9 @@ use nrs_sched::{
     item::Item,
     jobid::JobId,
     policy::{
-        fairshare::{params::Select, shared::Counters, stats::Row},
+        fairshare::{params::Select, stats::NodeRow, totals::SharedTotals},
         params::ClassesMax,
-        AnyPart, AnyShared, Config, Get, Kind, Part, Tunables, View,
+        AnyPart, AnyShared, Config, Decision, Kind, Part, PartView, Tunables,
     },
     rng::Rng,
     sim::{Setup, Sim, Source, SECOND},
@@ -19,7 +19,7 @@ use nrs_sched::{
 use std::collections::HashMap;
 
 /// Parts of one service, with a count of the queued requests.
-struct Service {
+struct ChurnService {
     parts: Vec<AnyPart<Request>>,
     shared: AnyShared,
     now: u64,
@@ -28,7 +28,7 @@ struct Service {
     queued: HashMap<u32, Vec<u64>>,
 }
 
-impl Service {
+impl ChurnService {
     fn new(mode: &str, select: Select, classes_max: u32, parts: u32) -> Self {
         let mut tunables = Tunables::default();
         tunables.fairshare.select = select;
@@ -56,12 +56,12 @@ impl Service {
 
     /// Serves a request of `part`, which ends at once; returns false if there is none.
     fn serve(&mut self, part: usize) -> bool {
-        let view = View {
+        let view = PartView {
             now: self.now,
             force: false,
             table: None,
         };
-        let Get::Item((request, grant)) = self.parts[part].get(&view) else {
+        let Decision::Item((request, grant)) = self.parts[part].get(&view) else {
             return false;
         };
         self.parts[part].stop(&grant, request.cost(), self.now);
@@ -82,11 +82,11 @@ impl Service {
         }
     }
 
-    fn rows(&self, part: usize) -> Vec<Row> {
+    fn rows(&self, part: usize) -> Vec<NodeRow> {
         rows(&self.parts[part])
     }
 
-    fn counters(&self) -> Option<&Counters> {
+    fn counters(&self) -> Option<&SharedTotals> {
         match &self.shared {
             AnyShared::Fairshare(shared) => shared.counters.as_ref(),
             _ => None,
@@ -95,7 +95,7 @@ impl Service {
 }
 
 /// Returns the number of ids that find a place in `counters`; releases all of them.
-fn places(counters: &Counters, ids: u64) -> usize {
+fn places(counters: &SharedTotals, ids: u64) -> usize {
     let seats: Vec<_> = (1..=ids)
         .filter_map(|id| counters.claim(id.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         .collect();
@@ -125,7 +125,7 @@ fn a_thousand_entities_a_second() {
         ("gid_then_uid_fair", Select::Deadline, 128, 1),
         (DEEP, Select::Paper, 256, 1),
     ] {
-        let mut service = Service::new(mode, select, max, parts);
+        let mut service = ChurnService::new(mode, select, max, parts);
         let mut rng = Rng::new(3);
         for i in 0..60_000u32 {
             service.now += SECOND / 1000;
@@ -170,7 +170,7 @@ fn a_thousand_entities_a_second() {
             );
         }
         if let Some(counters) = service.counters() {
-            let fresh = Counters::new(max as usize).expect("memory");
+            let fresh = SharedTotals::new(max as usize).expect("memory");
             let ids = u64::from(max) * 8;
             let wanted = places(&fresh, ids);
             assert_eq!(places(counters, ids), wanted, "{mode}, {select}");

@@ -3,7 +3,7 @@
 //! Comparison of the table of classes and the heap with simple models.
 
 use nrs_sched::{
-    class::{ClassId, ClassTable, Place, IDLE_NS, KEPT},
+    class::{ClassId, ClassQuota, ClassTable, IDLE_NS, KEPT},
     key::Key,
     mem::Need,
 };
@@ -22,7 +22,7 @@ fn counts(known: &HashMap<u32, (ClassId, bool)>) -> [usize; OWNERS as usize] {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ClassOp {
     Classify(u32),
     Busy(u32),
     Idle(u32),
@@ -30,13 +30,13 @@ enum Op {
     Feed,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = ClassOp> {
     prop_oneof![
-        6 => (0u32..300).prop_map(Op::Classify),
-        2 => (0u32..300).prop_map(Op::Busy),
-        2 => (0u32..300).prop_map(Op::Idle),
-        1 => Just(Op::Age),
-        1 => Just(Op::Feed),
+        6 => (0u32..300).prop_map(ClassOp::Classify),
+        2 => (0u32..300).prop_map(ClassOp::Busy),
+        2 => (0u32..300).prop_map(ClassOp::Idle),
+        1 => Just(ClassOp::Age),
+        1 => Just(ClassOp::Feed),
     ]
 }
 
@@ -56,15 +56,15 @@ proptest! {
         for op in ops {
             now += 500_000_000;
             match op {
-                Op::Classify(uid) => {
+                ClassOp::Classify(uid) => {
                     let limit = table.target();
                     if let Some(id) = table.look(&Key::Uid(uid), now) {
                         prop_assert_eq!(known.get(&uid).map(|(known, _)| *known), Some(id));
                         continue;
                     }
                     let place = match uid % 7 {
-                        0 => Place::Free,
-                        1 => Place::Shared,
+                        0 => ClassQuota::Free,
+                        1 => ClassQuota::Shared,
                         _ => table.owned_by(&Key::Gid(uid % OWNERS)),
                     };
                     let (len, counts) = (known.len(), counts(&known));
@@ -73,9 +73,9 @@ proptest! {
                     };
                     known.retain(|_, (id, busy)| *busy || table.is_live(*id));
                     known.insert(uid, (id, false));
-                    let kept = if place == Place::Shared { 0 } else { max / 16 };
+                    let kept = if place == ClassQuota::Shared { 0 } else { max / 16 };
                     prop_assert!(known.len() <= len.max((max - kept) as usize));
-                    if len >= (max / 4 * 3) as usize && matches!(place, Place::Owned(_)) {
+                    if len >= (max / 4 * 3) as usize && matches!(place, ClassQuota::Owned(_)) {
                         // A crowded table: the owner has less than an equal part, with one part
                         // left for others, or a class replaces one of its own.
                         let before = counts[(uid % OWNERS) as usize];
@@ -89,7 +89,7 @@ proptest! {
                         );
                     }
                 }
-                Op::Busy(uid) => {
+                ClassOp::Busy(uid) => {
                     if let Some((id, busy)) = known.get_mut(&uid) {
                         if table.is_live(*id) {
                             table.busy(id.slot());
@@ -97,7 +97,7 @@ proptest! {
                         }
                     }
                 }
-                Op::Idle(uid) => {
+                ClassOp::Idle(uid) => {
                     if let Some((id, busy)) = known.get_mut(&uid) {
                         if table.is_live(*id) {
                             table.idle(id.slot(), now);
@@ -105,11 +105,11 @@ proptest! {
                         }
                     }
                 }
-                Op::Age => {
+                ClassOp::Age => {
                     now += IDLE_NS;
                     let _ = table.age(now, u32::MAX);
                 }
-                Op::Feed => {
+                ClassOp::Feed => {
                     let spare = table.need().allocate().expect("memory");
                     table.grow(spare);
                 }
@@ -127,7 +127,7 @@ proptest! {
 }
 
 /// Returns a function that creates a class in a table at each call, for a new user.
-fn newcomers() -> impl FnMut(&mut ClassTable<Key, u32>, Place, u64) -> Option<ClassId> {
+fn newcomers() -> impl FnMut(&mut ClassTable<Key, u32>, ClassQuota, u64) -> Option<ClassId> {
     let mut uid = 0;
     move |table, place, now| {
         uid += 1;

@@ -11,9 +11,9 @@ use nrs_sched::{
     policy::{
         fairshare::{
             params::{OppThreshold, Select},
-            stats::Row,
+            stats::NodeRow,
         },
-        AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables,
+        AnyPart, BypassOutcome, Config, Decision, Grant, Kind, Part, Tunables,
     },
 };
 
@@ -41,13 +41,13 @@ fn bring(part: &mut AnyPart<Request>, owner: u32, arrival: u64) -> ClassId {
 
 fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, Grant)> {
     match part.get(&view(0, force)) {
-        Get::Item(found) => Some(found),
+        Decision::Item(found) => Some(found),
         _ => None,
     }
 }
 
 /// Returns the number of requests, their pages, and the requests served without a decision.
-fn counts(row: &Row) -> (u64, u64, u64) {
+fn counts(row: &NodeRow) -> (u64, u64, u64) {
     let ledger = &row.ledger;
     (
         ledger.counts.dispatched,
@@ -56,7 +56,7 @@ fn counts(row: &Row) -> (u64, u64, u64) {
     )
 }
 
-fn row(part: &AnyPart<Request>, uid: u32) -> Row {
+fn row(part: &AnyPart<Request>, uid: u32) -> NodeRow {
     let found = rows(part).into_iter().find(|row| row.key == Key::Uid(uid));
     found.expect("there is a row")
 }
@@ -107,7 +107,10 @@ fn counters() {
         bring(&mut part, u32::from(arrival >= 4), arrival);
     }
     let class = bring(&mut part, 1, 9);
-    assert_eq!(pass(&mut part, class, Cost::of_bytes(100)), Passed::Counted);
+    assert_eq!(
+        pass(&mut part, class, Cost::of_bytes(100)),
+        BypassOutcome::Counted
+    );
     let (first, second) = (serve(&mut part, false), serve(&mut part, false));
     let got = row(&part, 1);
     assert_eq!(counts(&got), (2, 5, 1));
@@ -157,7 +160,10 @@ fn stale_names_do_no_harm() {
     part.age(u64::MAX, 64);
     let heir = part.classify(&attrs(2), 0);
     assert_eq!((stale.slot(), part.is_live(stale)), (heir.slot(), false));
-    assert_eq!(pass(&mut part, stale, Cost::of_bytes(1)), Passed::Stale);
+    assert_eq!(
+        pass(&mut part, stale, Cost::of_bytes(1)),
+        BypassOutcome::Stale
+    );
     part.stop(&Grant::of(stale), Cost::of_bytes(1), 0);
     let request = Request::new(1, 0, 1, 0);
     assert!(part.enqueue(request, stale, 0).is_ok());

@@ -4,7 +4,7 @@
 //! claims are tested beside the code, where they can be slowed down.
 
 use nrs_sched::{
-    policy::fairshare::shared::{Counters, Seat, Tally},
+    policy::fairshare::totals::{SharedTotals, TotalClaim, TotalView},
     rng::Rng,
 };
 use proptest::prelude::*;
@@ -31,8 +31,8 @@ fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 }
 
 /// Asserts that the `blocks` blocks are unused: 8 new ids have room in each block.
-fn assert_unused(counters: &Counters, blocks: u64) {
-    let others: Vec<Seat> = (0..blocks)
+fn assert_unused(counters: &SharedTotals, blocks: u64) {
+    let others: Vec<TotalClaim> = (0..blocks)
         .flat_map(|block| (1 << 40..(1 << 40) + 8).map(move |tag| id(tag, block)))
         .map(|id| counters.claim(id).expect("room"))
         .collect();
@@ -42,20 +42,20 @@ fn assert_unused(counters: &Counters, blocks: u64) {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum CounterOp {
     Claim(u64, u64),
     Release(usize),
     Add(usize, i64),
     Recheck(usize),
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = CounterOp> {
     prop_oneof![
-        4 => (1..=6u64, 0..2u64).prop_map(|(tag, block)| Op::Claim(tag, block)),
-        1 => (7..=12u64, 0..2u64).prop_map(|(tag, block)| Op::Claim(tag, block)),
-        3 => any::<usize>().prop_map(Op::Release),
-        4 => (any::<usize>(), -100..1000i64).prop_map(|(at, cost)| Op::Add(at, cost)),
-        1 => any::<usize>().prop_map(Op::Recheck),
+        4 => (1..=6u64, 0..2u64).prop_map(|(tag, block)| CounterOp::Claim(tag, block)),
+        1 => (7..=12u64, 0..2u64).prop_map(|(tag, block)| CounterOp::Claim(tag, block)),
+        3 => any::<usize>().prop_map(CounterOp::Release),
+        4 => (any::<usize>(), -100..1000i64).prop_map(|(at, cost)| CounterOp::Add(at, cost)),
+        1 => any::<usize>().prop_map(CounterOp::Recheck),
     ]
 }
 
@@ -64,12 +64,12 @@ proptest! {
     /// additions. A claim fails only if 8 other ids of the block have users.
     #[test]
     fn like_a_map(ops in prop::collection::vec(op(), 1..400)) {
-        let counters = Counters::new(8).expect("memory");
-        let mut seats: Vec<(u64, Seat)> = Vec::new();
-        let mut sums: HashMap<u64, (Seat, u64, usize)> = HashMap::new();
+        let counters = SharedTotals::new(8).expect("memory");
+        let mut seats: Vec<(u64, TotalClaim)> = Vec::new();
+        let mut sums: HashMap<u64, (TotalClaim, u64, usize)> = HashMap::new();
         for op in ops {
             match op {
-                Op::Claim(tag, block) => {
+                CounterOp::Claim(tag, block) => {
                     let id = id(tag, block);
                     let there = sums.keys().filter(|other| *other & 0xffff == block).count();
                     match counters.claim(id) {
@@ -83,7 +83,7 @@ proptest! {
                         None => prop_assert!(there == 8 && !sums.contains_key(&id)),
                     }
                 }
-                Op::Release(at) if !seats.is_empty() => {
+                CounterOp::Release(at) if !seats.is_empty() => {
                     let (id, seat) = seats.swap_remove(at % seats.len());
                     counters.release(seat);
                     let sum = sums.get_mut(&id).expect("it has users");
@@ -92,13 +92,13 @@ proptest! {
                         sums.remove(&id);
                     }
                 }
-                Op::Add(at, cost) if !seats.is_empty() => {
+                CounterOp::Add(at, cost) if !seats.is_empty() => {
                     let (id, seat) = seats[at % seats.len()];
                     counters.add(&seat, cost);
                     let sum = sums.get_mut(&id).expect("it has users");
                     sum.1 = sum.1.wrapping_add(cost as u64);
                 }
-                Op::Recheck(at) if !seats.is_empty() => {
+                CounterOp::Recheck(at) if !seats.is_empty() => {
                     let (id, seat) = seats[at % seats.len()];
                     prop_assert_eq!(counters.recheck(&seat, id), None);
                 }
@@ -119,11 +119,11 @@ proptest! {
 /// concurrently.
 #[test]
 fn tallies_are_exact_from_many_threads() {
-    let counters = Counters::new(8).expect("memory");
+    let counters = SharedTotals::new(8).expect("memory");
     let barrier = Barrier::new(THREADS);
     let told = threads(|thread| {
         let mut rng = Rng::new(thread as u64);
-        let mut tally = Tally::default();
+        let mut tally = TotalView::default();
         let (mut served, mut told) = (0u64, 0u64);
         tally.open(&counters, 1234);
         barrier.wait();
@@ -154,11 +154,11 @@ fn tallies_are_exact_from_many_threads() {
 /// claimed and released.
 #[test]
 fn strangers_do_not_mix() {
-    let counters = Counters::new(4).expect("memory");
+    let counters = SharedTotals::new(4).expect("memory");
     threads(|thread| {
         // All threads use one block. Each has ids of its own, so no other thread ever serves them.
         let mut rng = Rng::new(thread as u64);
-        let mut tally = Tally::default();
+        let mut tally = TotalView::default();
         for round in 0..20_000 {
             let id = id(1 + thread as u64 + 10 * (round % 3), 0);
             assert!(tally.open(&counters, id));

@@ -8,7 +8,7 @@
 use nrs_sched::{
     arena::attrs,
     item::Cost,
-    policy::{Part, Way},
+    policy::{BypassReason, Part},
     sim::{assert_shares, worst_error, Setup, Sim, Source, Turns},
 };
 
@@ -256,7 +256,7 @@ fn forced_service_counts_everywhere() {
         let _ = part.pass(
             class,
             Cost::of_bytes(4096),
-            Way::Forced { contended: true },
+            BypassReason::Forced { contended: true },
             || now,
         );
         forced += 1;

@@ -9,11 +9,11 @@ use crate::{
 };
 use nrs_sched::{
     arena::{pass, Request},
-    item::{Cost, Item, Spot},
+    item::{ByteRange, Cost, Item},
     policy::{
         fairshare::params::{CostModel, Locality, OppThreshold},
         tbf::params::Rate,
-        Config, Kind, Part, Passed, Tunables,
+        BypassOutcome, Config, Kind, Part, Tunables,
     },
     rng::Rng,
     sim::SECOND,
@@ -92,7 +92,7 @@ fn nothing_holds_a_class() {
         for class in classes {
             assert!(!bench.part.is_live(class), "{setting:?}");
             let passed = pass(&mut bench.part, class, Cost::of_bytes(1));
-            assert_eq!(passed, Passed::Stale, "{setting:?}");
+            assert_eq!(passed, BypassOutcome::Stale, "{setting:?}");
             // A request that is queued under a stale id is in the default class.
             assert!(bench.part.enqueue(read(0), class, bench.now).is_ok());
         }
@@ -122,7 +122,7 @@ fn shares(locality: Locality, every: u64, whole: bool) -> [u64; 3] {
                 let request = Request {
                     owner: who as u32,
                     pages: 1 + rng.below(8) as u32,
-                    spot: Spot::new(0, rng.below(1 << 30) << 12, 4096),
+                    spot: ByteRange::new(0, rng.below(1 << 30) << 12, 4096),
                     ..read(0)
                 };
                 queued.push(bench.bring(who as u32, request));

@@ -9,7 +9,7 @@ use nrs_sched::{
     jobid::JobId,
     mem::Need,
     nid::Nid,
-    policy::{params::ClassesMax, AnyPart, AnyShared, Config, Get, Kind, Part, Tunables},
+    policy::{params::ClassesMax, AnyPart, AnyShared, Config, Decision, Kind, Part, Tunables},
     rng::Rng,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
@@ -77,7 +77,7 @@ struct Got {
 }
 
 /// A head with requests of user 2 (the victim) and of a storm.
-struct Bench {
+struct StormBench {
     part: AnyPart<Request>,
     now: u64,
     id: u64,
@@ -85,7 +85,7 @@ struct Bench {
     storm: Storm,
 }
 
-impl Bench {
+impl StormBench {
     fn new(mode: &str, storm: Storm) -> Self {
         let mut tunables = Tunables::default();
         tunables.fairshare.classes_max = ClassesMax::new(CLASSES).expect("within limits");
@@ -120,7 +120,7 @@ impl Bench {
     /// Serves a request; returns its owner and its arrival time, ns.
     fn serve(&mut self) -> (u32, u64) {
         self.now += MS;
-        let Get::Item((request, grant)) = self.part.get(&view(self.now, false)) else {
+        let Decision::Item((request, grant)) = self.part.get(&view(self.now, false)) else {
             panic!("nothing is held back");
         };
         self.part.stop(&grant, request.cost(), self.now);
@@ -176,8 +176,8 @@ fn names_take_nothing_from_other_users() {
         ("gid_then_uid_then_jobid_fair", users),
         ("gid_then_uid_fair", users),
     ] {
-        let calm = Bench::new(mode, alone).run(1_000, &jobs);
-        let got = Bench::new(mode, storm).run(1_000, &jobs);
+        let calm = StormBench::new(mode, alone).run(1_000, &jobs);
+        let got = StormBench::new(mode, storm).run(1_000, &jobs);
         assert!((got.share - 0.5).abs() <= 0.025, "{mode}: {got:?}");
         assert!(got.p99 <= 2 * calm.p99, "{mode}: {got:?}, calm {calm:?}");
     }
@@ -187,7 +187,7 @@ fn names_take_nothing_from_other_users() {
 /// shares.
 #[test]
 fn a_full_table_has_places_for_others() {
-    let mut bench = Bench::new("uid_then_jobid_fair", names);
+    let mut bench = StormBench::new("uid_then_jobid_fair", names);
     (0..1_000).for_each(|_| bench.storm());
     let overflow = bench.part.overflow();
     assert!(overflow > 900, "{overflow}");
@@ -202,7 +202,7 @@ fn a_full_table_has_places_for_others() {
 #[test]
 fn a_burst_has_classes() {
     for mode in ["jobid_fair", "uid_then_jobid_fair"] {
-        let mut bench = Bench::new(mode, names);
+        let mut bench = StormBench::new(mode, names);
         let mut tunables = Tunables::default();
         tunables.fairshare.classes_max = ClassesMax::new(16_384).expect("within limits");
         let config = Config::parse(Kind::Fairshare, Some(mode), &tunables).expect("valid");

@@ -5,13 +5,13 @@
 mod device;
 mod table;
 
-use device::{Device, Pair, Service, Work};
+use device::{Device, Pair, ServiceTime, Work};
 use nrs_sched::{
     knee::Knee,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
-const PLACES_64: Device = Device::new(64, Service::Fixed(NSEC_PER_MSEC));
+const PLACES_64: Device = Device::new(64, ServiceTime::Fixed(NSEC_PER_MSEC));
 
 /// Checks that a user with fewer requests than the device has places is not slowed down when alone.
 #[test]
@@ -34,10 +34,10 @@ fn a_light_load() {
 /// target unused.
 #[test]
 fn two_targets() {
-    let fast = Device::new(16, Service::Fixed(NSEC_PER_MSEC / 2));
+    let fast = Device::new(16, ServiceTime::Fixed(NSEC_PER_MSEC / 2));
     for slow in [
-        Device::new(4, Service::Fixed(5 * NSEC_PER_MSEC)),
-        Device::new(16, Service::Fixed(NSEC_PER_MSEC)),
+        Device::new(4, ServiceTime::Fixed(5 * NSEC_PER_MSEC)),
+        Device::new(16, ServiceTime::Fixed(NSEC_PER_MSEC)),
         fast,
     ] {
         let most = Pair::new([slow, fast], 256).rate(Some(1_024));
@@ -53,7 +53,7 @@ fn two_targets() {
 fn discards_first() {
     let reads = Device {
         sizes: &[128 << 10],
-        ..Device::new(32, Service::Random(NSEC_PER_MSEC))
+        ..Device::new(32, ServiceTime::Random(NSEC_PER_MSEC))
     };
     for (per_second, pause) in [10, 40, 100, 400]
         .into_iter()
@@ -61,7 +61,7 @@ fn discards_first() {
     {
         let discards = Device {
             sizes: &[0],
-            ..Device::new(1, Service::Fixed(NSEC_PER_SEC / per_second))
+            ..Device::new(1, ServiceTime::Fixed(NSEC_PER_SEC / per_second))
         };
         let mut work = Work::new(discards, 2_000, 7);
         let mut search = Knee::new();

@@ -5,9 +5,9 @@
 use nrs_sched::{
     arena::attrs,
     attr::Id,
-    item::{Cost, Direction, Spot},
+    item::{ByteRange, Cost, Direction},
     key::Key,
-    policy::{Part, Way},
+    policy::{BypassReason, Part},
     sim::{Setup, Sim, Source},
 };
 
@@ -32,7 +32,7 @@ fn lag(sim: &Sim, uid: u32) -> i64 {
 }
 
 /// Passes a request of user `uid` outside the queues, or grows one that is queued.
-fn pass(sim: &mut Sim, uid: u32, pages: u32, way: Way) {
+fn pass(sim: &mut Sim, uid: u32, pages: u32, way: BypassReason) {
     let now = sim.now;
     let cost = Cost {
         pages,
@@ -49,9 +49,9 @@ fn pass(sim: &mut Sim, uid: u32, pages: u32, way: Way) {
 #[test]
 fn what_is_not_queued_comes_out_of_the_share() {
     for (way, requests) in [
-        (Way::Forced { contended: true }, 1_000),
+        (BypassReason::Forced { contended: true }, 1_000),
         // Two merged requests count as one.
-        (Way::Merged, 0),
+        (BypassReason::Merged, 0),
     ] {
         let mut sim = Sim::new(&Setup::new("uid_fair"), users(2, 4, 8));
         let mut passed = 0;
@@ -156,7 +156,12 @@ fn debt_is_bounded() {
         (who[0].on, who[1].on) = (queued, others);
         let mut sim = Sim::new(&Setup::new("uid_fair"), who);
         for _ in 0..100 {
-            pass(&mut sim, 0, DEBT_MAX, Way::Forced { contended: true });
+            pass(
+                &mut sim,
+                0,
+                DEBT_MAX,
+                BypassReason::Forced { contended: true },
+            );
         }
         (0..2).for_each(|source| sim.switch(source, true));
         let lag = lag(&sim, 0);
@@ -185,14 +190,14 @@ fn surplus_is_paid_back_by_those_who_were_busy() {
         // The entity is served before the virtual time reaches its deadline.
         sim.weigh("uid:0:32");
         for pages in requests {
-            sim.bring_at(0, *pages, Spot::default());
+            sim.bring_at(0, *pages, ByteRange::default());
         }
         while sim.sources[0].queued > 0 {
             sim.serve(0);
         }
         assert!(lag(&sim, 0) < 0);
         sim.run(idle);
-        sim.bring_at(0, 16, Spot::default());
+        sim.bring_at(0, 16, ByteRange::default());
         let lag = lag(&sim, 0);
         assert_eq!(lag < 0, paid, "{requests:?} {idle}: {lag}");
     }

@@ -4,18 +4,18 @@
 
 use nrs_sched::{
     arena::{IndexFifo, Request},
-    item::Spot,
-    policy::fairshare::locality::{Batches, BATCH},
+    item::ByteRange,
+    policy::fairshare::locality::{OffsetQueue, BATCH},
     rng::Rng,
 };
 use proptest::prelude::*;
 
-type Queue = Batches<IndexFifo>;
+type Queue = OffsetQueue<IndexFifo>;
 
 fn request(id: u64, object: u64, offset: u64) -> Request {
     Request {
         id,
-        spot: Spot::new(object, offset, 4096),
+        spot: ByteRange::new(object, offset, 4096),
         ..Request::default()
     }
 }

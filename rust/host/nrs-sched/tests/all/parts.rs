@@ -7,7 +7,9 @@ use crate::bench::{read, Bench};
 use nrs_sched::{
     arena::{attrs, pass, Request},
     item::Cost,
-    policy::{fairshare::params::Select, params::ClassesMax, Config, Kind, Part, Passed, Tunables},
+    policy::{
+        fairshare::params::Select, params::ClassesMax, BypassOutcome, Config, Kind, Part, Tunables,
+    },
 };
 
 fn bench(select: Select, classes_max: u32) -> Bench {
@@ -60,7 +62,7 @@ fn passing_does_not_hold_a_class() {
         assert!(part.is_live(class), "{owner}");
         assert_eq!(
             pass(&mut part, class, Cost::of_bytes(4096)),
-            Passed::Counted
+            BypassOutcome::Counted
         );
     }
     assert_eq!(part.overflow(), 0);
@@ -72,7 +74,10 @@ fn a_class_that_passes_is_not_forgotten() {
     let mut part = bench(Select::Deadline, 64).part;
     let (used, unused) = (part.classify(&attrs(1), 0), part.classify(&attrs(2), 0));
     for second in 0..60u64 {
-        assert_eq!(pass(&mut part, used, Cost::of_bytes(4096)), Passed::Counted);
+        assert_eq!(
+            pass(&mut part, used, Cost::of_bytes(4096)),
+            BypassOutcome::Counted
+        );
         part.age(second * 1_000_000_000, 64);
     }
     assert!(part.is_live(used) && !part.is_live(unused));
@@ -81,5 +86,8 @@ fn a_class_that_passes_is_not_forgotten() {
         part.age(second * 1_000_000_000, 64);
     }
     assert!(!part.is_live(used));
-    assert_eq!(pass(&mut part, used, Cost::of_bytes(4096)), Passed::Stale);
+    assert_eq!(
+        pass(&mut part, used, Cost::of_bytes(4096)),
+        BypassOutcome::Stale
+    );
 }

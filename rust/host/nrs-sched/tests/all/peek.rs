@@ -11,7 +11,7 @@ use nrs_sched::{
     arena::{feed, view, walk, Request},
     item::Item,
     parameters::Values,
-    policy::{Config, Get, Kind, Part, Tunables},
+    policy::{Config, Decision, Kind, Part, Tunables},
     rng::Rng,
 };
 
@@ -65,21 +65,25 @@ fn trace(config: &Config, seed: u64, peeks: bool, answers: &mut Answers) -> Vec<
                 let peeked = bench.part.peek(&view(bench.now, bench.force));
                 let got = bench.decide();
                 let kind = match (peeked, &got) {
-                    (Get::Item(()), Get::Item(_)) => 0,
-                    (Get::Throttled { until }, Get::Throttled { until: at }) if until == *at => 1,
-                    (Get::Empty, Get::Empty) => 2,
-                    (Get::Item(()), Get::Throttled { .. }) => 3,
+                    (Decision::Item(()), Decision::Item(_)) => 0,
+                    (Decision::Throttled { until }, Decision::Throttled { until: at })
+                        if until == *at =>
+                    {
+                        1
+                    }
+                    (Decision::Empty, Decision::Empty) => 2,
+                    (Decision::Item(()), Decision::Throttled { .. }) => 3,
                     (peeked, got) => panic!("{peeked:?}, but {got:?}"),
                 };
                 answers[kind] += 1;
                 served.push(match got {
-                    Get::Item((item, grant)) => {
+                    Decision::Item((item, grant)) => {
                         let id = item.id;
                         active.push((item, grant));
                         id
                     }
-                    Get::Throttled { until } => until,
-                    Get::Empty => 0,
+                    Decision::Throttled { until } => until,
+                    Decision::Empty => 0,
                 });
             }
         }

@@ -9,8 +9,8 @@ use nrs_sched::{
     nid::Nid,
     policy::Nothing,
     qbm::{
-        plan::{Party, Plan},
-        terms::{Class, Terms},
+        plan::{ClientKey, Plan},
+        terms::{BandwidthClass, Entitlement},
     },
     rng::Rng,
 };
@@ -98,7 +98,7 @@ impl Amount {
 struct Line {
     item: usize,
     group: Option<usize>,
-    class: Class,
+    class: BandwidthClass,
     min: Amount,
     max: Option<Amount>,
 }
@@ -108,7 +108,7 @@ impl Line {
         Self {
             item: rng.below(9) as usize,
             group: (rng.below(2) == 0).then(|| rng.below(3) as usize),
-            class: Class::ALL[rng.below(4) as usize],
+            class: BandwidthClass::ALL[rng.below(4) as usize],
             min: Amount::draw(rng),
             max: (rng.below(2) == 0).then(|| Amount::draw(rng)),
         }
@@ -118,8 +118,8 @@ impl Line {
         self.group.is_none_or(|own| own == group)
     }
 
-    fn terms(&self, capacity: u64) -> Terms {
-        Terms {
+    fn terms(&self, capacity: u64) -> Entitlement {
+        Entitlement {
             class: self.class,
             min: self.min.of(capacity),
             max: self.max.map_or(capacity, |max| max.of(capacity)),
@@ -140,7 +140,7 @@ impl Line {
     /// Returns true if the line does not fit into all groups that it applies to; no line fits into
     /// a group that does not exist.
     fn is_wrong(&self, capacities: &[u64]) -> bool {
-        let fits = |terms: Terms, capacity| {
+        let fits = |terms: Entitlement, capacity| {
             (32_768..=terms.max).contains(&terms.min) && terms.max <= capacity
         };
         let mut groups = (0..)
@@ -213,7 +213,7 @@ fn plans_say_what_the_model_says() {
                 let is_for =
                     |line: &&Line| line.is_in(group) && items[line.item].1.contains(&client);
                 let line = lines.iter().find(is_for).unwrap_or(&default);
-                let got = plan.terms(group as u32, &Party::Key(key), &Nothing);
+                let got = plan.terms(group as u32, &ClientKey::Key(key), &Nothing);
                 assert_eq!(got, Some(line.terms(*capacity)), "{group} {name}\n{text}");
             }
         }

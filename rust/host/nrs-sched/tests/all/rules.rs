@@ -8,7 +8,7 @@ use nrs_sched::{
     jobid::JobId,
     key::Field,
     nid::Nid,
-    rules::{Book, Command, Fields, Rate, Subject, Unit},
+    rules::{Fields, Rate, RuleCommand, RuleList, Subject, Unit},
 };
 use proptest::prelude::*;
 
@@ -166,7 +166,7 @@ fn holds(conditions: &Conditions, who: Who) -> bool {
 
 /// A command on the rules; rules are named by numbers.
 #[derive(Clone, Debug)]
-enum Op {
+enum RuleOp {
     Start(usize, Conditions, Option<usize>),
     Rank(usize, usize),
     Rate(usize, u32),
@@ -175,32 +175,32 @@ enum Op {
 
 const NAMES: usize = 30;
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = RuleOp> {
     let name = 0..NAMES;
     prop_oneof![
         6 => (name.clone(), conditions(), proptest::option::of(name.clone()))
-            .prop_map(|(name, conditions, rank)| Op::Start(name, conditions, rank)),
-        2 => (name.clone(), name.clone()).prop_map(|(name, rank)| Op::Rank(name, rank)),
-        1 => (name.clone(), 1u32..1000).prop_map(|(name, rate)| Op::Rate(name, rate)),
-        1 => name.prop_map(Op::Stop),
+            .prop_map(|(name, conditions, rank)| RuleOp::Start(name, conditions, rank)),
+        2 => (name.clone(), name.clone()).prop_map(|(name, rank)| RuleOp::Rank(name, rank)),
+        1 => (name.clone(), 1u32..1000).prop_map(|(name, rate)| RuleOp::Rate(name, rate)),
+        1 => name.prop_map(RuleOp::Stop),
     ]
 }
 
 /// The rules in order, without the default rule.
 #[derive(Default)]
-struct Model {
+struct RulesModel {
     rules: Vec<(usize, Conditions, u32)>,
 }
 
-impl Model {
+impl RulesModel {
     fn place(&self, name: usize) -> Option<usize> {
         self.rules.iter().position(|rule| rule.0 == name)
     }
 
     /// Applies `op` to the model; returns the command, and true if it succeeds.
-    fn apply(&mut self, op: &Op) -> (String, bool) {
+    fn apply(&mut self, op: &RuleOp) -> (String, bool) {
         match op {
-            Op::Start(name, conditions, rank) => {
+            RuleOp::Start(name, conditions, rank) => {
                 let mut command = format!("start r{name} {} rate=7", text(conditions));
                 let mut before = Some(0);
                 if let Some(rank) = rank {
@@ -213,7 +213,7 @@ impl Model {
                 self.rules.insert(at, (*name, conditions.clone(), 7));
                 (command, true)
             }
-            Op::Rank(name, rank) => {
+            RuleOp::Rank(name, rank) => {
                 let command = format!("change r{name} rank=r{rank}");
                 let (Some(from), Some(_)) = (self.place(*name), self.place(*rank)) else {
                     return (command, false);
@@ -225,14 +225,14 @@ impl Model {
                 }
                 (command, true)
             }
-            Op::Rate(name, rate) => {
+            RuleOp::Rate(name, rate) => {
                 let place = self.place(*name);
                 if let Some(place) = place {
                     self.rules[place].2 = *rate;
                 }
                 (format!("change r{name} rate={rate}"), place.is_some())
             }
-            Op::Stop(name) => {
+            RuleOp::Stop(name) => {
                 self.rules.retain(|rule| rule.0 != *name);
                 (format!("stop r{name}"), true)
             }
@@ -259,7 +259,7 @@ fn default_rate() -> Rate {
     Rate::new(10_000, Unit::Plain).unwrap()
 }
 
-fn without_refs(book: &Book) -> String {
+fn without_refs(book: &RuleList) -> String {
     let all = harness::lines(book);
     let lines: Vec<&str> = all
         .lines()
@@ -278,13 +278,13 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..60),
         subjects in proptest::collection::vec(who(), 40),
     ) {
-        let mut model = Model::default();
-        let mut book = Book::new(Fields::ALL, default_rate(), 100).unwrap();
+        let mut model = RulesModel::default();
+        let mut book = RuleList::new(Fields::ALL, default_rate(), 100).unwrap();
         for op in &ops {
             let before = harness::lines(&book);
             let old = book.compile(1).unwrap();
             let (command, fits) = model.apply(op);
-            let new = book.apply(&Command::parse(&command).unwrap());
+            let new = book.apply(&RuleCommand::parse(&command).unwrap());
             prop_assert_eq!(new.is_ok(), fits, "{}", command);
             prop_assert_eq!(&harness::lines(&book), &before);
             let who = subjects[0].subject();

@@ -4,7 +4,7 @@
 
 use nrs_sched::{
     heap::{Heap, Places, Sort},
-    leftist::{Forest, Root},
+    leftist_heap::{HeapRoot, LeftistForest},
     mem::{Grow, Need},
     policy::Part,
     rng::Rng,
@@ -83,9 +83,9 @@ fn steps_are_logarithmic() {
         assert!(push <= log / 2 + 2);
         assert!(update.max(remove) <= 5 * (log / 2 + 2));
 
-        let mut forest = Forest::<Counted>::new(count as usize).expect("memory");
+        let mut forest = LeftistForest::<Counted>::new(count as usize).expect("memory");
         forest.feed(forest.wants(count as usize).allocate().expect("memory"));
-        let mut root = Root::EMPTY;
+        let mut root = HeapRoot::EMPTY;
         let push = most(count, |slot| {
             forest.create(slot);
             forest.push(&mut root, Counted(rng.next_u64()), slot);

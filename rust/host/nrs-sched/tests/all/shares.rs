@@ -4,10 +4,10 @@
 //! selection rule.
 
 use nrs_sched::{
-    agent::{Account, Pairs, ReportBuf},
+    agent::{Account, FactorPairs, ReportBuf},
     arena::attrs,
     attr::Attrs,
-    item::Spot,
+    item::ByteRange,
     jobid::JobId,
     mem::Shared,
     policy::{
@@ -102,7 +102,7 @@ fn locality_leaves_shares() {
                 while sim.sources[source].queued < 40 {
                     let pages = &sim.sources[source].pages;
                     let pages = pages[(sim.now % pages.len() as u64) as usize];
-                    let spot = Spot::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
+                    let spot = ByteRange::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
                     sim.bring_at(source, pages, spot);
                 }
             }
@@ -143,7 +143,7 @@ fn factors_come_and_go() {
     let ids = accounts(&mut sim);
     assert_eq!(ids.len(), 2);
     let low = ids.iter().map(|account| account.id).min().unwrap();
-    let pairs = Pairs::of([(low, ONE / 4)]).unwrap();
+    let pairs = FactorPairs::of([(low, ONE / 4)]).unwrap();
     let factors = Factors::new(pairs, None).unwrap();
     assert_eq!(serve(&mut sim, Some(factors)), [600, 2400]);
     // Factors are in force until they are replaced, and are not checked again.

@@ -3,18 +3,18 @@
 //! Invariants of estimators, early replies and recoveries, for all inputs and times.
 
 use nrs_sched::timeouts::{
-    early::{at_margin, in_recovery, on_arrival, wake, Answer, Refusal, Stated},
+    early::{at_margin, in_recovery, on_arrival, wake, EarlyRefusal, EarlyReply, RequestTimes},
     estimator::Estimator,
     recovery::Recovery,
     terms::{
         AtDeviations, AtEarlyMargin, AtEstimator, AtExtra, AtFactor, AtHistory, AtIncrement,
-        AtInitial, AtMax, AtMin, Mode, ObdTimeout, Terms,
+        AtInitial, AtMax, AtMin, ObdTimeout, TimeoutMode, TimeoutTerms,
     },
 };
 use proptest::prelude::*;
 
 /// Generates terms that pass the check.
-fn terms() -> impl Strategy<Value = Terms> {
+fn terms() -> impl Strategy<Value = TimeoutTerms> {
     let limits = (
         1..=3600_u32,
         0..=3600_u32,
@@ -35,7 +35,7 @@ fn terms() -> impl Strategy<Value = Terms> {
         let max = if max < 200 { 0 } else { max };
         let ceiling = if max == 0 { 3600 } else { max };
         let min = min.min(ceiling);
-        let terms = Terms {
+        let terms = TimeoutTerms {
             min: AtMin::new(min).expect("limits"),
             max: AtMax::new(max).expect("limits"),
             history: AtHistory::new(history).expect("limits"),
@@ -47,7 +47,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             deviations: AtDeviations::new(deviations).expect("limits"),
             fixed: ObdTimeout::new(if fixed < 100 { 0 } else { fixed }).expect("limits"),
             estimator,
-            ..Terms::default()
+            ..TimeoutTerms::default()
         };
         assert_eq!(terms.check(), Ok(()));
         terms
@@ -86,7 +86,7 @@ fn instants() -> impl Strategy<Value = Vec<(u64, u32)>> {
 }
 
 /// Returns true if `value`, ms, is within the limits that the terms set for estimates.
-fn within(terms: &Terms, value: u32) -> bool {
+fn within(terms: &TimeoutTerms, value: u32) -> bool {
     let (min, max) = (terms.min.get() * 1000, terms.max.get() * 1000);
     value >= min && (max == 0 || value <= max)
 }
@@ -163,20 +163,20 @@ proptest! {
         }
         for (alive, busy) in life {
             let now = wake(&terms, deadline).max(arrival);
-            let stated = Stated { arrival, deadline };
+            let stated = RequestTimes { arrival, deadline };
             let busy = busy.map(|busy| now.saturating_add(busy.into()));
             match at_margin(&terms, &stated, now, alive, busy) {
-                Answer::Grant { deadline: later, feed } => {
+                EarlyReply::Grant { deadline: later, feed } => {
                     prop_assert!(later > deadline && later <= limit && feed > 0);
                     prop_assert!(alive || busy > Some(now));
-                    prop_assert_eq!(terms.mode(), Mode::Adaptive);
+                    prop_assert_eq!(terms.mode(), TimeoutMode::Adaptive);
                     prop_assert!(wake(&terms, later) > now, "the next look is later");
                     deadline = later;
                 }
-                Answer::Refuse(Refusal::Late) => prop_assert!(now >= deadline),
-                Answer::Refuse(Refusal::Dead) => prop_assert!(!alive),
-                Answer::Refuse(Refusal::Limit) => {
-                    prop_assert!(terms.mode() != Mode::Adaptive || deadline >= limit);
+                EarlyReply::Refuse(EarlyRefusal::Late) => prop_assert!(now >= deadline),
+                EarlyReply::Refuse(EarlyRefusal::Dead) => prop_assert!(!alive),
+                EarlyReply::Refuse(EarlyRefusal::Limit) => {
+                    prop_assert!(terms.mode() != TimeoutMode::Adaptive || deadline >= limit);
                 }
             }
         }
@@ -202,13 +202,13 @@ proptest! {
                 prop_assert_eq!(recovery.clients(), before.clients() + 1);
                 prop_assert!(ends >= before.ends() && recovery.largest() >= before.largest());
             }
-            if timeout != u32::MAX && terms.mode() == Mode::Adaptive {
+            if timeout != u32::MAX && terms.mode() == TimeoutMode::Adaptive {
                 let whole = timeout.min(terms.max.get() * 1000);
                 prop_assert!(ends >= now + u64::from(whole), "whoever waits that long comes back in time");
             }
             let extra = recovery.extra(&terms);
-            let stated = Stated { arrival: now, deadline: now + 1 };
-            let granted = Answer::Grant { deadline: now + 1 + u64::from(extra), feed: 0 };
+            let stated = RequestTimes { arrival: now, deadline: now + 1 };
+            let granted = EarlyReply::Grant { deadline: now + 1 + u64::from(extra), feed: 0 };
             prop_assert_eq!(in_recovery(&stated, now, extra), granted);
         }
     }

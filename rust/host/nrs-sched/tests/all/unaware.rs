@@ -7,10 +7,13 @@ use crate::settings::{self, Setting};
 use nrs_sched::{
     arena::{feed, hand_gates, lone_part, view, walk, Request},
     attr::{Attrs, Id, Opcode},
-    item::{Cost, Direction, Item, Spot},
+    item::{ByteRange, Cost, Direction, Item},
     jobid::JobId,
     nid::Nid,
-    policy::{robin::params::Supported, AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way},
+    policy::{
+        robin::params::Supported, AnyPart, BypassOutcome, BypassReason, Config, Decision, Kind,
+        Part, Tunables,
+    },
     sim::SECOND,
 };
 
@@ -62,7 +65,7 @@ fn settings() -> Vec<Setting> {
 }
 
 /// A part with 4 clients with all attributes and one without, all backlogged.
-struct Bench {
+struct UnawareBench {
     name: String,
     part: AnyPart<Request>,
     now: u64,
@@ -84,7 +87,7 @@ struct Bench {
     since: u64,
 }
 
-impl Bench {
+impl UnawareBench {
     fn new(kind: Kind, argument: Option<&str>, tunables: &Tunables) -> Self {
         let config = Config::parse(kind, argument, tunables);
         let config = config.unwrap_or_else(|error| panic!("{argument:?}: {error:?}"));
@@ -127,8 +130,8 @@ impl Bench {
                 feed(&mut self.part);
                 walk(&mut self.part, self.now);
                 let spot = match client {
-                    4 => Spot::default(),
-                    _ => Spot::new(attrs.object, self.next << 12, 4096),
+                    4 => ByteRange::default(),
+                    _ => ByteRange::new(attrs.object, self.next << 12, 4096),
                 };
                 let request = Request {
                     owner: client as u32,
@@ -175,13 +178,13 @@ impl Bench {
         }
         loop {
             match self.part.get(&view(self.now, false)) {
-                Get::Item((request, grant)) => {
+                Decision::Item((request, grant)) => {
                     self.now += 40_000;
                     self.part.stop(&grant, request.cost(), self.now);
                     self.count(request);
                     return true;
                 }
-                Get::Throttled { until } if !any => self.now = until,
+                Decision::Throttled { until } if !any => self.now = until,
                 _ => return any,
             }
         }
@@ -195,7 +198,7 @@ fn beside_aware_ones() {
     for (kind, argument, tunables) in settings() {
         // Only these policies decline requests that neither read nor write.
         let may_decline = matches!(kind, Kind::Orr | Kind::Trr | Kind::Delay);
-        let mut bench = Bench::new(kind, argument, &tunables);
+        let mut bench = UnawareBench::new(kind, argument, &tunables);
         for _ in 0..6_000 {
             bench.fill();
             assert!(may_decline || bench.fallback.is_empty(), "{}", bench.name);
@@ -229,12 +232,12 @@ fn beside_aware_ones() {
 #[test]
 fn past_the_queues() {
     for (kind, argument, tunables) in settings() {
-        let mut bench = Bench::new(kind, argument, &tunables);
+        let mut bench = UnawareBench::new(kind, argument, &tunables);
         let cost = Cost::of_bytes(0);
         for way in [
-            Way::Opportunity,
-            Way::Forced { contended: true },
-            Way::Merged,
+            BypassReason::Opportunity,
+            BypassReason::Forced { contended: true },
+            BypassReason::Merged,
         ] {
             let class = bench.part.classify(&NOBODY, START);
             let other = bench.part.classify(&aware(1), START);
@@ -246,8 +249,8 @@ fn past_the_queues() {
                 "{}",
                 bench.name
             );
-            if way != Way::Opportunity {
-                assert_eq!(passed, Passed::Counted, "{}", bench.name);
+            if way != BypassReason::Opportunity {
+                assert_eq!(passed, BypassOutcome::Counted, "{}", bench.name);
             }
         }
     }

@@ -166,7 +166,7 @@ fn below_the_threshold_the_oldest_goes() {
                 }
             }
             let rows = sim.rows(0);
-            let sum = |count: fn(&nrs_sched::policy::fairshare::stats::Row) -> u64| -> u64 {
+            let sum = |count: fn(&nrs_sched::policy::fairshare::stats::NodeRow) -> u64| -> u64 {
                 rows.iter().map(count).sum()
             };
             assert_eq!(sum(|row| row.ledger.counts.opportunity), next - 1);

@@ -6,7 +6,7 @@
 use nrs_sched::{
     arena::{attrs, feed, lone_part, view, Request},
     parameters::Values,
-    policy::{tbf, AnyPart, Config, Get, Kind, Part, Tunables},
+    policy::{tbf, AnyPart, Config, Decision, Kind, Part, Tunables},
     sim::SECOND,
 };
 
@@ -31,9 +31,9 @@ fn queued(config: &Config, count: u64) -> AnyPart<Request> {
 fn next(part: &mut AnyPart<Request>, mut now: u64) -> (u64, u32) {
     loop {
         match part.get(&view(now, false)) {
-            Get::Item((_, grant)) => return (now, grant.withheld),
-            Get::Throttled { until } => now = until,
-            Get::Empty => panic!("nothing is left"),
+            Decision::Item((_, grant)) => return (now, grant.withheld),
+            Decision::Throttled { until } => now = until,
+            Decision::Empty => panic!("nothing is left"),
         }
     }
 }
@@ -90,7 +90,7 @@ fn for_a_delay() {
     );
     let mut part = queued(&config, 1);
     match part.get(&view(START + SECOND, true)) {
-        Get::Item((_, grant)) => assert_eq!(grant.withheld, 1000),
+        Decision::Item((_, grant)) => assert_eq!(grant.withheld, 1000),
         other => panic!("{other:?}"),
     }
 }

@@ -6,8 +6,8 @@ use nrs_sched::{
     jobid::JobId,
     key::Key,
     policy::fairshare::{
-        ledger::Ledger,
-        stats::{write_yaml, Row, Rows},
+        entity_stats::EntityStats,
+        stats::{write_yaml, NodeRow, NodeRows},
     },
 };
 use proptest::prelude::*;
@@ -17,17 +17,17 @@ fn jobid(name: &[u8]) -> Key {
     Key::Jobid(JobId::new(name))
 }
 
-fn row(id: u64, parent: u64, level: &'static str, key: Key) -> Row {
-    Row {
+fn row(id: u64, parent: u64, level: &'static str, key: Key) -> NodeRow {
+    NodeRow {
         active: true,
         lag_decipages: -124,
         queue_depth: 7,
-        ..Row::new(id, parent, level, key, 4096)
+        ..NodeRow::new(id, parent, level, key, 4096)
     }
 }
 
-fn parse(list: &[Row]) -> Vec<Yaml> {
-    let mut rows = Rows::new();
+fn parse(list: &[NodeRow]) -> Vec<Yaml> {
+    let mut rows = NodeRows::new();
     rows.extend(list, false).expect("memory");
     rows.merge().expect("memory");
     let mut text = String::new();
@@ -41,7 +41,7 @@ fn parse(list: &[Row]) -> Vec<Yaml> {
 
 #[test]
 fn the_fields_are_those_of_the_design() {
-    let mut ledger = Ledger::new();
+    let mut ledger = EntityStats::new();
     for _ in 0..3 {
         ledger.count(4, 4, true);
         ledger.sample(0);
@@ -49,12 +49,12 @@ fn the_fields_are_those_of_the_design() {
     }
     ledger.time(17);
     ledger.debt(-124);
-    let job = Row {
+    let job = NodeRow {
         size: 3,
         ledger,
         ..row(12, 11, "size", jobid(b"batch_sim.12345"))
     };
-    let entities = parse(&[Row::inner(11, 0, "uid", Key::Uid(1000), 4096), job]);
+    let entities = parse(&[NodeRow::inner(11, 0, "uid", Key::Uid(1000), 4096), job]);
     assert_eq!(entities.len(), 1);
     let entity = &entities[0];
     for (field, want) in [
@@ -141,7 +141,7 @@ proptest! {
     ) {
         let mut rows = Vec::new();
         for (name, id) in names.iter().zip(1..) {
-            rows.push(Row {
+            rows.push(NodeRow {
                 leaf: id == names.len() as u64,
                 ..row(id, id - 1, "jobid", jobid(name))
             });

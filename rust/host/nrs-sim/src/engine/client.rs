@@ -68,7 +68,7 @@ struct Round {
 }
 
 /// Job: a load of one kind, from many processes.
-pub struct Job {
+pub struct RunningJob {
     /// Attributes of the job's requests.
     attrs: Attrs,
     start: u64,
@@ -101,7 +101,7 @@ pub struct Job {
     rng: Rng,
 }
 
-impl Job {
+impl RunningJob {
     /// Returns the statistics of rounds if the job is bulk-synchronous.
     pub fn rounds(&self) -> Option<Rounds> {
         self.round.map(|round| round.done)
@@ -180,7 +180,7 @@ impl Job {
 /// All jobs of a run.
 pub struct Clients {
     /// Jobs in the order of the scenario.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<RunningJob>,
     processes: Vec<Process>,
     nodes: u32,
     /// Number of jobs with work left; jobs without a limit of work always count.
@@ -255,7 +255,7 @@ impl Clients {
         if open && rate == 0 {
             return Err(format!("job {}: an open loop without a rate", written.name));
         }
-        self.jobs.push(Job {
+        self.jobs.push(RunningJob {
             attrs: Attrs {
                 jobid: JobId::new(written.jobid().as_bytes()),
                 uid: Id::new(written.uid),
@@ -374,7 +374,7 @@ impl Clients {
     }
 
     /// Creates the next request of `process`; `None` if no bytes are left.
-    fn send(process: &mut Process, job: &mut Job, index: u32, now: u64) -> Option<Record> {
+    fn send(process: &mut Process, job: &mut RunningJob, index: u32, now: u64) -> Option<Record> {
         let (op, bytes, counts) = job.next()?;
         let count = job.servers.len() as u64;
         let turn = (u64::from(process.first) + process.sent) % count;

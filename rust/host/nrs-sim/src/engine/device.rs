@@ -39,7 +39,7 @@ pub fn place(record: &Record) -> u64 {
 }
 
 /// Simulated device.
-pub struct Device {
+pub struct SimDevice {
     model: Model,
     /// Jitter in units of 2^-32.
     jitter: u64,
@@ -61,7 +61,7 @@ pub struct Service {
     pub time: u64,
 }
 
-impl Device {
+impl SimDevice {
     /// Creates the device `written`.
     ///
     /// # Errors
@@ -170,9 +170,9 @@ impl Device {
 mod tests {
     use super::*;
 
-    fn device(text: &str) -> Device {
+    fn device(text: &str) -> SimDevice {
         let written = toml::from_str(&format!("name = \"d\"\n{text}")).unwrap();
-        Device::new(&written, 1).unwrap()
+        SimDevice::new(&written, 1).unwrap()
     }
 
     fn request(op: Op, object: u64, offset: u64, bytes: u64) -> Record {

@@ -15,7 +15,7 @@
 use super::{
     network::delay,
     queue::{Event, Queue, Scene, Slab},
-    server::Server,
+    server::SimServer,
     START,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 use nrs_agent::{Exchange, Terms};
 use nrs_sched::{
-    agent::{Pairs, ReportBuf},
+    agent::{FactorPairs, ReportBuf},
     mem::Shared,
     policy::{
         fairshare::{factors::Factors, Update},
@@ -48,7 +48,7 @@ pub struct Talk {
     mails: Slab<(u32, u32, Rc<[u8]>)>,
     reports: ReportBuf,
     rng: Rng,
-    counts: outcome::Exchange,
+    counts: outcome::ExchangeOutcome,
 }
 
 /// Returns the realm: a number that servers with the same policy line share.
@@ -99,7 +99,7 @@ impl Talk {
             mails: Slab::default(),
             reports: ReportBuf::new().expect("memory"),
             rng: Rng::new(seed),
-            counts: outcome::Exchange::default(),
+            counts: outcome::ExchangeOutcome::default(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Talk {
     }
 
     /// Returns the counts of messages and steps.
-    pub fn counts(&self) -> outcome::Exchange {
+    pub fn counts(&self) -> outcome::ExchangeOutcome {
         self.counts
     }
 
@@ -129,7 +129,7 @@ impl Talk {
     /// # Panics
     ///
     /// Panics if memory is exhausted.
-    pub fn tell(&mut self, speaker: u32, server: &mut Server, scene: &mut Scene) {
+    pub fn tell(&mut self, speaker: u32, server: &mut SimServer, scene: &mut Scene) {
         let now = scene.now;
         self.counts.steps += 1;
         scene.queue.push(now + self.delta, Event::Tell(speaker));
@@ -184,7 +184,7 @@ impl Talk {
 fn share(
     exchange: &mut Exchange,
     reports: &mut ReportBuf,
-    server: &mut Server,
+    server: &mut SimServer,
     scene: &mut Scene,
 ) -> Vec<Vec<u8>> {
     for lane in server.lanes() {
@@ -201,7 +201,7 @@ fn share(
         }
     }
     exchange.step(scene.now);
-    let pairs = Pairs::of(exchange.factors()).expect("valid factors");
+    let pairs = FactorPairs::of(exchange.factors()).expect("valid factors");
     let factors = Factors::new(pairs, None).expect("memory");
     let factors = Shared::new(factors).expect("memory");
     let parameters = server.parameters.as_ref().expect("a policy shares fairly");

@@ -7,8 +7,8 @@
 
 use super::device;
 use nrs_sched::{
-    head::Ticket,
-    item::{self, Cost, Direction, Spot},
+    head::HeadTicket,
+    item::{self, ByteRange, Cost, Direction},
     partition::{Placement, Scheduled},
 };
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ pub struct Record {
     /// Service time at the device, ns.
     pub device_ns: u64,
     /// Ticket of the head; `None` if the request was never queued.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<HeadTicket>,
 }
 
 impl Record {
@@ -76,7 +76,7 @@ pub struct Item {
     cost: Cost,
     arrival: u64,
     /// Position on the disk.
-    spot: Spot,
+    spot: ByteRange,
     mark: u64,
     placement: Placement,
 }
@@ -88,7 +88,7 @@ impl Item {
             slot,
             cost: record.cost(),
             arrival: record.arrived,
-            spot: Spot::new(record.object, device::place(record), record.bytes),
+            spot: ByteRange::new(record.object, device::place(record), record.bytes),
             mark: 0,
             placement: Placement::default(),
         }
@@ -116,7 +116,7 @@ impl item::Item for Item {
         self.arrival
     }
 
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> ByteRange {
         self.spot
     }
 

@@ -7,7 +7,7 @@ use nrs_sched::{
     attr::Priority,
     mem::{Need, Owned},
     order::Order,
-    partition::{lane, Machine},
+    partition::{head_cache, PartitionMachine},
     policy::{AnyPart, AnyShared, Config, Kind, Part, Tunables},
     rng::avalanche,
 };
@@ -21,7 +21,7 @@ const ROWS: u32 = nrs_sched::policy::ROWS as u32;
 /// Partition with its timer.
 pub struct Lane {
     /// State of the partition.
-    pub machine: Machine<Item, AnyPart<Item>, Config>,
+    pub machine: PartitionMachine<Item, AnyPart<Item>, Config>,
     /// Expiry time of the timer, ns; 0 if it is not armed.
     pub timer: u64,
     /// True if the class depends on the file.
@@ -39,11 +39,11 @@ impl Lane {
         let shared = AnyShared::new(&fifo, 0, 1).expect("memory");
         let lane = || {
             let fallback = AnyPart::new(&fifo, 0, &shared).expect("memory");
-            lane::Lane::new(fallback, fifo).expect("memory")
+            head_cache::HeadCache::new(fallback, fifo).expect("memory")
         };
         // No request is ordered.
         let order = Order::new(1, 0).and_then(Owned::new).expect("memory");
-        let mut machine = Machine::new(lane(), lane(), order, 1, now);
+        let mut machine = PartitionMachine::new(lane(), lane(), order, 1, now);
         if config.kind() != Kind::FALLBACK {
             let head = machine.head(Priority::Regular);
             assert!(head.install(part, config).is_ok(), "all places are free");
@@ -63,7 +63,7 @@ impl Lane {
     }
 
     /// Returns the values on which the class of `record` depends.
-    pub fn ident(&self, record: &Record) -> lane::Ident {
+    pub fn ident(&self, record: &Record) -> head_cache::Ident {
         let object = if self.by_object { record.object } else { 0 };
         let client = (u64::from(record.node) << 2) | record.op as u64;
         [avalanche(client), object, 0, 0, 0]

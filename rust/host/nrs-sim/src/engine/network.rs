@@ -28,7 +28,7 @@ pub fn delay(latency: u64, jitter: u64, rng: &mut Rng) -> u64 {
 }
 
 /// Network between clients and servers.
-pub struct Network {
+pub struct SimNetwork {
     latency: u64,
     jitter: u64,
     bandwidth: u64,
@@ -36,7 +36,7 @@ pub struct Network {
     rng: Rng,
 }
 
-impl Network {
+impl SimNetwork {
     /// Creates the network `written` for `nodes` nodes.
     pub fn new(written: &scenario::Network, nodes: u32, seed: u64) -> Self {
         let bandwidth = written.bandwidth.map_or(0, |rate| rate.0);

@@ -16,10 +16,12 @@ use nrs_sched::{
     mem::NoMemory,
     parameters::Values,
     policy::{
-        control::{Host, Parameters, Parts, Refusal, Running, Scene, Text},
+        control::{
+            Host, OverseerContext, Parameters, Parts, RefusalReason, RunningPart, TextParameter,
+        },
         AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing, Part,
     },
-    text::Command,
+    text::PolicyCommand,
 };
 use std::cell::RefCell;
 
@@ -57,7 +59,7 @@ fn no_memory(_: NoMemory) -> Refused {
 /// The policy line, a parameter or a text is invalid, or memory is exhausted.
 pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Started, Refused> {
     let on_line = || refused::<Error>("policy", &server.policy);
-    let command = Command::parse(&server.policy).map_err(on_line())?;
+    let command = PolicyCommand::parse(&server.policy).map_err(on_line())?;
     let kind = Kind::from_name(command.policy).map_err(|error| {
         let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         let reason = format!("{error} ({}, {BASELINES})", names.join(", "));
@@ -144,7 +146,7 @@ impl From<Error> for No {
     }
 }
 
-impl Refusal for No {
+impl RefusalReason for No {
     fn reason(&self) -> Option<Error> {
         Some(self.0)
     }
@@ -153,7 +155,7 @@ impl Refusal for No {
 /// Uninhabited type: no part runs yet.
 enum Idle {}
 
-impl Running for Idle {
+impl RunningPart for Idle {
     type Item = Item;
 
     fn cpt(&self) -> u16 {
@@ -176,7 +178,7 @@ impl Parts for Desk {
         0
     }
 
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Item>> {
+    fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Item>> {
         std::iter::empty::<Idle>()
     }
 }
@@ -207,7 +209,7 @@ impl Host for Desk {
         1
     }
 
-    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
         f(None, &Nothing)
     }
 
@@ -222,7 +224,7 @@ impl Desk {
             return Err(format!("of the policy {policy} only"));
         }
         let mut texts = Kept::texts::<Self>();
-        let found = texts.find(|other: &&Text<Self>| other.name == name);
+        let found = texts.find(|other: &&TextParameter<Self>| other.name == name);
         let store = found
             .and_then(|text| text.store)
             .ok_or("no such parameter")?;

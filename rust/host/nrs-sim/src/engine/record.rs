@@ -6,7 +6,7 @@ use super::{
     item::{Op, Record},
     START,
 };
-use crate::outcome::{Count, Job, Latency};
+use crate::outcome::{Count, JobOutcome, Latency};
 use hdrhistogram::Histogram;
 
 /// Significant decimal digits of recorded times: a resolution of one part in 128.
@@ -15,7 +15,7 @@ const DIGITS: u8 = 2;
 /// Statistics of a job.
 pub struct Diary {
     /// Counts and bins.
-    job: Job,
+    job: JobOutcome,
     /// Histogram of the times of settled requests, ns.
     times: Histogram<u64>,
     /// Sum of these times, ns.
@@ -46,9 +46,9 @@ impl Diary {
     /// Creates empty statistics.
     pub fn new(bins: &Bins) -> Self {
         Self {
-            job: Job {
+            job: JobOutcome {
                 bins: vec![Count::default(); bins.count],
-                ..Job::default()
+                ..JobOutcome::default()
             },
             times: Histogram::new(DIGITS).expect("digits from 0 to 5"),
             sum: 0,
@@ -79,11 +79,11 @@ impl Diary {
     }
 
     /// Returns the statistics of the job.
-    pub fn job(&self) -> Job {
+    pub fn job(&self) -> JobOutcome {
         let (requests, max_ns) = (self.times.len(), self.job.latency.max_ns);
         let mean = |sum| sum as f64 / requests.max(1) as f64;
         let quantile = |part| self.times.value_at_quantile(part).min(max_ns);
-        Job {
+        JobOutcome {
             latency: Latency {
                 requests,
                 mean_ns: mean(self.sum),

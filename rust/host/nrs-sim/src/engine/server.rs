@@ -13,7 +13,7 @@
 mod worker;
 
 use super::{
-    device::Device,
+    device::SimDevice,
     item::{Item, Record},
     lane::Lane,
     policy::Started,
@@ -26,15 +26,16 @@ use nrs_sched::{
     attr::{Attrs, Priority},
     order::Forced,
     partition::{
-        arrive::{Terms, Went},
+        admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
-        line::Line,
-        round, Admission, Env, Machine, Placement, Scheduled as _,
+        round,
+        slot_pool::SlotPool,
+        Admission, Env, PartitionMachine, Placement, Scheduled as _,
     },
-    policy::{control::Parameters, AnyOverseer, AnyPart, Config, Get, Part as _, Upkeep},
-    ranges::{Outline, Table, PARTS},
+    policy::{control::Parameters, AnyOverseer, AnyPart, Config, Decision, Part as _, Upkeep},
+    ranges::{RangeBuilder, RangeTable, PARTS},
     rng::avalanche,
-    slots::Limits,
+    slots::SlotLimits,
 };
 
 /// Scheduler of a server.
@@ -49,10 +50,10 @@ pub enum Order {
 struct Yard {
     /// Index of the server.
     server: u32,
-    device: Device,
-    line: Line,
+    device: SimDevice,
+    line: SlotPool,
     /// Table of the shares that were published last.
-    table: Option<Table>,
+    table: Option<RangeTable>,
     /// Number of requests queued in all lanes.
     queued: u64,
     /// Maximum number of requests in the server, queued or in flight.
@@ -63,7 +64,7 @@ struct Yard {
 
 impl Yard {
     /// Returns the limits of the slots at `now`, ns.
-    fn limits(&self, now: u64) -> Limits {
+    fn limits(&self, now: u64) -> SlotLimits {
         self.line.limits(0, now / MS)
     }
 
@@ -100,7 +101,7 @@ struct Surroundings<'a> {
 }
 
 impl Env<Item, Config> for Surroundings<'_> {
-    fn line(&self) -> &Line {
+    fn line(&self) -> &SlotPool {
         &self.yard.line
     }
 
@@ -127,7 +128,7 @@ impl Env<Item, Config> for Surroundings<'_> {
         self.scene.queue.push(at, Event::Wake(timer));
     }
 
-    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
         f(self.yard.table.as_ref())
     }
 
@@ -163,7 +164,13 @@ struct Turns<'a> {
 
 impl Turns<'_> {
     /// Returns the partition at `index` and its environment.
-    fn at(&mut self, index: u16) -> (&mut Machine<Item, AnyPart<Item>, Config>, Surroundings<'_>) {
+    fn at(
+        &mut self,
+        index: u16,
+    ) -> (
+        &mut PartitionMachine<Item, AnyPart<Item>, Config>,
+        Surroundings<'_>,
+    ) {
         let lane = &mut self.lanes[usize::from(index)];
         let surroundings = Surroundings {
             yard: self.yard,
@@ -175,12 +182,12 @@ impl Turns<'_> {
     }
 }
 
-impl round::Partitions for Turns<'_> {
-    fn line(&self) -> &Line {
+impl round::RoundPartitions for Turns<'_> {
+    fn line(&self) -> &SlotPool {
         &self.yard.line
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> SlotLimits {
         self.yard.limits(self.scene.now)
     }
 
@@ -192,7 +199,7 @@ impl round::Partitions for Turns<'_> {
 }
 
 /// Server of a scenario.
-pub struct Server {
+pub struct SimServer {
     /// Index of the server.
     index: u32,
     /// Name of the server.
@@ -218,17 +225,17 @@ pub struct Server {
     due: u64,
     /// True if a run of the worker is scheduled after a call.
     called: bool,
-    outline: Outline,
+    outline: RangeBuilder,
 }
 
 /// Parameters of a new server.
-pub struct Setup {
+pub struct ServerSetup {
     /// Index of the server.
     pub index: u32,
     /// Name of the server.
     pub name: String,
     /// Device of the server.
-    pub device: Device,
+    pub device: SimDevice,
     /// Number of slots.
     pub slots: u32,
     /// Number of jobs.
@@ -239,9 +246,9 @@ pub struct Setup {
     pub lateness: u64,
 }
 
-impl Server {
+impl SimServer {
     /// Creates a server with the policy `started`.
-    pub fn with_policy(setup: Setup, started: Started) -> Self {
+    pub fn with_policy(setup: ServerSetup, started: Started) -> Self {
         let config = started.config;
         let lane = |part| Lane::new(config, part, setup.now);
         let lanes: Vec<Lane> = started.parts.into_iter().map(lane).collect();
@@ -253,11 +260,11 @@ impl Server {
     }
 
     /// Creates a server with the baseline `throttle`.
-    pub fn with_throttle(setup: Setup, throttle: Box<Throttle>) -> Self {
+    pub fn with_throttle(setup: ServerSetup, throttle: Box<Throttle>) -> Self {
         Self::new(setup, Order::Throttle(throttle))
     }
 
-    fn new(setup: Setup, order: Order) -> Self {
+    fn new(setup: ServerSetup, order: Order) -> Self {
         let partitions = match &order {
             Order::Lanes(lanes) => lanes.len(),
             Order::Throttle(_) => 1,
@@ -273,7 +280,7 @@ impl Server {
             yard: Yard {
                 server: setup.index,
                 device: setup.device,
-                line: Line::new(partitions as u16, setup.slots.max(1)),
+                line: SlotPool::new(partitions as u16, setup.slots.max(1)),
                 table: None,
                 queued: 0,
                 held_most: 0,
@@ -285,7 +292,7 @@ impl Server {
             upkeep: Upkeep::default(),
             due: 0,
             called: false,
-            outline: Outline::new(),
+            outline: RangeBuilder::new(),
         }
     }
 
@@ -312,10 +319,10 @@ impl Server {
     }
 
     /// Returns the results of the server; `policy` is the policy line.
-    pub fn outcome(&mut self, policy: String) -> outcome::Server {
+    pub fn outcome(&mut self, policy: String) -> outcome::ServerOutcome {
         let lanes = self.lanes().iter_mut();
         let overflow = lanes.map(|lane| lane.part().overflow()).sum();
-        outcome::Server {
+        outcome::ServerOutcome {
             name: self.name.clone(),
             policy,
             total: self
@@ -370,7 +377,7 @@ impl Server {
         };
         let home = home(record.node, turns.lanes.len());
         let ident = turns.lanes[home].ident(&record);
-        let terms = Terms {
+        let terms = ArrivalTerms {
             ident: Some(&ident),
             forced: Forced::No,
             may_pass: true,
@@ -379,7 +386,7 @@ impl Server {
         };
         let (machine, mut env) = turns.at(home as u16);
         let arrived = machine.arrive(&mut env, item, &terms, &attrs);
-        let passed = matches!(arrived.went, Went::Passed(_));
+        let passed = matches!(arrived.went, AdmissionOutcome::Passed(_));
         if passed {
             turns.yard.start(turns.scene, slot);
         }
@@ -469,15 +476,17 @@ impl Server {
         let limits = self.yard.limits(now);
         while self.yard.line.take(Priority::Regular, &limits) {
             let found = throttle.get(now);
-            if let Get::Item(item) = found {
+            if let Decision::Item(item) = found {
                 self.yard.queued -= 1;
                 self.yard.start(scene, item.slot);
                 continue;
             }
             self.yard.line.put(Priority::Regular);
             match found {
-                Get::Item(_) | Get::Empty | Get::Throttled { until: u64::MAX } => break,
-                Get::Throttled { until } => {
+                Decision::Item(_) | Decision::Empty | Decision::Throttled { until: u64::MAX } => {
+                    break
+                }
+                Decision::Throttled { until } => {
                     if self.due <= now || until < self.due {
                         self.due = until.max(now + 1);
                         let timer = index * PARTS as u32;

@@ -19,7 +19,7 @@ mod gift;
 use std::collections::VecDeque;
 
 use nrs_sched::item::Item as _;
-use nrs_sched::policy::Get;
+use nrs_sched::policy::Decision;
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 use self::gift::Gift;
@@ -66,7 +66,7 @@ impl Cap {
 
 /// Queue and cap of a job on a server.
 #[derive(Debug)]
-struct Job {
+struct ThrottledJob {
     queue: VecDeque<Item>,
     cap: Cap,
 }
@@ -83,7 +83,7 @@ enum By {
 /// Baseline scheduler of one server.
 #[derive(Debug)]
 pub struct Throttle {
-    jobs: Vec<Job>,
+    jobs: Vec<ThrottledJob>,
     /// Indices of backlogged jobs; the first one has the next turn.
     turns: VecDeque<usize>,
     queued: u32,
@@ -106,7 +106,7 @@ impl Throttle {
             ["throttle-gift"] => (By::Gift(Gift::new(jobs, bandwidth)), 0),
             _ => return Err(format!("`{line}`: no such baseline ({BASELINES})")),
         };
-        let job = |_| Job {
+        let job = |_| ThrottledJob {
             queue: VecDeque::new(),
             cap: Cap { rate, due: 0 },
         };
@@ -135,7 +135,7 @@ impl Throttle {
     }
 
     /// Removes the next request to dispatch.
-    pub fn get(&mut self, now: u64) -> Get<Item> {
+    pub fn get(&mut self, now: u64) -> Decision<Item> {
         let mut until = u64::MAX;
         for _ in 0..self.turns.len() {
             let Some(index) = self.turns.pop_front() else {
@@ -155,17 +155,17 @@ impl Throttle {
             if let Some(request) = request {
                 job.cap.pass(request.cost().bytes, now);
                 self.queued -= 1;
-                return Get::Item(request);
+                return Decision::Item(request);
             }
         }
         if self.queued == 0 {
-            return Get::Empty;
+            return Decision::Empty;
         }
         // A decision may come earlier than any cap permits.
         if let By::Gift(gift) = &self.by {
             until = until.min(gift.next_decision());
         }
-        Get::Throttled { until }
+        Decision::Throttled { until }
     }
 
     /// Counts the completion of a request of a job.

@@ -2,7 +2,7 @@
 
 //! Jobs on many servers, with their fair shares.
 //!
-//! - *Layout*: servers of different bandwidths, and the servers of each job ([`Layout`]).
+//! - *Layout*: servers of different bandwidths, and the servers of each job ([`ClusterLayout`]).
 //! - *Stripe*: the part of a job at one server: processes that use data of this server.
 //! - *Reference*: the bandwidth of each job under [`max_min`] fairness.
 //! - *Error*: relative difference of a job's bandwidth from the reference.
@@ -27,14 +27,14 @@ pub const BIN_MS: u64 = 100;
 
 /// Placement of jobs on servers.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct ClusterLayout {
     /// Bandwidth of each server, MB/s.
     pub servers: Vec<u64>,
     /// Servers of each job, in ascending order.
     pub jobs: Vec<Vec<usize>>,
 }
 
-impl Layout {
+impl ClusterLayout {
     /// Draws the bandwidths of `servers` servers and, for each of `jobs` jobs, a random number of
     /// servers.
     pub fn random(servers: usize, jobs: usize, seed: u64) -> Self {
@@ -167,10 +167,10 @@ pub fn runs(
     seconds: u64,
     exchange: &str,
     options: &Options,
-) -> Result<Vec<(Layout, Outcome)>, Failure> {
+) -> Result<Vec<(ClusterLayout, Outcome)>, Failure> {
     let (mut layouts, mut scenarios) = (Vec::new(), Vec::new());
     for seed in 1..=options.seeds {
-        let layout = Layout::random(servers, jobs, seed);
+        let layout = ClusterLayout::random(servers, jobs, seed);
         scenarios.push(Scenario {
             seed,
             ..layout.scenario(name, seconds, exchange)?

@@ -33,14 +33,14 @@ const DISK: &str = "[network]\nlatency = \"0s\"\njitter = \"1ms\"\n\
 
 /// Load of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum DiskLoad {
     /// Files with sequential reads.
     Streams,
     /// Files with random reads.
     Objects,
 }
 
-impl Load {
+impl DiskLoad {
     /// Returns the jobs; a quick run has a part of the work.
     fn jobs(self, quick: bool) -> String {
         let (count, nodes, rest) = match self {
@@ -123,7 +123,7 @@ pub fn arm(outcome: &Outcome) -> f64 {
 ///
 /// The error of a run or of the file system.
 pub fn run(options: &Options) -> Result<String, Failure> {
-    let loads = [Load::Streams, Load::Objects];
+    let loads = [DiskLoad::Streams, DiskLoad::Objects];
     let mut scenarios = Vec::new();
     for (policy, params) in POLICIES {
         for load in loads {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use nrs_agent::{Account, Exchange, Terms};
 use nrs_sched::{
-    agent::Pairs,
+    agent::FactorPairs,
     max_min::{level, max_min, Member},
     policy::fairshare::factors::Factors,
     rng::Rng,
@@ -25,7 +25,7 @@ pub const DELTA: u64 = 100_000_000;
 
 /// Job on some servers.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct FluidJob {
     /// Weight of the job.
     pub weight: u32,
     /// Servers where the job has requests.
@@ -36,7 +36,7 @@ pub struct Job {
     pub on: bool,
 }
 
-impl Job {
+impl FluidJob {
     /// Returns the servers where the job has requests now.
     fn at(&self) -> &[usize] {
         match self.on {
@@ -52,7 +52,7 @@ pub struct Layout {
     /// Capacity of each server, units/s.
     pub capacity: Vec<f64>,
     /// All jobs.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<FluidJob>,
 }
 
 impl Layout {
@@ -76,7 +76,7 @@ impl Layout {
                     all.swap(at, other);
                 }
                 all.truncate(count);
-                Job {
+                FluidJob {
                     weight: weights[job % weights.len()],
                     servers: all,
                     demand: f64::INFINITY,
@@ -184,7 +184,7 @@ impl Run {
     }
 }
 
-struct Server {
+struct FluidServer {
     exchange: Exchange,
     factors: Factors,
     /// Total service of each job, units.
@@ -192,7 +192,7 @@ struct Server {
     epoch: u64,
 }
 
-impl Server {
+impl FluidServer {
     /// Creates the server with number `index` at the start of `epoch`.
     fn new(index: usize, epoch: u64, terms: Terms, jobs: usize) -> Self {
         Self {
@@ -206,7 +206,7 @@ impl Server {
 
 /// Stores factors as the module does.
 fn factors(list: Vec<(u64, u32)>) -> Factors {
-    let pairs = Pairs::of(list).expect("valid factors");
+    let pairs = FactorPairs::of(list).expect("valid factors");
     Factors::new(pairs, None).expect("memory")
 }
 
@@ -225,8 +225,8 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
     let mut rng = Rng::new(seed);
     let count = layout.capacity.len();
     let jobs = layout.jobs.len();
-    let new = |server| Server::new(server, 1, terms, jobs);
-    let mut servers: Vec<Server> = (0..count).map(new).collect();
+    let new = |server| FluidServer::new(server, 1, terms, jobs);
+    let mut servers: Vec<FluidServer> = (0..count).map(new).collect();
     // Time of arrival in thousandths of a delta, sender, receiver, datagram.
     let mut flying: Vec<(u64, usize, usize, Rc<[u8]>)> = Vec::new();
     let mut out = Run {
@@ -258,7 +258,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
         for (index, server) in servers.iter_mut().enumerate() {
             if path.restart > 0 && delta == path.restart && index == 1 {
                 let saved = server.exchange.save();
-                *server = Server::new(index, server.epoch + 1, terms, jobs);
+                *server = FluidServer::new(index, server.epoch + 1, terms, jobs);
                 if path.saved {
                     assert!(server.exchange.restore(&saved, DELTA));
                 }

@@ -6,7 +6,7 @@
 //! A *greedy* user keeps 8 requests of 256 KiB outstanding. Rates are measured after allocations
 //! have settled.
 
-use nrs_sched::qbm::terms::Class;
+use nrs_sched::qbm::terms::BandwidthClass;
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 use super::{all, keep, Failure, Options, Titled};
@@ -75,11 +75,11 @@ fn shares(options: &Options) -> Result<Titled, Failure> {
 
 /// Compares each class with each lower class.
 fn classes(options: &Options) -> Result<Titled, Failure> {
-    let pairs: Vec<(Class, Class)> = Class::ALL
+    let pairs: Vec<(BandwidthClass, BandwidthClass)> = BandwidthClass::ALL
         .into_iter()
         .enumerate()
         .flat_map(|(rank, high)| {
-            Class::ALL
+            BandwidthClass::ALL
                 .into_iter()
                 .skip(rank + 1)
                 .map(move |low| (high, low))

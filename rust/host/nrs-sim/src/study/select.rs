@@ -25,7 +25,7 @@ const SEEDS: u64 = 4;
 
 /// Load: name, mode, weights, sources, dispatches of a cycle (0: always on), and numbers of
 /// dispatches after which errors are measured.
-type Load = (
+type SelectLoad = (
     &'static str,
     &'static str,
     &'static str,
@@ -36,7 +36,7 @@ type Load = (
 
 const COMPOSITE: &str = "gid_then_uid_then_size_fair";
 
-const LOADS: &[Load] = &[
+const LOADS: &[SelectLoad] = &[
     ("1:1", "uid_fair", "", || users(2), 0, &[1_000]),
     ("1:4", "uid_fair", "uid:1:4", || users(2), 0, &[1_000]),
     ("1:100", "uid_fair", "uid:1:100", || users(2), 0, &[1_000]),
@@ -127,7 +127,7 @@ fn mixed(sources: Vec<Source>) -> Vec<Source> {
 }
 
 /// Returns the errors after each number of dispatches, and the longest wait in fair periods.
-fn measure(load: &Load, select: Select, seed: u64) -> (Vec<f64>, f64) {
+fn measure(load: &SelectLoad, select: Select, seed: u64) -> (Vec<f64>, f64) {
     let (_, mode, weights, sources, cycle, counts) = *load;
     let mut sim = Sim::new(&Setup::new(mode).select(select).seed(seed), sources());
     if !weights.is_empty() {

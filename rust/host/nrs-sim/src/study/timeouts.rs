@@ -12,7 +12,7 @@ use crate::timeouts::{
     Counts, Net, Setup, Sim, MS, SECOND,
 };
 use nrs_report::chart::Lines;
-use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, Terms};
+use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, TimeoutTerms};
 
 /// Capacity of the server, requests/s.
 const RATE: u64 = 2_000;
@@ -137,7 +137,11 @@ fn starts(sizes: &[u32]) -> Titled {
         for ideal in [5, 20, 100, 500] {
             let setup = Setup {
                 think: 4_000 * SECOND,
-                ..server(*clients, u64::from(*clients) / ideal, Terms::default())
+                ..server(
+                    *clients,
+                    u64::from(*clients) / ideal,
+                    TimeoutTerms::default(),
+                )
             };
             let mut sim = Sim::new(setup);
             sim.active(*clients, SECOND);
@@ -166,7 +170,10 @@ fn losses(clients: u32) -> Titled {
          false timeouts | after an early reply was lost",
     );
     for loss in [100, 1_000, 10_000] {
-        for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
+        for (name, terms) in [
+            ("adaptive", TimeoutTerms::default()),
+            ("fixed, 100 s", fixed(100)),
+        ] {
             let mut setup = server(clients, RATE, terms);
             setup.net.loss = loss;
             let counts = whole(setup).0.counts();
@@ -191,7 +198,7 @@ fn networks() -> Titled {
         "a message takes, s | false timeouts | timeout at the end, s",
     );
     for latency in [1, 3, 5, 10, 20] {
-        let mut sim = Sim::new(server(1_000, RATE, Terms::default()));
+        let mut sim = Sim::new(server(1_000, RATE, TimeoutTerms::default()));
         sim.active(1_000, SECOND);
         sim.run(60 * SECOND);
         sim.net(Net {
@@ -218,7 +225,10 @@ fn recoveries(clients: u32) -> Titled {
          clients that waited and came too late | all served again after, s",
     );
     for (second, when) in &DEATHS[..4] {
-        for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
+        for (name, terms) in [
+            ("adaptive", TimeoutTerms::default()),
+            ("fixed, 100 s", fixed(100)),
+        ] {
             let mut sim = Sim::new(server(clients, RATE, terms));
             until(&mut sim, clients, *second);
             sim.kill(false);
@@ -254,9 +264,9 @@ fn withheld() -> Titled {
     );
     for class in [0, 20, 50, 200, 650] {
         for count_policy_delay in [AtCountPolicyDelay::Off, AtCountPolicyDelay::On] {
-            let terms = Terms {
+            let terms = TimeoutTerms {
                 count_policy_delay,
-                ..Terms::default()
+                ..TimeoutTerms::default()
             };
             let mut sim = Sim::new(Setup {
                 withheld: class,
@@ -312,7 +322,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let told: Vec<Told> = sizes
         .iter()
         .map(|clients| {
-            let (sim, phases) = whole(server(*clients, RATE, Terms::default()));
+            let (sim, phases) = whole(server(*clients, RATE, TimeoutTerms::default()));
             (*clients, sim, phases)
         })
         .collect();

@@ -13,8 +13,8 @@
 //! ```
 
 use super::portal::Portal;
-use super::world::{Event, Message, World, MS, SECOND};
-use nrs_sched::timeouts::terms::{Mode, Terms};
+use super::world::{Message, World, WorldEvent, MS, SECOND};
+use nrs_sched::timeouts::terms::{TimeoutMode, TimeoutTerms};
 
 /// Interval between two attempts to connect, us.
 const RETRY: u64 = 5 * SECOND;
@@ -49,7 +49,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(number: u32, terms: &Terms) -> Self {
+    pub(super) fn new(number: u32, terms: &TimeoutTerms) -> Self {
         Self {
             number,
             state: State::Parked,
@@ -65,18 +65,18 @@ impl Client {
     }
 
     /// Returns the timeout of a request sent now, without network time, ms.
-    pub(super) fn stated(&mut self, world: &World, terms: &Terms) -> u32 {
+    pub(super) fn stated(&mut self, world: &World, terms: &TimeoutTerms) -> u32 {
         match terms.mode() {
-            Mode::Adaptive => self.portal.stated(world.millis()),
-            Mode::Fixed | Mode::Off => terms.timeout(0),
+            TimeoutMode::Adaptive => self.portal.stated(world.millis()),
+            TimeoutMode::Fixed | TimeoutMode::Off => terms.timeout(0),
         }
     }
 
     /// Returns the timeout of a request sent at `now`, ms.
-    pub(super) fn timeout(&mut self, now: u64, terms: &Terms) -> u32 {
+    pub(super) fn timeout(&mut self, now: u64, terms: &TimeoutTerms) -> u32 {
         match terms.mode() {
-            Mode::Adaptive => self.portal.timeout(now),
-            Mode::Fixed | Mode::Off => terms.timeout(0),
+            TimeoutMode::Adaptive => self.portal.timeout(now),
+            TimeoutMode::Fixed | TimeoutMode::Off => terms.timeout(0),
         }
     }
 
@@ -84,11 +84,11 @@ impl Client {
     pub(super) fn think(&mut self, world: &mut World, mean: u64) {
         self.state = State::Thinking;
         let time = world.now + world.exponential(mean);
-        world.schedule(time, Event::Think(self.number));
+        world.schedule(time, WorldEvent::Think(self.number));
     }
 
     /// Sends the next request.
-    pub(super) fn ask(&mut self, world: &mut World, terms: &Terms) {
+    pub(super) fn ask(&mut self, world: &mut World, terms: &TimeoutTerms) {
         self.xid += 1;
         self.again = false;
         world.counts.sent += 1;
@@ -96,12 +96,12 @@ impl Client {
     }
 
     /// Sends the current request again.
-    pub(super) fn repeat(&mut self, world: &mut World, terms: &Terms) {
+    pub(super) fn repeat(&mut self, world: &mut World, terms: &TimeoutTerms) {
         self.again = true;
         self.send(world, terms);
     }
 
-    fn send(&mut self, world: &mut World, terms: &Terms) {
+    fn send(&mut self, world: &mut World, terms: &TimeoutTerms) {
         let now = world.millis();
         let (stated, timeout) = (self.stated(world, terms), self.timeout(now, terms));
         self.state = State::Waiting;
@@ -111,7 +111,7 @@ impl Client {
             xid: self.xid,
             stated,
         };
-        world.send(Event::ToServer(self.number, message));
+        world.send(WorldEvent::ToServer(self.number, message));
         self.arm(world);
     }
 
@@ -120,7 +120,7 @@ impl Client {
         let time = (self.deadline * MS).max(world.now + 1);
         if self.armed == 0 || time < self.armed {
             self.armed = time;
-            world.schedule(time, Event::Deadline(self.number));
+            world.schedule(time, WorldEvent::Deadline(self.number));
         }
     }
 
@@ -167,12 +167,15 @@ impl Client {
     }
 
     /// Tries to connect, and schedules the next attempt.
-    pub(super) fn connect(&mut self, world: &mut World, terms: &Terms) {
+    pub(super) fn connect(&mut self, world: &mut World, terms: &TimeoutTerms) {
         if self.state == State::Away {
             let stated = self.stated(world, terms);
-            world.send(Event::ToServer(self.number, Message::Connect { stated }));
+            world.send(WorldEvent::ToServer(
+                self.number,
+                Message::Connect { stated },
+            ));
             let time = world.now + RETRY;
-            world.schedule(time, Event::Retry(self.number));
+            world.schedule(time, WorldEvent::Retry(self.number));
         }
     }
 
@@ -180,6 +183,6 @@ impl Client {
     pub(super) fn lose(&mut self, world: &mut World) {
         self.state = State::Away;
         let time = world.now + world.exponential(100 * MS);
-        world.schedule(time, Event::Retry(self.number));
+        world.schedule(time, WorldEvent::Retry(self.number));
     }
 }

@@ -13,14 +13,14 @@
 //! ```
 
 use super::{
-    world::{Event, Message, World, MS, SECOND},
+    world::{Message, World, WorldEvent, MS, SECOND},
     Setup,
 };
 use nrs_sched::timeouts::{
-    early::{self, Answer, Stated},
-    estimator::{Estimator, Filter},
+    early::{self, EarlyReply, RequestTimes},
+    estimator::{Estimator, SampleFilter},
     recovery::Recovery,
-    terms::{AtCountPolicyDelay, Mode, Terms},
+    terms::{AtCountPolicyDelay, TimeoutMode, TimeoutTerms},
 };
 use std::collections::VecDeque;
 
@@ -66,7 +66,7 @@ pub(super) enum Fate {
     Lost,
 }
 
-pub(super) struct Server {
+pub(super) struct TimeoutServer {
     setup: Setup,
     pub(super) alive: bool,
     /// Number of restarts.
@@ -76,7 +76,7 @@ pub(super) struct Server {
     /// Factor by which the device is slower.
     pub(super) slowness: u64,
     estimator: Estimator,
-    filter: Filter,
+    filter: SampleFilter,
     recovery: Option<Recovery>,
     held: Vec<Held>,
     queue: VecDeque<u32>,
@@ -89,11 +89,11 @@ pub(super) struct Server {
     lost: Vec<u32>,
 }
 
-fn filter() -> Filter {
-    Filter { limit: 0, until: 0 }
+fn filter() -> SampleFilter {
+    SampleFilter { limit: 0, until: 0 }
 }
 
-impl Server {
+impl TimeoutServer {
     pub(super) fn new(setup: Setup) -> Self {
         let clients = setup.clients as usize;
         Self {
@@ -114,12 +114,12 @@ impl Server {
         }
     }
 
-    fn terms(&self) -> Terms {
+    fn terms(&self) -> TimeoutTerms {
         self.setup.terms
     }
 
     fn adapts(&self) -> bool {
-        self.setup.terms.mode() == Mode::Adaptive
+        self.setup.terms.mode() == TimeoutMode::Adaptive
     }
 
     /// Returns the estimate of the worst service time, ms; 0 if it is unknown.
@@ -175,7 +175,7 @@ impl Server {
 
     fn expect(&self, world: &mut World, ends: u64) {
         let time = (ends * MS).max(world.now + 1);
-        world.schedule(time, Event::Recovered { life: self.life });
+        world.schedule(time, WorldEvent::Recovered { life: self.life });
     }
 
     /// Returns the end of recovery, ms; 0 before the first client is back.
@@ -238,14 +238,14 @@ impl Server {
                 None => world.counts.missed += u64::from(bereft),
             }
         }
-        world.send(Event::ToClient(client, Message::Welcome));
+        world.send(WorldEvent::ToClient(client, Message::Welcome));
     }
 
     fn request(&mut self, world: &mut World, client: u32, xid: u32, stated: u32) {
         let (now, terms, estimate) = (world.millis(), self.terms(), self.estimate(world));
         let held = &mut self.held[client as usize];
         if held.life != self.life {
-            world.send(Event::ToClient(client, Message::Stranger));
+            world.send(WorldEvent::ToClient(client, Message::Stranger));
             return;
         }
         if xid < held.xid || (xid == held.xid && held.place == Place::Done) {
@@ -298,7 +298,7 @@ impl Server {
             xid: held.xid,
             timeout: (held.deadline - held.arrival / MS) as u32,
         };
-        if !world.send(Event::ToClient(client, message)) {
+        if !world.send(WorldEvent::ToClient(client, message)) {
             held.missed = true;
         }
     }
@@ -311,7 +311,7 @@ impl Server {
         if held.armed == 0 || time < held.armed {
             held.armed = time;
             let life = self.life;
-            world.schedule(time, Event::Margin { client, life });
+            world.schedule(time, WorldEvent::Margin { client, life });
         }
     }
 
@@ -334,13 +334,13 @@ impl Server {
         }
         if let (Some(recovery), true) = (&self.recovery, held.recovered) {
             let extra = recovery.extra(&terms);
-            let stated = Stated {
+            let stated = RequestTimes {
                 arrival: held.arrival / MS,
                 deadline: held.deadline,
             };
             match early::in_recovery(&stated, now, extra) {
-                Answer::Grant { deadline, .. } => held.deadline = deadline,
-                Answer::Refuse(_) => {
+                EarlyReply::Grant { deadline, .. } => held.deadline = deadline,
+                EarlyReply::Refuse(_) => {
                     world.counts.refused += 1;
                     return;
                 }
@@ -353,18 +353,18 @@ impl Server {
                 AtCountPolicyDelay::Off => held.withheld.into(),
                 AtCountPolicyDelay::On => 0,
             };
-            let stated = Stated {
+            let stated = RequestTimes {
                 arrival: arrival + kept,
                 deadline: held.deadline,
             };
             match early::at_margin(&terms, &stated, now, true, None) {
-                Answer::Grant { deadline, feed } => {
+                EarlyReply::Grant { deadline, feed } => {
                     held.deadline = deadline;
                     if feed > 0 && !held.recovered && (!withheld || kept == 0) {
                         self.measure(world, feed);
                     }
                 }
-                Answer::Refuse(_) => {
+                EarlyReply::Refuse(_) => {
                     world.counts.refused += 1;
                     return;
                 }
@@ -385,7 +385,7 @@ impl Server {
             if self.gate.0.len() == 1 {
                 let time = self.gate.1.max(world.now);
                 let life = self.life;
-                world.schedule(time, Event::Release { life });
+                world.schedule(time, WorldEvent::Release { life });
             }
         } else {
             held.place = Place::Queued;
@@ -408,7 +408,7 @@ impl Server {
         self.gate.1 = world.now + SECOND;
         if !self.gate.0.is_empty() {
             let time = self.gate.1;
-            world.schedule(time, Event::Release { life });
+            world.schedule(time, WorldEvent::Release { life });
         }
         self.start(world);
     }
@@ -425,7 +425,7 @@ impl Server {
             // Half of the mean is constant.
             let time = mean / 2 + world.exponential(mean / 2);
             let life = self.life;
-            world.schedule(world.now + time, Event::Done { client, life });
+            world.schedule(world.now + time, WorldEvent::Done { client, life });
         }
     }
 
@@ -459,7 +459,7 @@ impl Server {
             service: held.service,
             estimate,
         };
-        let arrives = world.send(Event::ToClient(client, message));
+        let arrives = world.send(WorldEvent::ToClient(client, message));
         self.lost[client as usize] = if arrives { 0 } else { held.xid };
     }
 }

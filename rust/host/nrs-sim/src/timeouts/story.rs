@@ -4,7 +4,7 @@
 //! clients again.
 
 use super::{Counts, Setup, Sim, SECOND};
-use nrs_sched::timeouts::terms::{AtEstimator, Terms};
+use nrs_sched::timeouts::terms::{AtEstimator, TimeoutTerms};
 
 /// Phase of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,15 +146,15 @@ pub fn until(sim: &mut Sim, clients: u32, seconds: u64) {
 }
 
 /// Returns the default terms with another estimator.
-pub fn with(estimator: AtEstimator) -> Terms {
-    Terms {
+pub fn with(estimator: AtEstimator) -> TimeoutTerms {
+    TimeoutTerms {
         estimator,
-        ..Terms::default()
+        ..TimeoutTerms::default()
     }
 }
 
 /// Returns a server with 64 slots and a capacity of `per_second` requests/s.
-pub fn server(clients: u32, per_second: u64, terms: Terms) -> Setup {
+pub fn server(clients: u32, per_second: u64, terms: TimeoutTerms) -> Setup {
     Setup {
         clients,
         slots: 64,

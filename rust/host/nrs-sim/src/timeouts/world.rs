@@ -48,7 +48,7 @@ pub(super) enum Message {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum WorldEvent {
     ToServer(u32, Message),
     ToClient(u32, Message),
     /// The think time of a client is over.
@@ -135,7 +135,7 @@ pub(super) struct World {
     pub(super) net: Net,
     pub(super) counts: Counts,
     pub(super) rng: Rng,
-    events: Queue<Event>,
+    events: Queue<WorldEvent>,
 }
 
 impl World {
@@ -154,12 +154,12 @@ impl World {
         self.now / MS
     }
 
-    pub(super) fn schedule(&mut self, time: u64, event: Event) {
+    pub(super) fn schedule(&mut self, time: u64, event: WorldEvent) {
         self.events.push(time, event);
     }
 
     /// Removes the next event up to `end` and advances the time to it.
-    pub(super) fn next(&mut self, end: u64) -> Option<Event> {
+    pub(super) fn next(&mut self, end: u64) -> Option<WorldEvent> {
         let (time, event) = self.events.pop_until(end)?;
         self.now = time;
         Some(event)
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Sends a message; returns false if the message is lost.
-    pub(super) fn send(&mut self, event: Event) -> bool {
+    pub(super) fn send(&mut self, event: WorldEvent) -> bool {
         self.counts.messages += 1;
         let lost = self.net.loss > 0 && self.rng.below(1_000_000) < self.net.loss.into();
         if !lost {

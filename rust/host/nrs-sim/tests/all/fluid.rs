@@ -4,7 +4,7 @@
 //! more servers and seeds.
 
 use nrs_agent::Terms;
-use nrs_sim::study::fluid::{run, Job, Layout, Path, Run};
+use nrs_sim::study::fluid::{run, FluidJob, Layout, Path, Run};
 
 /// Returns terms with requests of one unit.
 fn terms() -> Terms {
@@ -51,7 +51,7 @@ fn weights_count_over_servers() {
 #[test]
 fn the_heavy_make_room_for_the_light() {
     for weight in [1, 100, 10_000] {
-        let job = |weight, servers: &[usize]| Job {
+        let job = |weight, servers: &[usize]| FluidJob {
             weight,
             servers: servers.to_vec(),
             demand: f64::INFINITY,

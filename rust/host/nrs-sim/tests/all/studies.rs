@@ -65,7 +65,10 @@ fn shares_of_the_published_experiments() {
 /// Checks that `orr` keeps the arm of a disk in a file, and so raises throughput.
 #[test]
 fn order_on_a_disk() {
-    for (load, over_fifo) in [(disk::Load::Streams, 5.0), (disk::Load::Objects, 1.5)] {
+    for (load, over_fifo) in [
+        (disk::DiskLoad::Streams, 5.0),
+        (disk::DiskLoad::Objects, 1.5),
+    ] {
         let run = |policy| {
             let scenario = load.scenario(policy, "", true).unwrap();
             let outcome = engine::run(&scenario).unwrap();

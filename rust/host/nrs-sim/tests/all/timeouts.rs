@@ -8,7 +8,7 @@ mod load;
 mod others;
 mod start;
 
-use nrs_sched::timeouts::terms::{AtEstimator, Terms};
+use nrs_sched::timeouts::terms::{AtEstimator, TimeoutTerms};
 use nrs_sim::timeouts::{story::server, Setup, SECOND};
 
 /// Number of clients of the small server.
@@ -20,7 +20,7 @@ const RATE: u64 = 30;
 const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
 
 /// Returns a server with a queue time of 5 s if all clients are active.
-fn small(terms: Terms) -> Setup {
+fn small(terms: TimeoutTerms) -> Setup {
     Setup {
         slots: 4,
         service: 4 * SECOND / RATE,

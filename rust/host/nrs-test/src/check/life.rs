@@ -6,7 +6,7 @@ use super::*;
 
 /// Checks that releases follow the order of the policy, and that high priority has a queue and a
 /// slot of its own.
-pub fn order() -> Done {
+pub fn order() -> CheckResult {
     let client = client("order", 1)?;
     // High priority has its own queue, which is served first.
     submit(&client, &requests(1..=5))?;
@@ -33,7 +33,7 @@ pub fn order() -> Done {
 }
 
 /// Checks that reads and polls block until an event, and then wake.
-pub fn waiting() -> Done {
+pub fn waiting() -> CheckResult {
     let client = Arc::new(client_with(Options::new("waiting"), "waiting", 65)?);
     let later = || {
         let client = client.clone();
@@ -54,7 +54,7 @@ pub fn waiting() -> Done {
 }
 
 /// Checks that many threads can share a file, and that each request is released to one of them.
-pub fn readers() -> Done {
+pub fn readers() -> CheckResult {
     const THREADS: usize = 4;
     const COUNT: u64 = 2000;
     let client = Arc::new(client_with(Options::new("readers"), "readers", 8)?);
@@ -104,7 +104,7 @@ pub fn readers() -> Done {
 }
 
 /// Checks that releases that cannot be copied to the reader stay queued.
-pub fn fault() -> Done {
+pub fn fault() -> CheckResult {
     let client = client("fault", 65)?;
     submit(&client, &requests(1..=4))?;
     let (read, written) = crate::nowhere::transfer(&client);
@@ -121,7 +121,7 @@ pub fn fault() -> Done {
 
 /// Checks that requests that are not completed within their lease lose their slots, and that each
 /// lease is counted once.
-pub fn lease() -> Done {
+pub fn lease() -> CheckResult {
     const SLOTS: u64 = 40;
     const LEASE: Duration = Duration::from_millis(200);
     let options = Options::new("lease").nonblocking(true).lease(LEASE);
@@ -154,7 +154,7 @@ pub fn lease() -> Done {
 }
 
 /// Checks that closing a file releases its slots and requests, and does not affect other clients.
-pub fn close() -> Done {
+pub fn close() -> CheckResult {
     let staying = client("close", 1)?;
     let going = client("close", 1)?;
     submit(&going, &requests(0..3000))?;

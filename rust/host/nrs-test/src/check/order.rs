@@ -55,7 +55,7 @@ fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
 
 /// Checks that a request promoted to high priority overtakes others, and that only existing
 /// requests can be promoted.
-pub fn promote() -> Done {
+pub fn promote() -> CheckResult {
     let client = client("promote", 1)?;
     submit(&client, &requests(1..=6))?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
@@ -90,7 +90,7 @@ pub fn promote() -> Done {
 }
 
 /// Checks that the promotion of a request promotes its predecessors as well.
-pub fn come_along() -> Done {
+pub fn come_along() -> CheckResult {
     let service = Ordered::new("come-along", 1, &GRAPH)?;
     let client = service.client()?;
     submit(&client, &requests(1..=4))?;
@@ -123,7 +123,7 @@ fn serve_all(
     count: usize,
     servers: u64,
     mut early: impl FnMut(u64, &BTreeSet<u64>) -> bool,
-) -> Done {
+) -> CheckResult {
     let (mut running, mut done) = (Vec::new(), BTreeSet::new());
     let mut end = Instant::now() + SOON;
     while done.len() < count {
@@ -158,7 +158,7 @@ fn serve_all(
 
 /// Checks that the requests of each stream are served one after the other, in the order in which
 /// they were written.
-pub fn stream() -> Done {
+pub fn stream() -> CheckResult {
     const STREAMS: u64 = 5;
     const COUNT: u64 = 600;
     let service = Ordered::new("stream", 16, &STREAM)?;
@@ -189,7 +189,7 @@ pub fn stream() -> Done {
 }
 
 /// Checks with a random graph that no request is served before its predecessors are completed.
-pub fn graph() -> Done {
+pub fn graph() -> CheckResult {
     const COUNT: u64 = 800;
     let service = Ordered::new("graph", 16, &GRAPH)?;
     let client = service.client()?;
@@ -219,7 +219,7 @@ pub fn graph() -> Done {
 }
 
 /// Checks which requests can be named as predecessors.
-pub fn predecessors() -> Done {
+pub fn predecessors() -> CheckResult {
     let service = Ordered::new("predecessors", 65, &GRAPH)?;
     let client = service.client()?;
     let other = service.client()?;
@@ -276,11 +276,11 @@ pub fn predecessors() -> Done {
 
 /// Checks that completed requests are known for a limited time, and that a cookie refers to its
 /// latest request.
-pub fn window() -> Done {
+pub fn window() -> CheckResult {
     let settings = [GRAPH[0], ("nrs_pop_window", "4")];
     let service = Ordered::new("window", 65, &settings)?;
     let client = service.client()?;
-    let end = |cookie| -> Done { same("served", serve(&client)?, cookie) };
+    let end = |cookie| -> CheckResult { same("served", serve(&client)?, cookie) };
     for cookie in 1..=6 {
         submit(&client, &[request(cookie)])?;
         end(cookie)?;
@@ -314,7 +314,7 @@ pub fn window() -> Done {
 
 /// Checks that an expired lease frees the slot, but that dependent requests wait for the
 /// completion.
-pub fn late() -> Done {
+pub fn late() -> CheckResult {
     const LEASE: Duration = Duration::from_millis(600);
     let service = Ordered::new("late", 1, &GRAPH)?;
     let client = service.options().lease(LEASE).open()?;
@@ -341,7 +341,7 @@ pub fn late() -> Done {
 
 /// Checks that closing a file removes its blocked requests, and does not affect the requests of
 /// other files.
-pub fn close_blocked() -> Done {
+pub fn close_blocked() -> CheckResult {
     const COUNT: u64 = 3000;
     for level in ["graph", "stream"] {
         let service = Ordered::new("close-blocked", 1, &[("nrs_pop", level)])?;
@@ -369,7 +369,7 @@ pub fn close_blocked() -> Done {
 }
 
 /// Checks that many threads can write to one file and name each other's requests.
-pub fn writers() -> Done {
+pub fn writers() -> CheckResult {
     const THREADS: u64 = 4;
     const COUNT: u64 = 300;
     // A busy host may delay a writer, so that the named request was completed long ago.
@@ -411,7 +411,7 @@ pub fn writers() -> Done {
 }
 
 /// Checks the features of each ordering level; fields without a meaning at a level are ignored.
-pub fn levels() -> Done {
+pub fn levels() -> CheckResult {
     for (level, order, named) in [
         ("none", false, false),
         ("stream", true, false),

@@ -20,7 +20,7 @@ pub fn argument(service: &str) -> wire::Attach {
 }
 
 /// Checks the arguments that attaching accepts, returns and refuses.
-pub fn attach() -> Done {
+pub fn attach() -> CheckResult {
     /// Description, expected error, and change to a valid argument.
     type Case = (&'static str, Option<i32>, fn(&mut wire::Attach));
     const WRONG: Option<i32> = Some(libc::EINVAL);
@@ -62,7 +62,7 @@ pub fn attach() -> Done {
 }
 
 /// Checks that calls on an unattached file fail.
-pub fn unattached() -> Done {
+pub fn unattached() -> CheckResult {
     let mut file = device()?;
     let mut bytes = [0; 256];
     fails("read", file.read(&mut bytes), libc::ENOTCONN)?;
@@ -74,7 +74,7 @@ pub fn unattached() -> Done {
 }
 
 /// Checks that requests are released, and that completions are counted.
-pub fn roundtrip() -> Done {
+pub fn roundtrip() -> CheckResult {
     let client = client("roundtrip", 65)?;
     fails("nothing to read", client.released(1), libc::EAGAIN)?;
     submit(&client, &requests(1..=3))?;
@@ -91,7 +91,7 @@ pub fn roundtrip() -> Done {
 }
 
 /// Checks that malformed or misplaced records are refused and counted, and change nothing.
-pub fn refused() -> Done {
+pub fn refused() -> CheckResult {
     let client = client("refused", 65)?;
     let good = Request::new(1);
     submit(&client, &[good])?;
@@ -126,7 +126,7 @@ pub fn refused() -> Done {
 }
 
 /// Checks structures that are longer or shorter than in the module, and other versions.
-pub fn sizes() -> Done {
+pub fn sizes() -> CheckResult {
     let open = |bytes: &mut [u8]| -> Result<(File, io::Result<()>), Box<dyn Error>> {
         let file = device()?;
         let result = ioctl(&file, wire::IOC_ATTACH, bytes);
@@ -181,7 +181,7 @@ pub fn sizes() -> Done {
 }
 
 /// Checks calls of which only some records are accepted.
-pub fn parts() -> Done {
+pub fn parts() -> CheckResult {
     const LEN: usize = wire::Request::SIZE;
     let client = client("parts", 1024)?;
     let good = |cookie| Request::new(cookie).encode().to_vec();
@@ -216,7 +216,7 @@ pub fn parts() -> Done {
 
 /// Checks the maximum number of requests of a client, and that a waiting writer is woken by a
 /// completion.
-pub fn limit() -> Done {
+pub fn limit() -> CheckResult {
     let options = Options::new("limit").nonblocking(true).requests_max(8);
     let client = Arc::new(client_with(options, "limit", 65)?);
     same("limit", client.requests_max(), 8)?;

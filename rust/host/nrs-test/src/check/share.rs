@@ -23,7 +23,7 @@ fn told(service: &str, name: &str) -> Result<u64, Box<dyn Error>> {
 }
 
 /// Checks that few clients get many credits each, many clients few, and none of them no credits.
-pub fn credits() -> Done {
+pub fn credits() -> CheckResult {
     const SLOTS: u64 = 16;
     let client = client("credits", SLOTS as u32)?;
     submit(&client, &[of(1, 1)])?;
@@ -76,7 +76,7 @@ pub fn credits() -> Done {
 
 /// Checks that a new client lowers the credits of the others, and that an urgent client gets more
 /// credits.
-pub fn newcomer() -> Done {
+pub fn newcomer() -> CheckResult {
     let client = client("newcomer", 1)?;
     submit(&client, &(1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
     let first = released(&client, 1)?[0];
@@ -110,7 +110,7 @@ pub fn newcomer() -> Done {
 }
 
 /// Checks that all files of a service together have at most `buffer_max` requests.
-pub fn buffer() -> Done {
+pub fn buffer() -> CheckResult {
     const ROOM: u64 = 256;
     let one = client("buffer", 65)?;
     set("buffer", "buffer_max", &ROOM.to_string())?;

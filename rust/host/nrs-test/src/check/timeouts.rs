@@ -79,7 +79,7 @@ fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
 }
 
 /// Fails unless `seen` is `wanted`, or slightly later.
-fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
+fn soon_after(what: &str, seen: Duration, wanted: Duration) -> CheckResult {
     if seen + ms(20) >= wanted && seen <= wanted + SLACK {
         Ok(())
     } else {
@@ -89,7 +89,7 @@ fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
 
 /// Checks the times of early replies: immediately, then a margin before the deadline, never beyond
 /// the limit.
-pub fn early() -> Done {
+pub fn early() -> CheckResult {
     let client = quick("early", 1, 6)?;
     set("early", "at_initial", "2")?;
     let begun = Instant::now();
@@ -148,7 +148,7 @@ pub fn early() -> Done {
 }
 
 /// Checks a server that reports for how long it is busy.
-pub fn busy() -> Done {
+pub fn busy() -> CheckResult {
     let options = Options::new("busy").nonblocking(true).lease(ms(1500));
     let client = client_with(options, "busy", 4)?;
     drop(quick("busy", 4, 600)?);
@@ -186,7 +186,7 @@ pub fn busy() -> Done {
 
 /// Checks that all early replies are in time with busy slots and the maximum number of queued
 /// requests.
-pub fn crowd() -> Done {
+pub fn crowd() -> CheckResult {
     const ALL: usize = 65536;
     // The default margin, because reading all replies takes a while on a slow machine.
     let client = client("crowd", 1)?;
@@ -238,7 +238,7 @@ pub fn crowd() -> Done {
 }
 
 /// Checks that requests delayed by the rate limit of a policy neither expire nor count as slow.
-pub fn rate() -> Done {
+pub fn rate() -> CheckResult {
     let (slowest, health, expired) = rated("rate", 1, 50)?;
     println!("50 requests at 1/s: estimate {slowest:?}, {health}, {expired} expired");
     same("expired", expired, 0)?;
@@ -286,11 +286,11 @@ fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64)
 }
 
 /// Checks the recovery time, which follows the largest timeout of the reconnecting clients.
-pub fn recovery() -> Done {
+pub fn recovery() -> CheckResult {
     let client = quick("recovery", 1, 600)?;
     let nid = |n: u8| format!("10.0.0.{n}@tcp").parse::<Nid>();
     let begun = Instant::now();
-    let back = |n, timeout| -> Done {
+    let back = |n, timeout| -> CheckResult {
         let report = Reconnect::of(&nid(n)?, timeout);
         same("a report", client.reconnect(&[report])?, 1)
     };
@@ -332,7 +332,7 @@ pub fn recovery() -> Done {
 
 /// Checks that malformed records are refused and change nothing, and that a server that never reads
 /// has no more events than requests.
-pub fn hostile() -> Done {
+pub fn hostile() -> CheckResult {
     let client = quick("hostile", 1, 600)?;
     submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
     to_serve(&client)?;
@@ -420,7 +420,7 @@ fn slab() -> Result<u64, Box<dyn Error>> {
 }
 
 /// Checks that memory for events does not grow if a server never reads them.
-pub fn silent() -> Done {
+pub fn silent() -> CheckResult {
     const ALL: u64 = 20_000;
     let client = quick("silent", 1, 600)?;
     set("silent", "at_initial", "2")?;

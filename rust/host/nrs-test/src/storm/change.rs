@@ -13,7 +13,7 @@ use nrs_sched::parameters;
 use super::{
     allowed, message,
     words::{self, BUSY, GENTLE_DELAY},
-    Run,
+    StormRun,
 };
 use crate::Outcome;
 
@@ -56,8 +56,8 @@ pub fn kind_of(file: &str) -> &'static str {
 }
 
 /// Changes `service`, sometimes by messages to `device`.
-pub fn run(run: &mut Run, service: &str, device: Option<&str>) -> Outcome<()> {
-    let Run(until, random, tally) = run;
+pub fn run(run: &mut StormRun, service: &str, device: Option<&str>) -> Outcome<()> {
+    let StormRun(until, random, tally) = run;
     let dir = PathBuf::from(DEBUGFS).join(service);
     for (file, value) in GENTLE_DELAY {
         // A lack of memory may be temporary.

@@ -13,7 +13,7 @@ use std::{
 
 use nrs_client::{ioctl, wire, Options, DEVICE};
 
-use super::{allowed, tally::Tally, Run};
+use super::{allowed, tally::Tally, StormRun};
 use crate::{random::Random, Outcome};
 
 /// Number of threads, and number of open files that they share.
@@ -272,8 +272,8 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
 }
 
 /// Makes random calls on the device until the end.
-pub fn run(run: &mut Run, service: &str) -> Outcome<()> {
-    let Run(until, random, tally) = run;
+pub fn run(run: &mut StormRun, service: &str) -> Outcome<()> {
+    let StormRun(until, random, tally) = run;
     let mut files = Vec::new();
     while files.len() < FILES {
         match open() {

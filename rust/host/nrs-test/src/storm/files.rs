@@ -18,7 +18,7 @@ use super::{
     allowed,
     change::{kind_of, put, DEBUGFS},
     tally::Tally,
-    words, Run,
+    words, StormRun,
 };
 use crate::{random::Random, Outcome};
 
@@ -258,8 +258,8 @@ fn attribute(name: &str, random: &mut Random) -> String {
 }
 
 /// Makes random calls on services with `prefix` until the end.
-pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
-    let Run(until, random, tally) = run;
+pub fn run(run: &mut StormRun, prefix: &str) -> Outcome<()> {
+    let StormRun(until, random, tally) = run;
     let policies = PathBuf::from(DEBUGFS).join(prefix).join("nrs_policies");
     let mut round = 0_u64;
     while until.more() {

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::{allowed, words, Run};
+use super::{allowed, words, StormRun};
 use crate::{random::Random, Outcome};
 
 /// Errno if `dmsetup` did not report an answer of the kernel, because it refused the arguments
@@ -87,8 +87,8 @@ fn table(lower: &str, service: &str, random: &mut Random) -> String {
 }
 
 /// Sends messages to `device` until the end, and creates devices with this name prefix on `lower`.
-pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<()> {
-    let Run(until, random, tally) = run;
+pub fn run(run: &mut StormRun, device: &str, lower: &str, service: &str) -> Outcome<()> {
+    let StormRun(until, random, tally) = run;
     let written = words::written();
     let wrong = format!("{device}-wrong");
     let options = ["--noudevsync", "--noudevrules"].map(str::as_bytes);

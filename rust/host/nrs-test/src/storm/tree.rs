@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use super::Run;
+use super::StormRun;
 use crate::{random::Random, Outcome};
 
 /// Maximum number of names at a time.
@@ -152,8 +152,8 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
 }
 
 /// Runs the load in `dir`, which is created and removed, until the end.
-pub fn run(run: &mut Run, dir: &Path) -> Outcome<()> {
-    let Run(until, random, tally) = run;
+pub fn run(run: &mut StormRun, dir: &Path) -> Outcome<()> {
+    let StormRun(until, random, tally) = run;
     let mut model = Model::default();
     for part in 0..8 {
         fs::create_dir_all(dir.join(part.to_string()))?;

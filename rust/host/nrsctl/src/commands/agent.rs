@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use nrs_agent::socket;
 use nrs_agent::status::{EntityStatus, PeerStatus, ServiceStatus, Status};
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 use crate::stats::words::{duration, safe, safe_text};
 
 /// Actions of `nrsctl agent`.
 #[derive(clap::Subcommand, Debug)]
-pub enum Action {
+pub enum AgentAction {
     /// Shows the other servers (state, age, losses) and the level and factor of each entity.
     Status(Args),
 }
@@ -35,15 +35,15 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: no agent runs.
-/// - [`Kind::Unhealthy`]: a service of the agent is not bound, or failed.
+/// - [`FailureKind::NotFound`]: no agent runs.
+/// - [`FailureKind::Unhealthy`]: a service of the agent is not bound, or failed.
 /// - Errors of [`Kernel::agent`].
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let Action::Status(args) = action;
+pub fn run(action: &AgentAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let AgentAction::Status(args) = action;
     let Some(status) = kernel.agent(&args.socket)? else {
         let message = format!("no agent answers at {}", args.socket.display());
         let hint = "start it: systemctl start nrs-agent; see: journalctl -u nrs-agent";
-        return Err(Failure::new(Kind::NotFound, message).hint(hint));
+        return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
     };
     match args.json {
         true => show::json(out, &status)?,
@@ -56,7 +56,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
         true => Ok(()),
         false => {
             let message = format!("not shared with other servers: {}", sick.join(", "));
-            Err(Failure::new(Kind::Unhealthy, message))
+            Err(Failure::new(FailureKind::Unhealthy, message))
         }
     }
 }

@@ -15,16 +15,16 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use similar::TextDiff;
 
-use crate::configuration::carry_out::Change;
+use crate::configuration::carry_out::ServiceChange;
 use crate::configuration::read::Wanted;
-use crate::configuration::state::State;
+use crate::configuration::state::ServiceState;
 use crate::configuration::{files, module, render, running, wanted};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{is_gone, Device, Kernel};
 use crate::show::{self, Report};
 use crate::stats;
 
-use devices::Devices;
+use devices::DeviceChanges;
 
 /// Arguments of `nrsctl apply`.
 #[derive(clap::Args, Debug)]
@@ -58,10 +58,10 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::Refused`]: the files are wrong and nothing was changed, or a step was refused and its
-///   service was restored.
-/// - [`Kind::Differs`]: a dry run found differences.
-/// - [`Kind::Other`]: a signal interrupted the command.
+/// - [`FailureKind::Refused`]: the files are wrong and nothing was changed, or a step was refused
+///   and its service was restored.
+/// - [`FailureKind::Differs`]: a dry run found differences.
+/// - [`FailureKind::Other`]: a signal interrupted the command.
 /// - Errors of reading the running state.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let told = Arc::new(AtomicBool::new(false));
@@ -152,7 +152,7 @@ fn apply(
         wanted.module.clear();
         if wanted.services.is_empty() && wanted.disks.is_empty() && wanted.devices.is_empty() {
             let message = format!("no file mentions the service {only}");
-            return Err(Failure::new(Kind::NotFound, message));
+            return Err(Failure::new(FailureKind::NotFound, message));
         }
     }
     // All changes are checked before the first change is made.
@@ -174,7 +174,7 @@ fn apply(
         failures.extend(output.report.failed().map(Failure::from));
         Failure::of(failures)?;
         return Err(Failure::new(
-            Kind::Differs,
+            FailureKind::Differs,
             "the running state differs from the files",
         ));
     }
@@ -224,7 +224,7 @@ fn apply(
     }
     if !left.is_empty() {
         let message = format!("interrupted: as they were: {}", left.join(", "));
-        failures.push(Failure::new(Kind::Other, message));
+        failures.push(Failure::new(FailureKind::Other, message));
     }
     output.report.end(failures)
 }
@@ -235,10 +235,10 @@ struct Todo<'a> {
     module: [BTreeMap<&'static str, String>; 2],
     /// Value of `slots` for services whose section does not set the key.
     slots: String,
-    changes: Vec<Change<'a>>,
-    devices: Devices<'a>,
+    changes: Vec<ServiceChange<'a>>,
+    devices: DeviceChanges<'a>,
     /// Services to be removed.
-    extra: Vec<(String, State)>,
+    extra: Vec<(String, ServiceState)>,
 }
 
 impl<'a> Todo<'a> {
@@ -263,7 +263,7 @@ impl<'a> Todo<'a> {
         let mut changes = Vec::new();
         for (name, section) in &wanted.services {
             let there = services.contains(name);
-            let change = Change::new(kernel, name, &section.state, &slots, there);
+            let change = ServiceChange::new(kernel, name, &section.state, &slots, there);
             let change = change.and_then(|change| {
                 let needed = change.from.is_none() || !change.steps(&slots)?.is_empty();
                 Ok(needed.then_some(change))
@@ -273,7 +273,7 @@ impl<'a> Todo<'a> {
                 Err(failure) => failures.push(failure),
             }
         }
-        let devices = Devices::new(kernel, wanted, args.prune, failures)?;
+        let devices = DeviceChanges::new(kernel, wanted, args.prune, failures)?;
         let mut extra = Vec::new();
         let unwanted = |name: &&String| args.prune && !wanted.services.contains_key(*name);
         for name in services.iter().filter(unwanted) {
@@ -305,10 +305,10 @@ impl<'a> Todo<'a> {
         if now != wanted {
             output.difference("module", &of_module(now), &of_module(wanted))?;
         }
-        for Change { service, from, to } in &self.changes {
+        for ServiceChange { service, from, to } in &self.changes {
             let old = from.as_ref().map_or(String::new(), |from| {
                 let cpts = from.cpts.filter(|_| to.cpts.is_some());
-                let from = State {
+                let from = ServiceState {
                     cpts,
                     ..from.clone()
                 };
@@ -340,7 +340,7 @@ impl<'a> Todo<'a> {
         let mut set = Vec::new();
         for (name, value) in wanted.iter().filter(differs) {
             let done = match told.load(Ordering::Relaxed) {
-                true => Err(Failure::new(Kind::Other, "interrupted")),
+                true => Err(Failure::new(FailureKind::Other, "interrupted")),
                 false => kernel.set_module_parameter(name, value),
             };
             let Err(failure) = done else {
@@ -369,7 +369,7 @@ impl<'a> Todo<'a> {
 
 /// Returns the state of `service` if the service can be removed: it was created in configfs, and
 /// all its clients are devices in `gone`.
-fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Option<State>> {
+fn removable(kernel: &dyn Kernel, service: &str, gone: &[Device]) -> Result<Option<ServiceState>> {
     let clients = stats::clients(kernel, service)?.clients;
     let goes = |name: &str| {
         let same = |device: &Device| device.name == name && device.service == service;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::configuration::{agent, files, parse};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -26,7 +26,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::Refused`]: a file has a fault.
+/// - [`FailureKind::Refused`]: a file has a fault.
 /// - Errors of reading the files.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let paths = args.paths.iter().cloned();
@@ -58,11 +58,11 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match faults.len() {
         0 => Ok(()),
         1 => Err(Failure::new(
-            Kind::Refused,
+            FailureKind::Refused,
             "the configuration has an error",
         )),
         many => Err(Failure::new(
-            Kind::Refused,
+            FailureKind::Refused,
             format!("the configuration has {many} errors"),
         )),
     }

@@ -11,16 +11,16 @@ use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
 use crate::configuration::devices::{alone, lasting, refused, SECTOR_MAX, STREAMS};
-use crate::configuration::edit::{Files, Kept};
+use crate::configuration::edit::{CheckedFiles, Kept};
 use crate::configuration::keys::Table;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Device, Kernel};
 use crate::names::no_client;
 use crate::{show, stats};
 
 /// Actions of `nrsctl device`.
 #[derive(Subcommand, Debug)]
-pub enum Action {
+pub enum DeviceAction {
     /// Lists devices, disks and other clients.
     List {
         /// Name of the service (default: all).
@@ -126,7 +126,7 @@ pub struct Scheduled {
 
 /// Client, as shown.
 #[derive(Clone, Debug, Serialize)]
-pub struct Client {
+pub struct ListedDevice {
     /// Name of the client.
     pub name: String,
     /// Name of the service.
@@ -143,12 +143,12 @@ pub struct Client {
     pub counters: BTreeMap<String, serde_json::Value>,
 }
 
-/// Headings of the columns of [`Client::row`].
+/// Headings of the columns of [`ListedDevice::row`].
 const HEADINGS: [&str; 7] = [
     "CLIENT", "SERVICE", "DEVICE", "PASSED", "QUEUED", "HELD", "FAILED",
 ];
 
-impl Client {
+impl ListedDevice {
     /// Returns the row of the client in a table.
     fn row(&self) -> [String; 7] {
         let [passed, queued, held, failed] =
@@ -179,7 +179,7 @@ fn counters(numbers: stats::Counters, lost: bool) -> BTreeMap<String, serde_json
 }
 
 /// Returns the clients of `service`, or of all services.
-fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
+fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<ListedDevice>> {
     let devices = kernel.devices()?;
     let of = |service: &str| {
         let clients = stats::clients(kernel, service)?.clients.into_iter();
@@ -187,7 +187,7 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
             let mut devices = devices.iter();
             let device =
                 devices.find(|device| device.name == client.name && device.service == service);
-            Client {
+            ListedDevice {
                 name: client.name,
                 service: service.into(),
                 device: device.map(|device| device.target.clone()),
@@ -201,7 +201,7 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
         });
         Ok(clients.collect())
     };
-    let mut clients: Vec<Client> = match service {
+    let mut clients: Vec<ListedDevice> = match service {
         Some(service) => of(service)?,
         None => kernel::each(kernel, of)?.concat(),
     };
@@ -213,16 +213,16 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service, client or device does not exist.
-/// - [`Kind::Refused`]: a name or value is wrong, or another device overlaps the sectors.
-/// - [`Kind::Busy`]: the client exists already, or is in use.
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+/// - [`FailureKind::NotFound`]: the service, client or device does not exist.
+/// - [`FailureKind::Refused`]: a name or value is wrong, or another device overlaps the sectors.
+/// - [`FailureKind::Busy`]: the client exists already, or is in use.
+pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
-        Action::List { service, json } => {
+        DeviceAction::List { service, json } => {
             let clients = clients(kernel, service.as_deref())?;
-            show::list(out, *json, &clients, HEADINGS, Client::row)
+            show::list(out, *json, &clients, HEADINGS, ListedDevice::row)
         }
-        Action::Show { name, json } => {
+        DeviceAction::Show { name, json } => {
             let clients = clients(kernel, None)?;
             let names = clients.iter().map(|client| &client.name[..]);
             let Some(client) = clients.iter().find(|client| client.name == *name) else {
@@ -233,21 +233,21 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 false => one(client, out),
             }
         }
-        Action::Add(new) => {
+        DeviceAction::Add(new) => {
             let (device, files) = (device(new)?, new.kept.files(kernel)?);
             let located = kernel.locate(&device)?;
             alone(&located, &kernel.devices()?)?;
             let kept = lasting(kernel, &device, &located)?;
             kernel.add_device(&located)?;
-            let write = |files: Files<'_>| files.write(&kept, |key| key == new.name);
+            let write = |files: CheckedFiles<'_>| files.write(&kept, |key| key == new.name);
             files.map_or(Ok(()), write).map_err(unsaved)
         }
-        Action::Remove { name, kept } => {
+        DeviceAction::Remove { name, kept } => {
             let files = kept.files(kernel)?;
             let done = kernel.remove_device(name);
             forget(files, Table::Device, done, |key| key == name)
         }
-        Action::Schedule(new) => {
+        DeviceAction::Schedule(new) => {
             let (disk, files) = (disk(new, kernel)?, new.kept.files(kernel)?);
             kernel.schedule(&disk)?;
             let Some(files) = files else {
@@ -263,7 +263,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let write = |now: Device| files.write(&now, same);
             now.map_or(Ok(()), write).map_err(unsaved)
         }
-        Action::Unschedule {
+        DeviceAction::Unschedule {
             disk,
             scheduler,
             kept,
@@ -291,12 +291,12 @@ fn unsaved(failure: Failure) -> Failure {
 /// Removes the section in `table` whose name is `named` from `files` once the removal is `done`. A
 /// device that does not exist any more may still have a section.
 fn forget(
-    files: Option<Files<'_>>,
+    files: Option<CheckedFiles<'_>>,
     table: Table,
     done: Result,
     named: impl Fn(&str) -> bool,
 ) -> Result {
-    let missing = matches!(&done, Err(failure) if failure.kind == Kind::NotFound);
+    let missing = matches!(&done, Err(failure) if failure.kind == FailureKind::NotFound);
     let Some(files) = files.filter(|_| done.is_ok() || missing) else {
         return done;
     };
@@ -311,7 +311,7 @@ fn forget(
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: the module would not accept a value.
+/// [`FailureKind::Refused`]: the module would not accept a value.
 fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint: &str) -> Result {
     for (key, value) in values {
         if let Some(reason) = value.and_then(|value| refused(key, value)) {
@@ -319,7 +319,7 @@ fn check<'a>(values: impl IntoIterator<Item = (&'a str, Option<&'a str>)>, hint:
                 "name" | "device" | "service" => key.to_uppercase(),
                 key => format!("--{}", key.replace('_', "-")),
             };
-            let failure = Failure::new(Kind::Refused, format!("{what}: {reason}"));
+            let failure = Failure::new(FailureKind::Refused, format!("{what}: {reason}"));
             return Err(failure.hint(hint));
         }
     }
@@ -341,7 +341,7 @@ fn given<const N: usize>(options: Options<'_, N>) -> BTreeMap<String, String> {
 ///
 /// # Errors
 ///
-/// - [`Kind::Refused`]: the module would not accept a value.
+/// - [`FailureKind::Refused`]: the module would not accept a value.
 /// - Errors of [`Kernel::disk`].
 fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
     const HINT: &str = "see: nrsctl help device schedule; iosched.md";
@@ -364,7 +364,7 @@ fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: the module would not accept a value.
+/// [`FailureKind::Refused`]: the module would not accept a value.
 fn device(new: &New) -> Result<Device> {
     const HINT: &str = "see: nrsctl help device add; user-guide.md, The table line";
     let words = [
@@ -395,7 +395,7 @@ fn device(new: &New) -> Result<Device> {
 }
 
 /// Shows one client.
-fn one(client: &Client, out: &mut dyn Write) -> Result {
+fn one(client: &ListedDevice, out: &mut dyn Write) -> Result {
     let device = client.device.as_deref().unwrap_or("a program");
     writeln!(
         out,

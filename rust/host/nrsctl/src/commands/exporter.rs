@@ -16,7 +16,7 @@ use crate::exporter::encode::CONTENT_TYPE;
 use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
 use crate::exporter::page::{self, Gathered};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, is_gone, Kernel};
 use crate::replace::replace;
 use crate::stats::{self, Snapshot};
@@ -54,7 +54,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: the address or the file cannot be used.
+/// - [`FailureKind::Usage`]: the address or the file cannot be used.
 /// - With `--once`: all errors of reading statistics, with the kind of the first.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
@@ -109,8 +109,11 @@ fn snapshots(
 
 fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
     let failure = |error: &dyn std::fmt::Display| {
-        Failure::new(Kind::NotFound, format!("{}: {error}", path.display()))
-            .hint("snapshots are what nrsctl status --json prints")
+        Failure::new(
+            FailureKind::NotFound,
+            format!("{}: {error}", path.display()),
+        )
+        .hint("snapshots are what nrsctl status --json prints")
     };
     let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
     serde_json::from_str(&text).map_err(|error| failure(&error))
@@ -157,7 +160,7 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
         let gathered = gather(args, kernel);
         let page = page::render(&gathered, top, memory.as_mut());
         let written = replace(path, page.as_bytes()).map_err(|failure| match failure.kind {
-            Kind::NotFound | Kind::Permission => failure.hint("the directory has to exist and to take new files: the page is written beside the file and renamed"),
+            FailureKind::NotFound | FailureKind::Permission => failure.hint("the directory has to exist and to take new files: the page is written beside the file and renamed"),
             _ => failure,
         });
         let Some(seconds) = args.every else {
@@ -179,7 +182,7 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
 /// Answers HTTP requests until the process ends.
 fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> Result {
     let listener = TcpListener::bind(&args.listen).map_err(|error| {
-        Failure::new(Kind::Usage, format!("--listen {}: {error}", args.listen))
+        Failure::new(FailureKind::Usage, format!("--listen {}: {error}", args.listen))
             .hint("expected ADDRESS:PORT of this machine that nobody listens at, such as 127.0.0.1:9719 or [::]:9719")
     })?;
     let address = listener.local_addr()?;

@@ -10,13 +10,13 @@ use clap::{Command, CommandFactory as _, Subcommand};
 
 use crate::cli::Cli;
 use crate::examples;
-use crate::failure::{Kind, Result};
+use crate::failure::{FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::reference;
 
 /// Kinds of files to generate.
 #[derive(Subcommand, Debug)]
-pub enum What {
+pub enum Generated {
     /// Manual pages, one per verb.
     Man {
         /// Output directory.
@@ -71,21 +71,21 @@ complete -c nrsctl -a '(nrsctl complete -- (commandline -opc)[2..] (commandline 
 /// # Errors
 ///
 /// Errors of writing.
-pub fn run(what: &What, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
+pub fn run(what: &Generated, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
     match what {
-        What::Man { directory } => {
+        Generated::Man { directory } => {
             fs::create_dir_all(directory)?;
             // Hidden commands have no page.
             pages(Cli::command().disable_help_subcommand(true), directory)
         }
-        What::Completions { directory } => {
+        Generated::Completions { directory } => {
             fs::create_dir_all(directory)?;
             for (name, text) in COMPLETIONS {
                 fs::write(directory.join(name), text)?;
             }
             Ok(())
         }
-        What::Reference { file } => Ok(fs::write(file, reference::page())?),
+        Generated::Reference { file } => Ok(fs::write(file, reference::page())?),
     }
 }
 
@@ -131,7 +131,7 @@ fn page(command: &Command, directory: &Path) -> Result {
 /// Writes the meanings of the exit statuses.
 fn statuses(out: &mut dyn Write) -> Result {
     writeln!(out, ".SH \"EXIT STATUS\"\n.TP\n0\neverything was done")?;
-    for kind in Kind::all() {
+    for kind in FailureKind::all() {
         writeln!(out, ".TP\n{}\n{}", kind.exit_status(), kind.meaning())?;
     }
     Ok(())
@@ -147,11 +147,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let generate = |what| run(&what, &Mock::with(&[]), &mut Vec::new());
         let place = directory.path().to_path_buf();
-        generate(What::Man {
+        generate(Generated::Man {
             directory: place.clone(),
         })
         .unwrap();
-        generate(What::Completions {
+        generate(Generated::Completions {
             directory: place.clone(),
         })
         .unwrap();
@@ -170,8 +170,8 @@ mod tests {
         assert!(!place.join("nrsctl-generate.1").exists());
         let file = "/nowhere/at/all".into();
         assert_eq!(
-            generate(What::Reference { file }).unwrap_err().kind,
-            Kind::Other
+            generate(Generated::Reference { file }).unwrap_err().kind,
+            FailureKind::Other
         );
     }
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use nrs_sched::parameters::all;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
 use crate::show;
@@ -39,8 +39,8 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: nothing matches a name; the error of a named parameter that cannot be read
-///   now.
+/// - [`FailureKind::NotFound`]: nothing matches a name; the error of a named parameter that cannot
+///   be read now.
 /// - Errors of [`Kernel::get`].
 ///
 /// All names are processed; the first failure determines the kind. Parameters that match a pattern
@@ -50,7 +50,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let (mut failures, mut object) = (Vec::new(), BTreeMap::new());
     for name in &args.parameters {
         if let Err(failure) = show(args, kernel, name, &there, out, &mut object, &mut failures) {
-            let closed = failure.kind == Kind::Closed;
+            let closed = failure.kind == FailureKind::Closed;
             failures.push(failure);
             // The output is closed: further output would be lost.
             if closed {
@@ -88,7 +88,9 @@ fn show(
             Ok(shown) if args.json => drop(object.insert(found.shown(), shown)),
             Ok(shown) => writeln!(out, "{shown}")?,
             // The parameter belongs to a policy that is not started, or is write-only.
-            Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {}
+            Err(failure)
+                if many
+                    && [FailureKind::NotFound, FailureKind::Refused].contains(&failure.kind) => {}
             Err(failure) => failures.push(failure),
         }
     }

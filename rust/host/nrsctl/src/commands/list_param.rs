@@ -31,7 +31,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`crate::failure::Kind::NotFound`]: nothing matches a name.
+/// - [`crate::failure::FailureKind::NotFound`]: nothing matches a name.
 /// - Errors of [`Kernel::services`].
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
@@ -100,7 +100,7 @@ mod tests {
                 assert_eq!(said(&mock, &format!("get_param {name}")), shown);
                 let wrong = format!("set_param {name}=x");
                 let kind = said(&mock, &wrong).map_err(|failure| failure.kind);
-                assert_eq!(kind, Err(failure::Kind::Refused));
+                assert_eq!(kind, Err(failure::FailureKind::Refused));
             }
         }
         assert!(Kind::ALL.iter().any(|kind| kind.is_for_tests()));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nrs_sched::rng::Rng;
 
 use crate::commands::record;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
 /// Bytes of a read of the sweep.
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 /// Device or file that is measured.
-struct Device {
+struct MeasuredDevice {
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -58,19 +58,19 @@ struct Device {
     number: Option<String>,
 }
 
-impl Device {
+impl MeasuredDevice {
     /// Opens `path` for direct reads.
     ///
     /// # Errors
     ///
-    /// - [`Kind::Refused`]: `path` is neither a block device nor a file, is smaller than a read, or
-    ///   its file system does not support direct I/O.
+    /// - [`FailureKind::Refused`]: `path` is neither a block device nor a file, is smaller than a
+    ///   read, or its file system does not support direct I/O.
     /// - Errors of opening.
     fn open(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Failure::of_file(path, &error);
         let refused = |reason: &str| {
             let message = format!("{}: {reason}", path.display());
-            Failure::new(Kind::Refused, message)
+            Failure::new(FailureKind::Refused, message)
         };
         // Opening a pipe may block.
         let kind = std::fs::metadata(path).map_err(failed)?;
@@ -176,7 +176,8 @@ fn group(args: &Args) -> Result<String> {
         true => Ok(name),
         false => {
             let message = format!("'{name}' cannot name a group");
-            Err(Failure::new(Kind::Usage, message).hint("give --name: letters, digits and _ . : -"))
+            Err(Failure::new(FailureKind::Usage, message)
+                .hint("give --name: letters, digits and _ . : -"))
         }
     }
 }
@@ -185,12 +186,12 @@ fn group(args: &Args) -> Result<String> {
 ///
 /// # Errors
 ///
-/// - [`Kind::Refused`]: the device is of type nrs, or a disk that nrs schedules, or a partition of
-///   such a disk.
+/// - [`FailureKind::Refused`]: the device is of type nrs, or a disk that nrs schedules, or a
+///   partition of such a disk.
 /// - Errors of listing devices.
 fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
     let devices = match kernel.devices() {
-        Err(failure) if failure.kind == Kind::NotLoaded => return Ok(()),
+        Err(failure) if failure.kind == FailureKind::NotLoaded => return Ok(()),
         devices => devices?,
     };
     let (name, disk) = (kernel.path(number)?, kernel.whole(number));
@@ -205,7 +206,7 @@ fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
         };
         let (path, service) = (path.display(), device.service);
         let message = format!("{path}: the service {service} schedules its requests");
-        return Err(Failure::new(Kind::Refused, message).hint(hint));
+        return Err(Failure::new(FailureKind::Refused, message).hint(hint));
     }
     Ok(())
 }
@@ -215,12 +216,12 @@ fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
 ///
 /// # Errors
 ///
-/// - [`Kind::Refused`]: nrs schedules the device.
-/// - [`Kind::Other`]: no read completed in the time.
+/// - [`FailureKind::Refused`]: nrs schedules the device.
+/// - [`FailureKind::Other`]: no read completed in the time.
 /// - Errors of opening and reading.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let name = group(args)?;
-    let device = Device::open(&args.device)?;
+    let device = MeasuredDevice::open(&args.device)?;
     if let Some(number) = &device.number {
         direct(kernel, &args.device, number)?;
     }
@@ -238,7 +239,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     }
     let nothing = || {
         let message = format!("{}: no read ended in {time:?}", args.device.display());
-        Failure::new(Kind::Other, message).hint("give it longer: --time")
+        Failure::new(FailureKind::Other, message).hint("give it longer: --time")
     };
     let slots = knee(&rates).ok_or_else(nothing)?;
     writeln!(
@@ -319,7 +320,7 @@ mod tests {
         }
         said(&kernel, "device schedule sda").unwrap();
         said(&kernel, "device add files /dev/sdb san").unwrap();
-        let refused = |hint: &str| Some((Kind::Refused, hint.to_owned()));
+        let refused = |hint: &str| Some((FailureKind::Refused, hint.to_owned()));
         let disk = refused("nrsctl device unschedule sda");
         assert_eq!((hint("8:0"), hint("8:1")), (disk.clone(), disk));
         let below = refused("measure the device below: /dev/sdb");
@@ -333,11 +334,11 @@ mod tests {
         let small = directory.path().join("small");
         std::fs::write(&small, "x").unwrap();
         for (words, kind) in [
-            ("/dev/null", Kind::Refused),
-            ("/proc", Kind::Refused),
-            ("/nowhere/at/all", Kind::NotFound),
-            (small.to_str().unwrap(), Kind::Refused),
-            ("--name a=b /dev/null", Kind::Usage),
+            ("/dev/null", FailureKind::Refused),
+            ("/proc", FailureKind::Refused),
+            ("/nowhere/at/all", FailureKind::NotFound),
+            (small.to_str().unwrap(), FailureKind::Refused),
+            ("--name a=b /dev/null", FailureKind::Usage),
         ] {
             let failure = said(&kernel, &format!("measure {words}")).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");

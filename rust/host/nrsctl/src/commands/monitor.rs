@@ -117,7 +117,7 @@ fn changes(
 ///
 /// # Errors
 ///
-/// - [`Kind::Closed`](crate::failure::Kind): the reader closed the output.
+/// - [`FailureKind::Closed`](crate::failure::Kind): the reader closed the output.
 /// - Errors of reading statistics.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     watch(args, kernel, out, || sleep(args.interval))
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::cli::said;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
     use crate::mock::Mock;
 
     #[test]
@@ -290,6 +290,6 @@ mod tests {
             (&"c".into(), &"exists".into())
         );
         let failure = said(&kernel, "monitor nobody").unwrap_err();
-        assert_eq!(failure.kind, Kind::NotFound);
+        assert_eq!(failure.kind, FailureKind::NotFound);
     }
 }

@@ -9,10 +9,10 @@ use globset::GlobMatcher;
 use nrs_report::chart::Lines;
 
 use crate::commands::record;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names;
-use crate::recording::{Recording, Series, What};
+use crate::recording::{Recording, Series, SeriesKind};
 use crate::top::numbers;
 
 /// Arguments of `nrsctl plot`.
@@ -22,7 +22,7 @@ pub struct Args {
     pub file: PathBuf,
     /// Value plotted for each entity.
     #[arg(long, value_enum, default_value = "share")]
-    pub what: What,
+    pub what: SeriesKind,
     /// Pattern of entity names, with *, ? and [].
     #[arg(long, value_name = "GLOB", default_value = "*", value_parser = glob)]
     pub entity: GlobMatcher,
@@ -45,11 +45,11 @@ fn glob(text: &str) -> std::result::Result<GlobMatcher, String> {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the file or the service does not exist, or no matching entity has the
-///   value to be plotted.
-/// - [`Kind::Refused`]: the file is not a recording.
-/// - [`Kind::Usage`]: the recording has several services and `--service` is missing.
-/// - [`Kind::Other`]: reading or writing failed.
+/// - [`FailureKind::NotFound`]: the file or the service does not exist, or no matching entity has
+///   the value to be plotted.
+/// - [`FailureKind::Refused`]: the file is not a recording.
+/// - [`FailureKind::Usage`]: the recording has several services and `--service` is missing.
+/// - [`FailureKind::Other`]: reading or writing failed.
 pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let recording = record::open(&args.file)?;
     let picture = draw(args, &recording)?;
@@ -67,24 +67,30 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let service = match (&args.service, services.as_slice()) {
         (Some(name), _) if services.contains(name) => name,
         (Some(name), _) => {
-            let failure = Failure::new(Kind::NotFound, format!("{file}: no service '{name}'"));
+            let failure = Failure::new(
+                FailureKind::NotFound,
+                format!("{file}: no service '{name}'"),
+            );
             return Err(failure.hint(format!("there are: {all}")));
         }
         (None, [name]) => name,
         (None, []) => {
             let message = format!("{file}: no snapshots");
-            return Err(Failure::new(Kind::NotFound, message));
+            return Err(Failure::new(FailureKind::NotFound, message));
         }
         (None, _) => {
             let message = format!("{file} has {} services", services.len());
             let hint = format!("choose one: --service NAME, of {all}");
-            return Err(Failure::new(Kind::Usage, message).hint(hint));
+            return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
     };
     let series = Series::new(recording.of(service), args.what, |name| {
         args.entity.is_match(name)
     });
-    let adds_up = matches!(args.what, What::Share | What::Rate | What::Queue);
+    let adds_up = matches!(
+        args.what,
+        SeriesKind::Share | SeriesKind::Rate | SeriesKind::Queue
+    );
     let most = usize::try_from(args.top).unwrap_or(usize::MAX);
     let top = series.top(most, adds_up);
     if top.is_empty() {
@@ -93,18 +99,18 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
             "{file}: nothing to draw: no entity '{}' has a {what}",
             args.entity.glob()
         );
-        return Err(Failure::new(Kind::NotFound, none).hint(args.what.where_from()));
+        return Err(Failure::new(FailureKind::NotFound, none).hint(args.what.where_from()));
     }
     let scale = match args.what {
-        What::Rate if series.bytes => 1e-6,
-        What::Share => 100.0,
+        SeriesKind::Rate if series.bytes => 1e-6,
+        SeriesKind::Share => 100.0,
         _ => 1.0,
     };
     let what = args.what.title();
     let title = format!("{service}: {what} of each entity");
     let label = args.what.unit(series.bytes);
     let mut chart = Lines::new(&title, "time in s", label);
-    if args.what == What::Share {
+    if args.what == SeriesKind::Share {
         // The axis ends above 100 %, because the names of policies need room.
         chart = chart.y_range(0.0, 110.0);
     }
@@ -121,7 +127,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     Ok(chart.to_svg()?)
 }
 
-impl What {
+impl SeriesKind {
     /// Returns the name of the value.
     fn title(self) -> String {
         format!("{self:?}").to_lowercase()
@@ -130,24 +136,24 @@ impl What {
     /// Returns the label of the axis.
     const fn unit(self, bytes: bool) -> &'static str {
         match self {
-            What::Share => "share of service in %",
-            What::Rate if bytes => "MB/s",
-            What::Rate => "requests/s",
-            What::Wait => "wait of 99 % of requests, at most, in ms",
-            What::Queue => "requests queued",
-            What::Limit => "limit met, times/s",
+            SeriesKind::Share => "share of service in %",
+            SeriesKind::Rate if bytes => "MB/s",
+            SeriesKind::Rate => "requests/s",
+            SeriesKind::Wait => "wait of 99 % of requests, at most, in ms",
+            SeriesKind::Queue => "requests queued",
+            SeriesKind::Limit => "limit met, times/s",
         }
     }
 
     /// Returns a hint which policies provide the value.
     const fn where_from(self) -> &'static str {
         match self {
-            What::Share | What::Rate => {
+            SeriesKind::Share | SeriesKind::Rate => {
                 "it needs two snapshots of a policy that tells requests apart"
             }
-            What::Queue => "it needs a policy that tells requests apart",
-            What::Wait => "fairshare counts waits",
-            What::Limit => "tbf and qbm have limits",
+            SeriesKind::Queue => "it needs a policy that tells requests apart",
+            SeriesKind::Wait => "fairshare counts waits",
+            SeriesKind::Limit => "tbf and qbm have limits",
         }
     }
 }
@@ -162,7 +168,7 @@ mod tests {
     use crate::top::samples;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct PlotTest {
         #[command(flatten)]
         args: Args,
     }
@@ -173,7 +179,7 @@ mod tests {
             snapshots,
             cut: None,
         };
-        let line = Line::parse_from(format!("plot file.jsonl{words}").split(' '));
+        let line = PlotTest::parse_from(format!("plot file.jsonl{words}").split(' '));
         draw(&line.args, &recording)
     }
 
@@ -236,26 +242,31 @@ mod tests {
             (
                 vec![],
                 "",
-                Kind::NotFound,
+                FailureKind::NotFound,
                 "file.jsonl: no snapshots".into(),
             ),
             (
                 both(),
                 " --service x",
-                Kind::NotFound,
+                FailureKind::NotFound,
                 "file.jsonl: no service 'x'".into(),
             ),
             (
                 both(),
                 " --entity gid:*",
-                Kind::NotFound,
+                FailureKind::NotFound,
                 format!("{none} 'gid:*' has a share"),
             ),
-            (two, "", Kind::Usage, "file.jsonl has 2 services".into()),
+            (
+                two,
+                "",
+                FailureKind::Usage,
+                "file.jsonl has 2 services".into(),
+            ),
         ] {
             let failure = drawn(snapshots, words).unwrap_err();
             assert_eq!((failure.kind, failure.message), (kind, want));
         }
-        assert!(Line::try_parse_from(["plot", "f", "--entity", "["]).is_err());
+        assert!(PlotTest::try_parse_from(["plot", "f", "--entity", "["]).is_err());
     }
 }

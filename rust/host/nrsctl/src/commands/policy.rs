@@ -8,14 +8,14 @@ use clap::{Subcommand, ValueEnum};
 use nrs_sched::policy;
 use serde::Serialize;
 
-use crate::configuration::state::Policy;
-use crate::failure::{Kind, Result};
+use crate::configuration::state::HeadPolicy;
+use crate::failure::{FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::{show, stats};
 
 /// Heads that an action applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Head {
+pub enum HeadArg {
     /// Both heads.
     #[default]
     All,
@@ -25,22 +25,22 @@ pub enum Head {
     Hp,
 }
 
-impl Head {
+impl HeadArg {
     /// Returns the word for the head in commands, with a trailing blank unless it is empty.
     pub fn word(self) -> &'static str {
         match self {
-            Head::All => "",
-            Head::Reg => "reg ",
-            Head::Hp => "hp ",
+            HeadArg::All => "",
+            HeadArg::Reg => "reg ",
+            HeadArg::Hp => "hp ",
         }
     }
 
     /// Returns true if `name`, `regular` or `high`, is among the heads.
     pub fn has(self, name: &str) -> bool {
         match self {
-            Head::All => true,
-            Head::Reg => name == "regular",
-            Head::Hp => name == "high",
+            HeadArg::All => true,
+            HeadArg::Reg => name == "regular",
+            HeadArg::Hp => name == "high",
         }
     }
 }
@@ -52,7 +52,7 @@ pub struct Listing {
     pub service: String,
     /// Lists one head only.
     #[arg(long, value_enum, default_value_t)]
-    pub head: Head,
+    pub head: HeadArg,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
@@ -60,7 +60,7 @@ pub struct Listing {
 
 /// Actions of `nrsctl policy`.
 #[derive(Subcommand, Debug)]
-pub enum Action {
+pub enum PolicyAction {
     /// Lists the policies of a service and their queues.
     List(Listing),
     /// Selects the policy of a service; fifo stops other policies.
@@ -74,7 +74,7 @@ pub enum Action {
         argument: Vec<String>,
         /// Changes one head only.
         #[arg(long, value_enum, default_value_t)]
-        head: Head,
+        head: HeadArg,
     },
 }
 
@@ -94,7 +94,7 @@ fn meaning() -> String {
 
 /// Policy, as shown.
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
+struct ListedPolicy<'a> {
     /// `regular` or `high`.
     head: &'a str,
     #[serde(flatten)]
@@ -105,38 +105,44 @@ struct Listed<'a> {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service or policy does not exist.
-/// - [`Kind::Refused`]: the policy does not accept the argument.
-/// - [`Kind::Busy`]: earlier policies are still stopping.
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+/// - [`FailureKind::NotFound`]: the service or policy does not exist.
+/// - [`FailureKind::Refused`]: the policy does not accept the argument.
+/// - [`FailureKind::Busy`]: earlier policies are still stopping.
+pub fn run(action: &PolicyAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
-        Action::List(Listing {
+        PolicyAction::List(Listing {
             service,
             head,
             json,
         }) => {
             let heads = stats::heads(kernel, service)?;
             let heads = heads.iter().filter(|of| head.has(&of.name));
-            let policies: Vec<Listed<'_>> = heads
+            let policies: Vec<ListedPolicy<'_>> = heads
                 .flat_map(|head| {
-                    head.policies.iter().map(|policy| Listed {
+                    head.policies.iter().map(|policy| ListedPolicy {
                         head: &head.name,
                         policy,
                     })
                 })
                 .collect();
             let head = ["HEAD", "POLICY", "STATE", "QUEUED", "ACTIVE"];
-            show::list(out, *json, &policies, head, |Listed { head, policy }| {
-                [
-                    (*head).into(),
-                    policy.full(),
-                    policy.state.clone(),
-                    policy.queued.to_string(),
-                    policy.active.to_string(),
-                ]
-            })
+            show::list(
+                out,
+                *json,
+                &policies,
+                head,
+                |ListedPolicy { head, policy }| {
+                    [
+                        (*head).into(),
+                        policy.full(),
+                        policy.state.clone(),
+                        policy.queued.to_string(),
+                        policy.active.to_string(),
+                    ]
+                },
+            )
         }
-        Action::Set {
+        PolicyAction::Set {
             service,
             policy,
             argument,
@@ -145,13 +151,13 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let text = format!("{policy} {}{}", head.word(), argument.join(" "));
             let done = kernel.set(service, "nrs_policies", text.trim_end());
             done.map_err(|failure| match (failure.kind, &failure.hint) {
-                (Kind::NotFound, _) if failure.message.contains("no policy") => {
+                (FailureKind::NotFound, _) if failure.message.contains("no policy") => {
                     let (names, last) = names();
                     failure.hint(format!("policies: {names}, {last}"))
                 }
-                (Kind::Refused, _) if policy == "fairshare" => {
+                (FailureKind::Refused, _) if policy == "fairshare" => {
                     let mode = format!("{}_fair", argument.concat());
-                    match Policy::new(policy::Kind::Fairshare, Some(&mode)) {
+                    match HeadPolicy::new(policy::Kind::Fairshare, Some(&mode)) {
                         Ok(_) => failure.hint(format!("did you mean: fairshare {mode}")),
                         Err(_) => failure,
                     }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::recording::{self, Header, Recording, Writer};
-use crate::top::source::{Live, Source};
+use crate::top::source::{LiveSource, Source};
 
 /// Arguments of `nrsctl record`.
 #[derive(clap::Args, Debug)]
@@ -79,7 +79,7 @@ fn size(text: &str) -> std::result::Result<u64, String> {
 /// # Errors
 ///
 /// - Errors of [`recording::read`].
-/// - [`Kind::NotFound`], [`Kind::Permission`]: the file cannot be read.
+/// - [`FailureKind::NotFound`], [`FailureKind::Permission`]: the file cannot be read.
 pub fn open(path: &Path) -> Result<Recording> {
     let text = fs::read(path).map_err(|error| Failure::of_file(path, &error))?;
     let name = path.display().to_string();
@@ -108,10 +108,10 @@ enum End {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: a service does not exist at the start.
-/// - [`Kind::NotLoaded`] and other errors of the module.
-/// - [`Kind::Other`]: writing failed, or `--max-bytes` is reached.
-/// - [`Kind::Closed`]: the reader closed the output.
+/// - [`FailureKind::NotFound`]: a service does not exist at the start.
+/// - [`FailureKind::NotLoaded`] and other errors of the module.
+/// - [`FailureKind::Other`]: writing failed, or `--max-bytes` is reached.
+/// - [`FailureKind::Closed`]: the reader closed the output.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     // No file is created if there is nothing to record.
     let there = kernel.services()?;
@@ -123,11 +123,11 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         Some(path) => {
             let mut file = File::create(path).map_err(|error| Failure::of_file(path, &error))?;
             let name = path.display().to_string();
-            let lines = record(args, &mut Live(kernel), &mut file, &name, &told)?;
+            let lines = record(args, &mut LiveSource(kernel), &mut file, &name, &told)?;
             writeln!(out, "{lines} snapshots in {name}")?;
         }
         None => {
-            record(args, &mut Live(kernel), out, "standard output", &told)?;
+            record(args, &mut LiveSource(kernel), out, "standard output", &told)?;
         }
     }
     Ok(())
@@ -144,7 +144,7 @@ fn record(
     let header = Header::now(args.interval.as_secs_f64());
     let begun = Writer::new(to, &header, args.max_bytes);
     let mut writer = begun.map_err(|error| match Failure::from(error) {
-        closed if closed.kind == Kind::Closed => closed,
+        closed if closed.kind == FailureKind::Closed => closed,
         other => Failure::new(other.kind, format!("{name}: {}", other.message)),
     })?;
     let result = rounds(args, source, &mut writer, told);
@@ -155,11 +155,11 @@ fn record(
                 "{name}: full after {lines} snapshots: --max-bytes is {}",
                 args.max_bytes
             );
-            Err(Failure::new(Kind::Other, full)
+            Err(Failure::new(FailureKind::Other, full)
                 .hint("record less often (--interval), or allow more: --max-bytes 1G"))
         }
         Ok(End::Done | End::Told) => Ok(lines),
-        Err(failure) if failure.kind == Kind::Closed => Err(failure),
+        Err(failure) if failure.kind == FailureKind::Closed => Err(failure),
         Err(mut failure) => {
             failure.message += &format!(" ({lines} snapshots are in {name})");
             Err(failure)
@@ -186,7 +186,9 @@ fn rounds(
                 Ok(Some(snapshot)) => snapshot,
                 Ok(None) => return Ok(End::Done),
                 // The service was removed after the services were listed.
-                Err(failure) if failure.kind == Kind::NotFound && args.services.is_empty() => {
+                Err(failure)
+                    if failure.kind == FailureKind::NotFound && args.services.is_empty() =>
+                {
                     continue
                 }
                 Err(failure) => return Err(failure),
@@ -238,14 +240,14 @@ mod tests {
     use crate::top::source::Replay;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct RecordTest {
         #[command(flatten)]
         args: Args,
     }
 
     fn args(words: &[&str]) -> Args {
         let line = ["record", "--interval", "0.1"];
-        Line::parse_from(line.iter().chain(words)).args
+        RecordTest::parse_from(line.iter().chain(words)).args
     }
 
     /// Returns a source of these snapshots.
@@ -266,12 +268,12 @@ mod tests {
     }
 
     /// Source whose service `a` is removed after this number of snapshots.
-    struct Leaving(u32, Kind);
+    struct Leaving(u32, FailureKind);
 
     impl Source for Leaving {
         fn services(&mut self) -> Result<Vec<String>> {
             match self.0 {
-                0 if self.1 == Kind::NotLoaded => Err(Failure::new(self.1, "not loaded")),
+                0 if self.1 == FailureKind::NotLoaded => Err(Failure::new(self.1, "not loaded")),
                 0 => Ok(vec!["b".into()]),
                 _ => Ok(vec!["a".into(), "b".into()]),
             }
@@ -336,15 +338,15 @@ mod tests {
         // One of all services is removed: the other services are still recorded.
         let left = recorded(
             &["--count", "3"],
-            &mut Leaving(1, Kind::NotFound),
+            &mut Leaving(1, FailureKind::NotFound),
             &mut file,
         );
         assert_eq!(left, Ok(4));
         // A named service is removed, or the module is unloaded.
         for (words, kind) in [
-            (&["a"][..], Kind::NotFound),
-            (&[], Kind::NotLoaded),
-            (&["a"], Kind::NotLoaded),
+            (&["a"][..], FailureKind::NotFound),
+            (&[], FailureKind::NotLoaded),
+            (&["a"], FailureKind::NotLoaded),
         ] {
             file.clear();
             let failure = recorded(words, &mut Leaving(2, kind), &mut file).unwrap_err();
@@ -372,11 +374,11 @@ mod tests {
         // A closed reader needs no message; any other failed write is reported.
         for room in [0, 4096] {
             let done = recorded(&[], &mut source(all.clone()), &mut Gone(room));
-            assert_eq!(done.unwrap_err().kind, Kind::Closed);
+            assert_eq!(done.unwrap_err().kind, FailureKind::Closed);
         }
         let mut full: &mut [u8] = &mut [0; 100];
         let done = recorded(&[], &mut source(all), &mut full);
-        assert_eq!(done.unwrap_err().kind, Kind::Other);
+        assert_eq!(done.unwrap_err().kind, FailureKind::Other);
     }
 
     #[test]

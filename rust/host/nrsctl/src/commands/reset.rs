@@ -12,7 +12,7 @@ use crate::names;
 
 /// Statistics whose counters can be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum ResetTarget {
     /// Entities of fairshare.
     Fairshare,
     /// Rules and classes of tbf.
@@ -23,14 +23,14 @@ pub enum What {
     Timeouts,
 }
 
-impl What {
+impl ResetTarget {
     /// Returns the parameter whose write resets the counters.
     const fn parameter(self) -> &'static str {
         match self {
-            What::Fairshare => "nrs_fairshare_stats_reset",
-            What::Tbf => "nrs_tbf_stats_reset",
-            What::Qbm => "nrs_qbm_stats_reset",
-            What::Timeouts => "at_stats_reset",
+            ResetTarget::Fairshare => "nrs_fairshare_stats_reset",
+            ResetTarget::Tbf => "nrs_tbf_stats_reset",
+            ResetTarget::Qbm => "nrs_qbm_stats_reset",
+            ResetTarget::Timeouts => "at_stats_reset",
         }
     }
 }
@@ -42,7 +42,7 @@ pub struct Args {
     pub service: String,
     /// Statistics to reset (default: all).
     #[arg(value_enum)]
-    pub what: Vec<What>,
+    pub what: Vec<ResetTarget>,
 }
 
 /// Resets counters of statistics.
@@ -58,7 +58,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
         return Err(names::no_service(&args.service, &there));
     }
     let what = match args.what.as_slice() {
-        [] => What::value_variants(),
+        [] => ResetTarget::value_variants(),
         what => what,
     };
     let mut failures = Vec::new();

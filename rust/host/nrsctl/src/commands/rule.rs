@@ -7,19 +7,19 @@ use std::io::Write;
 use clap::Subcommand;
 use nrs_sched::attr::{Attrs, Id, Opcode};
 use nrs_sched::key::Field;
-use nrs_sched::rules::{Item, Subject};
+use nrs_sched::rules::{ConditionValue, Subject};
 
-use super::policy::{Head, Listing};
+use super::policy::{HeadArg, Listing};
 use crate::configuration::running;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
 use crate::show;
-use crate::stats::{self, rules::Listed, HIGH, REGULAR};
+use crate::stats::{self, rules::ListedRule, HIGH, REGULAR};
 
 /// Limits of a rule; a limit that is not given has its default, or is not changed.
 #[derive(clap::Args, Debug, Default)]
-pub struct Limits {
+pub struct LimitArgs {
     /// Maximum rate of each class: 200, 5000iops, 10MB/s, 20MiB/s.
     #[arg(long)]
     pub rate: Option<String>,
@@ -40,7 +40,7 @@ pub struct Limits {
     pub realtime: Option<String>,
 }
 
-impl Limits {
+impl LimitArgs {
     /// Returns the limits in the form of commands, a blank before each.
     fn words(&self) -> String {
         let pairs = [
@@ -62,7 +62,7 @@ impl Limits {
 
 /// Actions of `nrsctl rule`.
 #[derive(Subcommand, Debug)]
-pub enum Action {
+pub enum RuleAction {
     /// Lists the rules of a service in order.
     List {
         /// Service and head.
@@ -110,10 +110,10 @@ pub enum Action {
         conditions: String,
         /// Limits of the rule.
         #[command(flatten)]
-        limits: Limits,
+        limits: LimitArgs,
         /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
-        head: Head,
+        head: HeadArg,
     },
     /// Changes limits of a rule.
     Change {
@@ -123,10 +123,10 @@ pub enum Action {
         name: String,
         /// New limits of the rule.
         #[command(flatten)]
-        limits: Limits,
+        limits: LimitArgs,
         /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
-        head: Head,
+        head: HeadArg,
     },
     /// Stops a rule.
     Stop {
@@ -136,7 +136,7 @@ pub enum Action {
         name: String,
         /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
-        head: Head,
+        head: HeadArg,
     },
 }
 
@@ -144,29 +144,30 @@ pub enum Action {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service or rule does not exist, or tbf is not started.
-/// - [`Kind::Refused`]: the command is wrong; the column refers to the command in `nrs_tbf_rule`.
-/// - [`Kind::Busy`]: another rule names the rule to be stopped in `also=`.
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let command = |service: &str, head: Head, text: String| {
+/// - [`FailureKind::NotFound`]: the service or rule does not exist, or tbf is not started.
+/// - [`FailureKind::Refused`]: the command is wrong; the column refers to the command in
+///   `nrs_tbf_rule`.
+/// - [`FailureKind::Busy`]: another rule names the rule to be stopped in `also=`.
+pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let command = |service: &str, head: HeadArg, text: String| {
         let text = format!("{}{text}", head.word());
         let done = kernel::set(kernel, service, "nrs_tbf_rule", &text);
         done.map_err(|failure| of_fields(kernel, service, failure))
     };
     match action {
-        Action::List { listing, numeric } => {
+        RuleAction::List { listing, numeric } => {
             let mut rules = stats::rules(kernel, &listing.service)?;
             rules.retain(|rule| listing.head.has(&rule.head));
             list(kernel, rules, *numeric, listing.json, out)
         }
-        Action::Show {
+        RuleAction::Show {
             service,
             name,
             numeric,
             json,
         } => {
             let rules = stats::rules(kernel, service)?;
-            let found: Vec<Listed> = rules
+            let found: Vec<ListedRule> = rules
                 .iter()
                 .filter(|rule| rule.name == *name)
                 .cloned()
@@ -176,7 +177,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 false => list(kernel, found, *numeric, *json, out),
             }
         }
-        Action::Test {
+        RuleAction::Test {
             service,
             request,
             numeric,
@@ -186,7 +187,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let found = matching(kernel, service, &attrs)?;
             list(kernel, found, *numeric, *json, out)
         }
-        Action::Start {
+        RuleAction::Start {
             service,
             name,
             conditions,
@@ -197,7 +198,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             *head,
             format!("start {name} {conditions}{}", limits.words()),
         ),
-        Action::Change {
+        RuleAction::Change {
             service,
             name,
             limits,
@@ -205,7 +206,8 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
         } => {
             let words = limits.words();
             if words.is_empty() {
-                let failure = Failure::new(Kind::Usage, format!("{name}: nothing to change"));
+                let failure =
+                    Failure::new(FailureKind::Usage, format!("{name}: nothing to change"));
                 return Err(
                     failure.hint("give --rate, --minrate, --rank, --borrow, --also or --realtime")
                 );
@@ -214,7 +216,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("change {name}{words}"))
         }
-        Action::Stop {
+        RuleAction::Stop {
             service,
             name,
             head,
@@ -248,17 +250,17 @@ fn of_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
 
 /// Returns the heads among `head` that have a rule `name`; `None` if no head has. The module
 /// refuses a change on a head without the rule.
-fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
-    let on = |side: Head, shown: &str| {
+fn heads(rules: &[ListedRule], name: &str, head: HeadArg) -> Option<HeadArg> {
+    let on = |side: HeadArg, shown: &str| {
         head.has(shown)
             && rules
                 .iter()
                 .any(|rule| rule.name == name && side.has(&rule.head))
     };
-    match (on(Head::Reg, "regular"), on(Head::Hp, "high")) {
+    match (on(HeadArg::Reg, "regular"), on(HeadArg::Hp, "high")) {
         (true, true) => Some(head),
-        (true, false) => Some(Head::Reg),
-        (false, true) => Some(Head::Hp),
+        (true, false) => Some(HeadArg::Reg),
+        (false, true) => Some(HeadArg::Hp),
         (false, false) => None,
     }
 }
@@ -267,9 +269,9 @@ fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: the form is wrong, or the field does not exist.
-/// - [`Kind::Refused`]: the value is not one of the field.
-/// - [`Kind::NotFound`]: the user or group does not exist.
+/// - [`FailureKind::Usage`]: the form is wrong, or the field does not exist.
+/// - [`FailureKind::Refused`]: the value is not one of the field.
+/// - [`FailureKind::NotFound`]: the user or group does not exist.
 fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
     let mut attrs = Attrs {
         opcode: Opcode::NONE,
@@ -279,25 +281,26 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(field) = Field::parse(name).filter(|_| pair.contains('=')) else {
             let fields = Field::ALL.map(Field::name).join(" ");
-            let failure = Failure::new(Kind::Usage, format!("'{pair}' is not FIELD=VALUE"));
+            let failure = Failure::new(FailureKind::Usage, format!("'{pair}' is not FIELD=VALUE"));
             return Err(failure.hint(format!("fields: {fields}")));
         };
         // Values are parsed in the form of a condition.
         let condition = format!("{name}={{{value}}}");
         let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
         let value = &condition[name.len() + 2..condition.len() - 1];
-        let refused =
-            |expected: &str| Failure::new(Kind::Refused, format!("{pair}: expected {expected}"));
-        let item = Item::parse(field, 0, value, &mut |_| Ok(0));
+        let refused = |expected: &str| {
+            Failure::new(FailureKind::Refused, format!("{pair}: expected {expected}"))
+        };
+        let item = ConditionValue::parse(field, 0, value, &mut |_| Ok(0));
         match (field, item.map_err(|error| refused(error.expected))?) {
-            (Field::Uid, Item::Number(number)) => attrs.uid = Id::new(number),
-            (Field::Gid, Item::Number(number)) => attrs.gid = Id::new(number),
-            (Field::Projid, Item::Number(number)) => attrs.projid = Id::new(number),
-            (Field::Nodemap, Item::Number(number)) => attrs.nodemap = Id::new(number),
-            (Field::Cgroup, Item::Number(number)) => attrs.cgroup = Id::new(number),
+            (Field::Uid, ConditionValue::Number(number)) => attrs.uid = Id::new(number),
+            (Field::Gid, ConditionValue::Number(number)) => attrs.gid = Id::new(number),
+            (Field::Projid, ConditionValue::Number(number)) => attrs.projid = Id::new(number),
+            (Field::Nodemap, ConditionValue::Number(number)) => attrs.nodemap = Id::new(number),
+            (Field::Cgroup, ConditionValue::Number(number)) => attrs.cgroup = Id::new(number),
             (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
-            (_, Item::Job(job)) => attrs.jobid = job,
-            (_, Item::Nid(nid)) => attrs.nid = Some(nid),
+            (_, ConditionValue::Job(job)) => attrs.jobid = job,
+            (_, ConditionValue::Nid(nid)) => attrs.nid = Some(nid),
             _ => return Err(refused("a value, not a pattern")),
         }
     }
@@ -306,13 +309,13 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
 
 /// Returns the rule of each head that limits a request with `attrs`, using the module's own rule
 /// sets.
-fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Listed>> {
+fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<ListedRule>> {
     // This read fails if tbf is not started.
     let listed = stats::rules(kernel, service)?;
     let state = running::read(kernel, service)?;
     let strange = |why: String| {
         let message = format!("{service}: the rules are not understood: {why}");
-        Failure::new(Kind::Other, message).hint("compare nrsctl --version and modinfo nrs")
+        Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
     };
     let mut found = Vec::new();
     for ((head, rules), policy) in [REGULAR, HIGH]
@@ -328,16 +331,16 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
         let set = book.compile(0).map_err(|_| strange("no memory".into()))?;
         let rule = set.rule(set.find(&Subject::of(attrs, fields)));
         let name = rule.map_or(String::new(), |rule| rule.name.to_string());
-        let same = |one: &&Listed| one.head == head && one.name == name;
+        let same = |one: &&ListedRule| one.head == head && one.name == name;
         found.extend(listed.iter().find(same).cloned());
     }
     Ok(found)
 }
 
 /// Returns the failure that no rule has the name `name`.
-fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
+fn missing(service: &str, name: &str, rules: &[ListedRule]) -> Failure {
     let failure = Failure::new(
-        Kind::NotFound,
+        FailureKind::NotFound,
         format!("{service}: there is no rule '{name}'"),
     );
     let mut near = near(name, rules.iter().map(|rule| &rule.name[..]));
@@ -353,7 +356,7 @@ fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
 /// Shows `rules`; a table that is not numeric has names of users and groups.
 fn list(
     kernel: &dyn Kernel,
-    mut rules: Vec<Listed>,
+    mut rules: Vec<ListedRule>,
     numeric: bool,
     json: bool,
     out: &mut dyn Write,
@@ -378,7 +381,7 @@ fn list(
 #[cfg(test)]
 mod tests {
     use crate::cli::said;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
     use crate::kernel::Kernel as _;
     use crate::mock::Mock;
 
@@ -431,13 +434,13 @@ mod tests {
         kernel.set("a", "nrs_policies", "tbf hp nid").unwrap();
         assert_eq!(rule(&kernel, "uid=1002").len(), 2);
         for (request, kind) in [
-            ("uid", Kind::Usage),
-            ("user=5", Kind::Usage),
-            ("uid=carol", Kind::NotFound),
-            ("uid=1002x,opcode=read", Kind::NotFound),
-            ("opcode=read", Kind::Refused),
-            ("jobid=dd*", Kind::Refused),
-            ("nid=10.0.0.*@tcp", Kind::Refused),
+            ("uid", FailureKind::Usage),
+            ("user=5", FailureKind::Usage),
+            ("uid=carol", FailureKind::NotFound),
+            ("uid=1002x,opcode=read", FailureKind::NotFound),
+            ("opcode=read", FailureKind::Refused),
+            ("jobid=dd*", FailureKind::Refused),
+            ("nid=10.0.0.*@tcp", FailureKind::Refused),
         ] {
             let failure = said(&kernel, &format!("rule test a {request}")).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");
@@ -448,6 +451,6 @@ mod tests {
         assert_eq!(failure.hint.as_deref(), Some(hint), "{failure}");
         kernel.set("a", "nrs_policies", "fifo").unwrap();
         let failure = said(&kernel, "rule test a uid=5").unwrap_err();
-        assert_eq!(failure.kind, Kind::NotFound, "{failure}");
+        assert_eq!(failure.kind, FailureKind::NotFound, "{failure}");
     }
 }

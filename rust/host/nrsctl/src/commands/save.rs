@@ -11,9 +11,9 @@ use crate::configuration::devices::{defined, in_words};
 use crate::configuration::files::File;
 use crate::configuration::plan::steps;
 use crate::configuration::read::Wanted;
-use crate::configuration::state::State;
+use crate::configuration::state::ServiceState;
 use crate::configuration::{edit, files, module, read, render, running, wanted};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Device, Kernel};
 use crate::names::no_service;
 use crate::replace::replace;
@@ -32,13 +32,13 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service does not exist.
-/// - [`Kind::Refused`]: with the file, the configuration of its directory would be wrong.
+/// - [`FailureKind::NotFound`]: the service does not exist.
+/// - [`FailureKind::Refused`]: with the file, the configuration of its directory would be wrong.
 /// - Errors of reading the running state and of writing the file.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let values = module(kernel)?;
     let slots = values.get("default_slots").map_or("", String::as_str);
-    let states: BTreeMap<String, State> = match &args.service {
+    let states: BTreeMap<String, ServiceState> = match &args.service {
         Some(only) => {
             let there = kernel.services()?;
             if !there.contains(only) {
@@ -123,7 +123,7 @@ fn beside(file: &Path) -> Result<Vec<File>> {
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: `kept` has a different section for the device.
+/// [`FailureKind::Refused`]: `kept` has a different section for the device.
 fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> {
     let name = &device.name;
     let is_disk = |key: &str| kernel.disk(key).is_ok_and(|disk| disk == *name);
@@ -151,20 +151,20 @@ fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> 
     let message = format!("{place}: the section of {name} is not what runs");
     let hint =
         "nothing was saved: nrsctl apply makes it run; without the section, what runs is saved";
-    Err(Failure::new(Kind::Refused, message).hint(hint))
+    Err(Failure::new(FailureKind::Refused, message).hint(hint))
 }
 
 /// Verifies that `text`, read again, describes the running state.
 fn prove(
     kernel: &dyn Kernel,
     text: &str,
-    states: &BTreeMap<String, State>,
+    states: &BTreeMap<String, ServiceState>,
     devices: &[Device],
     slots: &str,
 ) -> Result {
     let wrong = |reason: String| {
         let message = format!("what runs cannot be written as a configuration: {reason}");
-        Err(Failure::new(Kind::Other, message))
+        Err(Failure::new(FailureKind::Other, message))
     };
     let (wanted, faults) = read::read([("the text", text)], kernel.accounts());
     if let Some(fault) = faults.first() {

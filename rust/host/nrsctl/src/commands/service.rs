@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::configuration::read::is_service;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::NAME;
 use crate::stats::{self, Policy, HIGH, REGULAR};
@@ -16,7 +16,7 @@ use crate::{refusal, show};
 
 /// Actions of `nrsctl service`.
 #[derive(Subcommand, Debug)]
-pub enum Action {
+pub enum ServiceAction {
     /// Lists all services.
     List {
         /// Prints JSON.
@@ -56,7 +56,7 @@ pub enum Action {
 
 /// Service, as shown.
 #[derive(Debug, Serialize)]
-pub struct Service {
+pub struct ListedService {
     /// Name of the service.
     pub name: String,
     /// True if the service was created in configfs and exists without clients.
@@ -84,12 +84,12 @@ pub struct Service {
     pub clients: Vec<String>,
 }
 
-/// Headings of the columns of [`Service::row`].
+/// Headings of the columns of [`ListedService::row`].
 const HEADINGS: [&str; 7] = [
     "SERVICE", "REGULAR", "HIGH", "SLOTS", "QUEUED", "CLIENTS", "HEALTH",
 ];
 
-impl Service {
+impl ListedService {
     /// Returns the row of the service in a table.
     fn row(&self) -> [String; 7] {
         [
@@ -105,7 +105,7 @@ impl Service {
 }
 
 /// Reads the service `name`.
-fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
+fn read(kernel: &dyn Kernel, name: &str) -> Result<ListedService> {
     let heads = stats::heads(kernel, name)?;
     let shown = stats::clients(kernel, name)?;
     let health = kernel.get(name, "health")?;
@@ -114,7 +114,7 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
         let head = heads.iter().find(|head| head.name == on)?;
         head.serving().map(Policy::full)
     };
-    Ok(Service {
+    Ok(ListedService {
         name: name.into(),
         made,
         cpts: made.then(|| kernel.cpts(name)).transpose()?,
@@ -134,24 +134,24 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service or parameter does not exist.
-/// - [`Kind::Refused`]: a name or value is wrong; settings before the refused setting are in
+/// - [`FailureKind::NotFound`]: the service or parameter does not exist.
+/// - [`FailureKind::Refused`]: a name or value is wrong; settings before the refused setting are in
 ///   effect.
-/// - [`Kind::Busy`]: the service has clients.
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+/// - [`FailureKind::Busy`]: the service has clients.
+pub fn run(action: &ServiceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
-        Action::List { json } => {
+        ServiceAction::List { json } => {
             let services = kernel::each(kernel, |name| read(kernel, name))?;
-            show::list(out, *json, &services, HEADINGS, Service::row)
+            show::list(out, *json, &services, HEADINGS, ListedService::row)
         }
-        Action::Show { name, json } => {
+        ServiceAction::Show { name, json } => {
             let service = read(kernel, name)?;
             match json {
                 true => show::json(out, &service),
                 false => one(&service, out),
             }
         }
-        Action::Add { name, cpts } => {
+        ServiceAction::Add { name, cpts } => {
             checked(name)?;
             kernel.make(name)?;
             let Some(cpts) = cpts else {
@@ -162,11 +162,11 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 let _ = kernel.remove(name);
             })
         }
-        Action::Remove { name } => {
+        ServiceAction::Remove { name } => {
             checked(name)?;
             kernel.remove(name)
         }
-        Action::Set { name, settings } => set(kernel, name, settings),
+        ServiceAction::Set { name, settings } => set(kernel, name, settings),
     }
 }
 
@@ -174,13 +174,13 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: the name is not valid.
+/// [`FailureKind::Refused`]: the name is not valid.
 pub fn checked(name: &str) -> Result {
     match is_service(name) {
         true => Ok(()),
         false => {
             let message = format!("'{name}' is no name for a service");
-            Err(Failure::new(Kind::Refused, message).hint(NAME))
+            Err(Failure::new(FailureKind::Refused, message).hint(NAME))
         }
     }
 }
@@ -190,9 +190,15 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
     let mut pairs = Vec::new();
     for setting in settings {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
-            Failure::new(Kind::Usage, format!("{setting}: no value")).hint("write PARAMETER=VALUE")
+            Failure::new(FailureKind::Usage, format!("{setting}: no value"))
+                .hint("write PARAMETER=VALUE")
         })?;
-        let wrong = |_| Failure::new(Kind::Refused, format!("cpts: '{value}' is not a number"));
+        let wrong = |_| {
+            Failure::new(
+                FailureKind::Refused,
+                format!("cpts: '{value}' is not a number"),
+            )
+        };
         let cpts = match key {
             "cpts" => Some(value.parse().map_err(wrong)?),
             _ => None,
@@ -213,7 +219,7 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
 }
 
 /// Shows one service.
-fn one(service: &Service, out: &mut dyn Write) -> Result {
+fn one(service: &ListedService, out: &mut dyn Write) -> Result {
     let kept = match (service.made, service.cpts) {
         (true, Some(1)) => "made, 1 partition".into(),
         (true, Some(cpts)) => format!("made, {cpts} partitions"),

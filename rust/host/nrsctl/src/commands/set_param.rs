@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::names;
 use crate::show::Report;
@@ -24,7 +24,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`]: a name has no value.
+/// [`FailureKind::Usage`]: a name has no value.
 fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
     let mut pairs = Vec::new();
     let mut quiet = false;
@@ -38,7 +38,7 @@ fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
             Some(pair) => pair,
             None => {
                 let missing = || {
-                    Failure::new(Kind::Usage, format!("{word}: no value"))
+                    Failure::new(FailureKind::Usage, format!("{word}: no value"))
                         .hint("write NAME=VALUE or NAME VALUE")
                 };
                 (word.as_str(), words.next().ok_or_else(missing)?.as_str())
@@ -52,8 +52,8 @@ fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: a name has no value; nothing is set.
-/// - [`Kind::NotFound`]: nothing matches a name.
+/// - [`FailureKind::Usage`]: a name has no value; nothing is set.
+/// - [`FailureKind::NotFound`]: nothing matches a name.
 /// - Errors of [`Kernel::set`].
 ///
 /// All settings are processed; the first failure determines the kind.
@@ -94,7 +94,7 @@ fn set(
         parameters.retain(|parameter| parameter.access.writes());
         if parameters.is_empty() {
             let message = format!("{name}: nothing was set: what it fits can only be read");
-            let failure = Failure::new(Kind::Refused, message);
+            let failure = Failure::new(FailureKind::Refused, message);
             return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
         }
     }

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::commands::record;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
 use crate::show;
 use crate::stats::{self, words, Snapshot};
@@ -38,7 +38,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 ///
 /// # Errors
 ///
-/// - [`Kind::Unhealthy`]: a service is not healthy, or has lost clients.
+/// - [`FailureKind::Unhealthy`]: a service is not healthy, or has lost clients.
 /// - Errors of reading statistics.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let Some(interval) = args.watch else {
@@ -51,7 +51,9 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             screen.extend_from_slice(CLEAR);
         }
         match once(args, kernel, &mut screen) {
-            Err(failure) if failure.kind == Kind::Unhealthy => writeln!(screen, "{failure}")?,
+            Err(failure) if failure.kind == FailureKind::Unhealthy => {
+                writeln!(screen, "{failure}")?
+            }
             done => done?,
         }
         out.write_all(&screen)?;
@@ -82,7 +84,7 @@ fn once(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         true => Ok(()),
         false => {
             let message = format!("not healthy: {}", sick.join(", "));
-            Err(Failure::new(Kind::Unhealthy, message))
+            Err(Failure::new(FailureKind::Unhealthy, message))
         }
     };
     if args.json {

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::commands::record;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::top::row::Column;
-use crate::top::source::{Live, Named, Replay, Source};
-use crate::top::state::State;
+use crate::top::source::{LiveSource, NamedSource, Replay, Source};
+use crate::top::state::TopState;
 use crate::top::{plain, term};
 
 /// Arguments of `nrsctl top`.
@@ -44,12 +44,13 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::Usage`]: there is neither a terminal nor `--batch`.
+/// - [`FailureKind::Usage`]: there is neither a terminal nor `--batch`.
 /// - With `--batch`: errors of the first and the last snapshot.
-/// - [`Kind::NotFound`], [`Kind::Refused`]: the recording does not exist, or is malformed.
+/// - [`FailureKind::NotFound`], [`FailureKind::Refused`]: the recording does not exist, or is
+///   malformed.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let mut state = State::new(args.service.clone(), args.interval, args.sort, &args.filter);
-    let mut live = Live(kernel);
+    let mut state = TopState::new(args.service.clone(), args.interval, args.sort, &args.filter);
+    let mut live = LiveSource(kernel);
     let mut replay;
     let source: &mut dyn Source = match &args.from {
         Some(path) => {
@@ -63,7 +64,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let source = match args.numeric {
         true => source,
         false => {
-            named = Named { source, accounts };
+            named = NamedSource { source, accounts };
             &mut named
         }
     };
@@ -71,7 +72,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         return batch(state, source, tables, out);
     }
     if !term::is_there() {
-        let none = Failure::new(Kind::Usage, "top needs a terminal");
+        let none = Failure::new(FailureKind::Usage, "top needs a terminal");
         return Err(none.hint("without one, tables as text: nrsctl top --batch 1"));
     }
     // Errors at the start are reported as by any other command, before the screen is taken.
@@ -88,7 +89,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 }
 
 /// Prints `tables` tables.
-fn batch(mut state: State, source: &mut dyn Source, tables: u64, out: &mut dyn Write) -> Result {
+fn batch(mut state: TopState, source: &mut dyn Source, tables: u64, out: &mut dyn Write) -> Result {
     // Rates need a previous snapshot.
     state.refresh(source);
     if let Some(failure) = state.failure.as_ref() {

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::configuration::weights::{normal, parts};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
 
@@ -17,7 +17,7 @@ const WEIGHTS: &str = "nrs_fairshare_weights";
 
 /// Actions of `nrsctl weight`.
 #[derive(Subcommand, Debug)]
-pub enum Action {
+pub enum WeightAction {
     /// Lists the weights of a service; unlisted weights are 1.
     List {
         /// Name of the service.
@@ -52,7 +52,7 @@ pub enum Action {
 
 /// Weight, as shown.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedWeight {
     /// Name of the weight: `uid:1000`.
     name: String,
     weight: u32,
@@ -62,11 +62,11 @@ struct Listed {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: the service, user, group or weight does not exist.
-/// - [`Kind::Refused`]: the name of a weight is malformed, or the weight is out of range.
-pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+/// - [`FailureKind::NotFound`]: the service, user, group or weight does not exist.
+/// - [`FailureKind::Refused`]: the name of a weight is malformed, or the weight is out of range.
+pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match action {
-        Action::List {
+        WeightAction::List {
             service,
             numeric,
             json,
@@ -79,30 +79,32 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let listed = text.lines().map(|line| {
                 let (name, weight) = parts(line);
                 let weight = weight.parse().ok()?;
-                Some(Listed {
+                Some(ListedWeight {
                     name: name.into(),
                     weight,
                 })
             });
-            let strange = || Failure::new(Kind::Other, format!("{service}: {WEIGHTS}: {text}"));
+            let strange =
+                || Failure::new(FailureKind::Other, format!("{service}: {WEIGHTS}: {text}"));
             let listed = listed.collect::<Option<Vec<_>>>().ok_or_else(strange)?;
             show::list(out, *json, &listed, ["NAME", "WEIGHT"], |one| {
                 [one.name.clone(), one.weight.to_string()]
             })
         }
-        Action::Set { service, weights } => {
+        WeightAction::Set { service, weights } => {
             let items = weights.iter().map(|text| {
                 let wrong = || {
                     let message = format!("{text}: no weight");
-                    Failure::new(Kind::Usage, message).hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
+                    Failure::new(FailureKind::Usage, message)
+                        .hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
                 };
                 let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
                 item(kernel, text, format!("{name}:{weight}"))
             });
             set(kernel, service, items)
         }
-        Action::Unset { service, all, .. } if *all => kernel.set(service, WEIGHTS, "clear"),
-        Action::Unset { service, names, .. } => {
+        WeightAction::Unset { service, all, .. } if *all => kernel.set(service, WEIGHTS, "clear"),
+        WeightAction::Unset { service, names, .. } => {
             // The item is checked with a weight, because a check against an empty table refuses
             // removals.
             let items = names.iter().map(|name| {
@@ -122,7 +124,7 @@ fn item(kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
         1 => Ok(()),
         _ => Err("is not one weight"),
     });
-    one.map_err(|reason| Failure::new(Kind::Refused, format!("{text}: {reason}")))?;
+    one.map_err(|reason| Failure::new(FailureKind::Refused, format!("{text}: {reason}")))?;
     Ok(item)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nrs_agent::config::{self, Mistake};
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, FilePosition};
 use super::files::{File, DIRECTORY};
 
 /// Returns the faults of `file`; in [`DIRECTORY`], also the faults of the files that `file` names.
@@ -17,7 +17,7 @@ pub fn faults(file: &File) -> Vec<Fault> {
         Err(mistakes) => mistakes,
     };
     let fault = |mistake: Mistake| {
-        let place = Place {
+        let place = FilePosition {
             file: file.name.as_str().into(),
             line: mistake.line,
             column: mistake.column,

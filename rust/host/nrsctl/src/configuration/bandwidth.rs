@@ -4,10 +4,10 @@
 
 use nrs_sched::{error::Error, qbm::plan::Plan};
 
-use super::document::{Node, Value};
-use super::fault::{Fault, Place};
+use super::document::{TomlValue, ValueNode};
+use super::fault::{Fault, FilePosition};
 use super::keys::Table;
-use super::read::Reader;
+use super::read::FileReader;
 use super::render::{quote, value};
 
 /// Returns the text that the module shows after `text` is written.
@@ -24,15 +24,15 @@ pub fn normal(text: &str) -> Result<String, Error> {
 }
 
 /// Line of the text, and its source in the file.
-struct Line<'a> {
+struct PlanLine<'a> {
     text: String,
     path: String,
-    node: &'a Node,
+    node: &'a ValueNode,
 }
 
 /// Returns the text for the table `node` at `path`, as the module shows it; faults are added to
 /// `reader`.
-pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
+pub fn read(reader: &mut FileReader<'_>, path: &str, node: &ValueNode) -> String {
     let Some(entries) = reader.table(path, node, Table::Qbm) else {
         return String::new();
     };
@@ -47,7 +47,7 @@ pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
             "by" => {
                 if let Some(word) = word(reader, &path, node) {
                     let text = format!("by {word}");
-                    lines.push(Line { text, path, node });
+                    lines.push(PlanLine { text, path, node });
                 }
             }
             "tune" => lines.extend(statement(reader, &path, node, Table::Tune, "tune")),
@@ -88,8 +88,8 @@ pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
 }
 
 /// Returns a fault at the key that `reason` starts with, or else at the whole line.
-fn blame(line: &Line<'_>, reason: &str) -> Fault {
-    if let Value::Table(entries) = &line.node.value {
+fn blame(line: &PlanLine<'_>, reason: &str) -> Fault {
+    if let TomlValue::Table(entries) = &line.node.value {
         let first = reason.split(' ').next().unwrap_or_default();
         if let Some(entry) = entries.iter().find(|entry| entry.key == first) {
             let path = format!("{}.{}", line.path, entry.key);
@@ -101,12 +101,12 @@ fn blame(line: &Line<'_>, reason: &str) -> Fault {
 
 /// Returns the line `verb [NAME] KEY=VALUE…`.
 fn statement<'a>(
-    reader: &mut Reader<'_>,
+    reader: &mut FileReader<'_>,
     path: &str,
-    node: &'a Node,
+    node: &'a ValueNode,
     table: Table,
     verb: &str,
-) -> Option<Line<'a>> {
+) -> Option<PlanLine<'a>> {
     let entries = reader.table(path, node, table)?;
     let mut text = verb.to_string();
     if let Some(name) = entries.iter().find(|entry| entry.key == "name") {
@@ -118,7 +118,7 @@ fn statement<'a>(
         text = format!("{text} {}={}", entry.key, word(reader, &path, &entry.node)?);
     }
     // An empty table has no line.
-    (text != verb).then(|| Line {
+    (text != verb).then(|| PlanLine {
         text,
         path: path.to_string(),
         node,
@@ -126,9 +126,9 @@ fn statement<'a>(
 }
 
 /// Returns a value that is one word of the text.
-fn word(reader: &mut Reader<'_>, path: &str, node: &Node) -> Option<String> {
+fn word(reader: &mut FileReader<'_>, path: &str, node: &ValueNode) -> Option<String> {
     let text = reader.scalar(path, node)?;
-    let place: &Place = &node.place;
+    let place: &FilePosition = &node.place;
     let wrong = |c: char| c.is_whitespace() || c.is_control() || c == ';' || !c.is_ascii();
     let reason = match text.chars().find(|c| wrong(*c)) {
         _ if text.is_empty() => "is empty".to_string(),

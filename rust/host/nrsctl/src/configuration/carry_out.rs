@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 
 use super::plan::{steps, Step};
 use super::running;
-use super::state::State;
-use crate::failure::{Failure, Kind, Result};
+use super::state::ServiceState;
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 
 /// Delay before a busy step is retried.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Service with its current and its wanted state.
-pub struct Change<'a> {
+pub struct ServiceChange<'a> {
     /// Name of the service.
     pub service: &'a str,
     /// Current state; `None` if the service does not exist.
-    pub from: Option<State>,
+    pub from: Option<ServiceState>,
     /// Wanted state.
-    pub to: State,
+    pub to: ServiceState,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ServiceChange<'a> {
     /// Returns the change of `service` to `wanted`; `slots` is the value of a section without that
     /// key.
     ///
     /// # Errors
     ///
-    /// - [`Kind::Busy`]: `cpts` is set for a service that its clients created.
+    /// - [`FailureKind::Busy`]: `cpts` is set for a service that its clients created.
     /// - Errors of reading the running state.
     pub fn new(
         kernel: &dyn Kernel,
         service: &'a str,
-        wanted: &State,
+        wanted: &ServiceState,
         slots: &str,
         there: bool,
     ) -> Result<Self> {
@@ -50,7 +50,7 @@ impl<'a> Change<'a> {
                 let message =
                     format!("{service}: `cpts` cannot be set: its clients made this service");
                 let hint = "leave `cpts` out, or apply before the first client comes";
-                return Err(Failure::new(Kind::Busy, message).hint(hint));
+                return Err(Failure::new(FailureKind::Busy, message).hint(hint));
             }
         }
         Ok(Self { service, from, to })
@@ -60,9 +60,9 @@ impl<'a> Change<'a> {
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`]: the module would refuse a rule.
+    /// [`FailureKind::Refused`]: the module would refuse a rule.
     pub fn steps(&self, slots: &str) -> Result<Vec<Step>> {
-        let fresh = State::new().with_slots(slots);
+        let fresh = ServiceState::new().with_slots(slots);
         plan(self.service, self.from.as_ref().unwrap_or(&fresh), &self.to)
     }
 
@@ -125,7 +125,8 @@ impl<'a> Change<'a> {
             None => Ok(steps.len() + usize::from(self.from.is_none())),
             Some(step) => {
                 let message = format!("`{step}` was taken, but is not what the module shows");
-                Err(Failure::new(Kind::Other, message).hint("does something else change it?"))
+                Err(Failure::new(FailureKind::Other, message)
+                    .hint("does something else change it?"))
             }
         }
     }
@@ -144,10 +145,10 @@ impl<'a> Change<'a> {
     }
 }
 
-fn plan(service: &str, from: &State, to: &State) -> Result<Vec<Step>> {
+fn plan(service: &str, from: &ServiceState, to: &ServiceState) -> Result<Vec<Step>> {
     steps(from, to).map_err(|refusal| {
         let message = format!("{service}: rule {}: {refusal}", refusal.name);
-        Failure::new(Kind::Refused, message)
+        Failure::new(FailureKind::Refused, message)
     })
 }
 
@@ -163,7 +164,7 @@ fn take(
     loop {
         if told.load(Ordering::Relaxed) {
             let message = format!("interrupted before `{step}`");
-            return Err(Failure::new(Kind::Other, message));
+            return Err(Failure::new(FailureKind::Other, message));
         }
         let done = match step {
             Step::Cpts(cpts) => kernel.set_cpts(service, *cpts),
@@ -172,7 +173,7 @@ fn take(
         // Retries do not help with `cpts`: the service keeps its clients.
         let again = matches!(step, Step::Set(..)) && Instant::now() < end;
         match done {
-            Err(failure) if failure.kind == Kind::Busy && again => sleep(PAUSE),
+            Err(failure) if failure.kind == FailureKind::Busy && again => sleep(PAUSE),
             Err(failure) => {
                 // The module's message may start with the name of the parameter.
                 let known = match step {

@@ -8,7 +8,7 @@ use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
 
 use super::read::is_service;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::NAME;
 
@@ -141,7 +141,7 @@ pub fn overlap(one: &Device, other: &Device) -> bool {
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`]: another device overlaps.
+/// [`FailureKind::Refused`]: another device overlaps.
 pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) -> Result {
     let double = |other: &&Device| other.name != device.name && overlap(device, other);
     let Some(other) = others.into_iter().find(double) else {
@@ -152,7 +152,7 @@ pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) 
         other.name, device.target
     );
     let hint = "remove one of them, or give each its own offset and sectors";
-    Err(Failure::new(Kind::Refused, message).hint(hint))
+    Err(Failure::new(FailureKind::Refused, message).hint(hint))
 }
 
 /// Returns `device`, which resolves to `located`, in the form of a file. A given path that persists

@@ -6,20 +6,20 @@ use std::rc::Rc;
 
 use toml_edit::{ImDocument, Item, TableLike, Value as Toml};
 
-use super::fault::{Fault, Place};
+use super::fault::{Fault, FilePosition};
 
 /// Value with its place.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct ValueNode {
     /// Start of the value.
-    pub place: Place,
+    pub place: FilePosition,
     /// Content of the value.
-    pub value: Value,
+    pub value: TomlValue,
 }
 
 /// Content of a value.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum TomlValue {
     /// String; true if its characters are in the file unescaped, one for one after the quote.
     Text(String, bool),
     /// Integer.
@@ -27,14 +27,14 @@ pub enum Value {
     /// Boolean.
     Truth(bool),
     /// List, or the tables of `[[…]]`.
-    List(Vec<Node>),
+    List(Vec<ValueNode>),
     /// Table.
-    Table(Vec<Entry>),
+    Table(Vec<TableEntry>),
     /// Value of a kind that no key accepts, with the name of the kind.
     Other(&'static str),
 }
 
-impl Value {
+impl TomlValue {
     /// Returns the name of the kind for messages.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl Value {
 
 /// Key with its value.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TableEntry {
     /// Name of the key.
     pub key: String,
     /// Start of the key.
-    pub place: Place,
+    pub place: FilePosition,
     /// Value of the key.
-    pub node: Node,
+    pub node: ValueNode,
 }
 
 /// Parses `text`; `file` is used for places only.
@@ -64,8 +64,8 @@ pub struct Entry {
 /// # Errors
 ///
 /// A fault if the text is not TOML.
-pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
-    let source = Source {
+pub fn parse(file: &str, text: &str) -> Result<ValueNode, Fault> {
+    let source = SourceText {
         file: file.into(),
         text,
     };
@@ -80,20 +80,20 @@ pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
 }
 
 /// Text that is parsed.
-struct Source<'a> {
+struct SourceText<'a> {
     file: Rc<str>,
     text: &'a str,
 }
 
-impl Source<'_> {
+impl SourceText<'_> {
     /// Returns line and column of the byte at offset `at`.
-    fn place(&self, at: usize) -> Place {
+    fn place(&self, at: usize) -> FilePosition {
         let before = self
             .text
             .get(..at.min(self.text.len()))
             .unwrap_or(self.text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
-        Place {
+        FilePosition {
             file: self.file.clone(),
             line: before.matches('\n').count() + 1,
             column: before[start..].chars().count() + 1,
@@ -101,7 +101,7 @@ impl Source<'_> {
     }
 
     /// Converts `item`; `place` is used if `item` has no span.
-    fn node(&self, item: &Item, place: Place) -> Node {
+    fn node(&self, item: &Item, place: FilePosition) -> ValueNode {
         match item {
             Item::Value(value) => self.value(value, place),
             Item::Table(table) => self.table(table, place),
@@ -111,52 +111,52 @@ impl Source<'_> {
                     self.table(table, at.unwrap_or_else(|| place.clone()))
                 };
                 let nodes = tables.iter().map(node).collect();
-                Node {
-                    value: Value::List(nodes),
+                ValueNode {
+                    value: TomlValue::List(nodes),
                     place,
                 }
             }
-            Item::None => Node {
-                value: Value::Other("nothing"),
+            Item::None => ValueNode {
+                value: TomlValue::Other("nothing"),
                 place,
             },
         }
     }
 
-    fn value(&self, value: &Toml, place: Place) -> Node {
+    fn value(&self, value: &Toml, place: FilePosition) -> ValueNode {
         let span = value.span();
         let place = span.clone().map_or(place, |span| self.place(span.start));
         let value = match value {
             Toml::String(text) => {
                 let source = span.and_then(|span| self.text.get(span.start.saturating_add(1)..));
                 let plain = source.is_some_and(|source| source.starts_with(text.value()));
-                Value::Text(text.value().clone(), plain)
+                TomlValue::Text(text.value().clone(), plain)
             }
-            Toml::Integer(number) => Value::Number(*number.value()),
-            Toml::Boolean(truth) => Value::Truth(*truth.value()),
+            Toml::Integer(number) => TomlValue::Number(*number.value()),
+            Toml::Boolean(truth) => TomlValue::Truth(*truth.value()),
             Toml::Array(array) => {
                 let node = |value| self.value(value, place.clone());
-                Value::List(array.iter().map(node).collect())
+                TomlValue::List(array.iter().map(node).collect())
             }
             Toml::InlineTable(table) => return self.table(table, place),
-            Toml::Float(_) => Value::Other("a number with a fraction"),
-            Toml::Datetime(_) => Value::Other("a date"),
+            Toml::Float(_) => TomlValue::Other("a number with a fraction"),
+            Toml::Datetime(_) => TomlValue::Other("a date"),
         };
-        Node { place, value }
+        ValueNode { place, value }
     }
 
-    fn table(&self, table: &dyn TableLike, place: Place) -> Node {
+    fn table(&self, table: &dyn TableLike, place: FilePosition) -> ValueNode {
         let entry = |(key, item): (&str, &Item)| {
             let span = table.key(key).and_then(|key| key.span());
             let at = span.map_or_else(|| place.clone(), |span| self.place(span.start));
-            Entry {
+            TableEntry {
                 key: key.to_string(),
                 node: self.node(item, at.clone()),
                 place: at,
             }
         };
-        Node {
-            value: Value::Table(table.iter().map(entry).collect()),
+        ValueNode {
+            value: TomlValue::Table(table.iter().map(entry).collect()),
             place,
         }
     }
@@ -167,9 +167,9 @@ mod tests {
     use super::*;
 
     /// Collects the places of all keys and values.
-    fn places(node: &Node, path: &str, out: &mut Vec<String>) {
+    fn places(node: &ValueNode, path: &str, out: &mut Vec<String>) {
         match &node.value {
-            Value::Table(entries) => {
+            TomlValue::Table(entries) => {
                 for entry in entries {
                     let path = format!("{path}.{}", entry.key);
                     let (key, value) = (&entry.place, &entry.node.place);
@@ -180,7 +180,7 @@ mod tests {
                     places(&entry.node, &path, out);
                 }
             }
-            Value::List(nodes) => {
+            TomlValue::List(nodes) => {
                 for (index, node) in nodes.iter().enumerate() {
                     let path = format!("{path}[{index}]");
                     out.push(format!("{path} {}:{}", node.place.line, node.place.column));
@@ -218,12 +218,12 @@ mod tests {
     fn strings_that_stand_as_they_are() {
         let text =
             "a = \"uid={1}\"\nb = 'uid={1}'\nc = \"a\\\"b\"\nd = \"a\\u0062\"\ne = \"\"\"a\"\"\"\n";
-        let Value::Table(entries) = parse("f", text).unwrap().value else {
+        let TomlValue::Table(entries) = parse("f", text).unwrap().value else {
             panic!();
         };
         let plain = entries
             .iter()
-            .map(|entry| matches!(entry.node.value, Value::Text(_, true)));
+            .map(|entry| matches!(entry.node.value, TomlValue::Text(_, true)));
         assert_eq!(plain.collect::<Vec<_>>(), [true, true, false, false, false]);
     }
 

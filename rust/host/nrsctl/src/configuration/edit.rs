@@ -12,7 +12,7 @@ use super::keys::Table;
 use super::read::Wanted;
 use super::{parse, render};
 use crate::accounts::Accounts;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::replace::replace;
 
@@ -32,15 +32,15 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// - [`Kind::Refused`]: the files are wrong already.
+    /// - [`FailureKind::Refused`]: the files are wrong already.
     /// - Errors of reading the files.
-    pub fn files<'a>(&self, kernel: &'a dyn Kernel) -> Result<Option<Files<'a>>> {
+    pub fn files<'a>(&self, kernel: &'a dyn Kernel) -> Result<Option<CheckedFiles<'a>>> {
         let Some(directory) = &self.save else {
             return Ok(None);
         };
         let files = files::all(directory)?;
         super::wanted(&files, kernel.accounts())?;
-        Ok(Some(Files {
+        Ok(Some(CheckedFiles {
             directory: directory.clone(),
             files,
             accounts: kernel.accounts(),
@@ -49,13 +49,13 @@ impl Kept {
 }
 
 /// Valid files of a directory.
-pub struct Files<'a> {
+pub struct CheckedFiles<'a> {
     directory: PathBuf,
     files: Vec<File>,
     accounts: &'a Accounts,
 }
 
-impl Files<'_> {
+impl CheckedFiles<'_> {
     /// Returns the file and the key of the section in `table` whose name is `named`.
     fn find(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<Option<(&File, String)>> {
         for file in &self.files {
@@ -73,7 +73,7 @@ impl Files<'_> {
     ///
     /// # Errors
     ///
-    /// Errors of [`Files::change`].
+    /// Errors of [`CheckedFiles::change`].
     pub fn write(&self, device: &Device, named: impl Fn(&str) -> bool) -> Result {
         let table = Table::of(device);
         let new = File {
@@ -137,7 +137,7 @@ impl Files<'_> {
     ///
     /// # Errors
     ///
-    /// Errors of [`Files::change`].
+    /// Errors of [`CheckedFiles::change`].
     pub fn remove(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<bool> {
         let Some((file, name)) = self.find(table, named)? else {
             return Ok(false);
@@ -156,8 +156,8 @@ impl Files<'_> {
     ///
     /// # Errors
     ///
-    /// - [`Kind::Busy`]: the file changed since it was read.
-    /// - [`Kind::Other`]: the files would be wrong.
+    /// - [`FailureKind::Busy`]: the file changed since it was read.
+    /// - [`FailureKind::Other`]: the files would be wrong.
     /// - Errors of replacing the file.
     fn change(&self, file: &File, text: &str, is_right: impl Fn(&Wanted) -> bool) -> Result {
         let path = Path::new(&file.name);
@@ -167,7 +167,7 @@ impl Files<'_> {
         };
         if now.map_or(String::new(), |now| now.text) != file.text {
             let message = format!("{}: was changed meanwhile", file.name);
-            return Err(Failure::new(Kind::Busy, message).hint("try again"));
+            return Err(Failure::new(FailureKind::Busy, message).hint("try again"));
         }
         let changed = File {
             text: text.to_owned(),
@@ -177,7 +177,7 @@ impl Files<'_> {
         let all: Vec<File> = others.cloned().chain([changed]).collect();
         let (wanted, faults) = parse(&all, self.accounts);
         if let Some(fault) = faults.first() {
-            return Err(Failure::new(Kind::Other, fault.to_string()));
+            return Err(Failure::new(FailureKind::Other, fault.to_string()));
         }
         if !is_right(&wanted) {
             return Err(unwritable(file));
@@ -189,13 +189,13 @@ impl Files<'_> {
 /// Parses a text that was parsed before.
 fn document(text: &str) -> Result<DocumentMut> {
     text.parse()
-        .map_err(|error: toml_edit::TomlError| Failure::new(Kind::Other, error.message()))
+        .map_err(|error: toml_edit::TomlError| Failure::new(FailureKind::Other, error.message()))
 }
 
 /// Returns the failure that a section cannot be written in `file`.
 fn unwritable(file: &File) -> Failure {
     let message = format!("{}: the section cannot be written", file.name);
-    Failure::new(Kind::Other, message)
+    Failure::new(FailureKind::Other, message)
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
         );
         assert_eq!(
             room.run(&module, "device remove z").unwrap_err().kind,
-            Kind::NotFound
+            FailureKind::NotFound
         );
         assert_eq!(room.text("devices.toml"), "");
     }
@@ -312,7 +312,10 @@ mod tests {
         let wrong = "[device.a]\ndevice = 'sdb'\n";
         let (room, module) = (Room::new(&[("a.toml", wrong)]), Mock::of(&[]));
         for line in ["device add b /dev/sdb san", "device schedule sda"] {
-            assert_eq!(room.run(&module, line).unwrap_err().kind, Kind::Refused);
+            assert_eq!(
+                room.run(&module, line).unwrap_err().kind,
+                FailureKind::Refused
+            );
         }
         assert!(module.devices().unwrap().is_empty());
         let room = Room::new(&[("a.toml", "")]);
@@ -321,7 +324,7 @@ mod tests {
             room.run(&module, "device add b /dev/sdb san")
                 .unwrap_err()
                 .kind,
-            Kind::Busy
+            FailureKind::Busy
         );
         assert_eq!(fs::read_dir(room.0.path()).unwrap().count(), 1);
         said(&module, "device add c /dev/sdb san").unwrap();
@@ -332,7 +335,7 @@ mod tests {
         )]);
         assert_eq!(
             room.run(&module, "device remove c").unwrap_err().kind,
-            Kind::Busy
+            FailureKind::Busy
         );
         assert!(room.text("a.toml").contains("device.c"));
         // A section that cannot be written leaves the file unchanged.
@@ -346,7 +349,7 @@ mod tests {
         assert_eq!(room.text("devices.toml"), inline);
         // The directory does not exist; a file was changed meanwhile.
         let failure = said(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
-        assert_eq!(failure.kind, Kind::NotFound);
+        assert_eq!(failure.kind, FailureKind::NotFound);
         let room = Room::new(&[(
             "a.toml",
             "[device.c]\ndevice = '/dev/sdb'\nservice = 'san'\n",
@@ -358,7 +361,7 @@ mod tests {
         fs::write(room.0.path().join("a.toml"), "# another\n").unwrap();
         let device = module.devices().unwrap()[0].clone();
         let failure = files.write(&device, |name| name == "c").unwrap_err();
-        assert_eq!(failure.kind, Kind::Busy);
+        assert_eq!(failure.kind, FailureKind::Busy);
         assert_eq!(room.text("a.toml"), "# another\n");
     }
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// Place in a file, shown as `FILE:LINE:COLUMN`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FilePosition {
     /// Name of the file.
     #[serde(serialize_with = "text")]
     pub file: Rc<str>,
@@ -24,7 +24,7 @@ fn text<S: Serializer>(text: &Rc<str>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(text)
 }
 
-impl Place {
+impl FilePosition {
     /// Returns the place `more` characters after this place.
     pub fn behind(&self, more: usize) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column } = self;
         write!(f, "{file}:{line}:{column}")
@@ -46,7 +46,7 @@ impl fmt::Display for Place {
 pub struct Fault {
     /// Place of the fault.
     #[serde(flatten)]
-    pub place: Place,
+    pub place: FilePosition,
     /// Path of the key, such as `service.ost_io.rule[0].rate`; empty if the fault is not about a
     /// key.
     pub key: String,
@@ -56,7 +56,7 @@ pub struct Fault {
 
 impl Fault {
     /// Creates a fault at `place` for the value of `key`.
-    pub fn new(place: Place, key: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub fn new(place: FilePosition, key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             place,
             key: key.into(),

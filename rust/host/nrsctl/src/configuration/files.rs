@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Default directory of configurations.
 pub const DIRECTORY: &str = "/etc/nrs";
@@ -28,7 +28,7 @@ pub struct File {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`]: a path does not exist, or a directory has no such file.
+/// - [`FailureKind::NotFound`]: a path does not exist, or a directory has no such file.
 /// - Errors of reading.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
     let default = [PathBuf::from(DIRECTORY)];
@@ -95,7 +95,9 @@ pub fn is_agent(path: &Path) -> bool {
 /// Errors of [`read`].
 pub fn all(directory: &Path) -> Result<Vec<File>> {
     match read(&[directory.to_path_buf()]) {
-        Err(failure) if failure.kind == Kind::NotFound && directory.is_dir() => Ok(Vec::new()),
+        Err(failure) if failure.kind == FailureKind::NotFound && directory.is_dir() => {
+            Ok(Vec::new())
+        }
         files => files,
     }
 }
@@ -123,14 +125,14 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
             "write one, or start with what runs: nrsctl save {}",
             path.join("nrs.toml").display()
         );
-        return Err(Failure::new(Kind::NotFound, message).hint(hint));
+        return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
     }
     Ok(names)
 }
 
 /// Returns the failure of reading `path`.
 fn failure(path: &Path, error: &io::Error) -> Failure {
-    let kind = Kind::of_file(error);
+    let kind = FailureKind::of_file(error);
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or directory".to_string(),
         io::ErrorKind::InvalidData => "is no text in UTF-8".to_string(),
@@ -138,11 +140,11 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
     };
     let failure = Failure::new(kind, format!("{}: {reason}", path.display()));
     match kind {
-        Kind::NotFound if path == Path::new(DIRECTORY) => {
+        FailureKind::NotFound if path == Path::new(DIRECTORY) => {
             let hint = "make it, and start with what runs: nrsctl save /etc/nrs/nrs.toml";
             failure.hint(hint)
         }
-        Kind::Permission => failure.hint("run it as root"),
+        FailureKind::Permission => failure.hint("run it as root"),
         _ => failure,
     }
 }
@@ -156,7 +158,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let path = |name: &str| room.path().join(name);
         let error = read(&[path("")]).unwrap_err();
-        assert!(error.kind == Kind::NotFound && error.hint.unwrap().contains("nrsctl save"));
+        assert!(error.kind == FailureKind::NotFound && error.hint.unwrap().contains("nrsctl save"));
         for name in [
             "20-b.toml",
             "10-a.toml",

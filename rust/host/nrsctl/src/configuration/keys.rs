@@ -104,7 +104,7 @@ impl Table {
     }
 
     /// Returns the keys of the table.
-    fn keys(self) -> impl Iterator<Item = &'static Key> {
+    fn keys(self) -> impl Iterator<Item = &'static ConfigKey> {
         KEYS.iter().filter(move |key| key.table == self)
     }
 
@@ -117,7 +117,7 @@ impl Table {
 
 /// Key of a table.
 #[derive(Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Table of the key.
     pub table: Table,
     /// Name of the key.
@@ -137,8 +137,8 @@ const fn key(
     takes: &'static str,
     default: &'static str,
     about: &'static str,
-) -> Key {
-    Key {
+) -> ConfigKey {
+    ConfigKey {
         table,
         name,
         takes,
@@ -151,7 +151,7 @@ use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Serv
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [Key; 49] = [
+static KEYS: [ConfigKey; 49] = [
     key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none", "disks with nrs as [I/O scheduler](iosched.md), by name or path: `sda`, `/dev/disk/by-id/…`"),
     key(Top, "device", "tables", "none", "[device-mapper devices](user-guide.md#the-table-line) of type nrs, by name in `/dev/mapper`"),
@@ -236,7 +236,7 @@ mod tests {
     fn the_table_is_whole() {
         for (index, key) in KEYS.iter().enumerate() {
             let others = KEYS.iter().skip(index + 1);
-            let twice = |other: &&Key| other.table == key.table && other.name == key.name;
+            let twice = |other: &&ConfigKey| other.table == key.table && other.name == key.name;
             assert_eq!(others.filter(twice).count(), 0, "{}", key.name);
             assert!(!key.takes.contains('|') && !key.about.contains('|'));
         }

@@ -14,7 +14,7 @@
 use nrs_sched::policy::Kind;
 
 use super::rules::{commands, Refusal, Rules};
-use super::state::{contradiction, policy_of, State, HEADS};
+use super::state::{contradiction, policy_of, ServiceState, HEADS};
 use super::weights;
 
 /// Step of a change.
@@ -48,15 +48,15 @@ impl std::fmt::Display for Step {
 /// # Errors
 ///
 /// A rule that the module would refuse.
-pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
+pub fn steps(from: &ServiceState, to: &ServiceState) -> Result<Vec<Step>, Refusal> {
     let mut now = from.clone();
     let mut steps = Vec::new();
     if let Some(cpts) = to.cpts.filter(|cpts| now.cpts != Some(*cpts)) {
         steps.push(Step::Cpts(cpts));
-        let fifo = State::new();
+        let fifo = ServiceState::new();
         (now.policies, now.rules) = (fifo.policies, fifo.rules);
     }
-    let runs = |state: &State, kind| state.policies.iter().any(|policy| policy.kind == kind);
+    let runs = |state: &ServiceState, kind| state.policies.iter().any(|policy| policy.kind == kind);
     let leaves =
         |name: &str| policy_of(name).is_some_and(|kind| runs(&now, kind) && !runs(to, kind));
     let changed = to
@@ -85,7 +85,12 @@ pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
 }
 
 /// Sets the parameters `names`, in an order in which no value contradicts another.
-fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut Vec<Step>) {
+fn settings(
+    now: &mut ServiceState,
+    to: &ServiceState,
+    names: Vec<&'static str>,
+    steps: &mut Vec<Step>,
+) {
     let mut left = names;
     while !left.is_empty() {
         let fits = |name: &&'static str| {
@@ -104,7 +109,7 @@ fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut V
 }
 
 /// Starts the policies of `to`; rules of a head persist if the fields of `tbf` stay the same.
-fn policies(now: &mut State, to: &State, steps: &mut Vec<Step>) {
+fn policies(now: &mut ServiceState, to: &ServiceState, steps: &mut Vec<Step>) {
     let differs = |index: usize| now.policies[index] != to.policies[index];
     let set = |command: String| Step::Set("nrs_policies", command);
     let [regular, high] = &to.policies;
@@ -136,7 +141,7 @@ fn policies(now: &mut State, to: &State, steps: &mut Vec<Step>) {
 }
 
 /// Starts, changes, moves and stops rules.
-fn rules(now: &State, to: &State, steps: &mut Vec<Step>) -> Result<(), Refusal> {
+fn rules(now: &ServiceState, to: &ServiceState, steps: &mut Vec<Step>) -> Result<(), Refusal> {
     let mut of_heads: [Vec<String>; 2] = [Vec::new(), Vec::new()];
     for (index, found) in of_heads.iter_mut().enumerate() {
         let (old, new) = (&now.rules[index], &to.rules[index]);
@@ -167,7 +172,7 @@ mod tests {
     use super::super::read::parse_one;
     use super::*;
 
-    fn state(text: &str) -> State {
+    fn state(text: &str) -> ServiceState {
         let section = parse_one(&format!("[service.s]\n{text}")).unwrap();
         section.state.with_slots("64")
     }

@@ -11,9 +11,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use nrs_sched::attr::SIZE_MAX;
-use nrs_sched::parameters::{self, Access};
+use nrs_sched::parameters::{self, AccessMode};
 use nrs_sched::policy::Kind;
-use nrs_sched::text::{Command, Heads};
+use nrs_sched::text::{Heads, PolicyCommand};
 
 use crate::accounts::Accounts;
 use crate::kernel::Device;
@@ -21,10 +21,10 @@ use crate::names::near;
 use crate::refusal;
 
 use super::devices::{self, refused};
-use super::document::{self, Entry, Node, Value};
-use super::fault::{Fault, Place};
+use super::document::{self, TableEntry, TomlValue, ValueNode};
+use super::fault::{Fault, FilePosition};
 use super::keys::{Table, MODULE};
-use super::state::{self, Policy, Setting, State};
+use super::state::{self, HeadPolicy, ServiceState, Setting};
 use super::{bandwidth, weights};
 
 /// Configuration that files define.
@@ -33,23 +33,23 @@ pub struct Wanted {
     /// Services, by name.
     pub services: BTreeMap<String, Section>,
     /// Disks to be scheduled by nrs, by name or path.
-    pub disks: Devices,
+    pub disks: DeviceSections,
     /// Devices of type nrs, by name.
-    pub devices: Devices,
+    pub devices: DeviceSections,
     /// Parameters of the module.
     pub module: BTreeMap<&'static str, String>,
 }
 
 /// Devices or disks, with the places of their definitions.
-pub type Devices = BTreeMap<String, (Place, Device)>;
+pub type DeviceSections = BTreeMap<String, (FilePosition, Device)>;
 
 /// Wanted state of a service.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// Place of the definition.
-    pub place: Place,
+    pub place: FilePosition,
     /// State that the section defines.
-    pub state: State,
+    pub state: ServiceState,
 }
 
 /// Reads `files`, pairs of name and text, and returns their configuration and all faults. Names of
@@ -58,7 +58,7 @@ pub fn read<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
     accounts: &Accounts,
 ) -> (Wanted, Vec<Fault>) {
-    let mut reader = Reader {
+    let mut reader = FileReader {
         accounts,
         faults: Vec::new(),
         found: 0,
@@ -116,12 +116,12 @@ pub fn is_service(name: &str) -> bool {
 }
 
 /// Returns the entry of `key`.
-fn at<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
+fn at<'a>(entries: &'a [TableEntry], key: &str) -> Option<&'a TableEntry> {
     entries.iter().find(|entry| entry.key == key)
 }
 
 /// Reader that collects faults.
-pub struct Reader<'r> {
+pub struct FileReader<'r> {
     /// Users and groups of the machine.
     accounts: &'r Accounts,
     /// Faults, without duplicates.
@@ -130,9 +130,9 @@ pub struct Reader<'r> {
     pub found: usize,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// Adds a fault.
-    pub fn add(&mut self, place: &Place, key: &str, reason: impl Into<String>) {
+    pub fn add(&mut self, place: &FilePosition, key: &str, reason: impl Into<String>) {
         self.found += 1;
         let fault = Fault::new(place.clone(), key, reason);
         if !self.faults.contains(&fault) {
@@ -141,7 +141,7 @@ impl Reader<'_> {
     }
 
     /// Adds the fault that `node` is not of the wanted kind.
-    fn other<T>(&mut self, path: &str, node: &Node, want: &str) -> Option<T> {
+    fn other<T>(&mut self, path: &str, node: &ValueNode, want: &str) -> Option<T> {
         let reason = format!("is {}, not {want}", node.value.kind());
         self.add(&node.place, path, reason);
         None
@@ -150,7 +150,7 @@ impl Reader<'_> {
     /// Returns the value of `found`; an error is added as a fault.
     fn take<T>(
         &mut self,
-        place: &Place,
+        place: &FilePosition,
         path: &str,
         found: Result<T, impl Into<String>>,
     ) -> Option<T> {
@@ -164,7 +164,12 @@ impl Reader<'_> {
     }
 
     /// Adds the fault that `entry` at `path` is not one of the keys `known`.
-    fn unknown<'a>(&mut self, path: &str, entry: &Entry, known: impl IntoIterator<Item = &'a str>) {
+    fn unknown<'a>(
+        &mut self,
+        path: &str,
+        entry: &TableEntry,
+        known: impl IntoIterator<Item = &'a str>,
+    ) {
         let reason = match near(&entry.key, known).first() {
             Some(other) => format!("there is no such key; was `{other}` meant?"),
             None => "there is no such key".to_string(),
@@ -173,7 +178,12 @@ impl Reader<'_> {
     }
 
     /// Returns the entries of a table; keys that are not in `table` are faults.
-    pub fn table<'a>(&mut self, path: &str, node: &'a Node, table: Table) -> Option<&'a [Entry]> {
+    pub fn table<'a>(
+        &mut self,
+        path: &str,
+        node: &'a ValueNode,
+        table: Table,
+    ) -> Option<&'a [TableEntry]> {
         let entries = self.free(path, node)?;
         for entry in entries {
             if !table.names().any(|name| name == entry.key) {
@@ -190,17 +200,17 @@ impl Reader<'_> {
     }
 
     /// Returns the entries of a table with arbitrary keys.
-    fn free<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a [Entry]> {
+    fn free<'a>(&mut self, path: &str, node: &'a ValueNode) -> Option<&'a [TableEntry]> {
         match &node.value {
-            Value::Table(entries) => Some(entries),
+            TomlValue::Table(entries) => Some(entries),
             _ => self.other(path, node, "a table"),
         }
     }
 
     /// Returns the elements of a list of tables.
-    pub fn list<'a>(&mut self, path: &str, node: &'a Node) -> &'a [Node] {
+    pub fn list<'a>(&mut self, path: &str, node: &'a ValueNode) -> &'a [ValueNode] {
         match &node.value {
-            Value::List(nodes) => nodes,
+            TomlValue::List(nodes) => nodes,
             _ => {
                 let want = format!("a list of tables: write [[{path}]]");
                 self.other(path, node, &want).unwrap_or_default()
@@ -210,11 +220,11 @@ impl Reader<'_> {
 
     /// Returns a value as the text for the module: a string, a number, or 1 and 0 for true and
     /// false.
-    pub fn scalar(&mut self, path: &str, node: &Node) -> Option<String> {
+    pub fn scalar(&mut self, path: &str, node: &ValueNode) -> Option<String> {
         match &node.value {
-            Value::Text(text, _) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            Value::Truth(truth) => Some(u8::from(*truth).to_string()),
+            TomlValue::Text(text, _) => Some(text.clone()),
+            TomlValue::Number(number) => Some(number.to_string()),
+            TomlValue::Truth(truth) => Some(u8::from(*truth).to_string()),
             _ => self.other(path, node, "a string or a number"),
         }
     }
@@ -222,7 +232,7 @@ impl Reader<'_> {
     /// Returns `text`, a value of `parameter`, with numbers in place of names of users and groups.
     pub fn numbers<'a>(
         &mut self,
-        place: &Place,
+        place: &FilePosition,
         path: &str,
         parameter: &str,
         text: &'a str,
@@ -232,26 +242,26 @@ impl Reader<'_> {
     }
 
     /// Returns a string.
-    fn text<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a str> {
+    fn text<'a>(&mut self, path: &str, node: &'a ValueNode) -> Option<&'a str> {
         match &node.value {
-            Value::Text(text, _) => Some(text),
+            TomlValue::Text(text, _) => Some(text),
             _ => self.other(path, node, "a string"),
         }
     }
 
     /// Returns a boolean: `true`, `false`, 1 or 0.
-    fn truth(&mut self, path: &str, node: &Node) -> Option<bool> {
+    fn truth(&mut self, path: &str, node: &ValueNode) -> Option<bool> {
         match node.value {
-            Value::Truth(truth) => Some(truth),
-            Value::Number(0) => Some(false),
-            Value::Number(1) => Some(true),
+            TomlValue::Truth(truth) => Some(truth),
+            TomlValue::Number(0) => Some(false),
+            TomlValue::Number(1) => Some(true),
             _ => self.take(&node.place, path, Err("is not true or false")),
         }
     }
 
     /// Returns a number from `low` to `high`.
-    fn number(&mut self, path: &str, node: &Node, low: u64, high: u64) -> Option<u64> {
-        let Value::Number(number) = node.value else {
+    fn number(&mut self, path: &str, node: &ValueNode, low: u64, high: u64) -> Option<u64> {
+        let TomlValue::Number(number) = node.value else {
             return self.other(path, node, "a number");
         };
         let found = u64::try_from(number).ok();
@@ -262,9 +272,9 @@ impl Reader<'_> {
 
     fn file(
         &mut self,
-        node: &Node,
+        node: &ValueNode,
         wanted: &mut Wanted,
-        module: &mut BTreeMap<&'static str, (Place, String)>,
+        module: &mut BTreeMap<&'static str, (FilePosition, String)>,
     ) {
         let Some(entries) = self.table("", node, Table::Top) else {
             return;
@@ -305,7 +315,7 @@ impl Reader<'_> {
     }
 
     /// Reads devices or disks, according to `table`.
-    fn devices(&mut self, table: Table, node: &Node, wanted: &mut Devices) {
+    fn devices(&mut self, table: Table, node: &ValueNode, wanted: &mut DeviceSections) {
         let scheduled = table == Table::Disk;
         for entry in self.free(table.key(), node).unwrap_or_default() {
             let path = format!("{}.{}", table.key(), entry.key);
@@ -327,7 +337,7 @@ impl Reader<'_> {
                 device.options = devices::DEFAULTS.map(default).into();
             }
             let keys = self.table(&path, &entry.node, table);
-            let known = |key: &&Entry| table.names().any(|name| name == key.key);
+            let known = |key: &&TableEntry| table.names().any(|name| name == key.key);
             for key in keys.unwrap_or_default().iter().filter(known) {
                 self.of_device(&format!("{path}.{}", key.key), key, &mut device);
             }
@@ -346,7 +356,7 @@ impl Reader<'_> {
     }
 
     /// Reads a key of a device or a disk.
-    fn of_device(&mut self, path: &str, key: &Entry, device: &mut Device) {
+    fn of_device(&mut self, path: &str, key: &TableEntry, device: &mut Device) {
         let sectors = match &key.key[..] {
             "offset" => Some((0, &mut device.offset)),
             "sectors" => Some((1, &mut device.sectors)),
@@ -378,7 +388,11 @@ impl Reader<'_> {
         }
     }
 
-    fn module(&mut self, node: &Node, module: &mut BTreeMap<&'static str, (Place, String)>) {
+    fn module(
+        &mut self,
+        node: &ValueNode,
+        module: &mut BTreeMap<&'static str, (FilePosition, String)>,
+    ) {
         for entry in self
             .table("module", node, Table::Module)
             .unwrap_or_default()
@@ -395,7 +409,7 @@ impl Reader<'_> {
                 continue;
             }
             let value = match &entry.node.value {
-                Value::Text(text, _) if text == default && default.parse::<u64>().is_err() => {
+                TomlValue::Text(text, _) if text == default && default.parse::<u64>().is_err() => {
                     Some(text.clone())
                 }
                 _ => self
@@ -408,8 +422,8 @@ impl Reader<'_> {
         }
     }
 
-    fn service(&mut self, path: &str, node: &Node) -> State {
-        let mut state = State::new();
+    fn service(&mut self, path: &str, node: &ValueNode) -> ServiceState {
+        let mut state = ServiceState::new();
         let Some(entries) = self.table(path, node, Table::Service) else {
             return state;
         };
@@ -454,16 +468,16 @@ impl Reader<'_> {
     fn settings(
         &mut self,
         path: &str,
-        entries: &[Entry],
-        state: &mut State,
-    ) -> Vec<(&'static str, (Place, String))> {
-        let mut all: Vec<(String, String, &Entry)> = Vec::new();
+        entries: &[TableEntry],
+        state: &mut ServiceState,
+    ) -> Vec<(&'static str, (FilePosition, String))> {
+        let mut all: Vec<(String, String, &TableEntry)> = Vec::new();
         if let Some(entry) = at(entries, "slots") {
             all.push(("slots".into(), format!("{path}.slots"), entry));
         }
         if let Some(entry) = at(entries, "high_priority") {
             // The caller reports a value that is not a table.
-            if let Value::Table(entries) = &entry.node.value {
+            if let TomlValue::Table(entries) = &entry.node.value {
                 for key in ["ratio", "sources"] {
                     let path = format!("{path}.high_priority.{key}");
                     let entry = at(entries, key);
@@ -480,7 +494,7 @@ impl Reader<'_> {
                 all.push((entry.key.clone(), format!("{path}.{}", entry.key), entry));
             }
         }
-        let mut said: Vec<(&'static str, (Place, String))> = Vec::new();
+        let mut said: Vec<(&'static str, (FilePosition, String))> = Vec::new();
         for (name, path, entry) in all {
             let Some(parameter) = self.parameter(&name, &path, entry) else {
                 continue;
@@ -504,7 +518,7 @@ impl Reader<'_> {
         &mut self,
         name: &str,
         path: &str,
-        entry: &Entry,
+        entry: &TableEntry,
     ) -> Option<&'static parameters::Parameter> {
         let Some(parameter) = parameters::named(name) else {
             let table = path.strip_suffix(&format!(".{name}")).unwrap_or(path);
@@ -520,11 +534,11 @@ impl Reader<'_> {
             ("nrs_fairshare_weights", _) => "has a table of its own: `weights`",
             ("nrs_tbf_rule", _) => "has tables of its own: [[service.NAME.rule]]",
             ("nrs_qbm_config", _) => "has a table of its own: `qbm`",
-            (_, Access::Read) => "can only be read",
-            (_, Access::Write) => {
+            (_, AccessMode::Read) => "can only be read",
+            (_, AccessMode::Write) => {
                 "does something when it is written: there is nothing to configure"
             }
-            (_, Access::Both) => return Some(parameter),
+            (_, AccessMode::Both) => return Some(parameter),
         };
         self.add(&entry.place, path, reason);
         None
@@ -534,10 +548,10 @@ impl Reader<'_> {
         &mut self,
         parameter: &parameters::Parameter,
         path: &str,
-        node: &Node,
+        node: &ValueNode,
     ) -> Option<Setting> {
         let text = match &node.value {
-            Value::Table(_) if parameter.heads => {
+            TomlValue::Table(_) if parameter.heads => {
                 let found = self.found;
                 let mut values = Vec::new();
                 for entry in self.table(path, node, Table::Heads)? {
@@ -560,9 +574,9 @@ impl Reader<'_> {
         self.take(&node.place, path, setting)
     }
 
-    fn policy(&mut self, path: &str, node: &Node) -> Option<Policy> {
+    fn policy(&mut self, path: &str, node: &ValueNode) -> Option<HeadPolicy> {
         let text = self.text(path, node)?;
-        let command = Command::parse(text).map_err(|error| error.reason);
+        let command = PolicyCommand::parse(text).map_err(|error| error.reason);
         let command = self.take(&node.place, path, command)?;
         if command.heads != Heads::All {
             let reason = "names a head: `policy` is for both, `high_priority.policy` for requests of high priority";
@@ -580,11 +594,11 @@ impl Reader<'_> {
             self.add(&node.place, path, reason);
             return None;
         };
-        let policy = Policy::new(kind, command.argument);
+        let policy = HeadPolicy::new(kind, command.argument);
         self.take(&node.place, path, policy)
     }
 
-    fn weights(&mut self, path: &str, node: &Node) -> String {
+    fn weights(&mut self, path: &str, node: &ValueNode) -> String {
         let mut items: Vec<String> = Vec::new();
         for entry in self.free(path, node).unwrap_or_default() {
             let path = format!("{path}.\"{}\"", entry.key);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use super::bandwidth;
 use super::devices;
 use super::keys::Table;
-use super::rules::{Limits, Rule, Rules, DEFAULT};
-use super::state::{Setting, State, HEADS};
+use super::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
+use super::state::{ServiceState, Setting, HEADS};
 use super::weights;
 use crate::kernel::Device;
 
@@ -50,13 +50,13 @@ fn part(name: &str) -> String {
 }
 
 /// Renders the service `name` in `state`; `slots` is the value that is omitted.
-pub fn service(name: &str, state: &State, slots: &str) -> String {
+pub fn service(name: &str, state: &ServiceState, slots: &str) -> String {
     let path = format!("service.{}", part(name));
     let mut out = format!("[{path}]\n");
     if let Some(cpts) = state.cpts {
         out.push_str(&format!("cpts = {cpts}\n"));
     }
-    let defaults = State::new().settings;
+    let defaults = ServiceState::new().settings;
     let changed = |(name, setting): &(&&'static str, &Setting)| match **name {
         "slots" => **setting != Setting::One(slots.to_string()),
         name => defaults.get(name) != Some(*setting),
@@ -131,7 +131,7 @@ fn of_weights(text: &str) -> Vec<(&str, String)> {
 /// Head if it must be given, name, conditions and limits of a rule.
 type Headed<'a> = (Option<&'static str>, &'a str, Option<&'a str>, &'a Limits);
 
-fn of_rules(path: &str, state: &State) -> String {
+fn of_rules(path: &str, state: &ServiceState) -> String {
     let [regular, high] = &state.rules;
     let mut list: Vec<Headed<'_>> = Vec::new();
     let plain = Limits::new(state.rate());
@@ -153,7 +153,7 @@ fn push<'a>(
     rules: &'a Rules,
     plain: &Limits,
 ) {
-    let one = |rule: &'a Rule| {
+    let one = |rule: &'a ConfiguredRule| {
         let conditions = Some(rule.conditions.as_str());
         (head, rule.name.as_str(), conditions, &rule.limits)
     };

@@ -3,10 +3,10 @@
 //! Rules of `tbf`: wanted rules, running rules, and the commands that lead from one set to the
 //! other.
 //!
-//! All rules are checked by the module's own [`Book`]: wanted rules are built in a book, and the
-//! commands of a change are applied to a book while they are computed.
+//! All rules are checked by the module's own [`RuleList`]: wanted rules are built in a book, and
+//! the commands of a change are applied to a book while they are computed.
 
-use nrs_sched::rules::{Book, Command, Fields, Limits as Terms, Name, Rate, RuleError};
+use nrs_sched::rules::{Fields, Name, Rate, RuleCommand, RuleError, RuleLimits as Terms, RuleList};
 
 /// Limits of a rule, in the module's normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Limits {
         }
     }
 
-    fn of(book: &Book, limits: &Terms) -> Self {
+    fn of(book: &RuleList, limits: &Terms) -> Self {
         let name = |id: &u32| {
             let mut rules = book.rules();
             let rule = rules.find(|rule| rule.id == *id);
@@ -65,7 +65,7 @@ impl Limits {
 
 /// Rule with conditions and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct ConfiguredRule {
     /// Name of the rule.
     pub name: String,
     /// Match expression.
@@ -80,7 +80,7 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Rules in order, without `default`.
-    pub list: Vec<Rule>,
+    pub list: Vec<ConfiguredRule>,
     /// Limits of `default`.
     pub default: Limits,
     /// Number of rules in the list after `default`.
@@ -107,7 +107,7 @@ impl Rules {
     }
 
     /// Creates the rules from `book`.
-    pub fn of(book: &Book) -> Self {
+    pub fn of(book: &RuleList) -> Self {
         let mut rules = Self::new("");
         for rule in book.rules() {
             let limits = Limits::of(book, &rule.limits);
@@ -116,7 +116,7 @@ impl Rules {
                 rules.behind = book.len() - 1 - rules.list.len();
                 continue;
             }
-            rules.list.push(Rule {
+            rules.list.push(ConfiguredRule {
                 name: rule.name.to_string(),
                 conditions: rule.conditions.to_string(),
                 limits,
@@ -126,7 +126,7 @@ impl Rules {
     }
 
     /// Returns the rule `name`.
-    pub fn get(&self, name: &str) -> Option<&Rule> {
+    pub fn get(&self, name: &str) -> Option<&ConfiguredRule> {
         self.list.iter().find(|rule| rule.name == name)
     }
 
@@ -136,7 +136,7 @@ impl Rules {
     /// # Errors
     ///
     /// The rule and the command that is refused, with the reason.
-    pub fn book(&self, fields: Fields, rate: &str, max: u32) -> Result<Book, Refusal> {
+    pub fn book(&self, fields: Fields, rate: &str, max: u32) -> Result<RuleList, Refusal> {
         let mut script = Script::new(fields, rate, max)?;
         for rule in self.list.iter().rev() {
             // The rules in `also` may not exist yet.
@@ -188,7 +188,7 @@ impl std::fmt::Display for Refusal {
 
 /// Commands, and the rules after them.
 struct Script {
-    book: Book,
+    book: RuleList,
     commands: Vec<String>,
 }
 
@@ -201,7 +201,7 @@ impl Script {
         };
         let rate =
             Rate::parse(rate).ok_or_else(|| refused(RuleError::invalid(0, Rate::EXPECTED)))?;
-        let book = Book::new(fields, rate, max).map_err(|error| refused(error.into()))?;
+        let book = RuleList::new(fields, rate, max).map_err(|error| refused(error.into()))?;
         Ok(Self {
             book,
             commands: Vec::new(),
@@ -209,7 +209,7 @@ impl Script {
     }
 
     fn run(&mut self, name: &str, command: String) -> Result<(), Refusal> {
-        let parsed = Command::parse(&command);
+        let parsed = RuleCommand::parse(&command);
         match parsed.and_then(|parsed| self.book.apply(&parsed)) {
             Ok(book) => self.book = book,
             Err(error) => {
@@ -285,7 +285,7 @@ pub fn commands(
             command: String::new(),
             error: error.into(),
         })?;
-    let same = |rule: &Rule| {
+    let same = |rule: &ConfiguredRule| {
         let wanted = to.get(&rule.name);
         wanted.is_some_and(|wanted| wanted.conditions == rule.conditions)
     };
@@ -362,12 +362,12 @@ mod tests {
         Fields::parse("uid").unwrap()
     }
 
-    fn rule(text: &str) -> Rule {
+    fn rule(text: &str) -> ConfiguredRule {
         let mut words = text.split(' ');
         let mut next = || words.next().unwrap_or_default();
         let (name, uid, rate) = (next(), next(), next());
         let also = next();
-        Rule {
+        ConfiguredRule {
             name: name.into(),
             conditions: format!("uid={{{uid}}}"),
             limits: Limits {
@@ -394,7 +394,7 @@ mod tests {
         let commands = commands(from, to, fields(), "10000", 4).unwrap();
         let mut book = from.book(fields(), "10000", 4).unwrap();
         for command in &commands {
-            book = book.apply(&Command::parse(command).unwrap()).unwrap();
+            book = book.apply(&RuleCommand::parse(command).unwrap()).unwrap();
         }
         assert_eq!(&Rules::of(&book), to, "{commands:?}");
         commands
@@ -470,7 +470,7 @@ mod tests {
             let from = rules(&["a 1 5", "b 2 5"]);
             let book = from.book(fields(), "10000", 4).unwrap();
             let command = format!("change default rank={rank}");
-            let book = book.apply(&Command::parse(&command).unwrap()).unwrap();
+            let book = book.apply(&RuleCommand::parse(&command).unwrap()).unwrap();
             let moved = Rules::of(&book);
             assert_eq!((moved.behind, &moved), (behind, &from));
             assert!(change(&moved, &from).is_empty());

@@ -4,11 +4,11 @@
 
 use nrs_sched::policy::Kind;
 
-use super::rules::{Limits, Rule, Rules, DEFAULT};
-use super::state::{normal, normal_rate, settable, Policy, State};
-use crate::failure::{Failure, Kind as Trouble, Result};
+use super::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
+use super::state::{normal, normal_rate, settable, HeadPolicy, ServiceState};
+use crate::failure::{Failure, FailureKind as Trouble, Result};
 use crate::kernel::Kernel;
-use crate::stats::{self, rules::Listed, Head, HIGH};
+use crate::stats::{self, rules::ListedRule, Head, HIGH};
 
 /// Reads the state of `service`.
 ///
@@ -16,8 +16,8 @@ use crate::stats::{self, rules::Listed, Head, HIGH};
 ///
 /// - [`Trouble::Other`]: a text of the module is malformed.
 /// - Errors of [`Kernel::get`].
-pub fn read(kernel: &dyn Kernel, service: &str) -> Result<State> {
-    let mut state = State::new();
+pub fn read(kernel: &dyn Kernel, service: &str) -> Result<ServiceState> {
+    let mut state = ServiceState::new();
     for parameter in settable() {
         let name = parameter.name();
         let text = kernel.get(service, name)?;
@@ -49,8 +49,8 @@ fn strange(service: &str, name: &str, text: &str) -> Failure {
 /// # Errors
 ///
 /// The name of an unknown policy.
-fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
-    let mut found = [Policy::FIFO, Policy::FIFO];
+fn policies(heads: &[Head]) -> std::result::Result<[HeadPolicy; 2], String> {
+    let mut found = [HeadPolicy::FIFO, HeadPolicy::FIFO];
     for head in heads {
         let started = |policy: &&stats::Policy| matches!(&policy.state[..], "started" | "starting");
         let mut primary = head.policies.iter().filter(started);
@@ -59,7 +59,7 @@ fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
         };
         let known = Kind::from_name(&policy.name)
             .ok()
-            .and_then(|kind| Policy::new(kind, policy.argument.as_deref()).ok());
+            .and_then(|kind| HeadPolicy::new(kind, policy.argument.as_deref()).ok());
         *of(&mut found, &head.name) = known.ok_or_else(|| policy.full())?;
     }
     Ok(found)
@@ -70,7 +70,7 @@ fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
 /// # Errors
 ///
 /// The name of a rule with an unknown limit.
-fn rules(listed: &[Listed]) -> std::result::Result<[Option<Rules>; 2], String> {
+fn rules(listed: &[ListedRule]) -> std::result::Result<[Option<Rules>; 2], String> {
     let mut found = [None, None];
     for one in listed {
         let rules = of(&mut found, &one.head).get_or_insert_with(|| Rules::new(""));
@@ -80,7 +80,7 @@ fn rules(listed: &[Listed]) -> std::result::Result<[Option<Rules>; 2], String> {
             continue;
         }
         rules.behind += usize::from(!rules.default.rate.is_empty());
-        rules.list.push(Rule {
+        rules.list.push(ConfiguredRule {
             name: one.name.clone(),
             conditions: one.conditions.clone(),
             limits,
@@ -99,7 +99,7 @@ fn of<'a, T>(heads: &'a mut [T; 2], name: &str) -> &'a mut T {
 }
 
 /// Returns the limits of a rule; `None` if one is unknown.
-fn limits(rule: &Listed) -> Option<Limits> {
+fn limits(rule: &ListedRule) -> Option<Limits> {
     let mut limits = Limits::new(normal_rate(&rule.rate)?);
     for word in rule.limits.split_ascii_whitespace() {
         let (key, value) = word.split_once('=')?;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use nrs_sched::parameters::{self, Access, Parameter, Values};
+use nrs_sched::parameters::{self, AccessMode, Parameter, Values};
 use nrs_sched::policy::fairshare::mode::Mode;
 use nrs_sched::policy::{Config, Kind, Tunables};
 use nrs_sched::rules::{Fields, Rate};
@@ -19,7 +19,7 @@ use super::rules::Rules;
 /// Names of the heads, regular first.
 pub const HEADS: [&str; 2] = ["reg", "hp"];
 
-/// Parameters with several values, which have own fields in [`State`].
+/// Parameters with several values, which have own fields in [`ServiceState`].
 const WHOLE: [&str; 4] = [
     "nrs_policies",
     "nrs_fairshare_weights",
@@ -51,14 +51,14 @@ impl Setting {
 
 /// Policy of a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct HeadPolicy {
     /// Kind of the policy.
     pub kind: Kind,
     /// Argument of the policy, in the module's normal form.
     pub argument: Option<String>,
 }
 
-impl Policy {
+impl HeadPolicy {
     /// Default policy of a head.
     pub const FIFO: Self = Self {
         kind: Kind::Fifo,
@@ -92,7 +92,7 @@ impl Policy {
 }
 
 /// Formats as `NAME`, or `NAME ARGUMENT`.
-impl std::fmt::Display for Policy {
+impl std::fmt::Display for HeadPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.kind.name())?;
         match &self.argument {
@@ -104,7 +104,7 @@ impl std::fmt::Display for Policy {
 
 /// Settings of a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct State {
+pub struct ServiceState {
     /// Number of partitions; `None` if unknown, or if any number is accepted.
     pub cpts: Option<u32>,
     /// Parameters by name, except those with several values. `slots` may be missing: it then has
@@ -115,12 +115,12 @@ pub struct State {
     /// Configuration of `qbm`, as the module shows it.
     pub plan: String,
     /// Policy of each head.
-    pub policies: [Policy; 2],
+    pub policies: [HeadPolicy; 2],
     /// Rules of each head that runs `tbf`.
     pub rules: [Option<Rules>; 2],
 }
 
-impl State {
+impl ServiceState {
     /// Creates a state with all defaults.
     pub fn new() -> Self {
         let settings = settable().filter(|parameter| parameter.name() != "slots");
@@ -135,7 +135,7 @@ impl State {
             settings: settings.map(setting).collect(),
             weights: String::new(),
             plan: String::new(),
-            policies: [Policy::FIFO, Policy::FIFO],
+            policies: [HeadPolicy::FIFO, HeadPolicy::FIFO],
             rules: [None, None],
         }
     }
@@ -169,7 +169,7 @@ impl State {
 /// Returns the parameters with a single value, or one value for each head.
 pub fn settable() -> impl Iterator<Item = &'static Parameter> {
     let one = |parameter: &&Parameter| {
-        parameter.access == Access::Both && !WHOLE.contains(&parameter.name())
+        parameter.access == AccessMode::Both && !WHOLE.contains(&parameter.name())
     };
     parameters::all().filter(one)
 }
@@ -298,11 +298,11 @@ mod tests {
     /// Verifies that each default is in normal form.
     #[test]
     fn defaults_are_what_they_set() {
-        for (name, setting) in State::new().settings {
+        for (name, setting) in ServiceState::new().settings {
             let text = setting.text(name);
             assert_eq!(set(name, &text), Ok(text), "{name}");
         }
-        assert_eq!(State::new().settings.len() + 1, settable().count());
+        assert_eq!(ServiceState::new().settings.len() + 1, settable().count());
     }
 
     #[test]

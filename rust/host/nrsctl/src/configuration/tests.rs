@@ -12,17 +12,17 @@ use clap::Parser as _;
 use super::files;
 use super::read::{parse_one, read_for_mock};
 use super::running;
-use super::state::State;
+use super::state::ServiceState;
 use crate::cli::{said, Cli, Command};
 use crate::commands::apply;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::mock::Mock;
 
 /// File that is removed when dropped.
-struct Named(tempfile::TempPath);
+struct TemporaryFile(tempfile::TempPath);
 
-impl Named {
+impl TemporaryFile {
     fn new(text: &str) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
@@ -32,7 +32,7 @@ impl Named {
 
 /// Returns the arguments of `apply` with these options and `file`; without `--wait`, nothing is
 /// retried.
-fn args(options: &str, file: &Named) -> apply::Args {
+fn args(options: &str, file: &TemporaryFile) -> apply::Args {
     let wait = match options.contains("--wait") {
         true => "",
         false => "--wait 0",
@@ -44,19 +44,19 @@ fn args(options: &str, file: &Named) -> apply::Args {
     }
 }
 
-fn ran(module: &Mock, options: &str, file: &Named) -> (String, Result) {
+fn ran(module: &Mock, options: &str, file: &TemporaryFile) -> (String, Result) {
     let mut out = Vec::new();
     let done = apply::until(&args(options, file), module, &mut out, &module.told);
     (String::from_utf8(out).unwrap(), done)
 }
 
 fn apply(module: &Mock, text: &str) -> (String, Result) {
-    ran(module, "", &Named::new(text))
+    ran(module, "", &TemporaryFile::new(text))
 }
 
 fn differs(module: &Mock, text: &str) -> Option<String> {
     let writes = module.log().len();
-    let (out, done) = ran(module, "--dry-run", &Named::new(text));
+    let (out, done) = ran(module, "--dry-run", &TemporaryFile::new(text));
     assert_eq!(module.log().len(), writes);
     match done {
         Ok(()) => {
@@ -64,7 +64,7 @@ fn differs(module: &Mock, text: &str) -> Option<String> {
             None
         }
         Err(failure) => {
-            assert_eq!(failure.kind, Kind::Differs, "{failure}");
+            assert_eq!(failure.kind, FailureKind::Differs, "{failure}");
             Some(out)
         }
     }
@@ -139,7 +139,7 @@ fn what_is_saved_is_what_runs() {
     apply(&module, ALL).1.unwrap();
     let text = saved(&module);
     assert_eq!(differs(&module, &text), None);
-    let file = Named::new(&text);
+    let file = TemporaryFile::new(&text);
     let name = file.0.display();
     let out = said(&module, &format!("check {name}")).unwrap();
     assert_eq!(out, format!("{name}: ok\n"));
@@ -160,7 +160,7 @@ fn what_is_saved_is_what_runs() {
         "# Written by nrsctl save.\n\n[service.other]\nslots = \"auto\"\npolicy = \"fifo\"\n"
     );
     let failure = said(&module, "save --service none").unwrap_err();
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
 }
 
 /// Applies names of users and groups; the module and the saved text have numbers.
@@ -209,7 +209,7 @@ fn what_is_not_mentioned_has_its_default() {
     apply(&module, "[service.a]\npolicy = 'tbf uid'\n")
         .1
         .unwrap();
-    let mut want = State::new().with_slots("auto");
+    let mut want = ServiceState::new().with_slots("auto");
     want.policies = parse_one("[service.a]\npolicy = 'tbf uid'\n")
         .unwrap()
         .state
@@ -224,7 +224,7 @@ fn what_is_not_mentioned_has_its_default() {
 #[test]
 fn what_is_applied_as_json() {
     let module = Mock::of(&["a", "b"]);
-    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 6\n");
+    let file = TemporaryFile::new("[service.a]\nslots = 5\n[service.b]\nslots = 6\n");
     let shown = |options: &str| {
         let line = format!("apply --json {options} {}", file.0.display());
         let cli = Cli::parse_from(format!("nrsctl {line}").split_ascii_whitespace());
@@ -234,7 +234,7 @@ fn what_is_applied_as_json() {
         (value, done.err().map(|failure| failure.kind))
     };
     for (options, kind, differences, done) in [
-        ("--dry-run", Some(Kind::Differs), 2, &[][..]),
+        ("--dry-run", Some(FailureKind::Differs), 2, &[][..]),
         ("", None, 2, &["a: 1 change made", "b: 1 change made"]),
         ("", None, 0, &[]),
     ] {
@@ -258,20 +258,20 @@ fn what_is_applied_as_json() {
 #[test]
 fn what_is_busy_is_tried_again() {
     let module = Mock::of(&["a"]);
-    let file = Named::new("[service.a]\nslots = 5\n");
-    module.refuse(0, 2, Kind::Busy);
+    let file = TemporaryFile::new("[service.a]\nslots = 5\n");
+    module.refuse(0, 2, FailureKind::Busy);
     ran(&module, "--wait 60", &file).1.unwrap();
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
-    module.refuse(0, 1, Kind::Busy);
+    module.refuse(0, 1, FailureKind::Busy);
     let failure = apply(&module, "[service.a]\n").1.unwrap_err();
-    assert_eq!(failure.kind, Kind::Busy);
+    assert_eq!(failure.kind, FailureKind::Busy);
 }
 
 #[test]
 fn partitions_are_those_of_services_made_in_configfs() {
     let module = Mock::of(&["a"]);
     let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
-    assert_eq!(failure.kind, Kind::Busy);
+    assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
         failure.message.contains("its clients made this service"),
         "{failure}"
@@ -302,9 +302,9 @@ fn services_that_no_file_mentions() {
     module.add_client("c");
     let text = "[service.a]\n";
     assert_eq!(differs(&module, text), None);
-    let file = Named::new(text);
+    let file = TemporaryFile::new(text);
     let (out, done) = ran(&module, "--prune --dry-run", &file);
-    assert_eq!(done.unwrap_err().kind, Kind::Differs);
+    assert_eq!(done.unwrap_err().kind, FailureKind::Differs);
     assert_eq!(
         out,
         "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n-policy = \"fifo\"\n"
@@ -351,7 +351,7 @@ fn disks_of_the_files() {
     let one = said(&module, "save --service b").unwrap();
     assert!(one.contains("[disk.sdb]") && !one.contains("sda"), "{one}");
     // Only the disks of one service are scheduled.
-    let file = Named::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
+    let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
     let (out, done) = ran(&module, "--service y", &file);
     done.unwrap();
     assert!(
@@ -360,10 +360,13 @@ fn disks_of_the_files() {
     );
     // The disk appears late, as at boot.
     let module = Mock::of(&[]);
-    let file = Named::new("[disk.sda]\nservice = 'x'\n");
+    let file = TemporaryFile::new("[disk.sda]\nservice = 'x'\n");
     module.late.set(2);
     let (out, done) = ran(&module, "--dry-run --wait 60", &file);
-    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::NotFound));
+    assert_eq!(
+        (out.as_str(), done.unwrap_err().kind),
+        ("", FailureKind::NotFound)
+    );
     ran(&module, "--wait 60", &file).1.unwrap();
     // One disk is missing, and one is defined twice: the other disks are scheduled.
     let text =
@@ -377,8 +380,9 @@ fn disks_of_the_files() {
 #[test]
 fn one_service_of_many() {
     let module = Mock::of(&["a", "b"]);
-    let file =
-        Named::new("[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n");
+    let file = TemporaryFile::new(
+        "[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n",
+    );
     let (out, done) = ran(&module, "--service a --verbose", &file);
     done.unwrap();
     assert_eq!(
@@ -388,7 +392,7 @@ fn one_service_of_many() {
     assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
     let (_, done) = ran(&module, "--service c", &file);
-    assert_eq!(done.unwrap_err().kind, Kind::NotFound);
+    assert_eq!(done.unwrap_err().kind, FailureKind::NotFound);
 }
 
 #[test]
@@ -406,7 +410,8 @@ fn slots_of_new_services() {
 #[test]
 fn a_wrong_file_changes_nothing() {
     let module = Mock::of(&["a"]);
-    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 0\npolcy = 'fifo'\n");
+    let file =
+        TemporaryFile::new("[service.a]\nslots = 5\n[service.b]\nslots = 0\npolcy = 'fifo'\n");
     let shown = module.shown();
     let (out, done) = ran(&module, "", &file);
     let name = file.0.display();
@@ -415,7 +420,7 @@ fn a_wrong_file_changes_nothing() {
     assert_eq!(
         failure,
         Failure::new(
-            Kind::Refused,
+            FailureKind::Refused,
             format!(
                 "the configuration is wrong\n{name}:4:9: service.b.slots: not a number from 1 to 65535, or auto; it takes requests, 1 to 65535, or auto\n\
                  {name}:5:1: service.b.polcy: there is no such key; was `policy` meant?"
@@ -429,7 +434,7 @@ fn a_wrong_file_changes_nothing() {
     let failure = check.command.run(&module, &mut out).unwrap_err();
     assert_eq!(
         (failure.kind, failure.message.as_str()),
-        (Kind::Refused, "the configuration has 2 errors")
+        (FailureKind::Refused, "the configuration has 2 errors")
     );
     assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2);
     let check = Cli::parse_from(["nrsctl", "check", "--json", name.to_string().as_str()]);
@@ -503,9 +508,13 @@ fn the_file_for_the_agent() {
         ("", format!("/nrs.toml: ok\n{wrong}")),
         ("agent.toml", wrong.into()),
     ] {
-        assert_eq!(run(&check, &path(at)), (want, Some(Kind::Refused)), "{at}");
+        assert_eq!(
+            run(&check, &path(at)),
+            (want, Some(FailureKind::Refused)),
+            "{at}"
+        );
     }
-    assert_eq!(run(&apply, room.path()).1, Some(Kind::Differs));
+    assert_eq!(run(&apply, room.path()).1, Some(FailureKind::Differs));
 }
 
 /// Compares the output shown in the page with the actual output.

@@ -11,7 +11,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Value that rises and falls.
     Gauge,
     /// Value that only rises, except for restarts at 0; the family's name ends in `_total`.
@@ -20,7 +20,7 @@ pub enum Kind {
     Summary,
 }
 
-impl Kind {
+impl MetricKind {
     /// Returns the name of the type in the text format.
     pub const fn name(self) -> &'static str {
         match self {

@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 
 use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers, ServiceStatus};
 use nrs_sched::policy::tbf::stats::RuleCounts;
-use nrs_sched::policy::{self, tbf::record::ClassCounts};
+use nrs_sched::policy::{self, tbf::class::ClassCounts};
 use nrs_sched::qbm::manager::GroupCounts;
 use nrs_sched::statistics::{
     ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stat, StatKind,
     StatUnit, Stats, TargetCounts, TimeoutCounts,
 };
 
-use super::encode::{Kind, Number};
+use super::encode::{MetricKind, Number};
 use super::others::crowds;
 use super::page::{Gathered, Samples};
 use crate::stats::{
@@ -85,7 +85,7 @@ pub struct Family {
     /// Name of the family's samples.
     pub name: &'static str,
     /// Type of the family.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Description: one sentence without a full stop.
     pub help: &'static str,
     /// Labels of the samples in addition to the subject's labels.
@@ -118,13 +118,13 @@ pub struct FamilyRow {
 }
 
 /// Creates a family without labels of its own.
-fn family(kind: Kind, name: &'static str, help: &'static str, of: Of) -> Family {
+fn family(kind: MetricKind, name: &'static str, help: &'static str, of: Of) -> Family {
     labelled(kind, name, &[], help, of)
 }
 
 /// Creates a family with the labels `more`.
 fn labelled(
-    kind: Kind,
+    kind: MetricKind,
     name: &'static str,
     more: &'static [&'static str],
     help: &'static str,
@@ -206,7 +206,7 @@ macro_rules! field {
     };
 }
 
-use Kind::{Counter, Gauge, Summary};
+use MetricKind::{Counter, Gauge, Summary};
 
 /// Returns the number of names of clients of `service` that satisfy `such`. A device with several
 /// targets is several clients with one name.

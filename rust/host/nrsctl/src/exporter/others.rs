@@ -166,7 +166,7 @@ pub fn unite<'a, T: Clone>(
 
 /// Entities of a snapshot selected for a page.
 #[derive(Debug)]
-pub struct Shown<'a> {
+pub struct ShownEntities<'a> {
     /// Entities with the most dispatched requests, for each policy and head.
     pub entities: Vec<Cow<'a, Entity>>,
     /// Sum of the remaining entities, for each policy and head with such entities.
@@ -196,8 +196,8 @@ pub fn choose<'a>(
     snapshot: &'a Snapshot,
     top: usize,
     mut memory: Option<&mut Memory>,
-) -> Shown<'a> {
-    let mut shown = Shown {
+) -> ShownEntities<'a> {
+    let mut shown = ShownEntities {
         entities: Vec::with_capacity(top.min(snapshot.entities.len())),
         others: Vec::new(),
         counted: memory.is_some(),

@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use nrs_agent::status::{PeerStatus, ServiceStatus, Status};
 
-use super::encode::{label, Kind, Number};
+use super::encode::{label, MetricKind, Number};
 use super::families::{Family, FamilyRow, Of, FAMILIES};
-use super::others::{self, unite, Memory, Shown};
+use super::others::{self, unite, Memory, ShownEntities};
 use crate::failure::Failure;
 use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 
@@ -27,22 +27,22 @@ pub struct Gathered {
 }
 
 /// Subject of samples with its labels, formatted once for all families.
-struct Named<'a, T: Clone> {
+struct Labels<'a, T: Clone> {
     labels: String,
     of: Cow<'a, T>,
 }
 
 /// A service and its subjects, with labels.
 struct Labelled<'a> {
-    service: Named<'a, Snapshot>,
-    heads: Vec<Named<'a, Head>>,
-    policies: Vec<Named<'a, Policy>>,
-    rules: Vec<Named<'a, Rule>>,
-    groups: Vec<Named<'a, Group>>,
-    clients: Vec<Named<'a, Client>>,
-    targets: Vec<Named<'a, Target>>,
-    entities: Vec<Named<'a, Entity>>,
-    others: Vec<Named<'a, Entity>>,
+    service: Labels<'a, Snapshot>,
+    heads: Vec<Labels<'a, Head>>,
+    policies: Vec<Labels<'a, Policy>>,
+    rules: Vec<Labels<'a, Rule>>,
+    groups: Vec<Labels<'a, Group>>,
+    clients: Vec<Labels<'a, Client>>,
+    targets: Vec<Labels<'a, Target>>,
+    entities: Vec<Labels<'a, Entity>>,
+    others: Vec<Labels<'a, Entity>>,
     /// True if counters of `others` are shown.
     counted: bool,
 }
@@ -56,14 +56,14 @@ fn labels(pairs: &[(&str, &str)]) -> String {
     text
 }
 
-fn name<'a, T: Clone>(of: &'a T, pairs: &[(&str, &str)]) -> Named<'a, T> {
-    Named {
+fn name<'a, T: Clone>(of: &'a T, pairs: &[(&str, &str)]) -> Labels<'a, T> {
+    Labels {
         labels: labels(pairs),
         of: Cow::Borrowed(of),
     }
 }
 
-fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
+fn name_entity<'a>(service: &str, entity: &'a Entity) -> Labels<'a, Entity> {
     let within = entity.within.as_deref().unwrap_or_default();
     let (rule, group) = match entity.policy.as_str() {
         "tbf" => (within, ""),
@@ -104,17 +104,17 @@ fn rules(all: &[Rule]) -> Vec<Cow<'_, Rule>> {
 }
 
 impl<'a> Labelled<'a> {
-    fn new(snapshot: &'a Snapshot, shown: &'a Shown<'a>, top: usize) -> Self {
+    fn new(snapshot: &'a Snapshot, shown: &'a ShownEntities<'a>, top: usize) -> Self {
         let service = ("service", snapshot.service.as_str());
         let heads = || snapshot.heads.iter();
         let policies = heads().flat_map(|head| head.policies.iter().map(move |of| (head, of)));
         let policies = policies.filter(|(_, policy)| policy.state != "stopped");
         let borrowed = |entity: &'a Entity| name_entity(service.1, entity);
-        let rule = |of: Cow<'a, Rule>| Named {
+        let rule = |of: Cow<'a, Rule>| Labels {
             labels: labels(&[service, ("head", &of.head), ("rule", &of.name)]),
             of,
         };
-        let client = |of: Cow<'a, Client>| Named {
+        let client = |of: Cow<'a, Client>| Labels {
             labels: labels(&[service, ("client", &of.name)]),
             of,
         };
@@ -144,8 +144,8 @@ impl<'a> Labelled<'a> {
 
 /// Subjects of the agent, with labels.
 struct Agent<'a> {
-    services: Vec<Named<'a, ServiceStatus>>,
-    peers: Vec<Named<'a, PeerStatus>>,
+    services: Vec<Labels<'a, ServiceStatus>>,
+    peers: Vec<Labels<'a, PeerStatus>>,
 }
 
 impl<'a> Agent<'a> {
@@ -227,7 +227,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
         memory.begin();
     }
     let snapshots = gathered.snapshots.iter();
-    let shown: Vec<Shown<'_>> = snapshots
+    let shown: Vec<ShownEntities<'_>> = snapshots
         .map(|snapshot| others::choose(snapshot, top, memory.as_deref_mut()))
         .collect();
     // If reading failed, entries of services that could not be read are kept.
@@ -256,7 +256,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
 
 /// Calls `tell` for each of `all`.
 fn each<'a, T: Clone + 'a>(
-    all: impl IntoIterator<Item = &'a Named<'a, T>>,
+    all: impl IntoIterator<Item = &'a Labels<'a, T>>,
     tell: fn(&T, &mut Samples<'_>),
     samples: &mut Samples<'a>,
 ) {
@@ -287,7 +287,7 @@ fn write<'a>(
         Of::Agent(tell) => each(&agent.services, tell, samples),
         Of::Peer(tell) => each(&agent.peers, tell, samples),
         Of::Entity(tell) => {
-            let counter = family.kind == Kind::Counter;
+            let counter = family.kind == MetricKind::Counter;
             for service in services {
                 each(&service.entities, tell, samples);
                 if service.counted || !counter {

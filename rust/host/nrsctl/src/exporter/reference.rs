@@ -2,7 +2,7 @@
 
 //! Generator of the list of all families in `Documentation/metrics.md`.
 
-use super::encode::Kind;
+use super::encode::MetricKind;
 use super::families::FAMILIES;
 
 /// Formats `names` as code in Markdown.
@@ -13,7 +13,9 @@ fn code(names: &[&str]) -> String {
 
 /// Returns the list as Markdown.
 pub fn list() -> String {
-    let summaries = FAMILIES.iter().filter(|one| one.kind == Kind::Summary);
+    let summaries = FAMILIES
+        .iter()
+        .filter(|one| one.kind == MetricKind::Summary);
     let summaries: Vec<&str> = summaries.map(|one| one.name).collect();
     let mut text = format!(
         "\nNames that end in `_total` are counters, {} is a summary, all others are gauges.\n",

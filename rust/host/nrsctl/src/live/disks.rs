@@ -46,7 +46,7 @@ pub struct Disks {
 
 /// A failed write.
 #[derive(Debug)]
-pub struct Broken {
+pub struct RefusedWrite {
     /// File name.
     pub file: &'static str,
     /// Error number of the write.
@@ -175,7 +175,7 @@ impl Disks {
     /// # Errors
     ///
     /// The failed write. The old settings are restored, unless the undo failed as well.
-    pub fn schedule(&self, disk: &Device) -> Result<(), Broken> {
+    pub fn schedule(&self, disk: &Device) -> Result<(), RefusedWrite> {
         let mut wanted = vec![(SCHEDULER, NRS)];
         for (option, _) in DEFAULTS {
             let value = disk.options.get(option);
@@ -202,7 +202,7 @@ impl Disks {
                         undo = undo.or(failed.as_ref().map(errno::of));
                     }
                 }
-                return Err(Broken {
+                return Err(RefusedWrite {
                     file,
                     errno: errno::of(&error),
                     undo,
@@ -228,13 +228,13 @@ impl Disks {
     /// # Errors
     ///
     /// The failed write; `ESRCH`: nrs is not the scheduler.
-    pub fn unschedule(&self, disk: &str, scheduler: &str) -> Result<(), Broken> {
+    pub fn unschedule(&self, disk: &str, scheduler: &str) -> Result<(), RefusedWrite> {
         let done = match self.scheduler(disk) {
             Ok(active) if active != NRS => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             Ok(_) => self.set(disk, SCHEDULER, scheduler),
             Err(error) => Err(error),
         };
-        done.map_err(|error| Broken {
+        done.map_err(|error| RefusedWrite {
             file: SCHEDULER,
             errno: errno::of(&error),
             undo: None,

@@ -23,7 +23,7 @@ pub struct Dmsetup {
 
 /// Failure of a run.
 #[derive(Debug)]
-pub enum Broken {
+pub enum DmsetupError {
     /// The program could not be started.
     Unstarted(io::Error),
     /// The program failed: error number (`EIO` if unknown) and error output without
@@ -31,7 +31,7 @@ pub enum Broken {
     Failed(i32, String),
 }
 
-impl Broken {
+impl DmsetupError {
     /// Returns the failure of a program with the error output `said`.
     fn failed(said: &str) -> Self {
         let lines = said.lines().filter(|line| !line.trim().is_empty());
@@ -42,7 +42,7 @@ impl Broken {
 }
 
 /// Result of runs.
-type Result<T = ()> = std::result::Result<T, Broken>;
+type DmsetupResult<T = ()> = std::result::Result<T, DmsetupError>;
 
 impl Dmsetup {
     /// Creates the interface for the system at `root`; for a root other than `/` the program is the
@@ -70,7 +70,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// The failure of the run.
-    fn run(&self, arguments: &[&str]) -> Result<String> {
+    fn run(&self, arguments: &[&str]) -> DmsetupResult<String> {
         let mut command = match &self.script {
             None => Command::new(self.program),
             Some(script) => {
@@ -80,10 +80,10 @@ impl Dmsetup {
             }
         };
         command.env("LC_ALL", "C").args(arguments);
-        let done = command.output().map_err(Broken::Unstarted)?;
+        let done = command.output().map_err(DmsetupError::Unstarted)?;
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-            false => Err(Broken::failed(&String::from_utf8_lossy(&done.stderr))),
+            false => Err(DmsetupError::failed(&String::from_utf8_lossy(&done.stderr))),
         }
     }
 
@@ -92,7 +92,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
-    pub fn devices(&self) -> Result<Vec<Device>> {
+    pub fn devices(&self) -> DmsetupResult<Vec<Device>> {
         let text = self.run(&["table"])?;
         let of = |name: &str| {
             let names = text
@@ -112,7 +112,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
-    fn change(&self, arguments: &[&str]) -> Result {
+    fn change(&self, arguments: &[&str]) -> DmsetupResult {
         if self.udev.exists() {
             return self.run(arguments).map(|_| ());
         }
@@ -125,7 +125,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
-    pub fn create(&self, name: &str, table: &str) -> Result {
+    pub fn create(&self, name: &str, table: &str) -> DmsetupResult {
         self.change(&["create", name, "--table", table])
     }
 
@@ -135,18 +135,18 @@ impl Dmsetup {
     ///
     /// As for [`Dmsetup::run`]; the old table stays in use, or the message says that restoring it
     /// failed.
-    pub fn reload(&self, name: &str, table: &str) -> Result {
+    pub fn reload(&self, name: &str, table: &str) -> DmsetupResult {
         self.run(&["reload", name, "--table", table])?;
         let resumed = self.change(&["resume", name]);
-        let Err(Broken::Failed(errno, said)) = resumed else {
+        let Err(DmsetupError::Failed(errno, said)) = resumed else {
             return resumed;
         };
         // After a failed resume the device may stay suspended.
         let cleared = self.run(&["clear", name]);
         let again = cleared.and_then(|_| self.change(&["resume", name]));
         Err(match again {
-            Ok(()) => Broken::Failed(errno, said),
-            Err(_) => Broken::Failed(
+            Ok(()) => DmsetupError::Failed(errno, said),
+            Err(_) => DmsetupError::Failed(
                 libc::EIO,
                 format!("{said}; PUTTING IT BACK FAILED, TOO: it may be suspended"),
             ),
@@ -158,7 +158,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
-    pub fn is_open(&self, name: &str) -> Result<bool> {
+    pub fn is_open(&self, name: &str) -> DmsetupResult<bool> {
         let columns = ["info", "-c", "--noheadings", "-o", "open", name];
         Ok(self.run(&columns)?.trim() != "0")
     }
@@ -169,7 +169,7 @@ impl Dmsetup {
     /// # Errors
     ///
     /// As for [`Dmsetup::run`].
-    pub fn remove(&self, name: &str) -> Result {
+    pub fn remove(&self, name: &str) -> DmsetupResult {
         self.change(&["remove", "--retry", name])
     }
 }
@@ -229,7 +229,7 @@ mod tests {
             ("Too many levels of symbolic links.\n", libc::ELOOP),
             ("something else\n", libc::EIO),
         ] {
-            let Broken::Failed(found, words) = Broken::failed(said) else {
+            let DmsetupError::Failed(found, words) = DmsetupError::failed(said) else {
                 panic!("it was started");
             };
             assert!(found == errno && !words.contains("Command failed"));

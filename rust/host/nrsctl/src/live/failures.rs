@@ -7,11 +7,11 @@ use std::io;
 use nrs_sched::parameters;
 
 use super::disks::{self, NRS, SCHEDULER};
-use super::dmsetup::Broken;
+use super::dmsetup::DmsetupError;
 use super::errno;
 use super::node::Refused;
 use super::Live;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::kernel::{Device, Kernel as _};
 use crate::names::{no_service, NAME};
 use crate::refusal;
@@ -24,9 +24,9 @@ impl Live {
         }
         let message = format!("/dev/nrs-control: {}", errno::words(errno));
         match errno {
-            libc::EACCES | libc::EPERM => Failure::new(Kind::Permission, message)
+            libc::EACCES | libc::EPERM => Failure::new(FailureKind::Permission, message)
                 .hint("run it as root, outside of containers"),
-            _ => Failure::new(Kind::NotLoaded, message)
+            _ => Failure::new(FailureKind::NotLoaded, message)
                 .hint("if the loaded module is older than nrsctl, load the new one: rmmod nrs && modprobe nrs"),
         }
     }
@@ -75,95 +75,110 @@ impl Live {
         if !self.configfs().is_dir() {
             return match errno::of(&error) {
                 libc::EACCES | libc::EPERM => {
-                    Failure::new(Kind::Permission, "configfs is not for this user")
+                    Failure::new(FailureKind::Permission, "configfs is not for this user")
                         .hint("run it as root")
                 }
-                _ => Failure::new(Kind::NotFound, "configfs is not mounted")
+                _ => Failure::new(FailureKind::NotFound, "configfs is not mounted")
                     .hint("mount -t configfs configfs /sys/kernel/config"),
             };
         }
         let errno = errno::of(&error);
         let (kind, words, hint) = match (errno, what) {
             (libc::EEXIST, _) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "there is a service of this name",
                 "see: nrsctl service list",
             ),
-            (libc::EINVAL, "make") => (Kind::Refused, "not a name for a service", NAME),
+            (libc::EINVAL, "make") => (FailureKind::Refused, "not a name for a service", NAME),
             (libc::EINVAL, "cpts") => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "not a number of partitions",
                 "1 to the number of CPUs, at most 64",
             ),
             (libc::ENOENT, _) => (
-                Kind::NotFound,
+                FailureKind::NotFound,
                 "no service of this name was made with 'service add'",
                 "one that a client brought up goes with its last client",
             ),
             (libc::EBUSY, "remove") => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "the service has clients",
                 "remove them first: nrsctl device list",
             ),
             (libc::EBUSY, _) => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "the service is in use",
                 "it can only be changed while it has no client",
             ),
             (libc::ENOTEMPTY, _) => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "there are directories of rules in it",
                 "rmdir those in /sys/kernel/config/nrs first",
             ),
-            (libc::ENOSPC, _) => (Kind::Refused, "there are 1024 services", "remove one"),
-            (libc::EACCES | libc::EPERM, _) => {
-                (Kind::Permission, "not for this user", "run it as root")
+            (libc::ENOSPC, _) => (
+                FailureKind::Refused,
+                "there are 1024 services",
+                "remove one",
+            ),
+            (libc::EACCES | libc::EPERM, _) => (
+                FailureKind::Permission,
+                "not for this user",
+                "run it as root",
+            ),
+            _ => {
+                return Failure::new(
+                    FailureKind::Other,
+                    format!("{service}: {}", errno::words(errno)),
+                )
             }
-            _ => return Failure::new(Kind::Other, format!("{service}: {}", errno::words(errno))),
         };
         Failure::new(kind, format!("{service}: {words}")).hint(hint)
     }
 
     /// Returns the failure of device-mapper in the operation `what` on the client `device`.
-    pub(super) fn mapped(&self, broken: Broken, device: &Device, what: &str) -> Failure {
+    pub(super) fn mapped(&self, broken: DmsetupError, device: &Device, what: &str) -> Failure {
         let name = &device.name;
         let (errno, said) = match broken {
-            Broken::Unstarted(_) => return self.unmapped(broken),
-            Broken::Failed(errno, said) => (errno, said),
+            DmsetupError::Unstarted(_) => return self.unmapped(broken),
+            DmsetupError::Failed(errno, said) => (errno, said),
         };
         let (kind, words, hint) = match (errno, what) {
             (libc::ELOOP, _) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "its device is itself a client of this service",
                 "take the device below that",
             ),
             (libc::EBUSY, "add" | "change") => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "the device below is in use, or the service serves programs of /dev/nrs",
                 "see: lsblk; nrsctl service list",
             ),
             (libc::EBUSY, _) => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "it is in use",
                 "unmount it first; see: lsof, or: dmsetup info -c",
             ),
             (libc::EINVAL, _) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "device-mapper refused the table",
                 "the kernel log says which word was wrong: dmesg | tail",
             ),
             (libc::ENOSPC, _) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "the service has 64 targets, or there are 1024 services",
                 "remove a client that is not needed",
             ),
-            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => {
-                (Kind::NotFound, "there is no such device", "see: lsblk")
-            }
-            (libc::EACCES | libc::EPERM, _) => {
-                (Kind::Permission, "not for this user", "run it as root")
-            }
-            _ => return Failure::new(Kind::Other, format!("{name}: {said}")),
+            (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => (
+                FailureKind::NotFound,
+                "there is no such device",
+                "see: lsblk",
+            ),
+            (libc::EACCES | libc::EPERM, _) => (
+                FailureKind::Permission,
+                "not for this user",
+                "run it as root",
+            ),
+            _ => return Failure::new(FailureKind::Other, format!("{name}: {said}")),
         };
         Failure::new(kind, format!("{name}: {words}")).hint(hint)
     }
@@ -172,35 +187,35 @@ impl Live {
     /// `service`.
     pub(super) fn unscheduled(
         &self,
-        broken: disks::Broken,
+        broken: disks::RefusedWrite,
         disk: &str,
         scheduler: &str,
         service: &str,
     ) -> Failure {
-        let disks::Broken { file, errno, undo } = broken;
+        let disks::RefusedWrite { file, errno, undo } = broken;
         let (kind, words, hint) = match (errno, file) {
             (libc::EACCES | libc::EPERM, _) => (
-                Kind::Permission,
+                FailureKind::Permission,
                 "not for this user".into(),
                 "run it as root".into(),
             ),
             (libc::ESRCH, _) => (
-                Kind::NotFound,
+                FailureKind::NotFound,
                 "nrs is not its scheduler".into(),
                 "see: nrsctl device list".into(),
             ),
             (libc::ENOENT, SCHEDULER) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "it has no I/O scheduler".into(),
                 "put a device-mapper device on it: nrsctl device add".into(),
             ),
             (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => (
-                Kind::Busy,
+                FailureKind::Busy,
                 "its queue is being changed".into(),
                 "try again".into(),
             ),
             (libc::ETIMEDOUT, _) => (
-                Kind::Busy,
+                FailureKind::Busy,
                 format!("{file}: its requests take more than a second to end"),
                 "try again when the disk is less busy".into(),
             ),
@@ -215,30 +230,30 @@ impl Live {
             (libc::EINVAL, SCHEDULER) => {
                 let known = self.disks.schedulers(disk).unwrap_or_default();
                 let words = format!("there is no scheduler '{scheduler}' for it");
-                (Kind::Refused, words, format!("there are: {known}"))
+                (FailureKind::Refused, words, format!("there are: {known}"))
             }
             (libc::EINVAL, "service") => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "not a name for a service".into(),
                 NAME.into(),
             ),
             (libc::EBUSY, "service") => (
-                Kind::Busy,
+                FailureKind::Busy,
                 format!("the service {service} serves programs of /dev/nrs"),
                 "take another one; see: nrsctl service list".into(),
             ),
             (libc::ELOOP, "service") => (
-                Kind::Refused,
+                FailureKind::Refused,
                 format!("a device of type nrs on it is a client of the service {service}"),
                 "take another service; see: nrsctl device list".into(),
             ),
             (libc::ENOSPC, _) => (
-                Kind::Refused,
+                FailureKind::Refused,
                 "there are too many services, or clients or targets of the service".into(),
                 "remove a client that is not needed".into(),
             ),
             _ => (
-                Kind::Other,
+                FailureKind::Other,
                 format!("{file}: {}", errno::words(errno).to_lowercase()),
                 "see: iosched.md; dmesg | tail".into(),
             ),
@@ -251,18 +266,21 @@ impl Live {
     }
 
     /// Returns the failure of `dmsetup` in listing the clients.
-    pub(super) fn unmapped(&self, broken: Broken) -> Failure {
+    pub(super) fn unmapped(&self, broken: DmsetupError) -> Failure {
         match broken {
-            Broken::Unstarted(error) => {
+            DmsetupError::Unstarted(error) => {
                 let message = format!("dmsetup: {}", errno::words(errno::of(&error)));
-                Failure::new(Kind::of_file(&error), message).hint("apt install dmsetup")
+                Failure::new(FailureKind::of_file(&error), message).hint("apt install dmsetup")
             }
-            Broken::Failed(libc::EACCES | libc::EPERM, _) => {
-                Failure::new(Kind::Permission, "device-mapper is not for this user")
-                    .hint("run it as root")
+            DmsetupError::Failed(libc::EACCES | libc::EPERM, _) => Failure::new(
+                FailureKind::Permission,
+                "device-mapper is not for this user",
+            )
+            .hint("run it as root"),
+            DmsetupError::Failed(_, said) => {
+                Failure::new(FailureKind::Other, format!("dmsetup: {said}"))
+                    .hint("is device-mapper there? modprobe dm-mod")
             }
-            Broken::Failed(_, said) => Failure::new(Kind::Other, format!("dmsetup: {said}"))
-                .hint("is device-mapper there? modprobe dm-mod"),
         }
     }
 
@@ -277,35 +295,34 @@ impl Live {
             errno::words(errno).to_lowercase()
         );
         match errno {
-            libc::ENOENT => {
-                Failure::new(Kind::NotFound, message).hint("see: ls /sys/module/nrs/parameters")
-            }
+            libc::ENOENT => Failure::new(FailureKind::NotFound, message)
+                .hint("see: ls /sys/module/nrs/parameters"),
             libc::EACCES | libc::EPERM => {
-                Failure::new(Kind::Permission, message).hint("run it as root")
+                Failure::new(FailureKind::Permission, message).hint("run it as root")
             }
-            libc::EINVAL => {
-                Failure::new(Kind::Refused, message).hint("see user-guide.md, Module parameters")
-            }
-            _ => Failure::new(Kind::Other, message),
+            libc::EINVAL => Failure::new(FailureKind::Refused, message)
+                .hint("see user-guide.md, Module parameters"),
+            _ => Failure::new(FailureKind::Other, message),
         }
     }
 }
 
 /// Returns the failure for a module that is not loaded.
 pub(super) fn not_loaded() -> Failure {
-    Failure::new(Kind::NotLoaded, "the module nrs is not loaded").hint("load it: modprobe nrs")
+    Failure::new(FailureKind::NotLoaded, "the module nrs is not loaded")
+        .hint("load it: modprobe nrs")
 }
 
 /// Returns the kind of failure for `errno` of `parameter`.
-fn kind_of(errno: i32, parameter: &str) -> Kind {
+fn kind_of(errno: i32, parameter: &str) -> FailureKind {
     match errno {
-        libc::ENOENT | libc::ENODEV => Kind::NotFound,
-        libc::EAGAIN | libc::EBUSY => Kind::Busy,
+        libc::ENOENT | libc::ENODEV => FailureKind::NotFound,
+        libc::EAGAIN | libc::EBUSY => FailureKind::Busy,
         // From the rule `default`.
-        libc::EPERM if parameter == "nrs_tbf_rule" => Kind::Refused,
-        libc::EPERM => Kind::Permission,
-        libc::ENOMEM | libc::EIO => Kind::Other,
-        _ => Kind::Refused,
+        libc::EPERM if parameter == "nrs_tbf_rule" => FailureKind::Refused,
+        libc::EPERM => FailureKind::Permission,
+        libc::ENOMEM | libc::EIO => FailureKind::Other,
+        _ => FailureKind::Refused,
     }
 }
 

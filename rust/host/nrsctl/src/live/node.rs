@@ -54,12 +54,12 @@ type Open = fn(&Path) -> io::Result<Box<dyn Channel>>;
 
 /// Control node.
 #[derive(Debug)]
-pub struct Node {
+pub struct ModuleNode {
     path: PathBuf,
     open: Open,
 }
 
-impl Node {
+impl ModuleNode {
     /// Creates the node of the system at `root`; `open` opens it.
     pub fn new(root: &Path, open: Open) -> Self {
         Self {

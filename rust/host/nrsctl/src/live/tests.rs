@@ -7,17 +7,17 @@ use super::*;
 use std::cell::RefCell;
 
 use node::Channel;
-use nrs_sched::control::Command;
+use nrs_sched::control::NodeCommand;
 
 /// Node of plain files: a directory for each service and a file for each parameter. A file
 /// `refusal` holds the error number and the reason with which all commands except `services` are
 /// refused.
-struct Files {
+struct FileNode {
     path: PathBuf,
     answer: RefCell<String>,
 }
 
-impl Files {
+impl FileNode {
     fn open(path: &Path) -> io::Result<Box<dyn Channel>> {
         fs::metadata(path)?;
         Ok(Box::new(Self {
@@ -41,19 +41,19 @@ impl Files {
     }
 }
 
-impl Channel for Files {
+impl Channel for FileNode {
     fn write(&self, command: &[u8]) -> io::Result<usize> {
         let text = std::str::from_utf8(command).unwrap();
-        let answer = match Command::parse(command).unwrap() {
-            Command::Services => {
+        let answer = match NodeCommand::parse(command).unwrap() {
+            NodeCommand::Services => {
                 let entries = fs::read_dir(&self.path)?.map(|entry| entry.unwrap());
                 let services = entries.filter(|entry| entry.path().is_dir());
                 services
                     .map(|entry| entry.file_name().into_string().unwrap() + "\n")
                     .collect()
             }
-            Command::Get { service, name } => fs::read_to_string(self.file(service, name)?)?,
-            Command::Set {
+            NodeCommand::Get { service, name } => fs::read_to_string(self.file(service, name)?)?,
+            NodeCommand::Set {
                 service,
                 name,
                 value,
@@ -145,7 +145,7 @@ impl Root {
 
     fn live(&self) -> Live {
         Live {
-            node: Node::new(&self.0, Files::open),
+            node: ModuleNode::new(&self.0, FileNode::open),
             disks: Disks::new(&self.0, sysfs),
             number: |path| fs::read_to_string(path),
             ..Live::at(&self.0)
@@ -191,7 +191,7 @@ fn sysfs(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns the kind and the message of a failure.
-fn said<T: std::fmt::Debug>(result: Result<T>) -> (Kind, String) {
+fn said<T: std::fmt::Debug>(result: Result<T>) -> (FailureKind, String) {
     let failure = result.unwrap_err();
     (failure.kind, failure.message)
 }
@@ -211,7 +211,7 @@ fn without_the_module() {
         said(live.locate(&Device::default())),
         said(live.module_parameter("default_slots")),
     ] {
-        assert_eq!(kind, Kind::NotLoaded);
+        assert_eq!(kind, FailureKind::NotLoaded);
     }
     let hint = live.services().unwrap_err().hint;
     assert_eq!(hint.as_deref(), Some("load it: modprobe nrs"));
@@ -236,7 +236,7 @@ fn parameters_by_the_node() {
         failure.to_string(),
         "there is no service 'sam'\n  did you mean: san"
     );
-    let only = |how: &str| (Kind::Refused, format!("san.{how}"));
+    let only = |how: &str| (FailureKind::Refused, format!("san.{how}"));
     let set = said(live.set("san", "health", "1"));
     assert_eq!(set, only("health: it can only be read"));
     let got = said(live.get("san", "at_stats_reset"));
@@ -252,49 +252,49 @@ fn reasons() {
             EINVAL,
             "bad",
             "slots=0",
-            Kind::Refused,
+            FailureKind::Refused,
             "not a number from 1 to 65535, or auto",
         ),
         (
             ENOENT,
             "no rule",
             "nrs_tbf_rule=change a rate=5",
-            Kind::NotFound,
+            FailureKind::NotFound,
             "no rule",
         ),
         (
             EPERM,
             "default",
             "nrs_tbf_rule=stop default",
-            Kind::Refused,
+            FailureKind::Refused,
             "default",
         ),
         (
             EAGAIN,
             "",
             "nrs_policies=tbf uid",
-            Kind::Busy,
+            FailureKind::Busy,
             "earlier policies are still stopping",
         ),
         (
             EBUSY,
             "",
             "buffer_max=512",
-            Kind::Busy,
+            FailureKind::Busy,
             "device or resource busy",
         ),
         (
             ENOMEM,
             "",
             "nrs_policies=tbf uid",
-            Kind::Other,
+            FailureKind::Other,
             "cannot allocate memory",
         ),
         (
             EPERM,
             "",
             "slots=5",
-            Kind::Permission,
+            FailureKind::Permission,
             "operation not permitted",
         ),
     ] {
@@ -314,7 +314,7 @@ fn reasons() {
     let want = "san.nrs_qbm_status: qbm is not started\n  start it: nrsctl policy set san qbm";
     assert_eq!(
         (failure.kind, failure.to_string()),
-        (Kind::NotFound, want.into())
+        (FailureKind::NotFound, want.into())
     );
 }
 
@@ -325,7 +325,10 @@ fn a_module_that_goes() {
     root.dir("sys/module/nrs");
     root.file("sys/module/nrs/initstate", "going\n");
     root.file("dev/nrs-control", "");
-    let want = (Kind::NotLoaded, "the module nrs is not loaded".into());
+    let want = (
+        FailureKind::NotLoaded,
+        "the module nrs is not loaded".into(),
+    );
     assert_eq!(said(Live::at(&root.0).get("san", "slots")), want);
 }
 
@@ -336,14 +339,14 @@ fn nodes_that_cannot_be_opened() {
     root.dir("sys/module/nrs");
     let live = Live::at(&root.0);
     for why in ["No such file or directory", "No such device"] {
-        let want = (Kind::NotLoaded, format!("/dev/nrs-control: {why}"));
+        let want = (FailureKind::NotLoaded, format!("/dev/nrs-control: {why}"));
         assert_eq!(said(live.services()), want);
         assert_eq!(said(live.get("san", "slots")), want);
         assert_eq!(said(live.set("san", "slots", "1")), want);
         root.file("dev/nrs-control", "");
     }
     let failure = live.unopened(libc::EACCES);
-    assert_eq!(failure.kind, Kind::Permission);
+    assert_eq!(failure.kind, FailureKind::Permission);
     assert!(failure.hint.unwrap().starts_with("run it as root"));
 }
 
@@ -359,19 +362,19 @@ fn services_made_and_removed() {
     root.file("sys/kernel/config/nrs/new/cpts", "1\n");
     live.set_cpts("new", 2).unwrap();
     assert_eq!(live.cpts("new"), Ok(2));
-    assert_eq!(said(live.make("new")).0, Kind::Refused);
-    assert_eq!(said(live.remove("new")).0, Kind::Busy);
+    assert_eq!(said(live.make("new")).0, FailureKind::Refused);
+    assert_eq!(said(live.remove("new")).0, FailureKind::Busy);
     fs::remove_file(root.0.join("sys/kernel/config/nrs/new/cpts")).unwrap();
     live.remove("new").unwrap();
-    assert_eq!(said(live.remove("new")).0, Kind::NotFound);
-    assert_eq!(said(live.remove("san")).0, Kind::Busy);
-    assert_eq!(said(live.cpts("san")).0, Kind::NotFound);
+    assert_eq!(said(live.remove("new")).0, FailureKind::NotFound);
+    assert_eq!(said(live.remove("san")).0, FailureKind::Busy);
+    assert_eq!(said(live.cpts("san")).0, FailureKind::NotFound);
     // A service name is not a path.
     root.dir("sys/kernel/config/nrs/san/rules");
     for name in ["", ".", "..", "san/rules", "san/rules/r1", "../other"] {
-        assert_eq!(said(live.make(name)).0, Kind::Refused, "{name}");
-        assert_eq!(said(live.remove(name)).0, Kind::NotFound);
-        assert_eq!(said(live.set_cpts(name, 1)).0, Kind::NotFound);
+        assert_eq!(said(live.make(name)).0, FailureKind::Refused, "{name}");
+        assert_eq!(said(live.remove(name)).0, FailureKind::NotFound);
+        assert_eq!(said(live.set_cpts(name, 1)).0, FailureKind::NotFound);
         assert_eq!(live.is_made(name), Ok(false));
     }
     assert!(root.0.join("sys/kernel/config/nrs/san/rules").is_dir());
@@ -408,7 +411,7 @@ fn devices() {
         ..device.clone()
     };
     for beyond in [with(16, 0), with(4, 13), with(u64::MAX, 1)] {
-        assert_eq!(said(live.locate(&beyond)).0, Kind::Refused);
+        assert_eq!(said(live.locate(&beyond)).0, FailureKind::Refused);
     }
     assert_eq!(live.locate(&with(4, 12)), Ok(located.clone()));
     for target in ["/nowhere", "8:17"] {
@@ -416,20 +419,20 @@ fn devices() {
             target: target.into(),
             ..device.clone()
         };
-        assert_eq!(said(live.locate(&missing)).0, Kind::NotFound);
+        assert_eq!(said(live.locate(&missing)).0, FailureKind::NotFound);
     }
     // A disk that is not ready has no sectors.
     root.block("dev/s db", 0);
-    assert_eq!(said(live.locate(&device)).0, Kind::NotFound);
+    assert_eq!(said(live.locate(&device)).0, FailureKind::NotFound);
     assert_eq!(live.in_use("files"), Ok(true));
     live.remove_device("files").unwrap();
     let removed = "remove --retry files --noudevsync --noudevrules\nmknodes\n";
     assert!(root.read("log").ends_with(removed));
-    assert_eq!(said(live.remove_device("other")).0, Kind::NotFound);
+    assert_eq!(said(live.remove_device("other")).0, FailureKind::NotFound);
     assert_eq!(live.devices().unwrap()[0].name, "files");
     // A device of another type has the name, or the device has another target.
     root.file("sys/block/dm-0/dm/name", "new\n");
-    assert_eq!(said(live.add_device(&located)).0, Kind::Busy);
+    assert_eq!(said(live.add_device(&located)).0, FailureKind::Busy);
     root.dmsetup("files: 0 8 linear 8:16 0\nfiles: 8 8 nrs 8:16 8 san\na: 0 8 nrs 8:16 0 san");
     let partial = |device: Device| (device.name, device.partial);
     let found: Vec<_> = live.devices().unwrap().into_iter().map(partial).collect();
@@ -506,7 +509,7 @@ fn paths_that_stay() {
     ] {
         assert_eq!(live.path(number).unwrap(), want);
     }
-    assert_eq!(said(live.path("9:0")).0, Kind::NotFound);
+    assert_eq!(said(live.path("9:0")).0, FailureKind::NotFound);
     // A given path is kept if it is equally stable.
     for (given, number, want) in [
         ("/dev/sdb", "8:16", "/dev/disk/by-id/wwn-0x5"),
@@ -540,10 +543,13 @@ fn module_parameters() {
         assert_eq!(live.module_parameter("default_slots"), Ok(value.into()));
         live.set_module_parameter("default_slots", "32").unwrap();
     }
-    assert_eq!(said(live.module_parameter("slots")).0, Kind::NotFound);
+    assert_eq!(
+        said(live.module_parameter("slots")).0,
+        FailureKind::NotFound
+    );
     assert_eq!(
         said(live.set_module_parameter("slots", "1")).0,
-        Kind::NotFound
+        FailureKind::NotFound
     );
 }
 
@@ -582,7 +588,7 @@ fn names_of_disks() {
     }
     for path in ["sda1", "/dev/sda1", "/dev/disk/by-id/wwn-1-part1"] {
         let message = format!("{path}: a partition; the scheduler is that of its disk, sda");
-        assert_eq!(said(live.disk(path)), (Kind::Refused, message));
+        assert_eq!(said(live.disk(path)), (FailureKind::Refused, message));
     }
     for path in [
         "sdb",
@@ -593,7 +599,7 @@ fn names_of_disks() {
         "/dev",
         "/dev/disk/by-id/x",
     ] {
-        assert_eq!(said(live.disk(path)).0, Kind::NotFound, "{path}");
+        assert_eq!(said(live.disk(path)).0, FailureKind::NotFound, "{path}");
     }
 }
 
@@ -633,7 +639,7 @@ fn disks_scheduled() {
     let hint = Some("nrsctl device unschedule sda");
     assert_eq!(
         (failure.kind, failure.hint.as_deref()),
-        (Kind::Refused, hint)
+        (FailureKind::Refused, hint)
     );
     let failure = live.unschedule("sda", "bfq").unwrap_err();
     assert_eq!(
@@ -646,7 +652,10 @@ fn disks_scheduled() {
     let again = said(live.unschedule("sda", "none"));
     assert_eq!(
         again,
-        (Kind::NotFound, "sda: nrs is not its scheduler".into())
+        (
+            FailureKind::NotFound,
+            "sda: nrs is not its scheduler".into()
+        )
     );
     // A device without schedulers, and a device whose only scheduler is `none`.
     root.dir("sys/block/dm-0/queue");
@@ -655,7 +664,7 @@ fn disks_scheduled() {
         ("dm-0", "it has no I/O scheduler"),
         ("zram0", "there is no scheduler 'nrs' for it"),
     ] {
-        let want = (Kind::Refused, format!("{name}: {why}"));
+        let want = (FailureKind::Refused, format!("{name}: {why}"));
         assert_eq!(said(live.schedule(&plain(name))), want);
     }
     // Disks are listed even if dmsetup is not installed.
@@ -676,63 +685,63 @@ fn disks_put_back() {
             "scheduler",
             "nrs",
             EBUSY,
-            Kind::Busy,
+            FailureKind::Busy,
             "its queue is being changed",
         ),
         (
             "scheduler",
             "nrs",
             EPERM,
-            Kind::Permission,
+            FailureKind::Permission,
             "not for this user",
         ),
         (
             "iosched/jobid_name",
             "%j",
             EIO,
-            Kind::Other,
+            FailureKind::Other,
             "jobid_name: input/output error",
         ),
         (
             "iosched/jobid_name",
             "%j",
             EAGAIN,
-            Kind::Busy,
+            FailureKind::Busy,
             "its queue is being changed",
         ),
         (
             "iosched/service",
             "san",
             ETIMEDOUT,
-            Kind::Busy,
+            FailureKind::Busy,
             "service: its requests take more than a second to end",
         ),
         (
             "iosched/service",
             "san",
             EINVAL,
-            Kind::Refused,
+            FailureKind::Refused,
             "not a name for a service",
         ),
         (
             "iosched/service",
             "san",
             EBUSY,
-            Kind::Busy,
+            FailureKind::Busy,
             "the service san serves programs of /dev/nrs",
         ),
         (
             "iosched/service",
             "san",
             ELOOP,
-            Kind::Refused,
+            FailureKind::Refused,
             "a device of type nrs on it is a client of the service san",
         ),
         (
             "iosched/service",
             "san",
             ENOSPC,
-            Kind::Refused,
+            FailureKind::Refused,
             "there are too many services, or clients or targets of the service",
         ),
     ] {
@@ -794,5 +803,5 @@ fn disks_put_back() {
         &format!("{EINVAL} nrs 9"),
     );
     let kind = said(root.live().schedule(&scheduled("sda", "san", "%j"))).0;
-    assert_eq!(kind, Kind::NotLoaded);
+    assert_eq!(kind, FailureKind::NotLoaded);
 }

@@ -5,18 +5,21 @@
 use serde::de::DeserializeOwned;
 
 use super::{Header, Recording, VERSION};
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::stats::Snapshot;
 
 /// Reads a recording; errors refer to the file as `name`.
 ///
 /// # Errors
 ///
-/// [`Kind::Refused`] with the line number, if a line is invalid. A truncated last line is not an
-/// error.
+/// [`FailureKind::Refused`] with the line number, if a line is invalid. A truncated last line is
+/// not an error.
 pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     let refused = |number: u64, why: &str| {
-        Failure::new(Kind::Refused, format!("{name}: line {number}: {why}"))
+        Failure::new(
+            FailureKind::Refused,
+            format!("{name}: line {number}: {why}"),
+        )
     };
     let mut lines = (1..).zip(text.split_inclusive(|byte| *byte == b'\n'));
     let Some((_, first)) = lines.next() else {
@@ -123,7 +126,7 @@ mod tests {
             ),
         ] {
             let failure = of(&text).unwrap_err();
-            assert_eq!(failure.kind, Kind::Refused, "{text}");
+            assert_eq!(failure.kind, FailureKind::Refused, "{text}");
             assert!(
                 failure.message.starts_with(&format!("f: line {want}")),
                 "{failure}"

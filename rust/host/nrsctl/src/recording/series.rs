@@ -12,7 +12,7 @@ use crate::top::{numbers, view};
 
 /// Quantity of an entity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum What {
+pub enum SeriesKind {
     /// Share of the head's throughput.
     Share,
     /// Bytes per second; requests per second if no bytes are counted.
@@ -29,10 +29,10 @@ pub enum What {
 pub type Points = Vec<(f64, f64)>;
 
 /// Key of an entity of a service: head and name.
-type Key = (String, String);
+type SeriesKey = (String, String);
 
 /// Rates and entities of one snapshot.
-type Those<'a> = BTreeMap<Key, (Rates, &'a Entity)>;
+type Those<'a> = BTreeMap<SeriesKey, (Rates, &'a Entity)>;
 
 /// Time series of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ impl Series {
     /// `wanted`.
     pub fn new<'a>(
         snapshots: impl Iterator<Item = &'a Snapshot>,
-        what: What,
+        what: SeriesKind,
         wanted: impl Fn(&str) -> bool,
     ) -> Self {
         let snapshots: Vec<&Snapshot> = snapshots.collect();
@@ -91,12 +91,12 @@ impl Series {
         for (at, those) in &values {
             for ((head, name), (rates, entity)) in those {
                 let value = match what {
-                    What::Share => rates.share,
-                    What::Rate if series.bytes => rates.bytes,
-                    What::Rate => rates.requests,
-                    What::Wait => entity.wait_us.get("p99").map(|us| *us as f64 / 1000.0),
-                    What::Queue => Some(entity.queued as f64),
-                    What::Limit => rates.hits.filter(|_| entity.limit.is_some()),
+                    SeriesKind::Share => rates.share,
+                    SeriesKind::Rate if series.bytes => rates.bytes,
+                    SeriesKind::Rate => rates.requests,
+                    SeriesKind::Wait => entity.wait_us.get("p99").map(|us| *us as f64 / 1000.0),
+                    SeriesKind::Queue => Some(entity.queued as f64),
+                    SeriesKind::Limit => rates.hits.filter(|_| entity.limit.is_some()),
                 };
                 let Some(value) = value.filter(|value| value.is_finite()) else {
                     continue;
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
     use crate::top::samples;
 
-    fn series(snapshots: &[Snapshot], what: What) -> Series {
+    fn series(snapshots: &[Snapshot], what: SeriesKind) -> Series {
         Series::new(snapshots.iter(), what, |_| true)
     }
 
     #[test]
     fn a_series_for_each_entity() {
         let snapshots: Vec<Snapshot> = (0..4).map(samples::fairshare).collect();
-        let share = series(&snapshots, What::Share);
+        let share = series(&snapshots, SeriesKind::Share);
         assert_eq!(share.entities.len(), 3);
         assert_eq!(
             share.entities["uid:1001/jobid:small"],
@@ -174,7 +174,7 @@ mod tests {
             share.policies,
             [(0.0, "fairshare uid_then_jobid_fair".to_string())]
         );
-        let rate = series(&snapshots, What::Rate);
+        let rate = series(&snapshots, SeriesKind::Rate);
         assert!(rate.bytes);
         // The first snapshot has no rates.
         assert_eq!(
@@ -182,19 +182,19 @@ mod tests {
             (1.0, 200.0 * 65536.0)
         );
         assert_eq!(
-            series(&snapshots, What::Wait).entities["uid:1001/jobid:small"][0],
+            series(&snapshots, SeriesKind::Wait).entities["uid:1001/jobid:small"][0],
             (0.0, 83.886)
         );
         assert_eq!(
-            series(&snapshots, What::Queue).entities["uid:1002/jobid:large"][0],
+            series(&snapshots, SeriesKind::Queue).entities["uid:1002/jobid:large"][0],
             (0.0, 300.0)
         );
-        assert!(series(&snapshots, What::Limit).entities.is_empty());
-        let some = Series::new(snapshots.iter(), What::Queue, |name| {
+        assert!(series(&snapshots, SeriesKind::Limit).entities.is_empty());
+        let some = Series::new(snapshots.iter(), SeriesKind::Queue, |name| {
             name.ends_with("large")
         });
         assert_eq!(some.entities.len(), 1);
-        assert_eq!(series(&[], What::Share), Series::default());
+        assert_eq!(series(&[], SeriesKind::Share), Series::default());
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         old.share_1s = Some(0.9);
         snapshots[1].entities.push(old.clone());
         snapshots[2].entities.insert(0, old);
-        let share = series(&snapshots, What::Share);
+        let share = series(&snapshots, SeriesKind::Share);
         // In the second snapshot, the rates of tbf are unknown and the share of fairshare is known.
         assert_eq!(
             share.entities["uid:1001"],
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(share.policies.len(), 2);
         assert_eq!(share.policies[1], (1.0, "tbf uid".to_string()));
         assert_eq!(
-            series(&snapshots, What::Limit).entities["uid:1002"],
+            series(&snapshots, SeriesKind::Limit).entities["uid:1002"],
             [(2.0, 150.0)]
         );
     }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_greatest_and_the_others() {
         let snapshots: Vec<Snapshot> = (0..3).map(|n| samples::many(n, 20)).collect();
-        let rate = series(&snapshots, What::Rate);
+        let rate = series(&snapshots, SeriesKind::Rate);
         let top = rate.top(3, true);
         let names: Vec<&str> = top.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["uid:19", "uid:18", "uid:17", "17 others"]);

@@ -4,7 +4,7 @@
 
 use nrs_sched::statistics::{ServiceCounts, Stats};
 
-use super::lines::{lines, Result};
+use super::lines::{lines, LinesResult};
 use super::{Client, Snapshot, Target};
 
 /// Reads `text` into `snapshot`.
@@ -12,7 +12,7 @@ use super::{Client, Snapshot, Target};
 /// # Errors
 ///
 /// An invalid line.
-pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
+pub fn read(text: &str, snapshot: &mut Snapshot) -> LinesResult {
     for line in lines(text) {
         let line = line?;
         match (line.depth, line.key) {

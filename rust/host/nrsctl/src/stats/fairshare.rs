@@ -2,7 +2,7 @@
 
 //! Parser of `nrs_fairshare_stats`, a sequence of entities.
 
-use super::lines::{lines, Line, Result};
+use super::lines::{lines, KeyLine, LinesResult};
 use super::{Entity, HIGH, REGULAR};
 
 /// Returns the entities of `text`.
@@ -10,7 +10,7 @@ use super::{Entity, HIGH, REGULAR};
 /// # Errors
 ///
 /// An invalid line.
-pub fn read(text: &str) -> Result<Vec<Entity>> {
+pub fn read(text: &str) -> LinesResult<Vec<Entity>> {
     let mut entities: Vec<Entity> = Vec::new();
     for line in lines(text) {
         let line = line?;
@@ -31,7 +31,7 @@ pub fn read(text: &str) -> Result<Vec<Entity>> {
 }
 
 /// Reads one field of an entity.
-fn field(entity: &mut Entity, line: &Line<'_>) -> Result {
+fn field(entity: &mut Entity, line: &KeyLine<'_>) -> LinesResult {
     match line.key {
         "active" => entity.busy = line.switch()?,
         "cost_pages" => entity.set("cost", line.number()?),

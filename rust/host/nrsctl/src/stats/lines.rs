@@ -22,14 +22,14 @@ pub struct Unexpected {
 }
 
 /// Result of parsing a text.
-pub type Result<T = ()> = std::result::Result<T, Unexpected>;
+pub type LinesResult<T = ()> = std::result::Result<T, Unexpected>;
 
 /// Maximum number of characters of a line in an error.
 const SHOWN: usize = 80;
 
 /// Value after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum LineValue<'a> {
     /// No value; deeper lines that belong to the key follow.
     Nothing,
     /// A bare word or number.
@@ -44,7 +44,7 @@ pub enum Value<'a> {
 
 /// A line with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct KeyLine<'a> {
     /// Number of the line, from 1.
     number: usize,
     whole: &'a str,
@@ -55,11 +55,11 @@ pub struct Line<'a> {
     /// Key.
     pub key: &'a str,
     /// Value.
-    pub value: Value<'a>,
+    pub value: LineValue<'a>,
 }
 
-impl<'a> Line<'a> {
-    fn parse(number: usize, whole: &'a str) -> Result<Self> {
+impl<'a> KeyLine<'a> {
+    fn parse(number: usize, whole: &'a str) -> LinesResult<Self> {
         let unexpected = |want| unexpected(number, whole, want);
         let text = whole.trim_start_matches(' ');
         let (text, item) = match text.strip_prefix("- ") {
@@ -73,17 +73,17 @@ impl<'a> Line<'a> {
             .ok_or_else(|| unexpected("KEY: VALUE"))?;
         let value = value.trim_matches(' ');
         let value = match value.as_bytes() {
-            [] => Value::Nothing,
-            b"[]" => Value::Empty,
-            [b'"', ..] => Value::Quoted(
+            [] => LineValue::Nothing,
+            b"[]" => LineValue::Empty,
+            [b'"', ..] => LineValue::Quoted(
                 value
                     .get(1..value.len().saturating_sub(1))
                     .filter(|_| value.len() > 1 && value.ends_with('"'))
                     .and_then(unescape)
                     .ok_or_else(|| unexpected("a string in double quotes"))?,
             ),
-            [b'{', .., b'}'] => Value::Pairs(&value[1..value.len() - 1]),
-            _ => Value::Bare(value),
+            [b'{', .., b'}'] => LineValue::Pairs(&value[1..value.len() - 1]),
+            _ => LineValue::Bare(value),
         };
         Ok(Self {
             number,
@@ -105,10 +105,10 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The value is not a string.
-    pub fn text(&self) -> Result<String> {
+    pub fn text(&self) -> LinesResult<String> {
         match &self.value {
-            Value::Bare(text) => Ok((*text).into()),
-            Value::Quoted(text) => Ok(text.clone().into_owned()),
+            LineValue::Bare(text) => Ok((*text).into()),
+            LineValue::Quoted(text) => Ok(text.clone().into_owned()),
             _ => Err(self.unexpected("a string")),
         }
     }
@@ -118,9 +118,9 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The value is not an unsigned integer.
-    pub fn number(&self) -> Result<u64> {
+    pub fn number(&self) -> LinesResult<u64> {
         match self.value {
-            Value::Bare(text) => text.parse().ok(),
+            LineValue::Bare(text) => text.parse().ok(),
             _ => None,
         }
         .ok_or_else(|| self.unexpected("a number"))
@@ -131,9 +131,9 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The value is not a finite number.
-    pub fn fraction(&self) -> Result<f64> {
+    pub fn fraction(&self) -> LinesResult<f64> {
         match self.value {
-            Value::Bare(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
+            LineValue::Bare(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
             _ => None,
         }
         .ok_or_else(|| self.unexpected("a number with decimals"))
@@ -144,10 +144,10 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The value is neither `true` nor `false`.
-    pub fn switch(&self) -> Result<bool> {
+    pub fn switch(&self) -> LinesResult<bool> {
         match self.value {
-            Value::Bare("true") => Ok(true),
-            Value::Bare("false") => Ok(false),
+            LineValue::Bare("true") => Ok(true),
+            LineValue::Bare("false") => Ok(false),
             _ => Err(self.unexpected("true or false")),
         }
     }
@@ -158,9 +158,9 @@ impl<'a> Line<'a> {
     ///
     /// The value is not in braces, contains something other than keys with numbers or words, or `f`
     /// returns `None`.
-    pub fn pairs(&self, mut f: impl FnMut(&'a str, &'a str) -> Option<()>) -> Result {
+    pub fn pairs(&self, mut f: impl FnMut(&'a str, &'a str) -> Option<()>) -> LinesResult {
         let unexpected = || self.unexpected("{ KEY: NUMBER, ... }");
-        let Value::Pairs(text) = self.value else {
+        let LineValue::Pairs(text) = self.value else {
             return Err(unexpected());
         };
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -181,7 +181,7 @@ impl<'a> Line<'a> {
     ///
     /// The value is not in braces or contains something other than keys with numbers or words; a
     /// number is too large.
-    pub fn numbers(&self, mut f: impl FnMut(&'a str, u64)) -> Result {
+    pub fn numbers(&self, mut f: impl FnMut(&'a str, u64)) -> LinesResult {
         self.pairs(|key, value| {
             if is_number(value) {
                 f(key, value.parse().ok()?);
@@ -195,9 +195,9 @@ impl<'a> Line<'a> {
     /// # Errors
     ///
     /// The number is too large.
-    pub fn counter(&self) -> Result<Option<u64>> {
+    pub fn counter(&self) -> LinesResult<Option<u64>> {
         match self.value {
-            Value::Bare(text) if is_number(text) => self.number().map(Some),
+            LineValue::Bare(text) if is_number(text) => self.number().map(Some),
             _ => Ok(None),
         }
     }
@@ -248,9 +248,9 @@ fn unescape(text: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Returns the lines of `text` that have a key; skips empty lines and lines with only `[]`.
-pub fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>>> {
+pub fn lines(text: &str) -> impl Iterator<Item = LinesResult<KeyLine<'_>>> {
     (1..)
         .zip(text.lines())
         .filter(|(_, line)| !matches!(line.trim_matches(' '), "" | "[]"))
-        .map(|(number, line)| Line::parse(number, line))
+        .map(|(number, line)| KeyLine::parse(number, line))
 }

@@ -2,7 +2,7 @@
 
 //! Parsers of unstructured texts: `NAME: NUMBER` lines, and the health of a service.
 
-use super::lines::{lines, Result};
+use super::lines::{lines, LinesResult};
 use super::Counters;
 
 /// Returns the numbers of `text` by name: `at_stats`, `nrs_concurrency`.
@@ -10,7 +10,7 @@ use super::Counters;
 /// # Errors
 ///
 /// An invalid line.
-pub fn numbers(text: &str) -> Result<Counters> {
+pub fn numbers(text: &str) -> LinesResult<Counters> {
     let mut numbers = Counters::new();
     for line in lines(text) {
         let line = line?;

@@ -4,7 +4,7 @@
 
 use nrs_sched::policy::Kind;
 
-use super::lines::{lines, Result};
+use super::lines::{lines, LinesResult};
 use super::{Head, Policy, HIGH, REGULAR};
 
 impl Policy {
@@ -35,7 +35,7 @@ impl Head {
 /// # Errors
 ///
 /// An invalid line.
-pub fn read(text: &str) -> Result<Vec<Head>> {
+pub fn read(text: &str) -> LinesResult<Vec<Head>> {
     let mut heads: Vec<Head> = Vec::new();
     for line in lines(text) {
         let line = line?;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::lines::{lines, Line, Result, Value};
+use super::lines::{lines, KeyLine, LineValue, LinesResult};
 use super::{Bandwidth, Entity, Group, BOTH};
 
 /// Indentation of the fields of a group.
@@ -18,7 +18,7 @@ const CLIENT: usize = 4;
 /// # Errors
 ///
 /// An invalid line.
-pub fn read_status(text: &str) -> Result<(Vec<Group>, Vec<Entity>)> {
+pub fn read_status(text: &str) -> LinesResult<(Vec<Group>, Vec<Entity>)> {
     let mut groups: Vec<Group> = Vec::new();
     let mut clients: Vec<Entity> = Vec::new();
     for line in lines(text) {
@@ -49,7 +49,7 @@ pub fn read_status(text: &str) -> Result<(Vec<Group>, Vec<Entity>)> {
     Ok((groups, clients))
 }
 
-fn group_field(group: &mut Group, line: &Line<'_>) -> Result {
+fn group_field(group: &mut Group, line: &KeyLine<'_>) -> LinesResult {
     match line.key {
         "clients" => {}
         "strategy" => group.strategy = line.text()?,
@@ -67,7 +67,7 @@ fn group_field(group: &mut Group, line: &Line<'_>) -> Result {
     Ok(())
 }
 
-fn client_field(client: &mut Entity, line: &Line<'_>) -> Result {
+fn client_field(client: &mut Entity, line: &KeyLine<'_>) -> LinesResult {
     let given = client.bandwidth.get_or_insert_default();
     match line.key {
         "class" => given.class = line.text()?,
@@ -75,7 +75,7 @@ fn client_field(client: &mut Entity, line: &Line<'_>) -> Result {
         "max" => given.max = line.number()?,
         "allocated" => {
             given.allocated = match line.value {
-                Value::Quoted(_) => None,
+                LineValue::Quoted(_) => None,
                 _ => Some(line.number()?),
             };
             client.limit = given.allocated.map(|rate| rate.to_string());
@@ -94,7 +94,7 @@ fn client_field(client: &mut Entity, line: &Line<'_>) -> Result {
 /// # Errors
 ///
 /// An invalid line.
-pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> Result {
+pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> LinesResult {
     let mut places = HashMap::with_capacity(clients.len());
     for (place, client) in clients.iter().enumerate() {
         places.insert(
@@ -136,7 +136,7 @@ pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> R
     Ok(())
 }
 
-fn counter(client: &mut Entity, line: &Line<'_>) -> Result {
+fn counter(client: &mut Entity, line: &KeyLine<'_>) -> LinesResult {
     match line.key {
         "requests" => client.set("dispatched", line.number()?),
         "read_bytes" | "written_bytes" => {

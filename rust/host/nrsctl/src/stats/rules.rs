@@ -4,12 +4,12 @@
 
 use serde::Serialize;
 
-use super::lines::{unexpected, Result};
+use super::lines::{unexpected, LinesResult};
 use super::{HIGH, REGULAR};
 
 /// A rule of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ListedRule {
     /// Head: `regular` or `high`.
     pub head: String,
     /// Name of the rule.
@@ -31,9 +31,9 @@ pub struct Listed {
 /// # Errors
 ///
 /// An invalid line.
-pub fn read(text: &str) -> Result<Vec<Listed>> {
+pub fn read(text: &str) -> LinesResult<Vec<ListedRule>> {
     let mut on = None;
-    let mut rules: Vec<Listed> = Vec::new();
+    let mut rules: Vec<ListedRule> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         match line.trim_end() {
             "" => {}
@@ -44,10 +44,10 @@ pub fn read(text: &str) -> Result<Vec<Listed>> {
                 let head = on.ok_or_else(|| unexpected(number, line, "regular_requests:"))?;
                 let rule = parse(line)
                     .ok_or_else(|| unexpected(number, line, "NAME CONDITIONS RATE, ref N"))?;
-                let same = |other: &&mut Listed| other.head == head && other.name == rule.name;
+                let same = |other: &&mut ListedRule| other.head == head && other.name == rule.name;
                 match rules.iter_mut().find(same) {
                     Some(other) => other.classes = other.classes.saturating_add(rule.classes),
-                    None => rules.push(Listed {
+                    None => rules.push(ListedRule {
                         head: head.into(),
                         ..rule
                     }),
@@ -59,7 +59,7 @@ pub fn read(text: &str) -> Result<Vec<Listed>> {
 }
 
 /// Parses a line `NAME CONDITIONS RATE[ KEY=VALUE…], ref N`.
-fn parse(line: &str) -> Option<Listed> {
+fn parse(line: &str) -> Option<ListedRule> {
     let (rule, refs) = line.rsplit_once(", ref ")?;
     let (name, rest) = rule.split_once(' ')?;
     // Conditions end in a brace, except for the rule `default`; values contain no braces.
@@ -72,7 +72,7 @@ fn parse(line: &str) -> Option<Listed> {
     if rate.is_empty() {
         return None;
     }
-    Some(Listed {
+    Some(ListedRule {
         head: String::new(),
         name: name.into(),
         conditions: conditions.into(),

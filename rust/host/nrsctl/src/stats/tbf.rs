@@ -2,11 +2,11 @@
 
 //! Parser of `nrs_tbf_stats`: rules that have classes, and the classes.
 
-use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::policy::tbf::class::ClassCounts;
 use nrs_sched::policy::tbf::stats::RuleCounts;
 use nrs_sched::statistics::Stats;
 
-use super::lines::{lines, Line, Result};
+use super::lines::{lines, KeyLine, LinesResult};
 use super::{Entity, Rule, HIGH, REGULAR};
 
 /// Returns the rules and the classes of `text`.
@@ -14,7 +14,7 @@ use super::{Entity, Rule, HIGH, REGULAR};
 /// # Errors
 ///
 /// An invalid line.
-pub fn read(text: &str) -> Result<(Vec<Rule>, Vec<Entity>)> {
+pub fn read(text: &str) -> LinesResult<(Vec<Rule>, Vec<Entity>)> {
     let mut rules: Vec<Rule> = Vec::new();
     let mut classes: Vec<Entity> = Vec::new();
     for line in lines(text) {
@@ -37,7 +37,7 @@ pub fn read(text: &str) -> Result<(Vec<Rule>, Vec<Entity>)> {
 }
 
 /// Returns the name of the head for its abbreviation in commands.
-fn head(line: &Line<'_>) -> Result<String> {
+fn head(line: &KeyLine<'_>) -> LinesResult<String> {
     match &*line.text()? {
         "reg" => Ok(REGULAR.into()),
         "hp" => Ok(HIGH.into()),
@@ -45,7 +45,7 @@ fn head(line: &Line<'_>) -> Result<String> {
     }
 }
 
-fn rule_field(rule: &mut Rule, line: &Line<'_>) -> Result {
+fn rule_field(rule: &mut Rule, line: &KeyLine<'_>) -> LinesResult {
     match line.key {
         "head" => rule.head = head(line)?,
         "rate" => rule.rate = line.text()?,
@@ -60,7 +60,7 @@ fn rule_field(rule: &mut Rule, line: &Line<'_>) -> Result {
     Ok(())
 }
 
-fn class_field(class: &mut Entity, line: &Line<'_>) -> Result {
+fn class_field(class: &mut Entity, line: &KeyLine<'_>) -> LinesResult {
     match line.key {
         "head" => class.head = head(line)?,
         "rule" => class.within = Some(line.text()?),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use super::numbers;
 use super::row::Column;
-use super::state::State;
+use super::state::TopState;
 use super::view;
 
 /// Writes the table, or one line if there is no snapshot.
@@ -14,7 +14,7 @@ use super::view;
 /// # Errors
 ///
 /// The error of writing.
-pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(state: &TopState, out: &mut dyn Write) -> io::Result<()> {
     let name = state.service().map_or("", |(name, ..)| name);
     let Some(snapshot) = state.snapshot() else {
         let why = state
@@ -62,15 +62,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::failure::{Failure, Kind};
+    use crate::failure::{Failure, FailureKind};
     use crate::top::samples;
 
     #[test]
     fn tables() {
-        let mut state = State::new(None, Duration::from_secs(1), Column::Queued, "");
+        let mut state = TopState::new(None, Duration::from_secs(1), Column::Queued, "");
         state.take(samples::fairshare(0));
         state.take(samples::fairshare(1));
-        let text = |state: &State| {
+        let text = |state: &TopState| {
             let mut out = Vec::new();
             write(state, &mut out).unwrap();
             String::from_utf8(out).unwrap()
@@ -85,7 +85,7 @@ uid:1001/jobid:small   fairshare  50.0%  50.4%    400  26.2M      8  41ms  84ms 
 ";
         assert_eq!(text(&state), want);
         state.fail(Failure::new(
-            Kind::NotLoaded,
+            FailureKind::NotLoaded,
             "the module nrs is not loaded",
         ));
         assert_eq!(text(&state), "nrs ost_io: the module nrs is not loaded\n\n");

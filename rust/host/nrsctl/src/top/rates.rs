@@ -25,9 +25,9 @@ pub struct Rates {
 }
 
 /// Key of an entity within a service.
-type Key<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+type EntityKey<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
-fn key(entity: &Entity) -> Key<'_> {
+fn key(entity: &Entity) -> EntityKey<'_> {
     let Entity {
         policy,
         head,
@@ -45,7 +45,7 @@ pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
         .and_then(|before| now.at_ns.checked_sub(before.at_ns))
         .filter(|ns| *ns > 0)
         .map(|ns| ns as f64 / 1e9);
-    let mut known: HashMap<Key<'_>, Option<&Entity>> = HashMap::new();
+    let mut known: HashMap<EntityKey<'_>, Option<&Entity>> = HashMap::new();
     if let (Some(before), Some(_)) = (before, elapsed) {
         for entity in &before.entities {
             // Entities with the same key cannot be distinguished.

@@ -8,7 +8,7 @@ use std::path::Path;
 use nrs_agent::{socket, status::ServiceStatus};
 
 use crate::accounts::Accounts;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::recording::Recording;
 use crate::stats::{self, Snapshot};
@@ -26,7 +26,7 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`] if the service does not exist; the failure of the module.
+    /// [`FailureKind::NotFound`] if the service does not exist; the failure of the module.
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>>;
 
     /// Returns the agent's status of a service; `None` if no agent runs or it does not manage the
@@ -40,9 +40,9 @@ pub trait Source {
 }
 
 /// The module as a source.
-pub struct Live<'a>(pub &'a dyn Kernel);
+pub struct LiveSource<'a>(pub &'a dyn Kernel);
 
-impl Source for Live<'_> {
+impl Source for LiveSource<'_> {
     fn services(&mut self) -> Result<Vec<String>> {
         self.0.services()
     }
@@ -64,14 +64,14 @@ impl Source for Live<'_> {
 }
 
 /// A source that replaces the numbers of users and groups by names.
-pub struct Named<'a> {
+pub struct NamedSource<'a> {
     /// Underlying source.
     pub source: &'a mut dyn Source,
     /// Users and groups.
     pub accounts: &'a Accounts,
 }
 
-impl Source for Named<'_> {
+impl Source for NamedSource<'_> {
     fn services(&mut self) -> Result<Vec<String>> {
         self.source.services()
     }
@@ -123,7 +123,7 @@ impl Source for Replay {
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
         let all = self.services.get_mut(service).ok_or_else(|| {
             Failure::new(
-                Kind::NotFound,
+                FailureKind::NotFound,
                 format!("no service '{service}' in the recording"),
             )
         })?;

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::rates::{rates, Rates};
 use super::row::{Column, Row};
 use super::source::Source;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::stats::Snapshot;
 
 /// Intervals for `+` and `-`, ms.
@@ -30,7 +30,7 @@ pub enum Act {
 
 /// State of the display.
 #[derive(Debug, Default)]
-pub struct State {
+pub struct TopState {
     services: Vec<String>,
     service: Option<String>,
     /// Last snapshot of the service.
@@ -65,7 +65,7 @@ pub struct State {
     pub colours: bool,
 }
 
-impl State {
+impl TopState {
     /// Creates the state for `service`, or for the first service.
     pub fn new(service: Option<String>, interval: Duration, sort: Column, filter: &str) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl State {
             self.services = services;
             let first = || self.services.first().cloned();
             let Some(name) = self.service.clone().or_else(first) else {
-                let none = Failure::new(Kind::NotFound, "there are no services");
+                let none = Failure::new(FailureKind::NotFound, "there are no services");
                 let hint = "a service begins with its first client; see nrsctl device --help";
                 return Err(none.hint(hint));
             };

@@ -12,9 +12,9 @@ use ratatui::DefaultTerminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::source::Source;
-use super::state::{Act, State};
+use super::state::{Act, TopState};
 use super::view;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 
 /// Maximum delay of the reaction to a signal.
 const LOOK: Duration = Duration::from_millis(200);
@@ -46,8 +46,8 @@ impl Drop for Restored {
 ///
 /// # Errors
 ///
-/// [`Kind::Other`] if the terminal fails.
-pub fn run(state: &mut State, source: &mut dyn Source) -> Result {
+/// [`FailureKind::Other`] if the terminal fails.
+pub fn run(state: &mut TopState, source: &mut dyn Source) -> Result {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, ended.clone())?;
@@ -60,12 +60,12 @@ pub fn run(state: &mut State, source: &mut dyn Source) -> Result {
 }
 
 fn failed(error: io::Error) -> Failure {
-    Failure::new(Kind::Other, format!("the terminal: {error}"))
+    Failure::new(FailureKind::Other, format!("the terminal: {error}"))
         .hint("without one: nrsctl top --batch 1")
 }
 
 fn show(
-    state: &mut State,
+    state: &mut TopState,
     source: &mut dyn Source,
     terminal: &mut DefaultTerminal,
     ended: &AtomicBool,

@@ -16,14 +16,14 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::numbers;
 use super::row::Column;
-use super::state::State;
+use super::state::TopState;
 use crate::commands::agent::lost;
 use crate::stats::{self, Head, Snapshot};
 
-pub use layout::{columns, Place};
+pub use layout::{columns, ShownColumn};
 
 /// Returns the number of lines above the headings.
-fn above(state: &State, height: u16) -> u16 {
+fn above(state: &TopState, height: u16) -> u16 {
     match height {
         0..=3 => 0,
         4..=9 => 1,
@@ -37,15 +37,15 @@ const fn below(height: u16) -> u16 {
 }
 
 /// Returns the number of rows on a terminal with `height` lines.
-pub fn rows(state: &State, height: u16) -> usize {
+pub fn rows(state: &TopState, height: u16) -> usize {
     let others = above(state, height) + below(height) + (height >= 2) as u16;
     height.saturating_sub(others).into()
 }
 
 /// Draws the state and returns the number of formatted rows.
-pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
+pub fn draw(state: &TopState, buffer: &mut Buffer) -> usize {
     let all = buffer.area;
-    let mut page = Page {
+    let mut page = ScreenPage {
         buffer,
         at: all,
         colours: state.colours,
@@ -100,13 +100,13 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
 }
 
 /// Position of the next line in the buffer.
-struct Page<'a> {
+struct ScreenPage<'a> {
     buffer: &'a mut Buffer,
     at: Rect,
     colours: bool,
 }
 
-impl Page<'_> {
+impl ScreenPage<'_> {
     fn colour(&self, colour: Color) -> Style {
         match self.colours {
             true => Style::new().fg(colour),
@@ -155,7 +155,7 @@ impl Page<'_> {
     }
 
     /// Writes the service and the interval.
-    fn title(&mut self, state: &State) {
+    fn title(&mut self, state: &TopState) {
         let mut left = String::from("nrs");
         if let Some((name, at, of)) = state.service() {
             left += &format!(" {name}");
@@ -182,7 +182,7 @@ impl Page<'_> {
     }
 
     /// Writes the headings and the rows above line `bottom`; returns the number of rows.
-    fn table(&mut self, state: &State, bottom: u16) -> usize {
+    fn table(&mut self, state: &TopState, bottom: u16) -> usize {
         let visible = state.visible();
         let Some(snapshot) = state.snapshot() else {
             return 0;
@@ -238,7 +238,7 @@ impl Page<'_> {
     }
 
     /// Writes the current position, sorting and filter, and the most important keys.
-    fn footer(&mut self, state: &State) {
+    fn footer(&mut self, state: &TopState) {
         let filter = &state.filter;
         if state.editing {
             let text = format!("/{}_", numbers::printable(filter));

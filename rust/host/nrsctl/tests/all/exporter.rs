@@ -13,12 +13,12 @@ use crate::exposition::Page;
 use crate::texts;
 use crate::verbs::output;
 use nrsctl::commands::exporter::answer;
-use nrsctl::exporter::encode::{label, Kind as Type, Number, CONTENT_TYPE};
+use nrsctl::exporter::encode::{label, MetricKind as Type, Number, CONTENT_TYPE};
 use nrsctl::exporter::families::FAMILIES;
 use nrsctl::exporter::http::{self, Request};
 use nrsctl::exporter::others::Memory;
 use nrsctl::exporter::page::{render, Gathered};
-use nrsctl::failure::{Failure, Kind};
+use nrsctl::failure::{Failure, FailureKind};
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Client, Entity, Snapshot};
 
@@ -251,7 +251,11 @@ fn others_only_grow() {
         assert_eq!(found.expect("others").0, want);
     }
     // A page that could not be gathered evicts nothing.
-    let text = render(&failed(Failure::new(Kind::Other, "no")), 1, Some(memory));
+    let text = render(
+        &failed(Failure::new(FailureKind::Other, "no")),
+        1,
+        Some(memory),
+    );
     assert_eq!(
         Page::parse(&text).expect("a page").value("nrs_up", &[]),
         Some(0.0)
@@ -339,14 +343,14 @@ fn answers() {
     let good = ask("/metrics", gathered(everything()));
     assert_eq!((good.status, good.content_type), (200, CONTENT_TYPE));
     Page::parse(&good.body).expect("a page");
-    let failure = Failure::new(Kind::NotLoaded, "the module nrs is not loaded");
+    let failure = Failure::new(FailureKind::NotLoaded, "the module nrs is not loaded");
     let bad = ask("/metrics", failed(failure.hint("load it: modprobe nrs")));
     assert_eq!((bad.status, bad.content_type), (503, CONTENT_TYPE));
     let first = "# the module nrs is not loaded; load it: modprobe nrs\n";
     assert!(bad.body.starts_with(first) && bad.body.contains("\nnrs_up 0\n"));
     // One service could not be read: the other services are shown.
     let part = Gathered {
-        failure: Some(Failure::new(Kind::Other, "clients of service 'a'")),
+        failure: Some(Failure::new(FailureKind::Other, "clients of service 'a'")),
         ..gathered(everything())
     };
     let part = ask("/metrics", part);
@@ -460,9 +464,13 @@ fn the_command() {
     assert!(text.contains("\nnrs_up 1\n") && failure.is_none());
     for (services, has_page, failure) in [
         ("--service svc --service svc", true, None),
-        ("--service other", false, Some(Kind::NotFound)),
+        ("--service other", false, Some(FailureKind::NotFound)),
         // The other service is shown nevertheless.
-        ("--service other --service svc", true, Some(Kind::NotFound)),
+        (
+            "--service other --service svc",
+            true,
+            Some(FailureKind::NotFound),
+        ),
     ] {
         let (page, found) = output(&format!("exporter --once {services}"), &kernel);
         Page::parse(&page).expect("well-formed");
@@ -477,13 +485,13 @@ fn the_command() {
     let from = format!("exporter --once --from {}", recorded.display());
     assert_eq!(output(&from, &Mock::with(&[])), (text, None));
     fs::write(&recorded, "{").expect("a file");
-    assert_eq!(output(&from, &kernel).1, Some(Kind::NotFound));
+    assert_eq!(output(&from, &kernel).1, Some(FailureKind::NotFound));
     // Output to a file. If statistics cannot be read, both the file and the exit status report
     // this.
     let file = directory.path().join("nrs.prom");
     for (services, up, failure) in [
         ("", "1", None),
-        (" --service other", "0", Some(Kind::NotFound)),
+        (" --service other", "0", Some(FailureKind::NotFound)),
     ] {
         let into = format!("exporter --textfile {}{services}", file.display());
         assert_eq!(output(&into, &kernel), (String::new(), failure));
@@ -494,10 +502,10 @@ fn the_command() {
         "exporter --textfile {}/missing/nrs.prom",
         directory.path().display()
     );
-    assert_eq!(output(&missing, &kernel).1, Some(Kind::NotFound));
+    assert_eq!(output(&missing, &kernel).1, Some(FailureKind::NotFound));
     assert_eq!(
         output("exporter --listen nowhere", &kernel).1,
-        Some(Kind::Usage)
+        Some(FailureKind::Usage)
     );
 }
 
@@ -506,7 +514,7 @@ fn the_command() {
 fn one_service_keeps_no_other_from_the_page() {
     let texts = texts::service("tbf", 14);
     let texts: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-    for (leaves, up, failure) in [(false, "0", Some(Kind::Other)), (true, "1", None)] {
+    for (leaves, up, failure) in [(false, "0", Some(FailureKind::Other)), (true, "1", None)] {
         let kernel = Mock::with(&[("bad", &[("clients", "nothing\n")]), ("svc", &texts)]);
         *kernel.leaving.borrow_mut() = leaves.then(|| "bad".into());
         let (page, found) = output("exporter --once", &kernel);

@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// Name and labels of a sample.
-type Series = (String, BTreeMap<String, String>);
+type SampleName = (String, BTreeMap<String, String>);
 
 /// A parsed page.
 #[derive(Debug, Default)]
-pub struct Page(HashMap<Series, f64>);
+pub struct Page(HashMap<SampleName, f64>);
 
 impl Page {
     /// Returns all samples.
-    pub fn samples(&self) -> impl Iterator<Item = &Series> {
+    pub fn samples(&self) -> impl Iterator<Item = &SampleName> {
         self.0.keys()
     }
 

@@ -4,10 +4,10 @@
 //! and on the page of metrics.
 
 use nrs_sched::key::Key;
-use nrs_sched::policy::fairshare::stats::{self as fairshare, Row as EntityRow};
-use nrs_sched::policy::tbf::plan::Count;
-use nrs_sched::policy::tbf::record::ClassCounts;
-use nrs_sched::policy::tbf::stats::{self as tbf, Row as ClassRow};
+use nrs_sched::policy::fairshare::stats::{self as fairshare, NodeRow as EntityRow};
+use nrs_sched::policy::tbf::class::ClassCounts;
+use nrs_sched::policy::tbf::plan::RateUnit;
+use nrs_sched::policy::tbf::stats::{self as tbf, TbfRow as ClassRow};
 use nrs_sched::policy::Kind;
 use nrs_sched::rules::{Name, Rate, Subject, Unit};
 use nrs_sched::statistics::{
@@ -23,13 +23,13 @@ use crate::exposition::Page;
 use crate::texts::{self, numbered, table};
 
 /// Texts of a service, with the snapshot and the page made from them.
-struct Shown {
+struct ShownTexts {
     texts: Vec<(&'static str, String)>,
     json: serde_json::Value,
     page: Page,
 }
 
-impl Shown {
+impl ShownTexts {
     fn new(policy: &str, texts: &[(&'static str, String)]) -> Self {
         Self::counting(policy, &[], texts)
     }
@@ -84,7 +84,7 @@ fn rows_of_a_service() {
     let (concurrency, order) = (numbered(600), numbered(700));
     let timeouts = numbered(500);
     let both = table::<ConcurrencyCounts>(&concurrency, true) + &table::<OrderCounts>(&order, true);
-    let shown = Shown::new(
+    let shown = ShownTexts::new(
         "crrn",
         &[
             ("at_stats", table::<TimeoutCounts>(&timeouts, true)),
@@ -112,7 +112,7 @@ fn rows_of_policies() {
     ];
     for kind in Kind::ALL.iter().filter(|kind| !kind.counts().is_empty()) {
         let counts: Vec<u64> = (100..).take(kind.counts().len()).collect();
-        let shown = Shown::counting(kind.name(), &counts, &texts);
+        let shown = ShownTexts::counting(kind.name(), &counts, &texts);
         let policy = &shown.json["heads"][0]["policies"][1];
         assert_eq!(policy["name"], kind.name());
         for (stat, count) in kind.counts().iter().zip(counts) {
@@ -129,7 +129,7 @@ fn rows_of_policies() {
 
 #[test]
 fn rows_of_tbf() {
-    let mut rows = tbf::Rows::new();
+    let mut rows = tbf::TbfRows::new();
     let row = |counters| ClassRow {
         subject: Subject::NONE,
         high: false,
@@ -137,7 +137,7 @@ fn rows_of_tbf() {
         id: 1,
         rule: Name::new("r").expect("a name"),
         rate: Rate::new(10, Unit::Bytes).expect("a rate"),
-        count: Count::Bytes,
+        count: RateUnit::Bytes,
         counters,
         queued: 7,
         active: 0,
@@ -155,7 +155,7 @@ fn rows_of_tbf() {
         .eq((1100..).step_by(2).take(ClassCounts::ROWS.len())));
     let mut text = String::new();
     tbf::write_yaml(&mut text, rows.as_slice(), sums.as_slice()).expect("a text");
-    let shown = Shown::new("tbf", &[("nrs_tbf_stats", text)]);
+    let shown = ShownTexts::new("tbf", &[("nrs_tbf_stats", text)]);
     let labels = [("head", "regular"), ("rule", "r")];
     let json = &shown.json["rules"][0];
     assert_eq!(
@@ -194,12 +194,12 @@ fn rows_of_fairshare() {
     }
     row.ledger.forced();
     row.ledger.time(1234);
-    let mut rows = fairshare::Rows::new();
+    let mut rows = fairshare::NodeRows::new();
     rows.extend(&[row], false).expect("memory");
     rows.merge().expect("memory");
     let mut text = String::new();
     fairshare::write_yaml(&mut text, &rows, 0).expect("a text");
-    let shown = Shown::new("fairshare", &[("nrs_fairshare_stats", text)]);
+    let shown = ShownTexts::new("fairshare", &[("nrs_fairshare_stats", text)]);
     let labels = [
         ("head", "regular"),
         ("policy", "fairshare"),

@@ -3,14 +3,14 @@
 //! Tests of parsing texts from the module's own writers.
 
 use crate::texts::{self, module, service, snapshot};
-use nrsctl::failure::{Failure, Kind};
+use nrsctl::failure::{Failure, FailureKind};
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rule, Snapshot};
 use proptest::prelude::*;
 use serde_yaml_ng::{Mapping, Value};
 
 /// Returns the lines from `place` on with at least `depth` as a YAML value.
-fn tree(lines: &[lines::Line<'_>], place: &mut usize, depth: usize) -> Value {
+fn tree(lines: &[lines::KeyLine<'_>], place: &mut usize, depth: usize) -> Value {
     let is_sequence = lines.get(*place).is_some_and(|line| line.item);
     let mut sequence = Vec::new();
     let mut mapping = Mapping::new();
@@ -20,10 +20,10 @@ fn tree(lines: &[lines::Line<'_>], place: &mut usize, depth: usize) -> Value {
         }
         *place += 1;
         let value = match &line.value {
-            lines::Value::Bare(word) => scalar(word),
-            lines::Value::Quoted(text) => Value::String(text.clone().into_owned()),
-            lines::Value::Empty => Value::Sequence(Vec::new()),
-            lines::Value::Pairs(_) => {
+            lines::LineValue::Bare(word) => scalar(word),
+            lines::LineValue::Quoted(text) => Value::String(text.clone().into_owned()),
+            lines::LineValue::Empty => Value::Sequence(Vec::new()),
+            lines::LineValue::Pairs(_) => {
                 let mut pairs = Mapping::new();
                 let put = |key: &str, value: &str| {
                     pairs.insert(Value::String(key.into()), scalar(value));
@@ -32,7 +32,7 @@ fn tree(lines: &[lines::Line<'_>], place: &mut usize, depth: usize) -> Value {
                 line.pairs(put).expect("pairs");
                 Value::Mapping(pairs)
             }
-            lines::Value::Nothing => match lines.get(*place) {
+            lines::LineValue::Nothing => match lines.get(*place) {
                 Some(next) if next.depth > line.depth => tree(lines, place, next.depth),
                 _ => Value::Null,
             },
@@ -182,7 +182,7 @@ fn qbm_that_stops_meanwhile() {
     let mut all = service("qbm", 14);
     all.retain(|(name, _)| name != "nrs_qbm_status");
     let failure = stats::read(&module(&all), "svc").expect_err("no status");
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
     for (name, text) in &mut all {
         if name == "nrs_policies" {
             *text = text.replace("state: started", "state: stopping");
@@ -302,7 +302,7 @@ fn what_is_wrong_is_said_with_its_line() {
         let failure = stats::read(&module(&all), "svc").expect_err(&text);
         let want = format!("{parameter} of service 'svc', line {want}");
         assert!(failure.message.starts_with(&want), "{}", failure.message);
-        assert!(failure.kind == Kind::Other && failure.hint.is_some());
+        assert!(failure.kind == FailureKind::Other && failure.hint.is_some());
     }
     for (text, want) in [
         ("  head: reg\n", 1),
@@ -319,7 +319,7 @@ fn what_is_wrong_is_said_with_its_line() {
         assert!(qbm::read_status(text).is_err(), "{text}");
     }
     let missing = stats::read(&Mock::with(&[]), "svc").expect_err("no service");
-    assert_eq!(missing.kind, Kind::NotFound);
+    assert_eq!(missing.kind, FailureKind::NotFound);
 }
 
 #[test]

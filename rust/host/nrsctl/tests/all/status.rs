@@ -9,7 +9,7 @@ use crate::verbs::output;
 use crate::{pages, texts};
 use clap::Parser as _;
 use nrsctl::cli::Cli;
-use nrsctl::failure::Kind;
+use nrsctl::failure::FailureKind;
 use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
 use nrsctl::stats::{Client, Counters, Head, Policy, Snapshot, Target};
@@ -171,7 +171,10 @@ fn the_command() {
     let mut snapshots: Vec<Snapshot> = serde_json::from_str(&json).expect("snapshots");
     snapshots[0].at_ns = 0;
     assert_eq!(snapshots, [texts::snapshot("tbf")]);
-    assert_eq!(output("status other", &kernel).1, Some(Kind::NotFound));
+    assert_eq!(
+        output("status other", &kernel).1,
+        Some(FailureKind::NotFound)
+    );
     // Unhealthy services and lost clients also change the exit status.
     for (name, text, with) in [
         ("health", "NOT HEALTHY\n2 queued\n", "warning   not healthy"),
@@ -183,7 +186,7 @@ fn the_command() {
         let kernel = texts::module(&texts);
         for line in ["status", "status --json svc"] {
             let (said, kind) = output(line, &kernel);
-            assert_eq!(kind, Some(Kind::Unhealthy), "{said}");
+            assert_eq!(kind, Some(FailureKind::Unhealthy), "{said}");
             assert!(line.contains("json") || said.contains(with), "{said}");
         }
     }
@@ -197,7 +200,7 @@ fn the_command() {
             .map(|()| text == format!("{all}{all}").as_bytes())
     });
     let failure = cli.command.run(&kernel, &mut writer).unwrap_err();
-    assert_eq!(failure.kind, Kind::Closed);
+    assert_eq!(failure.kind, FailureKind::Closed);
     assert!(reader.join().unwrap().unwrap());
     let none = output("status", &Mock::with(&[])).0;
     assert!(none.starts_with("no services"), "{none}");

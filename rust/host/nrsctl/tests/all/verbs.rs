@@ -12,7 +12,7 @@ use std::process::Command;
 use clap::{CommandFactory as _, Parser as _};
 use nrsctl::cli::Cli;
 use nrsctl::examples;
-use nrsctl::failure::{Kind, Result};
+use nrsctl::failure::{FailureKind, Result};
 use nrsctl::kernel::{Device, Kernel as _};
 use nrsctl::mock::Mock;
 
@@ -90,7 +90,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Returns the output of a command and the kind of its failure.
-pub fn output(line: &str, kernel: &Mock) -> (String, Option<Kind>) {
+pub fn output(line: &str, kernel: &Mock) -> (String, Option<FailureKind>) {
     let mut out = Vec::new();
     let done = Cli::parse_from(words(line)).command.run(kernel, &mut out);
     let text = String::from_utf8(out).unwrap();
@@ -182,7 +182,7 @@ fn the_agent() {
     *mock.agent.borrow_mut() = None;
     let cli = Cli::parse_from(words("agent status --socket /nowhere"));
     let failure = cli.command.run(&mock, &mut Vec::new()).unwrap_err();
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
     assert_eq!(failure.message, "no agent answers at /nowhere");
     let (page, _) = output("exporter --once", &mock);
     assert!(!page.contains("nrs_agent"), "{page}");

@@ -104,7 +104,7 @@ proptest! {
         weights in proptest::collection::vec(weights(), 1..50),
         steps in proptest::collection::vec((costs(), any::<bool>()), 1..100),
     ) {
-        let mut clock = Clock::default();
+        let mut clock = VirtualClock::default();
         clock.jump(u64::MAX - 5);
         weights.iter().for_each(|&weight| clock.enter(weight));
         let (start, mut given, mut back) = (clock.now(), 0i128, 0i128);
@@ -132,7 +132,7 @@ proptest! {
 #[test]
 fn clock() {
     const ONE: u64 = 1 << 32;
-    let mut clock = Clock::default();
+    let mut clock = VirtualClock::default();
     clock.pull(1);
     clock.correct(-7);
     assert_eq!((clock.now(), clock.behind), (0, 0));

@@ -5,20 +5,20 @@
 use super::*;
 use crate::sched::{jobid::JobId, units::NSEC_PER_SEC as SECOND};
 
-fn uid(number: u32) -> Row {
-    Row::inner(1 + u64::from(number), 0, "uid", Key::Uid(number), 4096)
+fn uid(number: u32) -> NodeRow {
+    NodeRow::inner(1 + u64::from(number), 0, "uid", Key::Uid(number), 4096)
 }
 
-fn job(of: u32, name: &str, id: u64) -> Row {
+fn job(of: u32, name: &str, id: u64) -> NodeRow {
     let key = Key::Jobid(JobId::new(name.as_bytes()));
-    Row {
+    NodeRow {
         active: true,
-        ..Row::new(id, 1 + u64::from(of), "jobid", key, 4096)
+        ..NodeRow::new(id, 1 + u64::from(of), "jobid", key, 4096)
     }
 }
 
-fn merged(parts: &[(&[Row], bool)]) -> Rows {
-    let mut rows = Rows::new();
+fn merged(parts: &[(&[NodeRow], bool)]) -> NodeRows {
+    let mut rows = NodeRows::new();
     for (part, high) in parts {
         rows.extend(part, *high).unwrap();
     }
@@ -27,7 +27,7 @@ fn merged(parts: &[(&[Row], bool)]) -> Rows {
 }
 
 /// Returns the values of `field` in the file, in order.
-fn field(rows: &Rows, now: u64, field: &str) -> Vec<String> {
+fn field(rows: &NodeRows, now: u64, field: &str) -> Vec<String> {
     let mut text = String::new();
     write_yaml(&mut text, rows, now).unwrap();
     let start = format!("{field}: ");
@@ -73,7 +73,7 @@ fn rows_of_one_entity_become_one() {
         (&part(3), false),
         (&part(2), true),
     ]);
-    let all: Vec<&Row> = rows.iter().collect();
+    let all: Vec<&NodeRow> = rows.iter().collect();
     assert_eq!(all.len(), 4);
     assert!(!all[0].leaf && all[1].leaf && !all[1].high);
     let row = all[1];
@@ -105,8 +105,8 @@ fn the_order_is_that_of_paths() {
     // An entity whose group has no row, a group without members, and the default class.
     rows.push(job(55, "z", 1));
     rows.push(uid(4));
-    rows.push(Row::new(40, 0, "default", Key::Default, 4096));
-    let paths = |rows: &[Row]| -> Vec<String> {
+    rows.push(NodeRow::new(40, 0, "default", Key::Default, 4096));
+    let paths = |rows: &[NodeRow]| -> Vec<String> {
         let rows = merged(&[(rows, false)]);
         let mut text = String::new();
         write_yaml(&mut text, &rows, 0).unwrap();
@@ -179,7 +179,7 @@ fn shares() {
     assert_eq!(field(&list, now, "size"), ["2"]);
     // With a removed entity that got half of all service.
     let mut list = list;
-    let mut total = Windows::default();
+    let mut total = ServiceWindows::default();
     for second in 540..600 {
         total.add(120, second * SECOND);
     }
@@ -220,6 +220,6 @@ fn histograms() {
 /// Verifies that a row is small and a buffer of rows can be allocated.
 #[test]
 fn rows_are_small() {
-    assert!(size_of::<Row>() <= 480, "{}", size_of::<Row>());
-    assert!(crate::sched::policy::fairshare::RowBuf::new().is_ok());
+    assert!(size_of::<NodeRow>() <= 480, "{}", size_of::<NodeRow>());
+    assert!(crate::sched::policy::fairshare::NodeRowBuf::new().is_ok());
 }

@@ -13,11 +13,11 @@ use crate::{
         mem,
         policy::{
             fairshare::{
-                entity::COST_MAX, node::Body, params::CostModel, timeline::tests::looks,
+                entity::COST_MAX, node::NodeBody, params::CostModel, timeline::tests::looks,
                 weights::Weights, Config, Shared, State, Update,
             },
             params::ClassesMax,
-            Configuration, Get, Grant, Part, Tunables, View, Way,
+            BypassReason, Configuration, Decision, Grant, Part, PartView, Tunables,
         },
         rng::Rng,
         units::NSEC_PER_SEC,
@@ -44,19 +44,19 @@ fn check(state: &State<Request>) -> u64 {
             continue;
         };
         let busy = match &node.body {
-            Body::Leaf(leaf) => !leaf.queue.is_empty(),
-            Body::Inner(inner) => {
+            NodeBody::Leaf(leaf) => !leaf.queue.is_empty(),
+            NodeBody::Inner(inner) => {
                 weights.entry(slot).or_insert(0);
                 !inner.sched.is_empty()
             }
         };
-        assert_eq!(node.entity.place != Place::Out, busy, "{slot}");
+        assert_eq!(node.entity.place != TimelineState::Out, busy, "{slot}");
         if busy {
             *weights.entry(node.parent).or_insert(0) += u64::from(node.entity.weight());
         }
     }
     for (slot, weight) in weights {
-        let sched = nodes.sched(slot).map(Sched::weight);
+        let sched = nodes.sched(slot).map(NodeScheduler::weight);
         assert_eq!(sched.unwrap_or(tree.root.weight()), weight, "{slot}");
     }
     tree.root.now()
@@ -95,7 +95,7 @@ fn step(
             let _ = state.pass(
                 class,
                 request.cost(),
-                Way::Forced { contended: true },
+                BypassReason::Forced { contended: true },
                 || now,
             );
         }
@@ -116,15 +116,15 @@ fn step(
             state.stop(&grant, request.cost(), now);
         }
         _ => {
-            let view = View {
+            let view = PartView {
                 now,
                 force: false,
                 table: None,
             };
             match state.get(&view) {
-                Get::Item(served) => running.push(served),
-                Get::Empty => assert_eq!(state.len(), 0),
-                Get::Throttled { .. } => panic!("nothing is throttled"),
+                Decision::Item(served) => running.push(served),
+                Decision::Empty => assert_eq!(state.len(), 0),
+                Decision::Throttled { .. } => panic!("nothing is throttled"),
             }
         }
     }
@@ -183,12 +183,12 @@ fn looks_of(users: u32, mode: &str, weights: &str, count: u32) -> (u64, u64) {
     let (start, mut most) = (looks(), 0);
     for now in 0..count.into() {
         let before = looks();
-        let view = View {
+        let view = PartView {
             now,
             force: false,
             table: None,
         };
-        let Get::Item((request, grant)) = state.get(&view) else {
+        let Decision::Item((request, grant)) = state.get(&view) else {
             panic!("all have requests");
         };
         state.stop(&grant, request.cost(), now);

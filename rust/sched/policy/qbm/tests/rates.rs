@@ -9,7 +9,7 @@ use crate::sched::rng::Rng;
 /// after a refresh.
 #[test]
 fn refresh_follows_the_gates() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     for user in 1..=200 {
         bench.rate(user, MIB, 2, NOW);
         bench.class(user, NOW);
@@ -23,7 +23,7 @@ fn refresh_follows_the_gates() {
     }
     let slow = bench.until(NOW);
     assert!((slow - NOW).abs_diff(4 * SECOND) < 50 * MS);
-    let refresh = |bench: &mut Bench, now| {
+    let refresh = |bench: &mut QbmBench, now| {
         let (mut from, mut rounds) = (Some(0), 0);
         while let Some(at) = from {
             from = bench.part.refresh(at, 64, now);
@@ -68,7 +68,7 @@ fn refresh_follows_the_gates() {
 #[test]
 fn rates_hold_over_partitions() {
     let gates = gates(1024);
-    let mut benches = [(); 2].map(|()| Bench::with(&tunables(), &gates));
+    let mut benches = [(); 2].map(|()| QbmBench::with(&tunables(), &gates));
     let rates = [32 << 10, MIB, 10 * MIB, 77_777_777, 200 * MIB];
     let mut rng = Rng::new(9);
     let size = |rng: &mut Rng, user: u32, part: usize| match (user, part) {
@@ -116,7 +116,7 @@ fn rates_hold_over_partitions() {
 #[test]
 fn withheld_for_its_rate() {
     for slots_free in [true, false] {
-        let mut bench = Bench::new();
+        let mut bench = QbmBench::new();
         bench.rate(1, MIB, 2, NOW);
         bench.class(1, NOW);
         for _ in 0..4 {
@@ -127,9 +127,9 @@ fn withheld_for_its_rate() {
         for n in 0u32..4 {
             let grant = loop {
                 match bench.part.get(&view(now, false)) {
-                    Get::Item((_, grant)) => break grant,
-                    Get::Throttled { until } => now = until,
-                    Get::Empty => panic!("request {n} is lost"),
+                    Decision::Item((_, grant)) => break grant,
+                    Decision::Throttled { until } => now = until,
+                    Decision::Empty => panic!("request {n} is lost"),
                 }
             };
             if slots_free {

@@ -6,11 +6,11 @@ use super::*;
 use crate::sched::{
     mem::fail_after,
     policy::{
-        control::{Keep, Looked, Oversee},
+        control::{Keep, Oversee, OverseerOutcome},
         params::ClassesMax,
         Nothing,
     },
-    qbm::{manager::Manager, plan::Plan, terms::LAST},
+    qbm::{manager::BandwidthManager, plan::Plan, terms::LAST},
 };
 
 const COST: Cost = Cost::new(Direction::Write, PAGE);
@@ -18,17 +18,22 @@ const COST: Cost = Cost::new(Direction::Write, PAGE);
 /// Starts a new client at the rate of its group, and wakes the worker.
 #[test]
 fn new_clients_start_at_the_rate_of_their_group() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.gates.set_start(0, (MIB, 2), NOW);
     assert!(bench.part.need().is_empty());
     let class = bench.class(7, NOW);
     assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
     let gate = seat(&bench.gates, 7);
     let owner = bench.gates.owner(gate.place()).unwrap();
-    assert_eq!((owner.who, owner.group), (Who::of(By::Uid, &attrs(7)), 1));
+    assert_eq!(
+        (owner.who, owner.group),
+        (RequestOwner::of(By::Uid, &attrs(7)), 1)
+    );
     assert_eq!((bench.gate(7).rate(), bench.gate(7).rank()), (MIB, 2));
-    let passed = bench.part.pass(class, COST, Way::Opportunity, || NOW);
-    assert_eq!(passed, Passed::Counted);
+    let passed = bench
+        .part
+        .pass(class, COST, BypassReason::Opportunity, || NOW);
+    assert_eq!(passed, BypassOutcome::Counted);
     for _ in 0..2 {
         bench.queue(7, 256, NOW);
     }
@@ -52,16 +57,19 @@ fn new_clients_start_at_the_rate_of_their_group() {
     assert!(bench.get(NOW + 9 * SECOND).is_some() && bench.gates.take_news().count() == 1);
     let mut pass = || {
         let now = || NOW + 9 * SECOND;
-        bench.part.pass(class, COST, Way::Opportunity, now)
+        bench.part.pass(class, COST, BypassReason::Opportunity, now)
     };
-    assert_eq!((pass(), pass()), (Passed::Stale, Passed::Counted));
+    assert_eq!(
+        (pass(), pass()),
+        (BypassOutcome::Stale, BypassOutcome::Counted)
+    );
     assert!(!bench.part.need().is_empty());
 }
 
 /// Revokes a gate: the class claims another gate, and its booking is dropped.
 #[test]
 fn a_gate_that_was_freed_is_claimed_again() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, MIB, 1, NOW);
     for _ in 0..3 {
         bench.queue(1, 256, NOW);
@@ -92,27 +100,27 @@ fn a_gate_that_was_freed_is_claimed_again() {
 #[test]
 fn force_does_not_mind_a_gate_that_is_gone() {
     let gates = gates(1024);
-    let mut bench = Bench::with(&tunables(), &gates);
+    let mut bench = QbmBench::with(&tunables(), &gates);
     bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 16, NOW);
     gates.revoke(seat(&gates, 1).place());
     gates.set_start(0, (MIB, 1), NOW);
-    let mut other = Bench::with(&tunables(), &gates);
+    let mut other = QbmBench::with(&tunables(), &gates);
     for _ in 0..2 {
         other.queue(1, 4096, NOW);
         let forced = other.part.get(&view(NOW, true));
-        assert!(matches!(forced, Get::Item(_)));
+        assert!(matches!(forced, Decision::Item(_)));
     }
     assert!(other.gate(1).balance(NOW) < 0);
     let forced = bench.part.get(&view(NOW, true));
-    assert!(matches!(forced, Get::Item(_)), "{forced:?}");
+    assert!(matches!(forced, Decision::Item(_)), "{forced:?}");
 }
 
 /// Lets clients without a free gate share that of the group until a gate is free.
 #[test]
 fn clients_without_a_gate_share_one() {
     let gates = gates(16);
-    let mut bench = Bench::with(&tunables(), &gates);
+    let mut bench = QbmBench::with(&tunables(), &gates);
     let shared = gates.get(0).unwrap();
     gates.set_start(0, (1 << 30, 1), NOW);
     for user in 0..20 {
@@ -126,7 +134,7 @@ fn clients_without_a_gate_share_one() {
     while bench.get(NOW).is_some() {}
     assert!(shared.users() > 2);
     let own = (0..20).map(|user| seat(&gates, user));
-    let own: Vec<Seat> = own.filter(|seat| !seat.is_shared()).collect();
+    let own: Vec<GateClaim> = own.filter(|seat| !seat.is_shared()).collect();
     assert_eq!(own.len() as u64, 20 - few);
     for seat in &own {
         assert!(gates.close(seat.place()));
@@ -151,7 +159,7 @@ fn places_are_kept_for_lines() {
         classes_max: ClassesMax::new(64).unwrap(),
         ..tunables()
     };
-    let mut bench = Bench::with(&tunables, &gates);
+    let mut bench = QbmBench::with(&tunables, &gates);
     let update = Some((gates.clone(), mem::Shared::new(plan).unwrap()));
     bench.part.update(update, NOW);
     for user in 0..200 {
@@ -162,7 +170,7 @@ fn places_are_kept_for_lines() {
     for user in listed {
         bench.queue(user, 1, NOW);
         assert!(!seat(&gates, user).is_shared(), "{user}");
-        let who = Who::of(By::Uid, &attrs(user));
+        let who = RequestOwner::of(By::Uid, &attrs(user));
         assert!(bench.part.table.find(&who).is_some(), "{user}");
     }
 }
@@ -170,9 +178,9 @@ fn places_are_kept_for_lines() {
 /// Limits a target only while there is a group for it.
 #[test]
 fn groups_come_and_go() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.gates.opened(0);
-    assert_eq!(seat(&bench.gates, 1).place(), Seat::NONE.place());
+    assert_eq!(seat(&bench.gates, 1).place(), GateClaim::NONE.place());
     bench.queue(1, 1024, NOW);
     bench.queue(1, 1024, NOW);
     assert!(bench.get(NOW).is_some() && !bench.gates.has_news());
@@ -195,7 +203,7 @@ fn groups_come_and_go() {
 /// Replaces the gates: classes claim new seats, regardless of their bookings.
 #[test]
 fn other_gates_mean_other_seats() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 256, NOW);
     bench.queue(1, 1, NOW);
@@ -226,7 +234,7 @@ fn a_full_table_and_old_age() {
         classes_max: ClassesMax::new(64).unwrap(),
         ..tunables()
     };
-    let mut bench = Bench::with(&tunables, &gates);
+    let mut bench = QbmBench::with(&tunables, &gates);
     for user in 1..=100 {
         bench.queue(user, 1, NOW);
     }
@@ -251,14 +259,14 @@ fn claims_of_many_threads_agree() {
     let gates = gates(64);
     for round in 0..200u32 {
         let users: Vec<u32> = (0..16).map(|user| round * 16 + user).collect();
-        let seats: Vec<Vec<Seat>> = std::thread::scope(|scope| {
+        let seats: Vec<Vec<GateClaim>> = std::thread::scope(|scope| {
             let claim = || users.iter().map(|user| seat(&gates, *user)).collect();
             let threads = [(); 4].map(|()| scope.spawn(claim));
             threads.map(|thread| thread.join().unwrap()).into()
         });
         // While a thread is interrupted creating a gate, other threads get that of the group, until
         // they claim again.
-        let settled = |seats: Vec<Seat>| -> Vec<Seat> {
+        let settled = |seats: Vec<GateClaim>| -> Vec<GateClaim> {
             let again = seats.into_iter().zip(&users);
             let again = again.map(|(old, user)| {
                 if old.is_shared() {
@@ -269,10 +277,13 @@ fn claims_of_many_threads_agree() {
             });
             again.collect()
         };
-        let seats: Vec<Vec<Seat>> = seats.into_iter().map(settled).collect();
-        let mut places: Vec<u32> = seats[0].iter().map(Seat::place).collect();
+        let seats: Vec<Vec<GateClaim>> = seats.into_iter().map(settled).collect();
+        let mut places: Vec<u32> = seats[0].iter().map(GateClaim::place).collect();
         for other in &seats[1..] {
-            assert!(other.iter().map(Seat::place).eq(places.iter().copied()));
+            assert!(other
+                .iter()
+                .map(GateClaim::place)
+                .eq(places.iter().copied()));
         }
         places.retain(|place| *place != 0);
         places.sort_unstable();
@@ -286,7 +297,7 @@ fn claims_of_many_threads_agree() {
 /// Forces a request without tokens, which counts at the current gate of the class.
 #[test]
 fn a_drain_looks_for_its_gate() {
-    let mut bench = Bench::new();
+    let mut bench = QbmBench::new();
     bench.rate(1, MIB, 1, NOW);
     for _ in 0..2 {
         bench.queue(1, 256, NOW);
@@ -294,7 +305,7 @@ fn a_drain_looks_for_its_gate() {
     assert!(bench.get(NOW).is_some() && bench.until(NOW) > NOW);
     bench.gates.revoke(seat(&bench.gates, 1).place());
     let got = bench.part.get(&view(NOW, true));
-    assert!(matches!(got, Get::Item(_)), "{got:?}");
+    assert!(matches!(got, Decision::Item(_)), "{got:?}");
     assert_eq!(bench.gate(1).usage().requests, 1);
 }
 
@@ -306,24 +317,24 @@ fn a_client_with_requests_in_service_is_not_idle() {
         client 2 class=first_come min=60MB max=60MB";
     let plan = mem::Shared::new(Plan::parse(text).unwrap()).unwrap();
     let gates = mem::Shared::new(Gates::new(64, 1).unwrap()).unwrap();
-    let mut manager = Manager::new(plan, gates.clone()).unwrap();
-    let mut bench = Bench::with(&tunables(), &gates);
+    let mut manager = BandwidthManager::new(plan, gates.clone()).unwrap();
+    let mut bench = QbmBench::with(&tunables(), &gates);
     let mut now = NOW;
-    let mut ticks = |manager: &mut Manager, count| {
+    let mut ticks = |manager: &mut BandwidthManager, count| {
         for _ in 0..count {
             now += 200 * MS;
             manager.look(&Nothing, true, now).unwrap();
         }
         now
     };
-    let rates = |manager: &Manager| {
+    let rates = |manager: &BandwidthManager| {
         let mut rates = Vec::new();
         manager.each(|_, _, rate| rates.push(rate));
         rates
     };
     bench.queue(1, 1, NOW);
     manager.look(&Nothing, true, NOW).unwrap();
-    let Get::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
+    let Decision::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
         panic!("no request is dispatched");
     };
     let now = ticks(&mut manager, 20);
@@ -358,14 +369,14 @@ fn a_look_without_memory_is_told_later() {
     let mut look = || overseer.look(NOW, &Nothing, false);
     fail_after(0);
     assert_eq!(look(), Err(NoMemory));
-    let known = |seat: &&Seat| gates.get(seat.place()).unwrap().is_known();
+    let known = |seat: &&GateClaim| gates.get(seat.place()).unwrap().is_known();
     assert_eq!(seats.iter().filter(known).count(), 1);
     let gone = seats.iter().find(|seat| !known(seat)).unwrap();
     gates.revoke(gone.place());
-    let refresh = Looked {
+    let refresh = OverseerOutcome {
         moved: true,
         refresh: true,
     };
     assert_eq!(look(), Ok(refresh));
-    assert_eq!(look(), Ok(Looked::default()));
+    assert_eq!(look(), Ok(OverseerOutcome::default()));
 }

@@ -5,7 +5,7 @@
 use super::*;
 use crate::{
     arena::{IndexFifo, Request},
-    item::{Direction, Spot},
+    item::{ByteRange, Direction},
     policy::robin::params::Supported,
 };
 
@@ -13,7 +13,7 @@ const MAX: u32 = 256;
 
 struct Bins {
     store: Sorted<Request>,
-    bins: Vec<Bin<IndexFifo>>,
+    bins: Vec<SortedBin<IndexFifo>>,
     next: u64,
 }
 
@@ -44,8 +44,8 @@ impl Bins {
         self.store.feed(need.allocate().unwrap());
     }
 
-    fn at(&self, slot: u32, busy: u32) -> At {
-        At {
+    fn at(&self, slot: u32, busy: u32) -> BinOwner {
+        BinOwner {
             slot,
             key: [0, u64::from(slot)],
             busy,
@@ -57,12 +57,12 @@ impl Bins {
         let item = Request {
             id: self.next,
             pages: 1,
-            spot: Spot::new(0, 1 << 20, 4096),
+            spot: ByteRange::new(0, 1 << 20, 4096),
             direction: Direction::Read,
             ..Request::default()
         };
         let at = self.at(slot, busy);
-        let tag = Tag::default();
+        let tag = BatchTag::default();
         self.store
             .push(at, &mut self.bins[slot as usize], item, tag);
         self.feed();
@@ -147,7 +147,7 @@ fn without_memory() {
             ..Request::default()
         };
         let bin = &mut bins.bins[slot as usize];
-        bins.store.push(at, bin, item, Tag::default());
+        bins.store.push(at, bin, item, BatchTag::default());
     }
     assert_eq!((bins.records(), bins.lines()), (vec![0; 2], vec![2; 2]));
     assert_eq!(bins.store.refill(), None);

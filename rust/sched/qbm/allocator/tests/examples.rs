@@ -19,11 +19,14 @@ fn first_come_300_300_300_wait() {
     assert_eq!(allocator.free(), 100 * MB - FLOOR);
     // Clients keep the bandwidth that they use; repeated requests do not help.
     allocator.restore(fourth);
-    assert_eq!(allocator.increase(fourth, MB), Err(Again));
+    assert_eq!(allocator.increase(fourth, MB), Err(NoBandwidth));
     assert_eq!(megabytes(&allocator, ids), [300, 300, 300, 0]);
     // Bandwidth that the fourth client cannot use is not idle.
     let all = 400 * MB - FLOOR;
-    assert_eq!(allocator.increase(first, 300 * MB), Ok(Raised::Partly(all)));
+    assert_eq!(
+        allocator.increase(first, 300 * MB),
+        Ok(Increase::Partly(all))
+    );
     assert_eq!(allocator.free(), 0);
     // A client leaves, and extra is taken back.
     allocator.leave(second);

@@ -2,7 +2,7 @@
 
 //! Random sequences of more than 10^6 requests, with checks of the invariants.
 
-use crate::sched::qbm::allocator::{book::Tally, *};
+use crate::sched::qbm::allocator::{accounts::ClassTally, *};
 use crate::sched::rng::Rng;
 
 /// Asserts the invariants between two requests.
@@ -11,12 +11,12 @@ pub(super) fn check(allocator: &Allocator) {
     let setup = book.setup;
     let mut sum = 0;
     let mut unmet_below = false;
-    for class in Class::ALL {
+    for class in BandwidthClass::ALL {
         let tally = *book.tally(class);
-        let mut want = Tally {
+        let mut want = ClassTally {
             reserve: tally.reserve,
             lent: tally.lent,
-            ..Tally::default()
+            ..ClassTally::default()
         };
         for client in book.members(class) {
             want.clients += 1;
@@ -31,7 +31,7 @@ pub(super) fn check(allocator: &Allocator) {
         assert_eq!(tally, want, "sums of {class:?}");
         sum += tally.allocated + tally.reserve;
         check_reserve(&tally, setup.reserves[class.index()]);
-        unmet_below |= tally.missing > 0 && class != Class::FirstCome;
+        unmet_below |= tally.missing > 0 && class != BandwidthClass::FirstCome;
     }
     // Bandwidth is neither created nor lost.
     assert_eq!(sum + book.pool, setup.capacity + book.over);
@@ -42,7 +42,7 @@ pub(super) fn check(allocator: &Allocator) {
 }
 
 /// Asserts that the allocation is at least the floor and at most the maximum.
-fn check_client(client: &Client, setup: &Setup) {
+fn check_client(client: &AllocatorClient, setup: &AllocatorParameters) {
     let most = client.terms.max.min(RATE_MAX).max(setup.floor);
     assert!(client.allocation >= setup.floor, "{client:?}");
     assert!(
@@ -56,7 +56,7 @@ fn check_client(client: &Client, setup: &Setup) {
 }
 
 /// Asserts that the reserve is complete, and that the class holds the drawn part.
-fn check_reserve(tally: &Tally, reserve: u64) {
+fn check_reserve(tally: &ClassTally, reserve: u64) {
     assert_eq!(tally.reserve + tally.lent, reserve);
     assert!(tally.allocated >= tally.lent);
 }
@@ -64,13 +64,13 @@ fn check_reserve(tally: &Tally, reserve: u64) {
 /// Asserts that no bandwidth is left that an unmet client could get.
 fn check_unmet(book: &Allocator) {
     if !book.is_content() {
-        for class in Class::ALL {
+        for class in BandwidthClass::ALL {
             assert_eq!(book.tally(class).extra, 0, "{class:?} has extra");
         }
     }
-    for class in Class::ALL {
+    for class in BandwidthClass::ALL {
         let reach = book.within_reach(class);
-        if class == Class::FirstCome {
+        if class == BandwidthClass::FirstCome {
             let unmet = book.members(class).filter(|client| client.is_unmet());
             unmet.for_each(|client| assert!(client.missing() > reach, "{client:?} {reach}"));
         } else if book.tally(class).missing > 0 {
@@ -81,7 +81,7 @@ fn check_unmet(book: &Allocator) {
 }
 
 /// Asserts that a class with unmet clients shares in proportion to goals.
-fn check_shares(book: &Allocator, class: Class) {
+fn check_shares(book: &Allocator, class: BandwidthClass) {
     let floor = book.setup.floor;
     let above = || {
         book.members(class)
@@ -116,14 +116,18 @@ fn check_left(book: &Allocator) {
     if !book.is_content() {
         return;
     }
-    let free = book.pool + book.tally(Class::Mover).reserve;
-    for client in book.members(Class::Mover) {
+    let free = book.pool + book.tally(BandwidthClass::Mover).reserve;
+    for client in book.members(BandwidthClass::Mover) {
         assert!(
             free == 0 || client.allocation == client.cap,
             "{client:?} {free}"
         );
     }
-    for class in [Class::FirstCome, Class::FairShare, Class::LowShare] {
+    for class in [
+        BandwidthClass::FirstCome,
+        BandwidthClass::FairShare,
+        BandwidthClass::LowShare,
+    ] {
         let tally = book.tally(class);
         let mut members = book.members(class);
         if members.any(|client| client.wants() && !client.is_unmet()) {
@@ -144,7 +148,7 @@ struct Case {
     /// True if classes have reserves.
     reserves: bool,
     /// Classes of the clients.
-    classes: &'static [Class],
+    classes: &'static [BandwidthClass],
     /// Number of steps between two checks.
     every: u32,
 }
@@ -168,7 +172,7 @@ impl Run {
         }
     }
 
-    fn setup(rng: &mut Rng, case: Case) -> Setup {
+    fn setup(rng: &mut Rng, case: Case) -> AllocatorParameters {
         // Rates of up to terabytes/s.
         let capacity = match case.seed % 3 {
             0 => (1 << 20) + rng.below(1 << 30),
@@ -179,7 +183,7 @@ impl Run {
             true => rng.below(capacity / 3),
             false => 0,
         };
-        Setup {
+        AllocatorParameters {
             capacity,
             reserves: [reserve(), reserve(), reserve(), reserve()],
             floor: 1 << rng.below(17),
@@ -188,7 +192,7 @@ impl Run {
         .bounded()
     }
 
-    fn terms(&mut self) -> Terms {
+    fn terms(&mut self) -> Entitlement {
         let most = self.allocator.setup().capacity / self.case.part + 1;
         let classes = self.case.classes;
         // Powers of two, because 64-bit products of them would wrap to small values.
@@ -196,7 +200,7 @@ impl Run {
             2 => (1 << self.rng.below(44)).min(most),
             _ => self.rng.below(most),
         };
-        Terms {
+        Entitlement {
             class: classes[self.rng.below(classes.len() as u64) as usize],
             min,
             max: min + self.rng.below(most) * self.rng.below(3),
@@ -268,7 +272,7 @@ impl Run {
                 self.oldest_first(|run| {
                     run.allocator.decrease(id, by);
                     let now = run.allocator.allocation(id);
-                    assert!(now <= allocation || class == Class::Mover);
+                    assert!(now <= allocation || class == BandwidthClass::Mover);
                 });
             }
             970..980 => self.given_anew(),
@@ -286,26 +290,34 @@ impl Run {
         }
     }
 
-    fn check_increase(&self, id: ClientId, before: u64, by: u64, answer: Result<Raised, Again>) {
+    fn check_increase(
+        &self,
+        id: ClientId,
+        before: u64,
+        by: u64,
+        answer: Result<Increase, NoBandwidth>,
+    ) {
         let client = self.allocator.client(id).unwrap();
         let now = client.allocation;
         let max = client.terms.max.max(client.goal);
         match answer {
-            Ok(Raised::Whole(got)) => {
+            Ok(Increase::Whole(got)) => {
                 let wish = (before + by).min(max);
                 // The result is larger if the client requested more before, or is a mover.
                 assert!(got == now && got >= wish);
             }
-            Ok(Raised::Partly(got)) => assert!(got == now && before < got && got < before + by),
-            Err(Again) => assert!(now <= before && client.wants()),
+            Ok(Increase::Partly(got)) => assert!(got == now && before < got && got < before + by),
+            Err(NoBandwidth) => assert!(now <= before && client.wants()),
         }
     }
 
     /// Returns the first come clients except `id`.
-    fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, Client)> {
+    fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, AllocatorClient)> {
         let clients = self.allocator.clients();
         clients
-            .filter(|(other, client)| client.terms.class == Class::FirstCome && Some(*other) != id)
+            .filter(|(other, client)| {
+                client.terms.class == BandwidthClass::FirstCome && Some(*other) != id
+            })
             .map(|(other, client)| (other, *client))
             .collect()
     }
@@ -316,7 +328,7 @@ impl Run {
         let before = self.first_come(None);
         step(self);
         let waiting = || before.iter().filter(|(_, client)| client.is_unmet());
-        let served = |(id, before): &&(ClientId, Client)| {
+        let served = |(id, before): &&(ClientId, AllocatorClient)| {
             let now = self.allocator.client(*id);
             now.is_some_and(|now| !now.is_unmet() && now.goal == before.goal)
         };
@@ -348,11 +360,11 @@ impl Run {
     fn first_come_keeps(
         &mut self,
         id: Option<ClientId>,
-        class: Class,
+        class: BandwidthClass,
         step: impl FnOnce(&mut Self),
     ) {
         let before = match class {
-            Class::FirstCome => self.first_come(id),
+            BandwidthClass::FirstCome => self.first_come(id),
             _ => Vec::new(),
         };
         step(self);
@@ -388,7 +400,7 @@ fn run(case: Case) {
     check(&run.allocator);
     let setup = *run.allocator.setup();
     assert_eq!(run.allocator.oversubscribed(), 0);
-    for class in Class::ALL {
+    for class in BandwidthClass::ALL {
         let reserve = setup.reserves[class.index()];
         assert_eq!(run.allocator.reserve_left(class), reserve);
     }
@@ -405,7 +417,7 @@ fn of_few_clients(reserves: bool) {
             clients: 2 + seed as usize % 11,
             part: 1 + seed % 4,
             reserves,
-            classes: &Class::ALL,
+            classes: &BandwidthClass::ALL,
             every: 1,
         });
     }
@@ -425,12 +437,12 @@ fn random_histories_of_few_clients_with_reserves() {
 #[test]
 fn random_histories_of_two_classes() {
     for (seed, classes) in (1000..).zip([
-        &[Class::FirstCome, Class::FairShare],
-        &[Class::FirstCome, Class::LowShare],
-        &[Class::FirstCome, Class::Mover],
-        &[Class::FairShare, Class::LowShare],
-        &[Class::FairShare, Class::Mover],
-        &[Class::LowShare, Class::Mover],
+        &[BandwidthClass::FirstCome, BandwidthClass::FairShare],
+        &[BandwidthClass::FirstCome, BandwidthClass::LowShare],
+        &[BandwidthClass::FirstCome, BandwidthClass::Mover],
+        &[BandwidthClass::FairShare, BandwidthClass::LowShare],
+        &[BandwidthClass::FairShare, BandwidthClass::Mover],
+        &[BandwidthClass::LowShare, BandwidthClass::Mover],
     ]) {
         run(Case {
             seed,
@@ -453,7 +465,7 @@ fn random_histories_of_a_thousand_clients() {
             clients: 1000,
             part,
             reserves: seed % 2 == 0,
-            classes: &Class::ALL,
+            classes: &BandwidthClass::ALL,
             every: 16,
         });
     }

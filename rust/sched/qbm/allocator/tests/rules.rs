@@ -39,7 +39,7 @@ fn then_the_pool_then_extra_then_what_lower_classes_have() {
     assert_eq!(allocator.free(), 200 * MB);
     assert_eq!(
         allocator.increase(fair, 100 * MB),
-        Ok(Raised::Whole(300 * MB))
+        Ok(Increase::Whole(300 * MB))
     );
     assert_eq!(allocator.free(), 100 * MB);
     // 100 from the pool, then extra: 200 of the mover, 100 of fair share.
@@ -64,8 +64,8 @@ fn then_the_pool_then_extra_then_what_lower_classes_have() {
 
 #[test]
 fn nothing_is_stolen_inside_a_class_or_from_above() {
-    for class in Class::ALL {
-        for other in Class::ALL {
+    for class in BandwidthClass::ALL {
+        for other in BandwidthClass::ALL {
             let (allocator, [first, second]) = group(1000, [(class, 900, 900), (other, 900, 900)]);
             let got = megabytes(&allocator, [first, second]);
             let want = match (class, other) {
@@ -132,7 +132,7 @@ fn all_have_their_minimum_before_anybody_has_more() {
     );
     let ids = [first, fair, low];
     assert_eq!(megabytes(&allocator, ids), [600, 300, 100]);
-    assert_eq!(allocator.increase(first, 100 * MB), Err(Again));
+    assert_eq!(allocator.increase(first, 100 * MB), Err(NoBandwidth));
     assert!(allocator.wants(first) && allocator.is_unmet(low));
     // 150 are released: low share first, then the wanting client.
     allocator.decrease(fair, 150 * MB);
@@ -155,10 +155,10 @@ fn who_wants_more_waits_in_line() {
         ],
     );
     for id in [low, other, fair] {
-        assert_eq!(allocator.increase(id, 100 * MB), Err(Again));
+        assert_eq!(allocator.increase(id, 100 * MB), Err(NoBandwidth));
     }
     // A repeated request keeps the queue position.
-    assert_eq!(allocator.increase(other, 100 * MB), Err(Again));
+    assert_eq!(allocator.increase(other, 100 * MB), Err(NoBandwidth));
     let ids = [hog, low, fair, other];
     allocator.decrease(hog, 60 * MB);
     assert_eq!(megabytes(&allocator, ids), [640, 100, 100, 160]);
@@ -169,7 +169,7 @@ fn who_wants_more_waits_in_line() {
     assert_eq!(megabytes(&allocator, ids), [450, 150, 200, 200]);
     allocator.leave(hog);
     assert_eq!(allocator.free(), 400 * MB);
-    assert_eq!(allocator.increase(fair, MB), Ok(Raised::Whole(200 * MB)));
+    assert_eq!(allocator.increase(fair, MB), Ok(Increase::Whole(200 * MB)));
 }
 
 #[test]
@@ -177,21 +177,21 @@ fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
     let (mut allocator, [first, low]) = group(1000, [(FirstCome, 500, 2000), (LowShare, 100, 500)]);
     assert_eq!(
         allocator.increase(low, 300 * MB),
-        Ok(Raised::Whole(400 * MB))
+        Ok(Increase::Whole(400 * MB))
     );
     // 100 from the pool, and the extra of the lower class.
     assert_eq!(
         allocator.increase(first, 250 * MB),
-        Ok(Raised::Whole(750 * MB))
+        Ok(Increase::Whole(750 * MB))
     );
     assert_eq!(
         allocator.increase(first, 250 * MB),
-        Ok(Raised::Partly(900 * MB))
+        Ok(Increase::Partly(900 * MB))
     );
     assert!(!allocator.wants(first));
-    assert_eq!(allocator.increase(first, 250 * MB), Err(Again));
+    assert_eq!(allocator.increase(first, 250 * MB), Err(NoBandwidth));
     // The extra of a higher class is never taken.
-    assert_eq!(allocator.increase(low, MB), Err(Again));
+    assert_eq!(allocator.increase(low, MB), Err(NoBandwidth));
     assert!(allocator.wants(first) && allocator.wants(low));
     allocator.decrease(first, MB);
     assert!(!allocator.wants(first), "who does with less wants no more");
@@ -201,9 +201,12 @@ fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
     allocator.decrease(low, 51 * MB);
     assert_eq!(
         allocator.increase(first, 200 * MB),
-        Ok(Raised::Partly(950 * MB))
+        Ok(Increase::Partly(950 * MB))
     );
-    assert_eq!(allocator.increase(low, 20 * MB), Ok(Raised::Whole(70 * MB)));
+    assert_eq!(
+        allocator.increase(low, 20 * MB),
+        Ok(Increase::Whole(70 * MB))
+    );
     assert_eq!(megabytes(&allocator, [first, low]), [930, 70]);
 }
 
@@ -211,7 +214,7 @@ fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
 fn little_free_bandwidth_is_not_given_beyond_minimums() {
     let (mut allocator, [fair, hog]) = group(1000, [(FairShare, 100, 1000), (FirstCome, 900, 900)]);
     allocator.decrease(hog, GRANT - 1);
-    assert_eq!(allocator.increase(fair, MB), Err(Again));
+    assert_eq!(allocator.increase(fair, MB), Err(NoBandwidth));
     assert_eq!(allocator.free(), GRANT - 1);
     allocator.decrease(hog, 1);
     assert_eq!(allocator.free(), 0);
@@ -230,7 +233,7 @@ fn more_from_the_reserve_of_the_class() {
     let fair = register(&mut allocator, FairShare, 100, 1000);
     assert_eq!(
         allocator.increase(fair, 100 * MB),
-        Ok(Raised::Whole(200 * MB))
+        Ok(Increase::Whole(200 * MB))
     );
     assert_eq!(allocator.reserve_left(FairShare), 100 * MB);
     // While a client is unmet, no client has extra; the extra returns to the reserve.
@@ -238,7 +241,7 @@ fn more_from_the_reserve_of_the_class() {
     assert!(allocator.is_unmet(other));
     assert_eq!(megabytes(&allocator, [first, fair, other]), [700, 100, 0]);
     assert_eq!(allocator.reserve_left(FairShare), 200 * MB);
-    assert_eq!(allocator.increase(fair, 100 * MB), Err(Again));
+    assert_eq!(allocator.increase(fair, 100 * MB), Err(NoBandwidth));
 }
 
 #[test]
@@ -251,7 +254,7 @@ fn restore_gives_back_what_a_client_was_given() {
     // Extra that other clients took is returned.
     assert_eq!(
         allocator.increase(first, 500 * MB),
-        Ok(Raised::Whole(800 * MB))
+        Ok(Increase::Whole(800 * MB))
     );
     allocator.restore(fair);
     assert_eq!(megabytes(&allocator, [fair, first]), [600, 400]);
@@ -306,7 +309,7 @@ fn movers_share_what_is_left() {
     // Other clients take bandwidth back, and release it again.
     assert_eq!(
         allocator.increase(fair, 400 * MB),
-        Ok(Raised::Whole(600 * MB))
+        Ok(Increase::Whole(600 * MB))
     );
     assert_eq!(megabytes(&allocator, ids), [100, 300, 600]);
     allocator.decrease(fair, 560 * MB);
@@ -366,7 +369,7 @@ fn a_new_setup_leaves_those_that_had_theirs() {
     // Extra is kept while there is enough bandwidth.
     assert_eq!(
         allocator.increase(young, 50 * MB),
-        Ok(Raised::Whole(350 * MB))
+        Ok(Increase::Whole(350 * MB))
     );
     allocator.set_setup(setup(1690, [0, 100, 50, 0]));
     assert_eq!(megabytes(&allocator, ids), [400, 700, 340, 200]);
@@ -407,7 +410,7 @@ fn names_that_are_not_there_do_nothing() {
         allocator.restore(id);
         allocator.decrease(id, 5);
         allocator.set_terms(id, terms(Mover, 1, 2));
-        assert_eq!(allocator.increase(id, 5), Err(Again));
+        assert_eq!(allocator.increase(id, 5), Err(NoBandwidth));
         assert_eq!((allocator.allocation(id), allocator.given(id)), (0, 0));
         assert!(!allocator.wants(id) && !allocator.is_unmet(id));
     }
@@ -417,7 +420,7 @@ fn names_that_are_not_there_do_nothing() {
 
 #[test]
 fn numbers_out_of_bounds_count_as_the_bound() {
-    let mut allocator = Allocator::new(Setup {
+    let mut allocator = Allocator::new(AllocatorParameters {
         capacity: u64::MAX,
         reserves: [u64::MAX, u64::MAX, 0, 1],
         floor: 0,
@@ -426,9 +429,9 @@ fn numbers_out_of_bounds_count_as_the_bound() {
     assert_eq!(allocator.setup().floor, 1);
     assert_eq!(allocator.reserve_left(FirstCome), RATE_MAX);
     assert_eq!(allocator.reserve_left(FairShare), 0);
-    for class in Class::ALL {
+    for class in BandwidthClass::ALL {
         for (min, max) in [(0, 0), (u64::MAX, u64::MAX), (u64::MAX, 0), (0, u64::MAX)] {
-            let id = allocator.register(Terms { class, min, max }).unwrap();
+            let id = allocator.register(Entitlement { class, min, max }).unwrap();
             random::check(&allocator);
             let _ = allocator.increase(id, u64::MAX);
             random::check(&allocator);
@@ -438,7 +441,7 @@ fn numbers_out_of_bounds_count_as_the_bound() {
             random::check(&allocator);
         }
     }
-    allocator.set_setup(Setup {
+    allocator.set_setup(AllocatorParameters {
         capacity: 0,
         reserves: [0; CLASSES],
         floor: u64::MAX,
@@ -474,7 +477,7 @@ fn nothing_is_idle_for_ever() {
     assert!(allocator.is_unmet(second));
     assert_eq!(
         allocator.increase(first, 1000 * MB),
-        Ok(Raised::Partly(1000 * MB - FLOOR))
+        Ok(Increase::Partly(1000 * MB - FLOOR))
     );
     assert!(allocator.is_unmet(second));
     // Movers get the remaining bandwidth without a request.
@@ -496,13 +499,13 @@ fn nothing_is_idle_for_ever() {
 fn shares_of_a_terabyte() {
     let (goal, room, least) = (1 << 35, 1 << 20, 1024);
     let capacity = (1 << 39) + room + goal + least;
-    let mut allocator = Allocator::new(Setup {
+    let mut allocator = Allocator::new(AllocatorParameters {
         capacity,
         reserves: [0; 4],
         floor: least,
         grant: 1,
     });
-    let mover = |min, max| Terms {
+    let mover = |min, max| Entitlement {
         class: Mover,
         min,
         max,

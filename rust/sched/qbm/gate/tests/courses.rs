@@ -8,7 +8,7 @@ use super::*;
 fn courses() {
     // Exact to 10^-9 over a day, at any rate.
     for rate in RATES.into_iter().chain([1, 999, RATE_MAX]) {
-        let course = Course::new(rate, 7, NOW);
+        let course = Inflow::new(rate, 7, NOW);
         assert_eq!(course.inflow(NOW - 5), 7);
         let day = 86_400 * SECOND;
         let came = course.inflow(NOW + day) - 7;
@@ -29,7 +29,7 @@ fn courses() {
             }
         }
     }
-    assert_eq!(Course::new(0, 0, 0), Course::new(0, 0, 0));
-    assert!(!Course::new(UNREGULATED, 0, 0).is_regulated());
-    assert!(Course::new(0, 0, 0).is_regulated());
+    assert_eq!(Inflow::new(0, 0, 0), Inflow::new(0, 0, 0));
+    assert!(!Inflow::new(UNREGULATED, 0, 0).is_regulated());
+    assert!(Inflow::new(0, 0, 0).is_regulated());
 }

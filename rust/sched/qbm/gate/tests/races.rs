@@ -8,8 +8,8 @@ use crate::sched::{
     mem::Shared,
     policy::Nothing,
     qbm::{
-        manager::Manager,
-        plan::{Party, Plan, Who},
+        manager::BandwidthManager,
+        plan::{ClientKey, Plan, RequestOwner},
     },
 };
 
@@ -19,15 +19,20 @@ use crate::sched::{
 fn of_two_gates_one_stays() {
     let plan = Plan::parse("by uid; group all capacity=100MB; default min=1MB").unwrap();
     let gates = Shared::new(Gates::new(64, 1).unwrap()).unwrap();
-    let mut manager = Manager::new(Shared::new(plan).unwrap(), gates.clone()).unwrap();
+    let mut manager = BandwidthManager::new(Shared::new(plan).unwrap(), gates.clone()).unwrap();
     let claim = |uid| {
-        let party = Party::Key(Key::Uid(uid));
-        let seat = gates.claim(&Who { party, target: 0 }, &Seat::NONE, || false, NOW);
+        let party = ClientKey::Key(Key::Uid(uid));
+        let seat = gates.claim(
+            &RequestOwner { party, target: 0 },
+            &GateClaim::NONE,
+            || false,
+            NOW,
+        );
         gates.get(seat.place()).unwrap().join(&seat);
         seat
     };
-    let seats: Vec<Seat> = (0..32).map(claim).collect();
-    let offset = |seat: &Seat| (seat.place() as usize - GROUPS_MAX) % BLOCK;
+    let seats: Vec<GateClaim> = (0..32).map(claim).collect();
+    let offset = |seat: &GateClaim| (seat.place() as usize - GROUPS_MAX) % BLOCK;
     let late = seats.iter().find(|seat| offset(seat) > 0).unwrap();
     let early = late.place() - offset(late) as u32;
     gates.revoke(early);

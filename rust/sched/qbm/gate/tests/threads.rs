@@ -56,7 +56,7 @@ fn a_course_is_read_whole() {
                 while !done.load(Relaxed) {
                     let course = gate.course();
                     let rate = rates.into_iter().find(|&rate| {
-                        let course_of = Course::new(rate, 0, 0);
+                        let course_of = Inflow::new(rate, 0, 0);
                         (course_of.speed, course_of.pace) == (course.speed, course.pace)
                     });
                     assert!(rate.is_some(), "{course:?}");

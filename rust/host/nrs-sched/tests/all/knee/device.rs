@@ -3,7 +3,7 @@
 //! A device and its load, for searches for the knee.
 
 use nrs_sched::{
-    knee::{Knee, Load, Totals, LOOK_MIN},
+    knee::{DeviceLoad, Knee, Totals, LOOK_MIN},
     rng::Rng,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
@@ -11,7 +11,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// Service time of a request in a place, ns.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Service {
+pub enum ServiceTime {
     /// Constant.
     Fixed(u64),
     /// Exponentially distributed, with this mean.
@@ -25,7 +25,7 @@ pub enum Service {
 #[derive(Clone, Copy)]
 pub struct Device {
     pub places: usize,
-    pub service: Service,
+    pub service: ServiceTime,
     /// Bandwidth of the link, bytes/s; 0 for unlimited.
     pub bandwidth: u64,
     /// Sizes of requests, equally frequent, bytes.
@@ -39,7 +39,7 @@ pub struct Device {
 
 impl Device {
     /// Returns a device with `places` places for requests of 4 KiB.
-    pub const fn new(places: usize, service: Service) -> Self {
+    pub const fn new(places: usize, service: ServiceTime) -> Self {
         Self {
             places,
             service,
@@ -51,7 +51,7 @@ impl Device {
     }
 
     /// Returns a device that is limited by a link of `mb` MB/s, for requests of `sizes`.
-    pub const fn link(mb: u64, service: Service, sizes: &'static [u64]) -> Self {
+    pub const fn link(mb: u64, service: ServiceTime, sizes: &'static [u64]) -> Self {
         Self {
             bandwidth: mb * 1_000_000,
             sizes,
@@ -61,7 +61,9 @@ impl Device {
 
     /// Returns true if some requests take longer than others.
     pub fn varies(&self) -> bool {
-        !matches!(self.service, Service::Fixed(_)) || self.sizes.len() > 1 || self.write != [1, 1]
+        !matches!(self.service, ServiceTime::Fixed(_))
+            || self.sizes.len() > 1
+            || self.write != [1, 1]
     }
 }
 
@@ -118,9 +120,9 @@ impl Work {
         let size = sizes[self.rng.next_u64() as usize % sizes.len()];
         let write = self.device.write != [1, 1] && self.rng.next_u64() % 2 == 0;
         let time = match self.device.service {
-            Service::Fixed(time) => time as f64,
-            Service::Random(time) => -(1.0 - self.uniform()).ln() * time as f64,
-            Service::Seek(time) => {
+            ServiceTime::Fixed(time) => time as f64,
+            ServiceTime::Random(time) => -(1.0 - self.uniform()).ln() * time as f64,
+            ServiceTime::Seek(time) => {
                 let gain = 1.0 + f64::from(self.waiting + 1).log2() / 4.0;
                 (0.5 + self.uniform()) * time as f64 / gain
             }
@@ -193,9 +195,9 @@ impl Work {
     /// Reports the totals to `knee`, which allowed `slots`.
     fn tell(&self, knee: &mut Knee, slots: u32) {
         let load = match self.in_flight {
-            count if count > slots => Load::Over,
-            count if count < slots || self.requests <= slots => Load::Light,
-            _ => Load::Full,
+            count if count > slots => DeviceLoad::Over,
+            count if count < slots || self.requests <= slots => DeviceLoad::Light,
+            _ => DeviceLoad::Full,
         };
         knee.look(Totals::at(self.now).plus(self.ended, self.bytes), load);
     }

@@ -3,7 +3,7 @@
 //! Results of the search at devices of many kinds: `cargo test -p nrs-sched --test all knee --
 //! --nocapture` prints the table.
 
-use super::device::{Device, Service, Service::*, Work};
+use super::device::{Device, ServiceTime, ServiceTime::*, Work};
 use nrs_sched::{
     knee::Knee,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
@@ -180,7 +180,7 @@ fn row(name: &str, before: Option<Device>, device: Device) {
 }
 
 /// Returns a text with the kind and the time of `service`.
-fn times(service: Service) -> String {
+fn times(service: ServiceTime) -> String {
     match service {
         Fixed(time) => format!("{} us", time / 1_000),
         Random(time) => format!("~{} us", time / 1_000),

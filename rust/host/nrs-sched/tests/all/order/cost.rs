@@ -5,9 +5,9 @@
 use nrs_sched::{
     arena::Request,
     attr::Attrs,
-    item::{Direction, Spot},
+    item::{ByteRange, Direction},
     mem::Need,
-    order::{Act, Entered, Forced, Order, RecordId, Relation},
+    order::{Forced, Order, OrderAction, OrderOutcome, RecordId, Relation},
     rng::Rng,
 };
 
@@ -45,18 +45,18 @@ impl Table {
         result
     }
 
-    fn arrive(&mut self, spot: Spot, direction: Direction, high: bool) {
+    fn arrive(&mut self, spot: ByteRange, direction: Direction, high: bool) {
         while !self.order.need().is_empty() {
             let spare = self.order.need().allocate().expect("memory");
             self.order.grow(spare);
         }
         let relation = Relation::overlap(0, &spot, direction);
         match self.call(|order| order.enter(relation, high)) {
-            Entered::Free(id) => {
+            OrderOutcome::Free(id) => {
                 self.ids.push(id);
                 self.start(id);
             }
-            Entered::Blocked(id) => {
+            OrderOutcome::Blocked(id) => {
                 self.ids.push(id);
                 let request = Request {
                     id: self.ids.len() as u64 - 1,
@@ -66,7 +66,7 @@ impl Table {
                 };
                 self.call(|order| order.block(id, request, Attrs::UNKNOWN, Forced::No));
             }
-            Entered::Full => panic!("there is memory"),
+            OrderOutcome::Full => panic!("there is memory"),
         }
         self.act();
     }
@@ -85,12 +85,12 @@ impl Table {
         while let Some(act) = self.call(Order::next) {
             self.steps += 1;
             match act {
-                Act::Release { id, item, .. } => {
+                OrderAction::Release { id, item, .. } => {
                     assert_eq!(self.ids[item.id as usize], id);
                     self.start(id);
                 }
-                Act::Again => {}
-                Act::Move { .. } | Act::Force { .. } => panic!("nothing is queued"),
+                OrderAction::Again => {}
+                OrderAction::Move { .. } | OrderAction::Force { .. } => panic!("nothing is queued"),
             }
         }
     }
@@ -111,8 +111,8 @@ impl Table {
     }
 }
 
-fn block(number: u64) -> Spot {
-    Spot::new(0, number * 4096, 4096)
+fn block(number: u64) -> ByteRange {
+    ByteRange::new(0, number * 4096, 4096)
 }
 
 #[test]
@@ -157,7 +157,11 @@ fn a_promotion_goes_through_a_chain_once() {
     let mut table = Table::new();
     const GROWING: u64 = 2_000;
     for i in 1..=GROWING {
-        table.arrive(Spot::new(0, 0, i * 4096), Direction::Write, i == GROWING);
+        table.arrive(
+            ByteRange::new(0, 0, i * 4096),
+            Direction::Write,
+            i == GROWING,
+        );
     }
     table.check("growing", GROWING, 1, GROWING);
 }
@@ -209,7 +213,8 @@ fn random_ranges() {
         const HERE: u64 = 1 << 12;
         while begun < N || ended < table.started.len() {
             if begun < N && begun - (ended as u64) < HERE {
-                let spot = Spot::new(0, rng.below(places) * 4096, (1 + rng.below(blocks)) * 4096);
+                let spot =
+                    ByteRange::new(0, rng.below(places) * 4096, (1 + rng.below(blocks)) * 4096);
                 let direction = match rng.below(2) {
                     0 => Direction::Read,
                     _ => Direction::Write,
@@ -241,10 +246,10 @@ fn hostile_ranges() {
             true => (2 * i, 1 << 40),
             false => (2 * rng.below(N / 2) + 1, 1),
         };
-        table.arrive(Spot::new(0, start, length), Direction::Read, false);
+        table.arrive(ByteRange::new(0, start, length), Direction::Read, false);
     }
     for start in [1 << 39, 1 << 38, 1 << 37] {
-        table.arrive(Spot::new(0, start, 4096), Direction::Write, false);
+        table.arrive(ByteRange::new(0, start, 4096), Direction::Write, false);
     }
     for ended in 0..N as usize + 3 {
         let id = table.started[ended];

@@ -5,8 +5,8 @@
 use nrs_sched::{
     arena::Request,
     attr::Priority,
-    item::{Direction, Spot},
-    order::{Act, Entered, Forced, Order, Relation, PREDECESSORS_MAX},
+    item::{ByteRange, Direction},
+    order::{Forced, Order, OrderAction, OrderOutcome, Relation, PREDECESSORS_MAX},
     policy::{
         tbf::params::{Depth, Rate},
         Config, Kind, Tunables,
@@ -40,7 +40,7 @@ fn slow() -> Config {
 fn io(direction: Direction, block: u64) -> Request {
     Request {
         pages: 1,
-        spot: Spot::new(0, block * 4096, 4096),
+        spot: ByteRange::new(0, block * 4096, 4096),
         direction,
         ..Request::default()
     }
@@ -129,17 +129,17 @@ fn a_forced_request_takes_down_what_is_hard_to_find() {
     let mut watched = Watched::new(&slow(), 2, 4096);
     // Long old ranges overlap short new ranges that end before the searched range.
     for i in 0..N {
-        let spot = Spot::new(0, 2 * (i * 13 % N), 1 << 40);
+        let spot = ByteRange::new(0, 2 * (i * 13 % N), 1 << 40);
         arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
         watched.feed();
     }
     for i in 0..N {
-        let spot = Spot::new(0, 2 * (i * 7 % N) + 1, 1);
+        let spot = ByteRange::new(0, 2 * (i * 7 % N) + 1, 1);
         arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
         watched.feed();
     }
     let started = watched.log.len();
-    let spot = Spot::new(0, 1 << 30, 4096);
+    let spot = ByteRange::new(0, 1 << 30, 4096);
     let id = arrive(&mut watched, Request { spot, ..write(0) }, FORCED);
     let (now, told) = (watched.server.now, watched.log.len() - started);
     assert!(
@@ -204,11 +204,11 @@ fn a_request_that_overflowed_keeps_its_class() {
 #[test]
 fn names_that_are_gone_mean_nothing() {
     let mut order: Order<Request> = Order::new(10, 1).expect("memory");
-    let Entered::Free(first) = order.enter(Relation::sequence(1), false) else {
+    let OrderOutcome::Free(first) = order.enter(Relation::sequence(1), false) else {
         panic!("nobody is there");
     };
     assert!(order.running(first).is_none() && order.is_live(first));
-    let Entered::Blocked(second) = order.enter(Relation::sequence(1), true) else {
+    let OrderOutcome::Blocked(second) = order.enter(Relation::sequence(1), true) else {
         panic!("the first has not ended");
     };
     // The request ends before it is blocked.
@@ -230,7 +230,7 @@ fn names_that_are_gone_mean_nothing() {
         None,
         None,
     ]);
-    assert!(matches!(order.enter(after, false), Entered::Free(_)));
+    assert!(matches!(order.enter(after, false), OrderOutcome::Free(_)));
 }
 
 /// Checks that a request is never ordered after itself. A replaced table reuses record ids, so an
@@ -238,30 +238,36 @@ fn names_that_are_gone_mean_nothing() {
 #[test]
 fn a_request_does_not_wait_for_itself() {
     let table = || Order::<Request>::new(10, 1).expect("memory");
-    let Entered::Free(name) = table().enter(Relation::sequence(1), false) else {
+    let OrderOutcome::Free(name) = table().enter(Relation::sequence(1), false) else {
         panic!("nobody is there");
     };
     let mut after = [None; PREDECESSORS_MAX];
     after[0] = Some(name);
     let entered = table().enter(Relation::After(after), false);
-    assert!(matches!(entered, Entered::Free(id) if id == name));
+    assert!(matches!(entered, OrderOutcome::Free(id) if id == name));
 }
 
 #[test]
 fn the_bound_can_change() {
     let mut order: Order<Request> = Order::new(100, 1).expect("memory");
     order.set_max(1);
-    let Entered::Free(first) = order.enter(Relation::Free, false) else {
+    let OrderOutcome::Free(first) = order.enter(Relation::Free, false) else {
         panic!("there is room");
     };
-    assert_eq!(order.enter(Relation::Free, false), Entered::Full);
-    assert_eq!(order.enter(Relation::sequence(1), false), Entered::Full);
+    assert_eq!(order.enter(Relation::Free, false), OrderOutcome::Full);
+    assert_eq!(
+        order.enter(Relation::sequence(1), false),
+        OrderOutcome::Full
+    );
     order.overflow(write(0), 5, true, false);
     assert!(order.next().is_none());
     order.set_max(2);
     // Not ahead of the overflowed request.
-    assert_eq!(order.enter(Relation::sequence(1), false), Entered::Full);
-    let Some(Act::Release {
+    assert_eq!(
+        order.enter(Relation::sequence(1), false),
+        OrderOutcome::Full
+    );
+    let Some(OrderAction::Release {
         id,
         item,
         attrs,

@@ -9,9 +9,9 @@ use nrs_sched::{
     mem::Shared,
     policy::Nothing,
     qbm::{
-        gate::{Gates, Seat},
-        manager::Manager,
-        plan::{Party, Who, GROUPS_MAX},
+        gate::{GateClaim, Gates},
+        manager::BandwidthManager,
+        plan::{ClientKey, RequestOwner, GROUPS_MAX},
     },
     units::NSEC_PER_SEC as SECOND,
 };
@@ -28,18 +28,18 @@ fn ten_thousand_join_and_go() {
     ] {
         let text = format!("by uid; tune slow=5s; group all capacity=1GB; default {default}");
         let gates = Shared::new(Gates::new(16_384, 3).expect("memory")).expect("memory");
-        let mut manager = Manager::new(plan(&text), gates.clone()).expect("memory");
+        let mut manager = BandwidthManager::new(plan(&text), gates.clone()).expect("memory");
         let mut now = SECOND;
         let claim = |uid, now| {
-            let party = Party::Key(Key::Uid(uid));
-            let who = Who { party, target: 0 };
-            let seat = gates.claim(&who, &Seat::NONE, || false, now);
+            let party = ClientKey::Key(Key::Uid(uid));
+            let who = RequestOwner { party, target: 0 };
+            let seat = gates.claim(&who, &GateClaim::NONE, || false, now);
             gates.get(seat.place()).expect("a gate").join(&seat);
             seat
         };
-        let seats: Vec<Seat> = (0..clients).map(|uid| claim(uid, now)).collect();
+        let seats: Vec<GateClaim> = (0..clients).map(|uid| claim(uid, now)).collect();
         manager.look(&Nothing, false, now).expect("memory");
-        let mut own: Vec<u32> = seats.iter().map(Seat::place).collect();
+        let mut own: Vec<u32> = seats.iter().map(GateClaim::place).collect();
         own.retain(|place| *place as usize >= GROUPS_MAX);
         own.sort_unstable();
         own.dedup();
@@ -83,12 +83,17 @@ fn ten_thousand_restore_in_time() {
         default class=fair_share min={min}"
     );
     let gates = Shared::new(Gates::new(16_384, 3).expect("memory")).expect("memory");
-    let mut manager = Manager::new(plan(&text), gates.clone()).expect("memory");
+    let mut manager = BandwidthManager::new(plan(&text), gates.clone()).expect("memory");
     let mut now = SECOND;
     let places: Vec<u32> = (0..clients)
         .map(|uid| {
-            let party = Party::Key(Key::Uid(uid));
-            let seat = gates.claim(&Who { party, target: 0 }, &Seat::NONE, || false, now);
+            let party = ClientKey::Key(Key::Uid(uid));
+            let seat = gates.claim(
+                &RequestOwner { party, target: 0 },
+                &GateClaim::NONE,
+                || false,
+                now,
+            );
             gates.get(seat.place()).expect("a gate").join(&seat);
             seat.place()
         })

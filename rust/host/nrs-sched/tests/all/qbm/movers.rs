@@ -3,7 +3,7 @@
 //! The mover strategy: movers do not affect regular clients, and use the bandwidth that these
 //! leave.
 
-use super::sim::{Load, Sim, GREEDY, MB};
+use super::sim::{Load, QbmSim, GREEDY, MB};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 /// Returns the throughput of user 1 and of both movers, MB/s. User 1 repeats the loads of `turns`
@@ -12,7 +12,7 @@ fn measure(turns: &[(Load, u64)], slots: usize, movers: Load) -> (f64, f64) {
     let plan = "by uid; group all capacity=100MB strategy=mover
         client 8 class=mover min=10MB
         client 9 class=mover min=10MB";
-    let mut sim = Sim::new(plan, 100, 64);
+    let mut sim = QbmSim::new(plan, 100, 64);
     sim.slots = slots;
     sim.load(8, movers);
     sim.load(9, movers);
@@ -58,7 +58,7 @@ fn movers_share_what_is_left() {
         client 8 class=mover min=10MB
         client 9 class=mover min=30MB
         client 10 class=mover min=10MB max=12MB";
-    let mut sim = Sim::new(text, 100, 64);
+    let mut sim = QbmSim::new(text, 100, 64);
     (8..=10).for_each(|user| sim.load(user, GREEDY));
     sim.load(1, Load::Rate(20 * MB));
     sim.run(5 * SECOND);

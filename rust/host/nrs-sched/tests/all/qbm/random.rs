@@ -10,9 +10,9 @@ use nrs_sched::{
     mem::Shared,
     policy::Nothing,
     qbm::{
-        gate::{Gates, Seat},
-        manager::Manager,
-        plan::{Party, Plan, Who, GROUPS_MAX},
+        gate::{GateClaim, Gates},
+        manager::BandwidthManager,
+        plan::{ClientKey, Plan, RequestOwner, GROUPS_MAX},
         terms::UNREGULATED,
     },
     rng::Rng,
@@ -40,13 +40,13 @@ const PLANS: [&str; 8] = [
 /// A class of requests in a part.
 #[derive(Clone, Copy)]
 struct Class {
-    who: Who,
-    seat: Seat,
+    who: RequestOwner,
+    seat: GateClaim,
     busy: bool,
 }
 
 struct World {
-    manager: Manager,
+    manager: BandwidthManager,
     gates: Shared<Gates>,
     plan: Shared<Plan>,
     classes: Vec<Class>,
@@ -87,7 +87,7 @@ impl World {
     /// Checks that each gate has one client, each client one gate, and each gate the rate that its
     /// terms allow.
     fn check_gates(&self) {
-        let mut places: HashMap<(u32, Party), u32> = HashMap::new();
+        let mut places: HashMap<(u32, ClientKey), u32> = HashMap::new();
         for place in GROUPS_MAX as u32..self.gates.len() {
             let gate = self.gates.get(place).expect("a gate");
             let Some(owner) = self.gates.owner(place).filter(|_| gate.is_known()) else {
@@ -156,7 +156,7 @@ fn books_are_right() {
         let gates = Gates::new(16 + seed as u32 * 8, seed).expect("memory");
         let gates = Shared::new(gates).expect("memory");
         let mut world = World {
-            manager: Manager::new(plans[0].clone(), gates.clone()).expect("memory"),
+            manager: BandwidthManager::new(plans[0].clone(), gates.clone()).expect("memory"),
             gates,
             plan: plans[0].clone(),
             classes: Vec::new(),
@@ -164,13 +164,13 @@ fn books_are_right() {
         };
         // Two parts with the same classes.
         for number in 0..2 * 30 * 3u32 {
-            let who = Who {
-                party: Party::Key(Key::Uid(number % 30)),
+            let who = RequestOwner {
+                party: ClientKey::Key(Key::Uid(number % 30)),
                 target: number / 30 % 3,
             };
             world.classes.push(Class {
                 who,
-                seat: Seat::NONE,
+                seat: GateClaim::NONE,
                 busy: false,
             });
         }

@@ -3,15 +3,15 @@
 //! Bandwidth of clients over time: by class and by usage, when clients join and leave, and when
 //! plans change.
 
-use super::sim::{Load, Sim, GREEDY, MB};
+use super::sim::{Load, QbmSim, GREEDY, MB};
 use nrs_sched::{
-    qbm::terms::Class,
+    qbm::terms::BandwidthClass,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 
 /// Creates a service of 100 MB/s with one group; `clients` is the rest of the plan.
-fn service(clients: &str) -> Sim {
-    Sim::new(
+fn service(clients: &str) -> QbmSim {
+    QbmSim::new(
         &format!("by uid; group all capacity=100MB; {clients}"),
         100,
         64,
@@ -20,7 +20,7 @@ fn service(clients: &str) -> Sim {
 
 /// Asserts the allocations of users 1, 2, …, MB/s.
 #[track_caller]
-fn assert_allocated<const N: usize>(sim: &Sim, want: [u64; N], what: &str) {
+fn assert_allocated<const N: usize>(sim: &QbmSim, want: [u64; N], what: &str) {
     let have: [Option<u64>; N] = std::array::from_fn(|i| sim.allocated(i as u32 + 1));
     assert_eq!(have, want.map(|rate| Some(rate * MB)), "{what}");
 }
@@ -38,8 +38,8 @@ fn assert_near<const N: usize>(rates: [f64; N], want: [u64; N], what: &str) {
 /// bandwidth again 2 s after the higher class left.
 #[test]
 fn steals_and_returns() {
-    for (rank, high) in Class::ALL.into_iter().enumerate() {
-        for low in Class::ALL.into_iter().skip(rank + 1) {
+    for (rank, high) in BandwidthClass::ALL.into_iter().enumerate() {
+        for low in BandwidthClass::ALL.into_iter().skip(rank + 1) {
             let (high, low) = (high.name(), low.name());
             let what = format!("{high} over {low}");
             let mut sim = service(&format!(
@@ -130,7 +130,7 @@ fn two_greedy_clients_do_not_oscillate() {
             "by uid; group all capacity=20MB
             client 1 class={one} min=4MB; client 2 class={two} min=4MB"
         );
-        let mut sim = Sim::new(&text, 20, 64);
+        let mut sim = QbmSim::new(&text, 20, 64);
         for user in [1, 2] {
             sim.shape(user, 128, 0);
             sim.load(user, GREEDY);
@@ -188,7 +188,7 @@ fn reconfiguration_under_load() {
         )
     };
     let first = plan(100, ["fc min=40MB max=60MB", "fs min=40MB max=60MB"]);
-    let mut sim = Sim::new(&first, 100, 64);
+    let mut sim = QbmSim::new(&first, 100, 64);
     for user in [1, 2] {
         sim.shape(user, 16, 0);
         sim.load(user, GREEDY);
@@ -240,7 +240,7 @@ fn reconfiguration_under_load() {
 /// Checks that clients continue in other groups, under the other strategy, and without a strategy.
 #[test]
 fn groups_change_under_load() {
-    let mut sim = Sim::new("by uid", 100, 64);
+    let mut sim = QbmSim::new("by uid", 100, 64);
     for user in [1, 2] {
         sim.shape(user, 16, user);
         sim.load(user, GREEDY);
@@ -289,7 +289,7 @@ fn groups_change_under_load() {
 #[test]
 fn gates_run_out() {
     let text = "by uid; group all capacity=100MB; default class=fair_share min=5MB max=5MB";
-    let mut sim = Sim::new(text, 100, 14);
+    let mut sim = QbmSim::new(text, 100, 14);
     let users: [u32; 20] = std::array::from_fn(|i| i as u32 + 1);
     for user in users {
         sim.shape(user, 4, 0);
@@ -360,7 +360,7 @@ fn counters() {
 fn an_overcommitted_device_starves_nobody() {
     let text = "by uid; group all capacity=200MB
         client 1 class=first_come min=190MB max=190MB; client 2 class=low_share min=5MB max=5MB";
-    let mut sim = Sim::new(text, 100, 1000);
+    let mut sim = QbmSim::new(text, 100, 1000);
     for user in [1, 2] {
         sim.shape(user, 1, 0);
         sim.load(user, Load::Greedy(16));

@@ -13,12 +13,12 @@ use nrs_sched::{
     policy::{
         params::ClassesMax,
         qbm::{Config, State, Tunables},
-        Configuration, Get, Grant, Nothing, Part,
+        Configuration, Decision, Grant, Nothing, Part,
     },
     qbm::{
         gate::Gates,
-        manager::Manager,
-        plan::{Party, Plan},
+        manager::BandwidthManager,
+        plan::{ClientKey, Plan},
     },
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
@@ -52,7 +52,7 @@ pub fn plan(text: &str) -> Shared<Plan> {
     Shared::new(plan).expect("memory")
 }
 
-struct User {
+struct QbmUser {
     load: Load,
     target: u32,
     pages: u32,
@@ -73,16 +73,16 @@ fn job(user: u32) -> JobId {
 }
 
 /// A service whose clients are users.
-pub struct Sim {
+pub struct QbmSim {
     pub now: u64,
-    pub manager: Manager,
+    pub manager: BandwidthManager,
     gates: Shared<Gates>,
     /// Maximum number of requests in flight.
     pub slots: usize,
     /// Bandwidth of the device, bytes/s.
     bandwidth: u64,
     part: State<Request>,
-    users: BTreeMap<u32, User>,
+    users: BTreeMap<u32, QbmUser>,
     /// Requests in flight, with the times at which they end, ns.
     device: VecDeque<(u64, Request, Grant)>,
     submitted: u64,
@@ -91,13 +91,13 @@ pub struct Sim {
     tick: u64,
 }
 
-impl Sim {
+impl QbmSim {
     /// Creates a service with the plan `text`, which contains `by uid`, a device of `mb` MB/s, and
     /// `seats` gates.
     pub fn new(text: &str, mb: u64, seats: u32) -> Self {
         let plan = plan(text);
         let gates = Shared::new(Gates::new(seats, 7).expect("memory")).expect("memory");
-        let manager = Manager::new(plan.clone(), gates.clone()).expect("memory");
+        let manager = BandwidthManager::new(plan.clone(), gates.clone()).expect("memory");
         let tunables = Tunables {
             by: plan.by(),
             classes_max: ClassesMax::new((seats * 4).clamp(64, 16_384)).expect("within limits"),
@@ -134,8 +134,8 @@ impl Sim {
         self.call();
     }
 
-    fn user(&mut self, user: u32) -> &mut User {
-        self.users.entry(user).or_insert(User {
+    fn user(&mut self, user: u32) -> &mut QbmUser {
+        self.users.entry(user).or_insert(QbmUser {
             load: Load::Off,
             target: 0,
             pages: 64,
@@ -184,7 +184,7 @@ impl Sim {
         let mut found = None;
         self.manager.each(|party, target, rate| {
             let is_user = [Key::Uid(user), Key::Jobid(job(user))]
-                .map(Party::Key)
+                .map(ClientKey::Key)
                 .contains(party);
             let here = is_user && target == self.users[&user].target;
             found = found.or(here.then_some(rate));
@@ -276,16 +276,16 @@ impl Sim {
         self.wake = u64::MAX;
         while self.device.len() < self.slots {
             match self.part.get(&view(self.now, false)) {
-                Get::Item((request, grant)) => {
+                Decision::Item((request, grant)) => {
                     let begin = self.device.back().map_or(self.now, |last| last.0);
                     let time = request.cost().bytes * SECOND / self.bandwidth;
                     self.device.push_back((begin + time, request, grant));
                 }
-                Get::Throttled { until } => {
+                Decision::Throttled { until } => {
                     self.wake = until.max(self.now + 1);
                     return;
                 }
-                Get::Empty => return,
+                Decision::Empty => return,
             }
         }
     }

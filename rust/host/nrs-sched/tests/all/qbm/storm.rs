@@ -3,7 +3,7 @@
 //! A client that gives each of its requests another name, and its effect on clients listed in the
 //! plan.
 
-use super::sim::{Load, Sim, GREEDY, MB, WALK};
+use super::sim::{Load, QbmSim, GREEDY, MB, WALK};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 /// User id of the client with many names.
@@ -12,7 +12,7 @@ const STORM: u32 = 1;
 /// Measures listed clients beside 1,000 queued requests of the storm, which have `names` names.
 /// Returns the rate of a greedy client, MB/s, and the latency of a modest one, ns.
 fn listed(text: &str, mb: u64, names: u32) -> (f64, u64) {
-    let mut sim = Sim::new(text, mb, 64);
+    let mut sim = QbmSim::new(text, mb, 64);
     sim.shape(STORM, 16, 0);
     sim.rename(STORM, names);
     sim.load(STORM, Load::Greedy(1_000));
@@ -64,7 +64,7 @@ fn listed_clients_do_not_notice_a_storm() {
 fn a_storm_is_charged_to_its_target() {
     let text = "by uid; default class=fair_share min=50%
         group fast capacity=100MB target=1; group slow capacity=2MB target=2";
-    let mut sim = Sim::new(text, 1_000, 64);
+    let mut sim = QbmSim::new(text, 1_000, 64);
     sim.shape(STORM, 16, 2);
     sim.rename(STORM, u32::MAX);
     sim.load(STORM, Load::Greedy(1_000));

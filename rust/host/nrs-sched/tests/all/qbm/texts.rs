@@ -9,9 +9,9 @@ use nrs_sched::{
     key::{Field, Key},
     mem::Shared,
     qbm::{
-        gate::{Gates, Seat},
-        manager::Manager,
-        plan::{Party, Scene, Who},
+        gate::{GateClaim, Gates},
+        manager::BandwidthManager,
+        plan::{ClientKey, OverseerContext, RequestOwner},
     },
     units::NSEC_PER_SEC as SECOND,
 };
@@ -20,7 +20,7 @@ use yaml_rust2::YamlLoader;
 /// A scene in which device 1 has this name.
 struct Named<'a>(&'a [u8]);
 
-impl Scene for Named<'_> {
+impl OverseerContext for Named<'_> {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         if device == 1 {
             f(self.0);
@@ -30,15 +30,15 @@ impl Scene for Named<'_> {
 
 /// Returns the status and the statistics of a service with clients that arrive in this order and
 /// write 1 MB each.
-fn texts(text: &str, scene: &impl Scene, clients: &[(Party, u32)]) -> [String; 2] {
+fn texts(text: &str, scene: &impl OverseerContext, clients: &[(ClientKey, u32)]) -> [String; 2] {
     let gates = Shared::new(Gates::new(64, 3).expect("memory")).expect("memory");
-    let mut manager = Manager::new(plan(text), gates.clone()).expect("memory");
+    let mut manager = BandwidthManager::new(plan(text), gates.clone()).expect("memory");
     for (party, target) in clients {
-        let who = Who {
+        let who = RequestOwner {
             party: *party,
             target: *target,
         };
-        let seat = gates.claim(&who, &Seat::NONE, || false, SECOND);
+        let seat = gates.claim(&who, &GateClaim::NONE, || false, SECOND);
         manager.look(scene, false, SECOND).expect("memory");
         let gate = gates.get(seat.place()).expect("a gate");
         gate.force(Cost::new(Direction::Write, 1_000_000), SECOND);
@@ -58,8 +58,8 @@ fn groups_and_clients() {
         default class=low_share min=10MB
         client 1 group=disks class=first_come min=30MB max=50MB
         client 8 group=tapes class=mover min=5MB";
-    let user = |uid| Party::Key(Key::Uid(uid));
-    let absent = Party::Key(Key::Absent(Field::Uid));
+    let user = |uid| ClientKey::Key(Key::Uid(uid));
+    let absent = ClientKey::Key(Key::Absent(Field::Uid));
     let clients = [(user(1), 1), (absent, 1), (user(8), 2), (user(3), 2)];
     let texts = texts(text, &Named(b""), &clients);
     for (shown, want) in texts.iter().zip([STATUS, STATS]) {
@@ -210,11 +210,11 @@ fn names_survive() {
     for (by, party, want) in [
         (
             "jobid",
-            Party::Key(Key::Jobid(JobId::new(name))),
+            ClientKey::Key(Key::Jobid(JobId::new(name))),
             format!("jobid:{latin}"),
         ),
-        ("device", Party::Device(1), format!("device:{latin}")),
-        ("device", Party::Device(7), "device:7".into()),
+        ("device", ClientKey::Device(1), format!("device:{latin}")),
+        ("device", ClientKey::Device(7), "device:7".into()),
     ] {
         let text = format!("by {by}; group a capacity=1GB");
         let got = shown(texts(&text, &Named(name), &[(party, 0)]));

@@ -38,7 +38,7 @@ struct Queued {
     who: usize,
 }
 
-struct Model {
+struct RobinModel {
     orr: bool,
     clients: [Client; 6],
     round: u64,
@@ -49,7 +49,7 @@ struct Model {
     queue: Vec<Queued>,
 }
 
-impl Model {
+impl RobinModel {
     fn new(orr: bool, quantum: u64) -> Self {
         Self {
             orr,
@@ -198,7 +198,7 @@ impl Model {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+enum RobinOp {
     Arrive { who: usize, offset: u64 },
     Pass { who: usize },
     Serve,
@@ -207,16 +207,16 @@ enum Op {
     Wait { ns: u64 },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = RobinOp> {
     prop_oneof![
-        12 => (0usize..6, 0u64..16).prop_map(|(who, offset)| Op::Arrive { who, offset }),
-        1 => (0usize..6).prop_map(|who| Op::Pass { who }),
-        10 => Just(Op::Serve),
-        2 => any::<prop::sample::Index>().prop_map(|index| Op::Take { index }),
+        12 => (0usize..6, 0u64..16).prop_map(|(who, offset)| RobinOp::Arrive { who, offset }),
+        1 => (0usize..6).prop_map(|who| RobinOp::Pass { who }),
+        10 => Just(RobinOp::Serve),
+        2 => any::<prop::sample::Index>().prop_map(|index| RobinOp::Take { index }),
         1 => prop_oneof![Just(1u64), Just(2), Just(8), 1u64..100]
-            .prop_map(|quantum| Op::Quantum { quantum }),
+            .prop_map(|quantum| RobinOp::Quantum { quantum }),
         1 => prop_oneof![Just(10_000_000u64), Just(10_000_001), 0u64..9_000_000]
-            .prop_map(|ns| Op::Wait { ns }),
+            .prop_map(|ns| RobinOp::Wait { ns }),
     ]
 }
 
@@ -230,17 +230,17 @@ fn quanta(quantum: u64) -> Tunables {
 }
 
 /// Runs both and compares the results.
-fn run(kind: Kind, quantum: u64, ops: &[Op]) {
+fn run(kind: Kind, quantum: u64, ops: &[RobinOp]) {
     let mut tunables = quanta(quantum);
     let mut bench = Bench::new(kind, &tunables);
-    let mut model = Model::new(kind == Kind::Orr, quantum);
+    let mut model = RobinModel::new(kind == Kind::Orr, quantum);
     for op in ops {
         match *op {
-            Op::Arrive { who, offset } => {
+            RobinOp::Arrive { who, offset } => {
                 let id = bench.push(&attrs(who as u32), read(offset << 12));
                 model.enqueue(who, id.expect("reads are taken"), offset, bench.now);
             }
-            Op::Pass { who } => {
+            RobinOp::Pass { who } => {
                 if model.queue.is_empty() {
                     let cost = Cost::new(Direction::Read, 4096);
                     bench.pass(&attrs(who as u32), cost);
@@ -248,20 +248,20 @@ fn run(kind: Kind, quantum: u64, ops: &[Op]) {
                     assert_eq!(model.get(bench.now), Some(0));
                 }
             }
-            Op::Serve => assert_eq!(bench.serve(), model.get(bench.now)),
-            Op::Take { index } => {
+            RobinOp::Serve => assert_eq!(bench.serve(), model.get(bench.now)),
+            RobinOp::Take { index } => {
                 if !model.queue.is_empty() {
                     let id = index.get(&model.queue).id;
                     bench.take(id);
                     model.dequeue(id, bench.now);
                 }
             }
-            Op::Quantum { quantum } => {
+            RobinOp::Quantum { quantum } => {
                 let after = quanta(quantum);
                 bench.tell(kind, &tunables, &after);
                 (tunables, model.quantum) = (after, quantum);
             }
-            Op::Wait { ns } => bench.now += ns,
+            RobinOp::Wait { ns } => bench.now += ns,
         }
         assert_eq!(bench.len(), model.queue.len());
     }

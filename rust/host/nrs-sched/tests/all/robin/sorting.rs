@@ -6,7 +6,7 @@ use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
     arena::Request,
     attr::{Attrs, Priority, Stream},
-    item::{Direction, Spot},
+    item::{ByteRange, Direction},
     policy::{
         params::heads::PerHead,
         robin::params::{OffsetType, Quantum, Supported},
@@ -43,7 +43,7 @@ fn ranges_by_table() {
             let quantum = PerHead::both(Quantum::new(quantum).expect("within limits"));
             let mut bench = Bench::new(kind, &tuned(|of| of.quantum = quantum));
             for &(offset, length) in ranges {
-                let spot = Spot::new(0, offset, length);
+                let spot = ByteRange::new(0, offset, length);
                 bench.push(&attrs(1), Request { spot, ..read(0) });
             }
             assert_eq!(bench.drain(), want, "{kind:?} {ranges:?}");
@@ -64,7 +64,7 @@ fn offsets_are_those_of_the_type() {
             let offset_type = PerHead::both(offset_type);
             let mut bench = Bench::new(kind, &tuned(|of| of.offset_type = offset_type));
             for (object, offset, logical) in requests {
-                let spot = Spot {
+                let spot = ByteRange {
                     object,
                     offset,
                     logical,
@@ -184,7 +184,7 @@ fn changes_midway() {
     });
     for kind in BOTH {
         let mut bench = Bench::new(kind, &before);
-        let spot = |offset, logical| Spot {
+        let spot = |offset, logical| ByteRange {
             object: 0,
             offset,
             logical,

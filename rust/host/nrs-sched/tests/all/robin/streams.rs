@@ -13,8 +13,8 @@ use crate::bench::read;
 use nrs_sched::{
     arena::{feed, lone_part, view, Request},
     attr::Attrs,
-    item::{Item, Spot},
-    policy::{AnyPart, Config, Get, Grant, Kind, Part, Tunables},
+    item::{ByteRange, Item},
+    policy::{AnyPart, Config, Decision, Grant, Kind, Part, Tunables},
     rng::Rng,
 };
 use std::{
@@ -43,7 +43,7 @@ enum Event {
     End { id: u64 },
 }
 
-struct Sim {
+struct StreamSim {
     part: AnyPart<Request>,
     by: By,
     rng: Rng,
@@ -56,7 +56,7 @@ struct Sim {
     order: Vec<u64>,
 }
 
-impl Sim {
+impl StreamSim {
     fn new(kind: Kind, by: By, jitter_ns: u64, seed: u64) -> Self {
         let config = Config::parse(kind, None, &Tunables::default()).expect("valid");
         let mut sim = Self {
@@ -107,7 +107,7 @@ impl Sim {
             id: stream * EACH + number,
             owner: stream as u32,
             arrival: now,
-            spot: Spot::new(0, (stream << 40) | (number << 16), 1 << 16),
+            spot: ByteRange::new(0, (stream << 40) | (number << 16), 1 << 16),
             ..read(0)
         };
         let queued = self.part.enqueue(request, class, now);
@@ -118,7 +118,7 @@ impl Sim {
     /// Dispatches while slots are free.
     fn dispatch(&mut self, slots: usize, now: u64) {
         while self.active.len() < slots {
-            let Get::Item((request, grant)) = self.part.get(&view(now, false)) else {
+            let Decision::Item((request, grant)) = self.part.get(&view(now, false)) else {
                 return;
             };
             let spot = request.spot;
@@ -157,7 +157,7 @@ impl Sim {
 
 /// Returns the fraction of equal positions in two sequences, and the time of the first, ns.
 fn alike(kind: Kind, by: By, slots: usize, jitter_ns: u64) -> (f64, u64) {
-    let run = |seed| Sim::new(kind, by, jitter_ns, seed).run(slots);
+    let run = |seed| StreamSim::new(kind, by, jitter_ns, seed).run(slots);
     let ((one, time), (other, _)) = (run(1), run(2));
     let same = one.iter().zip(&other).filter(|(a, b)| a == b).count();
     (same as f64 / one.len() as f64, time)

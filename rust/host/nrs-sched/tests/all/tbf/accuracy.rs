@@ -2,7 +2,7 @@
 
 //! Achieved rates: within 1 % of the rules on both sides, with any delay of the timer.
 
-use super::sim::{mixed, near, none, one, Sim, SECOND};
+use super::sim::{mixed, near, none, one, TbfSim, SECOND};
 use nrs_sched::{
     policy::tbf::{
         params::{CostModel, Depth, GlobalRate},
@@ -20,7 +20,7 @@ fn seconds(rate: u64) -> u64 {
 fn requests_from_1_to_a_million_per_second() {
     for late in [0, 5_000, 50_000] {
         for rate in [1, 3, 7, 100, 999, 10_000, 100_000, 1_000_000] {
-            let mut sim = Sim::by_uid();
+            let mut sim = TbfSim::by_uid();
             sim.late = late;
             sim.rule(&format!("start a uid={{1}} rate={rate}"));
             sim.queue(0, 1, 64, 1);
@@ -43,7 +43,7 @@ fn requests_from_1_to_a_million_per_second() {
 fn bytes_with_requests_of_4_kib_and_1_mib() {
     for rate in [64u64 << 10, 1 << 20, 200 << 20, 1 << 30, 1 << 36] {
         for next in [one, |_: &mut Rng| 256, mixed] {
-            let mut sim = Sim::by_uid();
+            let mut sim = TbfSim::by_uid();
             sim.rule(&format!("start a uid={{1}} rate={rate}B/s"));
             sim.queue(0, 1, 64, 1);
             // 250 MiB: 250 large requests, or 64,000 small ones.
@@ -60,7 +60,7 @@ fn bytes_with_requests_of_4_kib_and_1_mib() {
 /// requests until the debt is paid.
 #[test]
 fn a_request_larger_than_the_depth_pays_its_debt() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start a uid={1} rate=1MiB/s");
     sim.queue(0, 1, 3, 1024);
@@ -89,7 +89,7 @@ fn pages_where_the_cost_model_says_so() {
         ("200iops", None),
         ("100MiB/s", Some(25_600)),
     ] {
-        let mut sim = Sim::new("uid", 1, &tunables);
+        let mut sim = TbfSim::new("uid", 1, &tunables);
         sim.rule(&format!("start a uid={{1}} rate={rate}"));
         sim.queue(0, 1, 8, 1);
         sim.run(sim.now + SECOND, mixed);
@@ -111,7 +111,7 @@ fn global_or_per_partition() {
                 global_rate,
                 ..Tunables::default()
             };
-            let mut sim = Sim::new("uid", 2, &tunables);
+            let mut sim = TbfSim::new("uid", 2, &tunables);
             sim.rule(&format!("start a uid={{1}} rate={rate}"));
             sim.queue(0, 1, 32, 1);
             sim.queue(1, 1, 32, 1);
@@ -143,7 +143,7 @@ fn global_or_per_partition() {
 /// afterwards.
 #[test]
 fn a_partition_that_pauses_leaves_its_part() {
-    let mut sim = Sim::new("uid", 2, &Tunables::default());
+    let mut sim = TbfSim::new("uid", 2, &Tunables::default());
     sim.rule("start a uid={1} rate=1000");
     for round in 0..5 {
         sim.queue(round % 2, 1, 8, 1);
@@ -159,7 +159,7 @@ trait IsItem {
     fn is_item(&self) -> bool;
 }
 
-impl<I> IsItem for nrs_sched::policy::Get<I> {
+impl<I> IsItem for nrs_sched::policy::Decision<I> {
     fn is_item(&self) -> bool {
         matches!(self, Self::Item(_))
     }
@@ -175,7 +175,7 @@ fn a_burst_is_the_depth() {
             ..Tunables::default()
         };
         for rate in [1, 100, 100_000] {
-            let mut sim = Sim::new("uid", 1, &tunables);
+            let mut sim = TbfSim::new("uid", 1, &tunables);
             sim.rule(&format!("start a uid={{1}} rate={rate}"));
             for idle in [
                 20_000_000 + 1_000 * SECOND / rate,
@@ -199,7 +199,7 @@ fn a_burst_is_the_depth() {
 #[test]
 fn short_pauses_lose_nothing() {
     for rate in [100, 10_000, 50_000] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.rule(&format!("start a uid={{1}} rate={rate}"));
         let (start, mut served) = (sim.now, 0);
         while sim.now < start + SECOND {
@@ -207,9 +207,9 @@ fn short_pauses_lose_nothing() {
             sim.queue(0, 1, 8, 1);
             loop {
                 match sim.get(0, false) {
-                    nrs_sched::policy::Get::Item(_) => served += 1,
-                    nrs_sched::policy::Get::Throttled { until } => sim.now = until + 50_000,
-                    nrs_sched::policy::Get::Empty => break,
+                    nrs_sched::policy::Decision::Item(_) => served += 1,
+                    nrs_sched::policy::Decision::Throttled { until } => sim.now = until + 50_000,
+                    nrs_sched::policy::Decision::Empty => break,
                 }
             }
             sim.now += 20_000;

@@ -2,7 +2,7 @@
 
 //! Rules that change under load.
 
-use super::sim::{near, none, one, Sim, SECOND};
+use super::sim::{near, none, one, TbfSim, SECOND};
 use nrs_sched::{
     error::Code,
     policy::{
@@ -10,9 +10,9 @@ use nrs_sched::{
             params::{CacheSize, Depth, GlobalRate, Overload},
             Config, Tunables,
         },
-        Configuration, Get, Part, Passed, Way,
+        BypassOutcome, BypassReason, Configuration, Decision, Part,
     },
-    rules::{Command, Subject},
+    rules::{RuleCommand, Subject},
 };
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ fn a_standing_backlog_follows_a_change_at_once() {
     for refresh in [true, false] {
         // Without the walk over the classes, the root of the heap is matched when it is examined. A
         // shorter throttling time than before needs the walk.
-        let apply = |sim: &mut Sim, command: &str, shorter: bool| {
+        let apply = |sim: &mut TbfSim, command: &str, shorter: bool| {
             if refresh || shorter {
                 sim.rule(command);
             } else {
                 sim.rule_later(command);
             }
         };
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.rule("start a uid={1} rate=1");
         sim.queue(0, 1, 100_000, 1);
         sim.run(sim.now + 10 * SECOND + SECOND / 2, none);
@@ -56,7 +56,7 @@ fn a_standing_backlog_follows_a_change_at_once() {
 /// Checks that a class that the walk has not reached is matched when it is accessed.
 #[test]
 fn what_is_touched_is_matched() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start a uid={1} rate=1");
     sim.queue(0, 1, 10, 1);
@@ -77,7 +77,7 @@ fn what_is_touched_is_matched() {
 #[test]
 fn a_storm_of_commands_does_not_raise_a_rate() {
     for parts in [1, 2] {
-        let mut sim = Sim::new("uid", parts, &Default::default());
+        let mut sim = TbfSim::new("uid", parts, &Default::default());
         sim.rule("start a uid={1} rate=100");
         sim.queue(0, 1, 16, 1);
         sim.run(sim.now + SECOND, one);
@@ -105,7 +105,7 @@ fn a_storm_of_commands_does_not_raise_a_rate() {
 /// nothing.
 #[test]
 fn tokens_survive_a_change_in_proportion() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start a uid={1} rate=10");
     sim.queue(0, 1, 2, 1);
@@ -118,7 +118,7 @@ fn tokens_survive_a_change_in_proportion() {
     // Tolerates rounding.
     sim.now += SECOND / 1000;
     assert_eq!(sim.count(1, 1, none), 1);
-    let Get::Throttled { until } = sim.get(0, false) else {
+    let Decision::Throttled { until } = sim.get(0, false) else {
         panic!("no token is left");
     };
     near(until - sim.now, SECOND / 10, 3.0, "next");
@@ -127,14 +127,14 @@ fn tokens_survive_a_change_in_proportion() {
 /// Checks the number of classes of each rule, collected over all indexes.
 #[test]
 fn classes_are_counted_by_rule() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start a uid={1 2 3} rate=10");
     sim.rule("start b uid={4} rate=10");
     for uid in 1..=300 {
         sim.queue(0, uid, 1, 1);
     }
     sim.run(sim.now + SECOND, none);
-    let refs = |sim: &Sim| {
+    let refs = |sim: &TbfSim| {
         let mut refs = BTreeMap::new();
         let mut from = Some(0);
         while let Some(slot) = from {
@@ -160,7 +160,7 @@ fn classes_are_counted_by_rule() {
 /// matched again.
 #[test]
 fn looks_in_vain_pause() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("change default rate=100");
     for uid in 1..=1000 {
@@ -172,13 +172,13 @@ fn looks_in_vain_pause() {
     let (end, mut asked) = (sim.now + SECOND / 2, 0);
     while sim.now < end {
         match sim.get(0, false) {
-            Get::Throttled { until } => {
+            Decision::Throttled { until } => {
                 assert!(until - sim.now >= 20_000, "{}", until - sim.now);
                 sim.now = until;
                 asked += 1;
             }
-            Get::Item(_) => {}
-            Get::Empty => panic!("none is left"),
+            Decision::Item(_) => {}
+            Decision::Empty => panic!("none is left"),
         }
     }
     assert!(asked < 100, "{asked}");
@@ -189,10 +189,10 @@ fn looks_in_vain_pause() {
 #[test]
 fn a_hold_compares_few_patterns() {
     const RULES: u32 = 4_096;
-    let mut sim = Sim::new("uid+jobid", 1, &Tunables::default());
+    let mut sim = TbfSim::new("uid+jobid", 1, &Tunables::default());
     for rule in 0..RULES {
         let text = format!("start r{rule} jobid={{batch{rule}.*}} rate=100");
-        sim.book = sim.book.apply(&Command::parse(&text).unwrap()).unwrap();
+        sim.book = sim.book.apply(&RuleCommand::parse(&text).unwrap()).unwrap();
     }
     sim.rule_later("change default rate=20");
     for uid in 1..=200 {
@@ -222,12 +222,12 @@ fn a_hold_compares_few_patterns() {
 /// Checks that the number of patterns is limited, and that the error states the limit.
 #[test]
 fn patterns_are_bounded() {
-    let sim = Sim::new("jobid", 1, &Tunables::default());
+    let sim = TbfSim::new("jobid", 1, &Tunables::default());
     let patterns: Vec<String> = (0..512).map(|i| format!("{i}*")).collect();
     let mut book = sim.book;
     for rule in 0..=16 {
         let text = format!("start r{rule} jobid={{{}}} rate=5", patterns.join(" "));
-        match book.apply(&Command::parse(&text).unwrap()) {
+        match book.apply(&RuleCommand::parse(&text).unwrap()) {
             Ok(next) if rule < 16 => book = next,
             Ok(_) => panic!("no bound"),
             Err(error) => {
@@ -237,14 +237,14 @@ fn patterns_are_bounded() {
         }
     }
     // Exact values need no patterns.
-    let command = Command::parse("start exact jobid={a b c} rate=5").unwrap();
+    let command = RuleCommand::parse("start exact jobid={a b c} rate=5").unwrap();
     assert!(book.apply(&command).is_ok());
 }
 
 /// Applies fifty changes by `commands` in turn to four partitions, one after another, with a
 /// backlog of user 1. Returns the requests that the user got, and the number expected at 100
 /// requests/s.
-fn told_late(sim: &mut Sim, commands: [&str; 2]) -> (u64, u64) {
+fn told_late(sim: &mut TbfSim, commands: [&str; 2]) -> (u64, u64) {
     for part in 0..4 {
         sim.queue(part, 1, 8, 1);
     }
@@ -271,7 +271,7 @@ fn a_change_under_way_gains_nothing() {
         ["start b uid={1} rate=100", "stop b"],
     ] {
         for also in ["", "all"] {
-            let mut sim = Sim::new("uid", 4, &Tunables::default());
+            let mut sim = TbfSim::new("uid", 4, &Tunables::default());
             sim.late = 0;
             sim.rule("start all uid={9} rate=200");
             sim.rule(&format!("start a uid={{1}} rate=100 also={also}"));
@@ -289,7 +289,7 @@ fn a_change_under_way_gains_nothing() {
 /// refilled.
 #[test]
 fn parameters_change_in_place() {
-    let mut sim = Sim::new("uid", 2, &Tunables::default());
+    let mut sim = TbfSim::new("uid", 2, &Tunables::default());
     sim.rule("start a uid={1} rate=100");
     sim.queue(0, 1, 8, 1);
     sim.queue(1, 1, 8, 1);
@@ -315,7 +315,7 @@ fn parameters_change_in_place() {
 /// Checks that partitions that receive a new rate one after another share one bucket.
 #[test]
 fn a_change_of_the_rate_under_way_gains_nothing() {
-    let mut sim = Sim::new("uid", 4, &Tunables::default());
+    let mut sim = TbfSim::new("uid", 4, &Tunables::default());
     sim.late = 0;
     sim.rule("start a uid={1} rate=100");
     let commands = ["change a rate=130", "change a rate=70"];
@@ -329,7 +329,7 @@ fn a_change_of_the_rate_under_way_gains_nothing() {
 /// Checks that a change of another rule does not reduce the lateness of a class.
 #[test]
 fn changes_of_others_take_no_lateness() {
-    let mut sim = Sim::new("uid", 1, &Tunables::default());
+    let mut sim = TbfSim::new("uid", 1, &Tunables::default());
     sim.rule("start a uid={1} rate=1000 realtime=1");
     sim.rule("start b uid={2} rate=1000");
     sim.queue(0, 1, 8, 1);
@@ -354,16 +354,16 @@ fn a_debt_of_forced_requests_is_no_longer_after_a_change() {
                 global_rate,
                 ..Tunables::default()
             };
-            let mut sim = Sim::new("uid", 1, &tunables);
+            let mut sim = TbfSim::new("uid", 1, &tunables);
             sim.rule("start all uid={9} rate=10000");
             sim.rule(&format!("start a uid={{1}} rate=10000 also={also}"));
             for _ in 0..200_000 {
-                let passed = sim.pass(1, 1, Way::Forced { contended: true });
-                assert_eq!(passed, Passed::Counted);
+                let passed = sim.pass(1, 1, BypassReason::Forced { contended: true });
+                assert_eq!(passed, BypassOutcome::Counted);
             }
             sim.rule(&format!("change {limited} rate=1"));
             sim.queue(0, 1, 2, 1);
-            let Get::Throttled { until } = sim.get(0, false) else {
+            let Decision::Throttled { until } = sim.get(0, false) else {
                 panic!("it owes");
             };
             let wait = (until - sim.now) as f64 / SECOND as f64;
@@ -383,7 +383,7 @@ fn a_debt_of_large_requests_stays() {
             global_rate,
             ..Tunables::default()
         };
-        let mut sim = Sim::new("uid", 1, &tunables);
+        let mut sim = TbfSim::new("uid", 1, &tunables);
         sim.rule("start a uid={1} rate=1KiB/s");
         sim.queue(0, 1, 2, 256);
         assert_eq!(sim.count(1, 1, none), 1);
@@ -391,7 +391,7 @@ fn a_debt_of_large_requests_stays() {
             sim.rule("change a rate=64B/s");
             sim.rule("change a rate=1KiB/s");
         }
-        let Get::Throttled { until } = sim.get(0, false) else {
+        let Decision::Throttled { until } = sim.get(0, false) else {
             panic!("it owes");
         };
         near((until - sim.now) / SECOND, 1024, 5.0, "debt");
@@ -399,8 +399,8 @@ fn a_debt_of_large_requests_stays() {
 }
 
 /// Returns three hundred classes that share an empty bucket of 10 requests/s.
-fn long_line() -> Sim {
-    let mut sim = Sim::new("uid", 1, &Tunables::default());
+fn long_line() -> TbfSim {
+    let mut sim = TbfSim::new("uid", 1, &Tunables::default());
     sim.late = 0;
     sim.rule("start all uid={9} rate=10");
     sim.rule("change default rate=1000 also=all");
@@ -433,8 +433,8 @@ fn a_long_line_at_a_shared_bucket_gains_nothing() {
 fn a_forced_request_shortens_no_line() {
     let mut sim = long_line();
     for _ in 0..10 {
-        let passed = sim.pass(500, 1, Way::Forced { contended: true });
-        assert_eq!(passed, Passed::Counted);
+        let passed = sim.pass(500, 1, BypassReason::Forced { contended: true });
+        assert_eq!(passed, BypassOutcome::Counted);
         sim.rule("change all rate=1");
         sim.run(sim.now + SECOND, one);
         sim.rule("change all rate=10");
@@ -454,15 +454,15 @@ fn a_forced_request_forgives_no_large_one() {
             global_rate,
             ..Tunables::default()
         };
-        let mut sim = Sim::new("uid", 1, &tunables);
+        let mut sim = TbfSim::new("uid", 1, &tunables);
         sim.rule("start a uid={1} rate=1KiB/s");
         sim.queue(0, 1, 2, 256);
         assert_eq!(sim.count(1, 1, none), 1);
-        let passed = sim.pass(1, 1, Way::Forced { contended: true });
-        assert_eq!(passed, Passed::Counted);
+        let passed = sim.pass(1, 1, BypassReason::Forced { contended: true });
+        assert_eq!(passed, BypassOutcome::Counted);
         sim.rule("change a rate=64KiB/s");
         sim.rule("change a rate=1KiB/s");
-        let Get::Throttled { until } = sim.get(0, false) else {
+        let Decision::Throttled { until } = sim.get(0, false) else {
             panic!("it owes");
         };
         near((until - sim.now) / SECOND, 1024, 5.0, "debt");

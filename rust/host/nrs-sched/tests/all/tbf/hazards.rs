@@ -3,15 +3,15 @@
 //! One test for each defect in the history of the original policy that could occur here, and for
 //! each hazard in its code. Defects of the rule language are covered by the tests of the rules.
 
-use super::sim::{near, none, one, Sim, SECOND};
+use super::sim::{near, none, one, TbfSim, SECOND};
 use nrs_sched::policy::{
     params::ClassesMax,
     tbf::{
         params::{CacheSize, GlobalRate},
-        stats::{write_yaml, Rows},
+        stats::{write_yaml, TbfRows},
         Tunables,
     },
-    Get, Part, Passed, Way,
+    BypassOutcome, BypassReason, Decision, Part,
 };
 
 /// Checks that the debt of a class outlives the eviction of idle classes, and classes that are
@@ -24,7 +24,7 @@ fn debts_survive_idle_classes() {
             cache_size: CacheSize::new(4).unwrap(),
             ..Tunables::default()
         };
-        let mut sim = Sim::new("uid", 1, &tunables);
+        let mut sim = TbfSim::new("uid", 1, &tunables);
         sim.rule("start a uid={1 2} rate=1KiB/s");
         let mut queued = 0;
         for second in 0..600 {
@@ -36,13 +36,17 @@ fn debts_survive_idle_classes() {
             }
             if second % 11 == 0 {
                 assert_eq!(
-                    sim.pass(2, 1, Way::Forced { contended: true }),
-                    Passed::Counted
+                    sim.pass(2, 1, BypassReason::Forced { contended: true }),
+                    BypassOutcome::Counted
                 );
             }
-            (10..30)
-                .for_each(|uid| assert_eq!(sim.pass(uid, 1, Way::Opportunity), Passed::Counted));
-            while let Get::Item(_) = sim.get(0, false) {
+            (10..30).for_each(|uid| {
+                assert_eq!(
+                    sim.pass(uid, 1, BypassReason::Opportunity),
+                    BypassOutcome::Counted
+                )
+            });
+            while let Decision::Item(_) = sim.get(0, false) {
                 queued -= 1;
             }
             sim.now += SECOND;
@@ -56,13 +60,13 @@ fn debts_survive_idle_classes() {
 /// Checks LU-5379: a listing longer than a page, or than one lock hold, is complete.
 #[test]
 fn lu_5379_long_listings_are_complete() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     for uid in 1..=1000 {
         sim.queue(0, uid, 1, 1);
     }
     let rows = sim.rows();
     assert_eq!(rows.len(), 1000);
-    let mut all = Rows::new();
+    let mut all = TbfRows::new();
     all.extend(&rows, false).unwrap();
     all.merge();
     let mut text = String::new();
@@ -74,7 +78,7 @@ fn lu_5379_long_listings_are_complete() {
 #[test]
 fn lu_6163_large_products_are_right() {
     for rate in ["32GiB/s", "1B/s", "10000000", "1"] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.late = 0;
         sim.rule(&format!("start a uid={{1}} rate={rate}"));
         // Idle for ten years.
@@ -82,9 +86,10 @@ fn lu_6163_large_products_are_right() {
         assert_eq!(sim.count(1, 1, none), 1);
         sim.now += 315_360_000 * SECOND;
         sim.queue(0, 1, 4, 1);
-        let burst = std::iter::from_fn(|| matches!(sim.get(0, false), Get::Item(_)).then_some(()));
+        let burst =
+            std::iter::from_fn(|| matches!(sim.get(0, false), Decision::Item(_)).then_some(()));
         assert_eq!(burst.count(), 3, "{rate}");
-        let Get::Throttled { until } = sim.get(0, false) else {
+        let Decision::Throttled { until } = sim.get(0, false) else {
             panic!("the fourth one has to wait");
         };
         assert!(
@@ -97,7 +102,7 @@ fn lu_6163_large_products_are_right() {
 /// Checks LU-15926, and the residue of exactly one token: no remainder persists over a change.
 #[test]
 fn lu_15926_changes_leave_no_remainder() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start a uid={1} rate=3 realtime=1");
     sim.queue(0, 1, 16, 1);
     for rate in (1..200).chain([1, 10_000_000, 1, 999_999, 7]) {
@@ -118,14 +123,14 @@ fn lu_15926_changes_leave_no_remainder() {
 #[test]
 fn lu_19137_the_wake_up_is_absolute() {
     for days in [0, 1, 3650] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.now = days * 86_400 * SECOND;
         sim.rule("start a uid={1} rate=10");
         sim.queue(0, 1, 4, 1);
         for _ in 0..3 {
-            assert!(matches!(sim.get(0, false), Get::Item(_)));
+            assert!(matches!(sim.get(0, false), Decision::Item(_)));
         }
-        let Get::Throttled { until } = sim.get(0, false) else {
+        let Decision::Throttled { until } = sim.get(0, false) else {
             panic!("three tokens were there");
         };
         assert_eq!(until, sim.now + SECOND / 10);
@@ -140,14 +145,14 @@ fn lu_19597_idle_classes_are_bounded() {
         cache_size: CacheSize::new(10).unwrap(),
         ..Tunables::default()
     };
-    let mut sim = Sim::new("uid", 1, &tunables);
+    let mut sim = TbfSim::new("uid", 1, &tunables);
     sim.rule("start a uid={5000} rate=1");
     sim.queue(0, 5000, 10, 1);
     assert_eq!(sim.count(5000, 1, none), 3);
     sim.served.clear();
     for uid in 1..=1000 {
         sim.queue(0, uid, 1, 1);
-        assert!(matches!(sim.get(0, false), Get::Item(_)));
+        assert!(matches!(sim.get(0, false), Decision::Item(_)));
         assert!(sim.rows().len() <= 12);
     }
     let mut refs = 0;
@@ -164,7 +169,7 @@ fn beyond_the_bound_the_rule_limits() {
         classes_max: ClassesMax::new(64).unwrap(),
         ..Tunables::default()
     };
-    let mut sim = Sim::new("uid", 1, &tunables);
+    let mut sim = TbfSim::new("uid", 1, &tunables);
     sim.rule("change default rate=100");
     let listed: Vec<String> = (1000..1040).map(|uid| uid.to_string()).collect();
     sim.rule(&format!("start a uid={{{}}} rate=50", listed.join(" ")));
@@ -205,24 +210,24 @@ fn beyond_the_bound_the_rule_limits() {
 /// queued requests.
 #[test]
 fn hazard_3_throttling_has_no_flag() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start a uid={1} rate=1");
     sim.queue(0, 1, 4, 1);
     sim.run(sim.now + 1, none);
-    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
     // An arrival of another user is served at once, regardless of earlier answers.
     sim.queue(0, 2, 1, 1);
-    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 2));
-    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
-    assert!(matches!(sim.get(0, true), Get::Item(_)));
-    assert!(matches!(sim.get(0, false), Get::Empty));
+    assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 2));
+    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
+    assert!(matches!(sim.get(0, true), Decision::Item(_)));
+    assert!(matches!(sim.get(0, false), Decision::Empty));
 }
 
 /// Checks hazard 7: a class that is exactly one token late keeps exactly one token.
 #[test]
 fn hazard_7_exactly_one_token_late() {
     for realtime in [0, 1] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.late = 0;
         sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
         sim.queue(0, 1, 10, 1);
@@ -231,14 +236,14 @@ fn hazard_7_exactly_one_token_late() {
         // eligible.
         sim.now += 2_000_000 - 1;
         assert_eq!(sim.count(1, 1, none), 2);
-        assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+        assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
     }
 }
 
 /// Checks hazard 19: thousands of realtime classes without tokens do not delay a class with tokens.
 #[test]
 fn hazard_19_realtime_classes_without_tokens() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start a uid={5001} rate=10");
     sim.rule("change default rate=1 realtime=1");
     for uid in 1..=5000 {
@@ -246,7 +251,7 @@ fn hazard_19_realtime_classes_without_tokens() {
     }
     sim.run(sim.now + 1, none);
     assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 15_000);
-    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    assert!(matches!(sim.get(0, false), Decision::Throttled { .. }));
     sim.queue(0, 5001, 1, 1);
-    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 5001));
+    assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 5001));
 }

@@ -2,17 +2,17 @@
 
 //! Order of classes: by time, minimum rates before the rest, and effects of congestion.
 
-use super::sim::{near, none, one, Sim, SECOND};
+use super::sim::{near, none, one, TbfSim, SECOND};
 use nrs_sched::policy::{
     tbf::params::{Overload, Tunables},
-    Get, Passed, Way,
+    BypassOutcome, BypassReason, Decision,
 };
 
 /// Checks that requests are served in the order in which their tokens become available, and never
 /// earlier.
 #[test]
 fn classes_go_in_the_order_of_their_tokens() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     for (uid, rate) in [(1, 10), (2, 25), (3, 100), (4, 1)] {
         sim.rule(&format!("start r{uid} uid={{{uid}}} rate={rate}"));
@@ -40,14 +40,14 @@ fn classes_go_in_the_order_of_their_tokens() {
 /// Checks that hundreds of classes throttled for long do not delay a class with tokens.
 #[test]
 fn a_class_without_tokens_delays_nobody() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule(
         "start slow gid={1 2 3 4} rate=1"
             .replace("gid", "uid")
             .as_str(),
     );
-    let mut sim = Sim::new("uid+gid", 1, &sim.config.tunables);
+    let mut sim = TbfSim::new("uid+gid", 1, &sim.config.tunables);
     sim.late = 0;
     sim.rule("start slow gid={1 2 3 4} rate=1");
     sim.rule("start fast gid={9} rate=1000");
@@ -56,10 +56,12 @@ fn a_class_without_tokens_delays_nobody() {
     }
     sim.run(sim.now + SECOND / 2, none);
     // All classes are out of tokens now, and the next tokens are half a second away.
-    assert!(matches!(sim.get(0, false), Get::Throttled { until } if until > sim.now + SECOND / 3));
+    assert!(
+        matches!(sim.get(0, false), Decision::Throttled { until } if until > sim.now + SECOND / 3)
+    );
     sim.queue(0, 900, 3, 1);
     for _ in 0..3 {
-        assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 900));
+        assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 900));
     }
     sim.queue(0, 901, 50, 1);
     near(sim.count(901, SECOND / 4, one), 252, 1.0, "fast");
@@ -69,7 +71,7 @@ fn a_class_without_tokens_delays_nobody() {
 #[test]
 fn lu_9228_equal_rates_get_equal_service_under_congestion() {
     for realtime in [0, 1] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         for uid in 1..=4 {
             let rule = format!("start r{uid} uid={{{uid}}} rate=1000 realtime={realtime}");
             sim.rule(&rule);
@@ -89,12 +91,12 @@ fn lu_9228_equal_rates_get_equal_service_under_congestion() {
 }
 
 /// Creates a partition by uid that orders classes with tokens by `overload`.
-fn overloaded(overload: Overload) -> Sim {
+fn overloaded(overload: Overload) -> TbfSim {
     let tunables = Tunables {
         overload,
         ..Tunables::default()
     };
-    Sim::new("uid", 1, &tunables)
+    TbfSim::new("uid", 1, &tunables)
 }
 
 /// Checks that congestion favours higher rates without starvation, or that classes take turns.
@@ -145,7 +147,7 @@ fn list(numbers: std::ops::RangeInclusive<u32>) -> String {
 #[test]
 fn realtime_rules_get_their_whole_rate() {
     let run = |realtime: [u32; 2]| {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         for (uid, (rate, realtime)) in (1..).zip([1000, 100].into_iter().zip(realtime)) {
             let rule = format!("start r{uid} uid={{{uid}}} rate={rate} realtime={realtime}");
             sim.rule(&rule);
@@ -184,7 +186,7 @@ fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
             sim.served.clear();
             for _ in 0..count {
                 for _ in 0..8 {
-                    if let Get::Item(request) = sim.get(0, false) {
+                    if let Decision::Item(request) = sim.get(0, false) {
                         sim.queue(0, request.owner, 1, request.pages);
                     }
                 }
@@ -201,22 +203,22 @@ fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
 #[test]
 fn realtime_credit_is_capped() {
     for (realtime, most) in [(1, 1003), (0, 13)] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
         sim.queue(0, 1, 5000, 1);
         // No request is dispatched for a minute, because the device hangs: all of it is lateness.
         sim.now += 60 * SECOND;
         let mut burst = 0u64;
-        while let Get::Item(_) = sim.get(0, false) {
+        while let Decision::Item(_) = sim.get(0, false) {
             burst += 1;
         }
         assert!((most - 3..=most + 1).contains(&burst), "{burst} of {most}");
         // An hour without requests is not lateness.
-        while let Get::Item(_) = sim.get(0, true) {}
+        while let Decision::Item(_) = sim.get(0, true) {}
         sim.now += 3600 * SECOND;
         sim.queue(0, 1, 100, 1);
         let burst = std::iter::from_fn(|| match sim.get(0, false) {
-            Get::Item(request) => Some(request),
+            Decision::Item(request) => Some(request),
             _ => None,
         });
         assert_eq!(burst.count(), 3);
@@ -226,7 +228,7 @@ fn realtime_credit_is_capped() {
 /// Checks that under congestion minimum rates precede service beyond the minimum rates.
 #[test]
 fn floors_come_first() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start a uid={1} rate=1000 minrate=300");
     sim.rule("start b uid={2} rate=10000");
     sim.rule("start c uid={3} rate=1000 minrate=50");
@@ -261,7 +263,7 @@ fn floors_come_first() {
 fn names_do_not_multiply_a_floor() {
     // Returns the service of user 1, and that of a rule whose requests have `names` names.
     let run = |names: u32, minrate: u32| {
-        let mut sim = Sim::new("uid+gid", 1, &Tunables::default());
+        let mut sim = TbfSim::new("uid+gid", 1, &Tunables::default());
         sim.rule("start other uid={1} rate=1000");
         sim.rule(&format!(
             "start named gid={{3}} rate=1000 minrate={minrate}"
@@ -287,7 +289,7 @@ fn names_do_not_multiply_a_floor() {
     }
     // Beside one class the rule has its minimum rate, regardless of its service before the
     // shortage.
-    let mut sim = Sim::new("uid+gid", 2, &Tunables::default());
+    let mut sim = TbfSim::new("uid+gid", 2, &Tunables::default());
     sim.rule("start other uid={1} rate=10000");
     sim.rule("start named gid={3} rate=10000 minrate=300");
     for part in 0..2 {
@@ -304,7 +306,7 @@ fn names_do_not_multiply_a_floor() {
 /// buckets; it does not count as a request.
 #[test]
 fn growing() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start bytes uid={2} rate=409600B/s");
     sim.rule("start count uid={1} rate=100");
@@ -312,7 +314,10 @@ fn growing() {
     // Three pages at once, and 20 at 100 per second.
     for (uid, cost, debt) in [(1, 0, 0), (2, 23 * 4096, 200_000_000), (3, 0, 0)] {
         for _ in 0..23 {
-            assert_eq!(sim.pass(uid, 1, Way::Merged), Passed::Counted);
+            assert_eq!(
+                sim.pass(uid, 1, BypassReason::Merged),
+                BypassOutcome::Counted
+            );
         }
         let row = sim.row(uid);
         assert_eq!((row.debt, row.counters.cost), (debt, cost), "{uid}");
@@ -320,12 +325,12 @@ fn growing() {
     }
     sim.queue(0, 1, 1, 1);
     sim.queue(0, 3, 1, 1);
-    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 1));
+    assert!(matches!(sim.get(0, false), Decision::Item(request) if request.owner == 1));
     // The shared bucket of the rule has the same debt; one more page becomes due.
     let due = sim.now + 210_000_000;
     let got = sim.get(0, false);
     assert!(
-        matches!(got, Get::Throttled { until } if until == due),
+        matches!(got, Decision::Throttled { until } if until == due),
         "{got:?}, not {due}"
     );
 }
@@ -334,45 +339,59 @@ fn growing() {
 /// is limited.
 #[test]
 fn passing() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start a uid={1} rate=100");
     for _ in 0..3 {
-        assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
+        assert_eq!(
+            sim.pass(1, 1, BypassReason::Opportunity),
+            BypassOutcome::Counted
+        );
     }
-    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
+    assert_eq!(
+        sim.pass(1, 1, BypassReason::Opportunity),
+        BypassOutcome::Refused
+    );
     // A refusal costs nothing.
     sim.now += 10_000_000;
-    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
+    assert_eq!(
+        sim.pass(1, 1, BypassReason::Opportunity),
+        BypassOutcome::Counted
+    );
     sim.queue(0, 1, 1, 1);
     sim.now += SECOND;
-    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
-    assert!(matches!(sim.get(0, false), Get::Item(_)));
+    assert_eq!(
+        sim.pass(1, 1, BypassReason::Opportunity),
+        BypassOutcome::Refused
+    );
+    assert!(matches!(sim.get(0, false), Decision::Item(_)));
     sim.now += SECOND;
     // Three tokens and a debt of five: the next token in 60 ms.
     for _ in 0..8 {
         assert_eq!(
-            sim.pass(1, 1, Way::Forced { contended: true }),
-            Passed::Counted
+            sim.pass(1, 1, BypassReason::Forced { contended: true }),
+            BypassOutcome::Counted
         );
     }
     sim.queue(0, 1, 1, 1);
     let row = sim.row(1);
     assert_eq!((row.debt, row.counters.forced), (50_000_000, 8));
     assert_eq!((row.counters.dispatched, row.queued), (13, 1));
-    assert!(matches!(sim.get(0, false), Get::Throttled { until } if until == sim.now + 60_000_000));
+    assert!(
+        matches!(sim.get(0, false), Decision::Throttled { until } if until == sim.now + 60_000_000)
+    );
     // The class is served again after the limit, regardless of the number of forced requests.
     for _ in 0..100_000 {
         assert_eq!(
-            sim.pass(1, 1, Way::Forced { contended: true }),
-            Passed::Counted
+            sim.pass(1, 1, BypassReason::Forced { contended: true }),
+            BypassOutcome::Counted
         );
     }
     assert!(sim.row(1).debt <= 10 * SECOND);
     sim.queue(0, 1, 1, 1);
     sim.now += 60_000_000;
-    assert!(matches!(sim.get(0, false), Get::Item(_)));
+    assert!(matches!(sim.get(0, false), Decision::Item(_)));
     assert!(
-        matches!(sim.get(0, false), Get::Throttled { until } if until <= sim.now + 10 * SECOND + 20_000_000)
+        matches!(sim.get(0, false), Decision::Throttled { until } if until <= sim.now + 10 * SECOND + 20_000_000)
     );
 }

@@ -2,17 +2,17 @@
 
 //! Buckets that several classes or partitions share: `also`, lending, and real threads.
 
-use super::sim::{attrs, near, none, one, Sim, SECOND};
+use super::sim::{attrs, near, none, one, TbfSim, SECOND};
 use nrs_sched::{
     arena::{view, Request},
     item::Item,
     mem,
     policy::{
         tbf::{params::GlobalRate, Config, Shared, State, Tunables, Update},
-        Configuration, Get, Part,
+        Configuration, Decision, Part,
     },
     rng::Rng,
-    rules::Command,
+    rules::RuleCommand,
 };
 use std::sync::{
     atomic::{AtomicU64, Ordering::SeqCst},
@@ -21,7 +21,7 @@ use std::sync::{
 
 /// Calls `test` with servers and their number of partitions: one partition, two that share rates,
 /// and one that does not share.
-fn layouts(test: impl Fn(Sim, usize)) {
+fn layouts(test: impl Fn(TbfSim, usize)) {
     for (parts, global_rate) in [
         (1, GlobalRate::On),
         (2, GlobalRate::On),
@@ -31,7 +31,7 @@ fn layouts(test: impl Fn(Sim, usize)) {
             global_rate,
             ..Tunables::default()
         };
-        test(Sim::new("uid", parts, &tunables), parts as usize);
+        test(TbfSim::new("uid", parts, &tunables), parts as usize);
     }
 }
 
@@ -75,7 +75,7 @@ fn also_limits_all_who_name_the_rule() {
 /// could use.
 #[test]
 fn a_token_of_each_or_of_none() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start wide uid={999} rate=100");
     sim.rule("start narrow uid={998} rate=1");
     let many = (100..200)
@@ -100,7 +100,7 @@ fn a_token_of_each_or_of_none() {
     near(narrow, 20, 5.0, "narrow");
     near(got[&1].0 + narrow, 2000, 1.0, "wide");
     // A byte limit beside a request limit.
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start bytes uid={999} rate=1MiB/s");
     sim.rule("start iops uid={1} rate=100 also=bytes");
     sim.queue(0, 1, 8, 1);
@@ -157,7 +157,7 @@ fn lending_and_its_return() {
 /// borrows.
 #[test]
 fn only_who_may_borrows() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.rule("start owner uid={1} rate=1000");
     sim.rule("start other uid={2} rate=500");
     sim.queue(0, 2, 32, 1);
@@ -179,10 +179,10 @@ fn threads_share_one_rate() {
     let shared = mem::Shared::new(Shared::new(&config, 5, 1).unwrap()).unwrap();
     let book = config.book().unwrap();
     let book = book
-        .apply(&Command::parse("start a uid={1} rate=1000000").unwrap())
+        .apply(&RuleCommand::parse("start a uid={1} rate=1000000").unwrap())
         .unwrap();
     let book = book
-        .apply(&Command::parse("start b uid={2} rate=1000 also=a").unwrap())
+        .apply(&RuleCommand::parse("start b uid={2} rate=1000 also=a").unwrap())
         .unwrap();
     let rules = mem::Shared::new(book.compile(1).unwrap()).unwrap();
     let update = Update::new(rules, &config).unwrap();
@@ -212,7 +212,7 @@ fn threads_share_one_rate() {
                     if now >= end {
                         break;
                     }
-                    while let Get::Item((request, grant)) = part.get(&view(now, false)) {
+                    while let Decision::Item((request, grant)) = part.get(&view(now, false)) {
                         part.stop(&grant, request.cost(), now);
                         served[request.owner as usize - 1] += 1;
                         arrive(&mut part, request.owner, now);
@@ -236,13 +236,13 @@ fn threads_share_one_rate() {
 /// Checks that a borrower that is throttled for long rarely checks for unused rates.
 #[test]
 fn a_long_wait_takes_few_looks() {
-    let mut sim = Sim::by_uid();
+    let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("start a uid={1} rate=1KiB/s borrow=1");
     sim.queue(0, 1, 3, 256);
     let (end, mut asked) = (sim.now + 100 * SECOND, 0);
     while sim.now < end {
-        if let Get::Throttled { until } = sim.get(0, false) {
+        if let Decision::Throttled { until } = sim.get(0, false) {
             sim.now = until;
             asked += 1;
         }

@@ -2,20 +2,20 @@
 
 //! Statistics: counters, and valid YAML for all job names.
 
-use super::sim::{attrs, none, one, Sim, SECOND};
+use super::sim::{attrs, none, one, TbfSim, SECOND};
 use nrs_sched::{
     arena::Request,
     attr::Attrs,
     jobid::JobId,
     policy::{
-        tbf::{stats::write_yaml, stats::Row, stats::Rows, Tunables},
+        tbf::{stats::write_yaml, stats::TbfRow, stats::TbfRows, Tunables},
         Part,
     },
 };
 use yaml_rust2::{Yaml, YamlLoader};
 
-fn parse(rows: &[Row]) -> Yaml {
-    let mut all = Rows::new();
+fn parse(rows: &[TbfRow]) -> Yaml {
+    let mut all = TbfRows::new();
     all.extend(rows, false).expect("memory");
     all.merge();
     let sums = all.sums().expect("memory");
@@ -27,7 +27,7 @@ fn parse(rows: &[Row]) -> Yaml {
 
 #[test]
 fn classes_and_rules_of_all_partitions() {
-    let mut sim = Sim::new("uid", 2, &Tunables::default());
+    let mut sim = TbfSim::new("uid", 2, &Tunables::default());
     sim.late = 0;
     sim.rule("start bytes uid={3} rate=1MiB/s");
     sim.rule("start a uid={1 2} rate=10");
@@ -81,12 +81,12 @@ fn classes_and_rules_of_all_partitions() {
 /// Checks that rules of the two heads are kept apart, regardless of their numbers.
 #[test]
 fn heads_are_told_apart() {
-    let mut rows = Rows::new();
+    let mut rows = TbfRows::new();
     for (command, high) in [
         ("start a uid={1} rate=10", false),
         ("start b uid={1} rate=20", true),
     ] {
-        let mut sim = Sim::by_uid();
+        let mut sim = TbfSim::by_uid();
         sim.rule(command);
         sim.queue(0, 1, 2, 1);
         sim.run(sim.now + SECOND, none);
@@ -106,7 +106,7 @@ fn heads_are_told_apart() {
 /// Checks that the name of a job is shown unchanged, regardless of its meaning in YAML.
 #[test]
 fn names_are_quoted() {
-    let mut sim = Sim::new("jobid", 1, &Tunables::default());
+    let mut sim = TbfSim::new("jobid", 1, &Tunables::default());
     let attrs = Attrs {
         jobid: JobId::new(b"a:\"b\\#[{'%&*!"),
         ..attrs(1)

@@ -10,11 +10,11 @@ use nrs_sched::{
     item::{Cost, Item},
     mem,
     policy::{
-        tbf::{stats::Row, Config, RowBuf, Shared, State, Tunables, Update},
-        Configuration, Get, Part, Passed, Way,
+        tbf::{stats::TbfRow, Config, Shared, State, TbfRowBuf, Tunables, Update},
+        BypassOutcome, BypassReason, Configuration, Decision, Part,
     },
     rng::Rng,
-    rules::{Book, Command},
+    rules::{RuleCommand, RuleList},
 };
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 pub type Next = fn(&mut Rng) -> u32;
 
 /// Clients and partitions of a simulation.
-pub struct Sim {
+pub struct TbfSim {
     pub parts: Vec<State<Request>>,
     pub shared: mem::Shared<Shared>,
     pub config: Config,
-    pub book: Book,
+    pub book: RuleList,
     pub now: u64,
     /// Maximum delay of the timer, ns.
     pub late: u64,
@@ -49,7 +49,7 @@ pub fn attrs(uid: u32) -> Attrs {
     }
 }
 
-impl Sim {
+impl TbfSim {
     /// Creates `parts` partitions with rules by `argument`, one day after the clock started.
     pub fn new(argument: &str, parts: u64, tunables: &Tunables) -> Self {
         let config = Config::parse(Some(argument), tunables).expect("valid");
@@ -113,7 +113,7 @@ impl Sim {
 
     /// Returns the update for parts after a command.
     pub fn command(&mut self, command: &str) -> Update {
-        let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
+        let parsed = RuleCommand::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
         let book = self.book.apply(&parsed);
         self.book = book.unwrap_or_else(|e| panic!("{command}: {e}"));
         self.update()
@@ -158,16 +158,16 @@ impl Sim {
     }
 
     /// Passes a request without queueing, if possible.
-    pub fn pass(&mut self, owner: u32, pages: u32, way: Way) -> Passed {
+    pub fn pass(&mut self, owner: u32, pages: u32, way: BypassReason) -> BypassOutcome {
         let class = self.class(0, owner);
         let (cost, now) = (self.request(owner, pages).cost(), self.now);
         self.parts[0].pass(class, cost, way, || now)
     }
 
     /// Takes one decision of a part at the present time; the request ends at once.
-    pub fn get(&mut self, part: usize, force: bool) -> Get<Request> {
+    pub fn get(&mut self, part: usize, force: bool) -> Decision<Request> {
         match self.parts[part].get(&view(self.now, force)) {
-            Get::Item((request, grant)) => {
+            Decision::Item((request, grant)) => {
                 let cost: Cost = request.cost();
                 self.parts[part].stop(&grant, cost, self.now);
                 let served = self.served.entry(request.owner).or_default();
@@ -176,10 +176,10 @@ impl Sim {
                 if let Some(log) = &mut self.log {
                     log.push((request.owner, self.now));
                 }
-                Get::Item(request)
+                Decision::Item(request)
             }
-            Get::Empty => Get::Empty,
-            Get::Throttled { until } => Get::Throttled { until },
+            Decision::Empty => Decision::Empty,
+            Decision::Throttled { until } => Decision::Throttled { until },
         }
     }
 
@@ -197,7 +197,7 @@ impl Sim {
             self.now = self.now.max(wake);
             self.wake[part] = loop {
                 match self.get(part, false) {
-                    Get::Item(request) => {
+                    Decision::Item(request) => {
                         let pages = next(&mut self.rng);
                         if pages > 0 {
                             let class = self.class(part, request.owner);
@@ -205,11 +205,11 @@ impl Sim {
                             assert!(self.parts[part].enqueue(request, class, self.now).is_ok());
                         }
                     }
-                    Get::Throttled { until } => {
+                    Decision::Throttled { until } => {
                         assert!(until > self.now, "{until} {}", self.now);
                         break until + self.rng.below(self.late + 1);
                     }
-                    Get::Empty => break u64::MAX,
+                    Decision::Empty => break u64::MAX,
                 }
             };
         }
@@ -222,7 +222,7 @@ impl Sim {
         self.served.clear();
         let end = self.now + ns;
         while self.now < end {
-            if let Get::Item(request) = self.get(0, false) {
+            if let Decision::Item(request) = self.get(0, false) {
                 self.queue(0, request.owner, 1, request.pages);
             }
             self.now += period;
@@ -243,12 +243,12 @@ impl Sim {
     }
 
     /// Returns the statistics of all parts, class by class.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<TbfRow> {
         let mut all = Vec::new();
         for part in &self.parts {
             let mut from = Some(0);
             while let Some(slot) = from {
-                let mut rows = RowBuf::new().expect("memory");
+                let mut rows = TbfRowBuf::new().expect("memory");
                 from = part.rows(slot, self.now, &mut rows);
                 all.extend_from_slice(rows.as_slice());
             }
@@ -257,12 +257,12 @@ impl Sim {
     }
 
     /// Returns the row of the owner's own class.
-    pub fn own_row(&self, owner: u32) -> Option<Row> {
+    pub fn own_row(&self, owner: u32) -> Option<TbfRow> {
         let (uid, rows) = (Id::new(owner), self.rows());
         rows.into_iter().find(|row| row.subject.uid == uid)
     }
 
-    pub fn row(&self, owner: u32) -> Row {
+    pub fn row(&self, owner: u32) -> TbfRow {
         self.own_row(owner).expect("row")
     }
 }

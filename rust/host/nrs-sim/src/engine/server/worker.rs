@@ -5,11 +5,11 @@
 //! The worker runs every delta; every [`BEAT`] as well if the policy has an overseer; and [`CALL`]
 //! after a call. A call brings memory and has the overseer look but not judge.
 
-use super::{Order, Scene, Server, MS};
+use super::{Order, Scene, SimServer, MS};
 use crate::engine::queue::Event;
 use nrs_sched::{
     policy::{AnyUpdate, Nothing, Part},
-    ranges::{Brief, BriefBuf, Outline, PARTS},
+    ranges::{NodeReport, NodeReports, RangeBuilder, PARTS},
 };
 
 /// Interval between two looks of the overseer, ns; as in the kernel.
@@ -18,7 +18,7 @@ const BEAT: u64 = 200 * MS;
 /// Delay from a call to the run of the worker, ns.
 const CALL: u64 = 50_000;
 
-impl Server {
+impl SimServer {
     /// Schedules a run of the worker, unless one is scheduled.
     pub(super) fn call(&mut self, scene: &mut Scene) {
         if !std::mem::replace(&mut self.called, true) {
@@ -82,16 +82,16 @@ impl Server {
 
     /// Computes and publishes the shares.
     fn publish(&mut self, now: u64) {
-        let mut outline = std::mem::replace(&mut self.outline, Outline::new());
+        let mut outline = std::mem::replace(&mut self.outline, RangeBuilder::new());
         outline.clear();
-        let mut buf = BriefBuf::new().expect("memory");
+        let mut buf = NodeReports::new().expect("memory");
         for (part, lane) in (0u16..).zip(self.lanes()) {
             let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();
                 from = lane.part().briefs(slot, now, &mut buf);
                 for brief in buf.iter() {
-                    let brief = Brief { part, ..*brief };
+                    let brief = NodeReport { part, ..*brief };
                     outline.extend(&[brief]).expect("memory");
                 }
             }

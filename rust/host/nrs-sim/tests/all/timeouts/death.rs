@@ -3,7 +3,7 @@
 //! The server dies, and restarts or does not.
 
 use super::{small, CLIENTS, ESTIMATORS};
-use nrs_sched::timeouts::terms::Terms;
+use nrs_sched::timeouts::terms::TimeoutTerms;
 use nrs_sim::timeouts::{
     fixed,
     story::{die, until, whole, with},
@@ -12,7 +12,7 @@ use nrs_sim::timeouts::{
 
 /// Returns the smallest fixed timeout without false timeouts, s.
 fn least() -> u32 {
-    let (_, phases) = whole(small(Terms::default()));
+    let (_, phases) = whole(small(TimeoutTerms::default()));
     let longest = phases.into_iter().map(|(_, longest)| longest).max();
     longest.expect("phases") / 1_000 + 1
 }
@@ -41,10 +41,10 @@ fn a_dead_server_is_detected_early() {
 #[test]
 fn detection_is_foreseen() {
     for second in [595, 655, 900] {
-        let mut sim = Sim::new(small(Terms::default()));
+        let mut sim = Sim::new(small(TimeoutTerms::default()));
         until(&mut sim, CLIENTS, second);
         let foreseen = sim.if_dead();
-        let times = die(small(Terms::default()), second, 900);
+        let times = die(small(TimeoutTerms::default()), second, 900);
         assert_eq!(foreseen.len(), times.len());
         let mean = |times: &[u32]| times.iter().sum::<u32>() / times.len() as u32;
         let (one, other) = (mean(&foreseen), mean(&times));
@@ -57,7 +57,7 @@ fn detection_is_foreseen() {
 #[test]
 fn a_loaded_server_that_dies_is_detected() {
     for second in [655, 900] {
-        let times = die(small(Terms::default()), second, 900);
+        let times = die(small(TimeoutTerms::default()), second, 900);
         assert_eq!(times.len() as u32, CLIENTS);
         assert!(times.iter().all(|time| *time < 755_000), "{second} s");
     }
@@ -70,7 +70,7 @@ fn recovery_waits_for_everybody() {
         for dead in [2, 30, 200] {
             let mut sim = Sim::new(Setup {
                 seed: second + dead,
-                ..small(Terms::default())
+                ..small(TimeoutTerms::default())
             });
             until(&mut sim, CLIENTS, second);
             sim.slow(1);

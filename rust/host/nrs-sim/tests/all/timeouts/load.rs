@@ -3,7 +3,7 @@
 //! Contention grows and eases again.
 
 use super::{small, CLIENTS, ESTIMATORS};
-use nrs_sched::timeouts::terms::{AtHistory, Terms};
+use nrs_sched::timeouts::terms::{AtHistory, TimeoutTerms};
 use nrs_sim::timeouts::{
     fixed,
     story::{whole, with, Phase},
@@ -34,7 +34,7 @@ fn nobody_gives_up_on_a_live_server() {
 /// Checks that clients give up with a fixed timeout of 10 s or of 90 % of the longest wait.
 #[test]
 fn a_fixed_timeout_has_to_be_the_longest_wait() {
-    let (_, phases) = whole(small(Terms::default()));
+    let (_, phases) = whole(small(TimeoutTerms::default()));
     let longest = phases.map(|(_, longest)| longest).into_iter().max();
     let longest = longest.expect("phases") / 1_000;
     for (timeout, gives_up) in [(10, true), (longest * 9 / 10, true), (longest + 5, false)] {
@@ -52,7 +52,7 @@ fn a_fixed_timeout_has_to_be_the_longest_wait() {
 /// Checks that the timeouts of all clients rise with the load.
 #[test]
 fn timeouts_rise() {
-    let (sim, phases) = whole(small(Terms::default()));
+    let (sim, phases) = whole(small(TimeoutTerms::default()));
     let at = |phase: Phase| sim.trace()[phase.end() as usize - 1];
     assert_eq!(at(Phase::Light).timeout, 11_250);
     let (_, longest) = phases[Phase::After as usize];
@@ -85,7 +85,7 @@ fn fall(sim: &Sim, limit: u32) -> (u64, u64) {
 fn timeouts_fall_within_the_history() {
     for history in [60, 600] {
         for estimator in ESTIMATORS {
-            let terms = Terms {
+            let terms = TimeoutTerms {
                 history: AtHistory::new(history).expect("a history"),
                 ..with(estimator)
             };
@@ -132,7 +132,7 @@ fn repeats() {
     let told = |seed| {
         let mut sim = Sim::new(Setup {
             seed,
-            ..small(Terms::default())
+            ..small(TimeoutTerms::default())
         });
         sim.active(CLIENTS, SECOND);
         sim.run(100 * SECOND);

@@ -3,14 +3,14 @@
 //! Lost messages, slow networks, and rate-limited classes.
 
 use super::{small, CLIENTS};
-use nrs_sched::timeouts::terms::{AtCountPolicyDelay, Terms};
+use nrs_sched::timeouts::terms::{AtCountPolicyDelay, TimeoutTerms};
 use nrs_sim::timeouts::{story::whole, Net, Setup, Sim, MS, SECOND};
 
 /// Checks that clients give up only on lost messages, and on a live server only after a lost early
 /// reply.
 #[test]
 fn loss_is_the_only_reason_to_give_up() {
-    let mut setup = small(Terms::default());
+    let mut setup = small(TimeoutTerms::default());
     setup.net.loss = 5_000;
     let (sim, _) = whole(setup);
     let counts = sim.counts();
@@ -22,7 +22,7 @@ fn loss_is_the_only_reason_to_give_up() {
 /// Checks that network time is not service time: no estimate rises, and clients wait longer.
 #[test]
 fn a_slow_network_is_not_a_slow_service() {
-    let mut sim = Sim::new(small(Terms::default()));
+    let mut sim = Sim::new(small(TimeoutTerms::default()));
     sim.active(CLIENTS / 10, SECOND);
     sim.run(60 * SECOND);
     for seconds in [2, 5, 7, 10] {
@@ -47,9 +47,9 @@ fn what_is_withheld_is_not_counted() {
         (AtCountPolicyDelay::Off, false),
         (AtCountPolicyDelay::On, true),
     ] {
-        let terms = Terms {
+        let terms = TimeoutTerms {
             count_policy_delay,
-            ..Terms::default()
+            ..TimeoutTerms::default()
         };
         let mut sim = Sim::new(Setup {
             withheld: 50,

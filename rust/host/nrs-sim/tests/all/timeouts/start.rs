@@ -2,7 +2,7 @@
 
 //! All clients begin at once.
 
-use nrs_sched::timeouts::terms::Terms;
+use nrs_sched::timeouts::terms::TimeoutTerms;
 use nrs_sim::timeouts::{story::server, Setup, Sim, SECOND};
 
 /// Checks a start of a thousand clients within a second, without any estimate: all are served as
@@ -14,7 +14,7 @@ fn is_not_serialised() {
             slots: 16,
             service: 16 * ideal * SECOND / 1_000,
             think: 4_000 * SECOND,
-            ..server(1_000, 1_000, Terms::default())
+            ..server(1_000, 1_000, TimeoutTerms::default())
         };
         let mut sim = Sim::new(setup);
         sim.active(1_000, SECOND);

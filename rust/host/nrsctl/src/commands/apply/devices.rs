@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 use super::Output;
 use crate::configuration::carry_out::PAUSE;
 use crate::configuration::devices::{alone, defined, in_words, plain};
-use crate::configuration::fault::Place;
+use crate::configuration::fault::FilePosition;
 use crate::configuration::keys::Table;
 use crate::configuration::read::Wanted;
 use crate::configuration::render;
-use crate::failure::{Failure, Kind, Result};
+use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
 
 /// Device or disk that the files define.
 struct Item<'a> {
     /// Name of the section.
     key: &'a str,
-    place: &'a Place,
+    place: &'a FilePosition,
     wanted: &'a Device,
 }
 
 /// Device or disk that differs from its section.
-struct Change {
+struct DeviceChange {
     /// Running state in the form of the file; `None` if the device does not exist.
     from: Option<Device>,
     /// Section of the file.
@@ -36,17 +36,17 @@ struct Change {
 }
 
 /// Devices and disks to be changed.
-pub struct Devices<'a> {
-    changes: Vec<Change>,
+pub struct DeviceChanges<'a> {
+    changes: Vec<DeviceChange>,
     /// Items whose device or underlying device is missing.
     late: Vec<Item<'a>>,
     /// Places of the sections of the disks that were found, by disk name.
-    places: BTreeMap<String, &'a Place>,
+    places: BTreeMap<String, &'a FilePosition>,
     /// Devices to be removed, in the form of a section.
     pub extra: Vec<Device>,
 }
 
-impl Change {
+impl DeviceChange {
     /// Shows the difference.
     fn show(&self, output: &mut Output<'_>) -> Result {
         let old = self.from.as_ref().map_or(String::new(), render::device);
@@ -77,7 +77,7 @@ impl Change {
     }
 }
 
-impl<'a> Devices<'a> {
+impl<'a> DeviceChanges<'a> {
     /// Returns the changes for `wanted`, and with `prune` the devices to be removed. Failures of
     /// devices that cannot be changed are added to `failures`.
     ///
@@ -101,7 +101,7 @@ impl<'a> Devices<'a> {
             let item = Item { key, place, wanted };
             match devices.look(kernel, &item, &running) {
                 Ok(change) => devices.changes.extend(change),
-                Err(failure) if failure.kind == Kind::NotFound => devices.late.push(item),
+                Err(failure) if failure.kind == FailureKind::NotFound => devices.late.push(item),
                 Err(failure) => failures.push(failure),
             }
         }
@@ -126,16 +126,16 @@ impl<'a> Devices<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Kind::NotFound`]: the device or its underlying device is missing.
-    /// - [`Kind::Refused`]: another section defines the device, another device overlaps its
+    /// - [`FailureKind::NotFound`]: the device or its underlying device is missing.
+    /// - [`FailureKind::Refused`]: another section defines the device, another device overlaps its
     ///   sectors, or a file cannot define it.
-    /// - [`Kind::Busy`]: the device is in use, or its name is taken.
+    /// - [`FailureKind::Busy`]: the device is in use, or its name is taken.
     fn look(
         &mut self,
         kernel: &dyn Kernel,
         item: &Item<'a>,
         running: &[Device],
-    ) -> Result<Option<Change>> {
+    ) -> Result<Option<DeviceChange>> {
         let wanted = item.wanted;
         let section = format!("{}: {}.{}", item.place, Table::of(wanted).key(), item.key);
         let named = |name: &str| {
@@ -147,7 +147,7 @@ impl<'a> Devices<'a> {
             let name = kernel.disk(item.key)?;
             if let Some(other) = self.places.insert(name.clone(), item.place) {
                 let message = format!("{section}: {name} is defined in {other} already");
-                return Err(Failure::new(Kind::Refused, message));
+                return Err(Failure::new(FailureKind::Refused, message));
             }
             let from = named(&name).cloned();
             let to = Device {
@@ -155,7 +155,7 @@ impl<'a> Devices<'a> {
                 ..wanted.clone()
             };
             let differs = from.as_ref().is_none_or(|from| !from.is_set_as(&to));
-            return Ok(differs.then(|| Change {
+            return Ok(differs.then(|| DeviceChange {
                 from,
                 located: to.clone(),
                 to,
@@ -174,7 +174,7 @@ impl<'a> Devices<'a> {
             Some(device) if device.partial => {
                 let message = format!("{section}: the device has several targets");
                 let hint = "files define devices with one target: remove it, or its section";
-                return Err(Failure::new(Kind::Refused, message).hint(hint));
+                return Err(Failure::new(FailureKind::Refused, message).hint(hint));
             }
             Some(device) => {
                 let from = in_words(device, wanted, &located);
@@ -187,14 +187,14 @@ impl<'a> Devices<'a> {
                 if !stays && kernel.in_use(&device.name)? {
                     let message =
                         format!("{section}: is in use: it can grow, but not move or shrink");
-                    return Err(Failure::new(Kind::Busy, message).hint("unmount it first"));
+                    return Err(Failure::new(FailureKind::Busy, message).hint("unmount it first"));
                 }
                 Some(from)
             }
         };
         let changed = self.changes.iter().map(|change| &change.located);
         alone(&located, running.iter().chain(changed)).map_err(placed)?;
-        Ok(Some(Change {
+        Ok(Some(DeviceChange {
             from,
             to: wanted.clone(),
             located,
@@ -270,7 +270,9 @@ impl<'a> Devices<'a> {
                 };
                 match done {
                     Ok(done) => output.done(done)?,
-                    Err(failure) if failure.kind == Kind::NotFound && !last => self.late.push(item),
+                    Err(failure) if failure.kind == FailureKind::NotFound && !last => {
+                        self.late.push(item)
+                    }
                     Err(failure) => failures.push(failure),
                 }
             }

@@ -2,28 +2,28 @@
 
 //! Rules of a service, which are checked together.
 
-use nrs_sched::rules::{Action, Command as RuleCommand, Fields, Name, Pairs, ALSO_MAX};
+use nrs_sched::rules::{Fields, Name, RuleAction, RuleCommand, RulePairs, ALSO_MAX};
 
-use super::{at, Reader};
-use crate::configuration::document::{Entry, Node, Value};
-use crate::configuration::fault::Place;
+use super::{at, FileReader};
+use crate::configuration::document::{TableEntry, TomlValue, ValueNode};
+use crate::configuration::fault::FilePosition;
 use crate::configuration::keys::Table;
-use crate::configuration::rules::{Limits, Rule, Rules, DEFAULT};
-use crate::configuration::state::{normal_rate, Policy, State, HEADS};
+use crate::configuration::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
+use crate::configuration::state::{normal_rate, HeadPolicy, ServiceState, HEADS};
 
 /// Rule of the file.
 struct Draft<'a> {
     path: String,
-    node: &'a Node,
-    entries: &'a [Entry],
+    node: &'a ValueNode,
+    entries: &'a [TableEntry],
     /// Indices of the heads of the rule.
     heads: Vec<usize>,
-    rule: Rule,
+    rule: ConfiguredRule,
 }
 
 impl Draft<'_> {
     /// Returns place and path of the value of `key`, or else of the rule.
-    fn place(&self, key: &str) -> (Place, String) {
+    fn place(&self, key: &str) -> (FilePosition, String) {
         match at(self.entries, key) {
             Some(entry) => (entry.node.place.clone(), format!("{}.{key}", self.path)),
             None => (self.node.place.clone(), self.path.clone()),
@@ -31,11 +31,16 @@ impl Draft<'_> {
     }
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// Reads the rules in `entry` into `state`, for each head that takes rules.
-    pub(super) fn rules(&mut self, path: &str, entry: Option<&Entry>, state: &mut State) {
+    pub(super) fn rules(
+        &mut self,
+        path: &str,
+        entry: Option<&TableEntry>,
+        state: &mut ServiceState,
+    ) {
         let rate = state.rate();
-        let fields = state.policies.each_ref().map(Policy::fields);
+        let fields = state.policies.each_ref().map(HeadPolicy::fields);
         for (rules, fields) in state.rules.iter_mut().zip(&fields) {
             *rules = fields.is_some().then(|| Rules::new(&rate));
         }
@@ -71,7 +76,7 @@ impl Reader<'_> {
     fn draft<'a>(
         &mut self,
         path: String,
-        node: &'a Node,
+        node: &'a ValueNode,
         rate: &str,
         fields: &[Option<Fields>; 2],
     ) -> Option<Draft<'a>> {
@@ -109,7 +114,7 @@ impl Reader<'_> {
             match entry.key.as_str() {
                 "rate" => limits.rate = self.rate(&key, &entry.node)?,
                 "minrate" => {
-                    let none = matches!(entry.node.value, Value::Number(0));
+                    let none = matches!(entry.node.value, TomlValue::Number(0));
                     limits.minrate = match none {
                         true => None,
                         false => Some(self.rate(&key, &entry.node)?),
@@ -122,7 +127,7 @@ impl Reader<'_> {
             }
         }
         Some(Draft {
-            rule: Rule {
+            rule: ConfiguredRule {
                 name: name.to_string(),
                 conditions: conditions.into_owned(),
                 limits,
@@ -138,8 +143,8 @@ impl Reader<'_> {
     fn heads(
         &mut self,
         path: &str,
-        node: &Node,
-        entry: Option<&Entry>,
+        node: &ValueNode,
+        entry: Option<&TableEntry>,
         fields: &[Option<Fields>; 2],
     ) -> Option<Vec<usize>> {
         let mut heads: Vec<usize> = (0..2).filter(|head| fields[*head].is_some()).collect();
@@ -168,7 +173,7 @@ impl Reader<'_> {
         Some(heads)
     }
 
-    fn rate(&mut self, path: &str, node: &Node) -> Option<String> {
+    fn rate(&mut self, path: &str, node: &ValueNode) -> Option<String> {
         let text = self.scalar(path, node)?;
         let expected = || format!("expected {}", nrs_sched::rules::Rate::EXPECTED);
         let rate = normal_rate(&text).ok_or_else(expected);
@@ -176,10 +181,10 @@ impl Reader<'_> {
     }
 
     /// Returns the names of other rules: a list, or a string joined by `+`.
-    fn also(&mut self, path: &str, node: &Node) -> Option<Vec<String>> {
+    fn also(&mut self, path: &str, node: &ValueNode) -> Option<Vec<String>> {
         let mut names = Vec::new();
         match &node.value {
-            Value::List(nodes) => {
+            TomlValue::List(nodes) => {
                 for node in nodes {
                     names.push(self.text(path, node)?.to_string());
                 }
@@ -261,11 +266,11 @@ impl Reader<'_> {
     fn alone(&mut self, draft: &Draft<'_>, fields: Fields, rate: &str) {
         let start = format!("start {} {}", draft.rule.name, draft.rule.conditions);
         if let Ok(RuleCommand {
-            action: Action::Start(_, pairs),
+            action: RuleAction::Start(_, pairs),
             ..
         }) = RuleCommand::parse(&start)
         {
-            if pairs != Pairs::default() {
+            if pairs != RulePairs::default() {
                 let (place, path) = draft.place("match");
                 let reason = "has more behind the conditions: limits have keys of their own";
                 self.add(&place, &path, reason);
@@ -279,7 +284,7 @@ impl Reader<'_> {
         };
         match draft.rule.name.as_str() {
             DEFAULT => rules.default = limits,
-            _ => rules.list.push(Rule {
+            _ => rules.list.push(ConfiguredRule {
                 limits,
                 ..draft.rule.clone()
             }),
@@ -301,7 +306,7 @@ impl Reader<'_> {
         let entry = at(draft.entries, "match");
         match entry.map(|entry| &entry.node.value) {
             // Columns are valid only if no name was replaced by a number.
-            Some(Value::Text(text, true)) if text.trim() == draft.rule.conditions => {
+            Some(TomlValue::Text(text, true)) if text.trim() == draft.rule.conditions => {
                 // The offset includes the quote and the blanks that were trimmed.
                 let cut = text.len() - text.trim_start().len();
                 place = place.behind(1 + cut + inside);

@@ -48,7 +48,7 @@ fn devices_of_the_files() {
         differs(&module, "[service.san]\npolicy = 'fairshare'\n"),
         None
     );
-    let file = Named::new(&format!(
+    let file = TemporaryFile::new(&format!(
         "{FILES}[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n"
     ));
     let (out, done) = ran(&module, "--service y", &file);
@@ -80,12 +80,19 @@ fn sectors_of_one_device_only() {
         ("offset = 108", true),
         ("sectors = 8", true),
     ] {
-        let file = Named::new(&with("/dev/sdb", place));
+        let file = TemporaryFile::new(&with("/dev/sdb", place));
         let name = file.0.display();
         let checked = said(&module, &format!("check {name}")).map_err(|failure| failure.kind);
         assert_eq!(checked.is_ok(), ok, "{place}");
         let done = ran(&module, "--dry-run", &file).1.unwrap_err();
-        assert_eq!(done.kind, if ok { Kind::Differs } else { Kind::Refused });
+        assert_eq!(
+            done.kind,
+            if ok {
+                FailureKind::Differs
+            } else {
+                FailureKind::Refused
+            }
+        );
         let fault = format!("device.z: has the same sectors as device.files in {name}:1:9");
         assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
     }
@@ -94,7 +101,7 @@ fn sectors_of_one_device_only() {
     let failure = done.unwrap_err();
     let why = "device.z: the device files has these sectors of 8:16 already";
     assert!(failure.message.ends_with(why), "{failure}");
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     let names = |module: &Mock| {
         let devices = module.devices().unwrap().into_iter();
         devices.map(|device| device.name).collect::<Vec<_>>()
@@ -105,7 +112,7 @@ fn sectors_of_one_device_only() {
         "device add z /dev/sdb y --offset 107",
     ] {
         let failure = said(&module, line).unwrap_err();
-        assert_eq!(failure.kind, Kind::Refused, "{failure}");
+        assert_eq!(failure.kind, FailureKind::Refused, "{failure}");
     }
     assert_eq!(names(&module), ["files"]);
     said(&module, "device add z /dev/sdb y --offset 108").unwrap();
@@ -142,7 +149,7 @@ fn saved_beside_kept_devices() {
     device.options.insert("size".into(), "4".into());
     module.change_device(&device).unwrap();
     let failure = said(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     let why = "devices.toml:1:9: the section of a is not what runs";
     assert!(failure.message.ends_with(why), "{failure}");
     let kept = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
@@ -162,7 +169,7 @@ fn saved_beside_other_files() {
     std::fs::remove_file(path("nrs.toml")).unwrap();
     std::fs::write(path("devices.toml"), "").unwrap();
     let failure = save("nrs.toml").unwrap_err();
-    assert_eq!(failure.kind, Kind::Refused);
+    assert_eq!(failure.kind, FailureKind::Refused);
     let why = format!(
         "service.a: is defined in {}:1:10 already",
         path("10-a.toml").display()
@@ -175,7 +182,7 @@ fn saved_beside_other_files() {
     }
     // The directory is wrong already.
     std::fs::write(path("wrong.toml"), "[service]\nx = 1\n").unwrap();
-    assert_eq!(save("10-a.toml").unwrap_err().kind, Kind::Refused);
+    assert_eq!(save("10-a.toml").unwrap_err().kind, FailureKind::Refused);
 }
 
 /// Verifies that an open device may grow and change its service, but not move or shrink.
@@ -193,8 +200,10 @@ fn devices_in_use() {
     ] {
         let text = text.replace(old, new);
         for options in ["", "--dry-run"] {
-            let failure = ran(&module, options, &Named::new(&text)).1.unwrap_err();
-            assert_eq!(failure.kind, Kind::Busy);
+            let failure = ran(&module, options, &TemporaryFile::new(&text))
+                .1
+                .unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Busy);
             let why = "device.files: is in use: it can grow, but not move or shrink";
             assert!(failure.message.ends_with(why), "{failure}");
         }
@@ -229,10 +238,10 @@ fn devices_that_no_file_mentions() {
         let devices = module.devices().unwrap().into_iter();
         devices.map(|device| device.name).collect::<Vec<_>>()
     };
-    let file = Named::new("[service.kept]\n");
+    let file = TemporaryFile::new("[service.kept]\n");
     *module.open.borrow_mut() = "a";
     let (out, done) = ran(&module, "--prune --dry-run", &file);
-    assert_eq!(done.unwrap_err().kind, Kind::Differs);
+    assert_eq!(done.unwrap_err().kind, FailureKind::Differs);
     let b = "--- b, running\n+++ b, wanted\n@@ -1,3 +0,0 @@\n-[device.b]\n-device = \"/dev/sdb\"\n-service = \"san\"\n";
     assert!(out.contains(b) && !out.contains("device.a"), "{out}");
     ran(&module, "--prune", &file).1.unwrap();
@@ -249,17 +258,20 @@ fn devices_that_no_file_mentions() {
 #[test]
 fn devices_that_are_late() {
     let module = Mock::of(&[]);
-    let file = Named::new("[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\n");
+    let file = TemporaryFile::new("[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\n");
     module.late.set(2);
     let (out, done) = ran(&module, "--dry-run --wait 60", &file);
-    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::NotFound));
+    assert_eq!(
+        (out.as_str(), done.unwrap_err().kind),
+        ("", FailureKind::NotFound)
+    );
     module.late.set(3);
     let (out, done) = ran(&module, "--wait 60", &file);
     done.unwrap();
     assert!(out.starts_with("--- files, running\n"), "{out}");
     // A device on another device, in any order.
     let module = Mock::of(&[]);
-    let file = Named::new(
+    let file = TemporaryFile::new(
         "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n",
     );
     let (out, done) = ran(&module, "--wait 60", &file);
@@ -269,7 +281,7 @@ fn devices_that_are_late() {
     let text = format!("[device.a]\ndevice = '/dev/sdx'\nservice = 'x'\n{FILES}");
     let (out, done) = apply(&module, &text);
     let failure = done.unwrap_err();
-    assert_eq!(failure.kind, Kind::NotFound);
+    assert_eq!(failure.kind, FailureKind::NotFound);
     let why = ":1:9: device.a: /dev/sdx: no such device";
     assert!(failure.message.ends_with(why), "{failure}");
     assert!(out.ends_with("files: created on /dev/sdb\n"), "{out}");
@@ -278,7 +290,7 @@ fn devices_that_are_late() {
     module
         .told
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    let (_, done) = ran(&module, "--wait 60", &Named::new(&text));
+    let (_, done) = ran(&module, "--wait 60", &TemporaryFile::new(&text));
     assert_eq!(
         done.unwrap_err().message,
         "interrupted: as they were: files, a"
@@ -293,11 +305,13 @@ fn devices_that_are_not_ours() {
     let module = Mock::of(&[]);
     *module.foreign.borrow_mut() = "files";
     for options in ["", "--dry-run"] {
-        let failure = ran(&module, options, &Named::new(FILES)).1.unwrap_err();
-        assert_eq!(failure.kind, Kind::Busy);
+        let failure = ran(&module, options, &TemporaryFile::new(FILES))
+            .1
+            .unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Busy);
     }
     *module.foreign.borrow_mut() = "";
-    module.refuse(0, 1, Kind::Refused);
+    module.refuse(0, 1, FailureKind::Refused);
     assert_eq!(apply(&module, FILES).1.unwrap_err().message, "no");
     assert!(module.devices().unwrap().is_empty());
     apply(&module, FILES).1.unwrap();

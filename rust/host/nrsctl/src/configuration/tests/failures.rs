@@ -20,11 +20,11 @@ fn a_refused_step_leaves_all_as_it_was() {
         let module = Mock::of(&["a", "b"]);
         apply(&module, before).1.unwrap();
         let shown = module.shown();
-        module.refuse(taken, 1, Kind::Refused);
+        module.refuse(taken, 1, FailureKind::Refused);
         let text = ALL.replace("cpts = 1\n", "") + "[service.b]\nslots = 7\n";
         let (out, done) = apply(&module, &text);
         let failure = done.unwrap_err();
-        assert_eq!(failure.kind, Kind::Refused);
+        assert_eq!(failure.kind, FailureKind::Refused);
         assert!(failure.message.starts_with("a: `"), "{failure}");
         assert!(
             failure
@@ -42,7 +42,7 @@ fn a_refused_step_leaves_all_as_it_was() {
 #[test]
 fn what_cannot_be_put_back_is_told() {
     let module = Mock::of(&["a"]);
-    module.refuse(1, 2, Kind::Refused);
+    module.refuse(1, 2, FailureKind::Refused);
     let failure = apply(
         &module,
         "[service.a]\nslots = 5\nparameters.stall_ms = 500\n",
@@ -63,7 +63,7 @@ fn what_cannot_be_put_back_is_told() {
 #[test]
 fn a_service_that_could_not_be_set_up_is_removed() {
     let module = Mock::of(&[]);
-    module.refuse(0, 1, Kind::Refused);
+    module.refuse(0, 1, FailureKind::Refused);
     let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
     assert!(
         failure.message.ends_with("; the service was removed again"),
@@ -76,15 +76,15 @@ fn a_service_that_could_not_be_set_up_is_removed() {
 #[test]
 fn a_service_that_cannot_be_changed_keeps_no_other() {
     let module = Mock::of(&["a", "b"]);
-    let file = Named::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
+    let file = TemporaryFile::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
     let (out, done) = ran(&module, "--dry-run", &file);
     assert!(out.contains("\n+slots = 7\n"), "{out}");
-    assert_eq!(done.unwrap_err().kind, Kind::Busy);
+    assert_eq!(done.unwrap_err().kind, FailureKind::Busy);
     assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     let (out, done) = ran(&module, "", &file);
     assert!(out.ends_with("b: 1 change made\n"), "{out}");
     let failure = done.unwrap_err();
-    assert_eq!(failure.kind, Kind::Busy);
+    assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
         failure.message.starts_with("a: `cpts` cannot be set"),
         "{failure}"
@@ -92,7 +92,10 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");
     // No other change is needed, and the failure is reported.
     let (out, done) = ran(&module, "", &file);
-    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::Busy));
+    assert_eq!(
+        (out.as_str(), done.unwrap_err().kind),
+        ("", FailureKind::Busy)
+    );
 }
 
 /// Verifies that a signal leaves no service half changed.
@@ -105,7 +108,7 @@ fn an_interruption_is_a_failed_step() {
         module.tell.set(after);
         let (out, done) = apply(&module, text);
         let failure = done.unwrap_err();
-        assert_eq!(failure.kind, Kind::Other);
+        assert_eq!(failure.kind, FailureKind::Other);
         let lines: Vec<&str> = failure.message.lines().collect();
         match after {
             1 => {
@@ -147,8 +150,8 @@ fn an_interruption_is_a_failed_step() {
 fn waiting_is_interrupted() {
     let module = Mock::of(&["a"]);
     let shown = module.shown();
-    let file = Named::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
-    module.refuse(1, 3, Kind::Busy);
+    let file = TemporaryFile::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
+    module.refuse(1, 3, FailureKind::Busy);
     module.tell.set(4);
     let failure = ran(&module, "--wait 600", &file).1.unwrap_err();
     assert!(
@@ -168,7 +171,7 @@ fn parameters_of_the_module_are_put_back() {
     assert_eq!(
         (failure.kind, failure.message.as_str()),
         (
-            Kind::Refused,
+            FailureKind::Refused,
             "module parameter user_requests_max = 100 was not set: no; default_slots is auto again"
         )
     );
@@ -181,15 +184,15 @@ fn parameters_of_the_module_are_put_back() {
 #[test]
 fn nobody_has_to_read() {
     let module = Mock::of(&["a", "b"]);
-    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
+    let file = TemporaryFile::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
     let run = |options| {
         let args = args(options, &file);
         apply::until(&args, &module, &mut Unread, &module.told).unwrap_err()
     };
     let failure = run("--dry-run");
-    assert_eq!(failure.kind, Kind::Closed);
+    assert_eq!(failure.kind, FailureKind::Closed);
     let failure = run("");
-    assert_eq!(failure.kind, Kind::Other);
+    assert_eq!(failure.kind, FailureKind::Other);
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");
 }

@@ -100,7 +100,7 @@ proptest! {
         apply(&module, &from).1.unwrap();
         prop_assert_eq!(differs(&module, &from), None);
         let before = module.shown();
-        module.refuse(taken, 1, Kind::Refused);
+        module.refuse(taken, 1, FailureKind::Refused);
         if apply(&module, &to).1.is_err() {
             prop_assert_eq!(module.shown(), before);
             apply(&module, &to).1.unwrap();

@@ -3,24 +3,24 @@
 //! Tests of the state with keys and snapshots.
 
 use super::*;
-use crate::failure::{Kind, Result};
+use crate::failure::{FailureKind, Result};
 use crate::top::samples;
 
-fn state(sort: Column) -> State {
-    let mut state = State::new(None, Duration::from_secs(2), sort, "");
+fn state(sort: Column) -> TopState {
+    let mut state = TopState::new(None, Duration::from_secs(2), sort, "");
     state.set_page(10);
     state
 }
 
 /// Returns a state with the snapshots of `sample` at seconds 0 and 1.
-fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> State {
+fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> TopState {
     let mut state = state(sort);
     state.take(sample(0));
     state.take(sample(1));
     state
 }
 
-fn press(state: &mut State, keys: &str) -> Act {
+fn press(state: &mut TopState, keys: &str) -> Act {
     let mut act = Act::Draw;
     for c in keys.chars() {
         let code = match c {
@@ -35,7 +35,7 @@ fn press(state: &mut State, keys: &str) -> Act {
     act
 }
 
-fn names(state: &State) -> Vec<&str> {
+fn names(state: &TopState) -> Vec<&str> {
     let rows = state.visible().filter_map(|n| state.row(n));
     rows.map(|row| row.entity.name.as_str()).collect()
 }
@@ -48,14 +48,14 @@ impl Source for Some3 {
         match self.1 {
             true => Ok(self.0.iter().map(ToString::to_string).collect()),
             false => Err(Failure::new(
-                Kind::NotLoaded,
+                FailureKind::NotLoaded,
                 "the module nrs is not loaded",
             )),
         }
     }
 
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
-        let gone = || Failure::new(Kind::NotFound, format!("no service '{service}'"));
+        let gone = || Failure::new(FailureKind::NotFound, format!("no service '{service}'"));
         let found = self
             .0
             .iter()
@@ -223,7 +223,7 @@ fn a_module_that_is_gone_may_come_back() {
     state.refresh(&mut source);
     source.1 = false;
     state.refresh(&mut source);
-    assert_eq!(state.failure.as_ref().unwrap().kind, Kind::NotLoaded);
+    assert_eq!(state.failure.as_ref().unwrap().kind, FailureKind::NotLoaded);
     assert!(state.snapshot().is_none() && state.row(0).is_none());
     // Keys have no effect.
     assert_eq!(press(&mut state, "rs<>/x\n\x1b"), Act::Draw);
@@ -255,7 +255,10 @@ fn the_end_of_a_recording_leaves_the_last_table() {
         assert_eq!((state.ended, state.len()), (ended, 2));
     }
     assert_eq!(state.row(0).unwrap().rates.requests, Some(650.0));
-    assert_eq!(source.snapshot("c").unwrap_err().kind, Kind::NotFound);
+    assert_eq!(
+        source.snapshot("c").unwrap_err().kind,
+        FailureKind::NotFound
+    );
 }
 
 #[test]

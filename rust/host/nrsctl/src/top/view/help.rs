@@ -4,7 +4,7 @@
 
 use ratatui::style::Style;
 
-use super::Page;
+use super::ScreenPage;
 use crate::top::row::Column;
 
 /// Keys and their functions.
@@ -24,7 +24,7 @@ const KEYS: [(&str, &str); 10] = [
 /// Column where the explanations of the table's columns begin.
 const RIGHT: u16 = 42;
 
-impl Page<'_> {
+impl ScreenPage<'_> {
     /// Writes the keys on the left and the columns on the right, above line `bottom`.
     pub(super) fn help(&mut self, bottom: u16) {
         self.line("", Style::new());

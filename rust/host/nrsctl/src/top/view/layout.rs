@@ -6,14 +6,14 @@ use crate::stats::Snapshot;
 use crate::top::numbers;
 use crate::top::rates::Rates;
 use crate::top::row::{Column, Row};
-use crate::top::state::State;
+use crate::top::state::TopState;
 
 /// Maximum width to which names and policies are widened, cells.
 const NAME_MAX: usize = 64;
 
 /// Position of a displayed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ShownColumn {
     /// Column of the table.
     pub column: Column,
     /// First cell.
@@ -24,7 +24,7 @@ pub struct Place {
     pub precise: bool,
 }
 
-impl Place {
+impl ShownColumn {
     /// Returns the first cell of `text` in the column; numbers are right-aligned.
     pub fn x(&self, text: &str) -> u16 {
         let used = numbers::width(text) as u16;
@@ -57,7 +57,7 @@ pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
 
 /// Returns the columns for a width of `cells` cells: fewer columns if narrow, full names and more
 /// digits if wide.
-pub fn places(state: &State, snapshot: &Snapshot, cells: usize) -> Vec<Place> {
+pub fn places(state: &TopState, snapshot: &Snapshot, cells: usize) -> Vec<ShownColumn> {
     let mut columns = columns(snapshot);
     // The sort column is omitted last; the name is never omitted.
     let sort = state.sort;
@@ -95,7 +95,7 @@ pub fn places(state: &State, snapshot: &Snapshot, cells: usize) -> Vec<Place> {
             Column::Policy => column.width(precise) + wider[1],
             _ => column.width(precise),
         };
-        let place = Place {
+        let place = ShownColumn {
             column,
             left: left as u16,
             width: width as u16,

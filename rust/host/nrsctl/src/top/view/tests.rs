@@ -11,17 +11,17 @@ use ratatui::Terminal;
 use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers};
 
 use super::*;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::top::samples;
 
-fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> State {
-    let mut state = State::new(None, Duration::from_secs(2), sort, "");
+fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> TopState {
+    let mut state = TopState::new(None, Duration::from_secs(2), sort, "");
     state.take(sample(0));
     state.take(sample(1));
     state
 }
 
-fn terminal(state: &mut State, width: u16, height: u16) -> (Terminal<TestBackend>, usize) {
+fn terminal(state: &mut TopState, width: u16, height: u16) -> (Terminal<TestBackend>, usize) {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut formatted = 0;
     let draw = |frame: &mut ratatui::Frame<'_>| {
@@ -34,7 +34,7 @@ fn terminal(state: &mut State, width: u16, height: u16) -> (Terminal<TestBackend
 }
 
 /// Returns the lines of the screen without trailing blanks.
-fn screen(state: &mut State, width: u16, height: u16) -> String {
+fn screen(state: &mut TopState, width: u16, height: u16) -> String {
     let (terminal, _) = terminal(state, width, height);
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
@@ -173,11 +173,11 @@ fn no_size_is_too_small_or_too_large() {
     let mut help = showing(samples::tbf, Column::Got);
     help.key(KeyCode::Char('h').into());
     let mut failed = showing(samples::tbf, Column::Got);
-    failed.fail(Failure::new(Kind::Other, "why \u{1f980} ".repeat(30)).hint("what to do"));
+    failed.fail(Failure::new(FailureKind::Other, "why \u{1f980} ".repeat(30)).hint("what to do"));
     let mut editing = showing(samples::fairshare, Column::Got);
     editing.key(KeyCode::Char('/').into());
     editing.key(KeyCode::Char('x').into());
-    let nothing = State::new(None, Duration::from_secs(2), Column::Got, "");
+    let nothing = TopState::new(None, Duration::from_secs(2), Column::Got, "");
     let many = showing(|n| samples::many(n, 300), Column::Name);
     for mut state in [help, failed, editing, nothing, many] {
         for width in [0, 1, 2, 7, 12, 19, 20, 79, 80, 81, 300] {
@@ -205,7 +205,7 @@ fn only_rows_that_are_seen_are_formatted() {
 
 #[test]
 fn what_else_is_said() {
-    let line = |state: &mut State, n: usize| lines(&screen(state, 80, 24))[n].to_string();
+    let line = |state: &mut TopState, n: usize| lines(&screen(state, 80, 24))[n].to_string();
     let mut state = showing(samples::tbf, Column::Got);
     for c in "/Green".chars() {
         state.key(KeyCode::Char(c).into());
@@ -227,7 +227,8 @@ fn what_else_is_said() {
     assert_eq!(line(&mut state, 0), format!("{:<74}paused", "nrs ost_io"));
 
     state.fail(
-        Failure::new(Kind::NotLoaded, "the module nrs is not loaded").hint("load it: modprobe nrs"),
+        Failure::new(FailureKind::NotLoaded, "the module nrs is not loaded")
+            .hint("load it: modprobe nrs"),
     );
     let screen = screen(&mut state, 80, 24);
     let all = lines(&screen);

@@ -12,26 +12,26 @@ use nrs_agent::status::{
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
-    head::State,
+    head::PolicyState,
     jobid::JobId,
     key::Key,
     mem::Shared,
     policy::{
         fairshare::{
-            ledger::Ledger,
-            stats::{self as fairshare, Row},
+            entity_stats::EntityStats,
+            stats::{self as fairshare, NodeRow},
         },
         tbf::{
-            plan::Count,
-            record::ClassCounts,
-            stats::{self as tbf, Row as ClassRow},
+            class::ClassCounts,
+            plan::RateUnit,
+            stats::{self as tbf, TbfRow as ClassRow},
         },
         Kind, COUNTS_MAX,
     },
     qbm::{
-        gate::{Gates, Seat},
-        manager::Manager,
-        plan::{Party, Plan, Scene, Who},
+        gate::{GateClaim, Gates},
+        manager::BandwidthManager,
+        plan::{ClientKey, OverseerContext, Plan, RequestOwner},
     },
     rules::{Name, Rate, Subject, Unit},
     statistics::{
@@ -180,29 +180,29 @@ pub fn job(number: u32) -> JobId {
 /// Returns the text `nrs_fairshare_stats` with `entities` jobs of some users; every tenth job is
 /// urgent.
 pub fn fairshare(entities: u32) -> String {
-    let mut rows = fairshare::Rows::new();
+    let mut rows = fairshare::NodeRows::new();
     for high in [false, true] {
         let mut users = Vec::new();
         for number in (0..entities).filter(|number| (number % 10 == 0) == high) {
             let user = 1000 + number % 97;
-            let group = Row::inner(1 + u64::from(user), 0, "uid", Key::Uid(user), 4096);
+            let group = NodeRow::inner(1 + u64::from(user), 0, "uid", Key::Uid(user), 4096);
             if !users.contains(&user) {
                 users.push(user);
                 rows.extend(&[group], high).expect("memory");
             }
-            let mut ledger = Ledger::new();
+            let mut ledger = EntityStats::new();
             for round in 0..=number % 3 {
                 ledger.count(1 + number % 256, 1 + number % 256, round == 0);
                 ledger.sample(SECOND);
                 ledger.waited(u64::from(number) * 10_000);
                 ledger.time(u64::from(number));
             }
-            let row = Row {
+            let row = NodeRow {
                 active: number % 3 != 0,
                 ledger,
                 lag_decipages: i64::from(number % 200) - 100,
                 queue_depth: number % 20,
-                ..Row::new(
+                ..NodeRow::new(
                     (1 << 32) | u64::from(number),
                     group.id,
                     "jobid",
@@ -221,15 +221,19 @@ pub fn fairshare(entities: u32) -> String {
 
 /// Returns the text `nrs_tbf_stats` with `classes` classes of three rules.
 pub fn tbf(classes: u32) -> String {
-    let mut rows = tbf::Rows::new();
+    let mut rows = tbf::TbfRows::new();
     for number in 0..classes {
         let (rule, rate, count) = match number % 3 {
-            0 => ("greedy", Rate::new(10_000_000, Unit::Bytes), Count::Bytes),
-            1 => ("other", Rate::new(500, Unit::Plain), Count::Pages),
+            0 => (
+                "greedy",
+                Rate::new(10_000_000, Unit::Bytes),
+                RateUnit::Bytes,
+            ),
+            1 => ("other", Rate::new(500, Unit::Plain), RateUnit::Pages),
             _ => (
                 "default",
                 Rate::new(10_000, Unit::Requests),
-                Count::Requests,
+                RateUnit::Requests,
             ),
         };
         let counters = ClassCounts {
@@ -268,9 +272,9 @@ pub fn tbf(classes: u32) -> String {
 }
 
 /// Scene in which devices have no names.
-struct Place;
+struct UnnamedDevices;
 
-impl Scene for Place {
+impl OverseerContext for UnnamedDevices {
     fn device_name(&self, _: u32, _: &mut dyn FnMut(&[u8])) {}
 }
 
@@ -282,31 +286,31 @@ pub fn qbm(clients: u32) -> [String; 2] {
     let plan = Plan::parse(plan).expect("a plan");
     let plan = Shared::new(plan).expect("memory");
     let gates = Shared::new(Gates::new(1 << 14, 3).expect("memory")).expect("memory");
-    let mut manager = Manager::new(plan, gates.clone()).expect("memory");
+    let mut manager = BandwidthManager::new(plan, gates.clone()).expect("memory");
     for number in 0..clients {
-        let who = Who {
-            party: Party::Key(Key::Jobid(job(number))),
+        let who = RequestOwner {
+            party: ClientKey::Key(Key::Jobid(job(number))),
             target: 0,
         };
-        gates.claim(&who, &Seat::NONE, || false, SECOND);
+        gates.claim(&who, &GateClaim::NONE, || false, SECOND);
     }
-    manager.look(&Place, true, SECOND).expect("memory");
+    manager.look(&UnnamedDevices, true, SECOND).expect("memory");
     let (mut status, mut stats) = (String::new(), String::new());
     manager
-        .write_status(&mut status, &Place, 2 * SECOND)
+        .write_status(&mut status, &UnnamedDevices, 2 * SECOND)
         .expect("a string takes everything");
     manager
-        .write_stats(&mut stats, &Place)
+        .write_stats(&mut stats, &UnnamedDevices)
         .expect("a string takes everything");
     [status, stats]
 }
 
 /// Returns the text `nrs_policies` with this policy on both heads, and its counters.
 pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
-    let row = |name, argument, fallback| text::Row {
+    let row = |name, argument, fallback| text::PolicyRow {
         name,
         argument,
-        state: State::Started,
+        state: PolicyState::Started,
         fallback,
         queued: 3,
         active: 1,

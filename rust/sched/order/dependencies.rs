@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Dependencies between records.
+
+use super::{
+    record::{OrderRecord, OrderState, StandsFor, Urgency},
+    relation::Relation,
+    tree::ExtentSearch,
+    Order, RecordId,
+};
+use crate::sched::{
+    item::Item,
+    slab::{Slab, SlabList, NONE},
+};
+
+impl<I: Item> Order<I> {
+    /// Creates a record without predecessors; `None` if no record is available.
+    pub(super) fn make(&mut self, relation: &Relation) -> Option<u32> {
+        if self.records.live() as usize >= self.max {
+            return None;
+        }
+        let ties = match (relation, relation.extent()) {
+            (_, Some(extent)) => StandsFor::Range { extent, node: NONE },
+            (Relation::After(those), _) => StandsFor::After(*those),
+            _ => StandsFor::Free,
+        };
+        let serial = self.serial;
+        let slot = self
+            .records
+            .insert(OrderRecord::new(serial, ties))
+            .ok()?
+            .slot();
+        if let Some(extent) = relation.extent() {
+            let Some(name) = self.tree.insert(extent, serial, slot) else {
+                self.records.remove(slot);
+                return None;
+            };
+            if let Some(OrderRecord {
+                ties: StandsFor::Range { node, .. },
+                ..
+            }) = self.records.at_mut(slot)
+            {
+                *node = name;
+            }
+        }
+        self.serial = serial.wrapping_add(1);
+        Some(slot)
+    }
+
+    /// Determines the predecessor of a new record; returns true if there is none.
+    pub(super) fn settle(&mut self, slot: u32, urgency: Urgency) -> bool {
+        if let Some(record) = self.records.at_mut(slot) {
+            record.urgency = urgency;
+        }
+        match self.predecessor(slot) {
+            Some(other) => {
+                self.wait(slot, other);
+                if !urgency.is_none() {
+                    self.list(slot);
+                }
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Returns the latest predecessor that has not ended, or another earlier record if the search
+    /// was stopped.
+    pub(super) fn predecessor(&mut self, slot: u32) -> Option<u32> {
+        let record = self.records.at(slot)?;
+        match &record.ties {
+            StandsFor::Free => None,
+            StandsFor::Range { extent, .. } => match self.tree.latest(*extent, record.serial) {
+                ExtentSearch::Nothing => None,
+                ExtentSearch::Conflict(hit) | ExtentSearch::StandIn(hit) => Some(hit.owner),
+            },
+            StandsFor::After(those) => {
+                // A handle from a replaced table may match a later record here, even this one.
+                let earlier = |id: &&RecordId| {
+                    let other = self.records.get(**id);
+                    other.is_some_and(|other| !other.has_ended() && other.serial < record.serial)
+                };
+                let mut latest_first = those.iter().rev().flatten();
+                latest_first.find(earlier).map(|id| id.slot())
+            }
+        }
+    }
+
+    /// Makes the record at index `slot` wait for the one at `other`, which inherits the urgency.
+    pub(super) fn wait(&mut self, slot: u32, other: u32) {
+        let Some(record) = self.records.at_mut(slot) else {
+            bug!();
+            return;
+        };
+        record.waits = other;
+        let urgency = record.urgency;
+        self.waiters(other, |records, waiters| waiters.push(records, slot));
+        self.urge(other, urgency);
+    }
+
+    /// Removes the record at index `slot` from the waiters of its predecessor.
+    pub(super) fn stop_waiting(&mut self, slot: u32) {
+        let Some(record) = self.records.at_mut(slot) else {
+            bug!();
+            return;
+        };
+        let other = core::mem::replace(&mut record.waits, NONE);
+        self.waiters(other, |records, waiters| waiters.remove(records, slot));
+    }
+
+    /// Calls `f` with the waiters of the record at index `slot`.
+    fn waiters(&mut self, slot: u32, f: impl FnOnce(&mut Slab<OrderRecord<I>>, &mut SlabList)) {
+        let Some(record) = self.records.at_mut(slot) else {
+            bug!();
+            return;
+        };
+        let mut waiters = core::mem::replace(&mut record.waiters, SlabList::new());
+        f(&mut self.records, &mut waiters);
+        if let Some(record) = self.records.at_mut(slot) {
+            record.waiters = waiters;
+        }
+    }
+
+    /// Blocks the record at index `slot`.
+    pub(super) fn keep(&mut self, slot: u32, item: I) {
+        if let Some(record) = self.records.at_mut(slot) {
+            record.state = OrderState::Blocked(item);
+            self.blocked = self.blocked.wrapping_add(1);
+        }
+    }
+
+    /// Increases the urgency of a record and propagates an increase to its predecessors.
+    pub(super) fn urge(&mut self, slot: u32, urgency: Urgency) {
+        let Some(record) = self.records.at_mut(slot) else {
+            bug!();
+            return;
+        };
+        let sum = record.urgency.and(urgency);
+        if sum != record.urgency {
+            record.urgency = sum;
+            self.list(slot);
+        }
+    }
+
+    /// Lists the record to propagate its urgency, from its first predecessor on.
+    fn list(&mut self, slot: u32) {
+        let first = self.chase;
+        if let Some(record) = self.records.at_mut(slot) {
+            record.start_chase();
+            if !core::mem::replace(&mut record.chase.listed, true) {
+                record.chase.next = first;
+                self.chase = slot;
+            }
+        }
+    }
+
+    /// Forces all records.
+    pub(super) fn force_records(&mut self) {
+        self.forced_before = self.serial;
+        self.sweep = 0;
+    }
+
+    /// Frees the record of an ended request, unless waiters or a chase still refer to it.
+    pub(super) fn forget(&mut self, slot: u32) {
+        let done = |record: &OrderRecord<I>| {
+            record.has_ended() && record.waiters.first().is_none() && !record.chase.listed
+        };
+        if self.records.at(slot).is_some_and(done) {
+            self.records.remove(slot);
+        }
+    }
+}

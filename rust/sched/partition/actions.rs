@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Execution of the actions that the order table of a partition requires for blocked requests.
+//!
+//! ```text
+//!              no predecessors                      dispatched
+//!   arrived ─────────────────────▶ queued in a head ─────────▶ running ──▶ ended
+//!      │                             ▲    │    ▲                             │
+//!      │ predecessors in flight      │    └────┘ Move: to the other head     │
+//!      ▼                             │                                       │
+//!   blocked ─────────────────────────┴── Release ◀───────────────────────────┘
+//! ```
+//!
+//! A request that must not be throttled, and its predecessors, are dispatched without slots instead
+//! of being queued.
+
+use super::{head_cache::Ident, Env, PartitionMachine, Scheduled};
+use crate::sched::{
+    attr::{Attrs, Priority},
+    head::HeadTicket,
+    order::{Forced, OrderAction, OrderOutcome, RecordId, Relation},
+    policy::{BypassReason, Part},
+};
+
+/// Maximum actions per lock hold.
+const STEPS: u32 = 64;
+
+impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
+    /// Enters a request into the order table and searches its predecessors. Out of line, because
+    /// most requests have no predecessors.
+    #[inline(never)]
+    pub(super) fn enter(&mut self, relation: &Relation, priority: Priority) -> OrderOutcome {
+        self.order.enter(*relation, priority == Priority::High)
+    }
+
+    /// Records that the request of record `id` is dispatched and no longer queued.
+    pub(super) fn go(&mut self, id: RecordId, item: &mut I) {
+        if let Some(place) = self.order.running(id) {
+            item.unregister(place);
+        }
+    }
+
+    /// Queues a request in its head; returns true if the part needs memory. Returns the request as
+    /// the error if the head refuses it.
+    pub(super) fn queue(
+        &mut self,
+        mut item: I,
+        record: Option<RecordId>,
+        ident: Option<&Ident>,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<bool, I> {
+        let priority = item.placement().priority;
+        let place = record.map(|id| (id, item.register()));
+        let (queued, hungry) = match self.lane(priority).enqueue(item, ident, attrs, now) {
+            Ok((ticket, hungry)) => (Ok(ticket), hungry),
+            Err(item) => (Err(item), false),
+        };
+        self.queued_as(place, queued, priority, now, attrs)?;
+        Ok(hungry)
+    }
+
+    /// Records the ticket of a request that is `queued`, and its place for removal. Returns the
+    /// request as the error if the head refused it.
+    fn queued_as(
+        &mut self,
+        place: Option<(RecordId, I::Place)>,
+        queued: Result<HeadTicket, I>,
+        priority: Priority,
+        now: u64,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Result<(), I> {
+        match (queued, place) {
+            (Ok(ticket), Some((id, place))) => {
+                self.order.queued(id, place, ticket, priority, attrs);
+            }
+            (Ok(_), None) => {}
+            (Err(mut item), place) => {
+                if let Some((_, place)) = place {
+                    item.unregister(place);
+                }
+                return Err(item);
+            }
+        }
+        if self.queued() == 1 {
+            self.moved = now;
+            if !self.stalled {
+                self.progress = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes up to [`STEPS`] actions of the order table; returns true if there were any.
+    #[inline]
+    pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        self.order.is_busy() && self.settle_busy(env, now)
+    }
+
+    #[inline(never)]
+    fn settle_busy(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        for _ in 0..STEPS {
+            let Some(act) = self.order.next() else {
+                break;
+            };
+            self.carry_out(env, act, now);
+        }
+        true
+    }
+
+    /// Executes up to [`STEPS`] actions of the order table and updates the mark; returns true if
+    /// actions are left.
+    pub fn settle_some(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        if self.settle(env, now) {
+            self.tell(env, now);
+        }
+        self.order.is_busy()
+    }
+
+    fn carry_out(&mut self, env: &mut impl Env<I, T>, act: OrderAction<I>, now: u64) {
+        match act {
+            OrderAction::Again => {}
+            OrderAction::Release {
+                id,
+                mut item,
+                attrs,
+                priority,
+                forced,
+            } => {
+                let placement = item.placement_mut();
+                // A ticket of the other head is not valid here.
+                let kept = placement
+                    .ticket
+                    .take()
+                    .filter(|_| placement.priority == priority);
+                placement.priority = priority;
+                placement.record = Some(id);
+                if forced == Forced::No {
+                    return self.release(env, item, attrs, kept, now);
+                }
+                let way = BypassReason::Forced {
+                    contended: !env.line().is_calm(),
+                };
+                let lane = self.lane(priority);
+                // The policy cannot refuse.
+                let _ = match (attrs, kept) {
+                    (None, Some(ticket)) => lane.head.pass(&ticket, item.cost(), way, || now),
+                    (attrs, _) => {
+                        let (attrs, cost) = (attrs.unwrap_or(Attrs::UNKNOWN), item.cost());
+                        lane.pass_anew(None, &attrs, cost, way, || now).0
+                    }
+                };
+                self.send(env, item, forced);
+            }
+            OrderAction::Move {
+                id,
+                place,
+                ticket,
+                attrs,
+            } => {
+                let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
+                match self.regular.dequeue(&ticket, &place, now) {
+                    Some(mut item) => {
+                        item.unregister(place);
+                        item.placement_mut().priority = Priority::High;
+                        self.release(env, item, Some(attrs()), None, now);
+                    }
+                    None => {
+                        bug!();
+                        self.order
+                            .queued(id, place, ticket, Priority::Regular, attrs);
+                    }
+                }
+            }
+            OrderAction::Force {
+                id,
+                place,
+                ticket,
+                priority,
+                forced,
+            } => match self.lane(priority).dequeue(&ticket, &place, now) {
+                Some(mut item) => {
+                    item.unregister(place);
+                    self.send(env, item, forced);
+                }
+                None => {
+                    bug!();
+                    // The attributes are known already.
+                    self.order
+                        .queued(id, place, ticket, priority, || Attrs::UNKNOWN);
+                }
+            },
+        }
+    }
+
+    /// Queues a request whose predecessors have ended; `kept` is its ticket if its attributes are
+    /// unknown.
+    fn release(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        attrs: Option<Attrs>,
+        kept: Option<HeadTicket>,
+        now: u64,
+    ) {
+        let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
+        let (priority, record) = (item.placement().priority, item.placement().record);
+        env.note_queued(&item);
+        let lane = self.lane(priority);
+        let queued = match kept.filter(|ticket| lane.head.is_live(ticket)) {
+            Some(ticket) => {
+                let place = record.map(|id| (id, item.register()));
+                let ticket = lane.enqueue_as(item, ticket, &attrs, now);
+                self.queued_as(place, ticket, priority, now, &attrs)
+            }
+            None => self.queue(item, record, None, &attrs, now).map(drop),
+        };
+        if let Err(item) = queued {
+            // Heads never refuse; if one does, the request is dispatched.
+            bug!();
+            self.send(env, item, Forced::AtOnce);
+        }
+    }
+
+    /// Submits a request without a slot, immediately or through [`Env::bypass`] as `forced`
+    /// requires.
+    fn send(&mut self, env: &mut impl Env<I, T>, mut item: I, forced: Forced) {
+        if let Some(id) = item.placement().record {
+            self.go(id, &mut item);
+        }
+        if env.is_traced() {
+            env.trace_dispatch(&mut item, None, env.now(), true, false);
+        }
+        if forced == Forced::AtOnce {
+            item.placement_mut().admission = env.admit_over();
+            env.send(item);
+        } else {
+            env.bypass(item);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Admission of requests.
+//!
+//! ```text
+//!              predecessors have not ended
+//!   arrived ───┬──────────────────────────▶ blocked ([`super::actions`])
+//!              │  must not be throttled, or a slot is free and no request is queued
+//!              ├──────────────────────────▶ passed: dispatched immediately; at the limit of
+//!              │                            requests without slots, in turn among these
+//!              └──────────────────────────▶ queued in a head
+//! ```
+
+use super::{
+    head_cache::Ident, slot_pool::SlotSearch, Admission, Env, PartitionMachine, Scheduled, BATCH,
+};
+use crate::sched::{
+    attr::{Attrs, Priority},
+    item::Cost,
+    mem::Need,
+    order::{Forced, OrderOutcome, RecordId, Relation},
+    policy::{BypassOutcome, BypassReason, Part},
+};
+
+/// Properties of an arriving request, beside its attributes.
+#[derive(Clone, Copy)]
+pub struct ArrivalTerms<'a> {
+    /// All inputs of classification; `None` if they do not fit, so that each request is classified.
+    pub ident: Option<&'a Ident>,
+    /// Constraint on throttling and queueing of the request.
+    pub forced: Forced,
+    /// True if the request may be dispatched immediately while no request is queued.
+    pub may_pass: bool,
+    /// Ordering constraints; `None` if the request is unordered and needs no record.
+    pub relation: Option<&'a Relation>,
+    /// True if the request may wait for a free record; otherwise it is refused if there is none.
+    pub may_overflow: bool,
+}
+
+/// Outcome of admitting a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AdmissionOutcome<I> {
+    /// The caller dispatches the request immediately; its admission is stored.
+    Passed(I),
+    /// The request is queued.
+    Queued,
+    /// The request waits for the end of predecessors, or for a free record.
+    Blocked,
+    /// No record is free to order the request.
+    Refused(I),
+}
+
+/// Consequences of the arrival of a request.
+pub struct ArrivalEffects<I> {
+    /// Outcome of the request.
+    pub went: AdmissionOutcome<I>,
+    /// Record in the order table.
+    pub record: Option<RecordId>,
+    /// True if a part or the order table needs memory, or the order table has more actions.
+    pub hungry: bool,
+    /// True if other partitions may use free slots: it is their turn, or a slot was taken and
+    /// returned.
+    pub others: bool,
+}
+
+impl<I> ArrivalEffects<I> {
+    const fn just(went: AdmissionOutcome<I>, record: Option<RecordId>) -> Self {
+        Self {
+            went,
+            record,
+            hungry: false,
+            others: false,
+        }
+    }
+}
+
+impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
+    /// Dispatches an arriving request immediately if it is forced, or if it may pass and no request
+    /// is queued; otherwise queues the request. Calls `attrs` unless the cache has the class of the
+    /// ident.
+    pub fn arrive(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        terms: &ArrivalTerms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> ArrivalEffects<I> {
+        let priority = item.placement().priority;
+        let forced = terms.forced != Forced::No;
+        if priority == Priority::High && !forced {
+            env.line().note_urgent(env.millis());
+        }
+        let mut record = None;
+        if let Some(relation) = terms.relation {
+            match self.enter(relation, priority) {
+                OrderOutcome::Free(id) => record = Some(id),
+                OrderOutcome::Blocked(id) => return self.block(env, item, id, terms, attrs),
+                OrderOutcome::Full => match relation {
+                    Relation::Free if terms.may_overflow => {}
+                    Relation::Overlap { domain, .. } if terms.may_overflow => {
+                        return self.overflow(env, item, *domain, terms, attrs)
+                    }
+                    _ => return ArrivalEffects::just(AdmissionOutcome::Refused(item), None),
+                },
+            }
+            item.placement_mut().record = record;
+        }
+        let mut found = SlotSearch::default();
+        if !forced && terms.may_pass && env.line().is_calm() {
+            found = env.line().take_on(env.cpu(), priority, &env.limits());
+        }
+        let slot = found.slot;
+        let mut hungry = false;
+        if slot || forced {
+            let way = if forced {
+                BypassReason::Forced {
+                    contended: !env.line().is_calm(),
+                }
+            } else {
+                BypassReason::Opportunity
+            };
+            let (cost, lane) = (item.cost(), self.lane(priority));
+            let passed;
+            (passed, hungry) = lane.pass(terms.ident, attrs, cost, way, || env.now());
+            if forced || passed != BypassOutcome::Refused {
+                if let Some(id) = record {
+                    self.go(id, &mut item);
+                    hungry |= !self.order.need().is_empty();
+                }
+                if slot && record.is_none() && priority == Priority::Regular {
+                    self.regular.open(env.cpu(), terms.ident);
+                }
+                let went = self.pass(env, item, slot, attrs);
+                return ArrivalEffects {
+                    hungry,
+                    others: found.others,
+                    ..ArrivalEffects::just(went, record)
+                };
+            }
+            env.line().put(priority);
+        }
+
+        let now = env.now();
+        env.hold(&mut item, now);
+        if env.is_traced() {
+            env.trace_arrival(&mut item, self.tag(priority, None), &attrs(), true);
+        }
+        env.note_queued(&item);
+        match self.queue(item, record, terms.ident, attrs, now) {
+            Ok(more) => {
+                hungry |= more || (record.is_some() && !self.order.need().is_empty());
+            }
+            // The fallback never refuses; if it does, the request is dispatched.
+            Err(mut item) => {
+                bug!();
+                item.placement_mut().admission = env.admit_over();
+                env.send(item);
+            }
+        }
+        self.tell(env, now);
+        let mut others = env.line().others_ready(env.index());
+        if !others {
+            others = self.pump(env, now, BATCH).vain;
+        }
+        ArrivalEffects {
+            went: AdmissionOutcome::Queued,
+            record,
+            hungry,
+            others: others || slot || found.others,
+        }
+    }
+
+    /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.
+    /// Returns true if the part needs memory.
+    pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
+        let lane = self.lane(attrs.priority);
+        // The policy cannot refuse.
+        let (_, hungry) = lane.pass_anew(None, attrs, cost, BypassReason::Merged, || now);
+        hungry
+    }
+
+    /// Dispatches a request whose class is charged, with a `slot`, or without one if the request is
+    /// forced.
+    #[inline]
+    fn pass(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        slot: bool,
+        attrs: &impl Fn() -> Attrs,
+    ) -> AdmissionOutcome<I> {
+        let admission = if slot {
+            Some(Admission::Slot)
+        } else {
+            env.admit()
+        };
+        if let Some(admission) = admission {
+            item.placement_mut().admission = admission;
+        } else {
+            // No slot is used, so that forced requests take no slots from other requests.
+            let now = env.now();
+            env.hold(&mut item, now);
+        }
+        if env.is_traced() {
+            let tag = self.tag(item.placement().priority, None);
+            env.trace_arrival(&mut item, tag, &attrs(), false);
+            env.trace_dispatch(&mut item, tag, env.now(), false, slot);
+        }
+        match admission {
+            Some(_) => AdmissionOutcome::Passed(item),
+            None => {
+                env.bypass(item);
+                AdmissionOutcome::Queued
+            }
+        }
+    }
+
+    /// Blocks a request until its predecessors have ended.
+    #[cold]
+    fn block(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        id: RecordId,
+        terms: &ArrivalTerms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> ArrivalEffects<I> {
+        item.placement_mut().record = Some(id);
+        let attrs = self.keep(env, &mut item, attrs);
+        self.order.block(id, item, attrs, terms.forced);
+        self.blocked(env, Some(id))
+    }
+
+    /// Blocks a request without a free record, behind all earlier requests.
+    #[cold]
+    fn overflow(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        domain: u64,
+        terms: &ArrivalTerms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> ArrivalEffects<I> {
+        let priority = item.placement().priority;
+        let attrs = self.keep(env, &mut item, attrs);
+        let now = env.now();
+        let (ticket, _) = self.lane(priority).classify(terms.ident, &attrs, now);
+        // The attributes are not stored; the ticket names their class.
+        item.placement_mut().ticket = Some(ticket);
+        let (high, forced) = (priority == Priority::High, terms.forced != Forced::No);
+        self.order.overflow(item, domain, high, forced);
+        self.blocked(env, None)
+    }
+
+    /// Records the hold of a request that no policy has classified; returns its attributes.
+    fn keep(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        item: &mut I,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Attrs {
+        let now = env.now();
+        env.hold(item, now);
+        let attrs = attrs();
+        if env.is_traced() {
+            env.trace_arrival(item, None, &attrs, true);
+        }
+        attrs
+    }
+
+    /// Executes actions of the order table and returns the outcome of a blocked request.
+    fn blocked(&mut self, env: &mut impl Env<I, T>, record: Option<RecordId>) -> ArrivalEffects<I> {
+        let now = env.now();
+        let settled = self.settle(env, now);
+        if settled {
+            self.tell(env, now);
+        }
+        ArrivalEffects {
+            hungry: !self.order.need().is_empty() || self.order.is_busy(),
+            // Requests that the order table moved or released may be dispatched in a round.
+            others: settled,
+            ..ArrivalEffects::just(AdmissionOutcome::Blocked, record)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Head of a partition with a cache of the classes of recent requests.
+//!
+//! An [`Ident`] has all inputs of classification and is short enough to compare. The cache maps
+//! idents of recent requests to classes, so that attributes need not be gathered again.
+
+use super::fast_path::{FastPath, OpenRows};
+use crate::sched::{
+    attr::Attrs,
+    head::{Head, HeadTicket},
+    item::{Cost, Item},
+    mem::{Need, NoMemory, Owned, Shared},
+    policy::{BypassOutcome, BypassReason, Part},
+};
+
+/// Entries of the cache; a power of two.
+const CACHE: usize = 16;
+
+/// All properties of a request on which its class may depend.
+pub type Ident = [u64; 5];
+
+/// Ident of a recent request, and its class.
+#[derive(Clone, Copy)]
+struct Cached {
+    ident: Ident,
+    ticket: HeadTicket,
+}
+
+/// Head of a partition, and its cache.
+pub struct HeadCache<I, P, T> {
+    /// Policies of the head.
+    pub head: Head<I, P, T>,
+    cache: [Option<Cached>; CACHE],
+    /// Time until which all requests are throttled, ns; 0 if unknown.
+    pub(super) until: u64,
+    /// Time at which the cache was last cleared, ns.
+    cleared: u64,
+    /// Rows for dispatch without the lock; `None` if not set up.
+    folder: Option<OpenRows>,
+}
+
+impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
+    /// Creates a lane without requests and with the policy `fallback`; `tag` is the tag of the
+    /// fallback.
+    #[inline(never)]
+    pub fn new(fallback: P, tag: T) -> Result<Owned<Self>, NoMemory> {
+        Owned::new(Self {
+            head: Head::new(fallback, tag),
+            cache: [None; CACHE],
+            until: 0,
+            cleared: 0,
+            folder: None,
+        })
+    }
+
+    /// Enables dispatch through `tabs` without the lock; sleeps.
+    pub fn set_tabs(&mut self, tabs: Shared<FastPath>) -> Result<(), NoMemory> {
+        self.folder = Some(OpenRows::new(tabs)?);
+        Ok(())
+    }
+
+    /// Opens a row, so that further requests with `ident` on `cpu` pass without the lock, if the
+    /// policy lets them pass freely. A request with `ident` has passed with the lock.
+    pub(super) fn open(&mut self, cpu: u32, ident: Option<&Ident>) {
+        let Some(folder) = &mut self.folder else {
+            return;
+        };
+        if !self.head.passes_freely() {
+            return;
+        }
+        let ticket = match ident {
+            Some(ident) => cached(&self.cache, ident).copied(),
+            None => self.head.only_ticket(),
+        };
+        let opened = ticket.and_then(|ticket| folder.open(cpu, ident, &ticket));
+        if let Some((ticket, tally)) = opened {
+            self.head.count_passed(&ticket, tally.requests, tally.pages);
+        }
+    }
+
+    /// Counts the requests that passed without the lock and closes all rows.
+    #[inline]
+    pub(super) fn fold(&mut self) {
+        if let Some(folder) = self.folder.as_mut().filter(|folder| !folder.is_empty()) {
+            while let Some((ticket, tally)) = folder.close() {
+                self.head.count_passed(&ticket, tally.requests, tally.pages);
+            }
+        }
+    }
+
+    /// Classifies a request; returns its class, and true if the part needs memory.
+    pub(super) fn classify(
+        &mut self,
+        ident: Option<&Ident>,
+        attrs: &Attrs,
+        now: u64,
+    ) -> (HeadTicket, bool) {
+        // A new class may replace another one.
+        self.fold();
+        let ticket = self.head.classify(attrs, now);
+        self.head.note(&ticket, attrs, now);
+        if let Some(ident) = ident {
+            // The default class that is used for lack of memory is not cached.
+            let keep = self.head.is_live(&ticket);
+            if let Some(slot) = self.cache.get_mut(place(ident)) {
+                *slot = keep.then_some(Cached {
+                    ident: *ident,
+                    ticket,
+                });
+            }
+        }
+        let wants = |part: &mut P| !part.need().is_empty();
+        (ticket, self.head.primary_mut().is_some_and(wants))
+    }
+
+    /// Counts a request that is dispatched without queueing. Returns the policy's verdict, and true
+    /// if the part needs memory. Calls `attrs` only if the cache does not have the class and the
+    /// part has several classes.
+    #[inline]
+    pub(super) fn pass(
+        &mut self,
+        ident: Option<&Ident>,
+        attrs: &impl Fn() -> Attrs,
+        cost: Cost,
+        way: BypassReason,
+        now: impl Fn() -> u64,
+    ) -> (BypassOutcome, bool) {
+        let passed = match ident {
+            Some(ident) => {
+                cached(&self.cache, ident).map(|ticket| self.head.pass(ticket, cost, way, &now))
+            }
+            None => self.head.pass_only(cost, way, &now),
+        };
+        if let Some(passed) = passed.filter(|passed| *passed != BypassOutcome::Stale) {
+            return (passed, false);
+        }
+        self.pass_anew(ident, &attrs(), cost, way, now)
+    }
+
+    /// Counts a request as [`Self::pass`] does, if its class is not in the cache.
+    #[cold]
+    pub(super) fn pass_anew(
+        &mut self,
+        ident: Option<&Ident>,
+        attrs: &Attrs,
+        cost: Cost,
+        way: BypassReason,
+        now: impl Fn() -> u64,
+    ) -> (BypassOutcome, bool) {
+        let (ticket, hungry) = self.classify(ident, attrs, now());
+        (self.head.pass(&ticket, cost, way, now), hungry)
+    }
+
+    /// Queues a request; returns its ticket, and true if the part needs memory. Calls `attrs` under
+    /// the same condition as [`Self::pass`].
+    pub(super) fn enqueue(
+        &mut self,
+        item: I,
+        ident: Option<&Ident>,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<(HeadTicket, bool), I> {
+        let known = match ident {
+            Some(ident) => cached(&self.cache, ident)
+                .filter(|ticket| self.head.is_live(ticket))
+                .copied(),
+            None => self.head.only_ticket(),
+        };
+        let (ticket, hungry) = match known {
+            Some(ticket) => (ticket, false),
+            None => self.classify(ident, &attrs(), now),
+        };
+        Ok((self.enqueue_as(item, ticket, attrs, now)?, hungry))
+    }
+
+    /// Queues a request in the class of `ticket`; returns the ticket of the class that accepted it.
+    pub(super) fn enqueue_as(
+        &mut self,
+        item: I,
+        ticket: HeadTicket,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<HeadTicket, I> {
+        let ticket = self.head.enqueue(item, ticket, attrs, now)?;
+        // The request may be eligible although earlier requests are throttled.
+        self.until = 0;
+        Ok(ticket)
+    }
+
+    /// Removes a request that was queued with `ticket` and charges its class.
+    pub(super) fn dequeue(&mut self, ticket: &HeadTicket, place: &I::Place, now: u64) -> Option<I> {
+        let item = self.head.dequeue(ticket, place, now)?;
+        // The policy cannot refuse; a removed class is not charged.
+        let _ = self.head.pass(
+            ticket,
+            item.cost(),
+            BypassReason::Forced { contended: true },
+            || now,
+        );
+        self.until = 0;
+        Some(item)
+    }
+
+    /// Returns true if requests are eligible at `now`, as far as is known.
+    pub(super) fn has_work(&self, now: u64) -> bool {
+        self.until <= now && self.head.queued() > 0
+    }
+
+    /// Clears the cache at the interval of the primary policy, so that it sees attributes again
+    /// ([`Part::note_interval`]).
+    pub fn refresh_cache(&mut self, now: u64) {
+        let interval = self
+            .head
+            .primary_mut()
+            .and_then(|part| part.note_interval());
+        if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
+            self.cleared = now;
+            self.fold();
+            self.cache = [None; CACHE];
+        }
+    }
+}
+
+/// Returns the cache index of an ident. The hash is cheap, because a collision only costs a
+/// classification.
+pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
+    let sum = client
+        .wrapping_add(*ids)
+        .wrapping_add(low.wrapping_mul(3))
+        .wrapping_add(high.wrapping_mul(5))
+        .wrapping_add(*detail);
+    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (CACHE - 1)
+}
+
+/// Returns the cached class of `ident`.
+fn cached<'a>(cache: &'a [Option<Cached>; CACHE], ident: &Ident) -> Option<&'a HeadTicket> {
+    let cached = cache.get(place(ident))?.as_ref()?;
+    let pairs = cached.ident.iter().zip(ident);
+    let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
+    (differ == 0).then_some(&cached.ticket)
+}

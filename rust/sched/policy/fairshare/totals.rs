@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Counters of service that the parts of one head share, without a lock.
+//!
+//! - *Total*: units of cost that all parts served to one entity; only differences of a total are
+//!   meaningful.
+//! - *Place*: entry of a table of fixed size: a tag and a number of users in one word, and a total.
+//!   A *tag* is 48 bits of the id of an entity, never 0.
+//! - *Block*: 8 adjacent places. The low bits of an id select the block for the id.
+//! - *Seat*: right of one user to a place ([`TotalClaim`]).
+//!
+//! ```text
+//!              claim (CAS 0 to tag, 1 user)             claim: users + 1
+//!  free ────────────────────────────────► one user ───────────────────► shared
+//!    ▲                                     │     ▲                        │
+//!    └─────── release by the last user ────┘     └─ release: users - 1 ───┘
+//! ```
+//!
+//! A total is never reset. A user of a place counts from the total at the claim, so earlier
+//! entities of the place do not matter. A place with users belongs to their tag, so only these
+//! users add to the total.
+//!
+//! # Concurrent claims of one id
+//!
+//! Two parts that look for an id at the same time can claim two places of its block. A part that
+//! finds its tag in a lower place moves there: at once if the lower claim came first, else at the
+//! next [`SharedTotals::recheck`]. No part leaves the lowest place, so after all parts have
+//! rechecked there is one place. Service added before the move, each part in its own place, stays
+//! unknown to the other parts.
+//!
+//! # Inaccuracies
+//!
+//! - Two ids with the same tag and block share a total. Ids are keyed hashes, and this takes more
+//!   than 48 equal bits.
+//! - An entity whose block is full has no total, and each part schedules the entity as an entity of
+//!   its own. This affects one entity of 100 when the table has as many entities as it was made
+//!   for.
+
+use crate::sched::mem::{Bulk, NoMemory};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// Number of places of a block.
+const BLOCK: usize = 8;
+
+/// Number of bits of a state that count users; the tag is above.
+const USERS_BITS: u32 = 16;
+
+/// Largest number of users of a place.
+const USERS_MAX: u64 = (1 << USERS_BITS) - 1;
+
+/// Number of attempts to claim a place when other parts change the block at the same time.
+const TRIES: u32 = 64;
+
+/// Right of one user to a place, released exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TotalClaim(u32);
+
+/// Total and its users.
+///
+/// # Invariants
+///
+/// `state` is 0, or a tag and a number of users, neither of which is 0.
+struct SharedTotal {
+    state: AtomicU64,
+    total: AtomicU64,
+}
+
+/// Result of joining a place.
+#[derive(PartialEq, Eq)]
+enum ClaimOutcome {
+    /// Place to which a user was added.
+    In,
+    /// Place with the largest number of users.
+    Full,
+    /// Free place, or place of another tag.
+    Gone,
+}
+
+impl SharedTotal {
+    /// Adds a user if the place has `tag`.
+    fn join(&self, tag: u64) -> ClaimOutcome {
+        let more = |state: u64| {
+            let fits = tag_of(state) == tag && state & USERS_MAX < USERS_MAX;
+            fits.then_some(state.wrapping_add(1))
+        };
+        match self.state.fetch_update(SeqCst, SeqCst, more) {
+            Ok(_) => ClaimOutcome::In,
+            Err(state) if tag_of(state) == tag => ClaimOutcome::Full,
+            Err(_) => ClaimOutcome::Gone,
+        }
+    }
+
+    /// Removes a user; without users the place is free.
+    fn leave(&self) {
+        let less = |state: u64| match state & USERS_MAX {
+            0 => None,
+            1 => Some(0),
+            _ => Some(state.wrapping_sub(1)),
+        };
+        // INVARIANT: the last user clears the tag, too.
+        let _ = self.state.fetch_update(SeqCst, SeqCst, less);
+    }
+}
+
+/// Allows tests to interleave other users between two loads, or between a load and the update that
+/// follows.
+#[inline]
+fn gap() {
+    #[cfg(test)]
+    tests::between();
+}
+
+/// Returns the tag of a state.
+const fn tag_of(state: u64) -> u64 {
+    state >> USERS_BITS
+}
+
+/// Returns the tag of `id`.
+const fn tag(id: u64) -> u64 {
+    let tag = tag_of(id);
+    if tag == 0 {
+        1
+    } else {
+        tag
+    }
+}
+
+/// Table of totals.
+///
+/// # Invariants
+///
+/// The number of places is a power of two, `mask + 1`, and at least one block.
+pub struct SharedTotals {
+    places: Bulk<SharedTotal>,
+    mask: usize,
+}
+
+impl SharedTotals {
+    /// Creates a table for `count` entities at a time, which fill half of the table; may sleep.
+    pub fn new(count: usize) -> Result<Self, NoMemory> {
+        let size = count.saturating_mul(2).max(BLOCK);
+        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
+        let places = Bulk::filled(size, || SharedTotal {
+            state: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+        })?;
+        Ok(Self {
+            places,
+            mask: size.wrapping_sub(1),
+        })
+    }
+
+    /// Claims the total of `id`; `None` if its block is full or the place has too many users.
+    ///
+    /// Takes a bounded number of steps.
+    pub fn claim(&self, id: u64) -> Option<TotalClaim> {
+        self.find(id)
+    }
+
+    /// Releases a seat; a place without users can be claimed for any id.
+    pub fn release(&self, seat: TotalClaim) {
+        if let Some(place) = self.places.get(seat.0 as usize) {
+            place.leave();
+        }
+    }
+
+    /// Moves the user of `seat` to a lower place with the tag of `id`, if there is one. Returns the
+    /// new seat after a move, which released the old seat. Called at upkeep.
+    pub fn recheck(&self, seat: &TotalClaim, id: u64) -> Option<TotalClaim> {
+        let base = self.base(id);
+        let index = (seat.0 as usize).checked_sub(base)?;
+        let lower = self.settle(base, index, tag(id));
+        (lower != index).then(|| Self::seat(base, lower))
+    }
+
+    /// Adds `cost`, which may be negative, to a total, wrapping; one atomic operation.
+    pub fn add(&self, seat: &TotalClaim, cost: i64) {
+        if let Some(place) = self.places.get(seat.0 as usize) {
+            place.total.fetch_add(cost as u64, Relaxed);
+        }
+    }
+
+    /// Returns a total; one atomic operation.
+    pub fn total(&self, seat: &TotalClaim) -> u64 {
+        let place = self.places.get(seat.0 as usize);
+        place.map_or(0, |place| place.total.load(Relaxed))
+    }
+
+    /// Returns the start of the block of `id`. The low bits of `id` select the block; in tables of
+    /// up to 2^19 places these bits are not in the tag.
+    const fn base(&self, id: u64) -> usize {
+        (id as usize).wrapping_mul(BLOCK) & self.mask
+    }
+
+    /// Returns the seat at `index` of the block at `base`.
+    const fn seat(base: usize, index: usize) -> TotalClaim {
+        TotalClaim(base.wrapping_add(index) as u32)
+    }
+
+    /// Joins the place of `id`, or claims a free place.
+    fn find(&self, id: u64) -> Option<TotalClaim> {
+        let tag = tag(id);
+        let base = self.base(id);
+        let block = self.places.run(base, BLOCK);
+        for _ in 0..TRIES {
+            let mut free = None;
+            let mut known = None;
+            for (index, place) in block.iter().enumerate() {
+                gap();
+                let state = place.state.load(SeqCst);
+                if tag_of(state) == tag {
+                    known = Some((index, place));
+                    break;
+                }
+                if state == 0 && free.is_none() {
+                    free = Some((index, place));
+                }
+            }
+            if let Some((index, place)) = known {
+                match place.join(tag) {
+                    ClaimOutcome::In => return Some(Self::seat(base, index)),
+                    ClaimOutcome::Full => return None,
+                    ClaimOutcome::Gone => continue,
+                }
+            }
+            let (index, place) = free?;
+            gap();
+            let state = (tag << USERS_BITS) | 1;
+            // INVARIANT: a tag with one user.
+            let taken = place.state.compare_exchange(0, state, SeqCst, SeqCst);
+            if taken.is_ok() {
+                return Some(Self::seat(base, self.settle(base, index, tag)));
+            }
+        }
+        None
+    }
+
+    /// Moves a user of `tag` from place `index` of the block at `base` to the lowest place with
+    /// this tag. Returns the index of that place.
+    fn settle(&self, base: usize, index: usize, tag: u64) -> usize {
+        let block = self.places.run(base, BLOCK);
+        for (lower, place) in block.iter().enumerate().take(index) {
+            gap();
+            if tag_of(place.state.load(SeqCst)) == tag && place.join(tag) == ClaimOutcome::In {
+                if let Some(own) = block.get(index) {
+                    own.leave();
+                }
+                return lower;
+            }
+        }
+        index
+    }
+}
+
+/// State of one part for the total of one entity.
+///
+/// ```text
+///            open                      note, elsewhere, upkeep
+///  closed ──────────► open ◄──────────────────────────────────┐
+///     ▲                │  └───────────────────────────────────┘
+///     └── close ───────┘
+/// ```
+///
+/// # Invariants
+///
+/// With a seat, `total - mine - seen` is the service of other parts that [`TotalView::elsewhere`]
+/// has not returned yet; negative if they took service back. `mine` is the sum of the additions of
+/// this part since its claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TotalView {
+    seat: Option<TotalClaim>,
+    mine: u64,
+    seen: u64,
+}
+
+impl TotalView {
+    /// Claims the total of `id`; service of other parts before the claim does not count. Returns
+    /// true if the tally is open.
+    ///
+    /// Without a free place the tally stays closed, and [`TotalView::upkeep`] retries. Does nothing
+    /// if the tally is open.
+    pub fn open(&mut self, counters: &SharedTotals, id: u64) -> bool {
+        if self.seat.is_none() {
+            self.start(counters, counters.claim(id));
+        }
+        self.seat.is_some()
+    }
+
+    /// Releases the total; does nothing if the tally is closed.
+    pub fn close(&mut self, counters: &SharedTotals) {
+        if let Some(seat) = self.seat.take() {
+            counters.release(seat);
+        }
+    }
+
+    /// Moves to the place of other parts that claimed the total of `id` at the same time, and
+    /// retries the claim of a closed tally.
+    pub fn upkeep(&mut self, counters: &SharedTotals, id: u64) {
+        match self.seat {
+            Some(seat) => {
+                let moved = counters.recheck(&seat, id);
+                if moved.is_some() {
+                    self.start(counters, moved);
+                }
+            }
+            None => {
+                self.open(counters, id);
+            }
+        }
+    }
+
+    /// Returns the units of cost that other parts served since the last call; 0 without a seat.
+    ///
+    /// Service that other parts took back since then reduces the next results, which are never
+    /// negative.
+    pub fn elsewhere(&mut self, counters: &SharedTotals) -> u64 {
+        let Some(seat) = self.seat else {
+            return 0;
+        };
+        let total = counters.total(&seat);
+        let news = total.wrapping_sub(self.mine).wrapping_sub(self.seen);
+        if (news as i64) <= 0 {
+            return 0;
+        }
+        self.seen = self.seen.wrapping_add(news);
+        news
+    }
+
+    /// Adds `cost`, the units that this part served; negative to correct earlier additions.
+    pub fn note(&mut self, counters: &SharedTotals, cost: i64) {
+        if let Some(seat) = self.seat {
+            counters.add(&seat, cost);
+            self.mine = self.mine.wrapping_add(cost as u64);
+        }
+    }
+
+    /// Starts with `seat`, counting from its current total.
+    fn start(&mut self, counters: &SharedTotals, seat: Option<TotalClaim>) {
+        *self = Self {
+            seat,
+            mine: 0,
+            seen: seat.map_or(0, |seat| counters.total(&seat)),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of shared counters: single places, and concurrent claims.
+
+use super::*;
+use crate::sched::rng::Rng;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
+
+/// Returns the states of all places with users.
+fn used(counters: &SharedTotals) -> Vec<u64> {
+    (0..counters.places.len())
+        .map(|index| counters.places.get(index).unwrap().state.load(SeqCst))
+        .filter(|&state| state != 0)
+        .collect()
+}
+
+/// Returns an id with tag `tag` in block `block`.
+const fn id(tag: u64, block: u64) -> u64 {
+    (tag << USERS_BITS) | block
+}
+
+/// Verifies that few entities find their block full when the table has as many entities as it was
+/// made for.
+#[test]
+fn few_are_crowded_out() {
+    let count = 1 << 14;
+    let counters = SharedTotals::new(count).unwrap();
+    let mut rng = Rng::new(1);
+    let claims = (0..count).map(|_| counters.claim(rng.next_u64()));
+    let full = claims.filter(Option::is_none).count();
+    assert!(full < count / 100, "{full}");
+}
+
+#[test]
+fn a_full_block_and_full_places() {
+    let counters = SharedTotals::new(16).unwrap();
+    let seats: Vec<TotalClaim> = (1..=8)
+        .map(|tag| counters.claim(id(tag, 1)).unwrap())
+        .collect();
+    assert_eq!(counters.claim(id(9, 1)), None);
+    assert!(counters.claim(id(9, 2)).is_some());
+    counters.release(seats[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    // The largest number of users, and then one less.
+    for _ in 1..USERS_MAX {
+        assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    }
+    assert_eq!(counters.claim(id(9, 1)), None);
+    counters.release(seats[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    for _ in 0..USERS_MAX {
+        assert_eq!(used(&counters).len(), 9);
+        counters.release(seats[4]);
+    }
+    assert_eq!(used(&counters).len(), 8);
+    // An additional release has no effect.
+    counters.release(seats[4]);
+    assert_eq!(used(&counters).len(), 8);
+}
+
+/// Verifies that the users of two places move to the lower place, and that its users stay.
+#[test]
+fn two_places_of_one_id_become_one() {
+    let counters = SharedTotals::new(16).unwrap();
+    let block = counters.places.run(8, BLOCK);
+    for (index, users) in [(2, 2), (5, 1)] {
+        block[index].state.store((77 << USERS_BITS) | users, SeqCst);
+        block[index].total.store(100 * index as u64, SeqCst);
+    }
+    let id = id(77, 1);
+    assert_eq!(counters.recheck(&TotalClaim(10), id), None);
+    assert_eq!(counters.recheck(&TotalClaim(13), id), Some(TotalClaim(10)));
+    assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
+    // A claim of a place above a place that was claimed at the same time.
+    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    assert_eq!(counters.settle(8, 5, 77), 2);
+    assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
+    // No move if the lower place is full.
+    block[2].state.store((77 << USERS_BITS) | USERS_MAX, SeqCst);
+    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    assert_eq!(counters.recheck(&TotalClaim(13), id), None);
+    assert_eq!(used(&counters).len(), 2);
+
+    let mut tally = TotalView {
+        seat: Some(TotalClaim(13)),
+        mine: 40,
+        seen: 400,
+    };
+    block[2].state.store((77 << USERS_BITS) | 1, SeqCst);
+    tally.upkeep(&counters, id);
+    // Neither old service of other parts nor own service is returned.
+    assert_eq!(
+        (tally.seat, tally.elsewhere(&counters)),
+        (Some(TotalClaim(10)), 0)
+    );
+    counters.add(&TotalClaim(10), 7);
+    assert_eq!(tally.elsewhere(&counters), 7);
+}
+
+#[test]
+fn tallies_tell_what_others_serve() {
+    let counters = SharedTotals::new(16).unwrap();
+    let id = id(5, 1);
+    let mut tallies = [TotalView::default(); 3];
+    let [a, b, c] = &mut tallies;
+    a.note(&counters, 9);
+    assert_eq!((a.elsewhere(&counters), a.seat.is_some()), (0, false));
+    a.open(&counters, id);
+    a.open(&counters, id);
+    b.open(&counters, id);
+    a.note(&counters, 10);
+    // A later claim does not count old service.
+    c.open(&counters, id);
+    assert_eq!(a.elsewhere(&counters), 0);
+    assert_eq!(b.elsewhere(&counters), 10);
+    assert_eq!(b.elsewhere(&counters), 0);
+    assert_eq!(c.elsewhere(&counters), 0);
+    // Service taken back is subtracted from later service.
+    a.note(&counters, -4);
+    assert_eq!(b.elsewhere(&counters), 0);
+    a.note(&counters, 3);
+    assert_eq!(b.elsewhere(&counters), 0);
+    b.note(&counters, 100);
+    a.note(&counters, 3);
+    assert_eq!(b.elsewhere(&counters), 2);
+    assert_eq!(a.elsewhere(&counters), 100);
+    assert_eq!(c.elsewhere(&counters), 102);
+    for tally in &mut tallies {
+        tally.close(&counters);
+        tally.close(&counters);
+        assert_eq!(
+            (tally.seat.is_some(), tally.elsewhere(&counters)),
+            (false, 0)
+        );
+    }
+    assert!(used(&counters).is_empty());
+}
+
+/// Verifies that upkeep opens a tally without a place when a place is free.
+#[test]
+fn upkeep_opens_what_was_crowded_out() {
+    let counters = SharedTotals::new(4).unwrap();
+    let mut tallies: Vec<TotalView> = (0..9).map(|_| TotalView::default()).collect();
+    for (i, tally) in tallies.iter_mut().enumerate() {
+        assert_eq!(tally.open(&counters, id(i as u64 + 1, 0)), i < 8);
+    }
+    tallies[3].close(&counters);
+    tallies[8].upkeep(&counters, id(9, 0));
+    assert!(tallies[8].seat.is_some());
+    // Totals wrap.
+    let seat = tallies[8].seat.unwrap();
+    counters.add(&seat, i64::MAX);
+    assert_eq!(tallies[8].elsewhere(&counters), i64::MAX as u64);
+    counters.add(&seat, i64::MAX);
+    counters.add(&seat, 5);
+    assert_eq!(tallies[8].elsewhere(&counters), 0);
+    assert_eq!(counters.total(&seat), 3);
+}
+
+/// Parts whose steps are interleaved.
+struct StepTurns {
+    counters: SharedTotals,
+    seats: RefCell<Vec<(u64, TotalClaim)>>,
+    rng: RefCell<Rng>,
+    depth: Cell<u32>,
+    moves: Cell<u32>,
+}
+
+impl StepTurns {
+    fn below(&self, end: u32) -> u32 {
+        self.rng.borrow_mut().next_u32() % end
+    }
+
+    /// Runs one step of some part, with steps of other parts in the middle of the step.
+    fn step(&self) {
+        let count = self.seats.borrow().len() as u32;
+        if count == 0 || self.below(2) == 0 {
+            let id = id(1 + u64::from(self.below(4)), 0);
+            let seat = self.counters.claim(id);
+            self.seats.borrow_mut().extend(seat.map(|seat| (id, seat)));
+            return;
+        }
+        let chosen = self.below(count) as usize;
+        let (id, seat) = self.seats.borrow_mut().swap_remove(chosen);
+        if self.below(4) == 0 {
+            let seat = self.recheck(id, seat);
+            self.seats.borrow_mut().push((id, seat));
+        } else {
+            self.counters.release(seat);
+        }
+    }
+
+    fn recheck(&self, id: u64, seat: TotalClaim) -> TotalClaim {
+        let moved = self.counters.recheck(&seat, id);
+        self.moves
+            .set(self.moves.get() + u32::from(moved.is_some()));
+        moved.unwrap_or(seat)
+    }
+}
+
+thread_local! {
+    static TURNS: RefCell<Option<Rc<StepTurns>>> = const { RefCell::new(None) };
+}
+
+/// Runs steps of other parts, up to three levels deep.
+pub(super) fn between() {
+    let Some(turns) = TURNS.with_borrow(Option::clone) else {
+        return;
+    };
+    while turns.depth.get() < 3 && turns.below(5) == 0 {
+        turns.depth.set(turns.depth.get() + 1);
+        turns.step();
+        turns.depth.set(turns.depth.get() - 1);
+    }
+}
+
+/// Runs claims interleaved at random. Claims of one id may take two places; after all users have
+/// rechecked, the id has one place with all users.
+#[test]
+fn two_places_are_made_and_become_one() {
+    let (mut moves, mut twice) = (0, 0);
+    for seed in 0..10_000 {
+        let turns = Rc::new(StepTurns {
+            counters: SharedTotals::new(4).unwrap(),
+            seats: RefCell::new(Vec::new()),
+            rng: RefCell::new(Rng::new(seed)),
+            depth: Cell::new(0),
+            moves: Cell::new(0),
+        });
+        TURNS.set(Some(turns.clone()));
+        for _ in 0..turns.below(60) {
+            turns.step();
+        }
+        TURNS.set(None);
+        let counters = &turns.counters;
+        let places = used(counters).len();
+        for (id, seat) in turns.seats.borrow_mut().iter_mut() {
+            let place = counters.places.get(seat.0 as usize).unwrap();
+            assert_eq!(tag_of(place.state.load(SeqCst)), tag(*id));
+            *seat = turns.recheck(*id, *seat);
+        }
+        let mut users = HashMap::new();
+        for (id, seat) in turns.seats.borrow().iter() {
+            let (there, users) = users.entry(*id).or_insert((*seat, 0));
+            assert_eq!(there, seat);
+            *users += 1;
+        }
+        assert_eq!(used(counters).len(), users.len());
+        for (id, (seat, users)) in &users {
+            let place = counters.places.get(seat.0 as usize).unwrap();
+            let state = place.state.load(SeqCst);
+            assert_eq!((tag_of(state), state & USERS_MAX), (tag(*id), *users));
+        }
+        for (_, seat) in turns.seats.take() {
+            counters.release(seat);
+        }
+        assert!(used(counters).is_empty());
+        moves += turns.moves.get();
+        twice += u32::from(places > users.len());
+    }
+    // Two places need three steps at particular moments, so they are rare.
+    assert!(moves > 50 && twice > 20, "{moves} {twice}");
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Lock-free buckets that the parts of one head share.
+//!
+//! - A place is a tag and a level, one word each, in a table of fixed size.
+//! - A [`BucketTag`] has 46 bits of a keyed hash of the bucket's owner. 12 bits are the unit, exact
+//!   to 7 bits, and 6 bits are the logarithm of the window. A tag is 0 if the place is free.
+//! - A block is 8 adjacent places. The hash of a tag selects the block that may contain the tag.
+//! - A [`BucketRef`] is a tag and its last known place; each use checks that the tag is still
+//!   there.
+//!
+//! ```text
+//!        claim (CAS of the tag)           claim by another tag
+//!  free ───────────────────────► in use ──────────────────────► in use by the other
+//!    ▲                            │  ▲    only when full again,
+//!    └────────────────────────────┘  │    so that no state is lost
+//!     the same tag was claimed twice └── take: CAS of the level
+//! ```
+//!
+//! A bucket that is full again carries no state: its level is equivalent to that of a new bucket.
+//! So the table needs no list of buckets in use. A class that returns after a long time finds a
+//! full bucket, its previous one or another.
+//!
+//! # Changes of a rule
+//!
+//! A rule that has changed keeps its buckets: parts with the old plan and parts with the new plan
+//! take from the same bucket. A part that finds another unit ([`super::plan::RateDepth::unit`]) in
+//! a tag stores its own unit there, and leaves as many units in the bucket. Until the last part has
+//! the new plan, this happens whenever the parts alternate; it grants no tokens.
+//!
+//! # Two claims of one tag
+//!
+//! Two parts that search for a tag at the same time can claim two places of its block. Each part
+//! searches the block again after its claim. Claims are totally ordered (`SeqCst`), so at least one
+//! part sees both. The lower place stays, and the higher place is released. The part that claimed
+//! the higher place finds the tag missing at its next use.
+//!
+//! # Inexactness
+//!
+//! Between the check of the tag and the take, a place with a full bucket can be claimed for another
+//! tag. One request is then charged to the other bucket, which is never charged less than is due.
+//!
+//! A change of the unit is exact to 1 %. One part at a time makes the change and marks it in the
+//! tag; a request at that moment is not charged.
+
+use super::plan::DEBT_MAX;
+use crate::sched::{
+    bucket::{scale, BucketLevel, Charge},
+    key::{Hashed, Hasher},
+    mem::{Bulk, NoMemory},
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// Number of places in a block.
+const BLOCK: usize = 8;
+
+/// Number of bits in a tag for the length of the window.
+const WINDOW_BITS: u32 = 6;
+
+/// Maximum number of searches by one request for a bucket whose unit other parts change each time.
+const SEEKS: u32 = 2;
+
+/// Value in place of the logarithm of the window while the level is not converted to the new unit.
+/// Such a place is never claimed.
+const CHANGING: u64 = (1 << WINDOW_BITS) - 1;
+
+/// Number of bits in a tag for the unit, including the fraction.
+const UNIT_BITS: u32 = 12;
+const FRACTION_BITS: u32 = 6;
+
+/// Number of bits in a tag that are not part of the hash.
+const TERMS_BITS: u32 = WINDOW_BITS + UNIT_BITS;
+
+/// Index that is not in the table.
+const NOWHERE: u32 = u32::MAX;
+
+/// Identity of a bucket, with its unit and window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketTag(u64);
+
+impl BucketTag {
+    /// Returns the tag for `hash` of a bucket with maximum credit `window` and unit `unit`, both in
+    /// ticks.
+    pub const fn new(hash: u64, window: u64, unit: u64) -> Self {
+        // The window is below 2^(log - 1), so a bucket that has just become full is not free yet.
+        let log = u64::BITS
+            .wrapping_sub(window.leading_zeros())
+            .wrapping_add(1);
+        let log = if log > 62 { 62 } else { log };
+        let word = unit | 1;
+        let zeros = word.leading_zeros();
+        // The first bit is 1 and is omitted.
+        let fraction = word.wrapping_shl(zeros).wrapping_shl(1) >> (u64::BITS - FRACTION_BITS);
+        let exponent = (u64::BITS - 1).wrapping_sub(zeros) as u64;
+        let unit = (exponent << FRACTION_BITS) | fraction;
+        // The tag is never 0, because the logarithm is not.
+        Self(((hash >> TERMS_BITS) << TERMS_BITS) | (unit << WINDOW_BITS) | log as u64)
+    }
+
+    /// Returns true if both tags are of the same bucket, regardless of window and unit.
+    const fn is_of(self, other: Self) -> bool {
+        (self.0 ^ other.0) >> TERMS_BITS == 0
+    }
+
+    /// Returns the same tag, marked as not yet converted to the unit.
+    const fn changing(self) -> Self {
+        Self(self.0 | CHANGING)
+    }
+
+    /// Returns the unit, ticks, to seven bits.
+    const fn unit(self) -> u64 {
+        let unit = (self.0 >> WINDOW_BITS) & ((1 << UNIT_BITS) - 1);
+        let fraction = (1 << FRACTION_BITS) | (unit & ((1 << FRACTION_BITS) - 1));
+        let exponent = (unit >> FRACTION_BITS) as u32;
+        (fraction << (u64::BITS - 1 - FRACTION_BITS))
+            .wrapping_shr((u64::BITS - 1).wrapping_sub(exponent))
+    }
+}
+
+/// Tag of a bucket and its last known place.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketRef {
+    tag: BucketTag,
+    place: u32,
+}
+
+impl BucketRef {
+    /// Returns the seat of `tag` before any search.
+    pub const fn new(tag: BucketTag) -> Self {
+        Self {
+            tag,
+            place: NOWHERE,
+        }
+    }
+
+    /// Seat without a bucket.
+    pub const NONE: Self = Self::new(BucketTag(0));
+
+    /// Returns the seat at the place of `was`, for the same bucket after a change of its rule.
+    pub const fn after(self, was: Self) -> Self {
+        Self {
+            place: was.place,
+            ..self
+        }
+    }
+}
+
+/// Tag and level of one bucket, which many parts change concurrently.
+struct SharedLevel {
+    tag: AtomicU64,
+    level: AtomicU64,
+}
+
+impl SharedLevel {
+    /// Returns true if `tag`, the tag of the place, may be replaced at `now`.
+    fn is_free(&self, tag: u64, now: u64) -> bool {
+        let log = (tag & ((1 << WINDOW_BITS) - 1)) as u32;
+        let window = 1u64.checked_shl(log).unwrap_or(u64::MAX);
+        tag == 0 || self.level.load(SeqCst).saturating_add(window) <= now
+    }
+}
+
+/// Table of buckets.
+///
+/// # Invariants
+///
+/// The number of places is a power of two, at least one block, and is `mask` + 1.
+pub struct BucketTable {
+    places: Bulk<SharedLevel>,
+    /// Value of [`BucketLevel::forced`] for each place.
+    forced: Bulk<AtomicU64>,
+    mask: usize,
+    hasher: Hasher,
+    full: AtomicU64,
+    salts: AtomicU64,
+}
+
+impl BucketTable {
+    /// Creates a table that is half empty with `count` buckets in use; may sleep.
+    pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
+        let size = count.saturating_mul(2).max(BLOCK);
+        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
+        let places = Bulk::filled(size, || SharedLevel {
+            tag: AtomicU64::new(0),
+            level: AtomicU64::new(BucketLevel::FULL.0),
+        })?;
+        Ok(Self {
+            places,
+            forced: Bulk::filled(size, || AtomicU64::new(BucketLevel::FULL.0))?,
+            mask: size.wrapping_sub(1),
+            hasher: Hasher::new(seed),
+            full: AtomicU64::new(0),
+            salts: AtomicU64::new(1),
+        })
+    }
+
+    /// Returns a unique number other than 0.
+    pub fn salt(&self) -> u64 {
+        self.salts.fetch_add(1, Relaxed)
+    }
+
+    /// Returns the hash of `key` under the secret of the table.
+    pub fn hash(&self, key: &impl Hashed) -> u64 {
+        self.hasher.wide(key)
+    }
+
+    /// Returns the number of times that no place was left for a bucket.
+    pub fn full(&self) -> u64 {
+        self.full.load(Relaxed)
+    }
+
+    /// Returns the place of a seat, after a new search if the bucket moved; `None` under the
+    /// conditions of [`BucketTable::seek`].
+    #[inline]
+    fn place(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
+        let place = self.places.get(seat.place as usize);
+        match place.filter(|place| place.tag.load(SeqCst) == seat.tag.0) {
+            Some(place) => Some(place),
+            None => self.seek(seat, window, now),
+        }
+    }
+
+    /// Finds the place of a seat; `None` if its block is full, or if another part is changing the
+    /// unit.
+    #[cold]
+    fn seek(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
+        if seat.tag == BucketRef::NONE.tag {
+            return None;
+        }
+        let found = self.find(seat.tag, window, now);
+        seat.place = found.unwrap_or(NOWHERE);
+        self.places.get(found? as usize)
+    }
+
+    /// Replaces the level of a bucket by the result of `change`; returns the previous level, or
+    /// `None` under the conditions of [`BucketTable::seek`].
+    ///
+    /// The tag is read after the level: if the level is still the same when it is replaced, its
+    /// unit is that of the seat.
+    fn change(
+        &self,
+        seat: &mut BucketRef,
+        window: u64,
+        now: u64,
+        change: impl Fn(BucketLevel) -> BucketLevel,
+    ) -> Option<BucketLevel> {
+        let mut seeks = 0;
+        loop {
+            if let Some(place) = self.places.get(seat.place as usize) {
+                let level = BucketLevel(place.level.load(SeqCst));
+                if place.tag.load(SeqCst) == seat.tag.0 {
+                    if place.replace(level, change(level)) {
+                        return Some(level);
+                    }
+                    continue;
+                }
+            }
+            seeks = u32::wrapping_add(seeks, 1);
+            if seeks > SEEKS {
+                return None;
+            }
+            self.seek(seat, window, now)?;
+        }
+    }
+
+    /// Returns the index of the place of `tag`; claims a place if there is none.
+    fn find(&self, tag: BucketTag, window: u64, now: u64) -> Option<u32> {
+        let base = (tag.0 >> TERMS_BITS) as usize & self.mask & !(BLOCK - 1);
+        let block = self.places.run(base, BLOCK);
+        for _ in 0..BLOCK {
+            let mut free = None;
+            for (index, place) in block.iter().enumerate() {
+                let there = place.tag.load(SeqCst);
+                if tag.is_of(BucketTag(there)) {
+                    let index = base.wrapping_add(index);
+                    let followed = self.follow(index, BucketTag(there), tag, now);
+                    return followed.then_some(index as u32);
+                }
+                if place.is_free(there, now) {
+                    // Prefer an unused place to one whose bucket may be used again.
+                    match free {
+                        Some((_, 0)) => {}
+                        Some(_) if there != 0 => {}
+                        _ => free = Some((index, there)),
+                    }
+                }
+            }
+            let Some((index, there)) = free else {
+                break;
+            };
+            let place = block.get(index)?;
+            if place
+                .tag
+                .compare_exchange(there, tag.0, SeqCst, SeqCst)
+                .is_ok()
+            {
+                place.level.fetch_max(now.saturating_sub(window), SeqCst);
+                let index = settle(block, index, tag);
+                return Some(base.wrapping_add(index) as u32);
+            }
+        }
+        self.full.fetch_add(1, Relaxed);
+        None
+    }
+
+    /// Converts the bucket at `index` from tag `old` to `new`; returns false if another part is
+    /// changing the unit.
+    fn follow(&self, index: usize, old: BucketTag, new: BucketTag, now: u64) -> bool {
+        let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
+            return false;
+        };
+        place.follow(old, new, now, forced)
+    }
+
+    /// Returns the instant at which the bucket has enough for `charge`; `None` if the bucket has no
+    /// place.
+    pub fn ready(
+        &self,
+        seat: &mut BucketRef,
+        window: u64,
+        charge: Charge,
+        now: u64,
+    ) -> Option<u64> {
+        let place = self.place(seat, window, now)?;
+        let level = BucketLevel(place.level.load(SeqCst));
+        Some(level.ready(now.saturating_sub(window), charge))
+    }
+
+    /// Takes `charge` from the bucket, possibly ahead of time; returns the instant at which the
+    /// tokens exist.
+    pub fn take(&self, seat: &mut BucketRef, window: u64, charge: Charge, now: u64) -> Option<u64> {
+        let floor = now.saturating_sub(window);
+        let before = self.change(seat, window, now, |level| level.take(floor, charge))?;
+        Some(before.ready(floor, charge))
+    }
+
+    /// Takes `charge` unconditionally, without moving the level beyond `bound`; returns the level
+    /// before and after.
+    pub fn force(
+        &self,
+        seat: &mut BucketRef,
+        window: u64,
+        charge: Charge,
+        bound: u64,
+        now: u64,
+    ) -> Option<(BucketLevel, BucketLevel)> {
+        let force = |level: BucketLevel| level.force(now.saturating_sub(window), charge, bound);
+        let before = self.change(seat, window, now, force)?;
+        Some((before, force(before)))
+    }
+
+    /// Takes `charge` as [`BucketTable::force`] does, from a bucket whose unit may change. A change
+    /// does not extend the resulting debt beyond [`DEBT_MAX`].
+    pub fn owe(&self, seat: &mut BucketRef, window: u64, charge: Charge, bound: u64, now: u64) {
+        let moved = self.force(seat, window, charge, bound, now);
+        let owed = moved.filter(|(_, after)| after.0 > now);
+        if let Some(((before, after), forced)) = owed.zip(self.forced.get(seat.place as usize)) {
+            let more = |forced| Some(BucketLevel(forced).forced(before, after, now).0);
+            let _ = forced.fetch_update(SeqCst, SeqCst, more);
+        }
+    }
+
+    /// Returns the place of a bucket that still exists, its level, and the tag with the unit of the
+    /// level.
+    fn there(&self, seat: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
+        let place = self.places.get(seat.place as usize)?;
+        let level = BucketLevel(place.level.load(SeqCst));
+        let tag = BucketTag(place.tag.load(SeqCst));
+        tag.is_of(seat.tag).then_some((place, level, tag))
+    }
+
+    /// Returns `span` to the bucket. Does nothing if the bucket moved, because it was full then, or
+    /// if another part is changing its unit.
+    pub fn refund(&self, seat: &BucketRef, span: u64) {
+        while let Some((place, level, tag)) = self.there(seat) {
+            let span = scale(span, seat.tag.unit(), tag.unit());
+            if tag == tag.changing() || place.replace(level, level.refund(span)) {
+                break;
+            }
+        }
+    }
+
+    /// Returns the level of a bucket that still exists.
+    pub fn level(&self, seat: &BucketRef) -> Option<BucketLevel> {
+        self.there(seat).map(|(_, level, _)| level)
+    }
+
+    /// Limits the credit of a bucket to `depth`, ticks, if the bucket has been full for long, with
+    /// all the credit that `window` allows. Unused credit is not lateness.
+    pub fn calm(&self, seat: &mut BucketRef, window: u64, depth: u64, now: u64) {
+        if let Some(place) = self.place(seat, window, now) {
+            if place.level.load(SeqCst) <= now.saturating_sub(window) {
+                place.level.fetch_max(now.saturating_sub(depth), SeqCst);
+            }
+        }
+    }
+}
+
+impl SharedLevel {
+    /// Converts the bucket from tag `old` to `new`; returns false if another part is changing the
+    /// unit.
+    fn follow(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) -> bool {
+        if old == old.changing() {
+            return false;
+        }
+        if old.unit() == new.unit() {
+            self.retag(old, new);
+        } else if self.retag(old, new.changing()) {
+            self.rescale(old, new, now, forced);
+            self.retag(new.changing(), new);
+        }
+        true
+    }
+
+    /// Rescales the level so that the bucket contains as many units of `new` as it did of `old`.
+    fn rescale(&self, old: BucketTag, new: BucketTag, now: u64, forced: &AtomicU64) {
+        let part = BucketLevel(forced.load(SeqCst));
+        let rescale =
+            |level: BucketLevel| level.rescale(part, now, old.unit(), new.unit(), DEBT_MAX);
+        loop {
+            let level = BucketLevel(self.level.load(SeqCst));
+            if self.replace(level, rescale(level)) {
+                break;
+            }
+        }
+        forced.store(rescale(part).0, SeqCst);
+    }
+
+    /// Replaces the tag; returns true if it was `old`.
+    fn retag(&self, old: BucketTag, new: BucketTag) -> bool {
+        let done = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
+        done.is_ok()
+    }
+
+    /// Replaces the level; returns true if it was `old`. Can fail spuriously.
+    #[inline]
+    fn replace(&self, old: BucketLevel, new: BucketLevel) -> bool {
+        let done = self
+            .level
+            .compare_exchange_weak(old.0, new.0, SeqCst, SeqCst);
+        done.is_ok()
+    }
+}
+
+/// Keeps `tag`, claimed at `index`, in only one place of `block`; returns the index of that place.
+fn settle(block: &[SharedLevel], index: usize, tag: BucketTag) -> usize {
+    let Some(claimed) = block.get(index) else {
+        return index;
+    };
+    for (other, place) in block.iter().enumerate() {
+        if other == index || !tag.is_of(BucketTag(place.tag.load(SeqCst))) {
+            continue;
+        }
+        let (stays, goes) = if other < index {
+            (place, claimed)
+        } else {
+            (claimed, place)
+        };
+        stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
+        // A failure means that the other part has released the place, or that the tag has another
+        // unit now.
+        let given_up = |there| tag.is_of(BucketTag(there)).then_some(0);
+        let _ = goes.tag.fetch_update(SeqCst, SeqCst, given_up);
+        if other < index {
+            return other;
+        }
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::sched::{
+    bucket::{instant, Pace},
+    key::Key,
+};
+
+const NOW: u64 = instant(1_000_000_000);
+
+fn tag(buckets: &BucketTable, uid: u32, window: u64) -> BucketTag {
+    BucketTag::new(buckets.hash(&Key::Uid(uid)), window, window)
+}
+
+#[test]
+fn one_tag_is_one_bucket() {
+    let buckets = BucketTable::new(100, 1).unwrap();
+    let pace = Pace::new(1000);
+    let window = pace.span(3);
+    let charge = Charge::new(pace, 1, window);
+    let mut seats = [(); 2].map(|()| BucketRef::new(tag(&buckets, 7, window)));
+    let mut other = BucketRef::new(tag(&buckets, 8, window));
+    // Three at once through either seat, then one per millisecond.
+    for i in 0..5u64 {
+        let seat = &mut seats[i as usize % 2];
+        let early = buckets.ready(seat, window, charge, NOW);
+        let ready = buckets.take(seat, window, charge, NOW);
+        assert_eq!(ready, early);
+        assert_eq!(ready, Some(NOW - window + (i + 1) * charge.span));
+    }
+    assert!(buckets.ready(&mut other, window, charge, NOW).unwrap() <= NOW);
+    buckets.refund(&seats[0], 5 * charge.span);
+    assert_eq!(buckets.level(&seats[1]), Some(BucketLevel(NOW - window)));
+    assert_eq!(buckets.full(), 0);
+}
+
+/// Fills the table with its rated number of buckets, all of one rule and thus with one unit.
+#[test]
+fn buckets_of_one_rule_are_all_over_the_table() {
+    let buckets = BucketTable::new(4000, 1).unwrap();
+    let pace = Pace::new(10);
+    let window = pace.span(1);
+    let charge = Charge::new(pace, 1, window);
+    for uid in 0..4000 {
+        let mut seat = BucketRef::new(tag(&buckets, uid, window));
+        buckets.take(&mut seat, window, charge, NOW);
+    }
+    assert!(buckets.full() < 40, "{}", buckets.full());
+}
+
+/// Changes the unit of a bucket, which keeps the number of units used up.
+#[test]
+fn another_unit_is_the_same_bucket() {
+    let buckets = BucketTable::new(100, 1).unwrap();
+    let hash = buckets.hash(&Key::Uid(7));
+    let [slow, fast] = [10, 1000].map(|rate| Pace::new(rate).span(1));
+    let [mut old, mut new] =
+        [slow, fast].map(|unit| BucketRef::new(BucketTag::new(hash, 3 * unit, unit)));
+    let charge = Charge::new(Pace::new(10), 2, 3 * slow);
+    buckets.take(&mut old, 3 * slow, charge, NOW);
+    let charge = Charge::new(Pace::new(1000), 1, 3 * fast);
+    let ready = buckets.ready(&mut new, 3 * fast, charge, NOW).unwrap();
+    assert!(ready.abs_diff(NOW) < fast / 32, "{}", ready.abs_diff(NOW));
+    let left = NOW - buckets.level(&new).unwrap().0;
+    assert!(left.abs_diff(fast) < fast / 32, "{left} for {fast}");
+    assert_eq!(old.place, new.place);
+}
+
+/// Part that takes one request after the other: the steps of [`BucketTable::change`] and of
+/// [`SharedLevel::follow`].
+#[derive(Clone, Copy)]
+struct Taker {
+    tag: BucketTag,
+    step: BucketStep,
+    left: u32,
+    seeks: u32,
+    /// Number of requests that were charged, and of requests that were not.
+    charged: u32,
+    missed: u32,
+}
+
+#[derive(Clone, Copy)]
+enum BucketStep {
+    Level,
+    Tag(BucketLevel),
+    Take(BucketLevel),
+    Follow(BucketTag),
+    Rescale(BucketTag),
+    Followed,
+}
+
+impl Taker {
+    fn end(&mut self, charged: bool) -> BucketStep {
+        self.left -= 1;
+        self.seeks = 0;
+        self.charged += u32::from(charged);
+        self.missed += u32::from(!charged);
+        BucketStep::Level
+    }
+
+    fn step(&mut self, place: &SharedLevel) {
+        let own = self.tag;
+        self.step = match self.step {
+            BucketStep::Level => BucketStep::Tag(BucketLevel(place.level.load(SeqCst))),
+            BucketStep::Tag(level) => match BucketTag(place.tag.load(SeqCst)) {
+                there if there == own => BucketStep::Take(level),
+                there if there == there.changing() || self.seeks == SEEKS => self.end(false),
+                there => {
+                    self.seeks += 1;
+                    BucketStep::Follow(there)
+                }
+            },
+            BucketStep::Take(level) if place.level.load(SeqCst) != level.0 => BucketStep::Level,
+            BucketStep::Take(level) => {
+                place.level.store(level.0 + own.unit(), SeqCst);
+                self.end(true)
+            }
+            BucketStep::Follow(there) => match place.retag(there, own.changing()) {
+                true => BucketStep::Rescale(there),
+                false => BucketStep::Level,
+            },
+            BucketStep::Rescale(there) => {
+                place.rescale(there, own, NOW, &AtomicU64::new(0));
+                BucketStep::Followed
+            }
+            BucketStep::Followed => {
+                assert!(place.retag(own.changing(), own));
+                BucketStep::Level
+            }
+        };
+    }
+}
+
+/// Runs `takers` to completion in all orders of their steps; returns the number of orders.
+fn interleave(
+    place: &SharedLevel,
+    takers: [Taker; 2],
+    end: &impl Fn(&SharedLevel, [Taker; 2]),
+) -> u64 {
+    let (tag, level) = (place.tag.load(SeqCst), place.level.load(SeqCst));
+    let mut orders = 0;
+    for index in 0..2 {
+        if takers[index].left > 0 {
+            let mut after = takers;
+            after[index].step(place);
+            orders += interleave(place, after, end);
+            place.tag.store(tag, SeqCst);
+            place.level.store(level, SeqCst);
+        }
+    }
+    if orders == 0 {
+        end(place, takers);
+        orders = 1;
+    }
+    orders
+}
+
+/// Changes the unit of a bucket in opposite directions by two parts concurrently. The bucket keeps
+/// its contents, less the charges; few requests pass uncharged during a change.
+#[test]
+fn opposite_changes_of_a_unit_lose_nothing() {
+    // Units that a tag represents exactly.
+    let tags = [1 << 12, 1 << 9].map(|unit| BucketTag::new(77 << TERMS_BITS, 1 << 20, unit));
+    let mut orders = 0;
+    for (was, tokens) in [(0, -1000), (1, -1000), (0, 3), (1, 3), (0, 30), (1, 30)] {
+        let unit = |tag: BucketTag| tag.unit() as i64;
+        let level = NOW as i64 - tokens * unit(tags[was]);
+        let place = SharedLevel {
+            tag: AtomicU64::new(tags[was].0),
+            level: AtomicU64::new(level as u64),
+        };
+        let takers = tags.map(|tag| Taker {
+            tag,
+            step: BucketStep::Level,
+            left: 1,
+            seeks: 0,
+            charged: 0,
+            missed: 0,
+        });
+        orders += interleave(&place, takers, &|place, takers| {
+            let tag = BucketTag(place.tag.load(SeqCst));
+            assert_ne!(tag, tag.changing());
+            let sum = |of: fn(&Taker) -> u32| takers.iter().map(of).sum::<u32>();
+            let (charged, missed) = (sum(|t| t.charged), sum(|t| t.missed));
+            let left = NOW as i64 - place.level.load(SeqCst) as i64;
+            let want = (tokens - i64::from(charged)) * unit(tag);
+            assert!(left.abs_diff(want) <= 8, "{tokens}: {left} for {want}");
+            assert!(charged + missed == 2 && missed <= 1, "{missed}");
+        });
+    }
+    assert!(orders > 1_000, "{orders}");
+}
+
+/// Verifies that only buckets that are full again are replaced by others.
+#[test]
+fn what_is_in_use_stays() {
+    let buckets = BucketTable::new(4, 1).unwrap();
+    let pace = Pace::new(10);
+    let window = pace.span(1);
+    let charge = Charge::new(pace, 1, window);
+    let mut seats: Vec<BucketRef> = (0..12)
+        .map(|uid| BucketRef::new(tag(&buckets, uid, window)))
+        .collect();
+    for (i, seat) in seats.iter_mut().enumerate() {
+        let taken = buckets.take(seat, window, charge, NOW);
+        assert_eq!(taken.is_some(), i < 8, "{i}");
+    }
+    assert_eq!(buckets.full(), 4);
+    // Full again for long enough: others may claim the places.
+    let later = NOW + 8 * window;
+    assert!(buckets.take(&mut seats[9], window, charge, later).is_some());
+    let there = seats[..8]
+        .iter()
+        .filter(|seat| buckets.level(seat).is_some());
+    assert_eq!(there.count(), 7);
+    // A seat that lost its place finds another, with a full bucket.
+    for seat in &mut seats[..8] {
+        let ready = buckets.take(seat, window, charge, later);
+        assert!(ready.is_none_or(|ready| ready <= later));
+    }
+}
+
+/// Verifies that two claims of one tag end in one place, in either order.
+#[test]
+fn a_second_claim_is_given_up() {
+    for (first, second) in [(3, 5), (5, 3)] {
+        let buckets = BucketTable::new(4, 1).unwrap();
+        let block = buckets.places.run(0, BLOCK);
+        let tag = BucketTag::new(77 << TERMS_BITS, 1, 1);
+        for index in [first, second] {
+            block[index].tag.store(tag.0, SeqCst);
+            block[index].level.store(100 + index as u64, SeqCst);
+        }
+        assert_eq!(settle(block, second, tag), 3);
+        let tags: Vec<usize> = (0..BLOCK)
+            .filter(|&i| block[i].tag.load(SeqCst) == tag.0)
+            .collect();
+        assert_eq!(tags, [3]);
+        assert_eq!(block[3].level.load(SeqCst), 105);
+    }
+}
+
+#[test]
+fn tags_are_never_nobodys() {
+    for window in [0, 1, 1 << 20, 1 << 55, u64::MAX] {
+        for hash in [0, 1, u64::MAX] {
+            let tag = BucketTag::new(hash, window, window);
+            assert_ne!(tag, BucketRef::NONE.tag);
+            let (unit, wanted) = (tag.unit(), window | 1);
+            assert!(unit <= wanted && wanted - unit <= wanted / 64, "{window}");
+            assert!(
+                tag.is_of(BucketTag::new(hash, 7, 9))
+                    && !tag.is_of(BucketTag::new(!hash, window, window))
+            );
+        }
+    }
+}

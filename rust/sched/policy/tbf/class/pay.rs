@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Payment for a front: from every bucket, or from none.
+//!
+//! A front first takes from the bucket with the longest delay, ahead of time, and waits until that
+//! token exists. Then it takes from the other buckets if all of them have enough, else again from
+//! the bucket with the longest delay. So a front holds no tokens of a bucket while it waits for
+//! another bucket, except for tokens that already exist. Each front changes its order in the queue
+//! at most four times. Classes or partitions that wait for the same bucket get tokens in the order
+//! of their requests. When rules change, the tokens that a front has taken are returned.
+
+use super::{CompiledRule, Context, SharedBucketRef, TbfClass};
+use crate::sched::{
+    bucket::Charge,
+    item::{Cost, Fifo},
+    policy::tbf::plan::{RateUnit, DEBT_MAX, LATER_MAX, POOL},
+};
+
+/// Bit of the own bucket.
+pub(super) const OWN: u8 = 1;
+/// Bit of the own bucket paid by the pool.
+pub(super) const POOLED: u8 = 2;
+/// Bit of the first of the other buckets.
+const OTHER: u8 = 4;
+
+/// Returns the bit of the other bucket number `index`.
+#[inline]
+const fn other_bit(index: usize) -> u8 {
+    OTHER.wrapping_shl(index as u32)
+}
+
+impl<F: Fifo> TbfClass<F> {
+    /// Returns the instant from which on credit counts in the class's own level.
+    #[inline]
+    fn local_floor(&self, context: &Context<'_>, gauge: &CompiledRule) -> u64 {
+        context.floor(self.window.max(gauge.late))
+    }
+
+    /// Returns the instant at which the own bucket or the pool has enough, and which of both.
+    fn own_ready(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &CompiledRule,
+        charge: Charge,
+        cost: Cost,
+    ) -> Own {
+        let mut ready = self.level.ready(self.local_floor(context, gauge), charge);
+        if context.global {
+            let (window, now) = (gauge.shared_window(), context.now);
+            let global = context.buckets.ready(&mut self.seat, window, charge, now);
+            ready = ready.max(global.unwrap_or(0));
+        }
+        if !gauge.borrow || ready <= context.now {
+            return Own::Paid(ready);
+        }
+        let soon = context.now.saturating_add(POOL);
+        match context.pool_ready(gauge, cost) {
+            Some(pool) if pool < ready && pool <= soon => Own::Borrowed(pool),
+            // The pause equals the time already waited, so that a long wait takes few checks.
+            Some(_) if ready > soon => {
+                let waited = context.now.saturating_sub(self.staged);
+                let pause = waited.clamp(POOL, LATER_MAX);
+                Own::Later(ready.min(context.now.saturating_add(pause)))
+            }
+            _ => Own::Paid(ready),
+        }
+    }
+
+    /// Takes from the own bucket; returns the instant at which the tokens exist.
+    #[inline]
+    fn own_take(&mut self, context: &Context<'_>, gauge: &CompiledRule, charge: Charge) -> u64 {
+        let floor = self.local_floor(context, gauge);
+        let mut ready = self.level.ready(floor, charge);
+        self.level = self.level.take(floor, charge);
+        if context.global {
+            let (window, now) = (gauge.shared_window(), context.now);
+            let global = context.buckets.take(&mut self.seat, window, charge, now);
+            ready = ready.max(global.unwrap_or(0));
+        }
+        self.paid |= OWN;
+        self.span = charge.span;
+        ready
+    }
+
+    /// Takes from the pool instead of the own bucket; returns the instant at which the tokens
+    /// exist.
+    fn borrow(&mut self, context: &mut Context<'_>, gauge: &CompiledRule, cost: Cost) -> u64 {
+        let Some((ready, span)) = context.pool_take(gauge, cost) else {
+            return self.own_take(context, gauge, gauge.charge(cost));
+        };
+        self.paid |= OWN | POOLED;
+        self.span = span;
+        self.pool = gauge.count() as u8;
+        ready
+    }
+
+    /// Returns true if the front is fully paid; `gauge` is that of its rule.
+    #[inline]
+    pub fn is_paid(&self, gauge: &CompiledRule) -> bool {
+        let others = gauge.also().len();
+        let all = OWN | other_bit(others).wrapping_sub(OTHER);
+        self.paid & !POOLED == all
+    }
+
+    /// Takes for a request of `cost` from the bucket with the longest delay, or from all unpaid
+    /// buckets if there is no delay. Returns the instant at which the tokens exist.
+    #[inline]
+    pub(super) fn pay(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &CompiledRule,
+        cost: Cost,
+    ) -> u64 {
+        if !gauge.also().is_empty() || gauge.borrow {
+            self.pay_some(context, gauge, cost)
+        } else if self.paid & OWN == 0 {
+            self.own_take(context, gauge, gauge.charge(cost))
+        } else {
+            context.now
+        }
+    }
+
+    /// Takes as [`TbfClass::pay`] does, under a rule that borrows or names other rules.
+    #[inline(never)]
+    fn pay_some(&mut self, context: &mut Context<'_>, gauge: &CompiledRule, cost: Cost) -> u64 {
+        let own = if self.paid & OWN == 0 {
+            Some(self.own_ready(context, gauge, gauge.charge(cost), cost))
+        } else {
+            None
+        };
+        let mut last = own.as_ref().map_or(0, Own::ready);
+        let mut slowest = None;
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            let Some((other, gauge)) = self.unpaid(context, index, rule) else {
+                continue;
+            };
+            let (window, now) = (gauge.shared_window(), context.now);
+            let charge = gauge.charge(cost);
+            let ready = context.buckets.ready(&mut other.seat, window, charge, now);
+            if let Some(ready) = ready.filter(|&ready| ready > last) {
+                last = ready;
+                slowest = Some(index);
+            }
+        }
+        let wait = last > context.now;
+        if wait && slowest.is_none() {
+            if let Some(own) = own {
+                return self.own_pay(context, gauge, cost, own);
+            }
+        }
+        let mut due = 0;
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            if wait && slowest != Some(index) {
+                continue;
+            }
+            if let Some((other, gauge)) = self.unpaid(context, index, rule) {
+                let (window, now) = (gauge.shared_window(), context.now);
+                let charge = gauge.charge(cost);
+                let ready = context.buckets.take(&mut other.seat, window, charge, now);
+                other.span = charge.span;
+                self.paid |= other_bit(index);
+                due = due.max(ready.unwrap_or(0));
+            }
+        }
+        if !wait {
+            if let Some(own) = own {
+                due = due.max(self.own_pay(context, gauge, cost, own));
+            }
+        }
+        due
+    }
+
+    /// Takes the own tokens as [`TbfClass::own_ready`] has chosen.
+    fn own_pay(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &CompiledRule,
+        cost: Cost,
+        own: Own,
+    ) -> u64 {
+        match own {
+            Own::Paid(_) => self.own_take(context, gauge, gauge.charge(cost)),
+            Own::Borrowed(_) => self.borrow(context, gauge, cost),
+            Own::Later(soon) => soon,
+        }
+    }
+
+    /// Returns another rule's bucket, number `index`, if the front has not paid for it yet.
+    fn unpaid<'a>(
+        &mut self,
+        context: &Context<'a>,
+        index: usize,
+        rule: u32,
+    ) -> Option<(&mut SharedBucketRef, &'a CompiledRule)> {
+        if self.paid & other_bit(index) != 0 {
+            return None;
+        }
+        Some((self.others.get_mut(index)?, context.plan.gauge(rule)?))
+    }
+
+    /// Returns the tokens taken for the front to their buckets.
+    pub(super) fn refund(&mut self, context: &mut Context<'_>) {
+        if self.paid & POOLED != 0 {
+            if let Some(seat) = context.pools.get(usize::from(self.pool)) {
+                context.buckets.refund(seat, self.span);
+            }
+        } else if self.paid & OWN != 0 {
+            self.level = self.level.refund(self.span);
+            context.buckets.refund(&self.seat, self.span);
+        }
+        for (index, other) in self.others.iter().enumerate() {
+            if self.paid & other_bit(index) != 0 {
+                context.buckets.refund(&other.seat, other.span);
+            }
+        }
+        if self.reserved.take().is_some() {
+            context.buckets.refund(&self.floor.seat, self.floor.span);
+        }
+        self.paid = 0;
+    }
+
+    /// Charges the growth of a request to all buckets that do not count requests, as [`Self::owe`]
+    /// does.
+    pub(super) fn owe_growth(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &CompiledRule,
+        cost: Cost,
+    ) {
+        let counts = |gauge: &CompiledRule| gauge.count() == RateUnit::Requests;
+        let mut paid = if counts(gauge) { OWN } else { 0 };
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            if context.plan.gauge(rule).is_some_and(counts) {
+                paid |= other_bit(index);
+            }
+        }
+        self.owe(context, gauge, cost, paid);
+    }
+
+    /// Charges a request to all buckets except those in `paid`, up to the maximum debt.
+    pub(super) fn owe(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &CompiledRule,
+        cost: Cost,
+        paid: u8,
+    ) {
+        let now = context.now;
+        let bound = now.saturating_add(DEBT_MAX);
+        if paid & OWN == 0 {
+            let charge = gauge.charge(cost);
+            let floor = self.local_floor(context, gauge);
+            let before = self.level;
+            self.level = before.force(floor, charge, bound);
+            self.forced = self.forced.forced(before, self.level, now);
+            if context.global {
+                let window = gauge.shared_window();
+                let seat = &mut self.seat;
+                context.buckets.owe(seat, window, charge, bound, now);
+            }
+        }
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            let other = self.others.get_mut(index).zip(context.plan.gauge(rule));
+            if let Some((other, gauge)) = other.filter(|_| paid & other_bit(index) == 0) {
+                let (window, charge) = (gauge.shared_window(), gauge.charge(cost));
+                let seat = &mut other.seat;
+                context.buckets.owe(seat, window, charge, bound, now);
+            }
+        }
+    }
+}
+
+/// Source of a front's own tokens, and the instant at which they exist.
+enum Own {
+    /// The own bucket.
+    Paid(u64),
+    /// The pool.
+    Borrowed(u64),
+    /// Neither soon: check again at this instant.
+    Later(u64),
+}
+
+impl Own {
+    fn ready(&self) -> u64 {
+        match self {
+            Self::Paid(at) | Self::Borrowed(at) | Self::Later(at) => *at,
+        }
+    }
+}

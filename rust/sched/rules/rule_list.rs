@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Books: the ordered rules of one head.
+//!
+//! A new rule becomes the first rule, or is placed before the rule that `rank=` names. The rule
+//! `default` always exists. It applies to requests that no other rule matches, regardless of its
+//! position.
+//!
+//! A book is never modified: a command creates a new book, which shares its rules with the previous
+//! book.
+
+use crate::sched::{
+    error::Code,
+    mem::{GrowingList, NoMemory, Shared},
+    rules::{
+        command::{Located, RuleAction, RuleCommand, RulePairs},
+        AlsoRules, Conditions, Fields, Name, Rate, Rule, RuleError, RuleLimits, RuleSet,
+    },
+    sort::sort_by,
+};
+use core::fmt;
+
+/// Maximum number of patterns and of conjunctions of several conditions in all rules. A lookup runs
+/// under a lock, and may have to compare each of them.
+pub const COMPARISONS_MAX: usize = 8_192;
+
+/// Identifier of the default rule.
+const DEFAULT: u32 = 0;
+
+/// Rules of one head.
+///
+/// # Context
+///
+/// All methods that create a book or a rule set may sleep, and so may [`RuleList::write`] and
+/// dropping.
+///
+/// # Invariants
+///
+/// - The default rule exists. Names and identifiers are unique, and identifiers are below `next`.
+/// - Each rule named in an `also=` exists.
+pub struct RuleList {
+    fields: Fields,
+    rate: Rate,
+    max: u32,
+    next: u32,
+    rules: GrowingList<Shared<Rule>>,
+}
+
+/// Position of a rule.
+#[derive(Clone, Copy)]
+enum RulePosition {
+    Front,
+    /// Before the rule with this identifier.
+    Before(u32),
+}
+
+impl RuleList {
+    /// Creates a book with the default rule only. Conditions may refer to `fields`; `rate` is that
+    /// of the default rule and of rules that are started without a rate. `max` is the maximum
+    /// number of rules without the default rule.
+    pub fn new(fields: Fields, rate: Rate, max: u32) -> Result<Self, NoMemory> {
+        let conditions = Shared::new(Conditions::never()?)?;
+        let rule = Rule::new(DEFAULT, Name::DEFAULT, conditions, RuleLimits::new(rate));
+        let mut rules = GrowingList::with_capacity(1)?;
+        rules.push(Shared::new(rule)?)?;
+        // INVARIANT: the default rule exists, and has no `also=`.
+        Ok(Self {
+            fields,
+            rate,
+            max,
+            next: 1,
+            rules,
+        })
+    }
+
+    /// Returns a book with the same rules, another rate for rules that are started without a rate,
+    /// and another maximum.
+    pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
+        let mut book = self.edit(None, None)?;
+        book.rate = rate;
+        book.max = max;
+        Ok(book)
+    }
+
+    /// Returns the fields to which conditions may refer.
+    pub fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    /// Returns the rules in order.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.as_slice().iter().map(|rule| &**rule)
+    }
+
+    /// Returns the rule named `name`.
+    pub fn get(&self, name: &Name) -> Option<&Rule> {
+        self.rules().find(|rule| rule.name == *name)
+    }
+
+    /// Returns the number of rules, including the default rule.
+    pub fn len(&self) -> usize {
+        self.rules.as_slice().len()
+    }
+
+    /// Returns true if the number of rules, without the default rule, is at most `max`.
+    pub fn fits(&self, max: u32) -> bool {
+        self.len() <= (max as usize).saturating_add(1)
+    }
+
+    /// Returns the book after `command`; the present book stays unchanged. Stopping a rule that
+    /// does not exist changes nothing and is no error. The heads of the command are not checked.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: a condition refers to a field that the policy does not use, or a bare list is
+    ///   ambiguous; `minrate` is above `rate` or has another unit; a rule names itself in `also=`.
+    /// - `EEXIST`: start of a rule that exists, or of `default`.
+    /// - `ENOENT`: change of a rule that does not exist; `rank=` or `also=` names a rule that does
+    ///   not exist.
+    /// - `EPERM`: stop of `default`.
+    /// - `EBUSY`: stop of a rule that another rule names in `also=`.
+    /// - `ENOSPC`: the maximum number of rules is reached, or [`COMPARISONS_MAX`] is exceeded.
+    /// - `ENOMEM`: out of memory.
+    pub fn apply(&self, command: &RuleCommand<'_>) -> Result<Self, RuleError> {
+        let (at, name) = command.name;
+        let known = self.rules.as_slice().iter().find(|rule| rule.name == name);
+        let missing = RuleError::new(Code::NoEntry, at, "the name of a rule that is there");
+        match &command.action {
+            RuleAction::Start(conditions, pairs) => {
+                let conditions = Conditions::parse(*conditions, self.fields)?;
+                if known.is_some() {
+                    let expected = "a name that no rule has";
+                    return Err(RuleError::new(Code::Exists, at, expected));
+                }
+                let all = self.rules().map(|rule| rule.conditions.comparisons());
+                if all.fold(conditions.comparisons(), usize::saturating_add) > COMPARISONS_MAX {
+                    let expected = "fewer patterns and combinations: up to 8192 per head";
+                    return Err(RuleError::new(Code::NoSpace, at, expected));
+                }
+                let place = self.place(pairs, RulePosition::Front)?;
+                let limits = self.limits(RuleLimits::new(self.rate), pairs, None)?;
+                let id = self.next;
+                // The default rule does not count.
+                let next = id
+                    .checked_add(1)
+                    .filter(|_| self.len() <= self.max as usize);
+                let expected = "fewer rules: there are as many as there can be";
+                let next = next.ok_or(RuleError::new(Code::NoSpace, at, expected))?;
+                let rule = Rule::new(id, name, Shared::new(conditions)?, limits);
+                let mut book = self.edit(None, Some((Shared::new(rule)?, place)))?;
+                // INVARIANT: the identifier of the new rule is below.
+                book.next = next;
+                Ok(book)
+            }
+            RuleAction::Change(pairs) => {
+                let rule = known.ok_or(missing)?;
+                let place = self.place(pairs, RulePosition::Before(rule.id))?;
+                let limits = self.limits(rule.limits, pairs, Some(rule.id))?;
+                let new = if limits == rule.limits {
+                    rule.clone()
+                } else {
+                    Shared::new(rule.changed(limits))?
+                };
+                Ok(self.edit(Some(rule.id), Some((new, place)))?)
+            }
+            RuleAction::Stop => {
+                let id = known.map(|rule| rule.id);
+                if id == Some(DEFAULT) {
+                    let expected = "another rule than default";
+                    return Err(RuleError::new(Code::Permission, at, expected));
+                }
+                let named = |rule: &Rule| id.is_some_and(|id| rule.limits.also.ids().contains(&id));
+                if self.rules().any(named) {
+                    let expected = "a rule that no other one names in also=";
+                    return Err(RuleError::new(Code::Busy, at, expected));
+                }
+                Ok(self.edit(id, None)?)
+            }
+        }
+    }
+
+    /// Returns the identifier of the rule named in a pair.
+    fn named(&self, (at, name): Located<Name>) -> Result<u32, RuleError> {
+        let expected = "the name of a rule that is there";
+        match self.get(&name) {
+            Some(rule) => Ok(rule.id),
+            None => Err(RuleError::new(Code::NoEntry, at, expected)),
+        }
+    }
+
+    /// Returns the position that `pairs` set, else `place`.
+    fn place(&self, pairs: &RulePairs, place: RulePosition) -> Result<RulePosition, RuleError> {
+        match pairs.rank {
+            Some(name) => Ok(RulePosition::Before(self.named(name)?)),
+            None => Ok(place),
+        }
+    }
+
+    /// Returns `limits` changed by `pairs`; `own` is the identifier of the rule, if the rule
+    /// exists.
+    fn limits(
+        &self,
+        mut limits: RuleLimits,
+        pairs: &RulePairs,
+        own: Option<u32>,
+    ) -> Result<RuleLimits, RuleError> {
+        let mut blame = 0;
+        if let Some((at, rate)) = pairs.rate {
+            (blame, limits.rate) = (at, rate);
+        }
+        if let Some((at, minrate)) = pairs.minrate {
+            (blame, limits.minrate) = (at, minrate);
+        }
+        limits.realtime = pairs.realtime.unwrap_or(limits.realtime);
+        limits.borrow = pairs.borrow.unwrap_or(limits.borrow);
+        if let Some(names) = pairs.also {
+            limits.also = AlsoRules::NONE;
+            for (at, name) in names.into_iter().flatten() {
+                let id = self.named((at, name))?;
+                // `AlsoRules` has room for all names that the grammar allows.
+                if own == Some(id) || !limits.also.add(id) {
+                    return Err(RuleError::invalid(at, "another rule than this one"));
+                }
+            }
+        }
+        // INVARIANT: this check maintains the invariant of `RuleLimits`.
+        let fits = limits.minrate.is_none_or(|minrate| {
+            minrate.unit() == limits.rate.unit() && minrate.per_second() <= limits.rate.per_second()
+        });
+        if !fits {
+            let expected = "minrate= of the unit of rate= and not above it";
+            return Err(RuleError::invalid(blame, expected));
+        }
+        Ok(limits)
+    }
+
+    /// Returns the book without the rule `remove`, and with the rule `insert` at its position.
+    fn edit(
+        &self,
+        remove: Option<u32>,
+        insert: Option<(Shared<Rule>, RulePosition)>,
+    ) -> Result<Self, NoMemory> {
+        let mut rules = GrowingList::with_capacity(self.len().saturating_add(1))?;
+        let mut insert = insert;
+        for rule in self.rules.as_slice() {
+            let here = |place: &RulePosition| match place {
+                RulePosition::Front => true,
+                RulePosition::Before(id) => *id == rule.id,
+            };
+            if let Some((new, _)) = insert.take_if(|(_, place)| here(place)) {
+                rules.push(new)?;
+            }
+            if remove != Some(rule.id) {
+                rules.push(rule.clone())?;
+            }
+        }
+        // INVARIANT: callers name existing rules and do not remove the default rule or a rule that
+        // others need. An inserted rule replaces the removed rule, or has a new name and
+        // identifier.
+        Ok(Self {
+            fields: self.fields,
+            rate: self.rate,
+            max: self.max,
+            next: self.next,
+            rules,
+        })
+    }
+
+    /// Returns the rules compiled for lookups; `generation` identifies the compilation.
+    pub fn compile(&self, generation: u64) -> Result<RuleSet, NoMemory> {
+        RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
+    }
+
+    /// Returns the positions of the rules, sorted by identifier.
+    fn places(&self) -> Result<GrowingList<(u32, usize)>, NoMemory> {
+        let mut places = GrowingList::with_capacity(self.rules.as_slice().len())?;
+        for (place, rule) in self.rules.as_slice().iter().enumerate() {
+            places.push((rule.id, place))?;
+        }
+        sort_by(
+            places.as_mut_slice(),
+            |a: &(u32, usize), b: &(u32, usize)| a.0.cmp(&b.0),
+        );
+        Ok(places)
+    }
+
+    /// Writes a line for each rule, in order:
+    /// `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][ also=NAMES], ref N`. `refs`
+    /// returns N, the number of classes of the rule with an identifier.
+    pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
+        let places = self.places();
+        let name = |id: u32| {
+            let rule = match &places {
+                Ok(places) => {
+                    let places = places.as_slice();
+                    let found = places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+                    let (_, place) = places.get(found)?;
+                    self.rules.as_slice().get(*place)?
+                }
+                // Slow, but needs no memory.
+                Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id == id)?,
+            };
+            Some(rule.name)
+        };
+        self.rules().try_for_each(|rule| {
+            let limits = &rule.limits;
+            write!(out, "{} {} {}", rule.name, *rule.conditions, limits.rate)?;
+            if let Some(minrate) = limits.minrate {
+                write!(out, " minrate={minrate}")?;
+            }
+            for (word, is_set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
+                if is_set {
+                    write!(out, " {word}=1")?;
+                }
+            }
+            let mut before = " also=";
+            for id in limits.also.ids() {
+                if let Some(name) = name(*id) {
+                    write!(out, "{before}{name}")?;
+                    before = "+";
+                }
+            }
+            writeln!(out, ", ref {}", refs(rule.id))
+        })
+    }
+}

@@ -37,7 +37,7 @@ fi
 
 vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
 eval "$vars"
-make=(ARCH=x86_64 KRUSTFLAGS=-Dwarnings)
+make=(ARCH=x86_64 "KRUSTFLAGS=-Dwarnings${NRS_RUSTFLAGS:+ $NRS_RUSTFLAGS}")
 if [ "$flavour" = debug ]; then
 	vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
 	eval "$vars"

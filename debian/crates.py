@@ -20,11 +20,12 @@ def cargo(command, *arguments):
 def linked(manifest, package, target, *features):
     """The crates of other projects that are linked into the package, as cargo metadata tells them."""
     options = ["--manifest-path", manifest] + ["--features=%s/%s" % (package, feature) for feature in features]
-    # Metadata has the features of all packages together; what one of them needs, and what only runs in the compiler, tells the tree.
+    # cargo metadata merges the features of all packages. cargo tree lists the crates of one
+    # package, and excludes crates that only run in the compiler.
     tree = cargo("tree", *options, "--package", package, "--target", target, "--edges", "normal,no-proc-macro", "--prefix", "none")
     names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
     metadata = json.loads(cargo("metadata", *options, "--format-version", "1", "--filter-platform", target))
-    # Those of this project have no registry.
+    # Crates of this project have no source registry.
     found = [one for one in metadata["packages"] if one["source"] and (one["name"], "v" + one["version"]) in names]
     return sorted(found, key=lambda one: (one["name"], one["version"]))
 

@@ -3,8 +3,9 @@
 #
 # usage: man.sh DIR AGENT
 #
-# Writes the manual pages nrs(4), nrs.toml(5), dm-nrs(8) and nrs-agent(8) into DIR, converted from pages and sections of
-# Documentation. The last one also has what the program AGENT says of its options.
+# Writes the manual pages nrs(4), nrs.toml(5), dm-nrs(8) and nrs-agent(8) into DIR, converted from
+# pages and sections of Documentation. nrs-agent(8) also includes the option help of the program
+# AGENT.
 set -eu
 case ${1:---help} in --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;; esac
 dir=$1 agent=$(realpath "$2")
@@ -12,7 +13,8 @@ cd "$(dirname "$0")/.."
 version=$(dpkg-parsechangelog -S Version)
 date=$(date -u -d "@$(dpkg-parsechangelog -S Timestamp)" +%F)
 
-# text FILE [HEADING...]: prints the page without its comments, or its sections of these headings. Code is left alone.
+# text FILE [HEADING...]: Prints the page without its comments, or only the sections with these
+# headings. Code blocks are unchanged.
 text() {
 	file=Documentation/$1
 	shift
@@ -23,7 +25,8 @@ text() {
 	done
 }
 
-# page NAME SECTION SUMMARY: converts standard input, without links between the pages. man(1) sees by the first line that tables are to be formatted.
+# page NAME SECTION SUMMARY: Converts standard input to a manual page without links between pages.
+# The first line tells man(1) to format tables.
 page() {
 	{
 		printf '# NAME\n\n%s - %s\n\n' "$1" "$3"

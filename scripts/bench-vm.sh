@@ -3,15 +3,17 @@
 #
 # usage: scripts/bench-vm.sh [--count-only | --profile DEVICE [BATCH]]
 #
-# Measures what a request costs through nrs, against dm-linear, mq-deadline and BFQ, in virtual machines with the stock
-# kernel: instructions per request on one CPU whose clock counts instructions (repeatable), then throughput on 1, 2 and 4
-# free-running CPUs (ratios only, reported). Prints tables and writes build/bench-vm.txt.
+# Measures the cost of a request through nrs, against dm-linear, mq-deadline and BFQ, in virtual
+# machines with the stock kernel. First, instructions per request on one CPU whose clock counts
+# instructions (repeatable). Then, throughput on 1, 2 and 4 free-running CPUs (only ratios are
+# reported). Prints tables and writes build/bench-vm.txt.
 #
-#   --count-only   only the instructions
+#   --count-only   measure only the instructions
 #   --profile DEVICE [BATCH]
-#                  the instructions of a request by function, through DEVICE of tests/vm/bench.sh (raw, linear, nrs-64,
-#                  nrs-8-fair, ...), BATCH submitted at a time (default 32): the difference of two runs under a plugin of
-#                  QEMU. Writes build/profile-DEVICE-BATCH.txt.
+#                  print the instructions of a request by function, through DEVICE of
+#                  tests/vm/bench.sh (raw, linear, nrs-64, nrs-8-fair, ...), with BATCH requests
+#                  submitted at a time (default 32): the difference of two runs under a plugin of
+#                  QEMU; writes build/profile-DEVICE-BATCH.txt
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cpus=(1 2 4) profiled=''

@@ -4,20 +4,23 @@
 # usage: scripts/bench.sh [CRITERION-OPTION...]
 #        scripts/bench.sh --instructions [CASE CLASSES]...
 #
-# Measures the scheduling code (rust/sched) on this host with the toolchain root's compiler: nanoseconds per decision of
-# every policy with 2 to 100,000 classes, and bytes per class and per queued request. Takes about ten minutes; with
-# --quick about three, and with a FILTER only what it names is measured, such as `decision/fairshare`.
+# Measures the scheduling code (rust/sched) on this host with the toolchain root's compiler:
+# nanoseconds per decision of every policy with 2 to 100,000 classes, and bytes per class and per
+# queued request. Takes about ten minutes; about three with --quick. With a FILTER, such as
+# `decision/fairshare`, only the matching benchmarks run.
 #
-# What was measured is kept in build/bench/criterion, which the next run compares with. The report of all that is there
-# goes to build/bench: bench.md (printed as well) and decisions.svg.
+# Results are kept in build/bench/criterion, and the next run compares with them. The report of all
+# results is written to build/bench: bench.md (also printed) and decisions.svg.
 #
-# --instructions prints what a decision takes in instructions of this host's compiler, counted by valgrind, which repeats
-# exactly. build/bench/instructions.CASE.CLASSES has them by function, for callgrind_annotate.
+# --instructions prints the instructions of a decision with this host's compiler, counted by
+# valgrind and exactly repeatable. build/bench/instructions.CASE.CLASSES lists the instructions by
+# function, for callgrind_annotate.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
 
-# instructions CASE CLASSES: instructions of a decision, on average of a round of all classes, at least 4,000.
+# instructions CASE CLASSES: Prints the instructions of a decision, averaged over a round of all
+# classes, at least 4,000 decisions.
 instructions() {
 	local count=$(($2 > 4000 ? $2 : 4000)) sum
 	sum=$(CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --tool=callgrind --toggle-collect=*instructions::decide* --callgrind-out-file=$NRS_TOP/build/bench/instructions.$1.$2" \
@@ -48,8 +51,8 @@ mkdir -p "$out"
 cd "$NRS_TOP/rust/host"
 export CRITERION_HOME=$out/criterion
 
-# sizes: what the module keeps of each request, from its debug information, if it was built. A type that it lacks is a
-# failure: a renamed one must not vanish from the report.
+# sizes: Prints the bytes that the module keeps per request, from its debug information, if it was
+# built. A missing type is a failure, so that a renamed type does not vanish from the report.
 sizes() {
 	local module=$NRS_TOP/build/stock/nrs.ko types name bytes what
 	[ -f "$module" ] && command -v llvm-dwarfdump >/dev/null || return 0

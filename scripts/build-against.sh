@@ -3,9 +3,9 @@
 #
 # usage: scripts/build-against.sh stock|SERIES|debug DIR...
 #
-# Builds the modules of each DIR, which use include/nrs.h, against the nrs.ko that scripts/build-module.sh makes for the same
-# kernel. Modules of a later DIR may use symbols, and headers in include/, of an earlier one. Warnings are errors.
-# Results: build/FLAVOUR/*.ko.
+# Builds the modules of each DIR, which use include/nrs.h, against the nrs.ko that
+# scripts/build-module.sh makes for the same kernel. Modules of a later DIR may use symbols, and
+# headers in include/, of an earlier DIR. Warnings are errors. Results: build/FLAVOUR/*.ko.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in

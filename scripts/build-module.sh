@@ -3,13 +3,16 @@
 #
 # usage: scripts/build-module.sh stock|SERIES|debug [--clippy] [--source DIR]
 #
-# Builds nrs.ko for the stock kernel, the one of another supported series, such as 7.2 (scripts/kernel.sh), or the debug
-# kernel (scripts/debug-kernel.sh). The sources (Kbuild, rust/ without rust/host, include/) are copied to
-# $NRS_CACHE/module/FLAVOUR/src and built there, so the checkout stays clean. Warnings are errors. Input that any checkout built last is not built again.
-# Result: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug information, for virtual machines).
+# Builds nrs.ko for the stock kernel, for the kernel of another supported series, such as 7.2
+# (scripts/kernel.sh), or for the debug kernel (scripts/debug-kernel.sh). The sources (Kbuild, rust/
+# without rust/host, include/) are copied to $NRS_CACHE/module/FLAVOUR/src and built there, so the
+# checkout stays clean. Warnings are errors. Nothing is built if the input equals that of the last
+# build of any checkout. Results: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug
+# information, for virtual machines).
 #
-#   --clippy      run clippy in place of the compiler, with the kernel's own lint list; leaves no module
-#   --source DIR  build the module in DIR instead of the checkout's (result in build/FLAVOUR-NAME, NAME the name of DIR)
+#   --clippy      run clippy instead of the compiler, with the kernel's lint list; builds no module
+#   --source DIR  build the module in DIR instead of the checkout's
+#                 (result in build/FLAVOUR-NAME, NAME is the name of DIR)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -51,18 +54,18 @@ out=$NRS_TOP/build/$name work=$NRS_CACHE/module/$name
 lock "module/$name"
 mkdir -p "$out" "$work/src"
 
-# --checksum without --times: a file that did not change keeps its time, so make does not build it again.
+# --checksum without --times: an unchanged file keeps its time, so make does not rebuild it.
 inputs=(Kbuild rust)
 [ ! -d "$source/include" ] || inputs+=(include)
 (cd "$source" && rsync -rlp --checksum --delete --exclude=/rust/host --exclude=target \
 	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" "$work/src/")
 
-# What a finished build was made from: kernel, flags and input. Clippy is remembered apart.
+# Key of a finished build: kernel, flags and input. Clippy has a key of its own.
 key=$({
 	printf '%s\n' "$NRS_KBUILD" "$(cat "$NRS_KBUILD/include/config/kernel.release")" "${make[@]}"
 	cd "$source" && find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
 } | hash_of)
-# deliver: puts the finished module where it is looked for.
+# deliver: Copies the finished module to the result directory.
 deliver() {
 	local file
 	[ -z "$clippy" ] || return 0
@@ -80,7 +83,7 @@ if stamp_is "$stampfile" "$key" && { [ -n "$clippy" ] || [ -f "$work/nrs.ko" ]; 
 	exit
 fi
 
-# Clippy replaces the compiler, and make sees no difference between the two: the crate's object goes first.
+# Clippy replaces the compiler, which make does not notice, so the crate's object is removed first.
 if [ -n "$clippy" ] || [ -f "$work/clippy-object" ]; then
 	rm -f "$work/src/rust/"*.o "$work/clippy-object"
 fi
@@ -96,7 +99,8 @@ if [ -n "$clippy" ]; then
 	exit
 fi
 cp "$work/src/nrs.ko" "$work/nrs.ko.tmp"
-# A kernel stack has 16 KiB for everything on it; the checkers of the debug kernel need more, and have it.
+# A kernel stack has 16 KiB for all functions on it; the debug kernel's checkers need more, and get
+# it.
 if [ "$flavour" != debug ]; then
 	deep=$(objdump -d --no-show-raw-insn "$work/nrs.ko.tmp" |
 		sed -nE '/^[0-9a-f]+ <.*>:$/h; /sub +\$0x[1-9a-f][0-9a-f]{3,},%rsp/{G;p}')

@@ -3,8 +3,8 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too, nrs-agent and the
-# filter of nbdkit. Result: in build/tools.
+# Builds nrsctl, nrs-test and the example servers, statically linked so that they also run in the
+# test machines, nrs-agent, and the filter of nbdkit. Results: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
@@ -13,7 +13,7 @@ case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1
 dir=$NRS_TOP/build/tools
 mkdir -p "$dir"
 release_build
-# tool PROGRAM: puts it there, stripped.
+# tool PROGRAM: Copies the program to the result directory, stripped.
 tool() {
 	local to=$dir/${1##*/}
 	[ "$1" -nt "$to" ] || return 0
@@ -21,7 +21,8 @@ tool() {
 	mv "$to.tmp" "$to"
 }
 for name in nrsctl nrs-test; do
-	# One by one, as the packages do it, or crates that both need would have other features.
+	# One package at a time, as in the Debian packages; otherwise shared crates would be built with
+	# other features.
 	cargo build "${release[@]}" --package "$name" --bins
 	tool "$programs/$name"
 done

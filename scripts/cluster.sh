@@ -3,11 +3,14 @@
 #
 # usage: scripts/cluster.sh [--check]
 #
-# Fair over servers: two virtual machines as servers, with nrs.ko, nrs-agent and a network between them. User 1001 uses both, users
-# 1002 and 1003 one each, while agents start, die and hang, clocks are set, the network is cut, and one of the machines is killed and
-# booted again (tests/vm/cluster/server.sh). Prints a table, and writes cluster.svg and build/cluster.txt. About six minutes.
+# Tests fairness over two servers: two virtual machines with nrs.ko, nrs-agent and a network between
+# them. User 1001 uses both servers, users 1002 and 1003 one each. Meanwhile agents start, die and
+# hang, clocks are set, the network is cut, and one machine is killed and booted again
+# (tests/vm/cluster/server.sh). Prints a table, and writes cluster.svg and build/cluster.txt. Takes
+# about six minutes.
 #
-#   --check   lines "ok" and "not ok" for each row of the table; fails if there is one of these. No picture.
+#   --check   print "ok" or "not ok" for each row of the table, without a picture; fail if a row is
+#             "not ok"
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 check=
@@ -23,13 +26,13 @@ scripts/build-module.sh stock
 scripts/build-tools.sh
 vms=$NRS_TOP/build/vm
 
-# server NAME SERVER PEER: boots a machine, in the background; its process is $!.
+# server NAME SERVER PEER: Boots a machine in the background; its process is $!.
 server() {
 	scripts/vm.sh --kernel stock --cpus 1 --timeout 900 --name "$1" --net "$2:$3" --file build/tools/nrsctl:/bin/nrsctl \
 		--file build/tools/nrs-agent:/bin/nrs-agent -- cluster/server.sh "$2" </dev/null >"build/$1.log" 2>&1 &
 }
 
-# awaited TEXT: whether server one has said so; fails when its machine has ended.
+# awaited TEXT: Returns true if server one has printed TEXT; fails if the machine has ended.
 awaited() {
 	until grep -q "$1" "$vms/cluster-one/guest.log" 2>/dev/null; do
 		kill -0 "$one" 2>/dev/null || return
@@ -37,7 +40,7 @@ awaited() {
 	done
 }
 
-# end PROCESS: kills a machine as a power cut does, if it has not ended.
+# end PROCESS: Kills a machine, as a power cut does, if it still runs.
 end() {
 	kill -KILL "$1" 2>/dev/null || true
 	wait "$1" 2>/dev/null || true

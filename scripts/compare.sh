@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/compare.sh [--quick] [--repeats N] [--time PERCENT] [--check] [--out DIR] [DEVICE...]
+# usage: scripts/compare.sh [--quick] [--repeats N] [--time PERCENT] [--check] [--out DIR]
+#                           [DEVICE...]
 #
-# Puts nrs beside what the kernel has: none, mq-deadline, kyber, BFQ, io.max, io.cost and dm-linear against dm-nrs with fifo,
-# tbf, fairshare and qbm. In virtual machines of the stock kernel whose clock counts instructions, two at a time, one for each
-# device: fast (null_blk without limit), band (capped in bandwidth), slow (2 ms per request, 8 at a time), loop (a file on ext4
-# on such a disk). What the clients do is in tests/vm/compare.sh. Prints the page and writes it to build/compare: compare.md,
-# compare.json and pictures. It says where another one is better.
+# Compares nrs with the kernel's schedulers: none, mq-deadline, kyber, BFQ, io.max, io.cost and
+# dm-linear against dm-nrs with fifo, tbf, fairshare and qbm. Runs virtual machines of the stock
+# kernel whose clock counts instructions, two at a time, one per device: fast (null_blk without
+# limit), band (limited bandwidth), slow (2 ms per request, 8 at a time), loop (a file on ext4 on
+# such a disk). tests/vm/compare.sh describes the clients. Prints the page and writes it to
+# build/compare: compare.md, compare.json and pictures. The page also says where another scheduler
+# is better.
 #
-#   --quick        one repeat, shorter runs: figures that are near, in a quarter of the time
-#   --repeats N    of each peer, 1 to 99, in alternating order (default 3)
-#   --time PERCENT how long each run is, of what it was made for, 10 to 1000 (default 60)
-#   --check        a test of the command: three peers on one device, short runs; lines "ok" and "not ok", fails if there is one of these
-#   --out DIR      where the page goes (default build/compare)
+#   --quick        one repeat, shorter runs: approximate figures in a quarter of the time
+#   --repeats N    repeats of each peer, 1 to 99, in alternating order (default 3)
+#   --time PERCENT length of each run, percent of the full length, 10 to 1000 (default 60)
+#   --check        test this script: three peers on one device, short runs; prints "ok" and "not ok"
+#                  lines, and fails if there is a "not ok" line
+#   --out DIR      directory of the page (default build/compare)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 repeats=3 time=60 check='' out=$NRS_TOP/build/compare devices=() peers=() limit=7200
@@ -43,14 +47,14 @@ results=$NRS_TOP/build/compare-results
 rm -rf "$results"
 mkdir -p "$results"
 
-# boot DEVICE: measures it.
+# boot DEVICE: Boots the machine that measures the device.
 boot() {
 	local name=compare${check:+-check}-$1
 	scripts/vm.sh --kernel stock --icount --mem 1024 --timeout "$limit" --name "$name" -- compare.sh "$1" "$repeats" "$time" "${peers[@]}" &&
 		mv "build/vm/$name/out" "$results/$1"
 }
 
-# Two at a time, the next as soon as one ends. An interruption ends them.
+# Two machines run at a time; the next one starts as soon as one ends. An interruption ends them.
 running=0 failed=''
 trap 'trap - INT TERM && kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 for device in "${devices[@]}"; do

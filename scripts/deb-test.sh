@@ -3,14 +3,16 @@
 #
 # usage: scripts/deb-test.sh [--quick]
 #
-# Builds the Debian packages and tries them in a Debian 13 of their own, a minimal root under an overlay that is thrown away
-# afterwards: installation with apt, a kernel without its source, DKMS for kernels of all supported series, the built
-# module in the virtual machine, removal, purge; and builds them from the source package, without network. Ends with the
-# line "N passed, N failed"; logs in build/deb-test. The root and what apt downloads (800 MB) are kept in
-# $NRS_CACHE/deb-test. About 8 minutes, the first time 4 more.
+# Builds the Debian packages and tests them in a minimal Debian 13 root under a temporary overlay:
+# installation with apt, a kernel without its source, DKMS for kernels of all supported series, the
+# built module in the virtual machine, removal and purge. Then builds the packages from the source
+# package, without network. Ends with the line "N passed, N failed"; logs are in build/deb-test. The
+# root and the downloads of apt (800 MB) are kept in $NRS_CACHE/deb-test. Takes about 8 minutes, the
+# first time 4 more.
 #
-#   --quick   only what needs no kernel: contents, lintian, installation and removal over the toolchain root, one minute;
-#             nothing if what it depends on is as it was when it passed last, in any checkout, unless NRS_LONG is set
+#   --quick   only checks that need no kernel: contents, lintian, installation and removal over the
+#             toolchain root, one minute; skipped if its inputs are unchanged since it last passed,
+#             in any checkout, unless NRS_LONG is set
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$NRS_TOP/tests/vm/lib.sh"
@@ -24,8 +26,9 @@ case ${1:-} in
 esac
 [ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
 
-# inputs: what --quick depends on. Sources of the module, and of what programs share with it, are packed as they are, and
-# pages too, but those that become manual pages: of these the names count.
+# inputs: Lists the inputs of --quick with their checksums. The sources of the module and of shared
+# code are packed unchanged, and so are the pages. Of pages that become manual pages, only the names
+# count.
 inputs() {
 	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
 	(
@@ -50,7 +53,7 @@ if [ -n "$quick" ] && [ -z "${NRS_DEB_TEST:-}" ]; then
 	fi
 fi
 
-# finish: sums up; what passed --quick is remembered, the last eight of it.
+# finish: Sums up; records the key of a passed --quick, the last eight keys.
 finish() {
 	summary || return
 	[ -n "$quick" ] || return 0
@@ -58,7 +61,7 @@ finish() {
 	mv -f "$passed.tmp" "$passed"
 }
 
-# In mount and process namespaces of its own, whatever is mounted goes with it.
+# In separate mount and process namespaces: all mounts vanish with the namespace.
 if [ -z "${NRS_DEB_TEST:-}" ]; then
 	"$NRS_SCRIPTS/deb.sh"
 	"$NRS_SCRIPTS/kernel.sh"
@@ -77,7 +80,8 @@ mkdir -p "$logs"
 vars=$("$NRS_SCRIPTS/kernel.sh" --print)
 eval "$vars"
 
-# over LOWER: from now on inside runs in a fresh overlay over LOWER (directories, joined by colons).
+# over LOWER: Mounts a fresh overlay over LOWER (directories, joined by colons), in which inside
+# runs from now on.
 over() {
 	! mountpoint -q "$merged" || umount "$merged"
 	rm -rf --one-file-system "$work"
@@ -85,12 +89,12 @@ over() {
 	mount -t overlay overlay -o "lowerdir=$1,upperdir=$work/upper,workdir=$work/work" "$merged"
 }
 
-# inside CMD...
+# inside CMD...: Runs CMD in the overlay.
 inside() {
 	NRS_ROOT=$merged DEBIAN_FRONTEND=noninteractive "$NRS_SCRIPTS/in-root.sh" --rw "$@"
 }
 
-# logged NAME CMD...: its output goes to the log NAME only.
+# logged NAME CMD...: Runs CMD with its output in the log NAME only.
 logged() {
 	local name=$1
 	shift
@@ -100,19 +104,21 @@ logged() {
 apt=(apt-get -q -y -o "Dir::Cache::archives=$cache/archives" -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true
 	-o DPkg::Options::=--force-unsafe-io)
 
-# install LOG PACKAGE...: with what it depends on, not with what it recommends.
+# install LOG PACKAGE...: Installs the packages with their dependencies, but without recommended
+# packages.
 install() {
 	logged "$1" inside "${apt[@]}" --no-install-recommends install "${@:2}"
 }
 
-# In braces, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
+# In braces, so that the shell reads the whole file before it runs any of it; later changes to the
+# file have no effect.
 {
-# --- What is in the packages -----------------------------------------------------------------------------------------
+# --- Contents of the packages ---------------------------------------------------------------------
 nrs=$(echo "$debs"/nrs_*_amd64.deb) agent=$(echo "$debs"/nrs-agent_*_amd64.deb) dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
 packages=("$nrs" "$agent" "$dkms")
 version=$(dpkg-deb -f "$nrs" Version)
 
-# has DEB PATH: that file is in the package.
+# has DEB PATH: Returns true if the package contains the file.
 has() {
 	dpkg-deb -c "$1" | awk -v p=".$2" '{ sub(/ -> .*/, "") } $NF == p { f = 1 } END { exit !f }' || { echo "no $2" && return 1; }
 }
@@ -131,7 +137,7 @@ done
 for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
 	check "nrs-dkms has $file" has "$dkms" "/usr/src/nrs-$version/$file"
 done
-# nothing CMD...: it prints nothing, and does not fail.
+# nothing CMD...: Fails if CMD fails or prints anything.
 nothing() {
 	local shown
 	shown=$("$@") || return
@@ -149,7 +155,7 @@ paths() {
 		'index($0, a) || index($0, b) || index($0, c) { print FILENAME; nextfile }' {} +
 }
 check "nothing in nrs and nrs-agent names a place on the machine that built it" nothing paths
-# libraries PROGRAM
+# libraries PROGRAM: Prints the libraries of the program.
 libraries() {
 	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/$1" | sed -n '/NEEDED/s/.*\[\(.*\)\]/\1/p'
 }
@@ -161,22 +167,22 @@ lintian() {
 	local failed deb
 	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides "${packages[@]}" >"$logs/lintian.log" 2>&1 || failed=1
 	grep -E '^[EW]:' "$logs/lintian.log" || true
-	# Without packages it succeeds, too; each of these two has something that is overridden.
+	# lintian also succeeds without packages; each of these two packages has an overridden tag.
 	for deb in nrs nrs-agent; do grep -q "^O: $deb: " "$logs/lintian.log" || { echo "$deb was not looked at" && failed=1; }; done
 	[ -z "${failed:-}" ]
 }
 check "lintian finds no error" lintian
 echo "# lintian: $(grep -c '^W:' "$logs/lintian.log" || true) warnings, $(grep -c '^O:' "$logs/lintian.log" || true) overridden"
 
-# --- Installation and removal ----------------------------------------------------------------------------------------
-# What is installed beside what apt, dpkg and the machine's owner's key keep.
+# --- Installation and removal ---------------------------------------------------------------------
+# files: Lists installed files, except those of apt, dpkg and the machine owner's key.
 files() {
 	(cd "$merged" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt \
 		-o -path ./tmp -o -path ./run -o -path ./root -o -path ./dev -o -path ./proc -o -path ./sys -o -path ./etc/ld.so.cache \
 		-o -path '*/modules.*' -o -path './var/lib/dkms/mok.*' -o -path ./var/lib/systemd/deb-systemd-helper-enabled \) -prune -o -print | sort)
 }
 
-# gone: after a purge nothing is there that was not there before, but the administrator's files.
+# gone: Verifies that after a purge only the previous files and the administrator's files exist.
 gone() {
 	logged purge inside "${apt[@]}" purge nrs nrs-agent nrs-dkms || return
 	keep_configuration || return
@@ -184,14 +190,14 @@ gone() {
 	nothing comm -13 "$logs/files-before" "$logs/files-after"
 }
 
-# removed: nothing but the configuration is left.
+# removed: Verifies that only the configuration is left.
 removed() {
 	logged remove inside "${apt[@]}" remove nrs nrs-agent nrs-dkms || return
 	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/bin/nrs-agent" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
 	[ ! -d "$merged/usr/lib/modules" ] || nothing find "$merged/usr/lib/modules" -name 'nrs.ko*'
 }
 
-# later: the packages again, of a later version, in $logs/later.
+# later: Builds the packages with a later version in $logs/later.
 later() {
 	local deb dir
 	for deb in "${packages[@]}"; do
@@ -208,7 +214,8 @@ later() {
 	done >/dev/null
 }
 
-# upgraded: the later version is there, and nothing of the earlier one; the configuration is as it was.
+# upgraded: Verifies that the later version is installed, the earlier one is gone, and the
+# configuration is unchanged.
 upgraded() {
 	later || return
 	install upgrade "$logs"/later/*.deb || return
@@ -219,7 +226,7 @@ upgraded() {
 	keep_configuration
 }
 
-# configure: what administrators put there, and the state of an agent.
+# configure: Creates the files of an administrator, and the state of an agent.
 configure() {
 	echo '# mine' >"$merged/etc/nrs/mine.toml"
 	echo mine >"$merged/etc/nrs/agent/secret"
@@ -231,7 +238,8 @@ keep_configuration() {
 	grep -q mine "$merged/etc/nrs/mine.toml" && grep -q mine "$merged/etc/nrs/agent/secret"
 }
 
-# Where the toolchain root is a directory of its own it has what the packages depend on, and is there already.
+# A toolchain root in its own directory exists already and contains the dependencies of the
+# packages.
 root=$("$NRS_SCRIPTS/root.sh" --print)
 if [ -n "$quick" ] && [ "$root" = / ]; then
 	echo "# this host serves as the root, so nothing is installed: make deb-test does that in a root of its own"
@@ -250,9 +258,10 @@ if [ -n "$quick" ]; then
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
 	check "purge leaves the configuration, and nothing else" gone
-	# So that an update of them can be installed.
+	# Allows an update of the certificates to be installed.
 	check "certificates can be made anew" logged certificates inside update-ca-certificates --fresh
-	# No container can be run here; its line that installs packages can, though here they are there already.
+	# No container can run here. Its line that installs packages can run; the packages are installed
+	# already.
 	cp "$NRS_SCRIPTS/packages.txt" "$merged/packages.txt"
 	line=$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")
 	check "the container's line for packages" logged container inside sh -c "${line:-false}"
@@ -262,7 +271,8 @@ if [ -n "$quick" ]; then
 	exit
 fi
 
-# The minimal root, and over it a layer with what the packages depend on, each made when it is missing or another one.
+# The minimal root, and over it a layer with the dependencies of the packages; each is made when it
+# is missing or outdated.
 key=$(hash_of <<<"$(trixie_sources)")
 if ! stamp_is "$cache/base.stamp" "$key"; then
 	rm -rf --one-file-system "$cache/base" "$cache/depends"
@@ -284,10 +294,10 @@ fi
 over "$cache/depends:$cache/base"
 logged update inside "${apt[@]}" update
 
-# The stock kernel, one that is not for a cloud, of another supported series where the archive has one, and one of a series
-# that is not supported.
+# Kernels: the stock kernel; a kernel without "cloud", of another supported series if the archive
+# has one; and a kernel of an unsupported series.
 new=$NRS_KREL new_version=$(cat "$NRS_CACHE/kernel/$NRS_KREL/version")
-# series_of RELEASE
+# series_of RELEASE: Prints the series of the release.
 series_of() {
 	sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$1"
 }
@@ -300,7 +310,7 @@ other_version=$(inside apt-cache show --no-all-versions "linux-headers-$other" |
 old=$(grep -vE "$pattern" <<<"$releases" | grep -- -cloud- | tail -n 1)
 echo "# kernels: $new ($new_version) and $other ($other_version), unsupported: $old"
 
-# state RELEASE: what DKMS says of the module for that kernel.
+# state RELEASE: Prints the status that DKMS reports for the module and that kernel.
 state() {
 	inside dkms status -m nrs -v "$version" -k "$1"
 }
@@ -308,7 +318,8 @@ is_installed() {
 	state "$1" | grep -q ': installed'
 }
 
-# made_for RELEASE: it is there for that kernel, says so itself, and is signed. (Without the kernel's image there is no index for modprobe.)
+# made_for RELEASE: Verifies that the module is installed for that kernel, has its vermagic, and is
+# signed. (Without the kernel's image modprobe has no index.)
 made_for() {
 	local file
 	is_installed "$1" || { echo "dkms: $(state "$1")" && return 1; }
@@ -374,7 +385,7 @@ logged headers-gone inside "${apt[@]}" purge --autoremove 'linux-headers-*' 'lin
 check "purge leaves the configuration, and nothing else" gone
 umount "$merged"
 
-# --- The source package ----------------------------------------------------------------------------------------------
+# --- The source package ---------------------------------------------------------------------------
 since=$SECONDS
 check "the source package" logged source "$NRS_SCRIPTS/deb.sh" --source
 over "$cache/depends:$cache/base"

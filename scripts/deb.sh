@@ -3,13 +3,14 @@
 #
 # usage: scripts/deb.sh [--source]
 #
-# Builds the Debian packages nrs, nrs-agent and nrs-dkms from the checkout, with the tools of the toolchain root. The checkout stays
-# clean: they are built in $NRS_CACHE/tree. What is packed depends on the sources only, not on time or place.
-# The crates come from cargo's registry, as for every other build here. Unchanged sources do nothing.
-# Result: build/deb/nrs_VERSION_amd64.deb, build/deb/nrs-agent_VERSION_amd64.deb and build/deb/nrs-dkms_VERSION_all.deb.
+# Builds the Debian packages nrs, nrs-agent and nrs-dkms from the checkout, with the tools of the
+# toolchain root. They are built in $NRS_CACHE/tree, so the checkout stays clean. The packages
+# depend on the sources only, not on time or place. The crates come from cargo's registry. Nothing
+# is built if the sources are unchanged. Results: build/deb/nrs_VERSION_amd64.deb,
+# build/deb/nrs-agent_VERSION_amd64.deb and build/deb/nrs-dkms_VERSION_all.deb.
 #
-#   --source  the source package instead: build/deb/nrs_VERSION.dsc and nrs_VERSION.tar.xz. It has the crates, so the
-#             packages can be built from it without network.
+#   --source  build the source package instead: build/deb/nrs_VERSION.dsc and nrs_VERSION.tar.xz;
+#             it contains the crates, so the packages can be built from it without network
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 source=
@@ -22,7 +23,8 @@ fi
 out=$NRS_TOP/build/deb
 mkdir -p "$out"
 
-# up_to_date NAME: ends if NAME was built from the files of this directory; sets $stampfile and $key for when it has been.
+# up_to_date NAME: Ends the script if NAME was built from the files of this directory; otherwise
+# sets $stampfile and $key for the finished build.
 up_to_date() {
 	stampfile=$out/$1.stamp
 	key=$(find . -type f -print0 | sort -z | xargs -0 sha256sum | hash_of)
@@ -43,7 +45,8 @@ if [ -n "$source" ]; then
 	cd "$work/nrs-$version"
 	up_to_date source
 	rm -f "$out"/nrs_*.{dsc,tar.xz}
-	# With a home of its own: cargo vendor waits until no other cargo builds, and unpacks crates anew.
+	# A cargo home of its own, because cargo vendor waits for other cargo builds and unpacks the
+	# crates again.
 	mkdir -p "$work/cargo/registry"
 	cp -a "$CARGO_HOME"/config.toml "$work/cargo" 2>/dev/null || true
 	cp -a "$CARGO_HOME"/registry/{index,cache} "$work/cargo/registry" 2>/dev/null || true

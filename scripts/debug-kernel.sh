@@ -3,12 +3,14 @@
 #
 # usage: scripts/debug-kernel.sh [--print]
 #
-# Builds the debug kernel: the source of the stock kernel (scripts/kernel.sh), clang, .config.fragment and nothing
-# else that can be left out. Kept per release, configuration and compiler in $NRS_CACHE/debug; about 8 minutes on 2 cores.
-# An interrupted build goes on where it stopped. Out-of-tree modules: make -C $NRS_DBG_KBUILD M=... LLVM=1
+# Builds the debug kernel: the source of the stock kernel (scripts/kernel.sh), clang,
+# .config.fragment, and no other option that can be disabled. It is kept per release, configuration
+# and compiler in $NRS_CACHE/debug; a build takes about 8 minutes on 2 cores. An interrupted build
+# resumes. Out-of-tree modules: make -C $NRS_DBG_KBUILD M=... LLVM=1
 #
-#   --print   print shell variables (fails if it is not built yet): NRS_DBG_REL release, NRS_DBG_KBUILD build
-#             tree, NRS_DBG_VMLINUX image (ELF, for the emulator's direct boot), NRS_DBG_MODULES
+#   --print   print shell variables (fails if the kernel is not built yet): NRS_DBG_REL release,
+#             NRS_DBG_KBUILD build tree, NRS_DBG_VMLINUX image (ELF, for direct boot),
+#             NRS_DBG_MODULES modules
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -19,7 +21,8 @@ case ${1:-} in
 *) die "unknown argument '$1', see --help" ;;
 esac
 
-# Where the kernel of the present source, fragment and compiler is, or will be. Comments do not count.
+# Directory of the kernel of the present source, fragment and compiler. Comments in the fragment do
+# not count.
 vars=$("$NRS_SCRIPTS/kernel.sh" --print 2>/dev/null) || {
 	[ "${1:-}" != --print ] || die "no kernel yet: run scripts/kernel.sh"
 	"$NRS_SCRIPTS/kernel.sh"
@@ -50,11 +53,12 @@ mkdir -p "$build" "$dir/log"
 export KBUILD_BUILD_TIMESTAMP='2026-01-01' KBUILD_BUILD_USER=nrs KBUILD_BUILD_HOST=nrs
 make=(make -C "$NRS_KSRC" O="$build" ARCH=x86_64 LLVM=1 KERNELRELEASE="$release" "-j$(nproc)")
 
-# missing: the options of the fragment that the final configuration does not have as asked.
+# missing: Prints the options of the fragment that the final configuration does not have as
+# requested.
 missing() {
 	grep -E '^(CONFIG|# CONFIG)' "$fragment" | while IFS= read -r line; do
 		grep -qxF "$line" "$build/.config" && continue
-		# "is not set" also holds for an option that is not there at all.
+		# "is not set" is also true if the option does not exist.
 		case $line in '# CONFIG'*) grep -q "^$(cut -d' ' -f2 <<<"$line")=" "$build/.config" || continue ;; esac
 		echo "  $line"
 	done

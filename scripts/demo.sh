@@ -3,9 +3,10 @@
 #
 # usage: scripts/demo.sh
 #
-# Boots the stock kernel in a virtual machine, loads nrs.ko and lets a small and a greedy user share one device, the
-# greedy one with two jobs: under fifo, under fairshare by users and their jobs, and under tbf with a limit for the greedy
-# user (tests/vm/demo.sh). Prints a table and writes demo.svg and build/demo.txt.
+# Boots the stock kernel in a virtual machine, loads nrs.ko and lets a small and a greedy user share
+# one device; the greedy user has two jobs. The policies are fifo, fairshare by users and their
+# jobs, and tbf with a limit for the greedy user (tests/vm/demo.sh). Prints a table and writes
+# demo.svg and build/demo.txt.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in

@@ -3,15 +3,15 @@
 #
 # usage: scripts/fio.sh [--print]
 #
-# Makes the fio of the test machines, once, in $NRS_CACHE/fio: Debian's program without the libraries
-# of storage systems that no test uses (scripts/lean.py). In an emulated machine a start takes an
-# eighth of the time.
+# Builds the fio of the test machines once, in $NRS_CACHE/fio: Debian's program without the
+# libraries of storage systems that no test uses (scripts/lean.py). In an emulated machine it starts
+# in an eighth of the time.
 #
-#   --print     print the program's path and do nothing else (fails if there is none yet)
+#   --print     only print the program's path (fails if it does not exist yet)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-# What the I/O engines of the tests need: libaio, psync, io_uring, null.
+# Libraries of the I/O engines of the tests: libaio, psync, io_uring, null.
 kept=(libc.so.6 libm.so.6 libz.so.1 libaio.so.1t64)
 
 dir=$NRS_CACHE/fio
@@ -49,7 +49,7 @@ run_logged "fio: leave out libraries" "$NRS_CACHE/log/fio-lean.log" \
 	python3 "$NRS_SCRIPTS/lean.py" --fio "$tmp/package/usr/bin/fio" "$tmp/fio" "${kept[@]}"
 grep 'left as it is' "$NRS_CACHE/log/fio-lean.log" >&2 || true
 
-# It has to do what the tests do.
+# Verifies that the program still does what the tests need.
 run_logged "fio: try it" "$NRS_CACHE/log/fio-try.log" "$tmp/fio" --directory="$tmp" --size=64k \
 	--bs=4k --rw=randwrite --verify=crc32c --verify_state_save=0 \
 	--name=aio --ioengine=libaio --iodepth=4 --numjobs=2 --name=sync --ioengine=psync

@@ -3,21 +3,22 @@
 #
 # usage: scripts/fuzz.sh [TARGET|all] [SECONDS]
 #
-# Fuzzes TARGET (all of them without one), each for SECONDS (60), with libFuzzer in the toolchain root. The targets and
-# what must hold in each are in rust/host/fuzz. What finds something new is kept in build/fuzz/corpus/TARGET and used
-# the next time; rust/host/fuzz/corpus is read only. Prints a line for each target: executions, executions/s, coverage.
+# Fuzzes TARGET (default: all targets), each for SECONDS (default 60), with libFuzzer in the
+# toolchain root. rust/host/fuzz contains the targets and their properties. New inputs are kept in
+# build/fuzz/corpus/TARGET and used by the next run; rust/host/fuzz/corpus is only read. Prints a
+# line for each target: executions, executions/s, coverage.
 #
-# When something does not hold, the input is in build/fuzz/TARGET, the other targets still run, and the exit status is 1.
-# To see it again: scripts/fuzz.sh TARGET FILE.
+# If a property is violated, the input is in build/fuzz/TARGET, the other targets still run, and the
+# exit status is 1. To reproduce the failure: scripts/fuzz.sh TARGET FILE.
 #
-#   --list    the names of the targets
+#   --list    list the names of the targets
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
 fuzz=$NRS_TOP/rust/host/fuzz
 input=
 [ ! -f "${2:-}" ] || input=$(realpath "$2")
-# Later versions want a newer compiler.
+# Later versions require a newer compiler.
 version=0.12.0
 
 targets=$(sed -n '/^targets! {/,/^}/s/^    \([a-z]*\)([a-z]*) .*/\1/p' "$fuzz/src/lib.rs")
@@ -40,8 +41,8 @@ fi
 out=$NRS_TOP/build/fuzz
 mkdir -p "$out"
 cd "$fuzz"
-# All targets are one program, which NRS_FUZZ_TARGET tells which one it is. There is no unsafe code that a sanitizer would
-# look at, and a stable compiler has none.
+# Runs cargo fuzz. All targets are one program; NRS_FUZZ_TARGET selects the target. There is no
+# unsafe code for a sanitizer to check, and a stable compiler has no sanitizer.
 cargo_fuzz() {
 	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features link nrs-fuzz "${@:2}"
 }

@@ -3,13 +3,15 @@
 #
 # usage: scripts/in-root.sh [--rw | --shared] CMD [ARG...]
 #
-# Runs CMD in the toolchain root (scripts/root.sh) in its own mount and process namespaces. The checkout, the cache
-# directory, the current directory and /tmp have the same paths inside as outside; the rest of the root is
-# read-only. The network is the host's. CMD's exit status is returned; when this script ends, all of CMD's processes end.
-# cargo builds in $NRS_CACHE/target, so that all checkouts share the crates of the registry.
+# Runs CMD in the toolchain root (scripts/root.sh) in its own mount and process namespaces, and
+# returns the exit status of CMD. The checkout, the cache directory, the current directory and /tmp
+# have the same paths inside as outside; the rest of the root is read-only. The network is the
+# host's. When this script ends, all processes of CMD end. cargo builds in $NRS_CACHE/target, so
+# that all checkouts share the crates of the registry.
 #
-#   --rw      the root itself may be changed (for package installation)
-#   --shared  CMD runs in $NRS_CACHE/tree, a copy of the checkout, where what no checkout has changed is not built again
+#   --rw      make the root writable (for package installation)
+#   --shared  run CMD in $NRS_CACHE/tree, a copy of the checkout; unchanged sources are not rebuilt,
+#             whichever checkout built them
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -24,11 +26,11 @@ if [ -n "${NRS_IN_ROOT:-}" ]; then
 	[ -z "$shared" ] || { shared_tree && cd "$tree"; }
 	exec "$@"
 fi
-# The copy is made inside.
+# The copy is made inside the root.
 [ -z "$shared" ] || set -- "$NRS_SCRIPTS/in-root.sh" --shared "$@"
 die_with_parent ${rw:+--rw} "$@"
 
-# What CMD sees: Debian's PATH and tools, no other toolchain's settings.
+# Environment of CMD: Debian's PATH and tools, no settings of another toolchain.
 unset RUSTC RUSTUP_HOME RUSTUP_TOOLCHAIN RUSTFLAGS CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL MFLAGS LD_PRELOAD TMPDIR
 host_cargo=${CARGO_HOME:-$HOME/.cargo}
 root=${NRS_ROOT:-$("$NRS_SCRIPTS/root.sh" --print)} || die "no toolchain root yet: run scripts/root.sh"
@@ -47,7 +49,8 @@ fi
 [ "$(id -u)" = 0 ] || die "entering $root needs the rights of root"
 export HOME=/root
 
-# Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 directory to start in, then CMD.
+# Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 start directory,
+# then CMD.
 enter='
 set -eu
 root=$1 rw=$2 top=$3 cache=$4 cwd=$5
@@ -56,7 +59,7 @@ mount --bind "$root" "$root"
 for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 	[ -e "$f" ] || continue
 	[ -e "$root$f" ] || { mkdir -p "$root${f%/*}" && : >"$root$f"; }
-	# A package that is installed may replace it, which a mount point would refuse.
+	# The installation of a package may replace the file, which fails for a mount point.
 	if [ -n "$rw" ]; then cp --remove-destination "$f" "$root$f"; else mount --bind "$f" "$root$f"; fi
 done
 mount -t proc proc "$root/proc"
@@ -80,7 +83,7 @@ exit $status
 '
 cwd=$(pwd -P)
 [ -d "$root/usr" ] || die "$root is not a system root"
-# A directory of the host's own system is not shown inside; start in / then.
+# A directory of the host's own system does not exist inside, so CMD starts in /.
 case $cwd/ in "$NRS_TOP"/* | "$NRS_CACHE"/* | /tmp/*) ;; *) cwd=/ ;; esac
 
 setpriv --pdeathsig KILL -- unshare --mount --pid --fork --kill-child=KILL --propagation private \

@@ -3,9 +3,10 @@
 #
 # usage: scripts/initramfs.sh RELEASE MODULES_DIR
 #
-# Makes the part of the test machine's initramfs that rarely changes, tools and kernel modules.
-# Prints the path of a directory in $NRS_CACHE/initramfs, kept by what went into it. base.cpio there is
-# for every machine; more.cpio, to be appended, has what few need. Called by scripts/vm.sh.
+# Builds the part of the test machine's initramfs that rarely changes: tools and kernel modules.
+# Prints the path of a directory in $NRS_CACHE/initramfs, whose name depends on the contents:
+# base.cpio is for every machine, more.cpio (appended on request) for few tests. Called by
+# scripts/vm.sh.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:---help} in --help | -h) usage && exit ;; esac
@@ -14,7 +15,8 @@ release=$1 modules=$2
 
 tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke2fs mkswap prlimit
 	setpriv tar taskset tune2fs unshare)
-# Programs that use file systems, another file system, and a server: many megabytes, for few tests.
+# Programs that exercise file systems, another file system, and a server: many megabytes, for few
+# tests.
 more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
 more_modules=(xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop)
 wanted=(virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
@@ -27,7 +29,7 @@ key=$({
 } | hash_of)
 dir=$NRS_CACHE/initramfs
 result=$dir/$release-$key
-# done_before: prints the result and ends if it is there.
+# done_before: Prints the result and exits if it exists.
 done_before() {
 	[ ! -d "$result" ] || { touch "$result" && echo "$result" && exit; }
 }
@@ -47,7 +49,7 @@ for applet in $(/bin/busybox --list); do
 	[ "$applet" = busybox ] || ln -sf busybox "$tree/bin/$applet"
 done
 
-# add TREE TOOL...: copies programs, and what of their libraries the base does not have.
+# add TREE TOOL...: Copies programs, and those of their libraries that the base does not have.
 add() {
 	local to=$1 tool path lib
 	shift
@@ -65,8 +67,8 @@ add() {
 	done
 }
 
-# install_modules TREE MODULE...: copies kernel modules, with what they depend on; a name that is built in, or that this kernel
-# lacks, costs nothing.
+# install_modules TREE MODULE...: Copies kernel modules with their dependencies. Names of built-in
+# modules, and of modules that this kernel lacks, are ignored.
 install_modules() {
 	local to=$1/lib/modules/$release/kernel module file name
 	shift
@@ -83,7 +85,7 @@ install_modules() {
 	done
 }
 
-# library TREE NAME: copies one that programs need which are put in later.
+# library TREE NAME: Copies a library for programs that are added later.
 library() {
 	local file
 	file=$(ldconfig -p | awk -v name="$2" '$1 == name { print $NF; exit }')
@@ -91,21 +93,21 @@ library() {
 	cp -L "$file" "$1$file"
 }
 
-# archive TREE NAME
+# archive TREE NAME: Writes the tree as the archive NAME.
 archive() {
 	(cd "$1" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$dir/tmp/$2.cpio"
 	rm -rf "$1"
 }
 
-# kmod needs its library of cryptography, the largest of all, only to look at signatures, which
-# modinfo and depmod do; busybox has these without.
+# kmod needs its cryptography library, the largest of all, only to check signatures, in modinfo and
+# depmod; busybox has both commands without it.
 mkdir -p "$dir/tmp/lean"
 python3 "$NRS_SCRIPTS/lean.py" "$(command -v kmod)" "$dir/tmp/lean/kmod" libc.so.6 >/dev/null
 add "$tree" "$fio" "$dir/tmp/lean/kmod" "${tools[@]}"
-# Of nrs-agent.
+# For nrs-agent.
 library "$tree" libgcc_s.so.1
 add "$dir/tmp/more" "${more[@]}"
-# A run reads all of it, and the rest is the same again.
+# A run reads the whole file, and the rest repeats it.
 mkdir -p "$dir/tmp/more/usr/share/dbench"
 head -n 20000 /usr/share/dbench/client.txt >"$dir/tmp/more/usr/share/dbench/client.txt"
 nbdkit=/usr/lib/x86_64-linux-gnu/nbdkit
@@ -127,7 +129,7 @@ install_modules "$tree" "${wanted[@]}"
 for list in modules.builtin modules.builtin.modinfo modules.order; do
 	if [ -f "$modules/$list" ]; then cp "$modules/$list" "$target/"; else : >"$target/$list"; fi
 done
-# Dependencies of all of them, where those of a few are not there.
+# Dependencies of all modules; the modules of few tests may be absent.
 mkdir -p "$dir/tmp/all/lib/modules"
 cp -r "$target" "$dir/tmp/all/lib/modules/"
 cp -r "$dir/tmp/more/lib/modules/$release/kernel" "$dir/tmp/all/lib/modules/$release/"
@@ -136,7 +138,7 @@ cp "$dir/tmp/all/lib/modules/$release"/modules.* "$target/"
 rm -rf "$dir/tmp/all"
 archive "$dir/tmp/more" more
 archive "$tree" base
-# A machine may be about to read one that was in use until now.
+# Kept for an hour: a machine may still be about to read a directory that was in use until now.
 find "$dir" -mindepth 1 -maxdepth 1 -name "*$release-*" -mmin +60 -exec rm -rf {} +
 mv "$dir/tmp" "$result"
 echo "$result"

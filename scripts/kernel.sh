@@ -3,14 +3,16 @@
 #
 # usage: scripts/kernel.sh [SERIES] [--print | --refresh]
 #
-# Gets the stock kernel that the module is built for and tested in: Debian's cloud kernel from trixie-backports, the
-# newest point release of the first supported series that the archive has, or of SERIES. Unpacks it (nothing is
-# installed) and rebuilds the Rust metadata that Debian's header packages leave out, from the same source, configuration
-# and compilers. A kernel chosen earlier is kept until --refresh, because the archive drops old sources.
+# Gets the stock kernel that the module is built for and tested in: Debian's cloud kernel from
+# trixie-backports, the newest point release of the first supported series that the archive has, or
+# of SERIES. Unpacks the kernel (nothing is installed) and rebuilds the Rust metadata that Debian's
+# header packages lack, from the same source, configuration and compilers. An earlier choice is kept
+# until --refresh, because the archive drops old sources.
 #
 #   --print     print shell variables for the chosen kernel (fails if there is none yet):
-#               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ, NRS_MODULES, NRS_KSRC source
-#   --refresh   look for a newer one even if a kernel was chosen before
+#               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ image,
+#               NRS_MODULES modules, NRS_KSRC source
+#   --refresh   look for a newer kernel even if one was chosen before
 #
 # debian/dkms/module.sh has the list of supported series; NRS_KERNEL_SERIES overrides it.
 set -euo pipefail
@@ -41,11 +43,11 @@ case ${1:-} in
 *) die "unknown argument '$1', see --help" ;;
 esac
 
-# Metadata made by another version of that script are made anew.
+# Metadata of another version of rust-metadata.sh is rebuilt.
 metadata=$(hash_of <"$NRS_SCRIPTS/rust-metadata.sh")
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/root.sh"
-	# Nothing to look at when the root has not changed since the metadata was made.
+	# Nothing to do if the root is unchanged since the metadata was built.
 	if [ -z "$refresh" ] && [ -f "$current" ] && [ -f "$NRS_CACHE/root.stamp" ] &&
 		[ "$base/$(cat "$current")/build.stamp" -nt "$NRS_CACHE/root.stamp" ] &&
 		stamp_is "$base/$(cat "$current")/metadata.stamp" "$metadata"; then
@@ -57,16 +59,17 @@ fi
 lock kernel
 mkdir -p "$base"
 
-# --- Debian's archive, with an apt state of its own ------------------------------------------------------------------
+# --- Debian's archive, with an apt state of its own -----------------------------------------------
 archive_apt
 suffix=-cloud-amd64
 
-# archive_has PACKAGE VERSION
+# archive_has PACKAGE VERSION: Returns true if the archive has this version of the package.
 archive_has() {
 	apt-cache "${apt[@]}" madison "$1" 2>/dev/null | awk -F' *[|] *' -v v="$2" '$2 == v { f = 1 } END { exit !f }'
 }
 
-# complete RELEASE: prints the package version if image, modules, headers and source of it are all there.
+# complete RELEASE: Prints the package version if the archive has image, modules, headers and source
+# of the release.
 complete() {
 	local rel=$1 version series
 	series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$rel")
@@ -75,7 +78,7 @@ complete() {
 		archive_has "linux-source-$series" "$version" && echo "$version"
 }
 
-# fetch RELEASE PACKAGE=VERSION DIR: download one package and unpack it into DIR.
+# fetch RELEASE PACKAGE=VERSION DIR: Fetches one package and unpacks it into DIR.
 fetch() {
 	local work=$base/$1/download deb
 	rm -rf "$work"
@@ -139,7 +142,7 @@ k=$base/$chosen
 stamp "$k/version" "$chosen_version"
 stamp "$current" "$chosen"
 
-# --- Unpack ----------------------------------------------------------------------------------------------------------
+# --- Unpack ---------------------------------------------------------------------------------------
 if [ ! -d "$k/source" ]; then
 	series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$chosen")
 	rm -rf "$k/source.tmp" "$k/source.deb.tmp"
@@ -165,9 +168,9 @@ if [ ! -d "$k/image" ]; then
 	publish "$k/image.tmp" "$k/image"
 fi
 
-# --- Rust metadata ---------------------------------------------------------------------------------------------------
+# --- Rust metadata --------------------------------------------------------------------------------
 toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
-# The debug kernel goes by this, too, and has metadata of its own.
+# The debug kernel's build depends on this key too, and has its own metadata.
 key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
 if stamp_is "$k/build.stamp" "$key" && stamp_is "$k/metadata.stamp" "$metadata"; then
 	touch "$k/build.stamp"

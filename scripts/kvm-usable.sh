@@ -3,8 +3,9 @@
 #
 # usage: scripts/kvm-usable.sh VMLINUZ
 #
-# Succeeds if KVM really runs a guest here: boots VMLINUZ without a root file system and expects its panic message.
-# /dev/kvm may be there, answer, and still fail at the first guest instructions. The verdict is kept per boot of this host.
+# Succeeds if KVM can run a guest here: boots VMLINUZ without a root file system and expects its
+# panic message. /dev/kvm may exist and answer, and still fail at the first guest instructions. The
+# verdict is cached per boot of this host.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:---help} in --help | -h) usage && exit ;; esac

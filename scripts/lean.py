@@ -85,7 +85,7 @@ class Program:
     def weaken(self, gone):
         """Makes weak what is undefined and of a version that is gone, or none; returns how many."""
         symbols, versions, weak = self.place(DT_SYMTAB), self.place(DT_VERSYM), 0
-        # The strings follow the symbols.
+        # The string table follows the symbol table.
         for i in range(1, (self.place(DT_STRTAB) - symbols) // 24):
             _, info, _, section = self.get("IBBH", symbols + 24 * i)
             version = self.get("H", versions + 2 * i)[0]

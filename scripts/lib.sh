@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Helpers shared by the scripts beside this file. Sourced, never run.
+# Helpers of the scripts in this directory. Sourced, never run.
 
 NRS_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 NRS_SCRIPTS=$NRS_TOP/scripts
@@ -11,29 +11,32 @@ NRS_CACHE=$(cd "$NRS_CACHE" && pwd -P)
 NRS_T0=${NRS_T0:-$(date +%s)}
 export NRS_CACHE NRS_T0
 
-# log TEXT...: one progress line on stderr, with the seconds since the first script started.
+# log TEXT...: Prints a progress line on stderr, with the seconds since the first script started.
 log() {
 	printf '[nrs +%ds] %s\n' "$(($(date +%s) - NRS_T0))" "$*" >&2
 }
 
-# die TEXT...: say why and stop.
+# die TEXT...: Prints the error and exits with status 1.
 die() {
 	log "error: $*"
 	exit 1
 }
 
-# usage: print the calling script's own header comment (the lines after the SPDX line up to the first non-comment).
+# usage: Prints the calling script's header comment (from the line after SPDX to the first line that
+# is not a comment).
 usage() {
 	sed -n '/^# SPDX/,/^[^#]/{/^# SPDX/d;/^#/!d;s/^# \{0,1\}//;p}' "$0"
 }
 
-# die_with_parent "$@": run this script again so that the kernel ends it when its parent ends.
+# die_with_parent "$@": Runs this script again so that the kernel terminates it when its parent
+# exits.
 die_with_parent() {
 	[ "${NRS_PDEATH:-}" = "$$" ] && return
 	NRS_PDEATH=$$ exec setpriv --pdeathsig TERM -- "$0" "$@"
 }
 
-# lock AREA: hold AREA's lock file, descriptor $lock_fd, until this process ends; says so when it has to wait.
+# lock AREA: Acquires AREA's lock file, descriptor $lock_fd, until this process exits; logs when it
+# has to wait.
 lock() {
 	local file=$NRS_CACHE/$1.lock
 	mkdir -p "$(dirname "$file")"
@@ -43,18 +46,18 @@ lock() {
 	flock "$lock_fd"
 }
 
-# stamp_is FILE KEY: true if FILE holds exactly KEY.
+# stamp_is FILE KEY: Returns true if FILE contains exactly KEY.
 stamp_is() {
 	[ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
 }
 
-# stamp FILE KEY: write KEY so that FILE is never seen half written.
+# stamp FILE KEY: Writes KEY to FILE atomically.
 stamp() {
 	printf '%s\n' "$2" >"$1.tmp"
 	mv -f "$1.tmp" "$1"
 }
 
-# publish TMP FINAL: put the finished file or directory TMP in the place of FINAL.
+# publish TMP FINAL: Replaces FINAL by the finished file or directory TMP.
 publish() {
 	if [ -d "$2" ] && [ ! -L "$2" ]; then
 		rm -rf "$2.old"
@@ -64,12 +67,12 @@ publish() {
 	rm -rf "$2.old"
 }
 
-# hash_of: the first 16 hex digits of the SHA-256 of standard input.
+# hash_of: Prints the first 16 hex digits of the SHA-256 of standard input.
 hash_of() {
 	sha256sum | cut -c1-16
 }
 
-# progress LABEL LOGFILE: copy standard input to LOGFILE; every 10 s say how far it is.
+# progress LABEL LOGFILE: Copies standard input to LOGFILE; logs the progress every 10 s.
 progress() {
 	local label=$1 file=$2 line='' last=$SECONDS lines=0 objs=0 rc
 	: >"$file"
@@ -97,7 +100,8 @@ progress() {
 	[ -z "$line" ] || printf '%s\n' "$line" >>"$file"
 }
 
-# run_logged LABEL LOGFILE CMD...: run CMD with its output in LOGFILE and progress lines; stop with the log's tail if it fails.
+# run_logged LABEL LOGFILE CMD...: Runs CMD with its output in LOGFILE and progress lines; if CMD
+# fails, prints the end of the log and exits.
 run_logged() {
 	local label=$1 file=$2
 	shift 2
@@ -110,15 +114,16 @@ run_logged() {
 	log "$label: done"
 }
 
-# copy_tree DIR: makes DIR a copy of the checkout, without what was built. A file whose content is the same keeps its time.
+# copy_tree DIR: Makes DIR a copy of the checkout, without build results. Files with unchanged
+# content keep their time.
 copy_tree() {
 	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=/cluster.svg --exclude=target "$NRS_TOP/" "$1/"
 }
 
-# shared_tree: makes $tree a copy of the checkout, where all checkouts build with cargo: one at a time, until its process
-# ends or does flock -u "$tree_lock". A file has the time there when its content last changed, so cargo builds again only
-# what differs from what was built there last. What cargo keeps is made anew when it has grown beyond 12 GiB. In the root
-# only.
+# shared_tree: Makes $tree a copy of the checkout, in which cargo builds for all checkouts. Holds
+# the lock of the tree until this process exits or calls flock -u "$tree_lock". The time of a file
+# is that of its last change of content, so cargo rebuilds only what differs from the last build
+# there. Removes cargo's target directory when it exceeds 12 GiB. Runs in the root only.
 shared_tree() {
 	lock tree
 	tree=$NRS_CACHE/tree tree_lock=$lock_fd
@@ -130,11 +135,12 @@ shared_tree() {
 	fi
 }
 
-# release_build: enters the shared tree, and sets what all release builds have in common, so that they share what is
-# compiled: RUSTFLAGS, which are those of debian/rules, too; release, the arguments of cargo; and programs, where these are.
-# Linked statically, they run in rescue systems and in the test machines too; they name no path of this machine. With a
-# target named, build scripts and macros are not linked so, which they could not be. Who wants to keep a program copies it
-# while the tree is held.
+# release_build: Enters the shared tree, and sets the common variables of all release builds, so
+# that they share compiled crates: RUSTFLAGS, equal to those of debian/rules; release, the arguments
+# of cargo; and programs, the directory of the programs. The programs are statically linked, so that
+# they also run in rescue systems and in the test machines, and contain no path of this machine.
+# Because a target is named, the flags do not apply to build scripts and macros, which cannot be
+# statically linked. Copy a program while the lock of the tree is held.
 release_build() {
 	local target
 	shared_tree
@@ -147,7 +153,7 @@ release_build() {
 	programs=$CARGO_TARGET_DIR/$target/release
 }
 
-# debian_mirror: the archive address, as this host's own apt configuration names it.
+# debian_mirror: Prints the address of the Debian archive in this host's apt configuration.
 debian_mirror() {
 	local codename uri
 	if [ -n "${NRS_DEBIAN_MIRROR:-}" ]; then
@@ -163,7 +169,7 @@ debian_mirror() {
 	echo "${uri%/}"
 }
 
-# trixie_sources: sources.list lines for everything the toolchain and the kernels come from.
+# trixie_sources: Prints the sources.list lines of the toolchain and the kernels.
 trixie_sources() {
 	local mirror suite key=/usr/share/keyrings/debian-archive-keyring.gpg
 	mirror=$(debian_mirror)
@@ -172,8 +178,8 @@ trixie_sources() {
 	done
 }
 
-# debian_root LABEL LOG DIR PACKAGES [OPTION...]: makes DIR a minimal Debian 13 with PACKAGES, joined by commas, in which no service
-# is started. OPTIONs are for mmdebstrap.
+# debian_root LABEL LOG DIR PACKAGES [OPTION...]: Makes DIR a minimal Debian 13 with PACKAGES,
+# joined by commas, in which no service is started. Passes each OPTION to mmdebstrap.
 debian_root() {
 	local label=$1 log=$2 dir=$3 packages=$4
 	shift 4
@@ -191,14 +197,14 @@ debian_root() {
 	publish "$dir.tmp" "$dir"
 }
 
-# archive_sources: write the list of sources that archive_apt reads, outside of the root.
+# archive_sources: Writes the list of sources that archive_apt reads, outside the root.
 archive_sources() {
 	mkdir -p "$NRS_CACHE/apt"
 	trixie_sources >"$NRS_CACHE/apt/sources.list"
 }
 
-# archive_apt: make an apt state of its own for Debian's archive, with the options in $apt. One process
-# at a time has it, until it ends.
+# archive_apt: Creates a separate apt state for Debian's archive, and sets $apt to the options. One
+# process at a time holds the state, until it exits.
 archive_apt() {
 	local dir=$NRS_CACHE/apt
 	lock apt
@@ -210,12 +216,12 @@ archive_apt() {
 		-o "Dir::State::status=$dir/status" -o APT::Sandbox::User=root)
 }
 
-# supported_series: prints the kernel series that the module is written for, newest first.
+# supported_series: Prints the supported kernel series, newest first.
 supported_series() {
 	sed -n 's/^supported="\(.*\)"$/\1/p' "$NRS_TOP/debian/dkms/module.sh"
 }
 
-# is_trixie: true if this host itself is Debian 13.
+# is_trixie: Returns true if this host is Debian 13.
 is_trixie() {
 	[ "$(. /etc/os-release && echo "${ID:-}-${VERSION_ID:-}")" = debian-13 ]
 }

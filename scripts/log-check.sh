@@ -4,8 +4,8 @@
 # usage: scripts/log-check.sh LOG...
 #        scripts/log-check.sh --self-test
 #
-# Looks for trouble in kernel logs: prints each line that must fail a test run and returns 1 if there is one.
-# Lines that scripts/log-allow.txt allows, with the reason, do not count.
+# Searches kernel logs for errors: prints each line that must fail a test run, and returns 1 if
+# there is one. Lines that scripts/log-allow.txt allows, with the reason, are ignored.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -17,7 +17,8 @@ bad+='|refcount_t:|sleeping function called from invalid context|scheduling whil
 bad+='|rust_kernel: panicked|rust_kernel: .*panic|unchecked MSR|Bad page|Out of memory:|segfault at'
 bad+='|^(\[[ 0-9.]*\] )? *not ok [0-9]|EXPECTATION FAILED|ASSERTION FAILED|DEBUG_LOCKS_WARN|MAX_LOCKDEP.* too low|Disabling lock debugging|turning off the locking correctness'
 
-# check FILE...: the bad lines that are not allowed, each as FILE:NUMBER:LINE. Console logs end lines in CR LF.
+# check FILE...: Prints the bad lines that are not allowed, as FILE:NUMBER:LINE. Console logs end
+# lines in CR LF.
 check() {
 	local allow file
 	allow=$(grep -vE '^(#|$)' "$NRS_SCRIPTS/log-allow.txt" | paste -sd'|')
@@ -26,7 +27,7 @@ check() {
 	done
 }
 
-# Every line of the first list must be caught, no line of the second.
+# Verifies that each line of the first list is caught, and no line of the second.
 self_test() {
 	local failed=0 passed=0 line work
 	work=$(mktemp)

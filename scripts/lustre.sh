@@ -3,9 +3,11 @@
 #
 # usage: scripts/lustre.sh LUSTRE_SRC [KERNEL_BUILD [NRS_SYMVERS]]
 #
-# Builds lustre/, the policies of nrs for an unmodified Lustre, against LUSTRE_SRC, a source tree that is configured for the
-# kernel. KERNEL_BUILD: the kernel's build directory (default: of the running kernel). NRS_SYMVERS: Module.symvers of the nrs.ko
-# for it; without, modpost only warns of nrs's symbols. Result: build/lustre/nrs_lustre.ko. Runs on the host, with its tools.
+# Builds lustre/, the policies of nrs for an unmodified Lustre, against LUSTRE_SRC, a source tree
+# configured for the kernel. KERNEL_BUILD is the kernel's build directory (default: that of the
+# running kernel). NRS_SYMVERS is the Module.symvers of the nrs.ko for this kernel; without it,
+# modpost only warns about the symbols of nrs. Result: build/lustre/nrs_lustre.ko. Runs on the host,
+# with its tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in

@@ -4,8 +4,9 @@
 # usage: scripts/sim.sh [ARG...]
 #        scripts/sim.sh --all [ARG...]
 #
-# Builds the simulator, build/sim/nrs-sim, and runs it with ARGs (Documentation/simulator.md); without ARGs, it shows its
-# help. With --all, runs each study with ARGs (--seeds N, --quick) and puts tables, JSON and pictures in build/sim/results.
+# Builds the simulator, build/sim/nrs-sim, and runs it with ARGs (Documentation/simulator.md);
+# without ARGs, prints its help. With --all, runs each study with ARGs (--seeds N, --quick) and
+# writes tables, JSON and pictures to build/sim/results.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in -h) usage && exit ;; esac

@@ -3,11 +3,13 @@
 #
 # usage: scripts/soak.sh [--minutes N] [--kernel debug|stock] [--seed N]
 #
-# Everything at once in a virtual machine, for N minutes (default 10, on the debug kernel; starting and checking at the end
-# take a few more): loads that check all that they read, while policies, rules, plans and devices change, programs come, crash
-# and go, wrong calls of every kind arrive, and allocations fail. Prints what was done and what the answers were, and
-# keeps it in build/soak/soak.md. Status 0: nothing lost, nothing wrong, no line of trouble in the kernel's log, no leak, no
-# answer that no document allows. The same seed draws the same calls; what they meet differs from run to run.
+# Runs a mixed stress test in a virtual machine for N minutes (default 10, on the debug kernel;
+# start and final checks take a few more). Loads verify all data that they read. Meanwhile policies,
+# rules, plans and devices change, programs start, crash and exit, all kinds of invalid calls are
+# made, and allocations fail. Prints the calls and their results, and keeps them in
+# build/soak/soak.md. Status 0: no lost request, no wrong data, no error in the kernel log, no leak,
+# and only documented results. The same seed draws the same calls; their effects differ from run to
+# run.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -38,7 +40,7 @@ status=0
 
 out=$NRS_TOP/build/vm/$name
 splats=$(wc -l <"$out/trouble" 2>/dev/null || echo unknown)
-# Looked for when the machine has come to its end.
+# Leaks are counted only if the machine ran to its end.
 leaks='not looked for'
 if [ "$kernel" = debug ] && [ -f "$out/status" ]; then leaks=$(grep -c '^unreferenced object' "$out/kmemleak" 2>/dev/null || true); fi
 {

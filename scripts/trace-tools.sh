@@ -3,9 +3,10 @@
 #
 # usage: scripts/trace-tools.sh
 #
-# Makes a directory with trace-cmd, bpftrace and the libraries that test machines lack, 200 MB, kept in $NRS_CACHE, and prints
-# its path: scripts/vm.sh --mem 2048 --file "$(scripts/trace-tools.sh):/trace" ... In the machine, /trace/run TOOL ARG... runs
-# one of them.
+# Makes a directory with trace-cmd, bpftrace and the libraries that test machines lack, 200 MB, kept
+# in $NRS_CACHE, and prints its path: scripts/vm.sh --mem 2048 --file
+# "$(scripts/trace-tools.sh):/trace" ... In the machine, /trace/run TOOL ARG... runs one of the
+# tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac

@@ -3,8 +3,9 @@
 #
 # usage: scripts/tsc-khz.sh
 #
-# Prints how fast this host's time stamp counter goes, kHz. It is what an emulated machine reads as its own, unless time
-# there counts instructions. The answer is kept per boot of this host.
+# Prints the frequency of this host's time stamp counter, kHz. An emulated machine reads this
+# counter as its own, unless its time counts instructions. The result is cached per boot of this
+# host.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac

@@ -3,8 +3,9 @@
 #
 # usage: scripts/vm-shell.sh [stock|debug] [OPTIONS OF scripts/vm.sh]
 #
-# A shell in a test machine, on this terminal: the kernel named (default stock), nrs.ko loaded if it has been built,
-# tests/vm in /tests. "reboot -f" in the shell ends it, and so does Ctrl-A X.
+# Starts a shell in a test machine, on this terminal: with the named kernel (default stock), nrs.ko
+# loaded if it is built, and tests/vm in /tests. "reboot -f" in the shell or Ctrl-A X ends the
+# machine.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

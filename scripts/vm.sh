@@ -3,28 +3,39 @@
 #
 # usage: scripts/vm.sh --kernel stock|SERIES|debug [OPTION...] -- GUESTSCRIPT [ARG...]
 #
-# Boots a virtual machine, runs GUESTSCRIPT (a file of tests/vm, by name or path, or any other script) in it, and
-# returns its exit status. Fails also when the kernel log shows trouble (scripts/log-check.sh: status 90), when the guest
-# ends without an answer (91) or runs out of time (92). A machine of whose CPUs the emulator has lost one's timer is booted
-# once more; its log is kept as console-lost.log. One whose kernel finds the timers wrong at its start is booted up to four
-# times more. The guest has tests/vm in /tests, nrs.ko in /nrs.ko, and
-# bash, busybox, fio, dmsetup, e2fsprogs. Results: console.log, guest.log (what the script printed), dmesg and the
-# guest's /out, in build/vm/NAME. The machine is a PC for the stock kernel, and for the debug kernel, which has neither
-# PCI nor ACPI, QEMU's microvm: the disk is at the memory bus, and the second serial line is a card of the ISA bus.
+# Boots a virtual machine, runs GUESTSCRIPT (a file of tests/vm, by name or path, or any other
+# script) in it, and returns its exit status. Also fails if the kernel log contains errors
+# (scripts/log-check.sh: status 90), if the guest ends without a result (91), or if it exceeds the
+# time limit (92).
+#
+# If the emulator loses the timer of a CPU, the machine is booted once more; the first log is kept
+# as console-lost.log. If the kernel finds the timers wrong at boot, the machine is booted up to
+# four times more.
+#
+# The guest has tests/vm in /tests, nrs.ko in /nrs.ko, and bash, busybox, fio, dmsetup, e2fsprogs.
+# Results are in build/vm/NAME: console.log, guest.log (output of the script), dmesg and the guest's
+# /out. The stock kernel runs on a PC. The debug kernel, which has neither PCI nor ACPI, runs on
+# QEMU's microvm: the disk is a memory-mapped virtio device, and the second serial line is an ISA
+# card.
 #
 #   --kernel K     stock, a supported series such as 7.2 (Debian's kernel of that series), or debug
-#   --cpus N       virtual CPUs (default 2)        --mem M       MiB of memory (default 1024; debug 2048)
-#   --timeout S    limit for the whole run (default 180; debug 420)
+#   --cpus N       virtual CPUs (default 2)
+#   --mem M        memory, MiB (default 1024; debug 2048)
+#   --timeout S    time limit of the whole run, seconds (default 180; debug 420)
 #   --icount       time counts instructions: repeatable, no KVM; one CPU, or more that take turns
-#   --icount-or-kvm  KVM where it works, otherwise as --icount
-#   --append ARGS  more kernel command line        --file HOST:GUEST  put a file or directory into the guest
-#   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
-#   --disk IMAGE   a disk, /dev/disk/by-id/virtio-NAME for IMAGE NAME.img; the first one, in ext4, has the system that is
-#                  booted in place of the guest above, and runs "/run/nrs/init answer" when it has come up
-#   --net OWN:PEER a network card whose only neighbour is that of the machine with --net PEER:OWN, started from the same checkout
-#   --more         git, sqlite3, dbench, fs_mark, stress-ng, and XFS in the guest, too
-#   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
-# NRS_QEMU: another program in place of qemu-system-x86_64.
+#   --icount-or-kvm  KVM if it works, otherwise as --icount
+#   --append ARGS  append to the kernel command line
+#   --file HOST:GUEST  copy a file or directory into the guest
+#   --module FILE  use another nrs.ko ("none": no module)
+#   --name NAME    name of the results (default KERNEL-SCRIPT)
+#   --disk IMAGE   add a disk, /dev/disk/by-id/virtio-NAME for IMAGE NAME.img. The first one, ext4,
+#                  contains the system that is booted instead of the guest above; it runs
+#                  "/run/nrs/init answer" after its start
+#   --net OWN:PEER add a network card, connected only to the card of the machine with
+#                  --net PEER:OWN, which is started from the same checkout
+#   --more         add git, sqlite3, dbench, fs_mark, stress-ng and XFS to the guest
+#   --interactive  run a shell on this terminal instead of GUESTSCRIPT; no time limit, no results
+# NRS_QEMU: program to run instead of qemu-system-x86_64.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -80,7 +91,8 @@ mem=${mem:-$([ "$kernel" = debug ] && echo 2048 || echo 1024)}
 limit=${limit:-$([ "$kernel" = debug ] && echo 420 || echo 180)}
 module=${module:-$NRS_TOP/build/$kernel/nrs.stripped.ko}
 
-# The guest's script: one of tests/vm goes by its name there, another is put in /guest.
+# Path of the script in the guest: a file of tests/vm is in /tests; any other file is copied to
+# /guest.
 script=''
 if [ $# -gt 0 ]; then
 	script=$1
@@ -104,7 +116,7 @@ flock -n "$lockfd" || die "another run named $name is going on (--name gives thi
 rm -rf "$out"
 mkdir -p "$out/overlay"
 
-# The changing part of the initramfs, appended to the cached one.
+# The variable part of the initramfs, appended to the cached part.
 base=$("$NRS_SCRIPTS/initramfs.sh" "$release" "$modules")
 overlay=$out/overlay
 mkdir -p "$overlay"/{tests,guest}
@@ -125,7 +137,8 @@ done
 rm -rf "$overlay"
 
 if [ -n "$either" ] && "$NRS_SCRIPTS/kvm-usable.sh" "$NRS_VMLINUZ"; then icount=''; fi
-# la57=off: while the kernel reads its CPU's features, five-level paging makes KASAN see wild accesses.
+# la57=off: with five-level paging, KASAN reports wild accesses while the kernel reads the features
+# of its CPU.
 if [ -n "$icount" ]; then
 	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max,la57=off) cpus=${cpus:-1}
 elif "$NRS_SCRIPTS/kvm-usable.sh" "$NRS_VMLINUZ"; then
@@ -134,15 +147,16 @@ else
 	accel=(-accel tcg,thread=multi -cpu max,la57=off)
 fi
 cpus=${cpus:-2}
-# watchdog_thresh: an emulated CPU may stand still for long on a busy host.
+# watchdog_thresh: an emulated CPU may stall for long on a busy host.
 cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
 if [ "$kernel" = debug ]; then
-	# The allocator's per-CPU arrays keep stale pointers that hide leaks from kmemleak; its checks turn the arrays off.
+	# Stale pointers in the allocator's per-CPU arrays hide leaks from kmemleak; the allocator's
+	# checks disable the arrays.
 	cmdline+=" slab_debug=F,kmalloc-*"
 	machine_type=microvm,acpi=off disk=virtio-blk-device
 	guest_line=(-chardev "file,id=guest,path=$out/guest.log" -device isa-serial,index=1,chardev=guest)
-	# A triple fault resets it. It has no clock to measure the time stamp counter by, or to watch it, but a timer that
-	# on a busy host is late.
+	# A triple fault resets the machine. To calibrate or watch the time stamp counter, the machine
+	# only has a timer that is late on a busy host.
 	cmdline+=" reboot=t tsc=reliable"
 	[ "${accel[1]}" != tcg,thread=multi ] || cmdline+=" tsc_early_khz=$("$NRS_SCRIPTS/tsc-khz.sh")"
 else
@@ -169,13 +183,15 @@ if [ -n "$interactive" ]; then
 	exec "${qemu[@]}" -serial mon:stdio
 fi
 
-# lost: whether a CPU of the machine gets no timer interrupts any more: the kernel says that a timer is long over, while the CPU
-# whose it is waits for interrupts. QEMU 10.0's threads do that once in some hundred boots on a busy host, and nothing goes on then.
+# lost: Returns true if a CPU of the machine has lost its timer interrupts: the kernel logs an
+# overdue timer, while the CPU waits for interrupts. QEMU 10.0 with several threads loses a timer
+# once in some hundred boots on a busy host, and the machine then hangs.
 lost() {
 	grep -q "kthread timer wakeup didn't happen" "$out/console.log" 2>/dev/null && grep -q 'RIP: .*native_safe_halt' "$out/console.log"
 }
 
-# cpu_of PROCESS: prints the CPU time that its children have used, in hundredths of a second.
+# cpu_of PROCESS: Prints the CPU time that the children of PROCESS have used, in hundredths of a
+# second.
 cpu_of() {
 	local child fields sum=0
 	for child in $(<"/proc/$1/task/$1/children"); do
@@ -184,8 +200,9 @@ cpu_of() {
 	echo "$sum"
 }
 
-# stamped PROCESS: copies the guest's lines. For each check, $out/timing.tsv gets its test, its name, and the seconds since
-# the one before, of the host's clock and of the emulator's CPU time; the emulator is a child of PROCESS.
+# stamped PROCESS: Copies the guest's lines. Appends for each check to $out/timing.tsv its test, its
+# name, and the seconds since the previous check: of the host's clock, and of the CPU time of the
+# emulator, a child of PROCESS.
 stamped() {
 	local line what before=${EPOCHREALTIME/./} now cpu_before=0 cpu test=''
 	: >"$out/timing.tsv"
@@ -210,13 +227,15 @@ stamped() {
 	done
 }
 
-# unsteady: whether the kernel has found at its start that the CPUs' timers are wrong, and uses none of them. It compares them
-# with the microvm's only other timer, which on a busy host loses ticks.
+# unsteady: Returns true if the kernel has found the CPUs' timers wrong at boot and has disabled
+# them. The kernel compares them with the only other timer of the microvm, which loses ticks on a
+# busy host.
 unsteady() {
 	grep -q 'APIC timer disabled due to verification failure' "$out/console.log" 2>/dev/null
 }
 
-# boot: once, until the machine ends, its time is over, or a timer is lost or unsteady.
+# boot: Boots the machine once, until it ends, its time limit expires, or a timer is lost or
+# unsteady.
 boot() {
 	local machine copy
 	truncate -s 256M "$out/result.img"
@@ -253,7 +272,7 @@ seconds=$((($(date +%s%N) - started) / 100000000))
 seconds=${seconds%?}.${seconds: -1}
 rm -f "$out/initramfs"
 
-# The answer: a tar archive on the result disk. Its last member is the exit status.
+# Result of the guest: a tar archive on the result disk. Its last member is the exit status.
 tar -C "$out" -xf "$out/result.img" 2>/dev/null || true
 rm -f "$out/result.img"
 guest=$(cat "$out/status" 2>/dev/null || echo none)

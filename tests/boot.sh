@@ -3,11 +3,12 @@
 #
 # usage: tests/boot.sh
 #
-# Boots a system from a disk image three times, with systemd, and two disks under nrs: as they are put there, with another build of
-# the module, and without one of the disks. tests/vm/boot.sh checks each boot from inside. The system is a minimal Debian 13
-# with the packages nrs and nrs-agent and the modules of the stock kernel; nrs.ko is that of build/stock, in the place where DKMS, which
-# takes minutes, installs it. Ends with the line "N passed, N failed"; results in build/boot and build/vm/boot-*. The system without
-# nrs is kept in $NRS_CACHE/boot-test.
+# Boots a system with systemd and two disks under nrs from a disk image three times: as installed,
+# with another build of the module, and without one of the disks. tests/vm/boot.sh checks each boot
+# from inside. The system is a minimal Debian 13 with the packages nrs and nrs-agent and the modules
+# of the stock kernel. nrs.ko is that of build/stock, copied to the directory of DKMS, because DKMS
+# takes minutes. Ends with the line "N passed, N failed"; results are in build/boot and
+# build/vm/boot-*. The system without nrs is kept in $NRS_CACHE/boot-test.
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 . "$NRS_TOP/tests/vm/lib.sh"
@@ -32,7 +33,8 @@ if ! stamp_is "$base.stamp" "$key"; then
 	stamp "$base.stamp" "$key"
 fi
 
-# build VERSION: makes $work/VERSION.ko, the module with that version, as /sys/module/nrs/version shows it.
+# build VERSION: Creates $work/VERSION.ko, the module with that version, as in
+# /sys/module/nrs/version.
 build() {
 	"$in_root" sh -ec 'cd "$1"
 		objcopy --dump-section .modinfo=modinfo "$2" "$3.ko"
@@ -42,16 +44,17 @@ build() {
 build 1
 build 2
 
-# The image of the system: one of its units runs the checks when it has come up.
+# Image of the system: one of its units runs the checks after the start.
 cp -a "$base" "$root"
 NRS_ROOT=$root "$in_root" --rw dpkg --install "$NRS_TOP"/build/deb/nrs{,-agent}_*_amd64.deb >"$work/install.log" 2>&1
 mkdir -p "$root/usr/lib/modules"
 cp -a "$NRS_MODULES" "$root/usr/lib/modules/"
-# The emulator would decompress them slowly.
+# The emulator would decompress the modules slowly.
 "$in_root" find "$root/usr/lib/modules" -name '*.ko.xz' -exec xz -d {} +
 install -D -m 644 "$work/1.ko" "$root/usr/lib/modules/$NRS_KREL/updates/dkms/nrs.ko"
 "$in_root" depmod -b "$root" "$NRS_KREL"
-# As a system that was installed, not one that boots for the first time; packages may stop services there.
+# Configures an installed system, not one that boots for the first time; packages may stop services
+# in it.
 printf '%032x\n' 1 >"$root/etc/machine-id"
 rm "$root/usr/sbin/policy-rc.d"
 mkdir "$root/out"
@@ -70,12 +73,13 @@ UNIT
 rm -rf --one-file-system "$root"
 truncate -s 64M "$work/files.img" "$work/mail.img"
 
-# boot NAME DISK...: boots the system with these disks, and counts the checks made inside.
+# boot NAME DISK...: Boots the system with these disks, and counts the checks made inside.
 boot() {
 	local name=$1 disk disks=() status=0 out=$NRS_TOP/build/vm/boot-$1
 	shift
 	for disk in root "$@"; do disks+=(--disk "$work/$disk.img"); done
-	# In a time that counts instructions no unit is late because the host is busy. The console has the states of units.
+	# With a clock that counts instructions, no unit is late because the host is busy. The console
+	# shows the states of units.
 	"$NRS_SCRIPTS/vm.sh" --kernel stock --icount-or-kvm --cpus 2 --timeout 600 --name "boot-$name" --module none \
 		--append 'systemd.show_status=1 TERM=dumb' --file "$work/2.ko:/guest/nrs.ko" "${disks[@]}" -- boot.sh "$name" || status=$?
 	nrs_passed=$((nrs_passed + $(grep -c '^ok ' "$out/guest.log" || true)))
@@ -86,14 +90,14 @@ boot() {
 	[ "$name" = third ] || check "$name: no unit failed or was late" in_time "$out/console.log"
 }
 
-# clean IMAGE: the file system in it needs no recovery, and has no errors.
+# clean IMAGE: Verifies that the file system of the image needs no recovery and has no errors.
 clean() {
 	"$in_root" dumpe2fs -h "$1" >"$work/super" 2>&1 || return
 	if grep needs_recovery "$work/super"; then return 1; fi
 	"$in_root" e2fsck -fn "$1"
 }
 
-# in_time LOG: no unit failed or was waited for in vain, from the start of the system to its end.
+# in_time LOG: Verifies that no unit failed or timed out, from the start of the system to its end.
 in_time() {
 	local found
 	found=$(grep -aE '\[(FAILED| TIME |DEPEND)\]|A (start|stop) job is running' "$1") || return 0

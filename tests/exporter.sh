@@ -3,9 +3,10 @@
 #
 # usage: tests/exporter.sh [DIR...]
 #
-# Has promtool, Prometheus' own checker, read pages of nrsctl exporter: those of the snapshots that are kept with its tests, with all
-# entities and with few of them, and all *.prom files of each DIR, such as build/vm/NAME/out/pages of tests/vm/nrsctl-stats.sh.
-# Without a DIR, it also tests the alert rules.
+# Checks pages of nrsctl exporter with promtool, the checker of Prometheus. The pages are those of
+# the snapshots that are kept with its tests, with all entities and with few of them. Each DIR adds
+# its *.prom files, such as build/vm/NAME/out/pages of tests/vm/nrsctl-stats.sh. Without a DIR, also
+# tests the alert rules.
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
@@ -27,7 +28,7 @@ done
 
 failed=0
 for file in "${files[@]}"; do
-	# Lint counts, too: anything that promtool says is a failure.
+	# Lint counts, too: any output of promtool is a failure.
 	if said=$(promtool check metrics <"$file" 2>&1) && [ -z "$said" ]; then
 		echo "ok - $(basename "$file"): $(grep -vc '^#' "$file") samples"
 	else
@@ -35,7 +36,7 @@ for file in "${files[@]}"; do
 		failed=1
 	fi
 done
-# What is wrong is found.
+# Verifies that promtool finds errors.
 if printf 'nrs_x{a="1"} 1\nnrs_x{a="1"} 2\n' | promtool check metrics >/dev/null 2>&1; then
 	echo "not ok - promtool takes anything"
 	failed=1

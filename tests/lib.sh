@@ -3,14 +3,14 @@
 #
 # usage: tests/lib.sh
 #
-# Tests those helpers of tests/vm/lib.sh that need no virtual machine; says which failed.
+# Tests those helpers of tests/vm/lib.sh that need no virtual machine; prints the failed checks.
 set -euo pipefail
 . "$(dirname "$0")/vm/lib.sh"
 
 work=$(mktemp)
 trap 'rm -f "$work"' EXIT
 
-# reads TEXT: of device 253:1 in an io.stat that holds TEXT.
+# reads TEXT: Prints the reads of device 253:1 in an io.stat with the contents TEXT.
 reads() {
 	local reads
 	printf '%s' "$1" >"$work"

@@ -3,15 +3,16 @@
 #
 # usage: tests/machine.sh
 #
-# Tests that scripts/vm.sh boots a machine once more, and no more than once, after the emulator has lost the timer of one of its
-# CPUs. In place of the emulator is a program that writes what the kernel writes then.
+# Tests that scripts/vm.sh boots a machine once more, and no more than once, after the emulator has
+# lost the timer of a CPU. A program that writes the kernel's messages of this case replaces the
+# emulator.
 set -euo pipefail
 . "$(dirname "$0")/vm/lib.sh"
 
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Loses it as often as the file "times" says; otherwise it ends at once, and so without an answer.
+# Loses the timer as often as the file "times" says; otherwise exits at once, without a result.
 cat >"$work/qemu" <<'END'
 #!/bin/bash
 here=$(dirname "$0")
@@ -28,7 +29,8 @@ exec sleep 60
 END
 chmod +x "$work/qemu"
 
-# boots TIMES: how often a machine is booted that loses its timer so many times, and the status.
+# boots TIMES: Prints how often a machine is booted that loses its timer TIMES times, and the exit
+# status.
 boots() {
 	local status=0
 	: >"$work/boots"

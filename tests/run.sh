@@ -3,9 +3,10 @@
 #
 # usage: tests/run.sh [--long] [--changed [BASE]] [NAME...]
 #
-# Runs the project's tests and ends with the line "N passed, N failed"; fails if any failed. Before that line it prints
-# the ten slowest checks; build/test/timing.tsv has the seconds of all. NAME: only these parts, or only these tests of
-# tests/vm, with all their checks, on each kernel that runs them. Parts:
+# Runs the project's tests and ends with the line "N passed, N failed"; fails if any test failed.
+# Before that line it prints the ten slowest checks; build/test/timing.tsv lists the seconds of all
+# checks. NAME selects parts, or tests of tests/vm, with all their checks, on each kernel that runs
+# them. Parts:
 #
 #   host      formatting, clippy and tests of the Cargo workspace in rust/host
 #   module    clippy, nrs.ko for both kernels
@@ -13,20 +14,22 @@
 #   stock     tests in virtual machines of the stock kernel
 #   debug     tests in virtual machines of the debug kernel, and KUnit
 #
-#   --long           all checks of all tests, and some for each other supported series of the kernel; ROUNDS=N repeats the virtual machines N times
-#   --changed [BASE] the NAMEs that tests/changed.map has for the files that differ from BASE (default: HEAD, or its
-#                    parent if nothing differs)
-#   --list           the tests of each machine
+#   --long           run all checks of all tests, and some for each other supported kernel series;
+#                    ROUNDS=N repeats the virtual machines N times
+#   --changed [BASE] run the NAMEs that tests/changed.map lists for the files that differ from BASE
+#                    (default: HEAD, or its parent if nothing differs)
+#   --list           list the tests of each machine
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
-# changed [BASE]: prints the names of the parts and tests that look at the files that differ from BASE.
+# changed [BASE]: Prints the names of the parts and tests that cover the files that differ from
+# BASE.
 changed() {
 	local base=${1:-HEAD} file files pattern names name
 	files=$(cd "$NRS_TOP" && git diff --name-only "$base" && git ls-files --others --exclude-standard)
 	[ -n "$files" ] || files=$(cd "$NRS_TOP" && git diff --name-only "$base~1" "$base")
 	while IFS= read -r file; do
-		# The first pattern that fits decides.
+		# The first matching pattern decides.
 		while read -r pattern names; do
 			case $pattern in '#'* | '') continue ;; esac
 			# shellcheck disable=SC2053 # a pattern
@@ -39,9 +42,10 @@ changed() {
 	done <<<"$files" | sort -u | xargs
 }
 
-# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:CLOCK:TESTS, the seconds twice what a slow host
-# needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
-# "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
+# Tests by machine: the tests of a line share a boot. KERNEL:NAME:SECONDS:CLOCK:TESTS, where SECONDS
+# is twice the time on a slow host. CLOCK "icount": the machine's time counts instructions, so that
+# other work on the host does not affect the results. "any": two CPUs, with KVM if it works,
+# otherwise also counting instructions. Empty: the host's time.
 short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
@@ -70,7 +74,8 @@ long=(
 	"debug:user:1800::chardev order-user timeouts-user capi lustre"
 	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
-# The other series that are supported: enough to see that what the kernel crate of each lacks is replaced.
+# The other supported series: enough tests to cover the replacements for what the kernel crate of
+# each series lacks.
 for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev capi lustre elevator"); done
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
@@ -90,7 +95,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-# A test that was named runs all its checks.
+# A test that is named runs all its checks.
 for name in "${only[@]}"; do
 	case " ${parts[*]} " in *" $name "*) ;; *) machines=("${long[@]}") && export NRS_LONG=1 ;; esac
 done
@@ -99,7 +104,8 @@ logs=$NRS_TOP/build/test
 mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
-# An interruption ends what is running (in-root.sh ends its own with it), and still says how far it came.
+# An interruption ends the running command (in-root.sh ends its own children with it) and still
+# prints the counts.
 child='' lane='' builder=''
 interrupted() {
 	trap - INT TERM
@@ -111,7 +117,8 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-# wanted PART [TEST...]: whether NAMEs were not given, or name the part or one of the tests, with whichever front-end.
+# wanted PART [TEST...]: Returns true if no NAMEs were given, or if they include the part or one of
+# the tests, with either front-end.
 wanted() {
 	local name
 	[ ${#only[@]} -gt 0 ] || return 0
@@ -121,12 +128,13 @@ wanted() {
 	return 1
 }
 
-# timed MACHINE TEST CHECK SECONDS: one line of timing.tsv.
+# timed MACHINE TEST CHECK SECONDS: Appends a line to timing.tsv.
 timed() {
 	printf '%s\t%s\t%s\t%s\n' "$@" >>"$logs/timing.tsv"
 }
 
-# run LOG CMD...: in the background, so that an interruption is heard at once; output to LOG.
+# run LOG CMD...: Runs CMD in the background, so that an interruption is handled at once; output
+# goes to LOG.
 run() {
 	local file=$1 status=0
 	shift
@@ -137,7 +145,7 @@ run() {
 	return "$status"
 }
 
-# check NAME CMD...: one check.
+# check NAME CMD...: Runs one check.
 check() {
 	local name=$1 file started=$SECONDS
 	file=$logs/$(tr -c 'a-z0-9\n' - <<<"$name").log
@@ -154,12 +162,12 @@ check() {
 	timed host - "$name" $((SECONDS - started))
 }
 
-# clippy is the compiler of our own crates, so that none is compiled for it alone; its arguments come as cargo clippy hands
-# them over.
+# clippy compiles the workspace's crates, so that no crate is compiled for clippy alone; its
+# arguments have the format of cargo clippy.
 cargo_test=(env RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 	cargo test --manifest-path rust/host/Cargo.toml --workspace)
 
-# cargo_tests: the checks are the tests that cargo counts.
+# cargo_tests: Runs the tests of the workspace; each test that cargo counts is a check.
 cargo_tests() {
 	local file=$logs/cargo-test.log started=$SECONDS status=0 good bad
 	log "host: cargo test ..."
@@ -176,7 +184,7 @@ cargo_tests() {
 	fi
 }
 
-# boot KERNEL NAME SECONDS CLOCK TEST...: boots a virtual machine.
+# boot KERNEL NAME SECONDS CLOCK TEST...: Boots a virtual machine.
 boot() {
 	local kernel=$1 name=$1-$2 limit=$3 how=() tool files=(--file "$logs/suites:/suites")
 	case $4 in
@@ -213,12 +221,12 @@ boot() {
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
-# count_machine NAME STATUS SECONDS: counts the lines "ok" and "not ok" of a machine's tests; of one that was booted once
-# more, those of the second time.
+# count_machine NAME STATUS SECONDS: Counts the "ok" and "not ok" lines of a machine's tests; if the
+# machine was booted once more, only those of the last boot.
 count_machine() {
 	local name=$1 status=$2 file=$logs/$1.log good bad
 	read -r good bad < <(awk '/; once more$/ { good = bad = 0 } /^ok / { good++ } /^not ok / { bad++ } END { print good + 0, bad + 0 }' "$file")
-	# A kernel log with trouble, or a machine that did not come to its end, is a failure of its own.
+	# Errors in the kernel log, and a machine that did not run to its end, count as a failure each.
 	if [ -s "build/vm/$name/trouble" ]; then status=90; fi
 	case $status in
 	90 | 91 | 92) bad=$((bad + 1)) ;;
@@ -236,8 +244,8 @@ count_machine() {
 	if [ -d "build/vm/$name/out/pages" ]; then check "$name: pages of the exporter" tests/exporter.sh "build/vm/$name/out/pages"; fi
 }
 
-# chosen [KERNEL]: prints the machines that were asked for, a line each, with only the tests that were named unless the
-# whole part was.
+# chosen [KERNEL]: Prints the selected machines, one per line, with only the selected tests unless
+# the whole part is selected.
 chosen() {
 	local entry kernel name limit clock tests some t
 	for entry in "${machines[@]}"; do
@@ -254,7 +262,7 @@ chosen() {
 	done
 }
 
-# next: prints the first machine of the queue, and takes it out.
+# next: Removes the first machine from the queue and prints it.
 next() {
 	local fd
 	exec {fd}>"$logs/queue.lock"
@@ -263,21 +271,22 @@ next() {
 	sed -i 1d "$logs/queue"
 }
 
-# work: boots the machines of the queue until it is empty. Results go to $logs/done.
+# work: Boots the machines of the queue until it is empty. Results go to $logs/done.
 work() {
 	local entry words name started status
 	while entry=$(next) && [ -n "$entry" ]; do
 		read -ra words <<<"$entry"
 		name=${words[0]}-${words[1]} started=$SECONDS status=0
 		log "$name: ${words[*]:4} ..."
-		# As the tree is now; where it is built already this takes a second.
+		# Builds the current tree; takes a second if it is already built.
 		{ scripts/build-module.sh "${words[0]}" && boot "${words[@]}"; } >"$logs/$name.log" 2>&1 </dev/null || status=$?
 		log "$name: status $status ($((SECONDS - started)) s)"
 		echo "$name $status $((SECONDS - started))" >>"$logs/done"
 	done
 }
 
-# start_machines: puts them into the queue, and starts the first of two workers; what they need is built.
+# start_machines: Fills the queue and starts the first of two workers; the programs and modules are
+# already built.
 start_machines() {
 	chosen >"$logs/queue"
 	: >"$logs/done"
@@ -285,7 +294,7 @@ start_machines() {
 	lane=$!
 }
 
-# finish_machines: works along, waits for the other worker, and counts.
+# finish_machines: Runs the second worker, waits for the first one, and counts the results.
 finish_machines() {
 	local name status seconds wanted
 	wanted=$(chosen | wc -l)
@@ -301,14 +310,15 @@ finish_machines() {
 	fi
 }
 
-# slowest: prints the ten slowest checks.
+# slowest: Prints the ten slowest checks.
 slowest() {
 	log "slowest, of $(awk -F'\t' '{ n += $4 } END { printf "%d", n }' "$logs/timing.tsv") s in $(wc -l <"$logs/timing.tsv") lines of $logs/timing.tsv:"
-	# All of it is read: a program whose reader is gone would end this one.
+	# awk reads all lines: if it exited early, sort would fail with a broken pipe and end this
+	# script.
 	sort -t $'\t' -k4,4nr "$logs/timing.tsv" | awk -F'\t' 'NR <= 10 { printf "%7.1f s  %s %s: %s\n", $4, $1, $2, $3 }' >&2
 }
 
-# syntax: all scripts of the project.
+# syntax: Checks the syntax of all scripts of the project.
 syntax() {
 	local file
 	for file in scripts/*.sh debian/dkms/*.sh tests/*.sh tests/vm/*.sh tests/vm/*/*.sh .ci/*.sh; do
@@ -319,12 +329,13 @@ syntax() {
 	done
 }
 
-# guide: the example in the guide for kernel servers is the one that the tests build.
+# guide: Compares the example in the guide for kernel servers with the one that the tests build.
 guide() {
 	diff <(sed -n '/^```c$/,/^```$/p' Documentation/kernel-servers.md | sed '1d;$d') <(tail -n +2 tests/capi/example.c)
 }
 
-# asserts: in checks, whose commands end them when they fail, neither "A && B" nor "! A" does where A decides.
+# asserts: Verifies that no check relies on "A && B" or "! A", because a failure of A in these does
+# not end the check.
 asserts() {
 	local found
 	found=$(grep -nE '^\s+(\[|\[\[|grep|cmp) .* && |^\s+! ' tests/vm/*.sh | grep -vE '\|\||(\{|then|do|\\|&&)$|^tests/vm/lib.sh:') || return 0
@@ -332,19 +343,20 @@ asserts() {
 	return 1
 }
 
-# In a function, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
+# Runs all parts. A function, so that the shell reads the whole file before it runs any of it; later
+# changes to the file have no effect.
 main() {
 	mkdir -p "$logs"
 	: >"$logs/timing.tsv"
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
-	# What all parts need; where it is there already this takes a second. The programs need the root only.
+	# Prerequisites of all parts; takes a second if they exist. The programs need only the root.
 	scripts/root.sh
 	scripts/kernel.sh &
 	builder=$!
 	if [ -n "$(chosen)" ]; then check "tools: build" scripts/build-tools.sh; fi
 	wait "$builder" || die "no kernel to test with"
 	builder=''
-	# The debug kernel takes longest, and yields to what runs beside it.
+	# The debug kernel takes longest to build, and yields to the other builds.
 	if wanted module || [ -n "$(chosen debug)" ]; then
 		scripts/debug-kernel.sh >"$logs/debug-kernel.log" 2>&1 </dev/null &
 		builder=$!
@@ -377,7 +389,8 @@ main() {
 		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick
 	fi
 	if wanted module; then
-		# With KUnit the crate leaves out lints that its tests cannot keep, so the stock kernel's has more of them.
+		# With KUnit the crate disables lints that its tests violate, so the stock kernel's build
+		# has more lints.
 		check "module: clippy" scripts/build-module.sh stock --clippy
 		[ -z "${NRS_LONG:-}" ] || check "module: clippy with KUnit" scripts/build-module.sh debug --clippy
 		check "module: build for the debug kernel" scripts/build-module.sh debug

@@ -3,9 +3,11 @@
 #
 # usage: tests/tutorial.sh [--extract DIR]
 #
-# Runs the commands of Documentation/tutorial.md as they are written, in a virtual machine of the stock kernel: the blocks that
-# begin with ```sh run, one after the other in one shell. Each command has to succeed, and what a block prints has to match
-# the comments <!-- expect REGULAR EXPRESSION --> behind it. <!-- until CONDITION --> waits, as a reader does by taking the time to read.
+# Runs the commands of Documentation/tutorial.md as written, in a virtual machine of the stock
+# kernel: the blocks that begin with ```sh run in one shell, one after the other. Each command must
+# succeed, and the output of a block must match the comments <!-- expect REGULAR EXPRESSION -->
+# after it. <!-- until CONDITION --> waits for the condition, because a reader pauses between
+# blocks.
 #
 #   --extract DIR   only write the blocks to DIR
 set -euo pipefail

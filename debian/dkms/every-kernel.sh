@@ -3,8 +3,9 @@
 #
 # usage: every-kernel.sh VERSION
 #
-# Has DKMS build and install version VERSION of nrs.ko for every kernel whose headers are installed and that has none of
-# it yet. For a kernel that lacks something it says, in one line, what to install. Run by the package's maintainer scripts.
+# Lets DKMS build and install version VERSION of nrs.ko for every kernel whose headers are installed
+# and that has no module of this version yet. For a kernel that lacks a package, prints one line
+# that names the package. Run by the package's maintainer scripts.
 set -eu
 case ${1:---help} in --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;; esac
 version=$1

@@ -3,15 +3,16 @@
 #
 # usage: module.sh [--check] RELEASE
 #
-# Builds nrs.ko for the kernel RELEASE in the current directory, a copy of the module's source, as DKMS runs it. The
-# kernel's Rust metadata, which Debian's header packages leave out, is rebuilt first from linux-source of exactly that
-# kernel's version, and kept in /var/lib/nrs/kernels/RELEASE.
+# Builds nrs.ko for the kernel RELEASE in the current directory, a copy of the module's source, as
+# DKMS runs it. Debian's header packages lack the kernel's Rust metadata, which is therefore rebuilt
+# first, from linux-source of exactly that kernel's version, and kept in
+# /var/lib/nrs/kernels/RELEASE.
 #
-#   --check   only say, in one line, what has to be installed before it can be built; fails then
+#   --check   only check: if a package is missing, print one line that names it, and fail
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 state=/var/lib/nrs/kernels
-# Kernel series that the module is written for, newest first: Rust interfaces of the kernel change with each.
+# Supported kernel series, newest first: the kernel's Rust interfaces change with each series.
 supported="7.3 7.2"
 
 die() {
@@ -30,7 +31,7 @@ dir=$state/$release
 headers=$(readlink -f "/lib/modules/$release/build" || true)
 unset ARCH KBUILD_OUTPUT KERNELRELEASE LLVM MAKEFLAGS
 
-# version_of PACKAGE: of an installed package; nothing for another.
+# version_of PACKAGE: Prints the version of an installed package; nothing if it is not installed.
 version_of() {
 	dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | awk '$1 !~ /^(not-installed|config-files|half-installed)$/ { print $2 }'
 }
@@ -45,11 +46,11 @@ version=$(version_of "linux-headers-$release")
 [ -n "$version" ] || die "the headers of $release are not from the package linux-headers-$release: only Debian's kernels are supported"
 [ -d /usr/lib/rustlib/src ] || ls -d /usr/src/rustc-*/library >/dev/null 2>&1 || die "the sources of Rust's library are missing: apt install rust-src"
 
-# What finished metadata was made from: another version or another compiler makes it anew.
+# Key of finished metadata: another kernel version or another compiler causes a rebuild.
 key=$(printf '%s\n' "$version" "$(rustc --version)" "$(bindgen --version)" "$(gcc --version | head -n 1)" "$(cat "$here/rust-metadata.sh")" | sha256sum | cut -c1-16)
 tarball=/usr/src/linux-source-$series.tar.xz
 
-# Whether the metadata is there, and whether the source it is made from was unpacked.
+# Returns true if the metadata is complete (made), or if its source was unpacked (unpacked).
 made() {
 	[ "$(cat "$dir/stamp" 2>/dev/null)" = "$key" ]
 }
@@ -67,7 +68,7 @@ mkdir -p "$state"
 exec 9>"$state/lock"
 flock 9
 
-# Kernels that are gone need no metadata.
+# Removes the metadata of removed kernels.
 for other in "$state"/*/; do
 	[ -e "/lib/modules/$(basename "$other")/build" ] || rm -rf "$other"
 done
@@ -77,7 +78,7 @@ if ! made; then
 	if ! unpacked; then
 		rm -rf "$dir/source" "$dir/version"
 		mkdir "$dir/source"
-		# A seventh of the source is enough: build system, headers, and what the metadata is compiled from.
+		# A seventh of the source is enough: build system, headers, and the sources of the metadata.
 		top=linux-source-$series
 		set -- --exclude="$top/Documentation/*.*" --exclude="$top/tools/testing" --exclude="$top/tools/perf" \
 			--exclude="$top/arch/[!x]*/*.[chS]" --exclude="$top/arch/*.dts*" --exclude="$top/drivers/gpu/*.h"

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: all.sh [--long] NAME...
 #
-# Runs the tests of those names one after the other in this machine and sums up their checks. With --long the checks
-# of `make test-long` run, too (NRS_LONG). NAME+idle, NAME+metadata: the checks of `make test` with another device in the service,
-# idle or with directories that are read all the time (NRS_BESIDE). NAME+elevator: the checks with disks whose I/O scheduler is nrs
-# in place of dm devices (NRS_FRONT).
+# Runs the named tests one after the other in this machine and sums up their checks. --long also
+# runs the checks of `make test-long` (NRS_LONG). NAME+idle, NAME+metadata: the checks of `make
+# test` with another device in the service, which is idle or whose directories are read all the time
+# (NRS_BESIDE). NAME+elevator: the checks with disks whose I/O scheduler is nrs instead of dm
+# devices (NRS_FRONT).
 . /tests/lib.sh
 [ "${1:-}" != --long ] || { export NRS_LONG=1 && shift; }
-# Seconds that one of them may take: many more than it does, as hosts differ; each check has its own limit.
+# Time limit of a test, s: much more than a test takes, because hosts differ; each check has its own
+# limit.
 limit=800
 case $(uname -r) in *nrs-debug*) limit=1600 ;; esac
 export NRS_TALLY=/tmp/tally
@@ -27,7 +29,8 @@ for name; do
 	while read -r verdict; do
 		case $verdict in ok) good=$((good + 1)) ;; *) bad=$((bad + 1)) ;; esac
 	done <"$NRS_TALLY"
-	# A test that ends otherwise than by its summary has failed as a whole, and leaves things behind.
+	# A test that exits without its summary has failed as a whole, and leaves devices and services
+	# behind.
 	if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
 		echo "not ok - $name # status $status"
 		bad=1

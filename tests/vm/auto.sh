@@ -1,15 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# slots=auto: as many requests go to a disk as keep it busy, and no more, so that the policy decides the order of the rest.
+# slots=auto: dispatches as many requests to a disk as keep the disk busy, and no more, so that the
+# policy decides the order of the rest.
 . /tests/nrs.sh
 
-# disk NAME PLACES LOWER: a disk that serves so many requests at a time, in front of a long queue.
+# disk NAME PLACES LOWER: Creates a disk that dispatches at most PLACES requests at a time to LOWER,
+# and queues the rest.
 disk() {
 	client "$1" "$3" "$1"
 	echo "$2" >"$(at "$1" slots)"
 }
 
-# setup PLACES LOWER: one with two devices on it, and a user on each of those.
+# setup PLACES LOWER: Creates such a disk with two devices on it, and a user on each device.
 setup() {
 	disk disk "$1" "$2"
 	client a /dev/mapper/disk svc
@@ -21,13 +23,13 @@ setup() {
 	saturated a b
 }
 
-# target NAME [N]: what the target of the service, or the nth one, has of it.
+# target NAME [N]: Prints the value NAME of the first or Nth target of the service.
 target() {
 	awk -v name="$1:" -v n="${2:-1}" '/^- target/ { on++ } on == n { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) + 0 }' \
 		"$(at svc clients)" | head -n 1
 }
 
-# rate SECONDS: requests per second of all, in $rate.
+# rate SECONDS: Sets $rate to the requests per second of all devices.
 rate() {
 	local count
 	gather "$1" ended
@@ -35,8 +37,8 @@ rate() {
 	for count in "${got[@]}"; do rate=$((rate + count * 1000000 / time)); done
 }
 
-# settled PLACES FACTOR: now the knee is at most half as many slots more than there are places, and requests are at least FACTOR of
-# those without a limit. Sets $got.
+# settled PLACES FACTOR: Verifies that the knee exceeds PLACES by at most a half, and that the rate
+# is at least FACTOR of the rate without a limit. Sets $shares.
 settled() {
 	local rate slots got auto knee
 	slots=$(target limit) knee=$(target knee)
@@ -49,7 +51,8 @@ settled() {
 	[ $((2 * knee)) -le $((3 * $1 + 1)) ] || fail "knee $knee of $1 places"
 }
 
-# knee PLACES NANOSECONDS [SECONDS]: that is found in two seconds, or in so many, and then shares are fair.
+# knee PLACES NANOSECONDS [SECONDS]: Verifies that the knee is found in two (or SECONDS) seconds,
+# and that shares are then fair.
 knee() {
 	local shares
 	module
@@ -60,8 +63,9 @@ knee() {
 	within 2 "${shares[@]}" || fail "shares: ${shares[*]}"
 }
 
-# speed: it is found again when the disk gets ten times as fast, in two seconds, or as slow: with fewer than 200 requests
-# per second in four.
+# speed: Verifies that the knee is found again after the disk becomes ten times as fast, in two
+# seconds, and ten times as slow, in four. The slow disk completes fewer than 200 requests per
+# second.
 speed() {
 	local shares table disk
 	module
@@ -76,14 +80,14 @@ speed() {
 		dm reload lin --table "$table$disk 0"
 		dm resume lin
 		pause $([ $disk = 1 ] && echo 2 || echo 4)
-		# A trial of fewer slots is long while few requests end.
+		# A trial with fewer slots takes long while few requests complete.
 		settled 4 "$([ $disk = 1 ] && echo 0.96 || echo 0.92)"
 		echo auto >"$(at svc slots)"
 		pause 3
 	done
 }
 
-# one DEPTH: a user alone, with so many requests, has 98 % of what it has without nrs.
+# one DEPTH: Verifies that a single user with DEPTH requests has 98 % of its rate without nrs.
 one() {
 	local none rate
 	module
@@ -105,7 +109,7 @@ one() {
 	more 0.98 "$rate" "$none" || fail "$rate of $none requests/s"
 }
 
-# requests SECONDS: requests per second of the service disk, in $rate.
+# requests SECONDS: Sets $rate to the requests per second of the service disk.
 requests() {
 	local before now time=${EPOCHREALTIME/./}
 	before=$(ended disk)
@@ -114,7 +118,7 @@ requests() {
 	rate=$(((now - before) * 1000000 / (${EPOCHREALTIME/./} - time)))
 }
 
-# unlike: two disks of unlike speed in one service have a knee each.
+# unlike: Verifies that two disks of different speed in one service have a knee each.
 unlike() {
 	local knees fast slow disk
 	module
@@ -144,7 +148,7 @@ unlike() {
 	within 4 "${got[2]}" "${got[3]}" || fail "shares of the slow disk: ${got[*]:2}"
 }
 
-# threads: a server in user space with 16 threads.
+# threads: Verifies the knee of a server in user space with 16 threads.
 threads() {
 	local one two knee none
 	module default_slots=auto
@@ -166,16 +170,16 @@ threads() {
 	rmdir /sys/kernel/config/nrs/svc
 }
 
-# server SECONDS OPTION...: it serves two users.
+# server SECONDS OPTION...: Runs the server for two users.
 server() {
 	nrs-test load --service svc --busy 8000 --servers 16 --client name=one,uid=1001,depth=256 \
 		--client name=two,uid=1002,depth=64 --seconds "$@" >/tmp/load.json
 }
 
-# 125 requests per second are few.
+# 125 requests per second are few, so the search takes longer.
 try 60 "1 place" knee 1 8000000 8
 for places in 4 16; do try 60 "$places places" knee $places 8000000; done
-# 1,333 requests per second, so that the CPU that counts instructions is not what limits.
+# 1,333 requests per second, so that the CPU that counts instructions is not the bottleneck.
 try 60 "32 places" knee 32 24000000
 try 60 "ten times as fast, and as slow again" speed
 for depth in 4 64; do try 60 "a user alone with $depth requests" one $depth; done

@@ -1,12 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Cost of a request through the whole stack, fio included: 4 KiB random reads, libaio, 32 in flight, null_blk that
-# completes a request before its submission returns. Started by scripts/bench-vm.sh with
-#   count   one process, a fixed number of requests: where the clock counts instructions, time is instructions
+# Cost of a request through the whole stack, fio included: 4 KiB random reads, libaio, 32 in flight,
+# null_blk that completes a request before its submission returns. Started by scripts/bench-vm.sh
+# with
+#   count   one process, a fixed number of requests; if the clock counts instructions, the time is
+#           the number of instructions
 #   profile REQUESTS NAME BATCH
-#           that many requests through one of them, and the addresses of the kernel's functions: where QEMU counts them
-#   free    as many processes as CPUs, for a fixed time, in rounds of alternating order; the first round is discarded
-# Each measurement leaves fio's JSON in /out; `nrs-report vm` reads them.
+#           REQUESTS requests through device NAME, and the addresses of the kernel's functions, for
+#           QEMU to count by function
+#   free    as many processes as CPUs, for a fixed time, in rounds of alternating order; the first
+#           round is discarded
+# Each measurement writes fio's JSON to /out; `nrs-report vm` reads it.
 . /tests/lib.sh
 set -euo pipefail
 
@@ -20,7 +24,7 @@ say() {
 	echo "bench: $*"
 }
 
-# lower NAME SCHEDULER: the disk /dev/NAME
+# lower NAME SCHEDULER: Creates the disk /dev/NAME.
 lower() {
 	null_blk_create "$1" size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues="$(nproc)" memory_backed=0
 	modprobe -q "$2" || true
@@ -28,21 +32,21 @@ lower() {
 	grep -q "\[$2\]" "/sys/block/$1/queue/scheduler"
 }
 
-# nrs NAME SLOTS POLICY: a client of a service of its own
+# nrs NAME SLOTS POLICY: Creates a client of its own service.
 nrs() {
 	dm_create "$1" "0 $sectors nrs /dev/plain 0 $1"
 	dmsetup message "$1" 0 service slots "$2"
 	dmsetup message "$1" 0 service nrs_policies "$3"
 }
 
-# scheduled NAME SLOTS POLICY: a disk with nrs as its I/O scheduler
+# scheduled NAME SLOTS POLICY: Creates a disk with nrs as its I/O scheduler.
 scheduled() {
 	lower "$1" nrs
 	echo "$2" >"/sys/kernel/debug/nrs/$1/slots"
 	echo "$3" >"/sys/kernel/debug/nrs/$1/nrs_policies"
 }
 
-# untimed NAME: without any deadlines
+# untimed NAME: Disables all deadlines of the service.
 untimed() {
 	dmsetup message "$1" 0 service at_max 0
 	dmsetup message "$1" 0 service obd_timeout 0
@@ -56,7 +60,7 @@ device() {
 	esac
 }
 
-# queued NAME: requests that had to wait so far; 0 for what is not ours
+# queued NAME: Prints the number of requests queued so far; 0 for a device without nrs.
 queued() {
 	case $1 in
 	nrs-*) dmsetup status "$1" | sed -E 's/.*queued: ([0-9]+).*/\1/' ;;
@@ -65,7 +69,7 @@ queued() {
 	esac
 }
 
-# measure NAME FILE FIO-OPTION...
+# measure NAME FILE FIO-OPTION...: Runs fio on the device with its report in FILE.
 measure() {
 	local name=$1 file=$2 before
 	shift 2
@@ -75,7 +79,8 @@ measure() {
 	echo $(($(queued "$name") - before)) >"/out/$file.queued"
 }
 
-# batches SIZE: how requests are submitted and their ends taken
+# batches SIZE: Sets $submit to the fio options for the number of requests submitted and reaped at a
+# time.
 batches() {
 	submit=(--iodepth_batch_submit="$1" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32)
 }

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: boot.sh first|second|third
 #
-# Checks a system with systemd once it has come up: that which tests/boot.sh boots.
+# Checks a system with systemd after its start. tests/boot.sh boots the system.
 . /tests/lib.sh
-# It has udev.
+# This system has udev.
 unset DM_DISABLE_UDEV
 
-# try NAME FUNCTION [ARG...]: a check whose commands end it when they fail.
+# try NAME FUNCTION [ARG...]: Runs a check, which a failing command ends.
 try() {
 	local name=$1 rc=0
 	shift
@@ -21,19 +21,20 @@ try() {
 	if [ "$rc" = 0 ]; then ok "$name"; else not_ok "$name" "$(tail -n 6 /run/nrs/try.log | tr '\n' ' ')"; fi
 }
 
-# nothing CMD...: it prints nothing.
+# nothing CMD...: Verifies that CMD prints nothing.
 nothing() {
 	local found
 	found=$("$@")
 	[ -z "$found" ] || { echo "$found" && return 1; }
 }
 
-# complaints: prints what the journal of this boot has of units that were late, or in a circle.
+# complaints: Prints the messages of this boot's journal about units that timed out or have an
+# ordering cycle.
 complaints() {
 	journalctl -b -o cat | grep -iE 'timed out|ordering cycle|dependency failed' || true
 }
 
-# came_up: all units are started, and none failed.
+# came_up: Verifies that all units are started and none failed.
 came_up() {
 	systemctl is-system-running --wait || true
 	nothing systemctl --failed --plain --no-legend
@@ -50,7 +51,7 @@ without_configuration() {
 	[ "$(systemctl show -P ConditionResult nrs-agent)" = no ]
 }
 
-# What Documentation/operations.md says of a disk that is put under nrs.
+# Performs the steps of Documentation/operations.md that put a disk under nrs.
 put_under_nrs() {
 	local name
 	modprobe nrs
@@ -77,7 +78,7 @@ put_under_nrs() {
 	done
 }
 
-# as_saved NAME...: these devices are mounted, and what was written there is there.
+# as_saved NAME...: Verifies that these devices are mounted and contain the written files.
 as_saved() {
 	local name
 	for name; do
@@ -86,14 +87,14 @@ as_saved() {
 	done
 }
 
-# read_as UID: prints the milliseconds that 41 reads past the page cache take.
+# read_as UID: Prints the milliseconds that 41 direct reads take.
 read_as() {
 	local started=${EPOCHREALTIME/./}
 	setpriv --clear-groups --reuid "$1" dd if=/srv/files/data of=/dev/null bs=4k count=41 iflag=direct status=none
 	echo $(((${EPOCHREALTIME/./} - started) / 1000))
 }
 
-# A bucket has three requests, so 38 of the 41 come at 20 per second.
+# Verifies the rate: the bucket holds three requests, so 38 of the 41 arrive at 20 per second.
 in_force() {
 	local limited others
 	[ "$(nrsctl apply --dry-run --wait 0)" = 'nothing to change' ]
@@ -103,12 +104,12 @@ in_force() {
 	[ "$others" -lt 900 ]
 }
 
-# version N: that build of the module is loaded.
+# version N: Verifies that build N of the module is loaded.
 version() {
 	[ "$(</sys/module/nrs/version)" = "$1" ]
 }
 
-# As an upgrade of the package does.
+# Performs the steps of an upgrade of the package.
 upgraded() {
 	version 1
 	cp /guest/nrs.ko "/lib/modules/$(uname -r)/updates/dkms/nrs.ko"
@@ -116,12 +117,12 @@ upgraded() {
 	version 1
 }
 
-# when UNIT PROPERTY: prints the microseconds since the start of the kernel.
+# when UNIT PROPERTY: Prints the property in microseconds since the start of the kernel.
 when() {
 	systemctl show -P "$2TimestampMonotonic" "$1"
 }
 
-# What uses the devices begins after nrs.service has ended.
+# Verifies that units that use the devices start after nrs.service has finished.
 in_order() {
 	local ended unit
 	ended=$(when nrs.service ActiveEnter)
@@ -132,7 +133,7 @@ in_order() {
 	done
 }
 
-# page: prints the page of the exporter.
+# page: Prints the page of the exporter.
 page() {
 	local to
 	exec {to}<>/dev/tcp/127.0.0.1/9719
@@ -140,7 +141,8 @@ page() {
 	cat <&"$to"
 }
 
-# The agent as the unit runs it: with few rights. So is the exporter, which asks the agent.
+# Verifies the agent as run by its unit, with few privileges, and the exporter, which queries the
+# agent.
 agent_serves() {
 	local file
 	nrsctl policy set ost_io fairshare uid_fair
@@ -163,14 +165,15 @@ agent_serves() {
 	[ "$(systemctl show -P Result nrs-agent)" = success ]
 	for file in epoch ost_io.thetas; do [ -s "/var/lib/nrs-agent/$file" ]; done
 	[ ! -e /run/nrs-agent ]
-	# A removal ends one that runs, and leaves the secret.
+	# A removal stops a running agent and keeps the secret.
 	systemctl start nrs-agent
 	dpkg --remove nrs-agent
 	[ ! -e /run/nrs-agent ]
 	[ -s /etc/nrs/agent/secret ]
 }
 
-# A disk is missing: the rest comes up, and only nrs.service has failed, after half a minute.
+# Verifies the system without one disk: all other units start, and only nrs.service has failed,
+# after half a minute.
 came_up_without() {
 	local waited
 	systemctl is-system-running --wait || true
@@ -185,7 +188,7 @@ says_which() {
 	journalctl -b -o cat -u nrs | grep -F 'device.mail: /dev/disk/by-id/virtio-mail: '
 }
 
-# The option of fstab mounts neither, but the other device exists.
+# Verifies that the option of fstab mounts neither device, although the other device exists.
 the_other_exists() {
 	[ -b /dev/mapper/files ]
 	[ ! -e /dev/mapper/mail ]

@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# capi: other kernel modules bring requests (include/nrs.h): a framework that drives policies under a spinlock, and a server.
+# capi: other kernel modules submit requests (include/nrs.h): a framework that drives policies under
+# a spinlock, and a server.
 . /tests/nrs.sh
 
 run=/sys/module/nrs_capi_test/parameters/run
 
-# setup: both modules.
+# setup: Loads both modules.
 setup() {
 	module
 	[ -d /sys/module/nrs_capi_test ] || insmod /nrs_capi_test.ko
 }
 
-# play TEXT...: has the module carry out a test; what failed is in the kernel log, which is said.
+# play TEXT...: Lets the module run a test; prints the failures from the kernel log.
 play() {
 	local before status=0
 	before=$(dmesg | wc -l)
@@ -20,12 +21,13 @@ play() {
 	return $status
 }
 
-# unload: the module goes, so that nrs can.
+# unload: Unloads the test module, so that nrs can be unloaded.
 unload() {
 	rmmod nrs_capi_test
 }
 
-# policies COUNT: each policy in turn, while requests are queued; with rates that change, so that what is withheld is woken.
+# policies COUNT: Runs each policy in turn while requests are queued; rates change, so that
+# throttled classes are woken.
 policies() {
 	setup
 	local steps=(
@@ -40,7 +42,7 @@ policies() {
 refusals() {
 	setup
 	play refusals
-	# A service that an administrator made has the partitions that it was made with, and stays his.
+	# A service that an administrator made keeps its number of partitions, and outlives its clients.
 	mkdir /sys/kernel/config/nrs/capi
 	echo 1 >/sys/kernel/config/nrs/capi/cpts
 	if play "framework 100 fifo"; then fail "two partitions of one"; fi
@@ -52,7 +54,7 @@ refusals() {
 	unload
 }
 
-# A policy that is started keeps its module, and that keeps nrs.
+# Verifies that a started policy holds its module, and that this module holds nrs.
 in_use() {
 	setup
 	play hold
@@ -64,7 +66,7 @@ in_use() {
 	unload
 }
 
-# server COUNT: a server with more requests than slots, by uid.
+# server COUNT: Runs a server with more requests than slots, by uid.
 server() {
 	setup
 	mkdir /sys/kernel/config/nrs/capi-server
@@ -75,7 +77,7 @@ server() {
 	unload
 }
 
-# The module of the guide.
+# Runs the example module of the guide.
 example() {
 	local i module=/sys/module/nrs_example
 	module

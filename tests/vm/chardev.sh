@@ -3,18 +3,18 @@
 # /dev/nrs: servers in user space. Needs nrs-test and the examples (scripts/build-tools.sh).
 . /tests/nrs.sh
 
-# gone SERVICE...: waits until these services are no more.
+# gone SERVICE...: Waits until these services are removed.
 gone() {
 	local name
 	for name; do wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" || fail "$name is still there: $(cat "$(at "$name" clients)")"; done
 }
 
-# device FILE NAME: a number of the device's own in a report of nrs-test load.
+# device FILE NAME: Prints a number of the device section in a report of nrs-test load.
 device() {
 	awk -v n="\"$2\":" '/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
 
-# The checks of nrs-test, one after the other; none leaves a service behind.
+# Runs the checks of nrs-test one after the other; none may leave a service behind.
 interface() {
 	module
 	local name
@@ -23,12 +23,12 @@ interface() {
 		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$name: left $(ls /sys/kernel/debug/nrs)"
 		say "$name"
 	done
-	# Whatever is written and whichever ioctl is made, only documented answers come.
+	# Arbitrary writes and ioctls have only documented results.
 	nrs-test storm --seconds 2 --rest 0 device wild >/tmp/storm || fail "status $?: $(grep '^finding' /tmp/storm | head -n 5)"
 	gone wild
 }
 
-# Who may open it is what the node says.
+# Verifies that the node's mode and group decide who may open the device.
 permissions() {
 	module
 	wait_for 10 '[ -c /dev/nrs ]'
@@ -41,7 +41,7 @@ permissions() {
 	chgrp 0 /dev/nrs
 }
 
-# The module stays while a file is open, attached or not.
+# Verifies that an open file, attached or not, holds the module.
 pinned() {
 	module
 	exec 3<>/dev/nrs
@@ -60,7 +60,7 @@ pinned() {
 	rmmod nrs
 }
 
-# A read that waits ends with a signal.
+# Verifies that a signal ends a blocked read.
 signals() {
 	module
 	local signal
@@ -68,7 +68,7 @@ signals() {
 		nrs-test check block >/tmp/block &
 		wait_for 10 'grep -q reading /tmp/block'
 		sleep 0.2
-		# Shells have their background processes ignore SIGINT.
+		# Shells let their background processes ignore SIGINT.
 		[ "$signal" != INT ] || signal=HUP
 		kill -$signal $!
 		wait_for 10 "! kill -0 $! 2>/dev/null" || fail "still reading after $signal"
@@ -77,7 +77,7 @@ signals() {
 	gone block
 }
 
-# A service is fed by block devices or by programs.
+# Verifies that a service accepts either block devices or programs, but not both.
 kinds() {
 	module
 	lower nb0
@@ -90,13 +90,13 @@ kinds() {
 	wait_for 10 'grep -q holding /tmp/held'
 	refused EBUSY dmsetup create b --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 conf"
 	grep -q 'client: "hold"' "$(at conf clients)"
-	# What it says of itself.
+	# Fields of the open file in fdinfo.
 	grep -q '^nrs_service:.conf$' /proc/$!/fdinfo/* || fail "$(cat /proc/$!/fdinfo/*)"
 	grep -q '^nrs_requests:.3$' /proc/$!/fdinfo/* || fail "$(cat /proc/$!/fdinfo/*)"
 	kill -KILL $!
 	wait $! || true
 	rm /tmp/hold
-	# The service stays; its next first client decides anew.
+	# The service remains; its next first client determines the kind again.
 	wait_for 10 "! grep -q 'client:' $(at conf clients)"
 	client b /dev/nb0 conf
 	dm_remove b
@@ -104,7 +104,7 @@ kinds() {
 	gone conf
 }
 
-# A server that dies with a long queue leaves nothing behind, whatever the policy.
+# Verifies that a server killed with a long queue leaves nothing behind, under several policies.
 killed() {
 	module
 	local policy round
@@ -121,7 +121,7 @@ killed() {
 	done
 }
 
-# served POLICY: two clients of unlike depth; their parts of the service in $a and $b.
+# served POLICY: Runs two clients of different depth; sets $a and $b to their served requests.
 served() {
 	nrs-test load --service svc --seconds 8 --warmup 2 --busy 4000 --client name=a,nid=10.0.0.1@tcp,depth=24 \
 		--client name=b,nid=10.0.0.2@tcp,depth=8,opcode=mds_reint >/tmp/load.json &
@@ -136,7 +136,8 @@ served() {
 	say "$1: $a $b"
 }
 
-# Clients by network identifier, which block devices cannot have many of: equal parts, whatever their depth.
+# Verifies equal shares of clients by network identifier, at any depth. Block devices cannot provide
+# many identifiers.
 shares() {
 	module
 	local a b
@@ -148,7 +149,7 @@ shares() {
 	gone svc
 }
 
-# A thousand clients on an open loop; none is forgotten.
+# Verifies that all of a thousand clients in an open loop are served.
 many() {
 	module
 	nrs-test load --service svc --seconds 5 --drain --log /tmp/log --client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
@@ -160,7 +161,7 @@ many() {
 	[ "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l)" = 1000 ] || fail "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l) clients"
 }
 
-# Lost completions cost their slots no longer than the lease.
+# Verifies that the lease reclaims the slots of lost completions.
 lost() {
 	module
 	nrs-test load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 --client name=a,depth=32 >/tmp/load.json &
@@ -169,12 +170,12 @@ lost() {
 	echo 4 >"$(at svc slots)"
 	wait $pid || fail "$(cat /tmp/load.json)"
 	say "$(grep -E 'served|reclaimed|late' /tmp/load.json | tr -d '\n')"
-	# Without a lease it would end after some 40 requests.
+	# Without a lease the load would stop after some 40 requests.
 	[ "$(device /tmp/load.json reclaimed)" -ge 5 ]
 	[ "$(device /tmp/load.json completed)" -ge 100 ]
 }
 
-# Servers come and go, and policies too, all at once.
+# Starts and kills servers while policies change.
 storm() {
 	module
 	local end=$((SECONDS + $(slow 10 20))) loops=() n pid
@@ -200,18 +201,18 @@ storm() {
 	rmmod nrs
 }
 
-# echoed TEXT: sends a datagram to the port of the servers; the answer must be the same.
+# echoed TEXT: Sends a datagram to the port of the servers; the reply must be equal.
 echoed() {
 	local fd answer
 	exec {fd}<>/dev/udp/127.0.0.1/7777
 	echo "$1" >&"$fd"
-	# In one read: what is left of a datagram is lost.
+	# Read in one call, because the rest of a datagram is lost.
 	answer=$(timeout 10 dd bs=1500 count=1 <&"$fd" 2>/dev/null) || fail "no answer to '$1'"
 	[ "$answer" = "$1" ] || fail "'$answer' in answer to '$1'"
 	exec {fd}>&-
 }
 
-# The servers of the page; the port belongs to one after the other.
+# Runs the example servers of the documentation, one after the other on the same port.
 examples() {
 	module
 	ip link set lo up
@@ -237,7 +238,7 @@ examples() {
 	tail -n +2 /tmp/printed | sort | cmp - /tmp/lines
 }
 
-# The limit of requests is a parameter; clients may ask for less.
+# Verifies that the limit of requests is a parameter, which caps the clients' requests.
 parameter() {
 	module user_requests_max=64
 	nrs-test load --service svc --seconds 0.9 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
@@ -252,7 +253,8 @@ try 30 "the module stays while a file is open" pinned
 long try 30 "a read that waits ends with a signal" signals
 try 30 "block devices and programs share no service" kinds
 try 90 "a server dies with a long queue" killed
-# The checkers of the debug kernel take time; what depends on it is tested without them. It has no network, either.
+# The debug kernel's checkers are too slow, and checks that depend on time run without them. The
+# debug kernel has no network, either.
 if [ -z "$debug" ]; then
 	try 30 "servers of the page, and one that works without nrs" examples
 	long try 60 "clients by network identifier get equal parts" shares

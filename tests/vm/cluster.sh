@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Two servers in one machine, each a service with an agent: user 1001 uses both, 1002 and 1003 one each. Without agents each service
-# is fair by itself, so that 1001 gets twice as much as each of the others; with agents all three get the same.
+# Two servers in one machine, each a service with an agent: user 1001 uses both, users 1002 and 1003
+# one each. Without agents each service is fair by itself, so that user 1001 gets twice as much as
+# the others; with agents all three get the same.
 . /tests/nrs.sh
 . /tests/cluster/lib.sh
 loads+=(nrs-agent)
 
-# Time in which the rule has to come to its end, s: 20 deltas.
+# Time for the shares to settle, s: 20 deltas.
 settling=2
 
 setup() {
@@ -18,7 +19,7 @@ setup() {
 	for name in one two; do configure $name 127.0.0.1:7447 127.0.0.1:7448; done
 }
 
-# together: both agents, until they hear each other.
+# together: Starts both agents, and waits until they are connected.
 together() {
 	agent one
 	agent two
@@ -29,7 +30,8 @@ heard() {
 	wait_for 20 'meets one && meets two' || fail "$(agent_says one) $(agent_says two) $(cat /tmp/*/log)"
 }
 
-# shares RATIO: what 1001 gets is RATIO times what 1002 and 1003 get each, within 5 %; all together in $all.
+# shares RATIO: Verifies that user 1001 gets RATIO times as much as users 1002 and 1003 each, within
+# 5 %. Sets $all to the total.
 shares() {
 	local got a b own other wide
 	got=$(window "$(brief 3 8)" ended one-wide two-wide one-own two-own)
@@ -39,13 +41,13 @@ shares() {
 	within 5 $((own * $1)) $wide && within 5 $((other * $1)) $wide || fail "not $1:1:1 within 5 %: $got $(agent_says one)"
 }
 
-# fair: the three get the same again, after the time to settle.
+# fair: Verifies equal shares of the three users after the settling time.
 fair() {
 	sleep $settling
 	shares 1
 }
 
-# sharing: both servers, with agents that have made them fair.
+# sharing: Starts both servers, and agents that make the shares fair.
 sharing() {
 	setup
 	together
@@ -59,11 +61,11 @@ striped() {
 	before=$all
 	together
 	fair
-	# The disks are as busy as before.
+	# The utilisation of the disks is unchanged.
 	within 2 "$all" "$before" || fail "$all with agents, $before without"
 	kill -TERM "${agents[two]}"
 	wait "${agents[two]}"
-	# The other one stops counting at once, factors go back within ten steps of 0.32 s.
+	# The other agent stops counting at once; factors return within ten steps of 0.32 s.
 	sleep 4
 	shares 2
 	kill -TERM "${agents[one]}"
@@ -71,12 +73,14 @@ striped() {
 	[ ! -s /tmp/two/log ] || fail "$(cat /tmp/two/log)"
 }
 
-# With an agent that has died or hangs, each service ends up fair by itself, and is fair with the other again when there is an agent.
+# Verifies that each service is fair by itself after its agent is killed or stopped, and fair with
+# the other one when the agent runs again.
 gone() {
 	sharing
 	kill -KILL "${agents[two]}"
 	wait "${agents[two]}" || true
-	# Its lease of 3.2 s, ten steps of 0.32 s, and 16 deltas until the other one begins to forget it.
+	# The lease of 3.2 s, ten steps of 0.32 s, and 16 deltas until the rates of the silent server
+	# start to fade.
 	sleep 10
 	shares 2
 	agent two
@@ -88,11 +92,11 @@ gone() {
 	kill -CONT "${agents[two]}"
 	heard
 	fair
-	# Nothing was made up for: steps that were missed are left out.
+	# Missed steps are skipped, not made up for.
 	agent_says two | grep -E '"missed": [1-9]' || fail "$(agent_says two)"
 }
 
-# cut SECONDS: nothing passes between the servers for that long.
+# cut SECONDS: Cuts the connection between the servers for that long.
 cut() {
 	ip link set lo down
 	sleep "$1"
@@ -107,7 +111,7 @@ network() {
 	cut 60
 }
 
-# The clocks that servers share are set while they share.
+# Sets the shared clock while both agents run.
 clock() {
 	sharing
 	local now
@@ -117,7 +121,8 @@ clock() {
 	done
 }
 
-# What is set meanwhile: weights count as they are set, on both servers; another mode or cost model on one server is another realm.
+# Changes settings meanwhile: weights take effect on both servers as set; a different mode or cost
+# model makes a server part of another realm.
 settings() {
 	sharing
 	for name in one two; do echo uid:1001:2 >"$(at $name nrs_fairshare_weights)"; done
@@ -125,7 +130,7 @@ settings() {
 	shares 2
 	for name in one two; do echo uid:1001:1 >"$(at $name nrs_fairshare_weights)"; done
 	fair
-	# The other one leaves with its mode, and factors go back.
+	# The server leaves the realm because of its mode, and factors return to one.
 	local got own wide
 	policy two 'fairshare gid_fair'
 	sleep 4

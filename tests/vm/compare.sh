@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: compare.sh DEVICE REPEATS TIME [measures=MEASURE,...] [PEER...]
 #
-# What the schedulers of the kernel and those of nrs make of one device and the same clients. Started by scripts/compare.sh.
+# Measures the kernel's schedulers and those of nrs on one device with the same clients. Started by
+# scripts/compare.sh.
 #
-#   device   what is shared: fast, band, slow or loop (see make_device)
-#   peer     what shares it: none, mq-deadline, kyber, bfq, io.max, io.cost, dm-linear, nrs-fifo, nrs-tbf, nrs-fairshare, nrs-qbm,
-#            nrs-iosched (fairshare, as the I/O scheduler of the device)
-#   client   who has a share: client N has cgroup cN and uid 1000+N, so that each peer can know it its own way
+#   device   the shared device: fast, band, slow or loop (see make_device)
+#   peer     the scheduler: none, mq-deadline, kyber, bfq, io.max, io.cost, dm-linear, nrs-fifo,
+#            nrs-tbf, nrs-fairshare, nrs-qbm, nrs-iosched (fairshare, as the device's I/O scheduler)
+#   client   the owner of a share: client N has cgroup cN and uid 1000+N, so that each peer can
+#            identify it
 #   measure  one run of fio: one, many, mix, equal, four, eight, lone (see jobs_of)
 #
-# TIME is what part of the full time each run takes, percent. What a peer did is PEER.REPEAT.json (fio) and .facts in
-# /out; /out/device says what the device can do, /out/not which peers it cannot have and why. `nrs-report compare` reads them.
+# TIME is the length of each run, percent of the full length. Results in /out: PEER.REPEAT.json
+# (fio) and PEER.REPEAT.facts for each peer; device describes the device; not lists unsupported
+# peers with the reason. `nrs-report compare` reads these files.
 . /tests/lib.sh
 set -euo pipefail
 
@@ -23,23 +26,23 @@ all_peers=(none mq-deadline kyber bfq io.max io.cost dm-linear nrs-fifo nrs-tbf 
 peers=("$@")
 [ $# -gt 0 ] || peers=("${all_peers[@]}")
 groups=/sys/fs/cgroup
-hw_depth=8         # requests that the devices with a latency take at a time
-service_ns=2000000 # which they take for each
-loop_ns=8000000    # the same of the disk below the loop device, 4 at a time
-band_mbps=32       # MiB/s of the device that is capped
-slots=8            # of nrs: as many as the device takes
-margin=95          # percent of what was measured that is promised, capped or modelled, where a peer needs a figure
+hw_depth=8         # requests in flight of the devices with a latency
+service_ns=2000000 # service time per request of these devices
+loop_ns=8000000    # service time of the disk below the loop device, 4 requests at a time
+band_mbps=32       # MiB/s of the device with limited bandwidth
+slots=8            # of nrs: equal to the queue depth of the device
+margin=95          # percent of the measured capacity that is guaranteed, capped or modelled
 
 say() {
 	echo "compare: $device: $*"
 }
 
-# part MS: that much of the full time, ms.
+# part MS: Prints that share of the full time, ms.
 part() {
 	echo $(($1 * time / 100))
 }
 
-# make_device: the disk /dev/$disk; how long runs on it settle, and are watched, ms.
+# make_device: Creates the disk /dev/$disk; sets the settling time and the lengths of its runs, ms.
 make_device() {
 	settle=200 lasts=$(part 1200) lasts_mix=$(part 2000) lasts_plain=500
 	case $device in
@@ -56,7 +59,8 @@ make_device() {
 		null_blk_create slow size=1024 queue_mode=2 irqmode=2 completion_nsec=$service_ns hw_queue_depth=$hw_depth submit_queues=1
 		;;
 	loop)
-		# Slower, as data is copied here, and blocks of 4 KiB, as that takes the least instructions.
+		# Slower, because data is copied here; blocks of 4 KiB, because they take the fewest
+		# instructions.
 		disk=loop0 slots=5 settle=400 lasts=$(part 2400) lasts_mix=$(part 4000) lasts_plain=800
 		null_blk_create back size=160 blocksize=4096 queue_mode=2 irqmode=2 completion_nsec=$loop_ns hw_queue_depth=4 submit_queues=1 memory_backed=1
 		mke2fs -q -t ext4 -m 0 /dev/back
@@ -79,7 +83,8 @@ make_device() {
 	for n in 1 2 3 4 5 6 7 8; do mkdir $groups/c$n && chmod 666 $groups/c$n/cgroup.procs; done
 }
 
-# scheduler NAME: of the disk; fails, with the reason in $why, if it cannot have it.
+# scheduler NAME: Sets the scheduler of the disk; if it is unsupported, fails with the reason in
+# $why.
 scheduler() {
 	local now
 	if ! why=$( (echo "$1" >"/sys/block/$disk/queue/scheduler") 2>&1); then why="the kernel refuses $1 there: ${why##*: }" && return 1; fi
@@ -89,19 +94,20 @@ scheduler() {
 	return 1
 }
 
-# nrs FILE VALUE: sets a parameter of the service of dm-nrs.
+# nrs FILE VALUE: Sets a parameter of the service of dm-nrs.
 nrs() {
 	if ! printf '%s\n' "$2" >"/sys/kernel/debug/nrs/compare/$1"; then echo "$1 = '$2' was refused" && exit 1; fi
 }
 
-# set_up PEER: $path is the device to use then. Fails, with the reason in $why, if it cannot be had.
+# set_up PEER: Sets up the peer, and $path to its device. If it is unsupported, fails with the
+# reason in $why.
 set_up() {
 	path=/dev/$disk why='' rules=()
 	case $1 in
 	mq-deadline | kyber | bfq) scheduler "$1" || return 1 ;;
 	nrs-iosched)
 		scheduler nrs || return 1
-		# As nrsctl does.
+		# The same value as nrsctl sets.
 		echo 256 >"/sys/block/$disk/queue/nr_requests"
 		echo compare >"/sys/block/$disk/queue/iosched/service"
 		;;
@@ -113,7 +119,7 @@ set_up() {
 		;;
 	io.cost)
 		[ -e $groups/io.cost.qos ] || { why='no io.cost in this kernel' && return 1; }
-		# No controlling by latency, so the model alone says what there is to share.
+		# No control by latency, so that only the model limits the capacity.
 		echo "$number enable=1 ctrl=user rpct=0.00 rlat=100000 wpct=0.00 wlat=100000 min=100.00 max=100.00" >$groups/io.cost.qos
 		echo "$number ctrl=user model=linear rbps=$((cap_256k * margin / 100 * 262144)) rseqiops=$((cap_4k * margin / 100)) rrandiops=$((cap_4k * margin / 100)) wbps=$((cap_256k * margin / 100 * 262144)) wseqiops=$((cap_4k * margin / 100)) wrandiops=$((cap_4k * margin / 100))" >$groups/io.cost.model
 		;;
@@ -152,8 +158,8 @@ tear_down() {
 	esac
 }
 
-# entitle PEER SIZE CAPACITY WEIGHT...: what clients 1, 2, ... are to get of CAPACITY requests/s of SIZE KiB; where there is
-# no CAPACITY (0), nobody is to be held back.
+# entitle PEER SIZE CAPACITY WEIGHT...: Configures the shares of clients 1, 2, ... of CAPACITY
+# requests/s of SIZE KiB; with CAPACITY 0 no client is limited.
 entitle() {
 	local peer=$1 size=$2 cap=$(($3 * margin / 100)) sum=0 n=0 top=0 weight text='' rule
 	shift 3
@@ -163,7 +169,7 @@ entitle() {
 	done
 	case $peer in
 	bfq)
-		# With it, whoever is new or deep asleep gets more than its weight.
+		# With low_latency, new or long idle clients get more than their weight.
 		if [ "$cap" = 0 ]; then echo 1; else echo "$low_latency"; fi >"/sys/block/$disk/queue/iosched/low_latency"
 		for weight; do n=$((n + 1)) && echo $((weight * 100)) >$groups/c$n/io.bfq.weight; done
 		;;
@@ -188,9 +194,10 @@ entitle() {
 		done
 		;;
 	nrs-qbm)
-		# Everybody may have all; where they want more than there is, they share it as their minimums are.
+		# Each client may use the whole capacity; under contention they share it in the ratio of
+		# their minimums.
 		if [ "$cap" = 0 ]; then text='group all capacity=1000GB/s'; else text="group all capacity=$((cap * size * 1024))"; fi
-		# The times of the method are cut as the runs are short.
+		# The method's time constants are shortened because the runs are short.
 		text="by uid;tune fast=200ms idle=200ms slow=1s;$text"
 		for weight; do n=$((n + 1)) && text+=";client $((1000 + n)) class=fair_share min=$((100 * weight / top))% max=100%"; done
 		nrs nrs_qbm_config "$text"
@@ -198,39 +205,40 @@ entitle() {
 	esac
 }
 
-# job N SIZE DEPTH: adds a process of a client to $jobs: random reads of SIZE KiB, DEPTH in flight.
+# job N SIZE DEPTH: Adds a process of client N to $jobs: random reads of SIZE KiB, DEPTH in flight.
 job() {
 	jobs+=(--name="$run.c$1" --uid=$((1000 + $1)) --cgroup="c$1" --bs="${2}k" --iodepth="$3")
 	processes=$((processes + 1))
 }
 
-# jobs_of MEASURE: makes $jobs, the clients at work in it; $ms, how long they are watched; $start, after which all of them have
-# begun, and settled: entering a cgroup takes each process a while. They last for so long after it as well.
+# jobs_of MEASURE: Sets $jobs to the running clients; $ms to the observed time; and $start to the
+# time in which all clients start and settle, because entering a cgroup takes each process some
+# time. They run for another $start after $ms.
 jobs_of() {
 	local n
 	run=$1 jobs=() ms=$lasts processes=0
 	case $1 in
-	# One client alone, and four, nobody held back.
+	# One client alone, and four clients, without limits.
 	one) ms=$lasts_plain && job 1 4 32 ;;
 	many) ms=$lasts_plain && for n in 1 2 3 4; do job $n 4 16; done ;;
-	# A small client beside a greedy one, of equal right.
+	# A small client beside a greedy one, with equal weights.
 	mix) ms=$lasts_mix && job 1 4 1 && for n in 1 2 3 4 5 6; do job 2 64 32; done ;;
-	# Equal right, unequal appetite: one process against four.
+	# Equal weights, unequal demand: one process against four.
 	equal) job 1 16 32 && for n in 1 2 3 4; do job 2 16 32; done ;;
-	# Who has the greater right has fewer processes.
+	# The client with the greater weight has fewer processes.
 	four) job 2 16 48 && for n in 1 2 3; do job 1 16 32; done ;;
-	# Every second one has two processes.
+	# Every second client has two processes.
 	eight) for n in 1 2 3 4 5 6 7 8 2 4 6 8; do job $n 16 16; done ;;
-	# As equal, and the other one sleeps.
+	# As equal, with the other client idle.
 	lone) job 1 16 64 ;;
-	# What the device can do, by size.
+	# Capacity of the device, by size.
 	cap*) job 1 "${1#cap}" 64 ;;
 	*) echo "no measure '$1'" && exit 2 ;;
 	esac
 	start=$((settle + processes * 40))
 }
 
-# entitle_for PEER MEASURE: sets what its clients are to get.
+# entitle_for PEER MEASURE: Configures the clients' shares for the measure.
 entitle_for() {
 	local cap16=$cap_16k cap64=$cap_64k
 	case $1 in nrs-*) cap16=$nrs_16k cap64=$nrs_64k ;; esac
@@ -245,10 +253,11 @@ entitle_for() {
 	esac
 }
 
-# look FILE: appends the measure, the time, us, how long tasks had the CPU, ns, the requests that the disk has read, and those of
-# each client: these come from the cgroups, as the ends of fio's own time differ from client to client. The time of tasks is what
-# the scheduler measures; the idle time in /proc/stat is counted by ticks here, and says more than has passed. Interrupts
-# count for the task that they interrupt, and for nobody while none runs.
+# look FILE: Appends the measure; the time, us; the CPU time of tasks, ns; the requests that the
+# disk has read; and those of each client. Client counts come from the cgroups, because fio's own
+# times differ from client to client. The scheduler measures the CPU time of tasks; /proc/stat
+# counts idle time in ticks and exceeds the elapsed time here. Interrupts count for the interrupted
+# task, and for no task while the CPU is idle.
 look() {
 	local reads tasks n dev ios=() _
 	for n in 1 2 3 4 5 6 7 8; do reads_in $groups/c$n/io.stat "$path_number" && ios[n]=$reads; done
@@ -257,15 +266,16 @@ look() {
 	echo "$run ${EPOCHREALTIME/./} $tasks $reads ${ios[*]}" >>"$1"
 }
 
-# nap MS: waits without starting a process, which takes more instructions than a request does.
+# nap MS: Waits without starting a process, which would take more instructions than a request.
 nap() {
 	local text
 	printf -v text '%d.%03d' $(($1 / 1000)) $(($1 % 1000))
 	read -r -t "$text" -u 7 _ || true
 }
 
-# session FILE PEER MEASURE...: one fio for all measures, as its start takes longer than they do. Before each it asks, so that
-# the clients are entitled while nobody is at work. Facts are from the middle of the time.
+# session FILE PEER MEASURE...: Runs one fio for all measures, because its start takes longer than a
+# measure. fio waits before each measure, so that the shares are configured while no client runs.
+# The facts cover the middle of the run.
 session() {
 	local file=$1 peer=$2 all=() name before now i _
 	shift 2
@@ -290,7 +300,7 @@ session() {
 			[ "$now" = "$before" ] || break
 			nap 10
 		done
-		# A look takes the CPU for a while: where latency is measured, it keeps out of the time in which it is.
+		# A look takes CPU time: where latency is measured, it is outside the measured time.
 		case $name in
 		mix) look "$file.facts" && nap $((start + ms + start)) && look "$file.facts" ;;
 		*) nap "$start" && look "$file.facts" && nap "$ms" && look "$file.facts" ;;
@@ -299,12 +309,13 @@ session() {
 	wait $! || { echo "fio failed: $(tail -n 5 /tmp/fio.log)" && exit 1; }
 }
 
-# capacity FILE SIZE: requests/s of SIZE KiB in that session.
+# capacity FILE SIZE: Prints the requests/s of SIZE KiB in that session.
 capacity() {
 	awk -v m="cap$2" '$1 == m { t = $2 - t; n = $4 - n } END { printf "%d", n * 1e6 / t }' "$1.facts"
 }
 
-# calibrate: what the device can do by itself and behind dm-nrs. The first run warms up.
+# calibrate: Measures the capacity of the device, directly and behind dm-nrs. The first run is a
+# warm-up.
 calibrate() {
 	local file=/tmp/capacity
 	set_up none
@@ -331,7 +342,7 @@ cd /tmp
 mkfifo asks go never
 exec 7<>never 8<>asks 9<>go
 echo 'echo x >/tmp/asks; read x </tmp/go' >ask
-# Who looks must not wait for the CPU.
+# The observing process must not wait for the CPU.
 chrt -f -p 10 $$
 load_nrs
 make_device

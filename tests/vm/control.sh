@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs-control: every command and error, answers, who may use it, and what is held while it is open.
+# /dev/nrs-control: all commands and errors, replies, permissions, and references held by open
+# files.
 . /tests/nrs.sh
 
 node=/dev/nrs-control
 
-# says ERRNO COMMAND REASON: the command, one write, is refused like that, and the answer is that reason, a regular expression for a line.
+# says ERRNO COMMAND REASON: Verifies that the command, written in one call, fails with ERRNO, and
+# that the reply matches the regular expression REASON.
 says() {
 	local said got
 	exec 3<>$node
@@ -16,7 +18,7 @@ says() {
 	[[ $got =~ ^($3)$ ]] || fail "'$2' is refused because '$got', not '$3'"
 }
 
-# ask COMMAND: the answer to a command that is one line.
+# ask COMMAND: Prints the reply to a one-line command.
 ask() {
 	exec 3<>$node
 	echo "$1" >&3 || fail "'$1': $(cat <&3)"
@@ -36,14 +38,14 @@ commands() {
 	[ -z "$(ask services)" ] || fail "there are services: $(ask services)"
 	mkdir /sys/kernel/config/nrs/first /sys/kernel/config/nrs/x.y-z:0
 	[ "$(ask services | sort | tr '\n' ' ')" = 'first x.y-z:0 ' ] || fail "$(ask services)"
-	# A service without clients can be set as well.
+	# A service without clients can be configured as well.
 	ask 'set first slots 5'
 	[ "$(ask 'get first slots')" = 5 ]
 	[ "$(cat "$(at first slots)")" = 5 ]
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
 	[ "$(ask services | grep -cx svc)" = 1 ]
-	# All that can be read says the same here and there.
+	# Each readable parameter has the same text here and in debugfs.
 	local file name
 	for file in "$(at svc '')"*; do
 		name=${file##*/}
@@ -53,19 +55,19 @@ commands() {
 			continue
 		fi
 		ask "get svc $name" >/tmp/here
-		# Clocks go on.
+		# Values that depend on the time differ.
 		case $name in *stats | *status | *timeouts | health) [ -s /tmp/here ] || [ ! -s /tmp/there ] || fail "$name" ;;
 		*) cmp /tmp/here /tmp/there || fail "$name: $(diff /tmp/here /tmp/there)" ;; esac
 	done
-	# Values have blanks, and files of debugfs follow.
+	# Values contain blanks, and debugfs shows the change.
 	ask 'set svc nrs_policies tbf uid'
 	ask 'set svc nrs_tbf_rule start one uid={1001} rate=20'
 	grep -q '^one uid={1001} 20, ref' "$(at svc nrs_tbf_rule)" || fail "$(cat "$(at svc nrs_tbf_rule)")"
-	# What only does something takes any value, and none.
+	# A parameter that triggers an action accepts any value, and none.
 	ask 'set svc nrs_tbf_stats_reset'
 	ask 'set svc nrs_tbf_stats_reset '
 	ask 'set svc nrs_tbf_stats_reset 1'
-	# Nothing is answered to what was done.
+	# A successful set has an empty reply.
 	[ -z "$(ask 'set svc slots 7')" ]
 }
 
@@ -82,25 +84,25 @@ refusals() {
 	says ENODEV 'get nobody slots' 'no such service'
 	says ENOENT 'get svc nothing' 'no such parameter'
 	says EACCES 'set svc clients 3' '.* cannot be accessed .*'
-	# Bytes of all kinds.
+	# Arbitrary bytes.
 	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
-	# The reasons of parameters, of policies, of rules with their column, of plans with their line.
+	# Reasons from parameters, policies, rules with their column, and plans with their line.
 	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535, or auto'
 	says ENOENT 'set svc nrs_policies nothing' '.+'
 	says EINVAL 'set svc nrs_tbf_rule start one uid={1001} rate=' 'column [0-9]+: expected .+'
 	[ "$(cat "$(at svc nrs_tbf_rule_error)")" ] || fail "the reason is not kept"
 	says EINVAL 'set svc nrs_qbm_config by uid\ngroup all capacity=1GB\nnonsense\n' 'line 3: .+'
-	# Too long: for a value, and for any.
+	# Too long for this parameter, and too long for any command.
 	says E2BIG "set svc slots $(printf '%05000d' 3)" '.* longer than .*'
 	says E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'a command has at most .*'
-	# Who is told why is told alone.
+	# A refusal through this device is not logged as well.
 	[ "$(dmesg | grep -c 'nrs: ' || true)" = "$seen" ] || fail "$(dmesg | tail -n 5)"
 	expect_errno EINVAL "$(at svc slots)" 0
 	[ "$(dmesg | grep -c 'nrs: service svc: refused: slots is not a number')" -ge 1 ] || fail "nobody is told of $(at svc slots)"
 	unchanged 'what is refused'
 }
 
-# Reads: in pieces, from anywhere, again, and after the next command.
+# Verifies reads in pieces, at offsets, repeated, and after the next command.
 reads() {
 	setup
 	local whole part at=0 line
@@ -109,26 +111,26 @@ reads() {
 	[ -z "$(cat <&3)" ]
 	echo 'get svc nrs_policies' >&3
 	[ "$(cat <&3)" = "$whole" ]
-	# It is at its end now.
+	# The file position is at the end now.
 	[ -z "$(cat <&3)" ]
-	# From the start again, a few bytes at a time.
+	# Again from the start, a few bytes at a time.
 	echo 'get svc nrs_policies' >&3
 	part=$(dd bs=7 count=3 <&3 2>/dev/null; dd bs=1 <&3 2>/dev/null)
 	[ "$part" = "$whole" ] || fail "in pieces: $part"
-	# By lines; bash goes back to where a line ends.
+	# By lines; bash seeks back to the end of the line.
 	echo services >&3
 	read -r line <&3
 	[ "$line" = svc ]
-	# From somewhere; beyond the end there is nothing.
+	# At an offset; there is nothing beyond the end.
 	echo 'get svc nrs_policies' >&3
 	dd bs=1 skip=10 count=20 of=/tmp/part <&3 2>/dev/null
 	[ "$(cat /tmp/part)" = "${whole:10:20}" ] || fail "'$(cat /tmp/part)' is not '${whole:10:20}'"
-	# A refusal puts its reason there, and the next command its answer.
+	# A refusal replaces the reply by its reason, and the next command by its reply.
 	if echo nonsense >&3; then fail "taken"; fi 2>/dev/null
 	[[ $(cat <&3) = "expected 'services', "* ]]
 	echo 'set svc slots 6' >&3
 	[ -z "$(cat <&3)" ]
-	# Another open file has its own.
+	# Another open file has a reply of its own.
 	exec 4<>$node
 	echo 'get svc slots' >&4
 	[ -z "$(cat <&3)" ]
@@ -136,7 +138,7 @@ reads() {
 	exec 3>&- 4>&-
 }
 
-# A plan of as many bytes as there may be, written and read back; a byte more is too much.
+# Writes and reads back a plan of the largest size; verifies that one more byte is refused.
 large() {
 	setup
 	local i pad
@@ -154,7 +156,7 @@ large() {
 	exec 3>&-
 	cmp /tmp/back "$(at svc nrs_qbm_config)"
 	[ "$(grep -c class=low_share /tmp/back)" = 4000 ] || fail "$(head -n 5 /tmp/back)"
-	# And what was read can be written.
+	# The text that was read can be written back.
 	{ printf 'set svc nrs_qbm_config ' && cat /tmp/back; } | dd of=$node bs=1M iflag=fullblock 2>/dev/null
 	ask 'get svc nrs_qbm_config' | cmp - /tmp/back
 	printf 0 >>/tmp/plan
@@ -162,7 +164,8 @@ large() {
 	grep -q 'Argument list too long' /tmp/said || fail "$(cat /tmp/said)"
 }
 
-# Many tasks: with a file each, and with one that they share; the service comes and goes meanwhile.
+# Runs several tasks, with a file each, and with one shared file, while the service is removed and
+# created.
 together() {
 	setup
 	local pids=() i pid count
@@ -186,7 +189,8 @@ together() {
 		pids+=($!)
 	done
 	for pid in "${pids[@]}"; do wait "$pid" || fail "one was refused"; done
-	# What is said is said about services that go: it works or there is none.
+	# Commands for a service that is being removed either succeed or report that there is no such
+	# service.
 	(
 		while echo "get svc slots" >&3 || [[ $(cat <&3) = 'no such service' ]]; do
 			echo 'set svc nrs_policies fairshare' >&3 || [[ $(cat <&3) = 'no such service' ]] || [[ $(cat <&3) =~ stopping ]] || exit 1
@@ -205,7 +209,8 @@ together() {
 	exec 3>&-
 }
 
-# Who may not administrate may not open it, whatever the node says; who has it open keeps the module.
+# Verifies that opening requires root privileges whatever the node's mode, and that an open file
+# holds the module.
 rights() {
 	setup
 	refused EACCES setpriv --reuid 65534 --clear-groups bash -c "exec 3<>$node"
@@ -213,7 +218,7 @@ rights() {
 	refused EPERM setpriv --reuid 65534 --clear-groups bash -c "exec 3<>$node"
 	refused EPERM setpriv --bounding-set -sys_admin --inh-caps -sys_admin bash -c "exec 3<>$node"
 	chmod 600 $node
-	# Reading or writing alone is possible.
+	# Opening for reading or for writing only is possible.
 	echo 'set svc slots 9' >$node
 	[ "$(cat "$(at svc slots)")" = 9 ]
 	[ -z "$(cat $node)" ]

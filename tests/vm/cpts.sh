@@ -5,7 +5,7 @@
 
 dir=/sys/kernel/config/nrs
 
-# make NAME CPTS SLOTS
+# make NAME CPTS SLOTS: Creates a service.
 make() {
 	module
 	mkdir $dir/"$1"
@@ -13,7 +13,7 @@ make() {
 	echo "$3" >$dir/"$1"/slots
 }
 
-# One slot for two partitions, and work on the second one only.
+# Verifies progress with one slot for two partitions, and load on the second partition only.
 one_sided() {
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=200000
 	make svc 2 1
@@ -25,7 +25,8 @@ one_sided() {
 	[ "$(counter a held)" = 0 ]
 }
 
-# Work on both: they take turns by the shares of their users; without shares the turns would be equal.
+# Verifies that two loaded partitions share one slot by the shares of their users, not in equal
+# turns.
 both() {
 	slow_lower nb0 2000000
 	make svc 2 1
@@ -44,7 +45,8 @@ both() {
 	within 10 "$a" $((3 * b))
 }
 
-# shared MODE: a service with two partitions and 8 slots; devices a, b, c and d, each a job.
+# shared MODE: Creates a service with two partitions and 8 slots, and the devices a, b, c and d,
+# each with its own job.
 shared() {
 	slow_lower nb0 4000000 size=1024
 	make svc 2 8
@@ -53,12 +55,13 @@ shared() {
 	policy svc "fairshare $1"
 }
 
-# begin DEVICE UID CPU [OPTION...]: a load that lasts until the check is over.
+# begin DEVICE UID CPU [OPTION...]: Starts a load that runs until the check ends.
 begin() {
 	load "$1" as="$2" --cpus_allowed="$3" --time_based --runtime=120 "${@:4}" >/dev/null 2>&1 &
 }
 
-# compare SECONDS COUNTER DEVICE...: what they get in that time, in ${got[@]}; each had more to do at the end.
+# compare SECONDS COUNTER DEVICE...: Sets ${got[@]} to the counts of that time; each device must
+# still have a backlog at its end.
 compare() {
 	local name
 	saturated "${@:3}"
@@ -68,7 +71,8 @@ compare() {
 	for name in "${@:3}"; do [ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status)"; done
 }
 
-# One user on each CPU; what the second one gets elsewhere counts. Without that, each CPU is fair by itself.
+# Verifies fair shares of a user on each CPU, which include usage on the other CPU. Without
+# nrs_fairshare_cross_cpt each CPU is fair by itself.
 one_each() {
 	shared uid_fair
 	local got
@@ -76,7 +80,7 @@ one_each() {
 	begin b 1002 1
 	compare 3 ended a b
 	within 2 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	# The first one on the second CPU as well, from there as many at a time: still the same.
+	# The first user also runs on the second CPU, with the same depth: the shares remain equal.
 	begin c 1001 1
 	compare 3 ended a b c
 	within 2 $((got[0] + got[2])) "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
@@ -88,7 +92,8 @@ one_each() {
 	within 2 $((got[0] + got[2])) "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
-# What one partition withholds keeps the other from nothing, and is served when its time comes.
+# Verifies that one partition's throttled requests do not delay the other partition, and are
+# dispatched on time.
 withheld() {
 	slow_lower nb0 2000000
 	make svc 2 3
@@ -105,14 +110,14 @@ withheld() {
 	within 25 "$a" 80 && [ "$b" -ge 1500 ]
 }
 
-# Attributes show and take values.
+# Verifies that attributes can be read and written.
 attributes() {
 	make svc 2 5
 	[ "$(cat $dir/svc/cpts)" = 2 ]
 	[ "$(cat $dir/svc/slots)" = 5 ]
 	[ "$(cat $dir/svc/state)" = idle ]
 	[ "$(cat "$(at svc slots)")" = 5 ]
-	# Parameters outlive a change of the number of partitions.
+	# Parameters survive a change of the number of partitions.
 	set_to svc nrs_fairshare_delta_ms 20
 	echo 1 >$dir/svc/cpts
 	[ "$(cat $dir/svc/slots)" = 5 ]
@@ -121,7 +126,7 @@ attributes() {
 	[ ! -d /sys/kernel/debug/nrs/svc ]
 }
 
-# A service in use stays, with its number of partitions.
+# Verifies that a service in use cannot be removed, and keeps its number of partitions.
 in_use() {
 	lower nb0
 	lower nb1
@@ -139,7 +144,7 @@ in_use() {
 	dm_remove a
 	refused EBUSY rmdir $dir/svc
 	dm_remove b
-	# Still there, and as it was.
+	# The service still exists, with its settings.
 	[ "$(cat $dir/svc/state)" = idle ]
 	[ "$(cat $dir/svc/slots)" = 6 ]
 	[ -d /sys/kernel/debug/nrs/svc ]
@@ -149,7 +154,8 @@ in_use() {
 	rmdir $dir/svc
 }
 
-# A service that its first client made has no directory and cannot get one; it goes with its last client.
+# Verifies that a service created by its first client has no directory and cannot get one; it is
+# removed with its last client.
 automatic() {
 	module
 	lower nb0
@@ -164,7 +170,8 @@ automatic() {
 	refused EINVAL mkdir $dir/.hidden
 }
 
-# Directories come and go while clients do: none is lost, none stays.
+# Creates and removes directories while clients join and leave: no client fails, and nothing
+# remains.
 races() {
 	module
 	lower nb0
@@ -190,7 +197,7 @@ races() {
 	rmmod nrs
 }
 
-# What is set while the number of partitions changes is kept.
+# Verifies that a value set while the number of partitions changes is kept.
 set_meanwhile() {
 	module
 	mkdir $dir/svc
@@ -200,7 +207,7 @@ set_meanwhile() {
 	local maker=$! value=1 file=/sys/kernel/debug/nrs/svc/slots shown
 	while kill -0 "$maker" 2>/dev/null; do
 		value=$((value % 1000 + 1))
-		# The file is another one each time, and not there in between.
+		# Each change recreates the file, which is missing in between.
 		(echo $value >$file) 2>/dev/null || continue
 		until shown=$(cat $file 2>/dev/null) && [ -n "$shown" ]; do
 			kill -0 "$maker" 2>/dev/null || [ -e $file ] || fail "no file"
@@ -215,7 +222,7 @@ set_meanwhile() {
 long try 30 "2 partitions, 1 slot, work on one CPU only" one_sided
 long try 30 "2 partitions, 1 slot, both CPUs progress" both
 long try 30 "tbf, 2 partitions, one of them withholds" withheld
-# The checkers of the debug kernel take the time that shares need.
+# The debug kernel's checkers take the CPU time that shares need.
 if [ -z "$debug" ]; then
 	long try 60 "one user on each CPU: half each within 2 %" one_each
 fi

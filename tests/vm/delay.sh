@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# delay: requests wait for a time drawn for each, by a clock that nobody sets, and the CPUs rest meanwhile.
+# delay: each request waits for a random time, by a clock that cannot be set, while the CPUs are
+# idle.
 . /tests/nrs.sh
 
-# setup MIN MAX PERCENT [POLICY]
+# setup MIN MAX PERCENT [POLICY]: Creates two clients of a service under the policy (default delay).
 setup() {
 	module
 	slow_lower nb0 1000000
@@ -16,12 +17,12 @@ setup() {
 	policy svc "${4:-delay}"
 }
 
-# now: milliseconds since the machine started.
+# now: Prints the milliseconds since the start of the machine.
 now() {
 	awk '{ printf "%d", $1 * 1000 }' /proc/uptime
 }
 
-# timed DEVICE [WORD...]: how long one read takes, ms, in $took.
+# timed DEVICE [WORD...]: Sets $took to the time of one read, ms.
 timed() {
 	local name=$1 start
 	shift
@@ -31,19 +32,20 @@ timed() {
 	say "a request of $name took $took ms"
 }
 
-# took FROM TO: whether $took lies there.
+# took FROM TO: Verifies that $took is in this range.
 took() {
 	[ "$took" -ge "$1" ] && [ "$took" -le "$2" ] || fail "$took ms, not $1 to $2"
 }
 
-# at_once COUNT: hands in so many requests together, in the background; each is taken back when it ends.
+# at_once COUNT: Submits COUNT requests together, in the background; each is reaped when it
+# completes.
 at_once() {
 	load a --iodepth="$1" --iodepth_batch="$1" --number_ios="$1" >/tmp/at_once.txt &
 	reader=$!
 	wait_for 20 "[ \$((\$(counter a held) + \$(counter a ended))) = $1 ]" || fail "$(dm status a)"
 }
 
-# A request takes as long as it is told, several at a time too, one after the other as often.
+# Verifies the configured delay of single requests on both clients.
 exact() {
 	setup 2 2 100
 	timed a
@@ -60,7 +62,8 @@ exact() {
 	took 0 100
 }
 
-# Sixteen at a time need no longer than one. While they wait, nothing runs.
+# Verifies that sixteen requests together take no longer than one, and that the CPUs are idle
+# meanwhile.
 idle() {
 	setup 5 5 100
 	at_once 16
@@ -69,12 +72,12 @@ idle() {
 	[ "$busy" -le 5 ] || fail "CPUs busy $busy % while all wait"
 	wait "$reader"
 	say "latency: $(terse /tmp/at_once.txt 14) to $(terse /tmp/at_once.txt 15) us"
-	# fio begins to count when all have been handed in.
+	# fio starts its latency clock after all requests are submitted.
 	[ "$(terse /tmp/at_once.txt 14)" -ge 4900000 ]
 	[ "$(terse /tmp/at_once.txt 15)" -le 5200000 ]
 }
 
-# The time of day does not matter.
+# Verifies that setting the time of day has no effect.
 clock() {
 	setup 4 4 100
 	at_once 4
@@ -91,7 +94,8 @@ clock() {
 	took 3500 4700
 }
 
-# What waits is let go by whoever needs that; it counts as waiting, not as stalled.
+# Verifies that a suspend dispatches delayed requests, and that these count as queued, not as
+# stalled.
 let_go() {
 	setup 60 60 100
 	echo 400 >"$(at svc stall_ms)"

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Two users on one device, three jobs. Each job has a client (a dm device of type nrs that names it) of the same service on
-# the same lower device:
+# Two users on one device, three jobs. Each job has a client (a dm device of type nrs that names the
+# job) of the same service on the same lower device:
 #   small    user 1001, one process, 16 requests in flight
-#   large    user 1002, the greedy one: 12 processes, 32 requests in flight each
-#   medium   user 1002 as well: 4 processes, 32 requests in flight each
-# Four runs: small alone, all under fifo, all under fairshare by users and then jobs, all under tbf with a rule that limits
-# the greedy user. What each job got is counted over the same six seconds of a run by nrs; latencies are fio's. It all goes
-# to /out, for `nrs-report demo`. Started by scripts/demo.sh.
+#   large    user 1002, the greedy user: 12 processes, 32 requests in flight each
+#   medium   also user 1002: 4 processes, 32 requests in flight each
+# Four runs: small alone, all under fifo, all under fairshare by users and then jobs, all under tbf
+# with a rule that limits the greedy user. nrs counts each job's requests over the same six seconds
+# of a run; latencies are fio's. Results go to /out, for `nrs-report demo`. Started by
+# scripts/demo.sh.
 . /tests/lib.sh
 set -euo pipefail
 
@@ -15,8 +16,8 @@ block=64k
 seconds=8
 part=2097152 # sectors of one client, 1 GiB
 slots=8
-service_ns=8000000 # of the device, for each request
-# At most this rate, and by its minimum also not less: the small job alone could use up the device.
+service_ns=8000000 # of the device, per request
+# An upper limit and a guaranteed minimum: the small job alone could use the whole device.
 rule='greedy uid={1002} rate=10MB/s minrate=10MB/s'
 
 say() {
@@ -27,8 +28,8 @@ uid_of() {
 	case $1 in small) echo 1001 ;; *) echo 1002 ;; esac
 }
 
-# facts CLIENT...: seconds that passed and seconds that the CPUs were idle (both measured, not sampled at ticks); then for
-# each client the requests and bytes that have ended.
+# facts CLIENT...: Prints the elapsed seconds and the idle seconds of the CPUs (both measured, not
+# sampled at ticks); then for each client the completed requests and bytes.
 facts() {
 	local client
 	awk 'NR == 1 { up = $1 } $1 == "cpu" { print "seconds", up; print "idle_seconds", ($5 + $6) / 100 }' \
@@ -38,7 +39,7 @@ facts() {
 	done
 }
 
-# load RUN CLIENT PROCESSES DEPTH: random reads by that client's user.
+# load RUN CLIENT PROCESSES DEPTH: Runs random reads by that client's user.
 load() {
 	local uid
 	uid=$(uid_of "$2")
@@ -48,12 +49,12 @@ load() {
 		--time_based --runtime="$seconds" --ramp_time=3 --output-format=json >"/out/$1-$2.json"
 }
 
-# choose POLICY: puts the service under it.
+# choose POLICY: Sets the policy of the service.
 choose() {
 	dmsetup message small 0 service nrs_policies "$1"
 }
 
-# run NAME CLIENT...: the clients' loads side by side, and the facts around them.
+# run NAME CLIENT...: Runs the clients' loads in parallel, and records the facts.
 run() {
 	local name=$1 pids=() pid client
 	shift
@@ -73,7 +74,8 @@ run() {
 	for pid in "${pids[@]}"; do wait "$pid"; done
 }
 
-# Time passes on the lower device, data does not. Its own queue is much deeper than the slots, so it never decides.
+# The lower device takes time but stores no data. Its queue is much deeper than the slots, so it
+# never decides the order.
 null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec="$service_ns" hw_queue_depth=1024 memory_backed=0
 load_nrs
 jobs=(small large medium)

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Several devices in one service: on each, shares are what they would be without the others, whether those are busy, slow,
-# full or hung, and whatever metadata goes beside.
+# Several devices in one service: on each device, shares equal those without the other devices, even
+# if these are busy, slow, full or hang, and with concurrent metadata requests.
 . /tests/nrs.sh
 
 slots=8 fast=8000000
 
-# disks COUNT: slow disks nb0, nb1, … in one service; of each, client aN is for one user and client bN for another.
+# disks COUNT: Creates slow disks nb0, nb1, … in one service; on each, client aN is for one user and
+# client bN for another.
 disks() {
 	local i
 	module
@@ -18,14 +19,14 @@ disks() {
 	echo $slots >"$(at svc slots)"
 }
 
-# rivals N: user 1001 with 16 processes on aN, user 1002 with one on bN.
+# rivals N: Starts user 1001 with 16 processes on aN, and user 1002 with one on bN.
 rivals() {
 	begin "a$1" as=1001 --numjobs=16
 	begin "b$1" as=1002
 }
 
-# equal SECONDS N...: what both users get on each of these disks differs by 5 % at most. Sets $rates, what each disk does, requests
-# per 1000 s.
+# equal SECONDS N...: Verifies that the shares of both users on each of these disks differ by at
+# most 5 %. Sets $rates to the throughput of each disk, requests per 1000 s.
 equal() {
 	local n seconds=$1
 	shift
@@ -42,14 +43,14 @@ equal() {
 	done
 }
 
-# kept RATE: the first disk does as much as that.
+# kept RATE: Verifies that the first disk has this throughput.
 kept() {
 	within 2 "$1" "${rates[0]}" || fail "requests per 1000 s: $1 alone, ${rates[0]} beside others"
 }
 
-# Two that are busy have their shares each, and each what it has alone.
+# Verifies the shares on two busy disks, and that each disk keeps its full throughput.
 busy() {
-	# Slow, as what the one CPU takes for a request of one disk is time that the other waits.
+	# Slow disks, because the CPU time for requests of one disk delays the other.
 	local fast=$((fast * 10))
 	disks 2
 	policy svc 'fairshare uid_fair'
@@ -62,9 +63,10 @@ busy() {
 	within 2 "${rates[0]}" "${rates[1]}" || fail "requests per 1000 s: ${rates[*]}"
 }
 
-# Beside one that hangs and one that takes ten times as long, both with a backlog.
+# Verifies shares beside a device that hangs and one that is ten times as slow, both with a backlog.
 troubled() {
-	# As slow as in busy: at 8 ms what the CPU takes for the others made up to 2.3 %.
+	# As slow as in busy: at 8 ms the CPU time for the other devices made a difference of up to 2.3
+	# %.
 	local fast=$((fast * 5))
 	disks 1
 	policy svc 'fairshare uid_fair'
@@ -85,9 +87,9 @@ troubled() {
 	dm resume lin
 }
 
-# Eight at once, with weights of 1 to 4.
+# Verifies shares with weights 1 and 4 on eight disks at once.
 eight() {
-	# All of them together as fast as one.
+	# All disks together have the throughput of one.
 	local i fast=$((fast * 8)) waiting=()
 	disks 8
 	set_to svc nrs_fairshare_weights 'uid:1002:4'
@@ -105,7 +107,7 @@ eight() {
 	done
 }
 
-# A rate holds for all devices of the service together.
+# Verifies that a rate covers all devices of the service together.
 rate() {
 	disks 2
 	policy svc 'tbf uid'
@@ -120,7 +122,8 @@ rate() {
 	within 5 400 $((got[0] + got[1]))
 }
 
-# High priority does not wait behind what was decided before it, on whichever disk.
+# Verifies that a high-priority request does not wait behind earlier dispatched requests, on either
+# disk.
 urgent() {
 	disks 2
 	local n got
@@ -134,7 +137,7 @@ urgent() {
 	done
 }
 
-# Directories that another user reads take the place of no data, and data none of theirs.
+# Verifies that metadata reads of another user do not take the slots of data, and vice versa.
 metadata() {
 	module
 	slow_lower nb0 2000000 memory_backed=1 size=256

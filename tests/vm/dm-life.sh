@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The life of a device under load: suspend, resume, new tables, removal, an interrupted suspend.
+# Lifecycle of a device under load: suspend, resume, new tables, removal, an interrupted suspend.
 . /tests/nrs.sh
 
-# moves DEVICE: its requests go on ending.
+# moves DEVICE: Verifies that requests of the device keep completing.
 moves() {
 	local seen
 	seen=$(counter "$1" ended)
@@ -12,14 +12,14 @@ moves() {
 
 setup() {
 	module
-	# Slow enough that requests wait at all times.
+	# Slow enough that requests are queued at all times.
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000
 	client a /dev/nb0 svc
 	policy svc fairshare
 	echo 2 >"$(at svc slots)"
 }
 
-# suspends [--noflush]: several times with requests held.
+# suspends [--noflush]: Suspends and resumes several times with requests queued.
 suspends() {
 	setup
 	writing a
@@ -34,7 +34,7 @@ suspends() {
 		dm resume a
 		moves a
 	done
-	# Requests are held again, not passed on as while draining.
+	# Requests are queued again, not passed on as while draining.
 	saturated a
 	written
 	balanced a
@@ -47,7 +47,7 @@ reload() {
 	for i in 1 2 3; do
 		saturated a
 		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 nid 10.0.0.$i@tcp"
-		# Old and new at the same time, one device of the service each.
+		# The old and the new table coexist, each a client of the service.
 		[ "$(grep -c '^- client: ' "$(at svc clients)")" = 2 ] || fail "$(cat "$(at svc clients)")"
 		moves a
 		dm resume a
@@ -55,7 +55,7 @@ reload() {
 		dm table a | grep -q "nid 10.0.0.$i@tcp" || fail "$(dm table a)"
 		moves a
 	done
-	# To another service, and the first one is gone.
+	# Moves the device to another service, which removes the first one.
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 other"
 	dm resume a
 	[ ! -d /sys/kernel/debug/nrs/svc ]
@@ -66,7 +66,7 @@ reload() {
 	[ "$(grep -c '^- client: ' "$(at other clients)")" = 1 ]
 }
 
-# What table shows makes the same device again.
+# Verifies that the shown table creates the same device again.
 table_again() {
 	setup
 	local words first
@@ -98,7 +98,7 @@ remove_force() {
 	local fio=$!
 	saturated a
 	dm remove --force a || true
-	# The load gets errors and ends.
+	# The load gets errors and exits.
 	wait_for 20 "! kill -0 $fio 2>/dev/null" || fail "fio goes on"
 	wait "$fio" && fail "fio saw no error"
 	wait_for 10 "[ ! -d /sys/kernel/debug/nrs/svc ]" || fail "the service stays"
@@ -106,7 +106,8 @@ remove_force() {
 	rmmod nrs
 }
 
-# The device below is suspended and holds what it gets, so a suspend above cannot end; interrupted, it is undone.
+# Verifies that a suspend that cannot finish, because the suspended device below holds its requests,
+# is undone when interrupted.
 undo() {
 	module
 	lower nb0 memory_backed=1
@@ -121,15 +122,15 @@ undo() {
 	dm suspend --nolockfs a &
 	local suspend=$!
 	set +m
-	# Draining: everything held goes down, where it stays.
+	# Draining dispatches all queued requests, which stay in the device below.
 	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
-	# Not INT, which a shell in the background ignores and so do its children.
+	# Not INT: background processes of a shell ignore it, and so do their children.
 	kill -TERM -- "-$suspend"
 	wait "$suspend" && fail "the suspend succeeded"
 	[ "$(dm info -c --noheadings -o suspended a)" = Active ] || fail "$(dm info a)"
 	dm resume lin
 	moves a
-	# Its requests are scheduled again: with a disk that is slow, they wait.
+	# Requests are scheduled again: they are queued while the device below is suspended.
 	dm suspend --nolockfs lin
 	saturated a
 	dm resume lin
@@ -137,7 +138,8 @@ undo() {
 	balanced a
 }
 
-# Flushes name no sector; in a second target they must not be taken for one before its start.
+# Verifies flushes in a second target: they have no sector, and must not be taken for requests
+# before the target's start.
 two_targets() {
 	module
 	lower nb0 memory_backed=1 cache_size=16
@@ -147,13 +149,13 @@ $half $half nrs /dev/nb0 0 svc"
 	policy svc fairshare
 	dd if=/dev/zero of=/dev/mapper/a bs=64k count=32 seek=$((half / 128 - 16)) conv=fsync,notrunc 2>/dev/null
 	dd if=/dev/zero of=/dev/mapper/a bs=4k count=8 seek=$((half / 8 + 100)) conv=fsync,notrunc 2>/dev/null
-	# The middle of the device is where the disk's end meets its start.
+	# The middle of the device is where the end of the disk meets its start.
 	verified a --offset=$((half * 512 - 1048576)) --size=2m --bs=64k --fsync=4
 	balanced a
 	[ "$(dm status a | grep -c nrs)" = 2 ]
 }
 
-# Discards and zeroing go through as well.
+# Verifies that discards and zeroing are passed through.
 other_operations() {
 	module
 	lower nb0 memory_backed=1 discard=1
@@ -166,7 +168,8 @@ other_operations() {
 	balanced a
 }
 
-# Submitters are held back by credits, and nobody is held for good: not by a suspend, a kill, or when that is turned off.
+# Verifies that credits throttle submitters, and that a suspend, a kill, and disabling the credits
+# release them.
 held_back() {
 	module
 	slow_lower nb0 8000000
@@ -179,7 +182,7 @@ held_back() {
 	[ "$credits" -gt 0 ] && [ "$credits" -le 32 ] || fail "$credits credits"
 	[ "$(counter a credits)" = "$credits" ] || fail "$credits credits: $(dm status a)"
 	set_to svc nrs_enforce_credits 1
-	# Each of four may find the last place.
+	# Each of the four submitters may take the last credit.
 	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"
 	for ((i = 0; i < 20; i++)); do
 		moves a 5
@@ -200,7 +203,7 @@ held_back() {
 	balanced a
 }
 
-# concurrency NAME: a number of nrs_concurrency, in $number; starts no process.
+# concurrency NAME: Sets $number to a value of nrs_concurrency; starts no process.
 concurrency() {
 	local line
 	while read -r line; do
@@ -208,7 +211,7 @@ concurrency() {
 	done </sys/kernel/debug/nrs/svc/nrs_concurrency
 }
 
-# stands: somebody has just been held back.
+# stands: Waits until a submitter has just been throttled.
 stands() {
 	local number before
 	concurrency waits
@@ -216,8 +219,8 @@ stands() {
 	until [ "$number" -gt "$before" ]; do concurrency waits; done
 }
 
-# at_once COUNT CMD...: as many requests of a get queued, and that without a submitter whose patience has ended. It may end
-# by chance while the command runs: sets $late.
+# at_once COUNT CMD...: Verifies that CMD lets COUNT requests of a be queued, without the timeout of
+# a submitter. If one times out by chance while CMD runs, sets $late.
 at_once() {
 	local count=$1 number before
 	shift
@@ -230,8 +233,8 @@ at_once() {
 	[ "$number" = "$before" ] || late="$*"
 }
 
-# Who is held back goes on at once when credits rise, or do not count any more; requests end too slowly to tell him. Once
-# in three times nobody's patience ends by chance.
+# Verifies that throttled submitters continue at once when credits rise or are disabled; requests
+# complete too slowly to wake them. One of three rounds must pass without a timeout.
 credits_rise() {
 	local late
 	for _ in 1 2 3; do
@@ -258,22 +261,23 @@ raise_credits() {
 	set_to svc nrs_enforce_credits 1
 	begin a as=1000 --iodepth=128
 	wait_for 20 '[ "$(counter a held)" -ge 8 ]' || fail "$(dm status a)"
-	# The debug kernel takes too long for it.
+	# The debug kernel is too slow for this check.
 	if [ -z "$debug" ]; then at_once 16 dm suspend b; else dm suspend b; fi
 	at_once 32 set_to svc slots 4
 	at_once 100 set_to svc nrs_enforce_credits 0
 }
 
-# What a submitter brings that was held back while its device was lost fails as all other requests do, and has not passed.
+# Verifies that requests of a submitter that was throttled while its device was lost fail like all
+# others, and do not pass.
 lost_meanwhile() {
 	local passed least
-	# Slow enough that something is queued at all times, whatever it costs to submit.
+	# Slow enough that requests are queued at all times, whatever the cost of submission.
 	hangs 8000000
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/mapper/lin 0 svc 2 on_timeout fail"
 	dm resume a
 	begin a --iodepth=32 --numjobs=4
 	wait_for 20 '[ "$(counter a held)" -ge 100 ]' || fail "$(dm status a)"
-	# One that is about to be queued counts for a moment.
+	# A request that is about to be queued is counted as passed for a moment.
 	least=$(counter a passed)
 	for _ in 1 2 3 4; do
 		passed=$(counter a passed)

@@ -2,22 +2,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: elevator-share.sh [FUNCTION...]
 #
-# What only the I/O scheduler of a disk can do: it knows the cgroup that has written what the kernel flushes. Rates and shares of
-# submitters that both front-ends know are tested by tbf+elevator, fair+elevator and the like.
+# Abilities that only the I/O scheduler of a disk has: it knows the cgroup that has written the data
+# that the kernel flushes. tbf+elevator, fair+elevator and others test rates and shares of
+# submitters that both front-ends know.
 NRS_FRONT=elevator
 . /tests/nrs.sh
 
 only=$*
 
-# large: the kernel flushes nothing until it is told to, and all of it finds a place in the queue of the disk: the kernel flushes for
-# both groups, so neither leaves places to the other.
+# large: Lets the kernel flush only on request, and makes the disk's queue large enough for all of
+# it: the kernel flushes for both groups, so a full queue would starve one of them.
 large() {
 	echo $((400 << 20)) >/proc/sys/vm/dirty_bytes
 	echo $((300 << 20)) >/proc/sys/vm/dirty_background_bytes
 	echo 2048 >/sys/block/nb0/queue/nr_requests
 }
 
-# setup MICROSECONDS: two devices on one disk; requests of at most 64 KiB that take so long.
+# setup MICROSECONDS: Creates two devices on one disk, whose requests of at most 64 KiB take
+# MICROSECONDS.
 setup() {
 	module
 	slow_lower nb0 "$1"000 size=1024 max_sectors=128
@@ -27,17 +29,17 @@ setup() {
 	large
 }
 
-# number GROUP: the number of a cgroup, which is made.
+# number GROUP: Creates a cgroup and prints its number.
 number() {
 	mkdir -p "/sys/fs/cgroup/test.$1"
 	stat -c %i "/sys/fs/cgroup/test.$1"
 }
 
-# flushed A B: groups a and b have written A and B through the page cache; the kernel flushes it.
+# flushed A B: Lets groups a and b write A and B through the page cache, and starts the flush.
 flushed() {
 	local name fd
 	for name in a b; do
-		# Whoever closes a disk last flushes it.
+		# The last close of a disk flushes it.
 		exec {fd}<>"$1"
 		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs; dd if=/dev/zero of=$1 bs=64k count=$([ $name = a ] && echo 960 || echo 1280) conv=notrunc 2>/dev/null"
 		shift
@@ -45,12 +47,12 @@ flushed() {
 	sync &
 }
 
-# waiting: both have a backlog.
+# waiting: Verifies that both devices have a backlog.
 waiting() {
 	[ "${all_held[0]}" -ge 2 ] && [ "${all_held[1]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
 }
 
-# Two groups with a limit each.
+# Verifies the rates of two groups with a limit each.
 limited() {
 	setup 1000
 	policy svc 'tbf cgroup'
@@ -64,7 +66,7 @@ limited() {
 	waiting
 }
 
-# shared WEIGHT: one group has that many times the share of the other.
+# shared WEIGHT: Verifies that one group has WEIGHT times the share of the other.
 shared() {
 	setup 20000
 	policy svc 'fairshare cgroup_fair'
@@ -77,7 +79,8 @@ shared() {
 	waiting
 }
 
-# Files of one file system. They have their blocks already: a commit of the journal waits for what was written to new ones, whoever is
+# Verifies the rates of two groups on files of one file system. The files' blocks are already
+# allocated: a commit of the journal would wait for data in new blocks, even if their writer is
 # slow.
 files() {
 	module
@@ -95,7 +98,7 @@ files() {
 	set_to svc nrs_tbf_rule "start one cgroup={${numbers[0]}} rate=1MiB/s"
 	set_to svc nrs_tbf_rule "start two cgroup={${numbers[1]}} rate=4MiB/s"
 	large
-	# served: bytes that the disk has written for each group.
+	# served: Prints the bytes that the disk has written for each group.
 	served() {
 		awk -v a="\"cgroup:${numbers[0]}\"" -v b="\"cgroup:${numbers[1]}\"" '$2 == "class:" { class = $3 } $1 == "cost:" { cost[class] = $2 }
 			END { print cost[a] + 0, cost[b] + 0 }' "$(at svc nrs_tbf_stats)"
@@ -113,15 +116,16 @@ files() {
 	echo fifo >"$(at svc nrs_policies)"
 }
 
-# polite SECONDS: sets $rate, requests per second of a user with one at a time.
+# polite SECONDS: Sets $rate to the requests per second of a user with one request at a time.
 polite() {
 	load a as=1002 --iodepth=1 --time_based --runtime="$1" >/tmp/polite.txt
 	rate=$(terse /tmp/polite.txt 8)
 	rate=${rate%.*}
 }
 
-# greedy TAGS PART OPTION...: a user with 1024 requests, as the options say, beside a user with one at a time, which waits for no
-# tag, and has that part of the requests that it has alone.
+# greedy TAGS PART OPTION...: Runs a user with 1024 requests and these options beside a user with
+# one request at a time. Verifies that the latter does not wait for tags, and keeps PART of its rate
+# without the former.
 greedy() {
 	module
 	slow_lower nb0 4000000
@@ -139,7 +143,8 @@ greedy() {
 	more "$2" "$rate" "$alone" || fail "alone $alone, beside 1024 of another user $rate per second"
 }
 
-# More tasks than there are tags, at 2 requests per second, keep no tag from others, and go on when nothing is queued any more.
+# Verifies that more tasks than tags, throttled to 2 requests per second, take no tags from others,
+# and continue when the queue is emptied.
 crowd() {
 	module
 	slow_lower nb0 4000000

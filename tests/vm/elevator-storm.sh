@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: elevator-storm.sh [FUNCTION...]
 #
-# Disks change their scheduler, their service, their depth and their queues, and go, all under load: no request is lost or
-# damaged, and none takes more than five seconds.
+# Disks change their scheduler, service, depth and queues, and are removed, all under load: no
+# request is lost or damaged, and none takes more than five seconds.
 NRS_FRONT=elevator
 . /tests/nrs.sh
 
 only=$*
 queue=/sys/block/nb0/queue
-# What is said while somebody else changes the same disk, whose scheduler has no files for a moment.
+# Errors during a concurrent change of the same disk, whose scheduler has no files for a moment.
 busy='Device or resource busy|Resource temporarily unavailable' away='No such file|No such device|Permission denied'
 
-# give FILE TEXT [ERRORS]: writes it, again while the disk is busy or the file away; the errors named are no failure.
+# give FILE TEXT [ERRORS]: Writes TEXT to FILE, and retries while the disk is busy or the file is
+# missing; ERRORS are not failures.
 give() { insist "$1" "$2" "$busy|$away" ${3:+"$3"}; }
 
-# nrs POLICY SLOTS: the disk is scheduled like this, in a service that is made for it.
+# nrs POLICY SLOTS: Sets the disk's scheduler to nrs, in the service svc with this policy and these
+# slots.
 nrs() {
 	give $queue/scheduler nrs
 	give $queue/iosched/service svc
@@ -24,13 +26,14 @@ nrs() {
 }
 
 policies=(fifo 'fairshare uid_fair' 'tbf uid' orr 'fairshare cgroup_fair' crrn qbm)
-# Rules that hold back, but not for long.
+# Configures rules that throttle briefly.
 configure() {
 	set_to svc nrs_tbf_rate 500
 	set_to svc nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s max=4MB/s'
 }
 
-# setup: a disk with two queues, and three users who write, one in order as well, each at most five seconds for a request.
+# setup: Creates a disk with two queues, and three users who write, one of them also sequentially,
+# with at most five seconds per request.
 setup() {
 	module
 	modprobe -q mq-deadline || true
@@ -46,7 +49,7 @@ setup() {
 	saturated a
 }
 
-# goes_on WHAT...: requests go on ending.
+# goes_on WHAT...: Verifies that requests keep completing.
 goes_on() {
 	local before now _
 	done_by_disk() { awk '{ print $1 + $5 }' /sys/block/nb0/stat; }
@@ -54,7 +57,7 @@ goes_on() {
 	wait_for 5 "[ \$(done_by_disk) -ge $((before + $(slow 10 2))) ]" || fail "nothing moves after $*: $(status)"
 }
 
-# finish: all of it was right, and requests are still scheduled.
+# finish: Verifies all data, and that requests are still scheduled.
 finish() {
 	nrs fifo 2
 	saturated a
@@ -63,7 +66,7 @@ finish() {
 	[ "$(counter a queued)" -gt 0 ] || fail "$(status)"
 }
 
-# switches ROUNDS: twice as many changes.
+# switches ROUNDS: Changes the scheduler twice per round.
 switches() {
 	setup
 	local round others=(none mq-deadline)
@@ -77,7 +80,7 @@ switches() {
 	finish
 }
 
-# resize NUMBER: one of the sizes of the disk.
+# resize NUMBER: Changes one of the sizes of the disk.
 resize() {
 	local requests=(4 1024 64 256 17)
 	case $(($1 % 4)) in
@@ -99,7 +102,7 @@ resizes() {
 	finish
 }
 
-# All of it at the same time.
+# Runs all changes concurrently.
 together() {
 	setup
 	local pids=() i
@@ -111,7 +114,7 @@ together() {
 	pids+=($!)
 	(for ((i = 0; i < $1 * 3; i++)); do resize "$i" && pause 0.05; done) &
 	pids+=($!)
-	# A scheduler that is not nrs has no service.
+	# A scheduler other than nrs has no service.
 	(for ((i = 0; i < $1 * 3; i++)); do
 		give $queue/iosched/service "$([ $((i % 2)) = 0 ] && echo other || echo svc)" "$away" && pause 0.04
 	done) &
@@ -121,7 +124,7 @@ together() {
 	finish
 }
 
-# CPUs come and go.
+# Takes a CPU offline and online.
 cpus() {
 	local cpu=/sys/devices/system/cpu/cpu1/online round
 	[ -e $cpu ] || fail "no second CPU that can go"
@@ -135,7 +138,7 @@ cpus() {
 	finish
 }
 
-# The disk goes while it is read and its scheduler changes, again and again.
+# Removes the disk repeatedly while it is read and its scheduler changes.
 removals() {
 	module
 	modprobe -q mq-deadline || true
@@ -158,7 +161,7 @@ removals() {
 		switcher=$!
 		wait_for 10 "awk '{ exit \$1 < 20 }' /sys/block/nb0/stat"
 		null_blk_remove nb0
-		# Some may have ended already.
+		# Some processes may have exited already.
 		killall -KILL fio || true
 		wait_for 5 "! pidof fio >/dev/null && ! kill -0 $switcher 2>/dev/null" || fail "round $round: processes go on"
 		wait_for 5 '[ ! -d /sys/kernel/debug/nrs/nb0 ]' || fail "round $round: the service stays"

@@ -2,22 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: elevator.sh [FUNCTION...]
 #
-# The life of a disk whose I/O scheduler is nrs: set, unset, frozen, moved, removed, with requests queued and without; its errors;
-# what must be refused. All else that this front-end has in common with device-mapper is tested by NAME+elevator.
+# Lifecycle of a disk whose I/O scheduler is nrs: set, unset, frozen, moved, removed, with and
+# without queued requests; its errors; and refused settings. NAME+elevator tests the behaviour that
+# this front-end shares with device-mapper.
 NRS_FRONT=elevator
 . /tests/nrs.sh
 
 only=$*
 queue=/sys/block/nb0/queue iosched=/sys/block/nb0/queue/iosched
-# What a change of the disk may take while it has requests that a rule holds back, ms.
+# Limit for a change of the disk while a rule throttles queued requests, ms.
 bound=$(slow 200 5000)
 
-# scheduler NAME
+# scheduler NAME: Sets the scheduler of the disk.
 scheduler() {
 	echo "$1" >$queue/scheduler
 }
 
-# took COMMAND...: sets $took, ms.
+# took COMMAND...: Runs the command; sets $took to its time, ms.
 took() {
 	local start=${EPOCHREALTIME/./} status=0
 	"$@" || status=$?
@@ -26,7 +27,8 @@ took() {
 	return $status
 }
 
-# Without configuration a disk has a service of its own name; the module stays while a disk has the scheduler, and leaves no trace.
+# Verifies that an unconfigured disk gets a service of its own name, and that the scheduler of a
+# disk holds the module. Nothing remains after the unload.
 life() {
 	module
 	lower nb0
@@ -58,7 +60,7 @@ life() {
 	refused EINVAL scheduler nrs
 }
 
-# The name of the scheduler is one of the module, so that the kernel loads it.
+# Verifies that the kernel loads the module by the name of the scheduler, which is an alias.
 autoload() {
 	local modprobe=/proc/sys/kernel/modprobe before
 	before=$(<$modprobe)
@@ -77,7 +79,8 @@ autoload() {
 	[ "$(scheduled_disks)" = nb0 ]
 }
 
-# throttled COUNT RATE [OPTION...]: so many reads in the background, of which a rule lets so many pass per second.
+# throttled COUNT RATE [OPTION...]: Starts COUNT reads in the background, which a rule throttles to
+# RATE per second.
 throttled() {
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule "change default rate=$2"
@@ -86,19 +89,21 @@ throttled() {
 	saturated $(($1 / 2)) a
 }
 
-# all_read COUNT: the reads have ended, though fio needs a moment to see that, and none is lost.
+# all_read COUNT: Verifies that the reads have completed and none is lost; fio needs a moment to
+# notice.
 all_read() {
 	wait_for $(slow 1 10) "! kill -0 $reader 2>/dev/null" || fail "fio waits: $(status)"
 	wait "$reader" || fail "fio: status $?: $(cat /tmp/reader.txt)"
 	[ "$(terse /tmp/reader.txt 6)" = $(($1 * 4)) ] || fail "read $(terse /tmp/reader.txt 6) KiB of $(($1 * 4))"
 }
 
-# resize, regroup, move, …: what freezes a disk.
+# resize, regroup, move, …: Perform operations that freeze a disk.
 resize() { echo 32 >$queue/nr_requests; }
 regroup() { echo 2 >/sys/kernel/config/nullb/nb0/submit_queues; }
 move() { adjust $iosched/service other; }
 
-# 64 requests at 2 per second would take half a minute.
+# Verifies that a freeze does not wait for 64 requests at 2 per second, which would take half a
+# minute.
 freezing() {
 	module
 	[ "$2" != mq-deadline ] || modprobe -q mq-deadline || true
@@ -122,7 +127,7 @@ freezing() {
 	rmmod nrs
 }
 
-# A CPU goes: its queue's requests are not waited for at 2 per second.
+# Verifies that taking a CPU offline does not wait for its queue's requests at 2 per second.
 offline() {
 	local cpu=/sys/devices/system/cpu/cpu1/online alone
 	[ -e $cpu ] || fail "no second CPU that can go"
@@ -145,7 +150,8 @@ offline() {
 	all_read 32
 }
 
-# Each request of the disk is one for the scheduler, and has ended when the disk is idle; bytes that are read and written, too.
+# Verifies that the scheduler counts each request of the disk, all as completed when the disk is
+# idle, and the bytes read and written.
 counted() {
 	module
 	lower nb0 memory_backed=1 discard=1 submit_queues=2 irqmode=2 completion_nsec=500000
@@ -153,7 +159,7 @@ counted() {
 	policy svc 'fairshare uid_fair'
 	echo 4 >"$(at svc slots)"
 	local before after
-	# Requests of the disk, and sectors.
+	# Requests and sectors of the disk.
 	disk() { awk '{ print $1 + $5 + $12, $3 + $7 }' /sys/block/nb0/stat; }
 	before=$(disk)
 	load a --rw=randrw --io_size=2m --numjobs=2 >/dev/null
@@ -167,7 +173,8 @@ counted() {
 	[ "$sum" = "$(counter a ended)" ] || fail "$(<$iosched/status): $(cat "$(at svc clients)")"
 }
 
-# Data, whoever submits it, with completions in a hard interrupt, a soft one, or by the submitter.
+# Verifies data of several submitters, with completions in a hard interrupt, a soft interrupt, or by
+# the submitter.
 data() {
 	module
 	local size way mode=$1
@@ -179,7 +186,7 @@ data() {
 	echo 3 >"$(at svc slots)"
 	verified a --size="$size" --numjobs=2 --offset_increment=16m --bssplit=4k/50:64k/50 --iodepth=8 --fsync=16
 	verified a --size="$size" --numjobs=2 --offset_increment=16m --ioengine=io_uring
-	# In order, so that requests are merged.
+	# Sequentially, so that requests are merged.
 	verified a --size="$size" --rw=write
 	verified a --size="$size" --ioengine=io_uring --direct=0 --invalidate=1
 	verified a --size="$size" --ioengine=psync --direct=0 --fsync=32 --invalidate=1
@@ -187,7 +194,8 @@ data() {
 	[ "$(counter a queued)" -gt 0 ]
 }
 
-# merging COMMAND...: sets $requests and $merged: writes that the disk has done, and bios that became part of them.
+# merging COMMAND...: Sets $requests to the writes that the disk has done, and $merged to the bios
+# merged into them.
 merging() {
 	local before
 	writes() { awk '{ print $5, $6 }' /sys/block/nb0/stat; }
@@ -198,12 +206,13 @@ merging() {
 	say "$requests requests, $merged bios merged: $*"
 }
 
-# in_order [as=UID] [OPTION...]: writes in order, one call each, so that nobody merges them before.
+# in_order [as=UID] [OPTION...]: Writes sequentially, with one call per request, so that requests
+# are not merged before the scheduler.
 in_order() {
 	load a "$@" --iodepth=32 --iodepth_batch_submit=1 >/dev/null
 }
 
-# Requests that are withheld grow, and their rate and the counters know of each byte.
+# Verifies that throttled requests are merged, and that rate and counters include each byte.
 growing() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000
@@ -233,8 +242,8 @@ growing() {
 	[ "$cost" = "$requests $((size / 4096))" ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
-# Requests of one submitter grow by what another thread of it submits, but not by what somebody else does, nor where they keep
-# their order.
+# Verifies that requests are merged with those of another thread of the same submitter. They are not
+# merged with those of another user, nor if they must keep their order.
 apart() {
 	module
 	lower nb0 memory_backed=1
@@ -259,7 +268,7 @@ apart() {
 	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] || fail "$requests requests, $merged merged"
 }
 
-# Bad blocks: errors reach the caller and cost no slot.
+# Verifies that errors of bad blocks reach the caller and cost no slot.
 failing() {
 	module
 	lower nb0 memory_backed=1 badblocks=+0-2047
@@ -278,8 +287,9 @@ failing() {
 	[ "$(counter a held)" = 0 ] || fail "$(status)"
 }
 
-# scsi OPTIONS NTH SIZE [COUNTER]: a disk that spoils each NTH request, as the options of scsi_debug say, and counts them. Requests
-# that are done again, by the block layer or by SCSI, keep their slots, and come out right.
+# scsi OPTIONS NTH SIZE [COUNTER]: Verifies data on a disk that fails each NTH request, according to
+# the scsi_debug OPTIONS, and counts them. Requests that the block layer or SCSI retries keep their
+# slots.
 scsi() {
 	local disk dir=/sys/bus/pseudo/drivers/scsi_debug
 	module
@@ -303,14 +313,14 @@ scsi() {
 	[ "$(counter a queued)" -gt 0 ]
 }
 
-# state: what can be seen of the module.
+# state: Prints the visible state of the module.
 state() {
 	settings svc
 	grep -sH '' $iosched/{service,policy,jobid_name,stream} $queue/scheduler || true
 	ls /sys/kernel/debug/nrs
 }
 
-# What is refused changes nothing.
+# Verifies that refused settings change nothing.
 wrong() {
 	module
 	lower nb0
@@ -342,7 +352,7 @@ wrong() {
 	balanced a
 }
 
-# A disk whose name no service can have.
+# Verifies the service name of a disk whose name is no valid service name.
 named() {
 	module
 	lower .a%b
@@ -353,7 +363,7 @@ named() {
 	null_blk_remove .a%b
 }
 
-# A device of type nrs and its disk are not clients of one service, whichever comes second.
+# Verifies that a device of type nrs and its disk cannot be clients of one service, in either order.
 loop() {
 	module
 	lower nb0
@@ -367,13 +377,14 @@ loop() {
 	dm_remove d
 	scheduler none
 	dm_create d "0 $(sectors /dev/nb0) nrs /dev/nb0 0 nb0"
-	# The block layer knows no other error for it.
+	# The block layer reports no other error here.
 	refused ENOMEM scheduler nrs
 	dmesg | tail -n 3 | grep -q 'nb0 cannot join service nb0: a device-mapper device' || fail "$(dmesg | tail -n 3)"
 	[ "$(scheduled_disks)" = '' ]
 }
 
-# Disks of one service come and go while others work, and a busy disk goes from one service to another.
+# Verifies that disks of one service join and leave while others are busy, and that a busy disk
+# changes its service.
 together() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000
@@ -406,7 +417,8 @@ together() {
 	balanced b
 }
 
-# There are as many slots as the disk keeps requests in flight, also when that changes with the number of its hardware queues.
+# Verifies that there are as many slots as the disk's queue depth, also after a change of the number
+# of hardware queues.
 depth() {
 	module
 	lower nb0 hw_queue_depth=4
@@ -418,7 +430,8 @@ depth() {
 	done
 }
 
-# late FILE VALUE: writes it while the disk has a request that takes seconds; the change is made when that has ended.
+# late FILE VALUE: Writes VALUE while the disk has a request that takes seconds; the change happens
+# when the request completes.
 late() {
 	module
 	lower nb0 irqmode=2 completion_nsec=4000000000
@@ -429,7 +442,7 @@ late() {
 	before=$(<"$file")
 	expect_errno ETIMEDOUT "$file" "$after"
 	[ "$(<"$file")" = "$before" ] || fail "changed with a request in flight"
-	# One change at a time.
+	# Only one change at a time.
 	expect_errno EAGAIN $iosched/stream none
 	wait
 	wait_for 5 '[ "$(<"$file")" = "$after" ]' || fail "$1: $(<"$file")"
@@ -438,8 +451,9 @@ late() {
 	[ "$(<$iosched/stream)" = none ]
 }
 
-# The disk joins a service that an administrator made, whose directory stays meanwhile. Directories of null_blk have been used and
-# removed by then: lockdep tells of locks of configfs that are taken under those of the block layer.
+# Verifies that the disk joins a service that an administrator made, whose directory cannot be
+# removed meanwhile. The null_blk directories used and removed before let lockdep detect configfs
+# locks taken under block layer locks.
 made_before() {
 	module
 	lower nb1
@@ -455,8 +469,9 @@ made_before() {
 	rmdir /sys/kernel/config/nrs/other
 }
 
-# exact N: so many writes, some to another instance than the one that shows the files later, as hardware queues come and go. A write
-# that is accepted has changed the file, and no other one has.
+# exact N: Verifies N writes to a file while hardware queues change: an accepted write has changed
+# the file, and a refused write has not. Some writes go to an instance other than the one that later
+# shows the file.
 exact() {
 	module
 	lower nb0 submit_queues=2
@@ -470,7 +485,7 @@ exact() {
 		if error=$( (echo "$value" >$iosched/stream) 2>&1); then
 			last=$value accepted=$((accepted + 1))
 		else
-			# Without a scheduler there is no file for a moment, and none can be made.
+			# Without a scheduler the file is missing for a moment, and cannot be created.
 			[[ $error =~ "Resource temporarily unavailable"|"No such"|"Permission denied" ]] || fail "$error"
 			refused=$((refused + 1))
 		fi
@@ -483,9 +498,10 @@ exact() {
 	[ $accepted -gt $(($1 / 20)) ] || fail "accepted $accepted of $1"
 }
 
-# unused N: so many disks that nobody uses are removed while all CPUs are busy. The last reference to a disk is dropped where a task
-# may sleep: the kernel log has a BUG otherwise, as zoned disks stop a workqueue. The debug kernel has none; it tells of any place
-# where a task may sleep and must not.
+# unused N: Removes N unused disks while all CPUs are busy. The last reference to a disk must be
+# dropped where a task may sleep; otherwise the kernel log contains a BUG, because zoned disks stop
+# a workqueue. The debug kernel has no zoned disks, but reports every call that may sleep in atomic
+# context.
 unused() {
 	local i busy=() zones=()
 	[ -n "$debug" ] || zones=(zoned=1 zone_size=4)
@@ -504,7 +520,8 @@ unused() {
 	rmmod nrs
 }
 
-# The disk is removed while it has requests queued and in flight: they end, and nothing is left.
+# Verifies that removal of a disk with requests queued and in flight ends all of them, and that
+# nothing remains.
 unplugged() {
 	module
 	lower nb0 irqmode=2 completion_nsec=1000000 submit_queues=2
@@ -517,7 +534,7 @@ unplugged() {
 	fi
 	took null_blk_remove nb0
 	[ "$took" -le "$(slow 1000 5000)" ] || fail "took $took ms"
-	# A program can go, whatever it has in flight; fio goes on of its own where there is nothing to read.
+	# Processes with requests in flight can exit; fio exits by itself when nothing is left to read.
 	if [ "$1" = throttled ]; then all_read 64; else killall -KILL fio; fi
 	wait_for 5 '! pidof fio >/dev/null' || fail "fio stays"
 	wait_for 5 '[ ! -d /sys/kernel/debug/nrs/svc ]' || fail "the service stays"
@@ -526,8 +543,8 @@ unplugged() {
 
 hibernate() { echo disk >/sys/power/state; }
 
-# The system hibernates to a disk of nrs and resumes, while another one has a backlog: one that is dispatched, and one at 5 requests
-# per second on a CPU that goes meanwhile.
+# Verifies hibernation to a disk of nrs and resume, while another disk has a backlog: one that is
+# dispatched, and one at 2 requests per second on a CPU that is taken offline meanwhile.
 hibernated() {
 	local seen
 	module
@@ -539,7 +556,7 @@ hibernated() {
 	mkswap /dev/mapper/b >/dev/null
 	swapon /dev/nb1
 	echo test_resume >/sys/power/disk
-	# It looks for an image there, too.
+	# The resume looks for an image on this disk, too.
 	cat /sys/block/nb1/dev >/sys/power/resume 2>/dev/null || true
 	writing a
 	saturated a
@@ -554,8 +571,8 @@ hibernated() {
 	swapoff /dev/nb1
 }
 
-# A root file system of nrs: programs are read from it again and again, with little memory, while one of them changes the
-# scheduler below.
+# Verifies a root file system on nrs: programs are read repeatedly, with little memory, while one of
+# them changes the scheduler below.
 rooted() {
 	local root=/mnt/a group=/sys/fs/cgroup/test.root dir
 	module

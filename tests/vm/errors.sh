@@ -3,7 +3,8 @@
 # Errors of the device below reach the caller and cost no slot.
 . /tests/nrs.sh
 
-# failing TARGET: requests fail, several at a time, with one slot; then the same client works on a good disk.
+# failing TARGET: Verifies several concurrent failing requests with one slot; then the same client
+# on a good disk.
 failing() {
 	module
 	lower nb0 memory_backed=1
@@ -28,7 +29,7 @@ failing() {
 	done
 	[ "$(counter a failed)" = "$(counter a ended)" ] && [ "$(counter a held)" = 0 ] || fail "$(dm status a)"
 	[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ] || fail "$(dm status a)"
-	# A good disk in its place.
+	# Replaces the disk by a good one.
 	dm load a --table "0 $size nrs /dev/nb0 0 svc"
 	dm resume a
 	[ "$(cat "$(at svc slots)")" = 1 ]
@@ -36,7 +37,7 @@ failing() {
 	[ "$(counter a failed)" = 0 ]
 }
 
-# One of two devices of a service fails; the other does not notice.
+# Verifies that failures of one device do not affect the other device of its service.
 beside() {
 	module
 	lower nb0 memory_backed=1

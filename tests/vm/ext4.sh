@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A filesystem on a device: data and checks come out right, flushes reach the disk.
+# A file system on a device: data is correct, checks succeed, and flushes reach the disk.
 . /tests/nrs.sh
 
-# Mixed sizes with checksums, directly and through the page cache.
+# Verifies data in mixed sizes with checksums, by direct I/O and through the page cache.
 in_filesystem() {
 	module
 	lower nb0 memory_backed=1 cache_size=16
@@ -27,12 +27,13 @@ in_filesystem() {
 	balanced a
 }
 
-# flushes: number of flushes that the disk has done.
+# flushes: Prints the number of flushes that the disk has done.
 flushes() {
 	awk '{ print $16 }' /sys/block/nb0/stat
 }
 
-# Each fsync becomes a flush below, also with a policy that holds requests, and with one slot.
+# Verifies that each fsync causes a flush below, also with a policy that queues requests, and with
+# one slot.
 fsync_path() {
 	module
 	lower nb0 memory_backed=1 cache_size=16
@@ -47,7 +48,8 @@ fsync_path() {
 	balanced a
 }
 
-# fsyncs NAME: how many requests the disk gets for 100 fsyncs of a file system on the device NAME.
+# fsyncs NAME: Prints the requests that the disk gets for 100 fsyncs of a file system on the device
+# NAME.
 fsyncs() {
 	local before
 	mkfs.ext4 -q -F "/dev/mapper/$1"
@@ -59,7 +61,7 @@ fsyncs() {
 	umount /mnt/a
 }
 
-# No more than through dm-linear.
+# Verifies that fsync causes no more requests than through dm-linear.
 fsync_requests() {
 	module
 	lower nb0 memory_backed=1 cache_size=16

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Accounts and factors of an agent (/dev/nrs-control, nrs-test factors): what it is told, what it sets for how long, what is refused.
+# Accounts and factors of an agent (/dev/nrs-control, nrs-test factors): reported accounts, factors
+# and their lease, refusals.
 . /tests/nrs.sh
 
 slots=8
 tracing=/sys/kernel/tracing
 grep -q " $tracing " /proc/mounts || mount -t tracefs tracefs $tracing
 
-# setup: two devices on one disk that completes each request after 8 ms, one service, a user on each; both have a backlog.
+# setup: Creates two devices on one disk that completes each request after 8 ms, one service, and a
+# user with a backlog on each.
 setup() {
 	[ -x /bin/nrs-test ] || fail "no nrs-test: build-tools.sh"
 	module
@@ -21,7 +23,7 @@ setup() {
 	saturated a b
 }
 
-# shares FACTOR: what b gets is FACTOR times what a gets, within 5 %.
+# shares FACTOR: Verifies that b gets FACTOR times as much as a, within 5 %.
 shares() {
 	window 1 ended a b >/dev/null
 	local got a b
@@ -31,17 +33,18 @@ shares() {
 	within 5 $((a * $1)) "$b" || fail "1:$1: $a and $b: $(cat "$(at svc nrs_fairshare_stats)")"
 }
 
-# factor UID: its factor in force.
+# factor UID: Prints the user's current factor.
 factor() {
 	awk -v entity="\"uid:$1\"" '$2 == "entity:" { hit = $3 == entity } hit && $1 == "factor:" { print $2 }' "$(at svc nrs_fairshare_stats)"
 }
 
-# of_service NAME: a number of the service as a whole.
+# of_service NAME: Prints a number of the service.
 of_service() {
 	sed -n "1s/.* $1: \([0-9]*\).*/\1/p" "$(at svc clients)"
 }
 
-# hold [OPTION...] KEY=FACTOR...: an agent sets them, in $agent; it says so in /tmp/held.
+# hold [OPTION...] KEY=FACTOR...: Starts an agent, $agent, that sets these factors and confirms this
+# in /tmp/held.
 hold() {
 	nrs-test factors hold svc "$@" >/tmp/held 2>&1 &
 	agent=$!
@@ -54,7 +57,7 @@ agree() {
 	hold uid:1001=0.25
 	[ "$(factor 1001)" = 0.250 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	[ "$(factor 1002)" = 1.000 ]
-	# One agent at a time.
+	# Only one agent at a time.
 	refused EBUSY nrs-test factors agree svc
 	kill -KILL $agent
 	wait $agent || true
@@ -63,7 +66,7 @@ agree() {
 	policy svc 'fairshare gid_then_uid_fair'
 	wait_for 10 'grep -q uid:1001 "$(at svc nrs_fairshare_stats)" && grep -q uid:1002 "$(at svc nrs_fairshare_stats)"'
 	nrs-test factors agree svc
-	# Without the policy there is nothing to tell.
+	# Without the policy there are no accounts.
 	policy svc fifo
 	exec 3<>/dev/nrs-control
 	echo 'bind svc' >&3
@@ -78,7 +81,7 @@ refusals() {
 	nrs-test factors refuse svc
 	written=$(of_service factors_written) stale=$(of_service factors_stale)
 	[ "$written $stale" = '2 2' ] || fail "written $written, stale $stale"
-	# The service goes and comes again: the file is bound to the one that was.
+	# The service is removed and created again: the file is bound to the removed service.
 	exec 3<>/dev/nrs-control
 	echo 'bind svc' >&3
 	# shellcheck disable=SC2046
@@ -93,7 +96,8 @@ refusals() {
 	exec 3>&-
 }
 
-# A quarter of the weight is a quarter of the share, whatever else changes, until the instance is another one.
+# Verifies that factor 1/4 is a quarter of the share, despite other changes, until the instance is
+# replaced.
 quarter() {
 	setup
 	long shares 1
@@ -111,7 +115,7 @@ quarter() {
 	[ "$(of_service factors_stale)" = 1 ] || fail "$(head -n 1 "$(at svc clients)")"
 }
 
-# Without an agent all is as before, in ten steps.
+# Verifies that factors return to one in ten steps without an agent.
 lapse() {
 	setup
 	local last=0 signal now
@@ -120,7 +124,7 @@ lapse() {
 	hold --once --lease 1000 uid:1001=0.01
 	[ "$(factor 1001)" = 0.010 ] || fail "$(factor 1001)"
 	wait_for 10 '[ "$(factor 1001)" = 1.000 ]' || fail "$(factor 1001)"
-	# The event comes with the next delta.
+	# The event is recorded with the next delta.
 	wait_for 10 'grep -q "step=10" $tracing/trace' || fail "$(cat $tracing/trace)"
 	echo 0 >$tracing/events/nrs/nrs_factors/enable
 	grep -o 'service=svc .*' $tracing/trace | sed 's/instance=[0-9a-f]* //; s/.*factors=1 lease_ms=1000 step=//' >/tmp/steps
@@ -146,7 +150,7 @@ lapse() {
 	[ "$(of_service factors_lapsed)" = 3 ] || fail "$(head -n 1 "$(at svc clients)")"
 }
 
-# Factors also return to one where no device uses the target any more.
+# Verifies that factors also return to one on a target without devices.
 unused() {
 	module
 	slow_lower nb0 8000000 size=1024
@@ -166,7 +170,7 @@ unused() {
 	wait_for 8 '[ "$(factor 1001)" = 1.000 ]' || fail "$(factor 1001)"
 }
 
-# Who was idle for ten seconds is told of a last time.
+# Verifies that an entity idle for ten seconds is reported for a last time.
 told() {
 	setup
 	# shellcheck disable=SC2046

@@ -1,29 +1,30 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A thousand new entities each second, for 20 s, while weights change for all of them and
-# statistics are read: tables stay bounded, memory comes back, and who was there before is served on. Needs nrs-test load.
+# A thousand new entities each second, for 20 s, while weights change for all of them and statistics
+# are read: tables stay bounded, memory is freed, and earlier entities are still served. Needs
+# nrs-test load.
 . /tests/nrs.sh
 
 seconds=20
 per_second=$(slow 1000 150)
 
-# late CLIENT: how long it waited for its turn, 99th percentile, us.
+# late CLIENT: Prints the 99th percentile of the client's queueing time, us.
 late() {
 	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && /"withheld_us"/ { on = 1 } on && $1 == "\"p99\":" { print int($2); exit }' /tmp/load.json
 }
 
-# of_service NAME: a number of the service as a whole.
+# of_service NAME: Prints a number of the service.
 of_service() {
 	sed -n "1s/.* $1: \([0-9]*\).*/\1/p" "$(at svc clients)"
 }
 
-# entities: how many the service knows.
+# entities: Prints the number of entities of the service.
 entities() {
 	grep -c '^- entity:' "$(at svc nrs_fairshare_stats)" || true
 }
 
-# churn SECONDS MODE RATE MICROSECONDS: so many requests per second that take so long, each of a job of its own, beside a
-# job that has always four.
+# churn SECONDS MODE RATE MICROSECONDS: Submits RATE requests per second that take MICROSECONDS
+# each, each of a new job, beside a job that always has four requests.
 churn() {
 	policy svc "fairshare $2"
 	nrs-test load --service svc --seconds "$1" --busy "$4" --drain --client name=steady,jobid=steady,uid=5,depth=4 \
@@ -31,7 +32,8 @@ churn() {
 	load=$!
 }
 
-# churned SECONDS RATE LEAST: its end; nothing is lost, and the old job was served at least that often per second.
+# churned SECONDS RATE LEAST: Waits for the end of churn; verifies that no request is lost, and that
+# the old job was served at least LEAST times per second.
 churned() {
 	wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
 	say "$(of_load /tmp/load.json new served) of $(of_load /tmp/load.json new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of_load /tmp/load.json steady served), p99 $(late steady) us"
@@ -41,21 +43,21 @@ churned() {
 	[ "$(of_load /tmp/load.json steady served)" -ge $(($1 * $3)) ] || fail "the steady job was served $(of_load /tmp/load.json steady served) times in $1 s"
 }
 
-# memory: KiB of the kernel that cannot be given back, once what is freed late is.
+# memory: Prints the KiB of unreclaimable kernel memory, after deferred frees.
 memory() {
 	echo 3 >/proc/sys/vm/drop_caches
 	sleep 1
 	awk '/^(SUnreclaim|VmallocUsed):/ { n += $2 } END { print n }' /proc/meminfo
 }
 
-# weigh: changes weights, of all jobs by patterns and of some by name, until the file is gone; the number of changes goes to
-# /tmp/weighed.
+# weigh: Changes weights, of all jobs by patterns and of some by name, until the file is removed;
+# writes the number of changes to /tmp/weighed.
 weigh() {
 	local i=0 j list
 	while [ -e /tmp/churning ]; do
 		i=$((i + 1)) list=
 		for ((j = 0; j < 40; j++)); do list+=" jobid:job.$((i * 800 + j)):$((j + 1))"; done
-		# Others may be draining; anything else is a failure.
+		# Instances may be draining; any other error is a failure.
 		set_to svc nrs_fairshare_weights "jobid:job.*$((i % 10)):$((i % 7 + 1)),jobid:job.*:$((i % 5 + 1)) $list"
 		[ $((i % 20)) != 0 ] || set_to svc nrs_fairshare_weights clear
 		echo $i >/tmp/weighed
@@ -63,7 +65,8 @@ weigh() {
 	done
 }
 
-# inspect: reads statistics until the file is gone; each time they are complete. The largest number goes to /tmp/most.
+# inspect: Reads statistics until the file is removed, and verifies that they are complete. Writes
+# the largest number of entities to /tmp/most.
 inspect() {
 	local most=0 reads=0 n
 	while [ -e /tmp/churning ]; do
@@ -77,14 +80,15 @@ inspect() {
 	done
 }
 
-# A table with room for all: hardly any goes without its own, and all are forgotten in the end.
+# Verifies a table with room for all jobs: almost all get their own entity, and all are evicted in
+# the end.
 room() {
-	# One user may fill three quarters of it.
+	# One user may fill three quarters of the table.
 	module classes_max=32768
 	mkdir /sys/kernel/config/nrs/svc
 	echo 8 >/sys/kernel/config/nrs/svc/slots
 	local before watchers=() after most reads
-	# What is made once is there before.
+	# One-time allocations happen before the measurement.
 	churn 2 uid_then_jobid_fair "$per_second" 2000
 	wait "$load"
 	before=$(memory)
@@ -101,11 +105,12 @@ room() {
 	say "at most $most entities in $reads readings, $(cat /tmp/weighed) changes of weights, overflow $(of_service overflow), no_memory $(of_service no_memory)"
 	[ "$most" -le 24576 ]
 	[ "$most" -ge "$per_second" ]
-	# Only where memory is brought late. On a machine that cannot serve so many, more wait than there is room for.
+	# Overflow only occurs if memory arrives late. On a machine that is too slow, more requests are
+	# queued than the table has room for.
 	[ "$(late new)" -gt 5000000 ] || [ "$(of_service overflow)" -le $((seconds * per_second / 50)) ] ||
 		fail "$(head -n 1 "$(at svc clients)")"
 	set_to svc nrs_fairshare_weights clear
-	# While the service is used, who has been idle for ten seconds is forgotten.
+	# While the service is in use, entities idle for ten seconds are evicted.
 	nrs-test load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
 	load=$!
 	wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
@@ -117,8 +122,8 @@ room() {
 	[ $((after - before)) -lt 2048 ] || fail "$((after - before)) KiB did not come back"
 }
 
-# A table that is too small for the jobs of one user, with two nodes for each job: another user's job has the share and the wait
-# that it has beside one job of that user.
+# Verifies a table that is too small for the jobs of one user, with two nodes per job: another
+# user's job has the same share and queueing time as beside one job of that user.
 overflow() {
 	module classes_max=$((per_second * 3 / 4))
 	local jobs share=() late=() n
@@ -126,7 +131,7 @@ overflow() {
 		mkdir /sys/kernel/config/nrs/svc
 		echo 8 >/sys/kernel/config/nrs/svc/slots
 		policy svc "fairshare uid_then_jobid_fair"
-		# Half of what comes can be served, so that more and more wait.
+		# Half of the arriving requests can be served, so the queue grows.
 		nrs-test load --service svc --seconds 8 --busy $((14000000 / per_second)) --drain \
 			--client name=steady,jobid=steady,uid=5,depth=16 --client "name=new,jobid=$jobs,uid=6,rate=$per_second" >/tmp/load.json &
 		load=$!

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: fair-tree.sh [FUNCTION...]
 #
-# Shares by several levels, by the sizes of jobs, by weights and by device time. The disk completes each request after a
-# while and there are 8 slots, so it is the scheduler that decides for whom: more waits on all sides all the time, and
-# the CPUs are idle for a good part.
+# Shares on several levels, by the sizes of jobs, by weights and by device time. The disk has a
+# fixed service time and there are 8 slots, so the scheduler decides the shares: all sides are
+# always backlogged, and the CPUs have much idle time.
 . /tests/nrs.sh
 
 only=$*
 
-# setup MICROSECONDS MODE [KEY=VALUE...]: a disk that takes so long for a request, and the service.
+# setup MICROSECONDS MODE [KEY=VALUE...]: Creates a disk with this service time, and the service.
 setup() {
 	module
 	slow_lower nb0 "$1"000 size=1024 "${@:3}"
@@ -18,21 +18,23 @@ setup() {
 	policy svc "fairshare $2"
 }
 
-# begin DEVICE UID[:GID] [OPTION...]: a load of that user that lasts until the check is over, one process, $loader.
+# begin DEVICE UID[:GID] [OPTION...]: Starts a load of that user, one process, $loader, that runs
+# until the check ends.
 begin() {
 	local name=$1 as=$2
 	shift 2
 	(
 		fio() { exec setpriv --reuid "${as%:*}" --regid "${as#*:}" --clear-groups /bin/fio "$@"; }
-		# In few system calls, so that the CPU does not become what is short.
+		# Few system calls, so that the CPU does not become the bottleneck.
 		load "$name" --thread --iodepth=32 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --time_based --runtime=300 "$@" \
 			>/dev/null 2>&1
 	) &
 	loader=$!
 }
 
-# shares SECONDS COUNTER PERCENT NUMBER...: what the devices get in that time, in the order in which they were made, is in
-# the proportion of these numbers, each within that many percent of its share. With 0 a device does not count.
+# shares SECONDS COUNTER PERCENT NUMBER...: Verifies that the devices, in the order of their
+# creation, get shares in the ratio of these numbers, each within PERCENT of its share. A device
+# with 0 does not count.
 shares() {
 	local want=("${@:4}") i
 	gather "$1" "$2"
@@ -51,7 +53,8 @@ shares() {
 	done
 }
 
-# settle NUMBER...: devices whose number is not 0 have a backlog, and what came before they all had is gone.
+# settle NUMBER...: Waits until devices with a number other than 0 are backlogged, and the requests
+# before that are done.
 settle() {
 	local number least=()
 	for number; do
@@ -61,14 +64,15 @@ settle() {
 	sleep 0.3
 }
 
-# leave PROCESS DEVICE: the load ends at once, and what it left waiting is done.
+# leave PROCESS DEVICE: Kills the load, and waits until its queued requests are done.
 leave() {
 	kill -KILL "$1"
 	wait "$1" 2>/dev/null || true
 	wait_for 20 "[ \"\$(counter $2 held)\" = 0 ]" || fail "$(status "$2")"
 }
 
-# Two groups, four users, eight jobs of one to three nodes; also from the second second on.
+# Verifies the shares of two groups, four users and eight jobs of one to three nodes, from the
+# second second on.
 composite() {
 	setup 3000 gid_then_uid_then_size_fair
 	local jobs=(70:1001:1 71:1002:2 71:1002:3 71:1002:2 71:1003:3 71:1003:2 71:1004:1 71:1004:2) i job
@@ -78,7 +82,7 @@ composite() {
 		IFS=: read -ra job <<<"${jobs[i]}"
 		begin "j$i" "${job[1]}:${job[0]}"
 	done
-	# The last one's first.
+	# Waits for the first request of the last job.
 	backlogged 1 1 1 1 1 1 1 1
 	local start=${EPOCHREALTIME/./}
 	until [ $((${EPOCHREALTIME/./} - start)) -ge 980000 ]; do sleep 0.01; done
@@ -88,12 +92,13 @@ composite() {
 	cp "$(at svc nrs_fairshare_stats)" /out/composite.yaml
 }
 
-# weigh TEXT: changes weights.
+# weigh TEXT: Changes weights.
 weigh() {
 	set_to svc nrs_fairshare_weights "$1"
 }
 
-# Weights by the file and with the mode, while it runs; an effect within two intervals.
+# Verifies weights set by the file and with the mode, under load; they take effect within two
+# intervals.
 weights() {
 	setup 3000 uid_fair
 	local name
@@ -115,12 +120,12 @@ weights() {
 	sleep 0.2
 	shares 3 ended 2 1 1 1
 	[ -z "$(cat "$(at svc nrs_fairshare_weights)")" ]
-	# With the mode, which counts when the policy is not told another one.
+	# Sets weights with the mode, which applies when the policy is started without an argument.
 	policy svc fairshare
 	set_to svc nrs_fairshare_mode 'uid_fair weight=uid:1001:4,uid:1003:3'
 	settle 1 1 1
 	shares 3 ended 2 4 1 3
-	# They stay when the mode changes, and count at their level; jobs by a pattern.
+	# Weights survive a change of the mode, and apply on their level; jobs by a pattern.
 	weigh 'jobid:job.a:5,jobid:job.?:2'
 	set_to svc nrs_fairshare_mode uid_then_jobid_fair
 	settle 1 1 1
@@ -134,12 +139,13 @@ weights() {
 	shares 3 ended 2 2 3 5
 }
 
-# device_time UID: device time of a user so far, us.
+# device_time UID: Prints the device time of a user so far, us.
 device_time() {
 	awk -v e="\"uid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' "$(at svc nrs_fairshare_stats)"
 }
 
-# mixed COST_MODEL: small random reads against large sequential writes on a disk of 20 MB/s, in pieces of 64 KiB.
+# mixed COST_MODEL: Runs small random reads against large sequential writes on a disk of 20 MB/s, in
+# pieces of 64 KiB.
 mixed() {
 	setup 500 uid_fair mbps=20 max_sectors=128
 	sharer a /dev/nb0 svc
@@ -164,13 +170,13 @@ device_times() {
 	time_a=$(($(device_time 1001) - a)) time_b=$(($(device_time 1002) - b)) before=$((${EPOCHREALTIME/./} - before))
 	say "device time in $((before / 1000)) ms: reader $((time_a / 1000)) ms, writer $((time_b / 1000)) ms"
 	within 3 $time_a $time_b || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	# The device was never idle, so all of the time is somebody's.
+	# The device was never idle, so all of the time is charged to the users.
 	within 3 $before $((time_a + time_b)) || fail "$before us passed, $time_a + $time_b were counted"
-	# That costs the device unlike amounts of bytes.
+	# Equal device time means different amounts of bytes.
 	more 3 "${got[1]}" "${got[0]}"
 }
 
-# A third user comes, and goes: within two intervals the shares are those of who is there.
+# Verifies that shares adapt to the arrival and departure of a third user within two intervals.
 arrival() {
 	setup 2000 uid_fair
 	local name delta
@@ -184,14 +190,14 @@ arrival() {
 	begin c 1003
 	backlogged 1 1 1
 	sleep 0.2
-	# Counters are read one after the other, which takes some hundredths of a second where CPUs are busy.
+	# Counters are read one after the other, which takes some hundredths of a second on busy CPUs.
 	shares 1.5 ended 5 1 1 1
 	leave "$loader" c
 	sleep 0.2
 	shares 1.5 ended 5 1 1
 }
 
-# total DEVICE...: requests in 3 s, of all.
+# total DEVICE...: Sets $all to the requests of all devices in 3 s.
 total() {
 	sleep 0.5
 	gather 3 ended
@@ -200,9 +206,10 @@ total() {
 	for n in "${got[@]}"; do all=$((all + n)); done
 }
 
-# A lone job loses nothing, and two together get what one gets.
+# Verifies that a lone job loses no throughput, and that two jobs together get as much as one.
 alone() {
-	# In which phase completions come makes 4 % where a request takes 3 ms, 1 % here, whoever decides.
+	# The phase of completions causes an error of 4 % at 3 ms per request, but 1 % here, under any
+	# policy.
 	setup 12000 gid_then_uid_then_jobid_fair
 	sharer a /dev/nb0 svc
 	sharer b /dev/nb0 svc

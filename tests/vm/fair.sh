@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Shares. The device decides how much is done, the scheduler for whom: a disk that completes each request after 8 ms,
-# 8 slots, requests waiting on both sides all the time, CPUs that are idle for a good part.
+# Shares. The device limits the throughput, and the scheduler decides the shares: a disk that
+# completes each request after 8 ms, 8 slots, both sides always backlogged, CPUs with much idle
+# time.
 . /tests/nrs.sh
 
 slots=8
 
-# setup: two devices on one disk, one service.
+# setup: Creates two devices on one disk, and one service.
 setup() {
 	module
 	slow_lower nb0 8000000 size=1024
@@ -16,10 +17,11 @@ setup() {
 	[ "$(cat "$(at svc nrs_fairshare_opp_threshold)")" = 0 ]
 }
 
-# shares SECONDS COUNTER: what a and b got in that time, in $a and $b; the CPUs must have had time to spare.
+# shares SECONDS COUNTER: Sets $a and $b to the counts of a and b in that time; the CPUs must have
+# had idle time.
 shares() {
 	saturated a b
-	# What was queued before the start has gone.
+	# Requests queued before the start are done.
 	window 1 ended a b >/dev/null
 	local got
 	got=$(window "$@" a b)
@@ -29,17 +31,17 @@ shares() {
 	idle_time "$(cat /tmp/busy)"
 }
 
-# One user with 32 processes, another with one.
+# Verifies equal shares of a user with 32 processes and a user with one.
 uid() {
 	setup
 	policy svc 'fairshare uid_fair'
 	begin a as=1001 --numjobs=32
 	begin b as=1002
-	# All of them.
+	# Waits until all processes have queued requests.
 	saturated 500 a
 	shares "$(brief 4 10)" bytes
 	within 5 "$a" "$b"
-	# The same under fifo is not fair, so that this means something.
+	# fifo is not fair here, so the check above is meaningful.
 	policy svc fifo
 	shares 2 bytes
 	more 3 "$a" "$b"
@@ -54,7 +56,7 @@ sizes() {
 	within 5 "$a" "$b"
 }
 
-# Jobs are told apart by the name of the program.
+# Verifies equal shares of jobs, identified by the name of the program.
 jobid() {
 	setup
 	policy svc 'fairshare jobid_fair'

@@ -1,33 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Disks that take few requests at a time: what they do through nrs, against what they do by themselves.
+# Disks with a small queue depth: throughput through nrs, compared with the bare disk.
 . /tests/nrs.sh
 
-# disk PLACES NANOSECONDS: the disk /dev/few, which takes so many requests at a time and needs that long for each.
+# disk PLACES NANOSECONDS: Creates the disk /dev/few with queue depth PLACES and this service time.
 disk() {
 	null_blk_create few size=1024 queue_mode=2 irqmode=2 completion_nsec="$2" hw_queue_depth="$1" submit_queues=1
 	echo none >/sys/block/few/queue/scheduler
 	chmod 666 /dev/few
 }
 
-# reader UID DEPTH PROCESSES: starts them on $path.
+# reader UID DEPTH PROCESSES: Starts the processes on $path.
 reader() {
 	setpriv --reuid "$1" --clear-groups fio --filename="$path" --rw=randread --bs=16k --direct=1 --ioengine=libaio \
 		--iodepth="$2" --numjobs="$3" --norandommap --invalidate=0 --time_based --runtime=120 --minimal --group_reporting --name=r >/dev/null 2>&1 &
 }
 
-# Two users, one with four times the processes.
+# Starts two users, one with four times the processes of the other.
 both() {
 	reader 1001 32 1
 	reader 1002 32 4
 }
 
-# One of them.
+# Starts one user.
 lone() {
 	reader 1001 64 1
 }
 
-# rate CLIENTS: requests of the disk in 1000 s while they are at work on $path, in $rate.
+# rate CLIENTS: Sets $rate to the requests of the disk in 1000 s while CLIENTS run on $path.
 rate() {
 	local before now start pids
 	"$1"
@@ -44,7 +44,7 @@ rate() {
 	wait_for 10 '! pidof fio >/dev/null'
 }
 
-# unused PLACES NANOSECONDS: at most 3 % of what the disk does by itself.
+# unused PLACES NANOSECONDS: Verifies that at most 3 % of the throughput of the bare disk is lost.
 unused() {
 	local path rate bare clients
 	module

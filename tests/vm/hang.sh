@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# One of two devices of a service hangs: the other goes on, and when it comes back everything is served.
+# One of two devices of a service hangs: the other device continues, and after a resume all requests
+# are served.
 . /tests/nrs.sh
 
 large=$(slow 4m 256k) small=$(slow 1m 128k)
 
-# Clients a, on a device that can be made to hang, and b of one service.
+# Creates clients a, on a device that can be suspended, and b, of one service.
 setup() {
 	module
 	lower nb0 memory_backed=1
@@ -15,7 +16,7 @@ setup() {
 	client b /dev/nb1 svc
 }
 
-# hanging SLOTS POLICY
+# hanging SLOTS POLICY: Verifies that b is served while the device of a hangs.
 hanging() {
 	setup
 	policy svc "$2"
@@ -28,11 +29,11 @@ hanging() {
 	done
 	saturated a
 	before=$(counter a ended)
-	# It takes its time on the queue of the device that hangs; nobody else does.
+	# Only the device that hangs has queued requests.
 	verified b --size="$large"
 	[ "$(counter b ended)" -ge "$(slow 1024 64)" ] && [ "$(counter b held)" = 0 ] || fail "$(dm status b)"
 	[ "$(counter a ended)" = "$before" ] || fail "the device does not hang: $(dm status a)"
-	# Policies and slots can be changed all the same.
+	# Policies and slots can still be changed.
 	policy svc fifo
 	echo "$(($1 + 1))" >"$(at svc slots)"
 	dm resume lin
@@ -41,7 +42,7 @@ hanging() {
 	[ "$(counter a ended)" -ge "$(slow 1024 128)" ] || fail "$(dm status a)"
 }
 
-# A client can leave while the other device of its service hangs.
+# Verifies that a client can leave while the other device of its service hangs.
 leaving() {
 	setup
 	echo 4 >"$(at svc slots)"
@@ -57,7 +58,8 @@ leaving() {
 	wait "$writer"
 }
 
-# What waits for slots that never come back is sent down after stall_ms, said once and counted.
+# Verifies that requests whose slots are never released are dispatched after stall_ms, logged once
+# and counted.
 stalling() {
 	module
 	lower nb0 memory_backed=1

@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# health: slow is not dead. What a policy holds back says nothing of a service's health; a device that gives no answer does.
+# health: a slow device is not a dead one. Requests that a policy throttles do not affect the health
+# of a service; a device that does not answer does.
 . /tests/nrs.sh
 
-# setup: client a on a disk that can be made to hang; unhealthy after 2 s, and nothing is sent down for that.
+# setup: Creates client a on a disk that can be suspended; unhealthy after 2 s, and no dispatch of
+# stalled requests.
 setup() {
 	module
 	hangs
@@ -14,7 +16,7 @@ health() {
 	head -n 1 "$(at svc health)"
 }
 
-# stays SECONDS: healthy all the time.
+# stays SECONDS: Verifies that the service is healthy all the time.
 stays() {
 	local end=$((SECONDS + $1))
 	while [ "$SECONDS" -lt "$end" ]; do
@@ -23,7 +25,7 @@ stays() {
 	done
 }
 
-# One request of 4 KiB in hundred seconds, in both heads.
+# Verifies health at one request of 4 KiB in a hundred seconds, in both heads.
 limited() {
 	setup
 	policy svc 'tbf uid'
@@ -36,7 +38,7 @@ limited() {
 	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
 }
 
-# What waits for what was submitted before it is not waited for in vain either, as long as that is held back.
+# Verifies health of requests that wait for an earlier request, while that request is throttled.
 blocked() {
 	setup
 	echo overlap >"$(at svc nrs_pop)"
@@ -44,11 +46,12 @@ blocked() {
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 30 --chain 30 --size 64 >/tmp/probe.txt 2>&1 &
 	saturated 20 a
-	# One per second goes.
+	# One request per second is dispatched.
 	stays 7
 }
 
-# The device hangs while requests wait for it: unhealthy, until it answers again. What has no work is healthy.
+# Verifies that a device that hangs with queued requests is unhealthy until it answers again. A
+# device without work is healthy.
 hanging() {
 	setup
 	dm suspend --nolockfs lin
@@ -61,7 +64,7 @@ hanging() {
 	start=$((${EPOCHREALTIME/./} - start))
 	say "after $((start / 1000)) ms: $(tail -n 1 "$(at svc health)")"
 	[ $start -ge 500000 ] || fail "too early"
-	# Other services have nothing to do with it.
+	# Other services are not affected.
 	lower nb1
 	client b /dev/nb1 other
 	[ "$(head -n 1 "$(at other health)")" = healthy ]

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# High priority (ioprio class real-time): overtakes what waits, keeps a slot for itself, and does not starve the rest.
+# High priority (ioprio class real-time): overtakes queued requests, has a reserved slot, and does
+# not starve regular requests.
 . /tests/nrs.sh
 
-# setup POLICY SLOTS
+# setup POLICY SLOTS: Creates two sharers of a disk.
 setup() {
 	module
 	slow_lower nb0 4000000
@@ -17,7 +18,8 @@ realtime() {
 	load b --prioclass=1 --prio=0 --time_based "$@"
 }
 
-# With two slots, regular requests have one; the other serves a lone high-priority request at once, as on an idle device.
+# Verifies the reserved slot: with two slots, regular requests use one, and the other serves a
+# single high-priority request at once, as on an idle device.
 kept_slot() {
 	setup fifo 2
 	realtime --iodepth=1 --runtime=2 >/tmp/idle.txt
@@ -28,7 +30,8 @@ kept_slot() {
 	more 1 "$(awk -v t="$(terse /tmp/idle.txt 16)" 'BEGIN { print 1.5 * t }')" "$(terse /tmp/busy.txt 16)"
 }
 
-# A flood of high priority: of every eleven requests, regular ones get one (high_priority_ratio 10).
+# Verifies that under a flood of high priority, regular requests get one of every eleven requests
+# (high_priority_ratio 10).
 not_starved() {
 	setup fairshare 4
 	[ "$(cat "$(at svc high_priority_ratio)")" = 10 ]
@@ -44,12 +47,12 @@ not_starved() {
 	more 5 "$high" "$regular" && more 1 "$((regular * 15))" "$high" && [ "$regular" -gt 20 ]
 }
 
-# high_entities: how many entities of the high-priority head fairshare knows of.
+# high_entities: Prints the number of fairshare entities of the high-priority head.
 high_entities() {
 	grep -c 'queue: .*high_priority' "$(at svc nrs_fairshare_stats)" || true
 }
 
-# Metadata of a file system has high priority if that is asked for, and none otherwise.
+# Verifies that metadata of a file system has high priority only if configured.
 metadata() {
 	module
 	lower nb0 memory_backed=1
@@ -60,7 +63,7 @@ metadata() {
 	local source seen
 	for source in none realtime meta prio; do
 		set_to svc high_priority_sources $source
-		# A new instance, which has seen nothing.
+		# A new instance, without entities.
 		policy svc fifo
 		policy svc 'fairshare uid_fair'
 		mount -t ext4 /dev/mapper/a /mnt/a

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Process 1 of the test machine: mounts, runs /guest/run on the second serial line, and leaves on the first disk a tar
-# archive with /out, the kernel's log and the exit status. The kernel's log alone is on the first serial line. It ends
-# the machine by a reset, at which the emulator stops: the debug kernel has no ACPI to switch the power off.
-# With nrs.mode=disk the system on the second disk is process 1; one of its units runs this as "init answer".
+# Process 1 of the test machine: mounts the file systems and runs /guest/run on the second serial
+# line. Then writes a tar archive with /out, the kernel log and the exit status to the first disk.
+# The first serial line only has the kernel log. The machine ends by a reset, at which the emulator
+# exits, because the debug kernel has no ACPI to power off. With nrs.mode=disk, the system on the
+# second disk has process 1; one of its units runs this script as "init answer".
 
-# answer: runs /guest/run, and leaves the archive.
+# answer: Runs /guest/run, and writes the archive.
 answer() {
 	stty -F /dev/ttyS1 -onlcr 2>/dev/null
 	cd /tests || exit 1
@@ -13,7 +14,8 @@ answer() {
 	status=$?
 	cd / || exit 1
 
-	# Leaks: an object counts when it is older than five seconds and two scans did not find it.
+	# Leaks: an object counts if it is older than five seconds and two scans did not find a
+	# reference.
 	if [ -w /sys/kernel/debug/kmemleak ] && ! grep -q nrs.kmemleak=0 /proc/cmdline; then
 		echo scan >/sys/kernel/debug/kmemleak
 		sleep 5.5

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A user whose programs have a name each, more of them than there is room for, takes nothing from others. Each request takes
-# 40 ms and there are 8 slots, so that the CPUs have time for 150 processes.
+# A user with more program names than the table has room for takes nothing from others. Each request
+# takes 40 ms and there are 8 slots, so that the CPUs have time for 150 processes.
 . /tests/nrs.sh
 
 programs=150
 
-# setup POLICY: device a for the victim and b for the storm, whose service has room for 64 classes.
+# setup POLICY: Creates device a for the victim and b for the storm, in a service with room for 64
+# classes.
 setup() {
 	module classes_max=64
 	slow_lower nb0 40000000
@@ -16,7 +17,7 @@ setup() {
 	policy svc "$*"
 }
 
-# storm: programs of user 1002, each called otherwise, each with one request after the other.
+# storm: Starts programs of user 1002, each with a different name and one request at a time.
 storm() {
 	local i dir=/sys/fs/cgroup/test-storm
 	mkdir -p /tmp/names $dir
@@ -24,7 +25,7 @@ storm() {
 		echo $BASHPID >$dir/cgroup.procs
 		for ((i = 0; i < programs; i++)); do
 			ln -sf "$(command -v dd)" /tmp/names/p$i
-			# The program is chosen by its argument, the name of the task by its file.
+			# The argument selects the program, and the file the name of the task.
 			setpriv --reuid 1002 --clear-groups bash -c \
 				"exec -a dd /tmp/names/p$i if=/dev/mapper/b of=/dev/null bs=4k iflag=direct" 2>/dev/null &
 		done
@@ -32,12 +33,12 @@ storm() {
 	wait_for 60 "[ \"\$(counter b held)\" -ge $((programs - 16)) ]" || fail "$(dm status b)"
 }
 
-# overflow: requests without a class of their own.
+# overflow: Prints the number of requests without a class of their own.
 overflow() {
 	sed -n '1s/.* overflow: \([0-9]*\).*/\1/p' "$(at svc clients)"
 }
 
-# A share of a half, before and beside the storm.
+# Verifies a share of one half, before and beside the storm.
 shares() {
 	setup fairshare uid_then_jobid_fair
 	begin a as=1001
@@ -52,7 +53,7 @@ shares() {
 	within 5 "${got[0]}" "${got[1]}" || fail "beside $programs programs: ${got[*]}"
 }
 
-# A rate of 20 requests per second, for a job that comes to a full table.
+# Verifies a rate of 20 requests per second, for a job that arrives at a full table.
 rates() {
 	setup tbf jobid
 	echo 'start victim jobid={fio.1001} rate=20' >"$(at svc nrs_tbf_rule)"

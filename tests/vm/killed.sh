@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Whoever waits can be let go: a killed submitter, and an operator who drains.
+# Queued requests can be released: after a killed submitter, and by an operator's drain.
 . /tests/nrs.sh
 
 setup() {
@@ -13,13 +13,14 @@ setup() {
 	wait_for 30 '[ $(counter a held) -ge 100 ]' || fail "$(dm status a)"
 }
 
-# kill_load: kills the load's processes.
+# kill_load: Kills the load's processes.
 kill_load() {
 	local pid
 	for pid in $(pidof fio); do kill -KILL "$pid" 2>/dev/null || true; done
 }
 
-# Its requests take 128 times 20 ms with one slot; then nobody is left, and the device is as good as before.
+# Verifies that the processes exit after their requests, 128 times 20 ms with one slot, and that the
+# device works as before.
 killed() {
 	setup "$1"
 	kill_load
@@ -30,7 +31,7 @@ killed() {
 	dm_remove a
 }
 
-# The drain message sends all of it down at once.
+# Verifies that the drain message dispatches all queued requests at once.
 drained() {
 	setup "$1"
 	kill_load
@@ -38,7 +39,7 @@ drained() {
 	dm message a 0 drain
 	[ "$(counter a held)" -le 1 ] || fail "held after drain: $(dm status a)"
 	wait_for 2 '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(dm status a)"
-	# Requests that come later wait again.
+	# Later requests are queued again.
 	load a --numjobs=2 --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated a
 }

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A kernel whose private structures are not those that the module was built for gets no I/O
-# scheduler, and the log says why. Such a kernel is this one with other type information: a changed
-# copy is mounted where the module reads it.
+# A kernel whose private structures differ from those that the module was built for gets no I/O
+# scheduler, and the reason is logged. The test simulates such a kernel with other type information:
+# a changed copy is mounted where the module reads it.
 . /tests/nrs.sh
 
 btf=/sys/kernel/btf/vmlinux own=/tmp/btf.own changed=/tmp/btf.changed
 
-# expect PATTERN: what a module that is loaded now says of its I/O scheduler. The rest of the module
-# works in any case.
+# expect PATTERN: Verifies the message of a newly loaded module about its I/O scheduler. The rest of
+# the module works in any case.
 expect() {
 	local mark="layout $RANDOM$RANDOM" said
 	echo "$mark" >/dev/kmsg
@@ -20,7 +20,8 @@ expect() {
 	[[ $said == $1 ]] || fail "'$said' in place of '$1'"
 }
 
-# with NAME INSTEAD...: type information with other names, of the same length, instead of these.
+# with NAME INSTEAD...: Writes type information in which each NAME is replaced by INSTEAD, of the
+# same length.
 with() {
 	cp $own $changed
 	while [ $# -gt 0 ]; do
@@ -41,10 +42,10 @@ differs() {
 	expect 'no struct elevator_type'
 	with insert_requests insert_Requests
 	expect 'struct elevator_mq_ops: no insert_requests'
-	# Another structure, with two numbers in it.
+	# Swaps in another structure, with two numbers in it.
 	with elevator_type elevator_tags elevator_tags elevator_type
 	expect 'struct elevator_type: size 8, built for *'
-	# The next member.
+	# Swaps in the next member.
 	with init_hctx exit_hctx exit_hctx init_hctx
 	expect 'struct elevator_mq_ops: init_hctx at 24, built for 16'
 	with blk_insert_t blk_Insert_t

@@ -4,51 +4,52 @@
 
 nrs_passed=0 nrs_failed=0
 
-# ok NAME: counts and prints a passed check. all.sh counts them from the file $NRS_TALLY.
+# ok NAME: Counts and prints a passed check. all.sh reads the counts from the file $NRS_TALLY.
 ok() {
 	nrs_passed=$((nrs_passed + 1))
 	echo "ok $((nrs_passed + nrs_failed)) - $1"
 	[ -z "${NRS_TALLY:-}" ] || echo ok >>"$NRS_TALLY"
 }
 
-# not_ok NAME REASON: counts and prints a failed check.
+# not_ok NAME REASON: Counts and prints a failed check.
 not_ok() {
 	nrs_failed=$((nrs_failed + 1))
 	echo "not ok $((nrs_passed + nrs_failed)) - $1 # ${2:-}"
 	[ -z "${NRS_TALLY:-}" ] || echo bad >>"$NRS_TALLY"
 }
 
-# long CMD...: runs a check that is part of `make test-long` only.
+# long CMD...: Runs a check that belongs to `make test-long` only.
 long() {
 	[ -z "${NRS_LONG:-}" ] || "$@"
 }
 
-# brief SHORT LONG: prints SHORT in `make test`, LONG in `make test-long`.
+# brief SHORT LONG: Prints SHORT in `make test`, LONG in `make test-long`.
 brief() {
 	if [ -n "${NRS_LONG:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
-# check NAME CMD...: ok if CMD succeeds; what it prints is the reason if it fails.
+# check NAME CMD...: Passes if CMD succeeds; otherwise the output of CMD is the reason.
 check() {
 	local name=$1 said
 	shift
 	if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$(tr '\n' ' ' <<<"$said")"; fi
 }
 
-# check_eq NAME WANTED GOT
+# check_eq NAME WANTED GOT: Passes if GOT equals WANTED.
 check_eq() {
 	if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
 }
 
-# A pipe in which nothing ever comes; opened here, as that sets $!.
+# A pipe that never has data; opened here, because this sets $!.
 exec {nrs_pause}<> <(:)
 
-# pause SECONDS: sleeps without starting a process.
+# pause SECONDS: Sleeps without starting a process.
 pause() {
 	read -rt "$1" -u "$nrs_pause" || true
 }
 
-# wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when twice the time is over, as hosts may be busy.
+# wait_for SECONDS CONDITION: Waits until the shell text CONDITION is true; fails after twice the
+# time, because hosts may be busy.
 wait_for() {
 	local end=$((SECONDS + $1 * 2))
 	until eval "$2"; do
@@ -57,16 +58,18 @@ wait_for() {
 	done
 }
 
-# Which KUnit suites run as a module is loaded.
+# Parameter that selects the KUnit suites that run when a module is loaded.
 suites=/sys/module/kunit/parameters/filter_glob
 
-# load_nrs [PARAM=VALUE...]: insert the module; without its KUnit suites, which take half a minute each time: kunit.sh runs them.
+# load_nrs [PARAM=VALUE...]: Loads the module without its KUnit suites, which take half a minute
+# each time; kunit.sh runs them.
 load_nrs() {
 	[ ! -e $suites ] || echo none >$suites
 	insmod "${NRS_KO:-/nrs.ko}" "$@"
 }
 
-# null_blk_create NAME [KEY=VALUE...]: the disk /dev/NAME; keys are those of null_blk's configfs directory.
+# null_blk_create NAME [KEY=VALUE...]: Creates the disk /dev/NAME; keys are those of null_blk's
+# configfs directory.
 null_blk_create() {
 	local name=$1 dir=/sys/kernel/config/nullb/$1 pair
 	shift
@@ -79,35 +82,36 @@ null_blk_create() {
 	wait_for 10 "[ -b /dev/$name ]"
 }
 
-# null_blk_remove NAME
+# null_blk_remove NAME: Removes the disk.
 null_blk_remove() {
 	echo 0 >"/sys/kernel/config/nullb/$1/power"
 	rmdir "/sys/kernel/config/nullb/$1"
 }
 
-# There is no udev: dmsetup, told so, makes and removes the nodes in /dev/mapper itself.
+# There is no udev; with this variable dmsetup creates and removes the nodes in /dev/mapper itself.
 export DM_DISABLE_UDEV=1
 dm() {
 	dmsetup "$@"
 }
 
-# dm_create NAME TABLE
+# dm_create NAME TABLE: Creates a device-mapper device.
 dm_create() {
 	dm create "$1" --table "$2" && [ -b "/dev/mapper/$1" ]
 }
 
-# dm_remove NAME
+# dm_remove NAME: Removes a device-mapper device.
 dm_remove() {
 	dm remove "$1" && [ ! -e "/dev/mapper/$1" ]
 }
 
-# sectors DEVICE: its size in 512-byte sectors.
+# sectors DEVICE: Prints its size in 512-byte sectors.
 sectors() {
 	blockdev --getsz "$1"
 }
 
-# reads_in FILE DEVICE: how many requests a cgroup whose io.stat that is has read from DEVICE (MAJOR:MINOR), in $reads. No process is
-# started for it. A device that the group has only just begun to use has a line without numbers.
+# reads_in FILE DEVICE: Sets $reads to the requests that the cgroup of the io.stat FILE has read
+# from DEVICE (MAJOR:MINOR); starts no process. A device that the group has only just begun to use
+# has a line without numbers.
 reads_in() {
 	local dev rios _
 	reads=0
@@ -116,7 +120,7 @@ reads_in() {
 	done <"$1"
 }
 
-# What the C library says of errors.
+# Error texts of the C library.
 declare -A errno_text=(
 	[EPERM]='Operation not permitted' [ENOENT]='No such file or directory' [EIO]='Input/output error' [ENXIO]='No such device or address'
 	[E2BIG]='Argument list too long' [EAGAIN]='Resource temporarily unavailable' [EACCES]='Permission denied' [EBUSY]='Device or resource busy'
@@ -125,7 +129,8 @@ declare -A errno_text=(
 	[ENAMETOOLONG]='File name too long' [ENOMEM]='Cannot allocate memory'
 )
 
-# expect_errno ERRNO FILE TEXT: writing TEXT to FILE must fail with ERRNO (its name, such as EINVAL).
+# expect_errno ERRNO FILE TEXT: Verifies that writing TEXT to FILE fails with ERRNO (a name such as
+# EINVAL).
 expect_errno() {
 	local said text=${errno_text[$1]:-}
 	[ -n "$text" ] || { echo "expect_errno does not know $1" && return 2; }
@@ -138,7 +143,7 @@ expect_errno() {
 	return 1
 }
 
-# summary: the closing line; its status is that of the whole script, so call it last.
+# summary: Prints the closing line; its status is that of the whole script, so it is called last.
 summary() {
 	echo "$nrs_passed passed, $nrs_failed failed"
 	[ "$nrs_failed" = 0 ] && [ "$nrs_passed" -gt 0 ]

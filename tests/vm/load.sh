@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Loading and unloading: many times, with parameters, and refused while something is in use.
+# Loading and unloading: many times, with parameters, and refused while the module is in use.
 . /tests/nrs.sh
 
 parameters=/sys/module/nrs/parameters
 
-# cycles N: every tenth time with a device that does something.
+# cycles N: Loads and unloads N times, every tenth time with a busy device.
 cycles() {
 	lower nb0 memory_backed=1
 	for i in $(seq "$1"); do
@@ -33,7 +33,7 @@ see_parameters() {
 	for value in 0 63 1048577 -1 x ''; do expect_errno EINVAL $parameters/classes_max "$value"; done
 	[ "$(cat $parameters/default_slots)" = auto ]
 	[ "$(cat $parameters/classes_max)" = 16384 ]
-	# A change is for services that are made later.
+	# A change applies to services created later.
 	lower nb0
 	lower nb1
 	client a /dev/nb0 before
@@ -65,7 +65,7 @@ given_parameters() {
 	rmmod nrs
 }
 
-# A table keeps the module: one in use, one that is suspended, one that is loaded only.
+# Verifies that a table holds the module: in use, suspended, or only loaded.
 busy_table() {
 	module
 	lower nb0
@@ -83,7 +83,7 @@ busy_table() {
 	dm_remove b
 }
 
-# An open file keeps the module; it reads as gone once its service is.
+# Verifies that an open file holds the module, and that reads fail after its service is removed.
 open_file() {
 	module
 	lower nb0
@@ -109,7 +109,7 @@ busy_directory() {
 if [ -d /sys/module/nrs ]; then rmmod nrs; fi
 cycles=$(slow "$(brief 10 50)" "$(brief 5 10)")
 try 90 "loads and unloads $cycles times" cycles "$cycles"
-# The debug kernel runs the KUnit suites each time: there, only what can go wrong in memory.
+# The debug kernel runs the KUnit suites at each load, so it only runs the checks of memory errors.
 [ -n "$debug" ] || dm_only try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
 [ -n "$debug" ] || dm_only try 20 "parameters at load time" given_parameters
 dm_only try 20 "rmmod is refused while a table is there" busy_table

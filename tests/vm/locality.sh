@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Locality on a disk with an arm. A seek takes 8 to 20 ms and a request of 32 KiB 0.2 ms, or what the CPU needs for the
-# copies of nbd: small requests, so that the arm decides. A slice is 32 requests.
+# Locality on a disk with an arm. A seek takes 8 to 20 ms, and a request of 32 KiB takes 0.2 ms, or
+# the CPU time of the copies in nbd: requests are small, so that seeks dominate. A slice is 32
+# requests.
 . /tests/nrs.sh
 
-# speed NAME: KiB that the users read in 6 s, in $a and $b, and both in $sum.
+# speed NAME: Sets $a and $b to the KiB that the users read in 6 s, and $sum to their sum.
 speed() {
-	# What was queued before has gone.
+	# Requests queued before are done.
 	window 4 ended a b >/dev/null
 	local got
 	got=$(window 6 bytes a b)
@@ -15,7 +16,7 @@ speed() {
 	say "$1: $a and $b KiB in 6 s; CPUs busy $(cat /tmp/busy) %"
 }
 
-# Two users read four streams each, in different halves of the disk.
+# Verifies locality for two users who read four streams each, in different halves of the disk.
 reading() {
 	module
 	[ -d /sys/module/nbd ] || modprobe nbd nbds_max=1 max_part=0
@@ -26,7 +27,7 @@ reading() {
 	client a /dev/nbd0 svc
 	client b /dev/nbd0 svc
 	echo 1 >"$(at svc slots)"
-	# Without locality first: requests of the users alternate from then on, also in the order of arrival.
+	# First without locality: the users' requests then alternate, also in the order of arrival.
 	policy svc 'fairshare uid_fair'
 	local streams=(--rw=read --bs=32k --numjobs=4 --iodepth=8 --offset_increment=128m --size=128m)
 	begin a as=1001 "${streams[@]}"

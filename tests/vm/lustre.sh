@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# lustre: the policies of nrs in ptlrpc, of which tests/lustre is a stand-in: started by name, switched under load, unloaded.
+# lustre: the policies of nrs in ptlrpc, of which tests/lustre is a stand-in: started by name,
+# switched under load, unloaded.
 . /tests/nrs.sh
 
 ptlrpc=/sys/module/ptlrpc/parameters
 
-# setup: all three modules.
+# setup: Loads all three modules.
 setup() {
 	module
 	[ -d $ptlrpc ] || insmod /ptlrpc.ko
@@ -17,7 +18,7 @@ teardown() {
 	rmmod ptlrpc
 }
 
-# select TEXT...: writes it to nrs_policies; while a policy is stopping, again.
+# select_policy TEXT...: Writes TEXT to nrs_policies; retries while a policy is stopping.
 select_policy() {
 	local said round
 	for round in {1..100}; do
@@ -27,7 +28,7 @@ select_policy() {
 	fail "$*: $said"
 }
 
-# load COUNT: puts requests through; what failed is said.
+# load COUNT: Submits requests; prints the failures.
 load() {
 	local before status=0
 	before=$(dmesg | wc -l)
@@ -36,12 +37,12 @@ load() {
 	return $status
 }
 
-# shows POLICY: the service of nrs has it started on both heads.
+# shows POLICY: Verifies that the policy is started on both heads of the nrs service.
 shows() {
 	[ "$(grep -A 1 "name: $1\$" "$(at ost_io nrs_policies)" | grep -c 'state: started')" = 2 ] || fail "$(cat "$(at ost_io nrs_policies)")"
 }
 
-# each COUNT: each policy under load, and another one in its place.
+# each COUNT: Runs each policy under load, and replaces it.
 each() {
 	local pid
 	setup
@@ -59,7 +60,7 @@ each() {
 	teardown
 }
 
-# Parameters are there before a policy is started, and in force.
+# Verifies that parameters exist before a policy is started, and take effect.
 parameters() {
 	setup
 	echo uid_then_jobid_fair >"$(at ost_io nrs_fairshare_mode)"
@@ -74,7 +75,8 @@ parameters() {
 	teardown
 }
 
-# What a rule withholds is sent when its time has come, and at once when the rule changes.
+# Verifies that requests that a rule throttles are sent when eligible, and at once when the rule
+# changes.
 withheld() {
 	local pid start=${EPOCHREALTIME/./}
 	setup
@@ -97,7 +99,7 @@ withheld() {
 	teardown
 }
 
-# A policy that is started keeps the module; a Lustre without what is needed is refused by name.
+# Verifies that a started policy holds the module, and that the module does not load without ptlrpc.
 refusals() {
 	setup
 	select_policy fairshare uid_fair

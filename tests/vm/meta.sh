@@ -1,14 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What the system needs to make progress is never held back: metadata and journal of a filesystem, swap.
+# Requests that the system needs to make progress are never throttled: metadata and journal of a
+# file system, swap.
 . /tests/nrs.sh
 
-# The queue is full for seconds; a journal commit on the same device does not wait in it.
+# Verifies that a journal commit does not wait in a queue that is full for seconds on the same
+# device.
 journal() {
 	module
 	slow_lower nb0 10000000 memory_backed=1 cache_size=16
 	client a /dev/nb0 svc
-	# No zeroing later: ext4 does that with a transaction open, and with requests that are not marked as metadata.
+	# No later zeroing: ext4 does it with an open transaction, and with requests that are not marked
+	# as metadata.
 	mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
@@ -18,11 +21,11 @@ journal() {
 		--create_only=1 >/dev/null
 	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
 		--time_based --runtime=60 >/dev/null 2>&1 &
-	# The I/O scheduler lets one user have half of 256 tags.
+	# The I/O scheduler lets one user have half of the 256 tags.
 	wait_for 20 '[ $(counter a held) -ge 120 ]' || fail "the queue is not full: $(status a)"
 	local before started=$SECONDS
 	before=$(counter a forced)
-	# Metadata only; in the queue it would take its turn behind more than 100 requests of 10 ms, for each of its steps.
+	# Metadata only; in the queue, each step would wait for more than 100 requests of 10 ms.
 	mkdir /mnt/a/d{1..20}
 	sync -f /mnt/a 2>/dev/null || sync
 	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(status a)"
@@ -31,7 +34,8 @@ journal() {
 	[ $((SECONDS - started)) -lt 10 ]
 }
 
-# 24 MiB in a group that may have 12: half of it has to go through the device and come back right.
+# Verifies swap of 24 MiB in a group limited to 12 MiB: half of it passes through the device and
+# must be read back unchanged.
 swap() {
 	module
 	lower nb0 memory_backed=1
@@ -57,7 +61,7 @@ swap() {
 	swapoff /dev/mapper/a
 }
 
-# Writes of the page cache come from the kernel's own threads: nobody knows for whom.
+# Verifies that page cache writes by the kernel's own threads have no known owner.
 writeback() {
 	module
 	lower nb0 memory_backed=1

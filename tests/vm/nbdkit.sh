@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nbdkit with the filter of examples/nbdkit-nrs-filter.c. The clients are devices of the kernel's nbd, and bash. Needs --more.
+# nbdkit with the filter of examples/nbdkit-nrs-filter.c. The clients are devices of the kernel's
+# nbd, and bash. Needs --more.
 . /tests/nrs.sh
 loads+=(nbdkit)
 
-# serve MS [ARG...]: nbdkit serves the files a and b of /mnt/exports; each read and write takes so long, without CPU. Its clients
-# have the addresses 10.0.0.1 to 10.0.0.8.
+# serve MS [ARG...]: Lets nbdkit serve the files a and b of /mnt/exports; each read and write takes
+# MS milliseconds without CPU time. Its clients have the addresses 10.0.0.1 to 10.0.0.8.
 serve() {
 	local n delay=$1
 	shift
@@ -20,7 +21,7 @@ serve() {
 	nbdkit --filter=nrs --filter=delay file dir=/mnt/exports "delay-read=${delay}ms" "delay-write=${delay}ms" "$@"
 }
 
-# connect NUMBER EXPORT: makes /dev/nbdNUMBER a client with an address of its own.
+# connect NUMBER EXPORT: Makes /dev/nbdNUMBER a client with its own address.
 connect() {
 	nbd-client -b 4096 -N "$2" "10.0.0.$(($1 + 1))" 10809 "/dev/nbd$1"
 	wait_for 10 "[ \$(sectors /dev/nbd$1) -gt 0 ]"
@@ -28,14 +29,14 @@ connect() {
 	ln -s "/dev/nbd$1" "/dev/mapper/nbd$1"
 }
 
-# reads DEVICE: reads that it has completed.
+# reads DEVICE: Prints the reads that the device has completed.
 reads() {
 	local ios
 	read -r ios _ <"/sys/block/$1/stat"
 	echo "$ios"
 }
 
-# parts NAME PERCENT FACTOR: nbd1 must have FACTOR times as many reads as nbd0 within 4 s.
+# parts NAME PERCENT FACTOR: Verifies that nbd1 has FACTOR times as many reads as nbd0 within 4 s.
 parts() {
 	local a b
 	sleep 1
@@ -46,7 +47,7 @@ parts() {
 	within "$2" "$(awk "BEGIN { print $a * $3 }")" "$b" || fail "$1: $a and $b reads, 1 to $3 was expected"
 }
 
-# Two clients, the first with twice as many requests in flight.
+# Verifies the shares of two clients, the first with twice as many requests in flight.
 shares() {
 	module
 	serve 10
@@ -67,7 +68,7 @@ shares() {
 	grep -q '"jobid:a"' "$(at nbd nrs_fairshare_stats)" || fail "$(cat "$(at nbd nrs_fairshare_stats)")"
 }
 
-# Each operation passes nrs, and does what it does without.
+# Verifies that each operation passes nrs, and has the same effect as without nrs.
 operations() {
 	module
 	serve 10
@@ -90,7 +91,7 @@ operations() {
 	balanced nbdkit
 }
 
-# More than a thousand requests in flight.
+# Verifies more than a thousand requests in flight.
 many() {
 	module
 	serve 1000 -t 128
@@ -107,7 +108,8 @@ many() {
 	balanced nbdkit
 }
 
-# ask COUNT: a client of the address 10.0.0.3 that asks for COUNT times 1 MiB of the export a, and reads no reply; descriptor $raw.
+# ask COUNT: Connects a client with the address 10.0.0.3 that requests COUNT times 1 MiB of the
+# export a, and reads no reply; descriptor $raw.
 ask() {
 	local n
 	exec {raw}<>/dev/tcp/10.0.0.3/10809
@@ -119,12 +121,14 @@ ask() {
 	done
 }
 
-# over: nothing waits and all requests have ended, some with errors: delays end when the client has left.
+# over: Verifies that no request is queued and all have completed, some with errors: delays end when
+# the client disconnects.
 over() {
 	wait_for 10 '[ $(($(counter nbdkit passed) + $(counter nbdkit queued))) = "$(ended nbd)" ]' || fail "$(cat "$(at nbd clients)")"
 }
 
-# Clients that leave with requests queued, and that do not read their replies, cost the others nothing.
+# Verifies that clients that disconnect with requests queued, or do not read their replies, do not
+# affect others.
 clients() {
 	module
 	serve 200
@@ -134,7 +138,7 @@ clients() {
 	wait_for 10 '[ "$(counter nbdkit held)" -ge 10 ]' || fail "held: $(counter nbdkit held)"
 	exec {raw}>&-
 	over
-	# All threads of its connection end with a reply to send.
+	# All threads of the connection block with a reply to send.
 	ask 64
 	wait_for 10 '[ "$(ended nbd)" -ge 32 ]' || fail "ended: $(ended nbd)"
 	timeout 20 dd if=/dev/nbd0 of=/dev/null bs=4k count=10 iflag=direct 2>/dev/null || fail "a client that does not read stops others"
@@ -142,7 +146,8 @@ clients() {
 	exec {raw}>&-
 }
 
-# The server ends, with and without requests queued; meanwhile the module stays.
+# Verifies the end of the server with and without requests queued; meanwhile the server holds the
+# module.
 ends() {
 	module
 	serve 10 -t 64
@@ -165,7 +170,7 @@ ends() {
 	rmmod nrs
 }
 
-# Without the module.
+# Verifies the filter without the module.
 without() {
 	[ ! -d /sys/module/nrs ] || rmmod nrs
 	refused ENOENT serve 10

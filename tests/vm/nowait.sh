@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Submitters that do not wait, devices with fewer tags than requests, completions from interrupts, polled queues.
+# Submitters that must not block, devices with fewer tags than requests, completions from
+# interrupts, polled queues.
 . /tests/nrs.sh
 
 setup() {
@@ -12,19 +13,19 @@ setup() {
 	policy svc "$policy"
 }
 
-# A disk with two tags; RWF_NOWAIT requests are queued here instead of being turned away.
+# Verifies that RWF_NOWAIT requests are queued on a disk with two tags, instead of refused.
 nowait() {
 	setup fairshare hw_queue_depth=2 irqmode=2 completion_nsec=300000
 	verified a --ioengine=io_uring --nowait=1 --size=2m --iodepth=32
 	balanced a
-	# Requests that wait here must not come back with EAGAIN later.
+	# Queued requests must not fail with EAGAIN later.
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 opportunity off"
 	dm resume a
 	verified a --ioengine=libaio --nowait=1 --size=2m --iodepth=32
 	balanced a
 }
 
-# More slots than tags, several submitters: the tags decide, nothing hangs.
+# Verifies more slots than tags with several submitters: the tags limit, and nothing hangs.
 few_tags() {
 	setup fairshare hw_queue_depth=2 irqmode=2 completion_nsec=300000
 	echo 64 >"$(at svc slots)"
@@ -32,7 +33,7 @@ few_tags() {
 	balanced a
 }
 
-# Completions from hard interrupts, soft interrupts, and from the submitter itself.
+# Verifies completions from hard interrupts, soft interrupts, and from the submitter itself.
 completions() {
 	setup fairshare "$@"
 	echo 4 >"$(at svc slots)"
@@ -49,7 +50,7 @@ polled() {
 	balanced a
 }
 
-# Requests of a helper thread of io_uring have their owner's identity.
+# Verifies that requests of an io_uring helper thread have their owner's identity.
 io_wq() {
 	setup 'fairshare uid_fair'
 	verified a --ioengine=io_uring --force_async=1 --uid=1234 --size=1m

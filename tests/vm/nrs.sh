@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Helpers for the tests of nrs.ko: . /tests/nrs.sh (after which those of lib.sh are there too).
-# A test is a list of functions, each run by try: apart from the others, with a limit of time, on a machine without devices.
+# Helpers for the tests of nrs.ko: . /tests/nrs.sh (includes the helpers of lib.sh). A test is a
+# list of functions, each run by try: in its own process, with a time limit, on a machine without
+# devices.
 
 . /tests/lib.sh
 touch /out/log
@@ -10,43 +11,44 @@ nrs_logged=$(wc -l </out/log)
 # shellcheck disable=SC2034 # for the tests
 case $(uname -r) in *nrs-debug*) debug=1 ;; *) debug='' ;; esac
 
-# The front-end that the test uses: dm, devices of type nrs, or elevator, disks with the I/O scheduler nrs.
+# Front-end of the test: dm, devices of type nrs, or elevator, disks with the I/O scheduler nrs.
 front=${NRS_FRONT:-dm}
 
-# dm_only CMD...: runs a check of device-mapper's own.
+# dm_only CMD...: Runs a check that applies to device-mapper only.
 dm_only() {
 	[ "$front" != dm ] || "$@"
 }
 
-# slow FAST SLOW: FAST on the stock kernel, SLOW on the debug kernel.
+# slow FAST SLOW: Prints FAST on the stock kernel, SLOW on the debug kernel.
 slow() {
 	if [ -n "$debug" ]; then echo "$2"; else echo "$1"; fi
 }
 
-# debug_long CMD...: runs a check that the debug kernel runs in `make test-long` only.
+# debug_long CMD...: Runs a check that the debug kernel runs in `make test-long` only.
 debug_long() {
 	[ -n "$debug" ] && [ -z "${NRS_LONG:-}" ] || "$@"
 }
 
-# say TEXT...: a remark that shows with a failed check, and in /out/log.
+# say TEXT...: Prints a remark, which is shown if the check fails, and in /out/log.
 say() {
 	echo "$*"
 }
 
-# remarks PATTERN: prints what this test's checks said that fits.
+# remarks PATTERN: Prints the remarks of this test's checks that match.
 remarks() {
 	tail -n +$((nrs_logged + 1)) /out/log | grep -E "$1" | sed 's/^/# /'
 }
 
-# fail TEXT...: ends the check.
+# fail TEXT...: Prints the reason and ends the check.
 fail() {
 	echo "$*"
 	exit 1
 }
 
-# try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time, which is what
-# a quiet host needs at most: a busy one has twice as much, and the debug kernel four times. If $only has names of functions, others
-# are not run.
+# try SECONDS NAME FUNCTION [ARG...]: Runs a check in its own process, which a failing command or
+# the time limit ends. SECONDS is the limit on an idle host; the actual limit is twice that, because
+# hosts may be busy, and four times that on the debug kernel. If $only contains names of functions,
+# other functions are skipped.
 try() {
 	case " ${only:-} " in "  " | *" $3 "*) ;; *) return ;; esac
 	local limit=$1 name=$2 log=/tmp/try.log pid timer ended='' rc=0 started=$SECONDS
@@ -63,7 +65,7 @@ try() {
 		"$@"
 	) >"$log" 2>&1 &
 	pid=$!
-	# Looking again and again would be a fifth of what the CPU does in some checks.
+	# Polling would take a fifth of the CPU time in some checks.
 	sleep "$limit" &
 	timer=$!
 	wait -n -p ended "$pid" "$timer" || rc=$?
@@ -72,7 +74,7 @@ try() {
 		wait "$timer" 2>/dev/null
 	else
 		{ ps -o pid,stat,args | grep -v '\[' && tail -n 8 /tmp/try.trace && echo "no end within $limit s"; } >>"$log" 2>&1
-		# What blocks goes to the kernel's log.
+		# Logs blocked tasks to the kernel log.
 		echo w >/proc/sysrq-trigger
 		kill -KILL "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
@@ -88,7 +90,7 @@ try() {
 	clean_up || not_ok "$name: cleaning up" "left: $(devices) $(tail -n 5 /tmp/clean.log)"
 }
 
-# devices: prints the names of all dm devices; starts no process.
+# devices: Prints the names of all dm devices; starts no process.
 devices() {
 	local file name
 	for file in /sys/block/dm-*/dm/name; do
@@ -96,10 +98,10 @@ devices() {
 	done
 }
 
-# What loads are run as.
+# Program names of loads.
 loads=(fio alpha beta dd nrs-test dmsetup)
 
-# resume_all: resumes each suspended device.
+# resume_all: Resumes each suspended device.
 resume_all() {
 	local dir name suspended
 	for dir in /sys/block/dm-*/dm; do
@@ -110,7 +112,7 @@ resume_all() {
 	done
 }
 
-# scheduled_disks: prints the names of the disks whose I/O scheduler is nrs; starts no process.
+# scheduled_disks: Prints the names of the disks whose I/O scheduler is nrs; starts no process.
 scheduled_disks() {
 	local file text
 	for file in /sys/block/*/queue/scheduler; do
@@ -119,7 +121,7 @@ scheduled_disks() {
 	done
 }
 
-# clean_up: ends all loads and removes all mounts, devices, configured rules and services.
+# clean_up: Ends all loads and removes all mounts, devices, configured rules and services.
 clean_up() {
 	local name dir pids='' round type
 	for dir in /sys/fs/cgroup/test*; do
@@ -127,9 +129,9 @@ clean_up() {
 	done
 	# shellcheck disable=SC2086 # several processes
 	if pids=$(pidof "${loads[@]}"); then kill -KILL $pids 2>/dev/null; fi
-	# What a policy holds back for its rate would keep them for as long.
+	# Otherwise requests that a policy throttles would keep the loads alive.
 	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
-	# What is suspended or stacked may need another one gone first.
+	# Suspended or stacked devices may require that another device is removed first.
 	for round in 1 2 3; do
 		resume_all
 		for name in $(scheduled_disks); do echo none >"/sys/block/$name/queue/scheduler"; done
@@ -157,15 +159,15 @@ clean_up() {
 	[ -z "$(devices)$(scheduled_disks)" ]
 }
 
-# lower NAME [KEY=VALUE...]: a null_blk disk of 128 MiB unless told otherwise.
+# lower NAME [KEY=VALUE...]: Creates a null_blk disk, of 128 MiB by default.
 lower() {
 	local name=$1
 	shift
 	null_blk_create "$name" size=128 blocksize=512 queue_mode=2 "$@"
 }
 
-# slow_lower NAME NANOSECONDS [KEY=VALUE...]: one that completes each request after that time, from an interrupt, and
-# never decides the order itself.
+# slow_lower NAME NANOSECONDS [KEY=VALUE...]: Creates a disk that completes each request after
+# NANOSECONDS, from an interrupt, and never decides the order itself.
 slow_lower() {
 	local name=$1 time=$2
 	shift 2
@@ -173,11 +175,13 @@ slow_lower() {
 	echo none >"/sys/block/$name/queue/scheduler" 2>/dev/null || true
 }
 
-# The disk of each client, where that is the client, and the statistics of each sharer, in the order in which they were made.
+# Disk of each client, if the disk is the client, and statistics of each sharer, in the order of
+# creation.
 declare -A disk_of stat_of
 sharers=()
 
-# insist FILE TEXT AGAIN [ERRORS]: writes it, again for up to 20 s while what is said fits AGAIN; ERRORS are no failure.
+# insist FILE TEXT AGAIN [ERRORS]: Writes TEXT to FILE, and retries for up to 20 s while the error
+# matches AGAIN; ERRORS are not failures.
 insist() {
 	local said end=$((SECONDS + 20))
 	while ! said=$( (echo "$2" >"$1") 2>&1); do
@@ -186,12 +190,14 @@ insist() {
 	done
 }
 
-# adjust FILE TEXT: sets a file of a scheduler, whatever change is being made, and however long that takes.
+# adjust FILE TEXT: Sets a file of a scheduler, and waits for concurrent changes, however long they
+# take.
 adjust() {
 	[ "$(<"$1")" = "$2" ] || insist "$1" "$2" 'unavailable|timed out'
 }
 
-# scheduled DISK SERVICE [ATTRIBUTE VALUE]...: gives the disk to the service, and sets attributes of its scheduler.
+# scheduled DISK SERVICE [ATTRIBUTE VALUE]...: Attaches the disk to the service, and sets attributes
+# of its scheduler.
 scheduled() {
 	local queue=/sys/block/$1/queue
 	grep -qF '[nrs]' "$queue/scheduler" || echo nrs >"$queue/scheduler"
@@ -203,8 +209,8 @@ scheduled() {
 	done
 }
 
-# client NAME LOWER SERVICE [WORD...]: makes LOWER a client, as /dev/mapper/NAME: by a device of type nrs, or by its I/O
-# scheduler, whose attributes the words are. Any user may use it.
+# client NAME LOWER SERVICE [WORD...]: Makes LOWER a client, with the path /dev/mapper/NAME: by a
+# device of type nrs, or by its I/O scheduler, whose attributes are the words. Any user may use it.
 client() {
 	local name=$1 dev=$2 service=$3
 	shift 3
@@ -218,14 +224,14 @@ client() {
 	chmod 666 "/dev/mapper/$name"
 }
 
-# sharer NAME LOWER SERVICE [WORD...]: a device that is counted apart from others on the same disk: a client, or a device of
-# type linear on the one client that LOWER is.
+# sharer NAME LOWER SERVICE [WORD...]: Creates a device whose requests are counted separately from
+# others on the same disk: a client, or a device of type linear on the single client LOWER.
 sharer() {
 	local name=$1 dev=$2 service=$3 file
 	[ "$front" != dm ] || { client "$@" && return; }
 	shift 3
 	scheduled "${dev#/dev/}" "$service" "$@"
-	# All that wait must be seen by the scheduler.
+	# All queued requests must be visible to the scheduler.
 	echo 1024 >"/sys/block/${dev#/dev/}/queue/nr_requests"
 	dm_create "$name" "0 $(sectors "$dev") linear $dev 0"
 	chmod 666 "/dev/mapper/$name"
@@ -236,7 +242,7 @@ sharer() {
 	done
 }
 
-# remove_client NAME: the disk is no client any more.
+# remove_client NAME: Removes the client; the disk remains.
 remove_client() {
 	if [ "$front" = dm ]; then
 		dm_remove "$1"
@@ -246,19 +252,20 @@ remove_client() {
 	fi
 }
 
-# status [DEVICE]: prints counters, of all devices unless told otherwise.
+# status [DEVICE]: Prints the counters of the device, by default of all devices.
 status() {
 	if [ "$front" = dm ]; then dm status "$@"; else grep -s '' /sys/block/*/queue/iosched/status; fi
 }
 
-# drain DEVICE: dispatches what is queued; of a disk, as any change does for which it is frozen.
+# drain DEVICE: Dispatches all queued requests; of a disk, by a change that freezes it.
 drain() {
 	local file=/sys/block/${disk_of[$1]:-}/queue/nr_requests
 	if [ "$front" = dm ]; then dm message "$1" 0 drain; else echo $(($(<"$file") ^ 1)) >"$file"; fi
 }
 
-# hangs [NANOSECONDS]: client a of the service svc on the device lin, which needs so long (1 ms) and can be made to hang; unhealthy after
-# 2 s, and nothing is sent down for that.
+# hangs [NANOSECONDS]: Creates client a of the service svc on the device lin, which takes
+# NANOSECONDS per request (default 1 ms) and can be suspended; unhealthy after 2 s, and no dispatch
+# of stalled requests.
 hangs() {
 	lower nb0 irqmode=2 completion_nsec="${1:-1000000}"
 	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
@@ -270,12 +277,12 @@ hangs() {
 	echo 2 >"$(at svc slots)"
 }
 
-# at SERVICE FILE: path of a control file.
+# at SERVICE FILE: Prints the path of a control file.
 at() {
 	echo "/sys/kernel/debug/nrs/$1/$2"
 }
 
-# set_to SERVICE FILE VALUE: writes it; while instances are still draining (EAGAIN), tries again.
+# set_to SERVICE FILE VALUE: Writes the value; retries while instances are draining (EAGAIN).
 set_to() {
 	local file=/sys/kernel/debug/nrs/$1/$2 said round
 	for ((round = 0; round < 300; round++)); do
@@ -288,7 +295,7 @@ set_to() {
 	fail "$2 = '$3': still EAGAIN"
 }
 
-# settings SERVICE: what its files say that only change when somebody changes them; starts no process.
+# settings SERVICE: Prints the control files that change only when they are set; starts no process.
 settings() {
 	local file
 	for file in "/sys/kernel/debug/nrs/$1"/*; do
@@ -297,7 +304,7 @@ settings() {
 	done 2>/dev/null
 }
 
-# unchanged WHAT...: fails if the settings of the service svc are not those in $before any more.
+# unchanged WHAT...: Fails if the settings of the service svc differ from $before.
 unchanged() {
 	local now
 	now=$(settings svc)
@@ -305,12 +312,12 @@ unchanged() {
 	[ "$now" = "$before" ] || fail "changed by '$*': $(diff <(echo "$before") <(echo "$now"))"
 }
 
-# policy SERVICE TEXT
+# policy SERVICE TEXT: Sets the policy of the service.
 policy() {
 	set_to "$1" nrs_policies "$2"
 }
 
-# sum NAME TEXT: all counters of that name in a status, added up, in $sum.
+# sum NAME TEXT: Sets $sum to the sum of all counters of that name in a status.
 sum() {
 	local text=$2
 	sum=0
@@ -319,7 +326,7 @@ sum() {
 	done
 }
 
-# counters DEVICE: the device's counters, of all its targets, in $counters; starts no process.
+# counters DEVICE: Sets $counters to the device's counters, of all its targets; starts no process.
 counters() {
 	local file line mine='' lines
 	counters=''
@@ -337,7 +344,8 @@ counters() {
 	done 2>/dev/null
 }
 
-# own_counters SHARER: sets $held, at least, $ended and $bytes from its own statistics. What the disk works on may all be its.
+# own_counters SHARER: Sets $held (a lower bound), $ended and $bytes from the sharer's own
+# statistics. All requests in flight on the disk are assumed to be the sharer's.
 own_counters() {
 	local reads writes fields
 	read -r reads writes <"/sys/block/${disk_of[$1]}/inflight"
@@ -346,7 +354,7 @@ own_counters() {
 	[ "$held" -ge 0 ] || held=0
 }
 
-# counter DEVICE NAME: prints one of the device's counters, all its targets together.
+# counter DEVICE NAME: Prints one of the device's counters, summed over its targets.
 counter() {
 	local sum counters held ended bytes
 	if [ -n "${stat_of[$1]:-}" ]; then
@@ -359,29 +367,30 @@ counter() {
 	echo "$sum"
 }
 
-# ended SERVICE: requests of all its clients that have ended; starts no process.
+# ended SERVICE: Prints the completed requests of all clients; starts no process.
 ended() {
 	local sum
 	sum ended "$(<"/sys/kernel/debug/nrs/$1/clients")"
 	echo "$sum"
 }
 
-# load NAME [as=UID] [OPTION...]: random reads of the device by fio, 4 KiB, libaio; of that user if told so.
+# load NAME [as=UID] [OPTION...]: Runs random reads of the device by fio, 4 KiB, libaio, as that
+# user if given.
 load() {
 	local name=$1 run=(fio)
 	shift
-	# fio's own uid option does not reach the jobs that numjobs adds.
+	# fio's own uid option does not apply to the jobs that numjobs adds.
 	case ${1:-} in as=*) run=(setpriv --reuid "${1#as=}" --clear-groups fio) && shift ;; esac
 	"${run[@]}" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
 		--norandommap --minimal --group_reporting --name="$name" "$@"
 }
 
-# begin DEVICE [as=UID] [OPTION...]: a load that lasts until the check is over.
+# begin DEVICE [as=UID] [OPTION...]: Starts a load that runs until the check ends.
 begin() {
 	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
 }
 
-# verified NAME [OPTION...]: writes with checksums that are read back and compared.
+# verified NAME [OPTION...]: Writes data with checksums, reads them back and compares.
 verified() {
 	local name=$1
 	shift
@@ -390,8 +399,9 @@ verified() {
 		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
 }
 
-# writing NAME [OPTION...]: writes without end, in the background, each block checked soon after it was written; with more
-# --name options there are more writers. written ends it and fails if any block was wrong.
+# writing NAME [OPTION...]: Writes in the background without end, and verifies each block soon after
+# its write; more --name options add writers. written ends the load and fails if any block was
+# wrong.
 writing() {
 	local name=$1
 	shift
@@ -410,7 +420,8 @@ written() {
 		fail "the writer: $(cut -c1-300 /tmp/writing.txt | tail -n 3)"
 }
 
-# balanced DEVICE: nothing waits, as many requests have ended as came, and none has failed.
+# balanced DEVICE: Verifies that no request is queued, all requests have completed, and none has
+# failed.
 balanced() {
 	local name=${disk_of[$1]:-$1}
 	wait_for 10 "[ \$(counter $name held) = 0 ] && [ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" ||
@@ -418,13 +429,14 @@ balanced() {
 	[ "$(counter "$name" failed)" = 0 ] || fail "$(status "$1")"
 }
 
-# of_load FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
+# of_load FILE CLIENT NAME: Prints a number of that client in a report of nrs-test load, from the
+# lines after the client's name.
 of_load() {
 	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
 
-# ctl STATUS ARG...: runs nrsctl, which has to end with STATUS; what it prints is in $said, what it complains in $why. With $strict,
-# all that it complains begins with its name.
+# ctl STATUS ARG...: Runs nrsctl, which must exit with STATUS; sets $said to its output and $why to
+# its errors. With $strict, errors must begin with its name.
 ctl() {
 	local want=$1 got=0
 	shift
@@ -435,22 +447,24 @@ ctl() {
 	[ -z "${strict:-}" ] || [ "$want" = 0 ] || [[ $why == nrsctl:* ]] || fail "nrsctl $*: complains '$why'"
 }
 
-# says WANTED: that is what it printed.
+# says WANTED: Verifies the output of nrsctl.
 says() {
 	[ "$said" = "$1" ] || fail "printed '$said', not '$1'"
 }
 
-# complains WORDS: they are in what it said of a failure.
+# complains WORDS: Verifies that the errors contain WORDS.
 complains() {
 	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
 }
 
-# terse FILE FIELD: that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS, 16 mean latency of reads, us).
+# terse FILE FIELD: Prints that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS,
+# 16 mean latency of reads, us).
 terse() {
 	awk -F';' -v f="$2" '$1 == 3 { print $f }' "$1" | head -n 1
 }
 
-# saturated [N] DEVICE...: waits until each has at least N (4, on the debug kernel 1) requests waiting.
+# saturated [N] DEVICE...: Waits until each device has at least N (default 4, on the debug kernel 1)
+# requests queued.
 saturated() {
 	local name least
 	least=$(slow 4 1)
@@ -460,8 +474,8 @@ saturated() {
 	done
 }
 
-# beside: once in a check, if NRS_BESIDE says so, one more device in the service svc: idle, or with directories that four processes
-# of another user read, none of which stay in memory.
+# beside: Adds, once per check if NRS_BESIDE is set, a device to the service svc: idle, or with
+# directories that four processes of another user read without caching.
 beside() {
 	[ -n "${NRS_BESIDE:-}" ] && [ ! -e /dev/mapper/beside ] || return 0
 	local group=/sys/fs/cgroup/test.beside i
@@ -490,8 +504,8 @@ beside() {
 	wait_for 20 '[ $(counter beside forced) -ge 50 ]' || fail "$(dm status beside)"
 }
 
-# window SECONDS COUNTER DEVICE...: prints how far the devices' counters go in that time, in the order of the
-# arguments. The part of the time in which the CPUs worked goes to /tmp/busy, percent.
+# window SECONDS COUNTER DEVICE...: Prints the increase of the devices' counters in that time, in
+# the order of the arguments. Writes the CPU utilisation in that time, percent, to /tmp/busy.
 window() {
 	local seconds=$1 name=$2 device before=() cpu
 	shift 2
@@ -507,7 +521,7 @@ window() {
 	busy_since "$cpu" >/tmp/busy
 }
 
-# cpu_time: prints the jiffies in which the CPUs worked, and all jiffies; starts no process.
+# cpu_time: Prints the busy jiffies of the CPUs, and all jiffies; starts no process.
 cpu_time() {
 	local part all=0 fields
 	read -ra fields </proc/stat
@@ -515,21 +529,21 @@ cpu_time() {
 	echo $((all - fields[4] - fields[5])) $all
 }
 
-# busy_since TIME: prints the part of the time since $(cpu_time) was TIME in which the CPUs worked, percent.
+# busy_since TIME: Prints the CPU utilisation, percent, since $(cpu_time) was TIME.
 busy_since() {
 	local now
 	now=$(cpu_time)
 	echo $((100 * (${now% *} - ${1% *}) / (${now#* } - ${1#* })))
 }
 
-# idle_time BUSY: fails if the CPUs worked for so many percent of a time that they, and not the disk, may have been what
-# everybody waited for.
+# idle_time BUSY: Fails if the CPU utilisation BUSY is so high that the CPUs may have been the
+# bottleneck instead of the disk.
 idle_time() {
 	[ "$1" -lt 80 ] || fail "CPUs busy $1 %, the result would say nothing"
 }
 
-# look: what all clients of the service svc, or all sharers, have done, in the order in which they were made, in all_held, all_ended and
-# all_bytes, and when, us, in $stamp; starts no process.
+# look: Sets all_held, all_ended and all_bytes to the counters of all clients of the service svc, or
+# of all sharers, in the order of creation. Sets $stamp to the time, us. Starts no process.
 look() {
 	local line
 	all_ended=() all_bytes=() all_held=()
@@ -548,7 +562,8 @@ look() {
 	done </sys/kernel/debug/nrs/svc/clients
 }
 
-# backlogged NUMBER...: waits until each device, in the order in which they were made, has that many requests waiting.
+# backlogged NUMBER...: Waits until each device, in the order of creation, has that many requests
+# queued.
 backlogged() {
 	local i end=$((SECONDS + 30))
 	for ((i = 0; i < $#; i++)); do
@@ -559,8 +574,8 @@ backlogged() {
 	done
 }
 
-# gather SECONDS ended|bytes: how far each device's counter goes in about that time, in $got; the time, us, in $time; what
-# part of it the CPUs worked, percent, in $busy.
+# gather SECONDS ended|bytes: Sets $got to the increase of each device's counter in about that time,
+# $time to the time, us, and $busy to the CPU utilisation, percent.
 gather() {
 	local -n counters=all_$2
 	local before cpu i
@@ -574,21 +589,21 @@ gather() {
 	for i in "${!before[@]}"; do got+=($((counters[i] - before[i]))); done
 	busy=$(busy_since "$cpu")
 	say "$2 in $((time / 1000)) ms: ${got[*]}; CPUs busy $busy %"
-	# A short time says nothing of that.
+	# The utilisation of a short time is not significant.
 	[ "$time" -lt 1500000 ] || idle_time "$busy"
 }
 
-# within PERCENT A B: whether A and B differ by no more than that.
+# within PERCENT A B: Returns true if A and B differ by at most PERCENT.
 within() {
 	awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
 }
 
-# more FACTOR A B: whether A is at least FACTOR times B.
+# more FACTOR A B: Returns true if A is at least FACTOR times B.
 more() {
 	awk -v f="$1" -v a="$2" -v b="$3" 'BEGIN { exit !(a >= f * b) }'
 }
 
-# refused ERRNO COMMAND...: the command must fail with that error.
+# refused ERRNO COMMAND...: Verifies that the command fails with that error.
 refused() {
 	local said want=${errno_text[$1]:-}
 	case $1 in
@@ -601,7 +616,7 @@ refused() {
 	grep -qE "$want" <<<"$said" || fail "should give $1: ${*:2}: $said"
 }
 
-# module [PARAM=VALUE...]: makes sure that nrs.ko is loaded; with parameters, loads it anew.
+# module [PARAM=VALUE...]: Loads nrs.ko if it is not loaded; with parameters, reloads it.
 module() {
 	[ -d /sys/module/dm_mod ] || modprobe dm-mod
 	if [ $# -gt 0 ] && [ -d /sys/module/nrs ]; then rmmod nrs; fi

@@ -1,19 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Configuration files against the module: check, apply and save, under load, with refusals, with their exit statuses.
+# Configuration files with the real module: check, apply and save, under load, with refusals and
+# exit statuses.
 . /tests/nrs.sh
 
-# prints WORDS: they are in what it printed.
+# prints WORDS: Verifies that the output contains WORDS.
 prints() {
 	[[ $said == *"$1"* ]] || fail "'$1' is not in '$said'"
 }
 
-# shows FILE TEXT: what a file of the service svc has in it.
+# shows FILE TEXT: Verifies that a file of the service svc contains TEXT.
 shows() {
 	[[ $(<"$(at svc "$1")") == *"$2"* ]] || fail "'$2' is not in $1: $(cat "$(at svc "$1")")"
 }
 
-# equal: what runs is what the file says, and what is saved of it says the same.
+# equal: Verifies that the running configuration equals the file, and also what save writes.
 equal() {
 	ctl 0 apply /tmp/c.toml
 	says 'nothing to change'
@@ -96,7 +97,8 @@ jobid:a*:7'
 	echo auto >/sys/module/nrs/parameters/default_slots
 }
 
-# What is not mentioned goes back to its default: what was done by hand is shown, and gone.
+# Verifies that settings missing in the file return to their defaults: manual changes are shown, and
+# undone.
 by_hand() {
 	printf '[service.svc]\nslots = 8\npolicy = "tbf uid"\n' >/tmp/c.toml
 	ctl 0 apply /tmp/c.toml
@@ -113,7 +115,7 @@ by_hand() {
 	ctl 0 apply /tmp/c.toml
 	unchanged apply
 	equal
-	# Rules keep what they have done when others come and go.
+	# Rules keep their statistics when other rules are added and removed.
 	printf '[[service.svc.rule]]\nname = "%s"\nmatch = "uid={%s}"\nrate = %s\n' a 1 5 b 2 6 >>/tmp/c.toml
 	ctl 0 apply -v /tmp/c.toml
 	prints 'svc: nrs_tbf_rule = start a '
@@ -122,7 +124,7 @@ by_hand() {
 	prints 'svc: nrs_tbf_rule = change b rate=7'
 	prints 'svc: 1 change made'
 	equal
-	# What is wrong in a file is said with its place, and nothing is changed.
+	# An error in a file is reported with its position, and nothing is changed.
 	before=$(settings svc)
 	printf '[service.svc]\nslots = 0\n' >/tmp/c.toml
 	ctl 4 apply /tmp/c.toml
@@ -131,8 +133,8 @@ by_hand() {
 	unchanged apply
 }
 
-# A step that the module refuses midway: what was done before is put back. buffer_max can be raised only while no
-# request is in order, which is not so while writes wait for their rate.
+# Verifies the rollback of a step that the module refuses midway. buffer_max can be raised only
+# while no request is ordered, so not while throttled writes are queued.
 refused() {
 	printf '[service.svc]\nslots = 8\npolicy = "tbf uid"\nparameters = { nrs_pop = "overlap", buffer_max = 256 }\n[[service.svc.rule]]\nname = "slow"\nmatch = "uid={0}"\nrate = 2\n' >/tmp/c.toml
 	ctl 0 apply /tmp/c.toml
@@ -151,7 +153,8 @@ refused() {
 	dm message one 0 drain
 }
 
-# From one policy to the next while requests wait in both: nothing is lost, and each is what it is to be.
+# Changes policies while requests are queued under both: no request is lost, and each configuration
+# is reached.
 load_changes() {
 	local policy policies=('fairshare gid_then_uid_fair' 'tbf uid' qbm fifo)
 	[ -z "${NRS_LONG:-}" ] || policies=('fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' crrn qbm 'tbf uid+gid' fifo)
@@ -174,7 +177,7 @@ load_changes() {
 		equal
 	done
 	written
-	# A service that clients made cannot be given partitions, but everything else.
+	# A service made by its clients cannot change its partitions, but all other settings.
 	printf '[service.svc]\ncpts = 1\n' >/tmp/c.toml
 	ctl 7 apply /tmp/c.toml
 	complains 'its clients made this service'
@@ -200,13 +203,13 @@ prune() {
 	[ -d /sys/kernel/debug/nrs/brought ]
 	ctl 0 apply --prune /tmp/c.toml
 	says 'nothing to change'
-	# One service, and nothing of the others.
+	# Only one service, none of the others.
 	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' >/tmp/c.toml
 	ctl 0 apply --service svc /tmp/c.toml
 	[ "$(<"$(at svc slots)")" = 5 ]
 	[ "$(<"$(at used slots)")" = auto ]
 	[ "$(</sys/module/nrs/parameters/default_slots)" = auto ]
-	# Devices that are not in use any more, and the service that they leave.
+	# Removes unused devices, and the service without clients.
 	exec 7<&- 8<&-
 	ctl 0 apply --prune /tmp/c.toml
 	prints 'one: removed'
@@ -214,7 +217,7 @@ prune() {
 	[ -z "$(devices)" ]
 }
 
-# A device of a file: made, changed while it is in use, never moved then, and saved.
+# Verifies a device in a file: created, changed while in use, never moved while in use, and saved.
 mapped() {
 	local table
 	lower disk
@@ -243,11 +246,11 @@ mapped() {
 		complains 'is in use: it can grow, but not move or shrink'
 		[ "$(dm table one)" = "$table" ]
 	done
-	# The last of them, once it is not in use.
+	# The last change is possible when the device is unused.
 	exec 7<&-
 	ctl 0 apply /tmp/c.toml
 	equal
-	# A name of another device, and a device below that is missing.
+	# A name of another device, and a missing lower device.
 	dm create other --table "0 8 linear /dev/disk 0"
 	printf '[device.other]\ndevice = "/dev/other"\nservice = "x"\n' >/tmp/c.toml
 	ctl 7 apply /tmp/c.toml
@@ -255,7 +258,7 @@ mapped() {
 	printf '[device.two]\ndevice = "/dev/nothing"\nservice = "x"\n' >/tmp/c.toml
 	ctl 3 apply --wait 1 /tmp/c.toml
 	complains '/dev/nothing'
-	# What a command saves is what a file says.
+	# A command saves the same contents as a file has.
 	mkdir -p /tmp/kept
 	ctl 0 device add two /dev/disk svc --sectors 8 --save=/tmp/kept
 	ctl 4 device add three /dev/disk svc --offset 7

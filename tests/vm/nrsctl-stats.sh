@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrsctl status and exporter beside the real module, under load. The texts that the module shows are kept in /out/texts, the pages in
-# /out/pages, where tests/exporter.sh looks at them with promtool.
+# nrsctl status and exporter with the real module, under load. The module's texts are kept in
+# /out/texts, and the pages in /out/pages, where tests/exporter.sh checks them with promtool.
 . /tests/nrs.sh
 
 url=http://127.0.0.1:9719
 
-# keep NAME: what the module shows of the service svc, what nrsctl makes of it.
+# keep NAME: Saves the module's texts about the service svc, and the output of nrsctl for them.
 keep() {
 	local file to=/out/texts/$1
 	mkdir -p "$to" /out/pages
@@ -22,7 +22,7 @@ keep() {
 	[ "$(wc -l <"/out/status-$1")" -le 24 ] && [ "$(wc -L <"/out/status-$1")" -le 80 ] || fail "$(cat "/out/status-$1")"
 }
 
-# says NAME PATTERN...: what status said matches.
+# says NAME PATTERN...: Verifies that the output of status matches.
 says() {
 	local pattern
 	for pattern in "${@:2}"; do
@@ -30,23 +30,24 @@ says() {
 	done
 }
 
-# of NAME SERIES: the value of that series, whose labels are told by a pattern.
+# of NAME SERIES: Prints the value of that series; its labels are a pattern.
 of() {
 	awk -v s="$2" '{ v = $NF; sub(/ [^ ]*$/, "") } $0 ~ "^" s "$" { print v }' "/out/pages/$1.prom"
 }
 
-# begin DEVICE [as=UID] [OPTION...]: a load that lasts until the check is over.
+# begin DEVICE [as=UID] [OPTION...]: Starts a load that runs until the check ends.
 begin() {
 	load "$@" --thread --time_based --runtime=300 >/dev/null 2>&1 &
 }
 
-# weights: what parts users 1001 and 1002 are to have, of the smaller one.
+# weights: Prints the wanted shares of users 1001 and 1002, as multiples of the smaller one.
 weights() {
 	awk '/entity:/ { e = $3 } $1 == "share_wanted:" && e ~ /uid:1001/ { a = $2 } $1 == "share_wanted:" && e ~ /uid:1002/ { b = $2 }
 		END { if (a > 0) printf "%.0f %.0f", 1, b / a }' "$(at svc nrs_fairshare_stats)"
 }
 
-# Users and jobs under fairshare, one user counts double, one is urgent, names of all kinds.
+# Verifies users and jobs under fairshare: one user has a double weight, one is urgent; all kinds of
+# names.
 share() {
 	module
 	slow_lower nb0 4000000 memory_backed=1
@@ -63,14 +64,14 @@ share() {
 		load b --thread --bs=64k --iodepth=4 --time_based --runtime=300 >/dev/null 2>&1
 	) &
 	mkdir -p /tmp/names
-	# They go on to the end: who has nothing any more is forgotten.
+	# These loads run to the end, because idle entities are evicted.
 	for name in 'a"b' 'b\c' 'c: d' $'\xff\xfe' 'ü' $'p\nq' '{f'; do
 		ln -sf /bin/busybox "/tmp/names/$name"
 		# shellcheck disable=SC2016
 		setpriv --reuid 1006 --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=4k iflag=direct &
 	done
 	wait_for 30 '[ "$(grep -c "entity: .uid:100[1-6]" "$(at svc nrs_fairshare_stats)")" -ge 9 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	# The names that are not ASCII make one job.
+	# All names that are not ASCII map to one job.
 	wait_for 30 '[ "$(grep -c "entity: .uid:1006/" "$(at svc nrs_fairshare_stats)")" -ge 6 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	saturated a
 	wait_for 30 '[ "$(weights)" = "1 2" ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
@@ -89,7 +90,7 @@ share() {
 	rm -r /tmp/names
 }
 
-# served COUNT: over HTTP, all that there is; COUNT was the entity's counter before.
+# served COUNT: Verifies the pages over HTTP; COUNT is an earlier value of the entity's counter.
 served() {
 	ifconfig lo up
 	rm -f /tmp/listening
@@ -98,7 +99,7 @@ served() {
 	wait_for 10 'grep -qs listening /tmp/listening'
 	wget -q -O "$page" $url/metrics
 	grep -q '^nrs_up 1$' "$page" || fail "$(cat "$page")"
-	# Three of the regular head and all others as one.
+	# Three entities of the regular head, and the sum of all others.
 	[ "$(grep -c '^nrs_entity_dispatched_requests_total{.*head="regular"' "$page")" = 4 ] || fail "$(cat "$page")"
 	grep -q '^nrs_entity_dispatched_requests_total{.*entity="others"' "$page" || fail "$(cat "$page")"
 	awk -v before="$1" '/^nrs_entity_dispatched_requests_total.*uid:1002.jobid:fio/ { n = $NF } END { exit !(n >= before) }' "$page" || fail "went back"
@@ -111,7 +112,7 @@ served() {
 	[ $((SECONDS - before)) -le 5 ] || fail "did not end"
 }
 
-# Rules of tbf, also for urgent requests.
+# Verifies rules of tbf, also for urgent requests.
 limit() {
 	module
 	slow_lower nb0 2000000
@@ -133,7 +134,7 @@ limit() {
 	says tbf 'each job and user is limited by rules \(tbf jobid.uid\)' 'limited .*greedy \(1MB/s\)' 'greedy \(1MB/s, urgent requests\)' ' at a time for rule '
 	[ "$(of tbf 'nrs_rule_limit_bytes_per_second{service="svc",head="regular",rule="greedy"}')" = 1000000 ] || fail "$(cat /out/pages/tbf.prom)"
 	[ "$(of tbf 'nrs_rule_limit_requests_per_second{service="svc",head="regular",rule="jobs"}')" = 50 ]
-	# Into a file: never a part of it.
+	# The text file is always complete.
 	mkdir -p /tmp/collector
 	nrsctl exporter --textfile /tmp/collector/nrs.prom --every 1 &
 	local writer=$! i inode
@@ -143,7 +144,7 @@ limit() {
 			fail "not whole: $(tail -n 3 /tmp/collector/nrs.prom)"
 		sleep 0.2
 	done
-	# Right after it has written: whoever is killed while writing leaves what there is.
+	# Killed right after a write, because a kill during a write leaves the temporary file.
 	inode=$(stat -c %i /tmp/collector/nrs.prom)
 	wait_for 10 '[ "$(stat -c %i /tmp/collector/nrs.prom)" != "$inode" ]'
 	kill $writer
@@ -151,7 +152,8 @@ limit() {
 	[ "$(ls -A /tmp/collector)" = nrs.prom ] || fail "left: $(ls -A /tmp/collector)"
 }
 
-# Clients of qbm, two of which have less than they are promised; without it there are no groups.
+# Verifies clients of qbm, two of which get less than their guaranteed minimum; without qbm there
+# are no groups.
 promise() {
 	local names=('job"1' 'a\b' '-x:') name i=0
 	module
@@ -174,7 +176,7 @@ promise() {
 	:
 }
 
-# A device that hangs.
+# Verifies the output for a device that hangs.
 hung() {
 	module
 	hangs
@@ -192,7 +194,7 @@ hung() {
 	dm resume lin
 }
 
-# Nobody there, and nothing to be read.
+# Verifies the output without services, and without the module.
 nobody() {
 	module
 	local rc=0

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrsctl top, record and plot beside the module under load: two users on one device, one of them greedy and with two jobs, first by
-# shares, then with a limit. The recording and its pictures stay in /out: those of Documentation are made of them.
+# nrsctl top, record and plot with the module under load: two users on one device, one of them
+# greedy with two jobs, first with shares, then with a limit. The recording and its pictures are
+# kept in /out; those of Documentation are made from them.
 . /tests/nrs.sh
 
 slots=8
-# Less than what the user without a limit leaves of the disk, so that the limit is what counts.
+# Less than the other user leaves of the disk, so that the limit takes effect.
 rule='start greedy uid={1002} rate=5MB/s'
 
-# setup: three devices on one disk, one service; each names its job.
+# setup: Creates three devices on one disk, one service; each device names its job.
 setup() {
 	module
 	slow_lower nb0 8000000 size=1024 memory_backed=0
@@ -18,7 +19,7 @@ setup() {
 	echo $slots >"$(at svc slots)"
 }
 
-# begin: loads that last until the check is over.
+# begin: Starts loads that run until the check ends.
 begin() {
 	load small as=1001 --bs=64k --iodepth=16 --time_based --runtime=200 >/dev/null 2>&1 &
 	load large as=1002 --bs=64k --iodepth=32 --numjobs=3 --time_based --runtime=200 >/dev/null 2>&1 &
@@ -26,18 +27,18 @@ begin() {
 	wait_for 30 '[ "$(pidof fio | wc -w)" -ge 5 ]' || fail "no loads"
 }
 
-# column FILE NAME COLUMN: what stands there in the last table of FILE.
+# column FILE NAME COLUMN: Prints the value in the last table of FILE.
 column() {
 	awk -v name="$2" -v column="$3" '$1 == "NAME" { for (i = 1; i <= NF; i++) if ($i == column) at = i } $1 == name { value = $at } END { print value }' "$1"
 }
 
-# between LOW HIGH VALUE: of a value with a unit behind it.
+# between LOW HIGH VALUE: Verifies a value followed by a unit.
 between() {
 	awk -v low="$1" -v high="$2" -v value="$3" 'BEGIN { exit !(value != "-" && value != "" && value + 0 >= low && value + 0 <= high) }' ||
 		fail "'$3' is not $1 to $2: $(cat /tmp/table)"
 }
 
-# Tables of shares.
+# Verifies tables of shares.
 shares() {
 	setup
 	policy svc 'fairshare uid_then_jobid_fair'
@@ -54,17 +55,17 @@ shares() {
 	between 19 31 "$(column /tmp/table uid:1002/jobid:medium GOT)"
 	[ "$(column /tmp/table uid:1001/jobid:small WANT)" = 50.0% ]
 	[ "$(column /tmp/table uid:1002/jobid:large WANT)" = 25.0% ]
-	# 8 slots of 8 ms are 1000 requests a second at most.
+	# 8 slots at 8 ms allow 1000 requests per second.
 	between 100 600 "$(column /tmp/table uid:1001/jobid:small REQ/S)"
 	between 1 16 "$(column /tmp/table uid:1001/jobid:small QUEUE)"
 	grep -q 'regular, high: fairshare uid_then_jobid_fair' /tmp/table
 	grep -q ' of 8 used .* healthy$' /tmp/table
-	# Only some, and sorted.
+	# Filtered and sorted.
 	nrsctl top svc --batch 1 --interval 0.5 --filter 1002/ --sort queued >/tmp/table
 	[ "$(awk '/^uid/ { print $1 }' /tmp/table | tr '\n' ' ')" = 'uid:1002/jobid:large uid:1002/jobid:medium ' ] || fail "$(cat /tmp/table)"
 }
 
-# A recording over a change of policy, its pictures, and a table of the limit.
+# Verifies a recording over a change of policy, its pictures, and a table of the limit.
 recorded() {
 	setup
 	policy svc 'fairshare uid_then_jobid_fair'
@@ -92,12 +93,12 @@ recorded() {
 		grep -q 'tbf uid' /out/$what.svg
 		grep -q uid:1002 /out/$what.svg
 	done
-	# As it was, from the recording.
+	# Replays the recording.
 	nrsctl top --from /out/recording.jsonl --batch 100 >/tmp/table
 	[ "$(grep -c ^NAME /tmp/table)" = 24 ]
 }
 
-# A recording that a signal ends.
+# Verifies a recording that a signal ends.
 ended() {
 	setup
 	policy svc 'fairshare uid_fair'
@@ -113,7 +114,7 @@ ended() {
 	done
 }
 
-# The module goes while top and record look.
+# Unloads the module while top and record run.
 unloaded() {
 	setup
 	policy svc 'fairshare uid_fair'
@@ -132,7 +133,7 @@ unloaded() {
 	wait $recorder || rc=$?
 	[ $rc = 6 ] && grep -q 'not loaded .*snapshots are in /tmp/gone.jsonl' /tmp/said || fail "record: status $rc: $(cat /tmp/said)"
 	[ -z "$(tail -c 1 /tmp/gone.jsonl)" ]
-	# It comes back: so do the tables.
+	# The tables reappear with the module.
 	module
 	client small /dev/nb0 svc
 	policy svc 'fairshare uid_fair'
@@ -143,8 +144,9 @@ unloaded() {
 	if grep panicked /tmp/table /tmp/why; then fail "a panic"; fi
 }
 
-# screen ARG...: nrsctl top on a terminal of 80 by 24, which busybox telnetd makes; what is typed goes to descriptor 7, what comes
-# to /tmp/screen. Its exit status goes to /tmp/status, the terminal's settings before and after to /tmp/before and /tmp/after.
+# screen ARG...: Runs nrsctl top on a terminal of 80 by 24, which busybox telnetd provides; input is
+# written to descriptor 7, output goes to /tmp/screen. The exit status is in /tmp/status, and the
+# terminal's settings before and after are in /tmp/before and /tmp/after.
 screen() {
 	ip link set lo up
 	rm -f /tmp/status
@@ -164,12 +166,12 @@ screen() {
 	cat <&7 >/tmp/screen &
 }
 
-# shows WORD: waits until the terminal was sent it. Blanks are not sent where there were blanks before.
+# shows WORD: Waits until the terminal has received WORD. Unchanged blanks are not sent again.
 shows() {
 	wait_for 20 "grep -aqF -- '$1' /tmp/screen" || fail "no '$1': $(tr -c '[:print:]' ' ' </tmp/screen | tail -c 600)"
 }
 
-# On a terminal, by keys.
+# Verifies the keys on a terminal.
 interactive() {
 	setup
 	policy svc 'fairshare uid_then_jobid_fair'
@@ -194,7 +196,7 @@ interactive() {
 	cp /tmp/screen /out/screen
 	kill $server
 	exec 7>&-
-	# A signal; then Ctrl-C.
+	# Ends by a signal; then by Ctrl-C.
 	local how
 	for how in TERM HUP key; do
 		screen svc

@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrsctl against the module: each verb, with its exit statuses and JSON.
+# nrsctl with the module: each command, with its exit statuses and JSON.
 . /tests/nrs.sh
 
 node=/dev/nrs-control strict=1
 mkdir -p /out/json
 
-# complains WORDS: they are in what it said of a failure, and below is what to do.
+# complains WORDS: Verifies that the errors contain WORDS, followed by a hint.
 complains() {
 	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
 	[ "$(wc -l <<<"$why")" -ge 2 ] || fail "no hint in '$why'"
 }
 
-# json FILE ARG...: keeps the JSON that it prints, which has to be one value with all brackets closed.
+# json FILE ARG...: Saves the JSON output, which must be one value with matching brackets.
 json() {
 	local file=/out/json/$1.json rest
 	shift
@@ -54,11 +54,11 @@ parameters() {
 	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=reg start computes {192.168.1.[2-128]@tcp} rate=1000'
 	ctl 0 get_param ost.OSS.ost_io.nrs_tbf_rule
 	[[ $said == $'ost.OSS.ost_io.nrs_tbf_rule=\nregular_requests:\nCPT 0:\ncomputes nid={192.168.1.[2-128]@tcp} 1000, ref 0\n'* ]] || fail "$said"
-	# The words of the parser itself.
+	# Error text of the parser itself.
 	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x {192.168.1.1@tcp} rate=fast' ost_io.slots=18
 	complains 'column 32: expected a rate'
 	says 'ost_io.slots=18'
-	# What only the service knows.
+	# Error that only the service can detect.
 	ctl 3 set_param 'ost_io.nrs_tbf_rule=change nobody rate=5'
 	complains 'expected the name of a rule that is there'
 	ctl 0 set_param '*.nrs_fairshare_weights=uid:5:2 uid:6:3' ost_io.at_stats_reset=1
@@ -67,7 +67,7 @@ parameters() {
 	[[ $said == *uid:6* && $said != *uid:5* ]] || fail "weights: $said"
 	ctl 0 list_param -R -F ost_io
 	[ "$(wc -l <<<"$said")" = 72 ] || fail "$said"
-	# Every parameter that can be read is.
+	# All readable parameters are readable.
 	ctl 0 get_param -R ost_io
 }
 
@@ -98,7 +98,7 @@ services() {
 	ctl 3 service remove san
 }
 
-# Without the node.
+# Verifies the errors without the device node.
 no_node() {
 	mv $node /tmp/node
 	trap 'mv /tmp/node $node' EXIT
@@ -193,7 +193,7 @@ rules() {
 	ctl 0 policy set ost_io fifo
 }
 
-# Whoever is not root may do nothing.
+# Verifies that commands without root privileges are refused.
 not_root() {
 	lower nulla
 	client files /dev/nulla ost_io

@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrs_pop=overlap: requests to a range keep their order if one of them writes, whatever the policy, the users, the CPUs and
-# the priorities, and whatever happens meanwhile. nrs-test overlap (scripts/build-tools.sh) submits and checks.
+# nrs_pop=overlap: requests to a range keep their order if one of them writes, under any policy,
+# user, CPU and priority, and during any change. nrs-test overlap (scripts/build-tools.sh) submits
+# and checks.
 . /tests/nrs.sh
 
 storm=/tmp/storm.txt
 policies=(fifo crrn orr trr 'tbf opcode' delay 'fairshare uid_fair' qbm)
 [ -n "${NRS_LONG:-}" ] || policies=(fifo 'tbf opcode' 'fairshare uid_fair')
 
-# setup LEVEL [NANOSECONDS [CPTS]]: a disk that remembers, few slots.
+# setup LEVEL [NANOSECONDS [CPTS]]: Creates a disk that stores data, with few slots.
 setup() {
-	# What the check before wrote is not what this one waits for.
+	# Otherwise this check would read the report of the previous one.
 	rm -f $storm
 	module
 	slow_lower nb0 "${2:-300000}" memory_backed=1
@@ -19,7 +20,7 @@ setup() {
 		echo "$3" >/sys/kernel/config/nrs/svc/cpts
 	fi
 	client a /dev/nb0 svc
-	# What waits must be seen by the scheduler.
+	# All queued requests must be visible to the scheduler.
 	echo 1024 >/sys/block/nb0/queue/nr_requests
 	echo 3 >"$(at svc slots)"
 	echo "$1" >"$(at svc nrs_pop)"
@@ -31,24 +32,25 @@ setup() {
 	set_to svc nrs_qbm_config 'by uid;group all capacity=100MB/s;default class=fair_share min=10MB/s'
 }
 
-# of NAME [FILE]: a number of a report of nrs-test overlap.
+# of NAME [FILE]: Prints a number of a report of nrs-test overlap.
 of() {
 	awk -v n="$1:" '$1 == n { print $2; exit }' "${2:-$storm}"
 }
 
-# storm OPTION...: random reads and writes of four users, on all CPUs, in both priorities. Fails unless all is in order.
+# storm OPTION...: Runs random reads and writes of four users, on all CPUs, in both priorities.
+# Fails unless all requests are in order.
 storm() {
 	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || fail "status $?: $(tr '\n' ' ' <$storm)"
 }
 
-# disorder OPTION...: the same, which must find that it is not in order; nothing may have failed.
+# disorder OPTION...: Runs the same load, which must detect disorder; no request may fail.
 disorder() {
 	local status=0
 	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || status=$?
 	[ "$status" = 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 }
 
-# idle: nothing is left in the service.
+# idle: Verifies that no request is left in the service.
 idle() {
 	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(status a)"
 	grep -q 'active: 0, overflow' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
@@ -56,7 +58,7 @@ idle() {
 
 count=$(slow "$(brief 400 1500)" 120)
 
-# Few requests that overlap are enough for delay: each waits for those before it for up to a second.
+# Few overlapping requests for delay: each waits for the earlier ones for up to a second.
 how=()
 for_policy() {
 	how=(--count "$count")
@@ -77,7 +79,8 @@ every_policy() {
 	[ "$(counter a queued)" -gt $((${#policies[@]} * count * 3 / 8)) ] || fail "hardly anything waited: $(status a)"
 }
 
-# The same without order is out of order, so that the test above means something.
+# Verifies that the requests are out of order without nrs_pop, so that the check above is
+# meaningful.
 without() {
 	setup none
 	policy svc 'fairshare uid_fair'
@@ -86,7 +89,8 @@ without() {
 	idle
 }
 
-# Two devices on one target: what goes through one is in order with what goes through the other.
+# Verifies the order of two devices on one target: requests of one device are ordered with those of
+# the other.
 two_devices() {
 	setup overlap
 	client b /dev/nb0 svc nid 10.0.0.2@tcp
@@ -95,14 +99,15 @@ two_devices() {
 		policy svc "$policy"
 		storm --count "$count" /dev/mapper/b
 	done
-	# Without order it is not.
+	# Without nrs_pop they are not.
 	policy svc 'fairshare nid_fair'
 	echo none >"$(at svc nrs_pop)"
 	disorder --count "$count" /dev/mapper/b
 	idle
 }
 
-# Reads do not wait for each other, nor do requests to different ranges.
+# Verifies that reads do not wait for each other, and that requests to different ranges do not
+# either.
 independent() {
 	setup overlap 2000000
 	echo 32 >"$(at svc slots)"
@@ -110,12 +115,13 @@ independent() {
 	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(status a)"
 }
 
-# single: no requests are merged, so that those which have been handed in can be counted.
+# single: Disables merging, so that submitted requests can be counted.
 single() {
 	echo 2 >/sys/block/nb0/queue/nomerges
 }
 
-# A request of high priority overlaps the last one of a queue: it and what it depends on go first, the rest waits.
+# Verifies a high-priority request that overlaps the last request of a queue: it and its
+# dependencies are dispatched first, and the rest stays queued.
 promoted() {
 	setup overlap 4000000
 	single
@@ -124,7 +130,7 @@ promoted() {
 	depth=$(slow 200 80)
 	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
 	say "$1, $links links: done before it $(awk '$1 == "before:" { printf "%s ", $2 }' $storm)"
-	# Others go on beside it while a busy host lets it wait, though not each time.
+	# On a busy host other requests are dispatched meanwhile, but not in each round.
 	awk -v k="$links" -v most=$((depth / 2)) '$1 == "before:" { if (!n++ || $2 < least) least = $2; if ($2 > most) bad++ }
 		$1 == "links_before:" && $2 != k { bad++ } END { exit !n || bad || least > 10 * k + 20 }' $storm ||
 		fail "$(tr '\n' ' ' <$storm)"
@@ -135,8 +141,9 @@ promoted() {
 	idle
 }
 
-# promoted_limited LINKS [--reads]: what a rule holds back in the regular head is let go when something of the other one depends
-# on it, and no more than that. Reads do not depend on each other.
+# promoted_limited LINKS [--reads]: Verifies that throttled requests of the regular head are
+# dispatched when a request of the other head depends on them, and no others. Reads do not depend on
+# each other.
 promoted_limited() {
 	local links=$1
 	shift
@@ -153,8 +160,9 @@ promoted_limited() {
 	idle
 }
 
-# meanwhile FUNCTION LEAST [BACKLOG]: a storm for some seconds, and as soon as so many requests wait, FUNCTION ROUND again and again,
-# at least so often; the status of the storm is in $status.
+# meanwhile FUNCTION LEAST [BACKLOG]: Runs a storm for some seconds; once BACKLOG requests are
+# queued, calls FUNCTION ROUND repeatedly, at least LEAST times. Sets $status to the status of the
+# storm.
 meanwhile() {
 	local writer round=0
 	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
@@ -169,13 +177,14 @@ meanwhile() {
 	[ $round -ge "$2" ] || fail "only $round rounds"
 }
 
-# nothing_lost: whatever the order was.
+# nothing_lost: Verifies that no request is lost, in any order.
 nothing_lost() {
 	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 }
 
-# Draining, and other policies, while requests wait for others: they go down at once, in order.
+# Changes policies, or drains, while requests wait for others: these are dispatched at once, in
+# order.
 another_policy() {
 	[ $(($1 % 3)) != 0 ] || drain a
 	policy svc "${policies[$1 % ${#policies[@]}]}"
@@ -188,8 +197,9 @@ drained() {
 	idle
 }
 
-# Suspending and other tables. What comes while a device is suspended is kept by device-mapper and overtaken by what comes right
-# afterwards, so there is no order to look at; nothing is lost or torn.
+# Suspends, and changes tables. device-mapper holds requests that arrive while a device is
+# suspended, and later requests overtake them, so the order is not checked; no request may be lost
+# or torn.
 another_table() {
 	case $(($1 % 3)) in
 	0) dm suspend a ;;
@@ -207,14 +217,14 @@ tables() {
 	dm_remove a
 }
 
-# What waited before a device is suspended goes down in order.
+# Verifies that requests queued before a suspend are dispatched in order.
 suspended() {
 	setup overlap
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
 	local writer=$!
-	# All of it is there: what comes while a device is suspended is device-mapper's to order.
+	# All requests are queued before the suspend: device-mapper orders those that arrive during it.
 	wait_for 30 "grep -q handed_in: $storm" || fail "$(status a)"
 	saturated 120 a
 	dm suspend a
@@ -225,7 +235,7 @@ suspended() {
 	idle
 }
 
-# The level changes under load: nothing is lost, and what comes after the change is in order.
+# Changes the level under load: no request is lost, and later requests are in order.
 another_level() {
 	set_to svc nrs_pop overlap
 	set_to svc nrs_pop none
@@ -242,14 +252,15 @@ levels() {
 	idle
 }
 
-# A submitter that is killed while its requests wait for each other is gone when they are let go.
+# Verifies that a killed submitter exits when its requests, which wait for each other, are
+# dispatched.
 killed() {
 	setup overlap
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 120 --chain 100 >$storm 2>&1 &
 	local writer=$! start
-	# What is still being handed in after the kill would wait again.
+	# Requests submitted after the kill would be queued again.
 	wait_for 30 "grep -q handed_in: $storm" || fail "$(status a)"
 	saturated 60 a
 	kill -KILL $writer
@@ -270,8 +281,9 @@ killed() {
 	remove_client a
 }
 
-# There are fewer places in the order than requests: who finds none waits for one. A rule holds back what comes from all users but
-# the one who prepares the device, until that is so, however slowly requests come.
+# Verifies fewer order records than requests: a request without a record waits for one. A rule
+# throttles all users except the one who prepares the device, until this happens, even if requests
+# arrive slowly.
 few_places() {
 	setup overlap
 	set_to svc buffer_max 256
@@ -286,7 +298,7 @@ few_places() {
 	say "$(of requests) requests, $(of regular_mean_us) us, $overflows waited for a place when nothing went on"
 	idle
 	[ "$(of records "$(at svc nrs_concurrency)")" = 0 ] || fail "$(cat "$(at svc nrs_concurrency)")"
-	# What is set meanwhile does not take it back.
+	# Settings do not reset the counter.
 	overflows=$(of overflows "$(at svc nrs_concurrency)")
 	set_to svc at_min 6
 	set_to svc nrs_crrn_quantum 7

@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: order, promotions and credits, under each policy. Needs nrs-test (scripts/build-tools.sh).
+# /dev/nrs: order, promotions and credits, under each policy. Needs nrs-test
+# (scripts/build-tools.sh).
 . /tests/nrs.sh
 
-# gone: waits until there is no service.
+# gone: Waits until all services are removed.
 gone() {
 	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
 }
 
-# under SETTING...: all checks, on services with these settings; neither order nor credits depend on the policy.
+# under SETTING...: Runs all checks with these settings; neither order nor credits depend on the
+# policy.
 under() {
 	module
 	local name
@@ -18,7 +20,7 @@ under() {
 	done
 }
 
-# Requests that are delayed keep their order, too; when each comes is up to chance.
+# Verifies that delayed requests also keep their order; their delay is random.
 delayed() {
 	module
 	local name
@@ -29,18 +31,19 @@ delayed() {
 	done
 }
 
-# tail_of FILE CLIENT: the 95th percentile of what that client's requests waited, us; there are too few for the 99th.
+# tail_of FILE CLIENT: Prints the 95th percentile of the client's queueing time, us; there are too
+# few requests for the 99th.
 tail_of() {
 	awk -v c="\"$2\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"withheld_us\":" { in_it = 1 } in_it && $1 == "\"p95\":" { sub(",", "", $2); print int($2); exit }' "$1"
 }
 
-# number NAME: of the text in $told, in $number.
+# number NAME: Sets $number to a number in the text $told.
 number() {
 	[[ $told =~ (^|$'\n')$1:\ ([0-9]+) ]] || fail "no $1 in $told"
 	number=${BASH_REMATCH[2]}
 }
 
-# crowd [OPTION...]: 64 clients that want 32 requests each, and a newcomer that wants one at a time.
+# crowd [OPTION...]: Runs 64 clients with depth 32, and a newcomer with depth 1.
 crowd() {
 	nrs-test load --service svc --seconds 8 --busy 4000 --client 'name=old%,nid=10.0.0.1@tcp,count=64,depth=32' \
 		--client 'name=new,nid=10.0.1.1@tcp,depth=1,start=1' "$@" >/tmp/load.json &
@@ -56,7 +59,7 @@ crowd() {
 	gone svc
 }
 
-# A newcomer waits for what is there before it: the credits of the others.
+# Verifies that credits limit the requests of other clients that a newcomer waits for.
 newcomer() {
 	module
 	local fan_out credits over without with
@@ -70,7 +73,7 @@ newcomer() {
 	[ "$with" -lt "$((without / 3))" ] || fail "with credits $with us, without $without us"
 }
 
-# Promotions, streams and changes of the policy and the level, all at once.
+# Runs promotions, streams and changes of the policy and the level concurrently.
 storm() {
 	module
 	nrs-test load --service svc --seconds "$(slow 8 16)" --busy 500 --promote 20 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=40' \
@@ -89,7 +92,7 @@ storm() {
 	[ "$(awk 'END { print NF }' /tmp/order)" = 4 ]
 }
 
-# Streams stay in order at a server that is fast, whoever promotes what.
+# Verifies that streams stay in order at a fast server, despite promotions.
 streams() {
 	module
 	nrs-test load --service svc --seconds 3 --busy 1000 --promote 10 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=16' \
@@ -100,7 +103,7 @@ streams() {
 	sleep 1
 	policy svc "$1"
 	wait $pid || fail "$(tail -n 5 /tmp/load.json)"
-	# What was written before the level was set may be late.
+	# Requests before the level was set may be out of order.
 	awk '$1 > 1500000 { if ($4 <= last[$2] && last[$2] != "") wrong++; last[$2] = $4; n++ } END { print n, wrong + 0; exit !(n > 500 && !wrong) }' /tmp/order || fail "out of order"
 }
 

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: owners.sh [FUNCTION...]
 #
-# Whose a request is, where it is not simply that of a user's task: containers, servers that take
-# other credentials, and kernel threads that have none.
+# Owner of requests that a user's task does not submit directly: containers, servers that assume
+# other credentials, and kernel threads without credentials.
 . /tests/nrs.sh
 
 only=$*
 
-# setup: a file on ext4 on a device, readable for all; nothing of it in memory.
+# setup: Creates a file on ext4 on a device, readable for all, and not cached.
 setup() {
 	module
 	lower nb0 memory_backed=1
@@ -22,18 +22,19 @@ setup() {
 	chmod 644 /mnt/a/file
 }
 
-# served UID: requests of the user that were dispatched.
+# served UID: Prints the dispatched requests of the user.
 served() {
 	awk -v entity="\"uid:$1\"" '$2 == "entity:" { on = $3 == entity } on && $1 == "dispatched:" { n += $2 } END { print n + 0 }' \
 		"$(at svc nrs_fairshare_stats)"
 }
 
-# reads PATH: reads it in 256 requests.
+# reads PATH: Reads the file in 256 requests.
 reads() {
 	dd if="$1" of=/dev/null bs=4k count=256 iflag=direct 2>/dev/null
 }
 
-# Through an overlay, whose file system is read with the credentials of whoever mounted it.
+# Verifies an overlay, whose lower file system is read with the credentials of the user who mounted
+# it.
 overlaid() {
 	setup
 	modprobe overlay
@@ -47,7 +48,7 @@ overlaid() {
 	umount /mnt/both
 }
 
-# Threads of io_uring have the credentials of their task.
+# Verifies that io_uring threads have the credentials of their task.
 ringed() {
 	setup
 	load a as=2002 --ioengine=io_uring --force_async=1 --number_ios=256 >/dev/null
@@ -56,20 +57,20 @@ ringed() {
 	[ "$(served 2012)" -ge 256 ] || fail "uid 2012: $(served 2012) requests"
 }
 
-# A user's namespace has other numbers.
+# Verifies a user namespace, which has other numbers.
 spaced() {
 	setup
 	setpriv --reuid 2003 --clear-groups unshare --user --map-root-user bash -c "$(declare -f reads); reads /mnt/a/file"
 	[ "$(served 2003)" -ge 256 ] || fail "uid 2003: $(served 2003) requests"
 }
 
-# as UID COMMAND...: runs it, or a function of this script.
+# as UID COMMAND...: Runs a command, or a function of this script, as that user.
 as() {
 	setpriv --reuid "$1" --clear-groups bash -c "$(declare -f reads)"$'\n"$@"' - "${@:2}"
 }
 
-# A program of root that a user runs is root's, as the files are that it makes; a server that takes
-# a user's id works for the user.
+# Verifies that a setuid program of root counts as root, which also owns its files; and that a
+# server that assumes a user's id counts as the user.
 elevated() {
 	setup
 	cp /bin/fio /tmp/suid
@@ -84,12 +85,12 @@ elevated() {
 	rm /tmp/suid
 }
 
-# gained UID REQUESTS COMMAND...: fails unless the command adds about so many requests of the user
-# (or "absent"); for "absent" the client counts as many.
+# gained UID REQUESTS COMMAND...: Fails unless the command adds about REQUESTS requests of the user
+# (or "absent"); for "absent" the client must count as many anonymous requests.
 gained() {
 	local uid=$1 wanted=$2 before anonymous got
 	shift 2
-	# What was written before is no request of the command.
+	# Earlier writes are not requests of the command.
 	sync
 	before=$(served "$uid") anonymous=$(counter a anonymous)
 	"$@"
@@ -103,12 +104,12 @@ gained() {
 	fi
 }
 
-# writes PATH: overwrites it in 256 requests.
+# writes PATH: Writes over the file in 256 requests.
 writes() {
 	dd if=/dev/zero of="$1" bs=4k count=256 oflag=direct conv=notrunc 2>/dev/null
 }
 
-# Drivers between a user and nrs whose threads submit.
+# Verifies drivers between a user and nrs whose threads submit.
 between() {
 	module
 	lower nb0 memory_backed=1
@@ -131,7 +132,7 @@ between() {
 	losetup -d /dev/loop0
 }
 
-# A target of NVMe over the loopback, for a user of its client.
+# Verifies an NVMe target over the loopback, for a user of its client.
 nvme() {
 	local target=/sys/kernel/config/nvmet
 	module
@@ -154,24 +155,24 @@ nvme() {
 	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
 }
 
-# exported FLAGS THREADS: the file system, by the NFS server of the kernel, and mounted over the
-# loopback; nobody but this script answers its questions. The flags: as in nfsd/export.h.
+# exported FLAGS THREADS: Exports the file system by the kernel's NFS server, and mounts it over the
+# loopback. Only this script answers the server's upcalls. FLAGS as in nfsd/export.h.
 exported() {
 	local rpc=/proc/net/rpc never=2000000000
 	trap withdrawn EXIT
 	modprobe -a nfsd nfsv4
 	ip link set lo up
 	[ -e /proc/fs/nfsd/threads ] || mount -t nfsd nfsd /proc/fs/nfsd
-	# The least; clients wait for its end.
+	# The minimum; clients wait for the end of the grace period.
 	echo 10 >/proc/fs/nfsd/nfsv4gracetime
 	if [ -z "$(</proc/fs/nfsd/portlist)" ]; then
-		# Version 3 needs rpcbind.
+		# NFS version 3 needs rpcbind.
 		echo -3 >/proc/fs/nfsd/versions
 		echo 'tcp 2049' >/proc/fs/nfsd/portlist
 	fi
 	echo "$2" >/proc/fs/nfsd/threads
-	# The client 127.0.0.1 may use /mnt/a, which has number 0: the root of NFSv4. Any port, no subtree
-	# check, a number.
+	# The client 127.0.0.1 may use /mnt/a, which has the fsid 0: the root of NFSv4. Any port, no
+	# subtree check, an fsid.
 	echo "nfsd 127.0.0.1 $never local" >$rpc/auth.unix.ip/channel
 	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
 	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
@@ -179,17 +180,17 @@ exported() {
 	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys 127.0.0.1:/ /mnt/nfs
 }
 
-# withdrawn: no loads, no mount and no server any more, at the end of a check that has exported.
+# withdrawn: Ends loads, mount and server, at the end of a check that has exported.
 withdrawn() {
 	killall -q -KILL fio || true
 	policy svc fifo
 	wait_for 30 '! pidof fio >/dev/null' || true
-	# What is dirty is written while there is a server: sync would wait for it.
+	# Dirty data is written while the server runs, because sync would wait for the server.
 	umount /mnt/nfs || umount -f -l /mnt/nfs || true
 	echo 0 >/proc/fs/nfsd/threads
 }
 
-# By the server of the kernel, for users of its clients.
+# Verifies the kernel's server, for users of its clients.
 remote() {
 	setup
 	exported 0 2
@@ -200,7 +201,7 @@ remote() {
 	gained 0 1 reads /mnt/nfs/file
 }
 
-# Users that the export squashes, by ROOTSQUASH and ALLSQUASH.
+# Verifies users that the export squashes, by ROOTSQUASH and ALLSQUASH.
 squashed() {
 	setup
 	exported 12 2
@@ -208,7 +209,7 @@ squashed() {
 	gained 65534 1 as 2004 reads /mnt/nfs/file
 }
 
-# volume: files of two users, which have all their blocks, on a device that takes 32 ms for a
+# volume: Creates files of two users, with all blocks allocated, on a device that takes 32 ms per
 # request.
 volume() {
 	local uid i
@@ -226,13 +227,13 @@ volume() {
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
 	echo 8 >"$(at svc slots)"
-	# The flusher has nothing to do.
+	# Prevents background writeback.
 	echo $((400 << 20)) >/proc/sys/vm/dirty_bytes
 	echo $((300 << 20)) >/proc/sys/vm/dirty_background_bytes
 }
 
-# demand UID JOBS direct|buffered: reads of 4 KiB, 4 at a time, or writes of 16 KiB, of which each
-# 32nd is followed by fsync.
+# demand UID JOBS direct|buffered: Starts reads of 4 KiB, 4 at a time, or writes of 16 KiB, with an
+# fsync after each 32nd.
 demand() {
 	local how=(--rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=4)
 	[ "$3" = direct ] || how=(--rw=randwrite --bs=16k --ioengine=psync --fsync=32 --fallocate=none)
@@ -242,8 +243,8 @@ demand() {
 		>/dev/null 2>&1 &
 }
 
-# parts SECONDS FILE: what each of both users was charged in that time, in $one and $two; the time,
-# us, in $time.
+# parts SECONDS FILE: Sets $one and $two to what both users were charged in that time, and $time to
+# the time, us.
 parts() {
 	local cpu before after file
 	file=$(at svc "$2")
@@ -255,14 +256,14 @@ parts() {
 	say "charged in $((time / 1000)) ms: $one, $two; to nobody $none; anonymous $(counter a anonymous); CPUs busy $(busy_since "$cpu") %"
 }
 
-# charged FILE: prints what uid 2001, uid 2002 and nobody have been charged.
+# charged FILE: Prints what uid 2001, uid 2002 and requests without owner have been charged.
 charged() {
 	awk '$2 == "entity:" || $2 == "class:" { who = $3 } $1 == "cost_pages:" || $1 == "cost:" { n[who] += $2 }
 		END { print n["\"uid:2001\""] + 0, n["\"uid:2002\""] + 0, n["\"uid:absent\""] + 0 }' "$1"
 }
 
-# shared direct|buffered: equal parts, though one user has 10
-# processes, the other one 4.
+# shared direct|buffered: Verifies equal shares, although one user has 10 processes and the other
+# has 4.
 shared() {
 	volume
 	exported 0 64
@@ -275,8 +276,8 @@ shared() {
 	[ "$none" -lt $((one / 10)) ] || fail "to nobody: $none"
 }
 
-# limited direct|buffered: one user at 50 requests/s of that kind in bytes, the other at
-# 100.
+# limited direct|buffered: Verifies rates in bytes that equal 50 requests/s of one user and 100 of
+# the other.
 limited() {
 	local rate
 	volume
@@ -294,8 +295,8 @@ limited() {
 	within 5 $((two * 1000000)) $((rate * 2 * 1024 * time)) || fail "$two B, not $((rate * 2)) KiB/s"
 }
 
-# unsynced FLAGS: whom the server has charged by when a file is closed that a user has written
-# without fsync, and all is synced.
+# unsynced FLAGS: Prints which owner the server has charged after a user has written a file without
+# fsync, the file is closed, and all data is synced.
 unsynced() {
 	local before after
 	volume
@@ -309,19 +310,20 @@ unsynced() {
 	say "charged to the user $one pages, to nobody $none"
 }
 
-# What a user writes without fsync is on the disk of the server when the file is closed.
+# Verifies that data written without fsync is on the server's disk when the file is closed.
 closed() {
 	unsynced 0
 	[ "$one" -ge 1000 ] && [ "$none" -lt 100 ] || fail "$one, $none"
 }
 
-# With the flag ASYNC, later, by a thread that works for nobody.
+# Verifies that with the flag ASYNC a thread without owner writes the data later.
 later() {
 	unsynced 16
 	[ "$one" -lt 100 ] && [ "$none" -ge 1000 ] || fail "$one, $none"
 }
 
-# A client is killed, the number of threads changes and the export ends while requests are queued.
+# Verifies that requests stay correct when a client is killed, the number of threads changes and the
+# export ends, with requests queued.
 torn() {
 	volume
 	exported 0 32

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Parameters of crrn, orr, trr and delay, and those of services: how they are shown, byte for byte, and that they stay.
+# Parameters of crrn, orr, trr and delay, and of services: their exact text, and their persistence.
 . /tests/nrs.sh
 
-# Lines PARAMETER|VALUE|what is shown then; no VALUE: nothing is written. ~ is a blank at the end of a line. Some of each kind; the
-# host's tests and fuzz targets have all of them.
+# Lines PARAMETER|VALUE|text shown afterwards; without VALUE nothing is written. ~ is a blank at the
+# end of a line. A selection of each kind; the host's tests and fuzz targets have all values.
 cat >/tmp/taken <<'END'
 nrs_crrn_quantum||reg_quantum:8~~~~ hp_quantum:8~~~~
 nrs_crrn_quantum|65535|reg_quantum:65535 hp_quantum:65535
@@ -22,7 +22,8 @@ obd_timeout|0|0
 high_priority_sources|prio realtime|realtime prio
 END
 
-# show FILE: its text in $shown, in the form of the table: lines joined by a blank, blanks at the ends of lines as ~.
+# show FILE: Sets $shown to its text in the table's form: lines joined by a blank, trailing blanks
+# as ~.
 show() {
 	local lines line end
 	mapfile lines <"$1"
@@ -35,7 +36,7 @@ show() {
 	done
 }
 
-# set_all: what the table says, in its order; looks at each.
+# set_all: Writes and verifies the values of the table, in its order.
 set_all() {
 	local name value want file
 	set +x
@@ -48,7 +49,7 @@ set_all() {
 	set -x
 }
 
-# show_all: all of these parameters as they are, in $all.
+# show_all: Sets $all to the current text of these parameters.
 show_all() {
 	local name
 	all=''
@@ -67,7 +68,8 @@ setup() {
 	client a /dev/nb0 svc
 }
 
-# Values are there before, while and after a policy runs, on one head or both, and for clients that come later.
+# Verifies that values persist before, while and after a policy runs, on one head or both, and for
+# later clients.
 stay() {
 	setup
 	set_all
@@ -92,7 +94,7 @@ stay() {
 	[ "$(cat "$(at conf nrs_pop)")" = overlap ]
 }
 
-# All policies, in their order, each with its state.
+# Verifies the list of all policies, in its order, with their states.
 policies() {
 	setup
 	local name names=(fifo crrn orr trr tbf delay fairshare qbm)

@@ -1,16 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Real programs on file systems: some exit with data in the page cache, which the kernel writes back for them when they have no
-# namespaces any more; some are killed; some do all that file systems can do, with little memory.
+# Real programs on file systems: some exit with data in the page cache, which the kernel writes back
+# after their namespaces are gone; some are killed; some exercise all file system operations, with
+# little memory.
 . /tests/nrs.sh
 
-# mounted FS [WORD...]: a file system of that kind on client a, in $dir (/mnt/a unless it is set); the words go into the table.
+# mounted FS [WORD...]: Mounts a file system of that kind on client a, at $dir (default /mnt/a); the
+# words are added to the table.
 mounted() {
 	local fs=$1
 	shift
 	dir=${dir:-/mnt/a}
 	module
-	# XFS asks for 300 MiB, stress-ng for more than one GiB; memory is used for what is written.
+	# XFS needs 300 MiB, stress-ng more than one GiB; only written blocks take memory.
 	lower nb0 memory_backed=1 size=2048
 	client a /dev/nb0 svc "$@"
 	case $fs in
@@ -24,7 +26,7 @@ mounted() {
 	mount -t "$fs" /dev/mapper/a $dir
 }
 
-# sound FS: unmounts it, and has it checked.
+# sound FS: Unmounts and checks the file system.
 sound() {
 	umount $dir
 	case $1 in
@@ -35,7 +37,8 @@ sound() {
 	[ "$(counter a held)" = 0 ] || fail "requests wait: $(status a)"
 }
 
-# A shell exits with its output in a file that it has truncated: the last close comes after exit_nsproxy_namespaces.
+# Verifies the output of an exiting shell to a file that it has truncated: the last close follows
+# exit_nsproxy_namespaces.
 unflushed() {
 	mounted ext4 "$@"
 	local i
@@ -47,7 +50,8 @@ unflushed() {
 	sound ext4
 }
 
-# A killed writer of a file that is gone, and of the block device: its last closes come as late.
+# Verifies a killed writer of an unlinked file, and of the block device, whose last closes come as
+# late.
 killed() {
 	mounted ext4 "$@"
 	bash -c 'exec 3>/mnt/a/g; rm /mnt/a/g; head -c 100000 /dev/zero >&3; kill -KILL $$' || true
@@ -58,13 +62,13 @@ killed() {
 	remove_client a
 }
 
-# hard_to_end FS: a writer of a mapped file is killed, and files that have no name, or none any more, are written and closed last
-# by a program that exits.
+# hard_to_end FS: Kills a writer of a mapped file; lets an exiting program write files without a
+# name, or unlinked ones, with a late last close.
 hard_to_end() {
 	local round pid
 	mounted "$1"
 	for round in 1 2 3; do
-		# Its job is a thread, so that nothing of it is left once it was waited for.
+		# fio's job is a thread, so that it has ended once fio was waited for.
 		fio --name=mapped --thread --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k --size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
 		pid=$!
 		wait_for 20 '[ -s '$dir'/mapped ]'
@@ -79,12 +83,14 @@ hard_to_end() {
 	sound "$1"
 }
 
-# On the debug kernel those that leave most of the work to the kernel; all six had not ended once after five minutes.
+# On the debug kernel only the programs that mostly exercise the kernel; all six did not finish one
+# round in five minutes.
 programs=(archives stresses small_files)
 [ -n "$debug" ] || programs+=(commits rows clients_of_a_server)
 
-# mix FS POLICY [FILE VALUE]...: what a soak has of these programs, each with a user and a group with little memory of its
-# own, on FS until each has done all it does at least once; another disk of the service is busy all the time.
+# mix FS POLICY [FILE VALUE]...: Runs these programs of the soak on FS, each with its own user and a
+# group with little memory, until each has completed a round; another disk of the service is always
+# busy.
 mix() {
 	local fs=$1 policy=$2 name pids=() dir=/mnt/soak
 	shift 2

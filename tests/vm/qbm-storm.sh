@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Configurations and policies change under load, with devices that are suspended and requests that are sent down at once:
-# nothing is lost, done twice or damaged, and nobody stands still.
+# Configurations and policies change under load, with suspends and drains: no request is lost,
+# duplicated or damaged, and all clients make progress.
 . /tests/nrs.sh
 
 names=(a b c d)
 
-# frozen DEVICE: takes no requests for a moment.
+# frozen DEVICE: Stops the device's requests for a moment.
 frozen() {
 	if [ "$front" = dm ]; then dm suspend "$1" && dm resume "$1"; else drain "$1"; fi
 }
 
-# change NUMBER: one of the things that an administrator does.
+# change NUMBER: Performs one of an administrator's actions.
 change() {
 	local name
 	case $1 in
@@ -31,7 +31,7 @@ change() {
 	esac
 }
 
-# storm ROUNDS: that many changes in a random order, but each as often as the others.
+# storm ROUNDS: Makes ROUNDS changes in a mixed order, each equally often.
 storm() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000

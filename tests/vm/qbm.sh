@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: qbm.sh [FUNCTION...]
 #
-# Bandwidth. The disk does a little more than 40 MB/s, which is what the group has; each client keeps requests of 64 KiB waiting all the
-# time, so that who gets how much is the allocator's doing. Clients are the devices a, b, c and d unless said otherwise.
+# Bandwidth. The disk provides a little more than 40 MB/s, the capacity of the group; each client
+# always has requests of 64 KiB queued, so that the allocator decides the shares. Clients are the
+# devices a, b, c and d by default.
 . /tests/nrs.sh
 
 only=$*
 
-# setup COUNT [CPTS]: that many devices, from a on, on one disk.
+# setup COUNT [CPTS]: Creates COUNT devices, named from a, on one disk.
 setup() {
 	local names=(a b c d) name
 	module
@@ -20,7 +21,7 @@ setup() {
 	echo 8 >"$(at svc slots)"
 }
 
-# plan TEXT: a configuration, one group of 40 MB/s in it, and the policy.
+# plan TEXT: Sets the configuration, and the policy if it is not set yet.
 plan() {
 	printf '%s\n' "$1" >/tmp/plan
 	cat /tmp/plan >"$(at svc nrs_qbm_config)" || fail "$(cat "$(at svc nrs_qbm_config_error)")"
@@ -28,13 +29,13 @@ plan() {
 	planned=1
 }
 
-# of DEVICE KEY: what the status says of that client, the first value of that name.
+# of DEVICE KEY: Prints the first value of that name in the client's status.
 of() {
 	awk -v c="\"device:$1\"" -v k="$2:" '/client:/ { on = index($0, c) } on { for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1)); print $(i + 1); exit } }' \
 		"$(at svc nrs_qbm_status)"
 }
 
-# begin DEVICE [OPTION...]: reads from now on, $loader.
+# begin DEVICE [OPTION...]: Starts reads, $loader.
 begin() {
 	local name=$1
 	shift
@@ -45,16 +46,17 @@ begin() {
 	loader=$!
 }
 
-# finish PID: it is gone, and so is what it had queued.
+# finish PID: Kills the load and waits for its end.
 finish() {
 	kill -KILL "$1"
 	wait "$1" 2>/dev/null || true
 }
 
-# MB: bytes of a megabyte, as rates count them.
+# MB: bytes of a megabyte, the unit of rates.
 MB=1000000
 
-# gets PERCENT SECONDS MEGABYTES...: what the devices get in that time per second, in order; `-` does not count.
+# gets PERCENT SECONDS MEGABYTES...: Verifies the throughput of the devices in that time, per
+# second, in order; `-` is ignored.
 gets() {
 	local percent=$1 want=("${@:3}") i
 	gather "$2" bytes
@@ -65,7 +67,7 @@ gets() {
 	done
 }
 
-# until_gets SECONDS DEVICE MEGABYTES: waits until that device has that allocation at least.
+# until_gets SECONDS DEVICE MEGABYTES: Waits until the device has at least that allocation.
 until_gets() {
 	wait_for "$1" "[ \$(($(printf '%s' "\$(of $2 allocated)") + 0)) -ge $(($3 * MB)) ]" || fail "$2 is not given $3 MB/s within $1 s: $(cat "$(at svc nrs_qbm_status)")"
 }
@@ -79,13 +81,13 @@ default class=fair_share min=12MB/s max=12MB/s"
 	for name in a b c; do begin $name && until_gets 5 $name 12; done
 	sleep 0.5
 	gets 4 3 12 12 12 0
-	# Who comes late has as much as the others, at once.
+	# A late client gets as much as the others, at once.
 	begin d
 	until_gets 3 d 10
 	sleep 0.5
 	gets 4 4 10 10 10 10
 	within 1 "$(of a allocated)" "$(of d allocated)"
-	# In proportion to what they are to have.
+	# In the ratio of their minimums.
 	plan "by device
 group all capacity=40MB/s
 client a class=fair_share min=30MB/s max=40MB/s
@@ -95,7 +97,8 @@ default class=fair_share min=10MB/s max=10MB/s"
 	gets 4 3 20 6.667 6.667 6.667
 }
 
-# Who is of the higher class takes all but what is left of the capacity from the other, and gives it back.
+# Verifies that a client of the higher class takes its minimum from the other client, and returns it
+# when its load ends. The other client keeps the rest.
 against() {
 	setup 2
 	plan "by device
@@ -119,13 +122,14 @@ client b class=first_come min=24MB/s max=24MB/s"
 	gets 4 2 40 -
 }
 
-# regular SECONDS: bytes of b in that time.
+# regular SECONDS: Sets $rate_a and $rate_b to the throughput of a and b, bytes/s.
 regular() {
 	gather "$1" bytes
 	rate_a=$((got[0] * 1000 / (time / 1000))) rate_b=$((got[1] * 1000 / (time / 1000)))
 }
 
-# A mover beside who is not regulated: that one gets what it gets alone, the mover nearly all that is left.
+# Verifies a mover beside an unregulated client: the latter keeps its throughput, and the mover gets
+# almost all of the rest.
 mover() {
 	setup 2
 	plan "by device
@@ -146,10 +150,10 @@ client a class=mover min=40MB/s"
 		regular 4
 		say "regular ${load:-all it can}: alone $alone, with the mover $rate_b bytes/s; the mover $rate_a"
 		[ $((rate_b * 100)) -ge $((alone * 97)) ] || fail "the regular client lost: $rate_b of $alone: $(cat "$(at svc nrs_qbm_status)")"
-		# What the disk has beside that; below a twentieth of it there is nothing to speak of.
+		# The rest of the capacity; less than a twentieth is not checked.
 		[ $((40 * MB - rate_b)) -le $((2 * MB)) ] || [ $((rate_a * 100)) -ge $(((40 * MB - rate_b) * 90)) ] ||
 			fail "the mover leaves bandwidth unused: $rate_a beside $rate_b: $(cat "$(at svc nrs_qbm_status)")"
-		# Quiet: all of it is the mover's.
+		# Without the other load, the mover gets all of it.
 		finish $it
 		sleep 2
 		regular 2
@@ -159,7 +163,7 @@ client a class=mover min=40MB/s"
 	done
 }
 
-# Users and jobs, both priorities: a client is one, wherever its requests come from.
+# Verifies users in both priorities: a client is the same, from whatever device its requests come.
 identities() {
 	setup 3
 	plan "by uid
@@ -176,13 +180,13 @@ default class=low_share min=6MB/s max=6MB/s"
 	saturated a b c
 	sleep 1
 	gather 3 bytes
-	# Neither head takes it all.
+	# Neither head starves the other.
 	within 50 "${got[0]}" "${got[1]}" || fail "${got[*]}: one head gets too little"
 	within 4 $(((got[0] + got[1]) * 1000 / (time / 1000))) $((12 * MB)) || fail "${got[*]}: $(cat "$(at svc nrs_qbm_status)")"
 	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
 }
 
-# What nrsctl measure proposes can be used as it is.
+# Verifies that the output of nrsctl measure is a valid configuration.
 measured() {
 	setup 2
 	nrsctl measure --time 10 --max-depth 16 --name all /dev/nb0 >/tmp/measured || fail "status $?"

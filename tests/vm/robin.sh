@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Round robin: crrn over clients, trr over targets, orr over objects with offsets in order. The disk completes each request
-# after 4 ms, so it decides how much is done, and the policy for whom and in which order.
+# Round robin: crrn over clients, trr over targets, orr over objects in the order of offsets. The
+# disk completes each request after 4 ms, so the disk limits the throughput, and the policy decides
+# shares and order.
 . /tests/nrs.sh
 
-# three POLICY [QUANTUM]: clients a, b and c with addresses of their own on one disk; a has eight times as much waiting as
-# each other.
+# three POLICY [QUANTUM]: Creates clients a, b and c with different addresses on one disk; a has
+# eight times as many requests queued as the others.
 three() {
 	module
 	slow_lower nb0 4000000 size=1024
@@ -22,18 +23,20 @@ three() {
 	gather 0.5 ended
 }
 
-# Each gets as many requests per round, however many it has waiting.
+# Verifies that each client gets the same number of requests per round, at any queue depth.
 crrn() {
 	three crrn 8
 	gather 3 ended
 	within 8 "${got[0]}" "${got[1]}" && within 8 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
 
-# A client that has been away gets no more than its part when it comes back, and none is kept for it meanwhile.
+# Verifies that a returning client gets only its share, and that no share is reserved for it
+# meanwhile.
 away() {
 	three crrn
 	dm suspend --nolockfs c
-	# A suspend sends down what all clients have queued, eight times as much of a: until that is done the disk decides.
+	# A suspend dispatches all clients' queued requests, eight times as many of a: until these are
+	# done, the disk decides the order.
 	wait_for 10 "awk '{ exit !(\$1 + \$2 <= 8) }' /sys/block/nb0/inflight" || fail "at the disk: $(cat /sys/block/nb0/inflight)"
 	gather 2 ended
 	[ "${got[2]}" = 0 ] && within 8 "${got[0]}" "${got[1]}" || fail "without c: ${got[*]}"
@@ -45,7 +48,7 @@ away() {
 	within 8 "$two" $((got[0] + got[1] + got[2]))
 }
 
-# Two clients of one target get together what the one of the other target gets.
+# Verifies that two clients of one target together get as much as the client of the other target.
 trr() {
 	module
 	slow_lower nb0 8000000 size=1024
@@ -63,7 +66,7 @@ trr() {
 	gather 1 ended
 	gather 3 ended
 	within 10 $((got[0] + got[1])) "${got[2]}" || fail "trr: ${got[*]}"
-	# Within a target in the order of offsets, so each of its clients by what it has waiting.
+	# Within a target requests are ordered by offset, so its clients get shares by queue depth.
 	more 1.5 "${got[0]}" "${got[1]}" || fail "trr: ${got[*]}"
 	set_to svc nrs_trr_quantum 'reg_quantum:1'
 	gather 1 ended
@@ -71,7 +74,8 @@ trr() {
 	within 10 $((got[0] + got[1])) "${got[2]}" || fail "trr, quantum 1: ${got[*]}"
 }
 
-# ascending SECONDS: of hundred requests, how many reach the disk with a higher offset than the one before, in $ascending.
+# ascending SECONDS: Sets $ascending to the percentage of requests that reach the disk at a higher
+# offset than the previous request.
 ascending() {
 	local dir=/sys/kernel/debug/tracing number
 	number=$(tr : , </sys/block/nb0/dev)
@@ -80,7 +84,7 @@ ascending() {
 	echo 1 >$dir/events/block/block_rq_issue/enable
 	sleep "$1"
 	echo 0 >$dir/events/block/block_rq_issue/enable
-	# What stands before "+" is the first sector.
+	# The number before "+" is the first sector.
 	ascending=$(awk -v d="$number" '{ for (i = 1; i < NF; i++) if ($i == "block_rq_issue:" && $(i + 1) == d) {
 			for (j = i; j <= NF; j++) if ($j == "+") { at = $(j - 1) + 0; if (n++ && at > last) up++; last = at }
 		} } END { print (n > 200 ? int(100 * up / (n - 1)) : -1) }' $dir/trace)
@@ -89,13 +93,13 @@ ascending() {
 	[ "$ascending" -ge 0 ] || fail "hardly any requests in the trace"
 }
 
-# Four jobs with 64 random requests each: batches of 64 go down in the order of their offsets, of those operations only that
-# nrs_orr_supported names.
+# Verifies four jobs with 64 random requests each: batches of 64 are dispatched in the order of
+# their offsets, only for the operations in nrs_orr_supported.
 orr() {
 	module
 	slow_lower nb0 4000000 size=1024
 	client a /dev/nb0 svc
-	# One user alone may have half of the tags.
+	# A single user may have half of the tags.
 	[ "$front" = dm ] || echo 1024 >/sys/block/nb0/queue/nr_requests
 	echo 4 >"$(at svc slots)"
 	set_to svc "nrs_orr_quantum" 64
@@ -107,7 +111,7 @@ orr() {
 	gather 0.5 ended
 	ascending 2
 	[ "$ascending" -ge 93 ] || fail "orr: $ascending"
-	# With smaller batches there are more ends of batches.
+	# Smaller batches end more often.
 	set_to svc "nrs_orr_quantum" 'reg_quantum:8'
 	gather 0.5 ended
 	ascending 2
@@ -119,7 +123,7 @@ orr() {
 	[ "$ascending" -le 60 ] || fail "orr, only writes: $ascending"
 }
 
-# grouped CGROUP DEVICE [OPTION...]: a load of that cgroup.
+# grouped CGROUP DEVICE [OPTION...]: Starts a load in that cgroup.
 grouped() {
 	local group=/sys/fs/cgroup/test.$1
 	shift
@@ -130,8 +134,8 @@ grouped() {
 	)
 }
 
-# Streams have turns, however much waits of each: those of write hints, and those of cgroups for reads, too. All of it is for one
-# object.
+# Verifies that streams of one object take turns at any queue depth: those of write hints, and those
+# of cgroups, also for reads.
 hints() {
 	local name
 	module
@@ -150,7 +154,7 @@ hints() {
 	within 10 "${got[0]}" "${got[1]}" || fail "hints: ${got[*]}"
 	killall fio
 	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
-	# Both have the same hint: they are one stream.
+	# Equal hints are one stream.
 	begin a --rw=randwrite --write_hint=short --iodepth=48
 	begin b --rw=randwrite --write_hint=short --iodepth=48 --numjobs=4
 	saturated 30 a b

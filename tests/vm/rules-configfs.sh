@@ -1,25 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Rules of tbf in configfs: nrs/SERVICE/rules/NAME is the same rule as the one that nrs_tbf_rule shows.
+# Rules of tbf in configfs: nrs/SERVICE/rules/NAME is the rule of the same name in nrs_tbf_rule.
 . /tests/nrs.sh
 
 top=/sys/kernel/config/nrs
 dir=$top/svc/rules
 
-# service [POLICY]: one without clients, tbf by uid on both heads unless told otherwise.
+# service [POLICY]: Creates a service without clients, by default with tbf by uid on both heads.
 service() {
 	module
 	mkdir $top/svc
 	policy svc "${1:-tbf uid}"
 }
 
-# rules: the lines of nrs_tbf_rule in $lines, none if there is no tbf. It and what uses it start no process.
+# rules: Sets $lines to the lines of nrs_tbf_rule, none without tbf. Neither this function nor its
+# callers start a process.
 rules() {
 	lines=()
 	mapfile -t lines </sys/kernel/debug/nrs/svc/nrs_tbf_rule || true
 }
 
-# is NAME LINE [regular|high]: the rule's line without "ref", on that head or on both; there is none if LINE is empty.
+# is NAME LINE [regular|high]: Verifies the rule's line without "ref", on that head or on both; an
+# empty LINE means no rule.
 is() {
 	local line section='' found='' lines
 	rules
@@ -35,7 +37,7 @@ is() {
 	[ "$found" = "$2" ] || fail "rule $1 is '$found', not '$2': ${lines[*]}"
 }
 
-# names WANTED: those of all rules of the regular head, in order.
+# names WANTED: Verifies the names of the regular head's rules, in order.
 names() {
 	local line section='' found='' lines
 	rules
@@ -49,19 +51,20 @@ names() {
 	[ "$found" = "$1 " ] || fail "rules are '$found', not '$1'"
 }
 
-# put NAME ATTRIBUTE VALUE
+# put NAME ATTRIBUTE VALUE: Sets an attribute.
 put() {
 	echo "$3" >"$dir/$1/$2" || fail "$1/$2 = '$3' refused"
 }
 
-# has NAME ATTRIBUTE VALUE
+# has NAME ATTRIBUTE VALUE: Verifies an attribute.
 has() {
 	local is
 	read -r is <"$dir/$1/$2"
 	[ "$is" = "$3" ] || fail "$1/$2 is '$is', not '$3'"
 }
 
-# made NAME MATCH [ATTRIBUTE=VALUE...]: a directory; started if enabled=1 is the last.
+# made NAME MATCH [ATTRIBUTE=VALUE...]: Creates a rule's directory; enabled=1 at the end starts the
+# rule.
 made() {
 	local name=$1 pair
 	mkdir "$dir/$name"
@@ -70,7 +73,7 @@ made() {
 	for pair; do put "$name" "${pair%%=*}" "${pair#*=}"; done
 }
 
-# mode FILE
+# mode FILE: Prints the file's mode.
 mode() {
 	stat -c %a "$1"
 }
@@ -93,7 +96,7 @@ directories() {
 	refused EEXIST mkdir $dir/one
 	refused EPERM mkdir $dir/one/two
 	refused ENOTEMPTY rmdir $top/svc
-	# A second one has rules of its own.
+	# A second service has its own rules.
 	mkdir $top/other
 	mkdir $top/other/rules/one
 	rmdir $top/other/rules/one $top/other
@@ -119,7 +122,7 @@ life() {
 	expect_errno EINVAL $dir/r/enabled 1
 	put r match ' uid={1000 1001} '
 	has r match 'uid={1000 1001}'
-	# Not without tbf.
+	# tbf is required.
 	expect_errno EINVAL $dir/r/enabled 1
 	has r enabled 0
 	policy svc 'tbf uid'
@@ -130,7 +133,7 @@ life() {
 	is r 'r uid={1000 1001} 123' regular
 	is r 'r uid={1000 1001} 123' high
 	has r rate 123
-	# Changes reach the rule.
+	# Changes take effect on the rule.
 	put r rate 200MiB/s
 	is r 'r uid={1000 1001} 200MiB/s'
 	put r rate 5000iops
@@ -139,7 +142,7 @@ life() {
 	put r realtime 5
 	has r realtime 1
 	put r borrow 1
-	# What is refused stays as it was.
+	# A refused change has no effect.
 	expect_errno EINVAL $dir/r/rate 0
 	expect_errno EINVAL $dir/r/rate ''
 	expect_errno EINVAL $dir/r/rate 10iops
@@ -156,7 +159,7 @@ life() {
 	has r also ''
 	has r match 'uid={1000 1001}'
 	has r head all
-	# It is the same rule.
+	# Commands change the same rule.
 	set_to svc nrs_tbf_rule 'change r rate=77iops minrate=0 borrow=0'
 	has r rate 77iops
 	has r minrate 0
@@ -172,7 +175,7 @@ life() {
 	is r ''
 	has r enabled 0
 	put r enabled 1
-	# Without tbf there is no rule, and with it there is not either.
+	# Without tbf the rule does not exist, and starting tbf does not recreate it.
 	policy svc fifo
 	has r enabled 0
 	put r rate 88
@@ -185,7 +188,7 @@ life() {
 	is r 'r uid={1000 1001} 88 realtime=1 borrow=1'
 	rmdir $dir/r
 	is r ''
-	# One that is there already has no directory, until it is stopped.
+	# A rule started by a command has no directory, and cannot get one until it is stopped.
 	set_to svc nrs_tbf_rule 'hp start d {7} rate=7'
 	refused EEXIST mkdir $dir/d
 	set_to svc nrs_tbf_rule 'stop d'
@@ -208,7 +211,7 @@ heads() {
 	is h 'h uid={2} 20' high
 	put h rate 21
 	is h 'h uid={2} 21' high
-	# On the other head it is another rule.
+	# A rule of this name on the other head is a different rule.
 	set_to svc nrs_tbf_rule 'hp start r {3} rate=30'
 	put r enabled 0
 	is r '' regular
@@ -254,7 +257,7 @@ order() {
 	has c also b
 	expect_errno EBUSY $dir/b/enabled 0
 	has b enabled 1
-	# A directory cannot refuse to go: its rule stays, and the log says so.
+	# A directory cannot refuse its removal: its rule remains, which is logged.
 	rmdir $dir/b
 	is b 'b uid={2} 10'
 	dmesg | tail -n 5 | grep -q 'svc: rule b stays without its directory' || fail "the log says nothing"
@@ -263,7 +266,7 @@ order() {
 	has c also ''
 	set_to svc nrs_tbf_rule 'stop b'
 	mkdir $dir/b
-	# What was written before the start counts too.
+	# Attributes written before the start take effect, too.
 	made e '{5}' rate=3MiB/s minrate=1MiB/s realtime=1 borrow=1 also=c+a rank=c enabled=1
 	is e 'e uid={5} 3MiB/s minrate=1MiB/s realtime=1 borrow=1 also=c+a'
 	has e minrate 1MiB/s
@@ -273,7 +276,8 @@ order() {
 	names 'e c a default'
 }
 
-# Another number of partitions is another service: its rules are drafts again.
+# Verifies that a change of the number of partitions recreates the service: its rules are drafts
+# again.
 recreated() {
 	service
 	made r '{1}' rate=10 enabled=1
@@ -291,7 +295,8 @@ recreated() {
 	rmdir $top/svc
 }
 
-# churn NAME: makes, starts, changes and removes a rule until /tmp/stop is there; others do so at the same time.
+# churn NAME: Creates, starts, changes and removes a rule until /tmp/stop exists, concurrently with
+# others.
 churn() {
 	set +eE
 	trap - ERR
@@ -307,7 +312,7 @@ churn() {
 	done >/dev/null 2>&1
 }
 
-# commands: the same names by the other way.
+# commands: Changes the same rules by commands.
 commands() {
 	set +eE
 	trap - ERR
@@ -319,7 +324,7 @@ commands() {
 	done 2>/dev/null
 }
 
-# types: tbf starts and stops.
+# types: Starts and stops tbf.
 types() {
 	local type
 	set +eE
@@ -332,7 +337,7 @@ types() {
 	done 2>/dev/null
 }
 
-# services: come and go with a rule.
+# services: Creates and removes a service with a rule.
 services() {
 	while [ ! -e /tmp/stop ]; do
 		mkdir $top/short
@@ -363,7 +368,7 @@ storm() {
 	wait
 	[ -e /tmp/services ] || fail "a service could not be made or removed"
 	say "rounds: $(wc -l /tmp/rounds-* | tr '\n' ' ')"
-	# Nothing is left behind, and everything still works.
+	# Nothing is left behind, and rules still work.
 	for name in one two three; do [ ! -d $dir/$name ] || rmdir $dir/$name; done
 	policy svc fifo
 	policy svc 'tbf uid'

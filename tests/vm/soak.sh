@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: soak.sh [SECONDS [SEED]]: everything at once, for that long (40 s, or NRS_SOAK_SECONDS): loads that check what they
-# do, under a storm of changes, of wrong calls, and of memory that is not to be had. Ends with tables of what was done, in
-# /out/soak.md too. Needs nrs-test (scripts/build-tools.sh).
+# usage: soak.sh [SECONDS [SEED]]: runs a mixed stress test for that long (default 40 s, or
+# NRS_SOAK_SECONDS): loads that verify their data, during changes, invalid calls and failing
+# allocations. Ends with tables of the calls, also in /out/soak.md. Needs nrs-test
+# (scripts/build-tools.sh).
 . /tests/nrs.sh
 . /tests/soak/count.sh
 . /tests/soak/load.sh
@@ -12,11 +13,11 @@ seconds=${1:-${NRS_SOAK_SECONDS:-40}}
 seed=${2:-1}
 lost=unknown took=0
 
-# made: services, devices, a file system, and a group of processes with little memory.
+# made: Creates services, devices, a file system, and a group of processes with little memory.
 made() {
 	module
-	# The kernel's own search for leaks reads all memory within one read-side section of RCU and gives way to everybody: on a busy
-	# machine no grace period would end. It is looked for at the end.
+	# The kernel's periodic leak scan reads all memory within one RCU read-side section and yields
+	# to all tasks. No grace period would end on a busy machine, so leaks are searched at the end.
 	[ ! -w /sys/kernel/debug/kmemleak ] || echo scan=off >/sys/kernel/debug/kmemleak
 	rm -rf $work
 	mkdir -p $work/{counts,pids}
@@ -24,7 +25,7 @@ made() {
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=200000
 	lower nb1 memory_backed=1 irqmode=2 completion_nsec=200000 size=2048
 	lower nb2 memory_backed=1
-	# Users of /dev/nrs come and go; their service stays.
+	# Users of /dev/nrs come and go; their service remains.
 	mkdir /sys/kernel/config/nrs/user
 	echo 2 >/sys/kernel/config/nrs/user/cpts
 	mkdir /sys/kernel/config/nrs/svc
@@ -46,7 +47,7 @@ made() {
 	mount /dev/mapper/e /mnt/soak
 }
 
-# run_all: starts everything, waits, and ends everything.
+# run_all: Starts all loads and changes, waits, and ends them.
 run_all() {
 	local pids=() pid name limit started=$SECONDS left
 	renice -n -10 -p $BASHPID >/dev/null 2>&1 || true
@@ -68,7 +69,7 @@ run_all() {
 	storm files $((seed + 43)) --rest "$(slow 1000 3000)" files fuzz & pids+=($!)
 	storm message $((seed + 44)) --rest "$(slow 20000 50000)" message z /dev/nb2 fuzz & pids+=($!)
 	storm device $((seed + 45)) --rest "$(slow 1000 3000)" device fuzzdev & pids+=($!)
-	# Somebody who is subject to what the storm of files says; it is never waited for.
+	# A load in the service that the storm of files changes; no one waits for it.
 	(renice -n 5 -p $BASHPID >/dev/null 2>&1; reads z 1006 --rate_iops=20 --iodepth=4) >/dev/null 2>&1 &
 	local victim=$!
 	local shown=$SECONDS
@@ -82,7 +83,7 @@ run_all() {
 	touch $stop
 	took=$((SECONDS - started))
 	echo $took >$work/took
-	# What is under way comes to its end, in whatever state the storms have left the services.
+	# Running operations finish, in whatever state the storms have left the services.
 	limit=$((SECONDS + $(slow 120 480)))
 	while :; do
 		left=()
@@ -109,7 +110,7 @@ run_all() {
 	for name in 1 2; do sed -n 's/^finding /tree: /p; s/^nrs-test: /tree: /p' "$work/tree-$name" >>$finds; done
 }
 
-# calm: nothing is held back any more.
+# calm: Ends all throttling and ordering.
 calm() {
 	local service
 	for service in svc user fuzz; do
@@ -120,7 +121,8 @@ calm() {
 	done
 }
 
-# compared: everything that was written is read once more; nothing is lost, and all can go.
+# compared: Reads all written data once more; verifies that no request is lost, and removes
+# everything.
 compared() {
 	local name uid=1001 file left=0
 	echo "# comparing" >&5
@@ -151,7 +153,7 @@ compared() {
 	rmmod nrs || find_out "the module cannot be unloaded"
 }
 
-# finish: what was found, and the counts, whether or not all of it went well.
+# finish: Reports the findings, and fails if there are any.
 finish() {
 	[ ! -s $finds ] || { sed 's/^/# found: /' $finds | cut -c1-300 >&5 && fail "$(cat $finds)"; }
 }
@@ -164,7 +166,7 @@ soak() {
 	finish
 }
 
-# What is going on meanwhile, for whoever looks.
+# Descriptor for progress output.
 exec 5>&1
 try $((seconds + 300)) "$seconds s of everything at once, seed $seed" soak
 lost=$(cat $work/lost 2>/dev/null || echo unknown)

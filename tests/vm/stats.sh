@@ -1,20 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Statistics: right numbers, names that do their worst. The host's tests read what the writers write with a YAML parser.
+# Statistics: correct numbers, and difficult names. The host's tests parse the writers' output with
+# a YAML parser.
 . /tests/nrs.sh
 
-# reads NAME N: N reads of 4 KiB by a program of that name.
+# reads NAME N: Reads 4 KiB N times by a program of that name.
 reads() {
 	ln -sf /bin/busybox "/tmp/names/$1"
 	(exec -a dd "/tmp/names/$1" if=/dev/mapper/a of=/dev/null bs=4k count="$2" iflag=direct 2>/dev/null)
 }
 
-# field ENTITY FIELD: from the statistics.
+# field ENTITY FIELD: Prints a field of the statistics.
 field() {
 	awk -v e="\"$1\"" -v f="$2:" '/entity:/ { on = $3 == e } on && $1 == f { print $2 }' "$(at svc nrs_fairshare_stats)"
 }
 
-# Programs with all sorts of names: all requests are counted, and nothing breaks a line.
+# Verifies programs with difficult names: all requests are counted, and no name breaks a line.
 names() {
 	module
 	lower nb0 memory_backed=1
@@ -23,7 +24,7 @@ names() {
 	mkdir -p /tmp/names
 	local name hostile=('a"b' 'b\c' 'c: d' '- e' '{f' '[g]' '# h' '&i *j' '!k' '|' '> l' "m'n" '%o' '@`' $'p\nq' $'r\tt' $'\xff\xfe'
 		$'s\x01\x7f' ' u' 'v ' 'null' 'true' '0x10' '~' '...' '---' 'ü' '\' '"' 'w, x' 'y=z' '$(z)')
-	# All at once: who has had nothing for 10 s is forgotten.
+	# Concurrently, because entities idle for 10 s are evicted.
 	local pids=() pid
 	for name in "${hostile[@]}"; do
 		reads "$name" 20 &
@@ -37,7 +38,7 @@ names() {
 	rm -r /tmp/names
 }
 
-# Counters count, a reset sets them to zero and they go on.
+# Verifies that counters count, and continue after a reset to zero.
 numbers() {
 	module
 	lower nb0 memory_backed=1
@@ -54,7 +55,7 @@ numbers() {
 	[ "$(field jobid:alpha.0 dispatched)" = 0 ] && [ "$(field jobid:beta.0 cost_pages)" = 0 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	reads alpha 10
 	[ "$(field jobid:alpha.0 dispatched)" = 10 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	# By message as well.
+	# Also by message.
 	dm message a 0 service nrs_fairshare_stats_reset 1
 	[ "$(field jobid:alpha.0 dispatched)" = 0 ]
 }

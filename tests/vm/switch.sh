@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Policies and parameters change under load: no request is lost, done twice or damaged.
+# Policies and parameters change under load: no request is lost, duplicated or damaged.
 . /tests/nrs.sh
 
-# switching N SLOTS: N changes while the writers are at it.
+# switching N SLOTS: Makes N changes while writers run.
 switching() {
 	local changes i
 	changes=('nrs_policies fairshare' 'nrs_policies crrn' 'nrs_policies fairshare gid_then_uid_then_size_fair' 'nrs_pop overlap'
@@ -24,7 +24,7 @@ switching() {
 		'nrs_fairshare_size_source suffix' 'nrs_policies orr hp' 'nrs_fairshare_select deadline' 'nrs_fairshare_opp_threshold 0'
 		'high_priority_sources realtime' 'nrs_policies tbf jobid' 'nrs_policies fifo' 'nrs_fairshare_cross_cpt 1')
 	module
-	# The debug kernel is slow, so that a slow disk is what its requests queue for.
+	# The debug kernel is slow, so only a slow disk lets its requests queue.
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec="$(slow 1000000 10000000)"
 	client a /dev/nb0 svc
 	slow 4 1 >"$(at svc slots)"
@@ -35,7 +35,7 @@ switching() {
 	for i in $(seq "$1"); do
 		set -- "$1" ${changes[i % ${#changes[@]}]}
 		set_to svc "$2" "${*:3}"
-		# Each setting sees requests.
+		# Requests complete under each setting.
 		local seen
 		seen=$(ended svc)
 		wait_for 10 "[ \$(ended svc) -gt $seen ]" || fail "nothing moves after ${*:2}: $(status a) $(cat "$(at svc nrs_policies)")"
@@ -43,7 +43,7 @@ switching() {
 	written
 	balanced a
 	[ "$(counter a queued)" -gt 100 ] || fail "hardly anything queued: $(status a)"
-	# Instances that were replaced are gone: the shown sums are zero, and so they are for the fallback.
+	# Replaced instances are gone: the shown sums are zero, also for the fallback.
 	policy svc fifo
 	wait_for 10 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" || fail "$(cat "$(at svc nrs_policies)")"
 	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"

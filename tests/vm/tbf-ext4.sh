@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A limited user on a filesystem does not stop the others: what the journal needs is never held back.
+# A throttled user on a file system does not block other users: requests that the journal needs are
+# never throttled.
 . /tests/nrs.sh
 
-# setup: ext4 on a device where user 1001 gets one request per second.
+# setup: Creates ext4 on a device on which user 1001 gets one request per second.
 setup() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000 cache_size=16 size=192
@@ -19,13 +20,13 @@ setup() {
 	set_to svc nrs_tbf_rule 'start one uid={1001} rate=1'
 }
 
-# as UID COMMAND...
+# as UID COMMAND...: Runs the command as that user.
 as() {
 	setpriv --reuid "$1" --regid 100 --clear-groups "${@:2}"
 }
 
-# User 1001 writes through the page cache; meanwhile user 1002 writes and
-# synchronises a file of its own: 99 % of that take less than a second.
+# Verifies that user 1002 can write and sync its own file while user 1001 writes through the page
+# cache: 99 % of the syncs take less than a second.
 beside() {
 	setup
 	local done p99
@@ -34,7 +35,7 @@ beside() {
 	wait_for 20 '[ "$(du -s /mnt/a/one | cut -f1)" -ge 256 ]' || fail "user 1001 does not write"
 	as 1002 fio --name=free --directory=/mnt/a/two --rw=randwrite --bs=4k --size=2m --ioengine=psync --fsync=1 --fallocate=none \
 		--time_based --runtime=8 --output-format=json --percentile_list=50:99 >/tmp/free.json || fail "$(tail -n 3 /tmp/free.json)"
-	# Latencies of sync, ns: the last percentiles of fio's report.
+	# Latencies of sync, ns: the last percentiles in fio's report.
 	p99=$(awk '/"sync" :/ { on = 1 } on && /"99.000000"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
 	done=$(awk '/"sync" :/ { on = 1 } on && /"total_ios"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
 	say "fsync: $done in 8 s, 99 % within $((p99 / 1000000)) ms; $(dm status a | cut -d' ' -f4-)"
@@ -42,7 +43,7 @@ beside() {
 	[ "$p99" -lt 1000000000 ]
 }
 
-# The owner of a file does not matter, but who reads it: direct reads at the rate of the reader.
+# Verifies that direct reads are throttled at the rate of the reader, not of the file's owner.
 owner() {
 	setup
 	set_to svc nrs_tbf_rule 'change one rate=20'

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What the files of tbf show and take, and its statistics.
+# Contents and input of the files of tbf, and its statistics.
 . /tests/nrs.sh
 
-# rule WORD...: a command.
+# rule WORD...: Writes a rule command.
 rule() {
 	set_to svc nrs_tbf_rule "$*"
 }
 
-# What the files show, letter by letter, and what they take.
+# Verifies the exact contents of the files, and the accepted input.
 files() {
 	module
 	lower nb0
@@ -50,14 +50,14 @@ files() {
 		done
 	} >/tmp/expected
 	diff /tmp/expected "$list"
-	# By message, the same.
+	# The same by message.
 	dm message a 0 service nrs_tbf_rule | diff /tmp/expected -
 	# More rules than fit on a page.
 	for i in $(seq 150); do echo "start n$i jobid={name_of_a_job_$i.*} rate=$i" >"$list"; done
 	[ "$(grep -c '^n[0-9]* jobid' "$list")" = $((300 * cpts)) ]
 }
 
-# Statistics: right numbers, by rule and by class.
+# Verifies the statistics, by rule and by class.
 statistics() {
 	module
 	lower nb0 memory_backed=1
@@ -80,7 +80,7 @@ statistics() {
 	[ "$(grep -c class: "$(at svc nrs_tbf_stats)")" -ge 7 ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
 	echo 1 >"$(at svc nrs_tbf_stats_reset)"
 	! grep -E 'dispatched: [1-9]|cost: [1-9]' "$(at svc nrs_tbf_stats)" || fail "not reset: $(cat "$(at svc nrs_tbf_stats)")"
-	# A limit that is met: how often, how long.
+	# A limit that is reached: number of hits and throttled time.
 	rule change default rate=20
 	load a --io_size=80k --iodepth=4 >/dev/null
 	awk '/- rule: "default"/ { on = 1 } /- rule: "[^d]|classes:$/ { on = 0 } on && /dispatched:/ { n = $2 } on && /throttled_ns:/ { t = $2 / 1e9 } on && /limit_hits:/ { h = $2 }

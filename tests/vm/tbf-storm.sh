@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Rules and types change from many sides under load: nothing is lost, done twice or damaged, and nothing that a rule
-# holds back keeps anybody from leaving.
+# Rules and types change concurrently under load: no request is lost, duplicated or damaged, and
+# throttled requests do not prevent processes from exiting.
 . /tests/nrs.sh
 
-# setup [KEY=VALUE...]: a disk that remembers, a device on it.
+# setup [KEY=VALUE...]: Creates a disk that stores data, and a device on it.
 setup() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000 "$@"
@@ -12,20 +12,21 @@ setup() {
 	echo 4 >"$(at svc slots)"
 }
 
-# three_users: writers whose blocks are checked, of three users.
+# three_users: Starts writers of three users whose blocks are verified.
 three_users() {
 	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101
 	wait_for 30 '[ "$(counter a ended)" -ge 50 ]' || fail "$(status a)"
 }
 
-# give ERRNO_TEXT... COMMAND: writes a command; the errors named are no failure.
+# give COMMAND ERRORS: Writes a command; ERRORS, a pattern, are not failures.
 give() {
 	local said
 	said=$( (echo "$1" >/sys/kernel/debug/nrs/svc/nrs_tbf_rule) 2>&1) && return
 	[[ $said =~ $2 ]] || fail "'$1': $said"
 }
 
-# storm ID N: rules of its own, of which each step must succeed, and some that all processes fight for.
+# storm ID N: Changes rules of its own, of which each step must succeed, and some that all processes
+# share.
 storm() {
 	local i known='File exists|No such file|Resource busy'
 	for ((i = 0; i < $2; i++)); do
@@ -41,7 +42,7 @@ storm() {
 	done
 }
 
-# Four processes, while two others read what there is.
+# Runs four processes, while another reads rules and statistics.
 storms() {
 	setup
 	policy svc 'tbf uid+jobid'
@@ -62,13 +63,13 @@ storms() {
 	balanced a
 }
 
-# Types change while hundreds wait at one per second: each change takes hold, and the earlier backlog goes while nobody
-# else may, or with a drain.
+# Changes types while requests are queued at one per second: each change takes effect, and the
+# earlier backlog is dispatched at its rate or by a drain.
 types() {
 	setup
 	local round type seen all
 	all=('tbf uid|uid={1001 1002 1003}' 'tbf gid|gid={101 102}' 'tbf jobid|jobid={fio.*}' 'tbf uid+opcode|opcode={ost_write ost_read}')
-	# Each takes long on the debug kernel.
+	# Each type takes long on the debug kernel.
 	[ -z "$debug" ] || all=("${all[3]}")
 	three_users
 	for ((round = 0; round < $1; round++)); do
@@ -82,7 +83,7 @@ types() {
 				;;
 			esac
 			seen=$(ended svc)
-			# Beside those whom fifo serves, the backlog keeps its rate.
+			# While fifo dispatches new requests, the backlog keeps its rate.
 			[ "$type" != fifo ] || drain a
 			wait_for 20 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" || fail "after ${type%|*}: $(cat "$(at svc nrs_policies)")"
 		done
@@ -93,10 +94,10 @@ types() {
 	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 }
 
-# What is a backlog.
+# Size of a backlog, requests.
 many=$(slow 50 10)
 
-# backlog: requests of user 1001 that a rule of one per second holds back.
+# backlog: Queues requests of user 1001, throttled to one per second.
 backlog() {
 	setup
 	policy svc 'tbf uid'
@@ -105,13 +106,14 @@ backlog() {
 	saturated "$many" a
 }
 
-# kill_load: kills the load's processes.
+# kill_load: Kills the load's processes.
 kill_load() {
 	local pid
 	for pid in $(pidof fio); do kill -KILL "$pid" 2>/dev/null || true; done
 }
 
-# Suspending sends it all down; after resuming, it is held back again. The module cannot go meanwhile.
+# Verifies that a suspend dispatches all queued requests, that requests are throttled again after a
+# resume, and that the module cannot be unloaded meanwhile.
 suspending() {
 	backlog
 	refused EBUSY rmmod nrs
@@ -125,7 +127,7 @@ suspending() {
 	dm message a 0 drain
 	saturated "$many" a
 	refused EBUSY dm remove a
-	# Without flushing and freezing, too.
+	# Also without flushing and freezing.
 	dm suspend --noflush --nolockfs a
 	dm resume a
 	kill_load
@@ -138,7 +140,8 @@ suspending() {
 	[ ! -d /sys/module/nrs ]
 }
 
-# A killed process is gone as soon as its requests are: when they are let go, or a rule lets them.
+# Verifies that a killed process exits when its requests are dispatched, by a drain or by a change
+# of rules.
 killed() {
 	backlog
 	kill_load
@@ -155,7 +158,8 @@ killed() {
 	remove_client a
 }
 
-# With two partitions, a rate holds for both together, or for each where that is wanted. Both CPUs do no more than this.
+# Verifies a rate with two partitions, for both together or for each, as configured. Both CPUs do
+# nothing else.
 partitions() {
 	module
 	slow_lower nb0 2000000
@@ -176,7 +180,8 @@ partitions() {
 		sleep 5
 		got=$(($(ended svc) - got)) start=$((${EPOCHREALTIME/./} - start))
 		say "global_rate ${want%:*}: $got in $((start / 1000)) ms"
-		# The host decides how much the machine gets: it can only be too few, and still tells 50 from 100.
+		# The host limits the CPU time of the machine: the count may only be too low, and still
+		# distinguishes 50 from 100.
 		awk -v n="$got" -v us=$start -v r="${want#*:}" 'BEGIN { e = r * us / 1e6; exit !(n <= 1.05 * e && n >= 0.6 * e) }' || fail "$got"
 	done
 	[ "$(grep -c '^one uid={1001} 50, ref 1$' "$(at svc nrs_tbf_rule)")" = 2 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
@@ -187,7 +192,7 @@ try 90 "four processes change rules in nine ways, $rounds rounds, under load" st
 long try 90 "types change under load at one per second" types "$(slow 2 1)"
 dm_only try 60 "suspending and removing with a backlog" suspending
 try 30 "a killed process whose requests wait: drain" killed drain
-# The debug kernel is for what can go wrong in memory, which the rest does as well.
+# The debug kernel is for memory errors, which the other checks cover as well.
 if [ -z "$debug" ]; then
 	for how in rate stop fifo; do
 		long try 30 "a killed process whose requests wait: $how" killed "$how"

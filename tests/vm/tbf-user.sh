@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# tbf on what block devices cannot carry: network identifiers, metadata operations, node maps, high priority; with /dev/nrs.
+# tbf on properties that block devices do not have: network identifiers, metadata operations, node
+# maps, high priority; with /dev/nrs.
 . /tests/nrs.sh
 
-# limited TYPE RULES CLIENT...: a service with a policy and rules, one per line, is loaded by clients NAME=EXPECTED:SPEC, where
-# EXPECTED is requests per second, or + for more than any limit here.
+# limited TYPE RULES CLIENT...: Loads a service with a policy and rules, one per line, by clients
+# NAME=EXPECTED:SPEC. EXPECTED is requests per second, or + for more than any limit here.
 limited() {
 	local type=$1 rules=$2 rule client name want args=() got
 	shift 2

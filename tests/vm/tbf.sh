@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: tbf.sh [FUNCTION...]
 #
-# Rates. The disk completes each request after 4 ms and has slots to spare unless said otherwise, so it is the rules that
-# decide how much is done: from both sides within 5 %, while more waits and the CPUs are idle for a good part.
+# Rates. The disk completes each request after 4 ms and has free slots by default, so the rules
+# limit the throughput: within 5 % in both directions, with a backlog and much idle CPU time.
 . /tests/nrs.sh
 
 only=$*
 
-# setup COUNT [WORD...]: that many devices, from a on, on one disk; one service. Whom no rule is for gets 20 per second.
+# setup COUNT [WORD...]: Creates COUNT devices, named from a, on one disk, and a service. The
+# default rate is 20 requests per second.
 setup() {
 	local names=(a b c d e f) count=$1 name
 	shift
@@ -19,13 +20,13 @@ setup() {
 	set_to svc nrs_tbf_rate 20
 }
 
-# rule WORD...: a command.
+# rule WORD...: Writes a rule command.
 rule() {
 	set_to svc nrs_tbf_rule "$*"
 }
 
-# begin DEVICE UID GID [OPTION...]: a load of that user that lasts until the check is over; in the cgroup $group, if
-# that is set, and with the rights to it in class real-time.
+# begin DEVICE UID GID [OPTION...]: Starts a load of that user that runs until the check ends, in
+# the cgroup $group if set.
 begin() {
 	local name=$1 uid=$2 gid=$3
 	shift 3
@@ -39,13 +40,14 @@ begin() {
 	) &
 }
 
-# is AMOUNT RATE [PERCENT]: whether that is what comes of RATE per second in $time us, within 5 %.
+# is AMOUNT RATE [PERCENT]: Verifies that AMOUNT is RATE per second times $time us, within 5 % or
+# PERCENT.
 is() {
 	awk -v p="${3:-5}" -v n="$1" -v want="$(($2 * time))" 'BEGIN { d = n - want / 1e6; exit !((d < 0 ? -d : d) * 1e8 <= p * want) }' ||
 		fail "$1 in $((time / 1000)) ms, not $2 per second: $(grep -v ', ref 0' "$(at svc nrs_tbf_rule)")"
 }
 
-# measure SECONDS COUNTER DEVICE=PER_SECOND...: each device gets that much, within 5 %.
+# measure SECONDS COUNTER DEVICE=PER_SECOND...: Verifies the throughput of each device, within 5 %.
 measure() {
 	local pair i
 	gather "$1" "$2"
@@ -56,13 +58,14 @@ measure() {
 	done
 }
 
-# settle DEVICE...: each has a backlog, and what was saved up is gone.
+# settle DEVICE...: Waits until each device has a backlog and its saved tokens are used.
 settle() {
 	saturated "$@"
 	sleep 0.2
 }
 
-# rates SECONDS DEVICE=REQUESTS_PER_SECOND...: what measure does, of devices that have requests waiting all the time.
+# rates SECONDS DEVICE=REQUESTS_PER_SECOND...: Verifies, as measure does, the rates of devices that
+# are always backlogged.
 rates() {
 	local seconds=$1 names
 	shift
@@ -74,7 +77,8 @@ rates() {
 	done
 }
 
-# Each class has a bucket of its own, also under one rule; the default rule is for the rest; rates in bytes.
+# Verifies that each class has its own bucket, also under a shared rule; the default rule; and rates
+# in bytes.
 uid() {
 	setup 5
 	policy svc 'tbf uid'
@@ -90,14 +94,14 @@ uid() {
 	rates 10 a=20 b=40 c=40 d=50 e=80
 }
 
-# Bytes whatever the sizes, also of requests larger than what can be saved up; pages; requests.
+# Verifies rates in bytes for all sizes, also larger than the bucket; in pages; and in requests.
 units() {
 	setup 4
 	policy svc 'tbf uid'
 	rule start bytes 'uid={1001 1002}' rate=1MiB/s
 	rule start plain 'uid={1003}' rate=320
 	rule start iops 'uid={1004}' rate=20iops
-	# Rules outlive a new start with other parameters.
+	# Rules survive a restart with other parameters.
 	set_to svc nrs_tbf_cost_model pages
 	begin a 1001 100 --bs=64k
 	begin b 1002 100 --bssplit=4k/50:64k/50
@@ -107,7 +111,7 @@ units() {
 	measure 10 bytes a=$((1 << 20)) b=$((1 << 20)) c=$((320 << 12)) d=$((20 << 16))
 }
 
-# Jobs are the cgroups.
+# Verifies jobs that are cgroups.
 jobid() {
 	setup 4 jobid_name %j
 	policy svc 'tbf jobid'
@@ -121,7 +125,7 @@ jobid() {
 	rates 5 a=20 b=40 c=60 d=60
 }
 
-# Cgroups by number, whoever is in them: rates, then shares.
+# Verifies cgroups by number, for any user: rates, then shares.
 cgroups() {
 	setup 3
 	mkdir -p /sys/fs/cgroup/test-one
@@ -142,7 +146,8 @@ cgroups() {
 	within 10 "${got[0]}" $((2 * got[1])) && within 10 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
 
-# Every change reaches at once what waits already. What waits for its rate does not count as stalled.
+# Verifies that each change takes effect on queued requests at once, and that throttled requests do
+# not count as stalled.
 changes() {
 	setup 1
 	policy svc 'tbf uid'
@@ -171,7 +176,8 @@ changes() {
 	measure 0.5 ended a=200
 }
 
-# What a rule leaves unused goes to one with borrow=1, and to no other; it comes back at once.
+# Verifies that a rule's unused rate goes to a rule with borrow=1, and to no other, and is returned
+# at once.
 lending() {
 	setup 3
 	policy svc 'tbf uid'
@@ -185,7 +191,7 @@ lending() {
 	wait_for 10 '[ "$(counter a held)" -ge 1 ]'
 	gather 1 ended
 	is "${got[0]}" 80 8
-	# What was in the pool: 100 ms of all rates.
+	# Contents of the pool: 100 ms of all rates.
 	[ "${got[1]}" -le $((40 + 14 + 4)) ] || fail "the borrower got ${got[1]}"
 	rates 5 a=80 b=40 c=20
 	rule change borrower borrow=0
@@ -193,7 +199,7 @@ lending() {
 	rates 3 b=40
 }
 
-# Two limits at once: one for each user, one for all; requests and bytes.
+# Verifies two limits at once: one per user, one for all; in requests and bytes.
 two_limits() {
 	setup 3
 	policy svc 'tbf uid'
@@ -216,7 +222,7 @@ two_limits() {
 	rates 5 a=40 b=40 c=30
 }
 
-# A head whose queue became empty does not make the other one miss its time.
+# Verifies that a head whose queue becomes empty does not delay the other head.
 two_heads() {
 	setup 2
 	policy svc 'tbf uid'
@@ -226,7 +232,7 @@ two_heads() {
 	settle a
 	local i
 	for i in 1 2 3 4 5; do
-		# The last of them has to wait, for less than the other head's next.
+		# The last request has to wait, for less than the other head's next one.
 		ionice -c 1 -n 0 dd if=/dev/mapper/b of=/dev/null bs=4k count=5 iflag=direct 2>/dev/null
 		gather 2 ended
 		is "${got[0]}" 4 15

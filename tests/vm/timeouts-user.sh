@@ -3,19 +3,19 @@
 # /dev/nrs: deadlines, early replies and recovery. Needs nrs-test (scripts/build-tools.sh).
 . /tests/nrs.sh
 
-# gone: waits until there is no service.
+# gone: Waits until all services are removed.
 gone() {
 	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
 }
 
-# part NAME: one check of nrs-test.
+# part NAME: Runs one check of nrs-test.
 part() {
 	module
 	nrs-test check "$1" || fail "nrs-test check $1"
 	gone "$1"
 }
 
-# Early replies do not end with the policy that withholds, nor with changes of all settings.
+# Verifies early replies while the throttling policy and all settings change.
 storm() {
 	module
 	local end=$((SECONDS + $(slow 8 16))) pid n file value
@@ -31,13 +31,13 @@ storm() {
 		done
 		sleep 0.02
 	done
-	# With other settings it may not find what it expects; it must end, and leave nothing.
+	# With other settings the check may fail; it must end, and leave nothing behind.
 	wait $pid || true
 	gone hostile
 	rmmod nrs
 }
 
-# What the service tells of its early replies is what its files do.
+# Verifies that the files of the service count its early replies correctly.
 counters() {
 	module
 	nrs-test check early >/tmp/early &

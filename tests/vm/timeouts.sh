@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Adaptive timeouts of block devices: slow is not dead, dead is found out soon, and what a policy keeps is neither.
+# Adaptive timeouts of block devices: a slow device is not lost, a dead one is detected soon, and
+# throttling is neither.
 . /tests/nrs.sh
 
-# quick MIN INCREMENT: timeouts of a few seconds, a history of eight.
+# quick MIN INCREMENT: Sets timeouts of a few seconds, and a history of eight.
 quick() {
 	local name
 	for name in "at_early_margin 1" "at_min $1" "at_increment $2" "at_history 8"; do
@@ -11,7 +12,8 @@ quick() {
 	done
 }
 
-# setup [WORD...]: client a, with these words in its table, on the device lin, which can be made to hang.
+# setup [WORD...]: Creates client a, with these words in its table, on the device lin, which can be
+# suspended.
 setup() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000
@@ -19,24 +21,24 @@ setup() {
 	client a /dev/mapper/lin svc "$@"
 }
 
-# delayed READ WRITE: the device lin delays so much, ms, from now on.
+# delayed READ WRITE: Lets the device lin delay reads and writes from now on, ms.
 delayed() {
 	dm load lin --table "0 $(sectors /dev/nb0) delay /dev/nb0 0 $1 /dev/nb0 0 $2"
 	dm suspend --nolockfs lin
 	dm resume lin
 }
 
-# estimate: of the service, s.
+# estimate: Prints the estimate of the service, s.
 estimate() {
 	awk '$1 == "service" && $4 > max { max = $4 } END { print max + 0 }' "$(at svc timeouts)"
 }
 
-# of NAME: one of the numbers in at_stats.
+# of NAME: Prints a number of at_stats.
 of() {
 	awk -v name="$1:" '$1 == name { print $2 }' "$(at svc at_stats)"
 }
 
-# lives DEVICE: live or lost.
+# lives DEVICE: Prints live or lost.
 lives() {
 	local text
 	text=$(dm status "$1")
@@ -44,19 +46,19 @@ lives() {
 	echo "${text%% *}"
 }
 
-# quiet: nobody was given up.
+# quiet: Verifies that no device was given up.
 quiet() {
 	[ "$(of timeouts)" = 0 ] && [ "$(of lost)" = 0 ] && [ "$(lives a)" = live ] ||
 		fail "given up: $(dm status a) $(tr '\n' ' ' <"$(at svc at_stats)")"
 }
 
-# begin [OPTION...]: a load that goes on, until the device is known.
+# begin [OPTION...]: Starts an endless load, and waits until the device has a history.
 begin() {
 	load a --time_based --runtime=600 "$@" >/dev/null 2>&1 &
 	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
 }
 
-# since STAMP: milliseconds since then.
+# since STAMP: Prints the milliseconds since STAMP.
 since() {
 	echo $(((${EPOCHREALTIME/./} - $1) / 1000))
 }
@@ -73,7 +75,7 @@ formats() {
 	[ "$(cat "$(at svc timeouts)")" = 'adaptive timeouts off, using obd_timeout 100' ] || fail "$(cat "$(at svc timeouts)")"
 }
 
-# A device that becomes a hundred times slower, and recovers.
+# Verifies a device that becomes a hundred times slower, and recovers.
 heavy() {
 	setup
 	quick 1 5
@@ -82,7 +84,7 @@ heavy() {
 	begin
 	[ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)")"
 	delayed 2000 2000
-	# Two rounds of eight, and then some.
+	# Two rounds of eight requests, plus a margin.
 	wait_for 60 '[ $(estimate) -ge 3 ]' || fail "$(cat "$(at svc timeouts)")"
 	say "slow: $(head -n 1 "$(at svc timeouts)")"
 	quiet
@@ -94,17 +96,18 @@ heavy() {
 	quiet
 }
 
-# Some requests take twice as long as the timeout, and others show that the device lives.
+# Verifies that some requests may take longer than the timeout while others show that the device is
+# alive.
 busy() {
 	setup
 	quick 1 5
 	delayed 20 14000
 	begin
-	# What is known of the device is that it is quick.
+	# The history of the device is that it is fast.
 	load a --rw=randwrite --iodepth=4 --io_size=16k >/dev/null || fail "a write failed"
 	quiet
 	[ "$(estimate)" -ge 14 ] || fail "$(cat "$(at svc timeouts)")"
-	# Without others that complete, the device is lost; the write is done all the same.
+	# Without other completions the device is lost; the write still completes.
 	killall fio
 	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
 	wait_for 40 '[ $(estimate) = 1 ]' || fail "$(cat "$(at svc timeouts)")"
@@ -112,8 +115,8 @@ busy() {
 	[ "$(of lost)" = 1 ] && [ "$(of found)" = 1 ] && [ "$(of timeouts)" = 4 ] || fail "$(cat "$(at svc at_stats)")"
 }
 
-# A discard takes longer than requests may, alone and with a reader beside it that waits for the one slot. A write that takes
-# as long is late.
+# Verifies that a discard may exceed the timeout, alone and with a reader that waits for the only
+# slot. A write that takes as long is late.
 discarded() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000 discard=1
@@ -124,7 +127,7 @@ discarded() {
 	load a --io_size=1m >/dev/null || fail "a read failed"
 	blkdiscard -l 65536 /dev/mapper/a
 	quiet
-	# It taught nothing.
+	# A discard does not change the estimate.
 	[ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)")"
 	echo 1 >"$(at svc slots)"
 	blkdiscard -l 65536 /dev/mapper/a &
@@ -137,7 +140,7 @@ discarded() {
 	[ "$(of lost)" = 1 ] || fail "$(cat "$(at svc at_stats)")"
 }
 
-# detected: how long it takes to give up a device that hangs, ms.
+# detected: Prints the time until a device that hangs is given up, ms.
 detected() {
 	local stamp
 	begin
@@ -147,7 +150,8 @@ detected() {
 	since "$stamp"
 }
 
-# hear: writes the module's uevents to /tmp/uevents, a line each. A kernel without a network starts a program for each.
+# hear: Writes the module's uevents to /tmp/uevents, one per line. A kernel without network starts a
+# program for each.
 hear() {
 	cat >/tmp/hear <<'END'
 #!/bin/sh
@@ -158,17 +162,17 @@ END
 	if [ -w /sys/kernel/uevent_helper ]; then echo /tmp/hear >/sys/kernel/uevent_helper; else uevent /tmp/hear & fi
 }
 
-# A device that hangs is given up in time, and comes back by itself.
+# Verifies that a device that hangs is given up in time, and recovers by itself.
 dead() {
 	local adaptive fixed
 	hear
 	setup
 	quick 1 1
 	adaptive=$(detected)
-	# 1.25 times the least estimate, and one second more; a quarter for the clock.
+	# 1.25 times the minimum estimate plus one second, with a margin for the clock.
 	[ "$adaptive" -ge 1000 ] && [ "$adaptive" -le $((2250 + $(slow 600 2500))) ] || fail "given up after $adaptive ms"
 	[ "$(of lost)" = 1 ] && [ "$(of timeouts)" -ge 1 ] || fail "$(cat "$(at svc at_stats)")"
-	# Nothing was ended that is at the device.
+	# No request in flight was ended.
 	[ "$(counter a failed)" = 0 ] || fail "$(dm status a)"
 	dm resume lin
 	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
@@ -180,7 +184,7 @@ dead() {
 	say "$(cat /tmp/uevents)"
 	grep -q 'NRS_CLIENT=a NRS_EVENT=lost NRS_SERVICE=svc DM_NOSCAN=1' /tmp/uevents
 	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc DM_NOSCAN=$' /tmp/uevents
-	# The same with a fixed timeout, which has to be as long as the worst load takes.
+	# The same with a fixed timeout, which must be as long as under the worst load.
 	set_to svc at_max 0
 	set_to svc obd_timeout 20
 	fixed=$(detected)
@@ -188,7 +192,7 @@ dead() {
 	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
 	say "given up after $adaptive ms, with a fixed timeout of 20 s after $fixed ms: $(awk -v a="$adaptive" -v f="$fixed" 'BEGIN { printf "%.1f", f / a }') times as long"
 	[ "$fixed" -ge 19000 ] || fail "$fixed ms"
-	# Not at all.
+	# Timeouts are disabled.
 	set_to svc obd_timeout 0
 	begin
 	dm suspend --nolockfs --noflush lin
@@ -197,7 +201,7 @@ dead() {
 	dm resume lin
 }
 
-# A device that is loaded as never before, and lives.
+# Verifies that a device under exceptional load is not lost.
 loaded() {
 	setup
 	quick 1 1
@@ -207,31 +211,31 @@ loaded() {
 	wait_for 60 '[ $(estimate) -ge 25 ]' || fail "$(cat "$(at svc timeouts)")"
 	quiet
 	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
-	# What is queued would take half a minute, and whoever was killed waits for it.
+	# The queue would take half a minute, and the killed load would wait for it.
 	delayed 2 2
 }
 
-# What has not gone down fails at once where it was asked for, and only there.
+# Verifies that queued requests fail at once on a client configured so, and only there.
 failing() {
 	setup on_timeout fail
 	lower nb1 memory_backed=1 irqmode=2 completion_nsec=2000000
 	client b /dev/nb1 svc
 	dm table a | grep -q 'on_timeout fail' || fail "$(dm table a)"
 	quick 1 1
-	# So few that the CPU keeps all of them busy.
+	# So few slots that the CPU keeps them busy.
 	echo 4 >"$(at svc slots)"
 	load b --time_based --runtime=600 >/dev/null 2>&1 &
 	load a --time_based --runtime=600 --iodepth=32 --continue_on_error=all --error_dump=0 >/dev/null 2>&1 &
 	saturated a
 	dm suspend --nolockfs --noflush lin
 	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
-	# New ones.
+	# New requests.
 	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd && fail "read from a device that hangs"
 	grep -q 'timed out' /tmp/dd || fail "$(cat /tmp/dd)"
-	# What was queued.
+	# Queued requests.
 	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
 	[ "$(counter a failed)" -ge 8 ] || fail "$(dm status a)"
-	# The other one goes on.
+	# The other client continues.
 	local before
 	before=$(counter b ended)
 	wait_for 20 '[ $(counter b ended) -gt $((before + 64)) ]' || fail "$(dm status b)"
@@ -241,7 +245,7 @@ failing() {
 	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd || fail "$(cat /tmp/dd)"
 }
 
-# What a rate keeps is not late, and does not make others wait longer.
+# Verifies that throttled requests are not late, and do not raise the estimate.
 kept() {
 	setup
 	quick 1 1
@@ -249,18 +253,18 @@ kept() {
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	load a --io_size=160k --iodepth=40 >/dev/null || fail "a read failed"
 	quiet
-	# The last one has waited for 40 s. Where the clock runs by itself, a busy host may add some.
+	# The last request was queued for 40 s. On a free-running clock, a busy host may add some time.
 	[ "$(estimate)" -le "$(slow 1 15)" ] || fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
 	[ "$(of withheld_ms)" -ge 300000 ] || fail "$(cat "$(at svc at_stats)")"
 	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
-	# It counts for who wants that.
+	# With at_count_policy_delay the throttled time counts.
 	set_to svc at_count_policy_delay 1
 	load a --io_size=32k --iodepth=8 >/dev/null || fail "a read failed"
 	[ "$(estimate)" -ge 6 ] || fail "$(cat "$(at svc timeouts)")"
 	quiet
 }
 
-# Given up, and then suspended, replaced, removed.
+# Verifies suspend, replacement and removal of a device that was given up.
 leaving() {
 	setup
 	quick 1 1

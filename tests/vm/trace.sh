@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: trace.sh [FUNCTION...]
 #
-# Tracepoints: their fields, that every request has each event once and in order, that numbers agree with what happens.
-# The examples of Documentation/tracing.md are run as they are written there, if the machine has that (/tracing.md) and the tools
-# (/trace, scripts/trace-tools.sh).
+# Tracepoints: their fields, each event once and in order per request, and numbers that match the
+# actual times. Runs the examples of Documentation/tracing.md as written, if the machine has the
+# page (/tracing.md) and the tools (/trace, scripts/trace-tools.sh).
 . /tests/nrs.sh
 
 only=$*
 tracing=/sys/kernel/tracing
 grep -q " $tracing " /proc/mounts || mount -t tracefs tracefs $tracing
 
-# setup [WORD...]: client a on a disk that takes 2 ms for each request; nothing is traced.
+# setup [WORD...]: Creates client a on a disk that takes 2 ms per request; disables all events.
 setup() {
 	module
 	[ ! -e $tracing/events/nrs ] || echo 0 >$tracing/events/nrs/enable
@@ -21,20 +21,20 @@ setup() {
 	client a /dev/nb0 svc "$@"
 }
 
-# follow EVENT...: these are traced from now on.
+# follow EVENT...: Enables these events.
 follow() {
 	local name
 	for name; do echo 1 >"$tracing/events/nrs/nrs_$name/enable"; done
 }
 
-# stop: nothing is traced any more; what was is in /tmp/events, without what is lost.
+# stop: Disables all events, and writes the trace to /tmp/events; fails if events were lost.
 stop() {
 	echo 0 >$tracing/events/nrs/enable
 	grep -q 'entries-in-buffer/entries-written: \([0-9]*\)/\1 ' $tracing/trace || fail "events were lost: $(head -n 4 $tracing/trace)"
 	grep -v '^#' $tracing/trace >/tmp/events || true
 }
 
-# of EVENT FIELD...: values of the fields of each such event in /tmp/events, a line each.
+# of EVENT FIELD...: Prints the fields of each such event in /tmp/events, one line per event.
 of() {
 	local event=$1
 	shift
@@ -50,12 +50,12 @@ of() {
 		}' /tmp/events
 }
 
-# fields EVENT: the fields of its own, as TYPE NAME.
+# fields EVENT: Prints the event's own fields, as TYPE NAME.
 fields() {
 	sed -n 's/^\tfield:\([^;]*\);.*/\1/p' "$tracing/events/nrs/nrs_$1/format" | grep -v ' common_' | tr '\n' ';'
 }
 
-# What is there stays: programs are written for it.
+# Verifies that events and fields are stable, because programs depend on them.
 stable() {
 	setup
 	[ "$(cd $tracing/events/nrs; echo nrs_*)" = 'nrs_complete nrs_dispatch nrs_enqueue nrs_factors nrs_policy nrs_shares nrs_throttle' ]
@@ -72,14 +72,15 @@ stable() {
 		esac
 		got=$(fields $name)
 		[ "$got" = "$want" ] || fail "nrs_$name has '$got', not '$want'"
-		# All of them are described.
+		# All fields are documented.
 		[ ! -f /tracing.md ] || for got in $(tr ';' '\n' <<<"$want" | sed 's/.* //; s/\[.*//'); do
 			awk -v name="nrs_$name" '/^#/ { here = index($0, name) } here' /tracing.md | grep "^| \`$got\`" >/dev/null || fail "nrs_$name: $got is not in the documentation"
 		done
 	done
 }
 
-# paired COUNT: each of so many requests arrived, was dispatched and has ended, once and in this order, and says the same of itself.
+# paired COUNT: Verifies that COUNT requests each have arrived, been dispatched and completed, once
+# and in this order, with consistent fields.
 paired() {
 	awk -v want="$1" '
 		function bad(why) { print why ": " $0; wrong = 1; exit 1 }
@@ -120,13 +121,14 @@ pairs() {
 	[ "$(of enqueue jobid | sort -u | tr '\n' ' ')" = 'fio.1001 fio.1002 ' ] || fail "$(of enqueue jobid | sort -u)"
 	[ "$(of complete error | sort -u)" = 0 ]
 	[ "$(of dispatch waited_ns | awk '$1 > 0' | wc -l)" -ge 50 ] || fail "few waited"
-	# Both ways were gone.
+	# Requests took both paths, queued and direct.
 	[ "$(of enqueue queued | sort -u | tr '\n' ' ')" = '0 1 ' ] || fail "all went the same way"
-	# Offsets are those of the device.
+	# Offsets are relative to the device.
 	of enqueue offset | awk -v end="$(($(sectors /dev/nb0) * 512))" '$1 % 4096 || $1 >= end { exit 1 }' || fail "offsets"
 }
 
-# Times are those of the device: with one request at a time, each is served in its time and the others wait for those before them.
+# Verifies that times match the device: with one request at a time, each has the service time of the
+# device, and the others wait for the earlier ones.
 times() {
 	setup opportunity off
 	policy svc 'fairshare uid_fair'
@@ -137,7 +139,7 @@ times() {
 	paired 100
 	of complete service_ns | awk '{ sum += $1 } $1 < 2000000 { print $1; exit 1 } END { print "served in " sum / NR; exit !(sum / NR < 2500000) }' ||
 		fail "a device that takes 2 ms"
-	# Of eight, seven are before the last.
+	# Seven of eight requests are before the last one.
 	of dispatch waited_ns | awk 'NR > 8 && NR <= 93 { sum += $1; n++ } END { print "waited for " sum / n; exit !(sum / n > 7 * 2000000 && sum / n < 7 * 2500000) }' ||
 		fail "seven before it"
 	[ "$(of dispatch slots | sort -u)" = 1 ]
@@ -145,7 +147,7 @@ times() {
 	[ "$(of dispatch limit | sort -u)" = 1 ]
 }
 
-# Requests that end badly, that have high priority, that must not wait.
+# Verifies failing requests, and requests of high priority.
 others() {
 	setup
 	dm_create bad "0 $(sectors /dev/nb0) error"
@@ -160,7 +162,7 @@ others() {
 	paired 24
 }
 
-# A rate withholds all that there is, and says until when.
+# Verifies that a rate throttles all requests, with the time until which they are throttled.
 throttle() {
 	setup
 	policy svc 'tbf uid'
@@ -170,17 +172,17 @@ throttle() {
 	stop
 	paired 50
 	[ "$(of throttle service head policy cpt | sort -u)" = 'svc regular tbf 0' ] || fail "$(of throttle service head policy cpt | sort -u)"
-	# About each request but the first few waits for its token, 20 ms.
+	# All requests except the first few wait for their token, 20 ms.
 	[ "$(of throttle delay_ns | wc -l)" -ge 30 ] || fail "$(of throttle delay_ns | wc -l) times"
 	of throttle delay_ns queued | awk '$1 == 0 || $1 > 20000000 || $2 == 0 { print; exit 1 }' || fail "longer than a token takes"
-	# It is served when that said.
+	# Dispatched at the announced time.
 	awk '{ for (i = 1; i <= NF; i++) { at = index($i, "="); value[substr($i, 1, at - 1)] = substr($i, at + 1) } time = 0 + $4 }
 		/ nrs_throttle: / { due = $0; sub(/.*\] [^ ]* */, "", due); sub(/:.*/, "", due); due += value["delay_ns"] / 1e9; next }
 		/ nrs_dispatch: / && due { now = $0; sub(/.*\] [^ ]* */, "", now); sub(/:.*/, "", now); if (now < due - 0.001 || now > due + 0.010) { print now - due; exit 1 } n++; due = 0 }
 		END { print n " on time"; exit n < 30 }' /tmp/events || fail "not served when it was due"
 }
 
-# Each change of policy, by head; what is refused is none.
+# Verifies an event for each change of policy, per head; a refused change has none.
 policies() {
 	setup
 	follow policy
@@ -188,7 +190,7 @@ policies() {
 	policy svc 'fairshare reg uid_fair'
 	policy svc 'fairshare reg uid_fair'
 	echo 'fairshare nothing' >"$(at svc nrs_policies)" 2>/dev/null || true
-	# The first changes in place.
+	# The first change of parameters is in place.
 	set_to svc nrs_fairshare_delta_ms 200
 	set_to svc nrs_fairshare_select paper
 	policy svc fifo
@@ -205,7 +207,7 @@ policies() {
 	cmp /tmp/got /tmp/want || fail "$(diff /tmp/want /tmp/got)"
 }
 
-# Shares: of whom, how often, how long that takes.
+# Verifies the events of share computations: entities, interval, duration.
 shares() {
 	setup
 	policy svc 'fairshare uid_fair'
@@ -223,7 +225,7 @@ shares() {
 	of shares generation | awk 'NR > 1 && $1 <= last { print; exit 1 } { last = $1 }' || fail "generations go back"
 }
 
-# Requests of programs say who they are for.
+# Verifies that requests of programs carry their client's identity.
 user() {
 	module
 	[ -x /bin/nrs-test ] || fail "no nrs-test: build-tools.sh"
@@ -235,7 +237,7 @@ user() {
 	paired 200
 }
 
-# unseen: what was dispatched while nobody looked has no time of service.
+# unseen: Verifies that requests dispatched while events were disabled have no service time.
 unseen() {
 	module
 	echo >$tracing/trace
@@ -257,7 +259,7 @@ unseen() {
 	[ "$(of complete service_ns | sort -n | tail -n 1)" -lt 2000000000 ] || fail "$(of complete id service_ns)"
 }
 
-# off: whoever does not look sees nothing, and what arrived before somebody looked is not seen half.
+# off: Verifies that disabled events record nothing, and that no request is recorded partially.
 off() {
 	setup
 	echo 4 >"$(at svc slots)"
@@ -274,13 +276,14 @@ off() {
 		sleep 0.1
 		echo 0 >$tracing/events/nrs/nrs_enqueue/enable
 		stop
-		# Who has ended was seen to be dispatched, unless it arrived while all was on and left since: in order, never twice.
+		# A completed request was recorded as dispatched, unless it arrived while all events were
+		# enabled and was completed later: in order, never twice.
 		awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^id=/) id = $i; s = / nrs_enqueue: / ? 1 : / nrs_dispatch: / ? 2 : 3 }
 			state[id] >= s || id == "id=0" { print; exit 1 } { state[id] = s }' /tmp/events || fail "seen twice, or out of order"
 	done
 }
 
-# The module goes while its events are on, and comes back.
+# Unloads the module while its events are enabled, and loads it again.
 gone() {
 	setup
 	local round
@@ -291,7 +294,7 @@ gone() {
 		dm_remove a
 		rmmod nrs
 		[ ! -e $tracing/events/nrs ] || fail "its events are left"
-		# What it left in the buffer is read without it.
+		# Events left in the buffer can be read without the module.
 		cat $tracing/trace >/dev/null
 		module
 		wait_for 5 "[ -e $tracing/events/nrs ]"
@@ -300,7 +303,8 @@ gone() {
 	done
 }
 
-# example N SECONDS: the Nth program for bpftrace in the documentation, for that long, or until it ends; its output is in /tmp/shown.
+# example N SECONDS: Runs the Nth bpftrace program of the documentation for that long, or until it
+# ends; its output is in /tmp/shown.
 example() {
 	awk -v n="$1" '/^```bpftrace/ { i++; on = i == n; next } /^```/ { on = 0 } on' /tracing.md >/tmp/example.bt
 	[ -s /tmp/example.bt ] || fail "there is no example $1"
@@ -316,7 +320,7 @@ example() {
 	if grep -qE 'ERROR|WARN' /tmp/shown; then fail "$(cat /tmp/shown)"; fi
 }
 
-# Two users; one has a rate.
+# Starts two users, one of them with a rate.
 loaded() {
 	setup
 	client b /dev/nb0 svc
@@ -340,7 +344,7 @@ bpftrace() {
 	grep -q '^@service_us\[svc\]' /tmp/shown || fail "$(cat /tmp/shown)"
 }
 
-# Those commands of the documentation that begin with trace-cmd, in order.
+# Runs the commands of the documentation that begin with trace-cmd, in order.
 tracecmd() {
 	loaded
 	cd /tmp

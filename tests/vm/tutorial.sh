@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The commands of Documentation/tutorial.md as they are written there, in one shell: /tutorial/NN.sh, with what they have to print in
-# /tutorial/NN.expect, an extended regular expression in each line, and what to wait for before the next in /tutorial/NN.until. All are
-# made by tests/tutorial.sh.
+# The commands of Documentation/tutorial.md as written, in one shell: /tutorial/NN.sh, with the
+# expected output in /tutorial/NN.expect, an extended regular expression per line, and a condition
+# to wait for before the next block in /tutorial/NN.until. tests/tutorial.sh creates these files.
 . /tests/nrs.sh
 
-# As on a machine that has just started, whatever ran before.
+# As on a machine that has just booted, whatever ran before.
 clean_up
 for module in nrs null_blk; do
 	if [ -d "/sys/module/$module" ]; then rmmod "$module"; fi
 done
-# modprobe finds the module as if a package had installed it; what the shell tells of jobs is not wanted.
+# modprobe finds the module as if a package had installed it; the shell's job messages are
+# suppressed.
 mkdir -p /etc/modprobe.d /etc/nrs
 # shellcheck disable=SC2016 # modprobe's own variable
 echo 'install nrs /bin/insmod /nrs.ko $CMDLINE_OPTS' >/etc/modprobe.d/nrs.conf
@@ -19,7 +20,8 @@ set +m
 for file in /tutorial/*.sh; do
 	name=$(basename "$file" .sh)
 	said=/out/tutorial-$name.txt
-	# Each line is a command that has to succeed. In this shell, for what later ones need of it.
+	# Each line is a command that must succeed. In this shell, because later commands depend on its
+	# state.
 	trap 'failed=1 && echo "failed: $BASH_COMMAND"' ERR
 	failed=''
 	# shellcheck disable=SC1090

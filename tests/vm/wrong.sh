@@ -1,35 +1,37 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What must be refused: each with its error, and nothing changed. The host's tests have all values; here the errno has to reach the
-# user. The words of a table have no other test.
+# Refused input: each with its error, and no change. The host's tests have all values; here the
+# errno has to reach the user. No other test covers the words of a table.
 . /tests/nrs.sh
 
 size=2048
 dir=/sys/kernel/config/nrs
 long=$(printf 'x%.0s' $(seq 1100))
 
-# state: all that can be seen of the module.
+# state: Prints all visible state of the module.
 state() {
 	local file files=()
 	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
-		# What only takes writes has nothing to show; why a rule or a configuration was refused changes with each, and times go by.
+		# Write-only files have no contents, the reason of a refusal changes with each refusal, and
+		# times advance.
 		case $file in *stats_reset | *rule_error | *config_error | *timeouts | *qbm_stat*) continue ;; esac
 		[ ! -f "$file" ] || files+=("$file")
 	done
-	# One process for all of them; what cannot be read now (rules without tbf) shows nothing.
+	# One process for all files; an unreadable file (rules without tbf) has no output.
 	grep -sH '' "${files[@]}" || true
 	dm table
 	dm status
 	ls /sys/kernel/debug/nrs $dir
 }
 
-# same_state WHAT: the state is that of the start.
+# same_state WHAT: Verifies that the state equals that of the start.
 same_state() {
 	state >/tmp/after
 	cmp -s /tmp/before /tmp/after || fail "changed by $1: $(diff /tmp/before /tmp/after)"
 }
 
-# Lines FILE|VALUE|ERRNO[|REASON]; in a value, \n and the like are characters. Where there is a file for it, the reason begins like this.
+# Verifies lines FILE|VALUE|ERRNO[|REASON]; escapes such as \n in a value are expanded. If the file
+# has an error file, its text must begin with REASON.
 writes() {
 	local file value errno reason path said
 	while IFS='|' read -r file value errno reason; do
@@ -45,7 +47,7 @@ writes() {
 	done
 }
 
-# Lines of words for dm message|ERRNO
+# Verifies lines WORDS|ERRNO, where WORDS are those of dm message.
 messages() {
 	local words errno
 	while IFS='|' read -r words errno; do
@@ -56,7 +58,8 @@ messages() {
 	done
 }
 
-# Lines ERRNO|what the kernel's log gives as the reason|what follows "START LEN nrs "
+# Verifies lines ERRNO|REASON|WORDS: REASON is the pattern in the kernel log, and WORDS follow
+# "START LEN nrs ".
 tables() {
 	local errno reason words
 	while IFS='|' read -r errno reason words; do
@@ -70,7 +73,8 @@ tables() {
 	done
 }
 
-# all POLICY FUNCTION FILE: with a service that has settings unlike the defaults, rules if it is tbf, and a plan.
+# all POLICY FUNCTION FILE: Runs the lines of FILE on a service with settings unlike the defaults, a
+# plan, and rules if the policy is tbf.
 all() {
 	module
 	lower nb0
@@ -159,7 +163,7 @@ EINVAL|zoned|/dev/zoned 0 svc
 END
 sed -i "s/LONGNAME/$long/" /tmp/tables
 
-# What is made in configfs or given to the module as a whole; two commands in one write.
+# Verifies wrong values in configfs, and two commands in one write.
 elsewhere() {
 	module
 	lower nb0
@@ -176,24 +180,27 @@ elsewhere() {
 	printf 'start x uid={5}\nstop x\n' >/tmp/two
 	refused EINVAL dd if=/tmp/two of="$(at svc nrs_tbf_rule)" bs=4k conv=notrunc
 	same_state "configfs"
-	# A refused write is told once in the log; what is taken empties the file.
+	# A refused write is logged once; an accepted write empties the error file.
 	dmesg | grep -q 'nrs: service svc: refused: column' || fail "$(dmesg | tail -n 5)"
 	set_to svc nrs_tbf_rule 'stop nosuch'
 	[ -z "$(<"$(at svc nrs_tbf_rule_error)")" ]
 }
 
-# plan [BYTES]: writes /tmp/plan as the configuration, in pieces of that size; what is said goes to /tmp/said.
+# plan [BYTES]: Writes /tmp/plan as the configuration, in pieces of that size; errors go to
+# /tmp/said.
 plan() {
 	dd if=/tmp/plan of="$(at svc nrs_qbm_config)" bs="${1:-512k}" conv=notrunc 2>/tmp/said
 }
 
-# refuses_plan WORDS: the last configuration was refused because of that, and the first one is in effect.
+# refuses_plan WORDS: Verifies that the last configuration was refused for that reason, and that the
+# first one is in effect.
 refuses_plan() {
 	[[ $(<"$(at svc nrs_qbm_config_error)") == "$1" ]] || fail "$(<"$(at svc nrs_qbm_config_error)"), not $1"
 	unchanged "$1"
 }
 
-# Configurations are written in pieces, are as long as they may be, and are checked without qbm as well.
+# Verifies configurations that are written in pieces, have the largest size, or are checked without
+# qbm.
 plans() {
 	module
 	lower nb0
@@ -205,16 +212,17 @@ plans() {
 	printf 'by uid\nclient 7 class=fs min=1MB\ngroup\nclient 8 class=fs min=1MB\n' >/tmp/plan
 	if plan 5; then fail "wrong pieces are taken"; fi
 	refuses_plan "line 3: the group's name is missing"
-	# Without its line end the last line counts when the file is closed, and nobody but the file tells.
+	# A last line without line end counts when the file is closed, and only the error file reports
+	# its error.
 	printf 'by uid\ngroup' >/tmp/plan
 	plan || true
 	refuses_plan "line 2: the group's name is missing"
-	# As many clients as there can be are taken, and shown as they were written.
+	# The largest number of clients is accepted, and shown as written.
 	{ echo by uid && for ((i = 0; i < 4096; i++)); do echo "client $i class=fair_share min=1MB/s"; done; } >/tmp/plan
 	plan || fail "$(cat /tmp/said)"
 	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "not what was written"
 	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "the error stays"
-	# Nothing to see without qbm, but the configuration is there, and checked.
+	# Without qbm there is no status, but the configuration exists and is checked.
 	policy svc fifo
 	refused ENODEV cat "$(at svc nrs_qbm_status)"
 	refused ENODEV cat "$(at svc nrs_qbm_stats)"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Servers with agents, for cluster.sh and cluster/server.sh: . /tests/cluster/lib.sh after nrs.sh.
 
-# server NAME DISK NANOSECONDS USER: a service of that name on a disk that completes each request after that time, with two
-# sharers: NAME-wide of user 1001, who uses all servers, and NAME-own of USER, who uses this one only.
+# server NAME DISK NANOSECONDS USER: Creates a service on a disk that completes each request after
+# NANOSECONDS, with two sharers: NAME-wide of user 1001, who uses all servers, and NAME-own of USER,
+# who uses this server only.
 server() {
 	slow_lower "$2" "$3" size=1024
 	sharer "$1-wide" "/dev/$2" "$1"
@@ -15,7 +16,8 @@ server() {
 	saturated "$1-wide" "$1-own"
 }
 
-# configure NAME ADDRESS_ONE ADDRESS_TWO: the agent of the server NAME, one or two, has its files in /tmp/NAME.
+# configure NAME ADDRESS_ONE ADDRESS_TWO: Writes the files of the agent of server NAME, one or two,
+# to /tmp/NAME.
 configure() {
 	local name=$1 own=$2
 	[ "$name" = one ] || own=$3
@@ -38,19 +40,19 @@ configure() {
 	nrsctl check "/tmp/$name/agent.toml"
 }
 
-# agent NAME: starts it; its process is in ${agents[NAME]}.
+# agent NAME: Starts the agent; sets ${agents[NAME]} to its process.
 declare -A agents
 agent() {
 	nrs-agent --config "/tmp/$1/agent.toml" --socket "/tmp/$1/status" --state "/tmp/$1/state" >>"/tmp/$1/log" 2>&1 &
 	agents[$1]=$!
 }
 
-# agent_says NAME: its status, JSON.
+# agent_says NAME: Prints the agent's status as JSON.
 agent_says() {
 	nrsctl agent status --json --socket "/tmp/$1/status"
 }
 
-# meets NAME: whether its agent is bound, and hears the other server.
+# meets NAME: Returns true if the agent is bound and connected to the other server.
 meets() {
 	local said
 	said=$(agent_says "$1" 2>&1) || return

@@ -2,21 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: cluster/server.sh one|two
 #
-# One of two servers, each a machine; started by scripts/cluster.sh. Prints twice a second what the server's users have got:
-# "sample SERVER TIME WIDE OWN", TIME in ms by the clock as it was at the start, then requests of user 1001 and of the user of this
-# server. Server one also lets things happen, and says so: "phase TIME RATIO NAME", with what users 1001, 1002 and 1003 should get at
-# the end of the phase, "-" if that does not matter. The other one goes on until its machine is ended.
+# Runs one of two servers, each in a machine of its own; started by scripts/cluster.sh. Prints twice
+# a second the requests of the server's users: "sample SERVER TIME WIDE OWN". TIME is the clock at
+# the start plus the time since then, ms. WIDE and OWN count the requests of user 1001 and of this
+# server's user. Server one also triggers events, and prints "phase TIME RATIO NAME". RATIO is the
+# expected ratio of users 1001, 1002 and 1003 at the end of the phase, "-" if irrelevant. Server two
+# runs until its machine is ended.
 . /tests/nrs.sh
 . /tests/cluster/lib.sh
 set -euo pipefail
 me=$1
 declare -A address=([one]=10.0.0.1 [two]=10.0.0.2) user=([one]=1002 [two]=1003)
 
-# What the clock said when the machine started, ms.
+# Clock at the start of the machine, ms.
 read -r up _ </proc/uptime
 start=$((${EPOCHREALTIME/./} / 1000 - 10#${up/./} * 10))
 
-# stamp: the time, in $now.
+# stamp: Sets $now to the time.
 stamp() {
 	local up
 	read -r up _ </proc/uptime
@@ -37,7 +39,7 @@ samples() {
 	done
 }
 
-# phase SECONDS RATIO NAME...
+# phase SECONDS RATIO NAME...: Prints the start of a phase, and waits for SECONDS.
 phase() {
 	local now
 	stamp
@@ -45,7 +47,7 @@ phase() {
 	pause "$1"
 }
 
-# again RATIO NAME...: what is fair again, from now on; the agents have to find each other.
+# again RATIO NAME...: Starts a phase in which the agents first have to reconnect.
 again() {
 	phase 0 "$@"
 	wait_for 30 'meets one' || fail "$(cat /tmp/one/log)"
@@ -58,7 +60,7 @@ ip link set lo up
 ip addr add "${address[$me]}/24" dev eth0
 ip link set eth0 up
 module
-# 200 requests per second: the emulator has to have time left.
+# 200 requests per second, so that the emulator has CPU time left.
 server "$me" nb0 20000000 "${user[$me]}"
 configure "$me" 10.0.0.1:7447 10.0.0.2:7447
 samples &
@@ -92,7 +94,7 @@ kill -STOP "${agents[one]}"
 phase 20 2:1:1 agent stopped
 kill -CONT "${agents[one]}"
 again 1:1:1 agent continued
-# Whoever reads this ends the machine of the other server.
+# scripts/cluster.sh reads this line and ends the machine of the other server.
 phase 20 1:1:0 server two killed
 phase 0 - server two boots
 wait_for 120 'meets one'

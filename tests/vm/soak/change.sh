@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What happens to the loads of a soak: devices are suspended, reloaded, come and go; storms of calls; memory that is
-# not to be had. Sourced by soak.sh.
+# Changes to the loads of a soak: devices are suspended, reloaded, created and removed; storms of
+# calls; failing allocations. Sourced by soak.sh.
 
-# dm_try KIND WORD...: a dmsetup command that may fail for want of memory, and counts.
+# dm_try KIND WORD...: Runs and counts a dmsetup command, which may fail for lack of memory.
 dm_try() {
 	local kind=$1 said
 	shift
@@ -11,7 +11,7 @@ dm_try() {
 		add 1 "$kind"
 		return 0
 	fi
-	# A program without memory to start dies without a word.
+	# A program that cannot start for lack of memory dies without a message.
 	case ${said:-'Cannot allocate memory'} in
 	*'Cannot allocate memory'* | *'annot allocate memory'*) add 1 "$kind" ENOMEM ;;
 	*'resource busy'*) add 1 "$kind" EBUSY ;;
@@ -20,7 +20,7 @@ dm_try() {
 	return 1
 }
 
-# devices_change: suspends, resumes and reloads the devices that carry loads, one at a time.
+# devices_change: Suspends, resumes and reloads the devices that carry loads, one at a time.
 devices_change() {
 	worker devices $((seed + 31))
 	local name how
@@ -52,14 +52,15 @@ devices_change() {
 	for name in a b c e; do dm resume "$name" || true; done
 }
 
-# clients_come: devices of the same service that are made, used, and removed, or whose users are killed before.
+# clients_come: Creates devices of the same service, uses them, and removes them, or kills their
+# users first.
 clients_come() {
 	worker clients $((seed + 32))
 	local name round=0 pid
 	while on; do
 		put
 		round=$((round + 1)) name=g$((round % 3))
-		# Some of it without memory, on the kernel that can do that.
+		# Some devices are created with failing allocations, if the kernel supports fault injection.
 		if ! (faulty && dm_try create create $name --table "0 16384 nrs /dev/nb0 $((196608 + round % 3 * 16384)) svc 2 jobid guest.$round" && put); then
 			while [[ " $(devices | tr '\n' ' ')" = *" $name "* ]] && ! dm_try remove remove $name; do :; done
 			continue
@@ -72,7 +73,7 @@ clients_come() {
 			reads $name 1005 --iodepth=16 >$work/guest 2>&1 &
 			pid=$!
 			linger 200 2000
-			# What is in flight is still served.
+			# Requests in flight are still served.
 			kill -KILL $pid 2>/dev/null || true
 			wait $pid 2>/dev/null || true
 			add 1 'client killed'
@@ -84,7 +85,8 @@ clients_come() {
 	done
 }
 
-# storm NAME SEED OPTION...: nrs-test storm, counted by itself; its number for faults in $work/pids.
+# storm NAME SEED OPTION...: Runs nrs-test storm, which counts by itself; its process id is in
+# $work/pids for fault injection.
 storm() {
 	local name=$1 number=$2 status=0
 	shift 2
@@ -93,12 +95,12 @@ storm() {
 	echo $! >"$work/pids/$name"
 	wait $! || status=$?
 	rm "$work/pids/$name"
-	# Its own text has everything.
+	# Its own output has all details.
 	[ $status -le 1 ] || find_out "nrs-test storm ${*: -2}: status $status: $(tail -n 2 "$work/storm-$name")"
 	sed -n 's/^finding /storm: /p' "$work/storm-$name" >>$finds
 }
 
-# storms_killed: one on /dev/nrs that is killed and started again.
+# storms_killed: Runs a storm on /dev/nrs that is repeatedly killed and restarted.
 storms_killed() {
 	worker killed $((seed + 33))
 	local round=0 pid
@@ -119,19 +121,19 @@ storms_killed() {
 
 faults=(/sys/kernel/debug/failslab /sys/kernel/debug/fail_page_alloc)
 
-# faulty: this process and its children may find no memory, when it is the time for that.
+# faulty: Lets allocations of this process and its children fail while faults are injected.
 faulty() {
 	[ ! -d ${faults[0]} ] || echo 1 >"/proc/$BASHPID/make-it-fail"
 }
 
-# faults_off
+# faults_off: Disables fault injection.
 faults_off() {
 	local dir
 	for dir in "${faults[@]}"; do [ ! -d "$dir" ] || echo 0 >"$dir/probability"; done
 }
 
-# no_memory: for a few seconds at a time some allocations fail: any of the storms', or those that may not wait of fio's. Each
-# time a bounded number, which is what is counted.
+# no_memory: Lets some allocations fail for a few seconds at a time: any of the storms', or fio's
+# that may not sleep. The number is limited each time, and counted.
 no_memory() {
 	worker faults $((seed + 34))
 	[ -d ${faults[0]} ] || return 0

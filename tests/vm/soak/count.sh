@@ -1,46 +1,46 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Counts of a soak: each process keeps its own, a line "COUNT ERRNO KIND" for each kind, as nrs-test storm does; the report adds
-# them up. Sourced by soak.sh.
+# Counts of a soak: each process keeps its own, a line "COUNT ERRNO KIND" per kind, as nrs-test
+# storm does; the report sums them. Sourced by soak.sh.
 
 work=/tmp/soak
 stop=$work/stop
 finds=$work/finds
 
-# worker NAME SEED: what each process of the soak starts with.
+# worker NAME SEED: Initialises a process of the soak.
 worker() {
 	set +x
 	me=$1
 	RANDOM=$2
-	# Whoever looks after the time and progress comes first.
+	# The process that watches time and progress keeps its higher priority.
 	[ "$me" = watch ] || renice -n 5 -p $BASHPID >/dev/null 2>&1 || true
 	declare -gA counted=()
 }
 
-# on: whether to go on.
+# on: Returns true while the soak runs.
 on() {
 	[ ! -e $stop ]
 }
 
-# add N KIND [ERRNO]: counts.
+# add N KIND [ERRNO]: Adds N to a count.
 add() {
 	local key="${3:-ok} $2"
 	counted[$key]=$((${counted[$key]:-0} + $1))
 }
 
-# put: where the report finds it.
+# put: Writes the counts to the file that the report reads.
 put() {
 	local key
 	for key in "${!counted[@]}"; do echo "${counted[$key]} $key"; done >"$work/counts/$me"
 }
 
-# find_out TEXT: something that should not be, for the whole soak.
+# find_out TEXT: Records a failure of the soak.
 find_out() {
 	local text=$*
 	printf '%s: %s\n' "$me" "${text//$'\n'/ }" >>$finds
 }
 
-# errno TEXT: the name of the error in what a command said.
+# errno TEXT: Prints the name of the error in a command's output.
 errno() {
 	case $1 in
 	*'Cannot allocate memory'*) echo ENOMEM ;; *'Device or resource busy'*) echo EBUSY ;; *'temporarily unavailable'*) echo EAGAIN ;;
@@ -49,7 +49,7 @@ errno() {
 	esac
 }
 
-# linger LOW HIGH: milliseconds, from chance; ends early with the soak.
+# linger LOW HIGH: Sleeps for a random time, ms; ends early with the soak.
 linger() {
 	local ms=$(($1 + RANDOM % ($2 - $1 + 1)))
 	while [ "$ms" -gt 500 ] && on; do
@@ -59,8 +59,8 @@ linger() {
 	! on || sleep "$(printf '0.%03d' $((ms % 1000)))"
 }
 
-# watch LIMIT: the longest times in which nothing ended, overall and at a device that had something to do, to
-# $work/gaps in ms; more than LIMIT seconds ends the soak. Starts no process but one that sleeps.
+# watch LIMIT: Writes to $work/gaps the longest times, ms, without a completion, in total and at a
+# device with requests; ends the soak after more than LIMIT seconds. Starts no process except sleep.
 watch() {
 	worker watch 1
 	local limit=$1 line name key now last=${EPOCHREALTIME/./} sum total=0 gap longest=0 single=0 where='' beats=0 at=${EPOCHREALTIME/./} behind=0 stuck=0
@@ -68,7 +68,7 @@ watch() {
 	while on; do
 		sleep 1
 		now=${EPOCHREALTIME/./} sum=0 stuck=0 beats=$((beats + 1))
-		# How late it came itself: that long nobody can have done anything.
+		# Lateness of this loop: other processes may have been stalled for that long.
 		gap=$(((now - at) / 1000 - 1000)) at=$now
 		[ "$gap" -le "$behind" ] || behind=$gap
 		for name in /sys/kernel/debug/nrs/*/clients; do
@@ -77,7 +77,7 @@ watch() {
 				[[ $line =~ ^(.*)\ passed:\ ([0-9]+),\ queued:\ ([0-9]+),.*\ ended:\ ([0-9]+), ]] || continue
 				key=$name${BASH_REMATCH[1]%%,*}
 				sum=$((sum + BASH_REMATCH[4]))
-				# An upper bound: what ended since the last look may have done so at once.
+				# An upper bound: requests completed since the last look may have completed at once.
 				gap=$(((now - ${since[$key]:-$now}) / 1000))
 				[ "$gap" -le "$single" ] || single=$gap where=$key
 				if [ "${ended[$key]:-}" != "${BASH_REMATCH[4]}" ] || [ $((BASH_REMATCH[2] + BASH_REMATCH[3])) = "${BASH_REMATCH[4]}" ]; then
@@ -87,7 +87,7 @@ watch() {
 				[ "$gap" -le "$stuck" ] || stuck=$gap
 			done <"$name"
 		done 2>/dev/null
-		# What stands still because a device is suspended has a reason.
+		# A stall during a suspend is expected.
 		gap=$(((now - last) / 1000))
 		[ "$gap" -le "$longest" ] || longest=$gap
 		if [ "$sum" != "$total" ] || [ -e $work/suspended ]; then last=$now total=$sum; fi
@@ -105,7 +105,8 @@ watch() {
 	put
 }
 
-# of ERRNO KIND...: the sum of what was counted under that errno ("*": any) and kinds that begin so.
+# of ERRNO KIND...: Prints the sum of the counts with that errno ("*": any) whose kind begins with a
+# KIND.
 of() {
 	local errno=$1
 	shift
@@ -116,7 +117,7 @@ of() {
 		END { printf "%d", sum }'
 }
 
-# report: the tables, as Markdown.
+# report: Prints the tables, as Markdown.
 report() {
 	local longest single behind where
 	read -r longest single behind where <$work/gaps

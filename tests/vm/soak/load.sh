@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The loads of a soak: each checks all that it does, again and again. Sourced by soak.sh.
+# Loads of a soak: each repeats and verifies its operations. Sourced by soak.sh.
 
-# checksums NAME UID: writes of mixed sizes by that user to its own device, each block with a checksum, read back and
-# compared; what was written last stays for the end.
+# checksums NAME UID: Writes blocks of mixed sizes with checksums to the user's own device, reads
+# them back and compares; the last data is kept for the end.
 checksums() {
 	worker "fio-$1" $((seed + $2))
 	local round=0 size jobs=()
@@ -23,7 +23,7 @@ checksums() {
 	done
 }
 
-# sums NAME UID OPTION...: a run of fio with checksums.
+# sums NAME UID OPTION...: Runs fio with checksums.
 sums() {
 	local name=$1 uid=$2
 	shift 2
@@ -31,7 +31,7 @@ sums() {
 		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting --name="$name" "$@" 2>&1
 }
 
-# sums_again NAME UID: everything that was written last is read once more.
+# sums_again NAME UID: Reads and verifies the last data once more.
 sums_again() {
 	worker "again-$1" 1
 	local jobs
@@ -42,7 +42,8 @@ sums_again() {
 	put
 }
 
-# reads NAME UID OPTION...: reads without end; this process becomes fio, so that killing it kills all of it.
+# reads NAME UID OPTION...: Reads without end; this process becomes fio, so that a kill ends all of
+# it.
 reads() {
 	local name=$1 uid=$2
 	shift 2
@@ -50,7 +51,7 @@ reads() {
 		--norandommap --minimal --thread --time_based --runtime=1000000 --name="$name" "$@"
 }
 
-# small: makes this process and its children a group with little memory.
+# small: Moves this process and its children to a group with little memory.
 small() {
 	local group=/sys/fs/cgroup/testsoak.$me
 	mkdir -p $group
@@ -59,7 +60,7 @@ small() {
 	echo "$BASHPID" >$group/cgroup.procs
 }
 
-# at_home UID: the commands of this process' steps are that user's, in a directory of its own, $dir.
+# at_home UID: Runs the steps of this process as that user, in their own directory, $dir.
 at_home() {
 	dir=/mnt/soak/$me
 	mkdir -p "$dir"
@@ -69,13 +70,13 @@ at_home() {
 	small
 }
 
-# lines N: that many lines of text from chance, without a process.
+# lines N: Prints N lines of random text, without a process.
 lines() {
 	local i
 	for ((i = 0; i < $1; i++)); do echo "$i $RANDOM $RANDOM and $((RANDOM * RANDOM)) of $me"; done
 }
 
-# step COMMAND...: one that must succeed; what it says goes to $said.
+# step COMMAND...: Runs a command that must succeed; sets $said to its output.
 as=()
 step() {
 	if said=$("${as[@]}" "$@" 2>&1); then return 0; fi
@@ -83,7 +84,7 @@ step() {
 	return 1
 }
 
-# commits: repositories with a few commits of generated files, packed and checked.
+# commits: Creates repositories with a few commits of generated files, packs and checks them.
 commits() {
 	worker git $((seed + 21))
 	at_home 1007
@@ -120,7 +121,8 @@ commits() {
 	done
 }
 
-# archives: made, extracted, and compared with both what was packed and what was extracted.
+# archives: Creates and extracts archives, and compares them with both the source and the extracted
+# files.
 archives() {
 	worker tar $((seed + 22))
 	small
@@ -131,7 +133,7 @@ archives() {
 		step tar -C / -cf $dir/a.tar tests etc || return 0
 		step tar -C $dir/x -xf $dir/a.tar || return 0
 		sync -f $dir/a.tar 2>/dev/null || sync
-		# From the device, not from memory.
+		# Reads from the device, not from the page cache.
 		echo 1 >/proc/sys/vm/drop_caches
 		step tar -C / --compare -f $dir/a.tar || return 0
 		step tar -C $dir/x --compare -f $dir/a.tar || return 0
@@ -144,7 +146,8 @@ archives() {
 	done
 }
 
-# rows: transactions of which some are rolled back, in a database that is checked after each few.
+# rows: Runs transactions, some of which are rolled back, in a database that is checked every few
+# transactions.
 rows() {
 	worker sqlite $((seed + 23))
 	at_home 1008
@@ -154,7 +157,7 @@ rows() {
 		mode=$([ $((RANDOM % 2)) = 0 ] && echo wal || echo delete)
 		for ((round = 0; round < 3; round++)); do
 			more=$((20 + RANDOM % 200))
-			# What is rolled back counts for nothing.
+			# A transaction that is rolled back has no effect.
 			step sqlite3 $db ".timeout 60000" "pragma journal_mode=$mode;" "begin; delete from t; rollback;" \
 				"begin; with recursive s(x) as (select 1 union all select x + 1 from s where x < $more)
 				insert into t select x + $n, (x + $n) * 7919 % 1000003, hex(randomblob(100)) from s; commit;" || return 0
@@ -172,7 +175,7 @@ rows() {
 	done
 }
 
-# clients_of_a_server: dbench, what clients of a file server do.
+# clients_of_a_server: Runs dbench, the load of a file server's clients.
 clients_of_a_server() {
 	worker dbench $((seed + 25))
 	at_home 1009
@@ -184,7 +187,7 @@ clients_of_a_server() {
 	done
 }
 
-# stresses: stress-ng, which checks what it reads.
+# stresses: Runs stress-ng, which verifies the data that it reads.
 stresses() {
 	worker stress $((seed + 26))
 	at_home 1010
@@ -196,7 +199,7 @@ stresses() {
 	done
 }
 
-# small_files: fs_mark, files that are written and synchronized.
+# small_files: Runs fs_mark, which writes and syncs files.
 small_files() {
 	worker fs_mark $((seed + 27))
 	at_home 1011
@@ -208,7 +211,8 @@ small_files() {
 	done
 }
 
-# servers: programs on /dev/nrs with many clients; some are killed, of the others all requests are served.
+# servers: Runs programs on /dev/nrs with many clients; some are killed, and the others must serve
+# all requests.
 servers() {
 	worker server $((seed + 24))
 	local pid out=$work/server submitted served args status
@@ -230,7 +234,7 @@ servers() {
 			status=0
 			wait $pid || status=$?
 			submitted=$(awk '$1 == "\"submitted\":" { n += $2 } END { print n + 0 }' $out)
-			# That of all; each client has its own, further in.
+			# The total; each client's own count is indented further.
 			served=$(awk '/^  "served":/ { print $2 + 0 }' $out)
 			if [ $status != 0 ] || [ "$submitted" != "$served" ]; then
 				find_out "nrs-test load: status $status, $served of $submitted served; $(tail -n 3 $out | cut -c1-300)"

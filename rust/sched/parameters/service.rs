@@ -16,7 +16,7 @@ use crate::sched::{
 
 /// Parameters that select policies.
 pub const POLICIES: &[Parameter] = rows! {
-    |values| values, "user-guide.md", "" {} {
+    |values| values, "concepts.md", "" {} {
         /// Policy of each head; reads show all policies.
         "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, ENOMEM", Some(policy);
     }
@@ -24,7 +24,7 @@ pub const POLICIES: &[Parameter] = rows! {
 
 parameters! {
     /// Values of a service, beside its policies and timeouts.
-    pub struct ServiceParameters of |values| values.service, "user-guide.md", "" {
+    pub struct ServiceParameters of |values| values.service, "concepts.md", "" {
         /// Order that every policy keeps.
         "nrs_pop" level: [given Level] page "order.md",
         /// Completed requests remembered as predecessors.

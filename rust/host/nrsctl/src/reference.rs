@@ -129,7 +129,7 @@ pub fn page() -> String {
     out += &table(MODULE);
     out += "\n## Services in configfs\n\nIn `/sys/kernel/config/nrs/SERVICE/`.\n\n";
     out += &table(SERVICE);
-    out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](user-guide.md#rules-in-configfs).\n\n";
+    out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](configfs.md#rules).\n\n";
     out += &table(RULE);
     out += "\n## Disks\n\n\
             In `/sys/block/DISK/queue/iosched/`; see [the I/O scheduler](iosched.md#files).\n";

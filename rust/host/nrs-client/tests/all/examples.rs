@@ -14,7 +14,7 @@ use std::{
 fn the_page_shows_the_servers() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let read = |path: &str| fs::read_to_string(top.join(path)).expect("a file of the checkout");
-    let page = read("Documentation/dev-nrs.md");
+    let page = read("Documentation/first-server.md");
     for (language, path) in [
         ("rust", "rust/host/nrs-client/examples/server.rs"),
         ("c", "examples/server.c"),

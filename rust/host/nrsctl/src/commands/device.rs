@@ -366,7 +366,7 @@ fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
 ///
 /// [`FailureKind::Refused`]: the module would not accept a value.
 fn device(new: &New) -> Result<Device> {
-    const HINT: &str = "see: nrsctl help device add; user-guide.md, The table line";
+    const HINT: &str = "see: nrsctl help device add; dm-nrs.md";
     let words = [
         ("name", Some(&new.name[..])),
         ("device", Some(&new.device[..])),

@@ -154,7 +154,7 @@ use Table::{Device as Mapped, Disk, Heads, HighPriority, Module, Qbm, Rule, Serv
 static KEYS: [ConfigKey; 49] = [
     key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "disk", "tables", "none", "disks with nrs as [I/O scheduler](iosched.md), by name or path: `sda`, `/dev/disk/by-id/…`"),
-    key(Top, "device", "tables", "none", "[device-mapper devices](user-guide.md#the-table-line) of type nrs, by name in `/dev/mapper`"),
+    key(Top, "device", "tables", "none", "[device-mapper devices](dm-nrs.md#the-table-line) of type nrs, by name in `/dev/mapper`"),
     key(Top, "module", "a table", "none", "parameters of the module"),
     key(Module, "default_slots", "1 to 65535, `\"auto\"`", "left alone", "`slots` of services without that key, and of new services"),
     key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests of one open file of /dev/nrs"),

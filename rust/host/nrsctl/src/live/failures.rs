@@ -18,7 +18,7 @@ use crate::refusal;
 
 impl Live {
     /// Returns the failure for an error of opening the node.
-    pub(super) fn unopened(&self, errno: i32) -> Failure {
+    pub(super) fn open_failure(&self, errno: i32) -> Failure {
         if !self.is_loaded() {
             return not_loaded();
         }
@@ -40,7 +40,7 @@ impl Live {
         value: Option<&str>,
     ) -> Failure {
         let (errno, reason) = match refused {
-            Refused::Unopened(errno) => return self.unopened(errno),
+            Refused::Unopened(errno) => return self.open_failure(errno),
             Refused::Command(errno, reason) => (errno, reason),
         };
         if errno == libc::ENODEV {
@@ -139,7 +139,7 @@ impl Live {
     pub(super) fn mapped(&self, broken: DmsetupError, device: &Device, what: &str) -> Failure {
         let name = &device.name;
         let (errno, said) = match broken {
-            DmsetupError::Unstarted(_) => return self.unmapped(broken),
+            DmsetupError::Unstarted(_) => return self.dm_list_failure(broken),
             DmsetupError::Failed(errno, said) => (errno, said),
         };
         let (kind, words, hint) = match (errno, what) {
@@ -185,7 +185,7 @@ impl Live {
 
     /// Returns the failure of changing the scheduler of `disk` to `scheduler`, or its service to
     /// `service`.
-    pub(super) fn unscheduled(
+    pub(super) fn scheduler_failure(
         &self,
         broken: disks::RefusedWrite,
         disk: &str,
@@ -266,7 +266,7 @@ impl Live {
     }
 
     /// Returns the failure of `dmsetup` in listing the clients.
-    pub(super) fn unmapped(&self, broken: DmsetupError) -> Failure {
+    pub(super) fn dm_list_failure(&self, broken: DmsetupError) -> Failure {
         match broken {
             DmsetupError::Unstarted(error) => {
                 let message = format!("dmsetup: {}", errno::words(errno::of(&error)));
@@ -301,7 +301,7 @@ impl Live {
                 Failure::new(FailureKind::Permission, message).hint("run it as root")
             }
             libc::EINVAL => Failure::new(FailureKind::Refused, message)
-                .hint("see user-guide.md, Module parameters"),
+                .hint("see reference.md, Module parameters"),
             _ => Failure::new(FailureKind::Other, message),
         }
     }

@@ -90,7 +90,7 @@ impl Client {
 
     /// Adds deadlines by `timeouts` for requests to `target`; the client belongs to `service` and
     /// queues in `partitions`.
-    pub(crate) fn waiting_for(
+    pub(crate) fn with_deadlines(
         mut self,
         target: Arc<Target>,
         timeouts: Arc<Timeouts>,
@@ -187,7 +187,7 @@ impl Client {
         if !crowd.concurrency.is_full(self.held()) {
             return false;
         }
-        if !task::can_be_held_back() {
+        if !task::can_be_throttled() {
             crowd.concurrency.count_over();
             return false;
         }

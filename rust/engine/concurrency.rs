@@ -150,7 +150,7 @@ impl Concurrency {
     /// Sets whether block devices block submitters that exceed the credits of their device.
     pub(crate) fn enforce(&self, on: bool) {
         self.enforced.set(on.into());
-        self.call_each();
+        self.wake_each_line();
     }
 
     /// Returns true if a block device with `held` requests queued has used up its credits, and
@@ -233,7 +233,7 @@ impl Concurrency {
     /// Wakes one submitter in each line after credits were raised or are no longer enforced. Any
     /// context.
     #[cold]
-    fn call_each(&self) {
+    fn wake_each_line(&self) {
         let lines = self.gate.lock();
         for line in lines.iter().filter(|line| line.is_busy()) {
             line.bell.notify_one();
@@ -277,7 +277,7 @@ impl Concurrency {
         });
         // A submitter counts itself before it checks the credits.
         if changed && self.standing.get() != 0 {
-            self.call_each();
+            self.wake_each_line();
         }
     }
 
@@ -327,7 +327,7 @@ impl Concurrency {
 
     /// Records that the records of requests have run out though the buffer is not full. There is no
     /// room until [`Self::fed`].
-    pub(crate) fn starve(&self) {
+    pub(crate) fn records_exhausted(&self) {
         self.starved.set(1);
     }
 

@@ -524,7 +524,7 @@ impl WithTimer<Partition> {
     }
 
     /// Counts the end of a request and dispatches up to `most` requests. Returns true if
-    /// [`Self::settle_all`] has work left.
+    /// [`Self::complete_order_work`] has work left.
     pub(crate) fn end(
         &self,
         account: &NodeAccount,
@@ -572,11 +572,11 @@ impl WithTimer<Partition> {
     }
 
     /// Completes the pending work of the order table, and releases the lock in between. May sleep.
-    pub(crate) fn settle_all(&self) {
+    pub(crate) fn complete_order_work(&self) {
         let mut busy = true;
         while busy {
             let mut kick = PendingSubmission::none();
-            busy = self.locked(&mut kick, |inner, env, now| inner.settle_some(env, now));
+            busy = self.locked(&mut kick, |inner, env, now| inner.run_some_actions(env, now));
             self.target.kick(kick);
             misc::cond_resched();
         }
@@ -587,13 +587,13 @@ impl WithTimer<Partition> {
     /// ended.
     pub(crate) fn drain(&self) -> bool {
         self.with(|inner| inner.order().force_all());
-        self.settle_all();
+        self.complete_order_work();
         let mut left = self.with(|inner| inner.queued());
         let any = left > 0;
         while left > 0 {
             let (mut kick, batch) = (PendingSubmission::none(), left.min(BATCH));
             self.locked(&mut kick, |inner, env, now| {
-                inner.send_down(env, now, batch, Leave::Forced);
+                inner.dispatch_without_slots(env, now, batch, Leave::Forced);
             });
             self.target.kick(kick);
             left = left.saturating_sub(batch);
@@ -618,6 +618,6 @@ impl TimerCallback for Partition {
         let mut kick = PendingSubmission::none();
         timed.locked(&mut kick, |inner, env, now| inner.expired(env, now));
         timed.target.kick(kick);
-        timed.target.look_after_others(timed.cpt);
+        timed.target.notify_other_partitions(timed.cpt);
     }
 }

@@ -148,7 +148,7 @@ impl TargetPartitions {
     /// Completes the pending work of the order tables, then dispatches while slots are free.
     pub(crate) fn settle(&self) {
         for partition in self.iter() {
-            partition.settle_all();
+            partition.complete_order_work();
         }
         self.pass_on(PendingSubmission::none());
     }
@@ -166,7 +166,7 @@ impl TargetPartitions {
         let any = self
             .iter()
             .fold(false, |any, partition| any | partition.drain());
-        self.target.let_all_through();
+        self.target.admit_all_bypass();
         // Slots of stocks may have been returned.
         self.pass_on(PendingSubmission::none());
         any

@@ -87,12 +87,12 @@ impl ProgressGuard {
 
     /// Registers the keeper to be called by timers.
     pub(crate) fn attend(self: &Arc<Self>) {
-        self.dispatch.set_caretaker(Some(self.clone()));
+        self.dispatch.set_progress_hook(Some(self.clone()));
     }
 
     /// Unregisters the keeper from timers.
     pub(crate) fn leave(&self) {
-        self.dispatch.set_caretaker(None);
+        self.dispatch.set_progress_hook(None);
     }
 
     /// Returns true if a check for stalls is due.
@@ -115,7 +115,7 @@ impl ProgressGuard {
     }
 
     /// Dispatches stalled requests; logs a warning for the first stall.
-    fn end_stalls(&self) {
+    fn dispatch_stalled(&self) {
         let stall = self.stall();
         // Programs that do not read the requests they may serve gain nothing from more of them.
         if stall == 0 || self.dispatch.is_fed_by(ClientKind::User) {
@@ -149,7 +149,7 @@ impl WorkItem for ProgressGuard {
         let now = misc::now();
         if this.is_due(now) {
             this.watched.store(now, ordering::Relaxed);
-            this.end_stalls();
+            this.dispatch_stalled();
         }
     }
 }

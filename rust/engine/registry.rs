@@ -169,7 +169,7 @@ pub(crate) fn remove(service: &Arc<Service>) -> Result {
 /// for [`create`].
 pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>> {
     let registry = registry()?;
-    let new = Service::new(service.name_c(), Some(cpts))?;
+    let new = Service::new(service.name_cstr(), Some(cpts))?;
     let mut entries = registry.entries.lock();
     let entry = entries
         .iter_mut()
@@ -333,7 +333,7 @@ impl Registry {
     fn create(&self, name: &CStr, cpts: Option<u32>, kept: bool) -> Result<Arc<Service>> {
         let service = Service::new(name, cpts)?;
         let mut entries = self.entries.lock();
-        if entries.iter().any(|entry| entry.service.name_c() == name) {
+        if entries.iter().any(|entry| entry.service.name_cstr() == name) {
             return Err(EEXIST);
         }
         if entries.len() >= SERVICES_MAX {

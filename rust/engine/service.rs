@@ -192,7 +192,7 @@ impl Service {
     }
 
     /// Returns the name of the service.
-    pub(crate) fn name_c(&self) -> &CStr {
+    pub(crate) fn name_cstr(&self) -> &CStr {
         &self.name
     }
 
@@ -285,7 +285,7 @@ impl Service {
             let make = |serial| {
                 let mut client = Client::new(name, device, serial, concurrency)?;
                 if block {
-                    client = client.waiting_for(
+                    client = client.with_deadlines(
                         target.clone(),
                         self.timeouts.clone(),
                         &self.name,
@@ -422,7 +422,7 @@ impl Service {
             };
         };
         let mut found = SlotSearch::default();
-        if lanes.target().line().is_calm() {
+        if lanes.target().line().is_uncontended() {
             found = partition.pass(&mut held, arrival);
         }
         if found.slot {
@@ -477,12 +477,12 @@ impl Service {
         cpu: u16,
     ) {
         if trace::Complete::is_on() {
-            self.watch_end(account, cost, error);
+            self.trace_end(account, cost, error);
         }
         let placement = &account.placement;
         target.kick(target.leave(placement.admission, placement.priority, cpu));
         let home = placement.ticket.is_some() || placement.record.is_some();
-        if home || !target.line().is_calm() {
+        if home || !target.line().is_uncontended() {
             self.go_on(account, cost, target, home);
         }
     }
@@ -502,7 +502,7 @@ impl Service {
     /// Emits the tracepoint for the end of a request.
     #[cold]
     #[inline(never)]
-    fn watch_end(&self, account: &NodeAccount, cost: Cost, error: i32) {
+    fn trace_end(&self, account: &NodeAccount, cost: Cost, error: i32) {
         let (Some(id), Some(service_ns)) = (account.life.id(), account.life.since(misc::now()))
         else {
             return;

@@ -338,7 +338,7 @@ impl Target {
         let active = self.pool().active();
         // Some slots may be free for a moment only.
         let full = active.saturating_add(1) >= before.saturating_sub(before / 8);
-        let load = match self.line.stayed_busy() && full {
+        let load = match self.line.was_always_contended() && full {
             true if active > before => DeviceLoad::Over,
             true => DeviceLoad::Full,
             false => DeviceLoad::Light,
@@ -351,7 +351,7 @@ impl Target {
     /// Returns the measured number of slots that keep the device busy, if slots are `auto`.
     pub(crate) fn found(&self) -> SearchState {
         match self.dispatch.slots() {
-            Slots::Auto => self.knee.lock().found(!self.line.is_calm()),
+            Slots::Auto => self.knee.lock().found(!self.line.is_uncontended()),
             Slots::Fixed(_) => SearchState::default(),
         }
     }
@@ -379,7 +379,7 @@ impl Target {
     }
 
     /// Records a completion of the device at `now`.
-    pub(crate) fn note_life(&self, cpu: u16, now: u64) {
+    pub(crate) fn note_completion(&self, cpu: u16, now: u64) {
         // Written only on change, because other CPUs read the value all the time.
         if let Some(life) = self.life.of(cpu.into()).filter(|life| life.get() != now) {
             life.set(now);
@@ -407,9 +407,9 @@ impl Target {
     }
 
     /// Calls the caretaker if a partition other than that of `cpt` may take a slot.
-    pub(crate) fn look_after_others(&self, cpt: u16) {
+    pub(crate) fn notify_other_partitions(&self, cpt: u16) {
         if round::is_needed(&self.line, cpt, || self.limits()) {
-            self.dispatch.call_caretaker();
+            self.dispatch.call_progress_hook();
         }
     }
 
@@ -447,7 +447,7 @@ impl Target {
             lists.moved = misc::now();
         }
         lists.bypass.push(held);
-        self.let_through(&mut lists, Admission::Forced)
+        self.admit_bypass(&mut lists, Admission::Forced)
     }
 
     /// Ends the admission of a request of `priority` that ended on `cpu`, or is not submitted.
@@ -477,16 +477,16 @@ impl Target {
     fn leave_forced(&self) -> PendingSubmission {
         let mut lists = self.lists.lock();
         self.forced.sub(1);
-        self.let_through(&mut lists, Admission::Forced)
+        self.admit_bypass(&mut lists, Admission::Forced)
     }
 
     /// Dispatches all forced requests in the bypass. May sleep.
-    pub(crate) fn let_all_through(self: &Arc<Self>) {
+    pub(crate) fn admit_all_bypass(self: &Arc<Self>) {
         let mut left = true;
         while left {
             let kick = {
                 let mut lists = self.lists.lock();
-                let kick = self.let_through(&mut lists, Admission::Over);
+                let kick = self.admit_bypass(&mut lists, Admission::Over);
                 left = !lists.bypass.is_empty();
                 kick
             };
@@ -503,7 +503,7 @@ impl Target {
             return (false, PendingSubmission::none());
         }
         let moved = lists.moved;
-        let kick = self.let_through(&mut lists, Admission::Over);
+        let kick = self.admit_bypass(&mut lists, Admission::Over);
         // A dispatch by a stall is no progress.
         lists.moved = moved;
         (true, kick)
@@ -511,7 +511,7 @@ impl Target {
 
     /// Grants admission to a batch of the bypass: up to the limit of forced requests, or without
     /// limit if `admission` is `Over`.
-    fn let_through(&self, lists: &mut Lists, admission: Admission) -> PendingSubmission {
+    fn admit_bypass(&self, lists: &mut Lists, admission: Admission) -> PendingSubmission {
         let mut kick = PendingSubmission::none();
         let over = admission == Admission::Over;
         for _ in 0..BATCH {
@@ -618,7 +618,7 @@ impl Target {
     #[inline]
     pub(crate) fn defers(&self, admission: Admission) -> bool {
         admission == Admission::Slot
-            && !self.line.is_calm()
+            && !self.line.is_uncontended()
             && self.is_few_in_interrupt()
             && !self.pool().allows(Priority::Regular, &self.limits())
     }
@@ -659,7 +659,7 @@ impl Target {
     }
 
     /// Submits ready requests, and ends deferred ones.
-    fn work_off(self: &Arc<Self>) {
+    fn run_work(self: &Arc<Self>) {
         // The plug size doubles, so that the device does not idle while a long batch is prepared.
         let mut plug: u32 = 1;
         let mut ending: Option<Held> = None;
@@ -714,6 +714,6 @@ impl WorkItem for Target {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.work_off();
+        this.run_work();
     }
 }

@@ -99,14 +99,14 @@ impl TargetParameters {
 
     /// Sets the caretaker to be called from now on. The caretaker may own `self`, so `None` must be
     /// set in the end.
-    pub(crate) fn set_caretaker(&self, caretaker: Option<Arc<dyn ProgressHook>>) {
+    pub(crate) fn set_progress_hook(&self, caretaker: Option<Arc<dyn ProgressHook>>) {
         let before = core::mem::replace(&mut *self.caretaker.lock(), caretaker);
         // Dropped without the lock.
         drop(before);
     }
 
     /// Calls the caretaker. Any context.
-    pub(crate) fn call_caretaker(&self) {
+    pub(crate) fn call_progress_hook(&self) {
         let caretaker = self.caretaker.lock();
         if let Some(caretaker) = &*caretaker {
             // Under the lock, so that this reference is not the last one: timers must not free

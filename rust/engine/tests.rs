@@ -79,7 +79,7 @@ impl CallCounter {
     /// Creates the caretaker of `bench`, which stays until it is replaced.
     fn new(bench: &PartitionBench) -> Result<Arc<Self>> {
         let called = Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?;
-        bench.dispatch.set_caretaker(Some(called.clone()));
+        bench.dispatch.set_progress_hook(Some(called.clone()));
         Ok(called)
     }
 
@@ -341,15 +341,15 @@ mod life {
             .line()
             .take(Priority::Regular, &bench.target.limits());
         let came = bench.bring(1, 1, Priority::Regular, false)?;
-        bench.target.look_after_others(1);
+        bench.target.notify_other_partitions(1);
         let full = caretaker.calls();
         bench.target.line().put(Priority::Regular);
         other.arm(misc::now());
         let called = caretaker.wait();
         bench.lanes.settle();
         let served = bench.end_submitted(0);
-        bench.target.look_after_others(1);
-        bench.dispatch.set_caretaker(None);
+        bench.target.notify_other_partitions(1);
+        bench.dispatch.set_progress_hook(None);
         assert!(came == RequestFate::Queued && served == Some(1));
         assert!(full == 0 && called && caretaker.calls() == 1);
         Ok(())
@@ -358,7 +358,7 @@ mod life {
     /// Verifies that forced requests are dispatched after a stall, a batch each time, as long as no
     /// request ends.
     #[test]
-    fn forced_requests_that_wait_in_vain_are_sent_down() -> Result {
+    fn forced_requests_are_dispatched_after_a_stall() -> Result {
         const STALL: u64 = NSEC_PER_MSEC;
         let bench = PartitionBench::new(2)?;
         for name in 0..u64::from(BATCH) + 3 {
@@ -407,7 +407,7 @@ mod life {
     /// Verifies that requests which free memory are not delayed, and do not count against the limit
     /// of forced requests.
     #[test]
-    fn what_frees_memory_goes_down_at_once() -> Result {
+    fn reclaim_requests_are_not_delayed() -> Result {
         let bench = PartitionBench::new(2)?;
         let metadata = bench.bring(1, 1, Priority::Regular, true)?;
         let waits = bench.bring(2, 1, Priority::Regular, true)?;
@@ -459,7 +459,7 @@ mod life {
     }
 
     #[test]
-    fn what_is_stalled_goes_down() -> Result {
+    fn stalled_requests_are_dispatched() -> Result {
         let bench = PartitionBench::new(1)?;
         // Takes the slot and does not end.
         bench.bring(1, 1, Priority::Regular, false)?;
@@ -487,7 +487,7 @@ mod life {
     }
 
     #[test]
-    fn draining_sends_everything_down() -> Result {
+    fn draining_dispatches_all_requests() -> Result {
         let bench = PartitionBench::new(1)?;
         bench.start(Kind::Fairshare)?;
         bench.bring(1, 1, Priority::Regular, false)?;

@@ -60,7 +60,7 @@ impl Tuner {
             && self
                 .partitions
                 .targets()
-                .any(|target| !target.line().is_calm())
+                .any(|target| !target.line().is_uncontended())
     }
 
     /// Schedules a measurement. Any context.

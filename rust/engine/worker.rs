@@ -213,7 +213,7 @@ impl Worker {
         since < REST
             && self.partitions.used().all(|lanes| {
                 let line = lanes.target().line();
-                let is_idle = line.is_calm() && line.used().active() == 0;
+                let is_idle = line.is_uncontended() && line.used().active() == 0;
                 is_idle && (!lanes.target().is_driven() || lanes.are_idle())
             })
     }

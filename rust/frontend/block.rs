@@ -397,7 +397,7 @@ impl BlockClient {
         let client = self.client();
         client.count_submitted();
         match client.deadlines() {
-            Some(deadlines) => deadlines.submits(account),
+            Some(deadlines) => deadlines.begin_queued(account),
             None => true,
         }
     }

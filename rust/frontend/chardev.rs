@@ -184,7 +184,7 @@ impl NrsFile {
     }
 
     /// Reads the next record of `from` and passes it to the session.
-    fn take_record(
+    fn read_record(
         session: &Arc<Session>,
         from: &mut UserSliceReader,
         nonblocking: bool,
@@ -286,7 +286,7 @@ impl OpenFile for NrsFile {
                 break;
             }
             // The call returns the accepted records rather than wait for the next one.
-            match Self::take_record(session, &mut from, nonblocking || taken > 0) {
+            match Self::read_record(session, &mut from, nonblocking || taken > 0) {
                 Ok(()) => taken = whole.saturating_sub(from.len()),
                 Err(_) if taken > 0 => break,
                 Err(error) => {

@@ -202,7 +202,7 @@ impl Scheduler for ScheduledDisk {
     ) -> Result<Arc<Self>> {
         let stays = before.filter(|before| {
             Arc::ptr_eq(&before.queue, queue)
-                && before.member.service().name_c() == &**settings.service
+                && before.member.service().name_cstr() == &**settings.service
         });
         let member = match stays {
             Some(before) => before.member.clone(),
@@ -250,13 +250,13 @@ impl Scheduler for ScheduledDisk {
         let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, mut account) = (traits.cost(), traits.account());
         // The counts only matter while requests are queued.
-        if !target.line().is_calm() {
+        if !target.line().is_uncontended() {
             account.submitter = self.tags.enter(&who);
         }
         let held = request.into_held(cost, target.index(), traits.wants_file, account);
         // Called with the partition locked. A drain makes both conditions visible before it takes
         // the lock, so the drain finds every request that is queued here.
-        let draining = || cpu.is_leaving() || self.queue.is_dying();
+        let draining = || cpu.is_going_offline() || self.queue.is_dying();
         let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
             AdmissionOutcome::Passed(held) => target.offer(held),

@@ -62,7 +62,7 @@ const OWNERS: u64 = 1 << 10;
 pub const KEPT: u32 = 16;
 
 /// Maximum number of classes that one search for a class to evict examines.
-const CHANCES: u32 = 8;
+const SCAN_MAX: u32 = 8;
 
 /// Time for which a class stays idle before it may be evicted: 10 s, ns.
 pub const IDLE_NS: u64 = 10_000_000_000;
@@ -326,7 +326,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Returns the availability of an entry for a new class in `place`; the policy has memory for
     /// `limit` entries.
     pub fn room(&mut self, place: ClassQuota, limit: usize, now: u64) -> ClassRoom {
-        let (count, most) = self.part_of(place);
+        let (count, most) = self.owner_usage(place);
         let room = if count >= most {
             self.after_own(place, now)
         } else if place.is_kept() && self.len() >= self.max {
@@ -371,7 +371,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the number of classes of the owner of `place`, and the maximum number of its
     /// classes.
-    fn part_of(&self, place: ClassQuota) -> (usize, usize) {
+    fn owner_usage(&self, place: ClassQuota) -> (usize, usize) {
         let owner = place.owner().and_then(|owner| self.owners.get(owner));
         match owner.map(|owner| owner.classes).zip(self.most()) {
             // A new owner increases the number of shares, but each owner may have at least one
@@ -472,7 +472,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns true if further requests like those of the class `id` will belong to the same class.
     /// Returns false if the class is a substitute for a class that may be created later.
-    pub fn is_settled(&self, id: ClassId) -> bool {
+    pub fn is_permanent(&self, id: ClassId) -> bool {
         self.classes.get(id).is_some_and(|class| match class.place {
             ClassQuota::Shared => !class.default && self.is_crowded(),
             _ => true,
@@ -569,7 +569,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
                 .is_some_and(|owner| owner.classes as usize > most)
         };
         let mut next = self.idle.first();
-        for _ in 0..CHANCES {
+        for _ in 0..SCAN_MAX {
             let class = self.classes.at(next?)?;
             if class.seen <= now && class.place.owner().is_some_and(above) {
                 return next;
@@ -581,7 +581,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the least recently used idle class whose place `fits`, and the index at which the
     /// search ended. Classes that were used in the meantime become the most recently used ones.
-    /// Examines at most [`CHANCES`] classes, starting at index `next`.
+    /// Examines at most [`SCAN_MAX`] classes, starting at index `next`.
     fn oldest(
         &mut self,
         mut next: Option<u32>,
@@ -589,7 +589,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         fits: impl Fn(ClassQuota) -> bool,
     ) -> (Option<u32>, Option<u32>) {
         let mut oldest = None;
-        for _ in 0..CHANCES {
+        for _ in 0..SCAN_MAX {
             let Some((slot, class)) =
                 next.and_then(|slot| Some((slot, self.classes.at_mut(slot)?)))
             else {

@@ -370,7 +370,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             mark.ready |= mark.urgent;
         }
         if mark.urgent {
-            env.line().note_urgent(env.millis());
+            env.line().note_high_priority(env.millis());
         }
         let old = core::mem::replace(&mut self.mark, mark);
         if mark != old {

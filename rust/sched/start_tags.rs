@@ -20,7 +20,7 @@
 //! Tags wrap. 2^32 is one unit of cost at the whole share. A request costs at most [`COST_MAX`] and
 //! a share counts as at least [`SHARE_MIN`], so one request adds at most 2^61. So the tags of ready
 //! partitions are within 2^63 of each other, as the comparison requires. The tags of idle
-//! partitions follow the clock whenever it enters another eighth of its range ([`is_far`]), so they
+//! partitions follow the clock whenever it enters another eighth of its range ([`entered_next_eighth`]), so they
 //! stay comparable for any idle time.
 
 /// Share of a partition that has the whole service.
@@ -54,7 +54,7 @@ pub const fn is_before(tag: u64, other: u64) -> bool {
 }
 
 /// Returns true if the clock entered another eighth of its range between `old` and `new`.
-pub const fn is_far(old: u64, new: u64) -> bool {
+pub const fn entered_next_eighth(old: u64, new: u64) -> bool {
     (old ^ new) >> 61 != 0
 }
 

@@ -238,7 +238,7 @@ impl<S: Default + 'static> ItemMemory<S> {
 
     /// Returns the state of the item with the node `held`; warns and returns `None` if another
     /// front-end made the node.
-    pub(crate) fn state_of(held: &mut Held) -> Option<&mut S> {
+    pub(crate) fn state_from_held(held: &mut Held) -> Option<&mut S> {
         if !held.has_ops(Self::OPS) {
             bug!();
             return None;
@@ -255,7 +255,7 @@ impl<S: Default + 'static> ItemMemory<S> {
             bug!();
             return None;
         }
-        // INVARIANT: As in `state_of`; the node is no longer a `Held`.
+        // INVARIANT: As in `state_from_held`; the node is no longer a `Held`.
         held.into_raw().map(|node| Self(node.cast()))
     }
 

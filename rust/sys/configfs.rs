@@ -185,7 +185,7 @@ impl<D> WithDefaultGroup<D> {
                 );
             }
             // SAFETY: As above; the item type of the group is one of the kernel crate.
-            unsafe { tell_read_only(group) };
+            unsafe { clear_write_permission(group) };
             Ok(())
         })
     }
@@ -197,7 +197,7 @@ impl<D> WithDefaultGroup<D> {
 /// # Safety
 ///
 /// `Group::new` initialised `group`.
-unsafe fn tell_read_only(group: *mut bindings::config_group) {
+unsafe fn clear_write_permission(group: *mut bindings::config_group) {
     const READ_ONLY: bindings::umode_t = 0o440;
     // SAFETY: An initialised group has its item type.
     let mut next = unsafe { (*(*group).cg_item.ci_type).ct_attrs };

@@ -189,7 +189,7 @@ pub(crate) fn is_admin() -> bool {
 /// for a user, is in no transaction of a file system, reclaims no memory, and has no other bios to
 /// submit first.
 #[cold]
-pub(crate) fn can_be_held_back() -> bool {
+pub(crate) fn can_be_throttled() -> bool {
     // SAFETY: Always safe to call from task context.
     !submitter().is_anonymous() && unsafe { raw::nrs_can_hold_back() }
 }

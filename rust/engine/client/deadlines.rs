@@ -262,7 +262,7 @@ impl Deadlines {
 
     /// Starts the deadline of a queued request that is about to be submitted, and records its
     /// queueing time in `account`. Returns true if the request is to be submitted.
-    pub(crate) fn submits(self: &WithTimer<Self>, account: &mut NodeAccount) -> bool {
+    pub(crate) fn begin_queued(self: &WithTimer<Self>, account: &mut NodeAccount) -> bool {
         if self.is_failing() {
             account.refused = true;
             return false;
@@ -305,7 +305,7 @@ impl Deadlines {
     /// change of the timeout.
     #[cold]
     fn watch(self: &WithTimer<Self>, now: u64) {
-        let look = self.history.outlook(now).next_look(now, false, now);
+        let look = self.history.outlook(now).next_check(now, false, now);
         self.arm_for(look.unwrap_or(now));
     }
 
@@ -317,7 +317,7 @@ impl Deadlines {
             // The request was not counted at submission, but its end is a sign of life for the
             // requests that were.
             if !account.refused && self.armed.get() != ASLEEP {
-                self.target.note_life(account.cpu, misc::millis());
+                self.target.note_completion(account.cpu, misc::millis());
                 if self.lost.get() != 0 {
                     self.find();
                 }
@@ -326,7 +326,7 @@ impl Deadlines {
         }
         let now = misc::millis();
         // The timer reads the count first.
-        self.target.note_life(account.cpu, now);
+        self.target.note_completion(account.cpu, now);
         let Some(flight) = self.flights.of(account.cpu.into()) else {
             return;
         };
@@ -427,7 +427,7 @@ impl TimerCallback for Deadlines {
             return timed.find();
         };
         let owed = since.max(alive);
-        let look = outlook.next_look(owed, lengthy, now);
+        let look = outlook.next_check(owed, lengthy, now);
         if timed.lost.get() == 0 {
             if in_flight.count <= in_flight.given_up {
                 // The next submission arms the timer.

@@ -347,7 +347,7 @@ impl Service {
 
     /// Emits the tracepoint for each head whose configuration changes.
     #[cold]
-    fn watch_change(&self, old: &Primaries, new: &Primaries) {
+    fn trace_change(&self, old: &Primaries, new: &Primaries) {
         let name = |config: &Option<Config>| {
             let kind = config.as_ref().map_or(Kind::FALLBACK, Config::kind);
             kind.name()
@@ -484,7 +484,7 @@ impl Service {
         // other head.
         self.agent.follow(settings.parameters.kept.lease());
         if trace::Policy::is_on() {
-            self.watch_change(&old, new);
+            self.trace_change(&old, new);
         }
         self.dispatch.serve(new.iter().flatten());
         self.ticker.set_beat(self.oversight.is_running());

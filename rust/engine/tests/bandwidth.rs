@@ -284,7 +284,7 @@ mod life {
     }
 
     #[test]
-    fn parts_start_anew_with_another_number_of_clients() -> Result {
+    fn parts_restart_with_another_number_of_clients() -> Result {
         let yard = ServiceFixture::new(
             "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi",
         )?;

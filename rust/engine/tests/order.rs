@@ -82,7 +82,7 @@ mod life {
             writes: true,
         };
         let (came, _) = bench.bring_after(12, 1, Priority::Regular, true, Some(all))?;
-        bench.partition.settle_all();
+        bench.partition.complete_order_work();
         let queued = bench
             .partition
             .with(|inner| inner.head(Priority::Regular).queued());

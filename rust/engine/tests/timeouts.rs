@@ -71,7 +71,7 @@ impl ClientBench {
         let name = || CString::try_from(c"test");
         let client = Client::new(name()?, name()?, 1, None)?;
         Ok(Self {
-            client: client.waiting_for(target.clone(), timeouts.clone(), c"svc", partitions)?,
+            client: client.with_deadlines(target.clone(), timeouts.clone(), c"svc", partitions)?,
             timeouts,
             target,
         })
@@ -247,7 +247,7 @@ mod tests {
         assert!(wait_for(|| bench.counts() == [2, 1, 0]));
         // Requests are submitted to a lost client whose requests do not fail.
         let mut queued = NodeAccount::new(Priority::Regular, 0);
-        assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
+        assert!(!deadlines.is_failing() && deadlines.begin_queued(&mut queued));
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
         assert_eq!(bench.counts(), [2, 1, 1]);
@@ -347,7 +347,7 @@ mod tests {
         let mut queued = NodeAccount::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
-        assert!(!deadlines.submits(&mut queued) && queued.refused);
+        assert!(!deadlines.begin_queued(&mut queued) && queued.refused);
         // The end of a request that was not submitted is no sign of life.
         deadlines.leave(&queued);
         assert!(deadlines.is_failing());
@@ -366,7 +366,7 @@ mod tests {
         for _ in 0..20 {
             fsleep(Delta::from_millis(100));
             assert!(!deadlines.is_lost());
-            bench.target.note_life(0, misc::millis());
+            bench.target.note_completion(0, misc::millis());
         }
         // A completion of this client; the other request is still owed.
         deadlines.leave(&one);
@@ -374,7 +374,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert_eq!(bench.counts(), [1, 1, 0]);
         // A completion of another client is a sign of life for all clients.
-        bench.target.note_life(0, misc::millis());
+        bench.target.note_completion(0, misc::millis());
         assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&other);
         Ok(())

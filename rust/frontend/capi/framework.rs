@@ -143,7 +143,7 @@ impl capi::FrameworkOps for Framework {
 
     fn get(policy: &FrameworkPolicy, force: bool) -> Decision<ItemMemory<ItemState>> {
         let found = policy.driver.get(force, |held| {
-            let state = core::mem::take(ItemMemory::<ItemState>::state_of(held)?);
+            let state = core::mem::take(ItemMemory::<ItemState>::state_from_held(held)?);
             match state {
                 ItemState::Queued(queued) => Some(queued),
                 _ => None,

@@ -254,7 +254,7 @@ impl Session {
             drop(inner);
             self.end(owed, CANCELED);
             if let Some(gone) = gone {
-                self.count_gone(gone);
+                self.count_removed(gone);
             }
             drop(boxed);
             let mut inner = self.inner.lock();
@@ -342,7 +342,7 @@ impl Session {
             }
             (None, None) => {}
         }
-        self.count_gone(finished.gone);
+        self.count_removed(finished.gone);
     }
 
     /// Adds the service time of a request to the estimates.
@@ -355,9 +355,9 @@ impl Session {
     }
 
     /// Counts the consequences of the removal of a request.
-    fn count_gone(&self, gone: RemovalEvents) {
+    fn count_removed(&self, gone: RemovalEvents) {
         if gone.expired {
-            self.count_found(&EarlyFindings {
+            self.count_checked(&EarlyFindings {
                 expired: 1,
                 ..EarlyFindings::default()
             });
@@ -411,7 +411,7 @@ impl Session {
             self.set_timer(&mut inner);
             (found, over, inner.is_due(now))
         };
-        self.count_found(&found);
+        self.count_checked(&found);
         if found.feed > 0 {
             self.service.timeouts().expect(found.feed);
         }

@@ -165,7 +165,7 @@ impl Tags {
         if bio.is_nowait() {
             return true;
         }
-        if !task::can_be_held_back() {
+        if !task::can_be_throttled() {
             return false;
         }
         count.waiting.add(1);

@@ -56,13 +56,13 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             Ok((ticket, hungry)) => (Ok(ticket), hungry),
             Err(item) => (Err(item), false),
         };
-        self.queued_as(place, queued, priority, now, attrs)?;
+        self.record_queued(place, queued, priority, now, attrs)?;
         Ok(hungry)
     }
 
     /// Records the ticket of a request that is `queued`, and its place for removal. Returns the
     /// request as the error if the head refused it.
-    fn queued_as(
+    fn record_queued(
         &mut self,
         place: Option<(RecordId, I::Place)>,
         queued: Result<HeadTicket, I>,
@@ -110,7 +110,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Executes up to [`STEPS`] actions of the order table and updates the mark; returns true if
     /// actions are left.
-    pub fn settle_some(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+    pub fn run_some_actions(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         if self.settle(env, now) {
             self.tell(env, now);
         }
@@ -139,7 +139,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                     return self.release(env, item, attrs, kept, now);
                 }
                 let way = BypassReason::Forced {
-                    contended: !env.line().is_calm(),
+                    contended: !env.line().is_uncontended(),
                 };
                 let lane = self.lane(priority);
                 // The policy cannot refuse.
@@ -147,7 +147,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                     (None, Some(ticket)) => lane.head.pass(&ticket, item.cost(), way, || now),
                     (attrs, _) => {
                         let (attrs, cost) = (attrs.unwrap_or(Attrs::UNKNOWN), item.cost());
-                        lane.pass_anew(None, &attrs, cost, way, || now).0
+                        lane.classify_and_pass(None, &attrs, cost, way, || now).0
                     }
                 };
                 self.send(env, item, forced);
@@ -211,7 +211,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             Some(ticket) => {
                 let place = record.map(|id| (id, item.register()));
                 let ticket = lane.enqueue_as(item, ticket, &attrs, now);
-                self.queued_as(place, ticket, priority, now, &attrs)
+                self.record_queued(place, ticket, priority, now, &attrs)
             }
             None => self.queue(item, record, None, &attrs, now).map(drop),
         };

@@ -88,7 +88,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let priority = item.placement().priority;
         let forced = terms.forced != Forced::No;
         if priority == Priority::High && !forced {
-            env.line().note_urgent(env.millis());
+            env.line().note_high_priority(env.millis());
         }
         let mut record = None;
         if let Some(relation) = terms.relation {
@@ -106,7 +106,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             item.placement_mut().record = record;
         }
         let mut found = SlotSearch::default();
-        if !forced && terms.may_pass && env.line().is_calm() {
+        if !forced && terms.may_pass && env.line().is_uncontended() {
             found = env.line().take_on(env.cpu(), priority, &env.limits());
         }
         let slot = found.slot;
@@ -114,7 +114,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if slot || forced {
             let way = if forced {
                 BypassReason::Forced {
-                    contended: !env.line().is_calm(),
+                    contended: !env.line().is_uncontended(),
                 }
             } else {
                 BypassReason::Opportunity
@@ -175,7 +175,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
         let lane = self.lane(attrs.priority);
         // The policy cannot refuse.
-        let (_, hungry) = lane.pass_anew(None, attrs, cost, BypassReason::Merged, || now);
+        let (_, hungry) = lane.classify_and_pass(None, attrs, cost, BypassReason::Merged, || now);
         hungry
     }
 

@@ -41,7 +41,7 @@ pub enum Leave {
 
 impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Counts the end of a request that was queued or recorded in this partition and dispatches up
-    /// to `most` requests. Returns true if [`Self::settle_some`] has more to do.
+    /// to `most` requests. Returns true if [`Self::run_some_actions`] has more to do.
     #[inline]
     pub fn end(
         &mut self,
@@ -57,7 +57,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     }
 
     /// Applies `change` to the order table and executes the resulting actions. Returns true if
-    /// [`Self::settle_some`] has more to do.
+    /// [`Self::run_some_actions`] has more to do.
     pub fn reorder(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -72,7 +72,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Dispatches requests that became eligible when the timer expired.
     pub fn expired(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.armed = 0;
-        env.line().stop_lending(env.index());
+        env.line().clear_reserve_timer(env.index());
         self.decide_more(env, now, BATCH);
     }
 
@@ -99,7 +99,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let stalled = !self.pending(now).is_none() && now.saturating_sub(self.moved) >= stall;
         if stalled {
             let moved = self.moved;
-            self.send_down(env, now, BATCH, Leave::Over);
+            self.dispatch_without_slots(env, now, BATCH, Leave::Over);
             // Forced dispatches do not count as progress.
             self.moved = moved;
             self.stalled = true;
@@ -108,7 +108,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     }
 
     /// Dispatches up to `most` requests in mode `leave`.
-    pub fn send_down(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32, leave: Leave) {
+    pub fn dispatch_without_slots(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32, leave: Leave) {
         for _ in 0..most {
             if !self.decide(env, Priority::High, now, leave)
                 && !self.decide(env, Priority::Regular, now, leave)
@@ -131,7 +131,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             // is left.
             let Some(priority) = first.filter(|first| env.line().take(*first, &limits)) else {
                 if pending.regular && limits.high_priority {
-                    lent = env.line().lent_at(&limits);
+                    lent = env.line().reserve_expiry_ms(&limits);
                 }
                 break;
             };
@@ -144,7 +144,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 }
             } else {
                 env.line().put(priority);
-                decided.vain = env.line().has_turns();
+                decided.vain = env.line().has_several_partitions();
                 pending = pending.without(priority);
             }
         }
@@ -154,7 +154,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         // Earliest expiry of a throttled head, or the time at which the reserved slot is lent. A
         // head that is not throttled waits for a slot.
         let lent = lent.map(|at| {
-            env.line().lend(env.index());
+            env.line().set_reserve_timer(env.index());
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });
@@ -210,7 +210,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if let Some(id) = item.placement().record {
             self.go(id, &mut item);
         }
-        if slot && env.line().has_turns() {
+        if slot && env.line().has_several_partitions() {
             let charged = match ticket.grant().charged {
                 0 => item.cost().pages,
                 charged => charged,

@@ -155,7 +155,7 @@ impl FastPath {
         pages: u32,
         limits: impl FnOnce() -> SlotLimits,
     ) -> SlotSearch {
-        if !line.is_calm() {
+        if !line.is_uncontended() {
             return SlotSearch::default();
         }
         let ident = ident.unwrap_or(&UNKNOWN);

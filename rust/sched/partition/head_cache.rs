@@ -135,12 +135,12 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         if let Some(passed) = passed.filter(|passed| *passed != BypassOutcome::Stale) {
             return (passed, false);
         }
-        self.pass_anew(ident, &attrs(), cost, way, now)
+        self.classify_and_pass(ident, &attrs(), cost, way, now)
     }
 
     /// Counts a request as [`Self::pass`] does, if its class is not in the cache.
     #[cold]
-    pub(super) fn pass_anew(
+    pub(super) fn classify_and_pass(
         &mut self,
         ident: Option<&Ident>,
         attrs: &Attrs,

@@ -58,7 +58,7 @@ pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
 /// partition is backlogged. Returns true if a round was needed.
 #[inline]
 pub fn arrived(partitions: &mut impl RoundPartitions, others: bool) -> bool {
-    let needed = others && !partitions.line().is_calm();
+    let needed = others && !partitions.line().is_uncontended();
     if needed {
         pass_on(partitions, 0);
     }

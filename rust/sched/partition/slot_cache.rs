@@ -108,7 +108,7 @@ impl SlotCaches {
 
     /// Empties all listed stocks; returns the number of their slots.
     #[inline]
-    pub(super) fn empty_all(&self) -> u32 {
+    pub(super) fn flush_all(&self) -> u32 {
         if self.listed.get() == 0 {
             return 0;
         }

@@ -158,7 +158,7 @@ pub struct SlotPool {
     /// Index of the lender plus one; 0: none.
     lender: AtomicWord,
     waiting: PartitionSet,
-    /// 1 if all partitions were idle at some time since the last [`SlotPool::stayed_busy`].
+    /// 1 if all partitions were idle at some time since the last [`SlotPool::was_always_contended`].
     calmed: Hint,
     ready: PartitionSet,
     urgent: PartitionSet,
@@ -263,7 +263,7 @@ impl SlotPool {
             Some(pool.bits())
         });
         if !any {
-            let others = self.give_all();
+            let others = self.flush_stocks();
             return SlotSearch {
                 slot: others && self.take(priority, limits),
                 others,
@@ -276,10 +276,10 @@ impl SlotPool {
     }
 
     /// Releases a slot after a request of `priority` ended on `cpu`. The caller then looks for a
-    /// ready partition, unless [`Self::is_calm`].
+    /// ready partition, unless [`Self::is_uncontended`].
     #[inline]
     pub fn put_on(&self, cpu: u32, priority: Priority) {
-        if !self.is_calm() {
+        if !self.is_uncontended() {
             return self.put(priority);
         }
         let most = match priority {
@@ -310,7 +310,7 @@ impl SlotPool {
     /// true if so.
     #[inline]
     fn look_again(&self, cpu: u32) -> bool {
-        let calm = self.is_calm();
+        let calm = self.is_uncontended();
         if !calm {
             self.give(self.stocks.empty(cpu));
         }
@@ -324,8 +324,8 @@ impl SlotPool {
     }
 
     /// Empties all stocks into the pool; returns true if they had slots.
-    fn give_all(&self) -> bool {
-        let slots = self.stocks.empty_all();
+    fn flush_stocks(&self) -> bool {
+        let slots = self.stocks.flush_all();
         if slots > 0 {
             self.give(slots);
         }
@@ -333,7 +333,7 @@ impl SlotPool {
     }
 
     /// Records the arrival of a high-priority request at `now_ms` of the coarse clock.
-    pub fn note_urgent(&self, now_ms: u64) {
+    pub fn note_high_priority(&self, now_ms: u64) {
         if self.urgent_ms.get() != now_ms {
             self.urgent_ms.set(now_ms);
         }
@@ -341,7 +341,7 @@ impl SlotPool {
 
     /// Returns the time, ms of the coarse clock, at which a regular request may use the reserved
     /// slot, if only that slot is free.
-    pub fn lent_at(&self, limits: &SlotLimits) -> Option<u64> {
+    pub fn reserve_expiry_ms(&self, limits: &SlotLimits) -> Option<u64> {
         let lent = SlotLimits {
             high_priority: false,
             ..*limits
@@ -351,8 +351,8 @@ impl SlotPool {
         kept.then(|| self.urgent_ms.get().saturating_add(LENT_MS))
     }
 
-    /// Makes the partition at `index` the lender; its timer is armed for [`Self::lent_at`].
-    pub fn lend(&self, index: u16) {
+    /// Makes the partition at `index` the lender; its timer is armed for [`Self::reserve_expiry_ms`].
+    pub fn set_reserve_timer(&self, index: u16) {
         let lender = u64::from(index).wrapping_add(1);
         if !self.alone && self.lender.get() != lender {
             self.lender.set(lender);
@@ -360,21 +360,21 @@ impl SlotPool {
     }
 
     /// Ends the role of the partition at `index` as the lender, after its timer expired.
-    pub fn stop_lending(&self, index: u16) {
+    pub fn clear_reserve_timer(&self, index: u16) {
         if self.lender.get() == u64::from(index).wrapping_add(1) {
             self.lender.set(0);
         }
     }
 
     /// Returns true if no partition is backlogged.
-    pub fn is_calm(&self) -> bool {
+    pub fn is_uncontended(&self) -> bool {
         self.waiting.members() == 0
     }
 
     /// Returns true if some partition was backlogged at all times since the last call. Called by
     /// one task.
-    pub fn stayed_busy(&self) -> bool {
-        let calm = self.is_calm() || self.calmed.get() != 0;
+    pub fn was_always_contended(&self) -> bool {
+        let calm = self.is_uncontended() || self.calmed.get() != 0;
         self.calmed.set(0);
         !calm
     }
@@ -385,7 +385,7 @@ impl SlotPool {
     }
 
     /// Returns true if partitions take turns.
-    pub const fn has_turns(&self) -> bool {
+    pub const fn has_several_partitions(&self) -> bool {
         !self.alone
     }
 
@@ -397,9 +397,9 @@ impl SlotPool {
             self.mark_ready(index, old, new);
         }
         if new.waiting && !old.waiting {
-            self.give_all();
+            self.flush_stocks();
         }
-        if old.waiting && self.is_calm() {
+        if old.waiting && self.is_uncontended() {
             self.calmed.set(1);
         }
     }
@@ -440,7 +440,7 @@ impl SlotPool {
             ready
         } else {
             match ready & self.urgent.members() {
-                0 if self.lender.get() == 0 && self.lent_at(&limits).is_some() => ready,
+                0 if self.lender.get() == 0 && self.reserve_expiry_ms(&limits).is_some() => ready,
                 urgent => urgent,
             }
         }
@@ -476,8 +476,8 @@ impl SlotPool {
         let clock = self.clock.get();
         if start_tags::is_before(clock, tag) {
             self.clock.set(tag);
-            if start_tags::is_far(clock, tag) {
-                self.keep_up(tag);
+            if start_tags::entered_next_eighth(clock, tag) {
+                self.advance_idle_tags(tag);
             }
         }
         let share = match place.share.get() {
@@ -496,7 +496,7 @@ impl SlotPool {
     /// becomes ready concurrently sets its own tag to the same or a later value. If it has already
     /// been charged, the charge of that request is lost.
     #[cold]
-    fn keep_up(&self, clock: u64) {
+    fn advance_idle_tags(&self, clock: u64) {
         for (_, place) in self.places_of(!self.ready.members()) {
             place.tag.set(start_tags::start(place.tag.get(), clock));
         }
@@ -534,7 +534,7 @@ mod tests {
         };
         let (idle, ready, urgent) = (PartitionMark::default(), mark(false), mark(true));
         let line = SlotPool::new(3, 2);
-        line.note_urgent(5000);
+        line.note_high_priority(5000);
         let limits = || line.limits(10, 5001);
         let next = |asked| {
             line.next(asked, limits)
@@ -558,22 +558,22 @@ mod tests {
         assert_eq!(next(0), Some((1, true)));
         // One partition becomes the lender.
         assert_eq!(next(0b010), Some((0, false)));
-        line.lend(2);
+        line.set_reserve_timer(2);
         assert_eq!(next(0b010), None);
-        line.stop_lending(0);
+        line.clear_reserve_timer(0);
         assert_eq!(next(0b010), None);
-        line.stop_lending(2);
+        line.clear_reserve_timer(2);
         assert_eq!(next(0b110), Some((0, true)));
-        line.lend(0);
-        assert_eq!(line.lent_at(&limits()), Some(6000));
+        line.set_reserve_timer(0);
+        assert_eq!(line.reserve_expiry_ms(&limits()), Some(6000));
         assert!(line.take(Priority::High, &limits()));
-        assert_eq!((next(0), line.lent_at(&limits())), (None, None));
+        assert_eq!((next(0), line.reserve_expiry_ms(&limits())), (None, None));
         line.put(Priority::High);
         line.put(Priority::Regular);
         for (index, old) in [(0, ready), (1, urgent), (2, ready)] {
             line.mark(index, old, idle);
         }
-        assert!(line.is_calm());
+        assert!(line.is_uncontended());
     }
 
     /// Checks that slots are taken through stocks of at most four, and that `used` does not count
@@ -620,7 +620,7 @@ mod tests {
             (0..4).for_each(|_| line.put_on(0, Priority::Regular));
             line.set_slots(slots);
             if urgent {
-                line.note_urgent(5000);
+                line.note_high_priority(5000);
                 (0..3).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
             }
             assert!(!line.take_on(0, Priority::Regular, &limits()).slot);

@@ -349,7 +349,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 
     fn is_live(&self, class: ClassId) -> bool {
-        self.table.is_settled(class)
+        self.table.is_permanent(class)
     }
 
     /// Enqueues into the default class if `class` is stale.

@@ -162,7 +162,7 @@ impl<I: Item> State<I> {
 
     /// Returns the node at index `slot` if the node is reported to the agent. The default class and
     /// shared leaves are not, because their members differ between servers.
-    fn told_node(&self, slot: u32) -> Option<&TreeNode<I>> {
+    fn reported_node(&self, slot: u32) -> Option<&TreeNode<I>> {
         let node = self.members.table.at(slot)?;
         (node.key != Key::Default).then_some(node)
     }
@@ -328,11 +328,11 @@ impl<I: Item> Part<I> for State<I> {
 
     fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
         self.members
-            .size_up(class.slot(), attrs, &mut self.selector, now);
+            .note_job_size(class.slot(), attrs, &mut self.selector, now);
     }
 
     fn is_live(&self, class: ClassId) -> bool {
-        self.members.table.is_settled(class)
+        self.members.table.is_permanent(class)
     }
 
     /// Appends a request, without ever declining; the request of a stale class goes to the default
@@ -602,7 +602,7 @@ impl<I: Item> Part<I> for State<I> {
 
     fn reports(&self, from: u32, out: &mut ReportBuf) -> Option<u32> {
         fill(out, self.members.table.slots(), from, |slot| {
-            let node = self.told_node(slot)?;
+            let node = self.reported_node(slot)?;
             Some(Report {
                 account: self.account(slot, node),
                 level: node.level,
@@ -612,7 +612,7 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn name_of(&self, id: u64) -> Option<(&'static str, Key)> {
-        let node = self.told_node(self.members.find(id)?)?;
+        let node = self.reported_node(self.members.find(id)?)?;
         let level = self.members.mode.levels().get(usize::from(node.level))?;
         Some((level.name(), node.key))
     }

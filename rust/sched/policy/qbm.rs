@@ -355,7 +355,7 @@ impl<I: Item> Part<I> for State<I> {
     fn is_live(&self, class: ClassId) -> bool {
         let gates = self.gates.as_deref();
         let knows = |record: &QbmClass<I::Fifo>| record.is_known(gates);
-        self.table.is_settled(class) && self.table.at(class.slot()).is_some_and(knows)
+        self.table.is_permanent(class) && self.table.at(class.slot()).is_some_and(knows)
     }
 
     /// Queues the request and never declines it; uses the default class if `class` is stale.
@@ -469,7 +469,7 @@ impl<I: Item> Part<I> for State<I> {
     /// Returns the memory needed; not empty while clients are unknown to the manager.
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
-        let news = self.gates.as_deref().is_some_and(Gates::has_news);
+        let news = self.gates.as_deref().is_some_and(Gates::has_pending);
         (self.table.need(), queue, UnknownClients(news))
     }
 

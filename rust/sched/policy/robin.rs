@@ -26,8 +26,8 @@
 //! ```
 //!
 //! With ties by sequence, a batch never resumes. With ties by key, a batch resumes within
-//! [`PAUSE_NS`]. If other classes were served in the meantime, resuming costs two changes of class.
-//! So a batch that resumes too often (more than once for each [`BREAK`] requests of a quantum)
+//! [`RESUME_MAX_NS`]. If other classes were served in the meantime, resuming costs two changes of class.
+//! So a batch that resumes too often (more than once for each [`REQUESTS_PER_RESUME`] requests of a quantum)
 //! ends. Later batches of the class end as soon as they are dry, until the class fills a batch.
 //!
 //! # Order
@@ -64,11 +64,11 @@ pub use part::{Robin, State};
 /// Time for which a class without queued requests keeps a batch that is not full: 10 ms, in ns.
 ///
 /// The time is long enough for a client that waits for replies, and too short for people to notice.
-pub const PAUSE_NS: u64 = 10_000_000;
+pub const RESUME_MAX_NS: u64 = 10_000_000;
 
 /// Number of requests of a quantum for each of which its batch may resume once after other classes
 /// were served.
-pub const BREAK: u32 = 32;
+pub const REQUESTS_PER_RESUME: u32 = 32;
 
 /// Number of batches, beside one for each backlogged class, that a round accepts while it is
 /// served, with ties by key.
@@ -173,13 +173,13 @@ impl Rounds {
     fn resumes(&self, batch: &mut Batch, now: u64) -> bool {
         if self.ties == TieBreak::Sequence
             || batch.fickle
-            || now.saturating_sub(batch.dry) > PAUSE_NS
+            || now.saturating_sub(batch.dry) > RESUME_MAX_NS
         {
             return false;
         }
         if batch.served != self.served {
             batch.broken = batch.broken.saturating_add(1);
-            batch.fickle = batch.broken > self.quantum / BREAK;
+            batch.fickle = batch.broken > self.quantum / REQUESTS_PER_RESUME;
         }
         !batch.fickle
     }

@@ -176,7 +176,7 @@ impl Tbf {
         let default = plan.rules().default_index();
         let (rule, hash, work) = match key {
             Some(ClassFields::One(subject)) => {
-                let (rule, work) = plan.rules().find_counted(subject);
+                let (rule, work) = plan.rules().find_with_cost(subject);
                 (rule, buckets.hash(subject), work)
             }
             Some(key @ ClassFields::Rest(id)) if plan.id_of(default) != Some(*id) => {

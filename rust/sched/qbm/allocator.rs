@@ -200,7 +200,7 @@ impl Allocator {
     ///
     /// As for [`Allocator::register`].
     pub fn enter(&mut self, terms: Entitlement) -> Result<ClientId, NoMemory> {
-        let id = self.reserve_slot()?;
+        let id = self.reserve_entry()?;
         let now = self.now();
         self.insert(id, AllocatorClient::new(terms, self.setup.floor, now));
         Ok(id)
@@ -221,12 +221,12 @@ impl Allocator {
 
     /// Restores the given bandwidth of a client that had given up some, and its full goal.
     pub fn restore(&mut self, id: ClientId) {
-        self.ask_back(id);
+        self.restore_deferred(id);
         self.settle();
     }
 
     /// Does the same without settling; the client is served by [`Allocator::settle`].
-    pub fn ask_back(&mut self, id: ClientId) {
+    pub fn restore_deferred(&mut self, id: ClientId) {
         self.ask(id, AllocatorClient::ask_all);
     }
 
@@ -248,7 +248,7 @@ impl Allocator {
         }
         self.ask(id, |client, floor| client.ask_more(by, floor));
         self.settle();
-        if class != BandwidthClass::Mover && self.is_content() {
+        if class != BandwidthClass::Mover && self.all_goals_met() {
             self.give_more(&MORE, id, wish);
             self.settle();
         }
@@ -312,7 +312,7 @@ impl Allocator {
         let setup = setup.bounded();
         if self.setup != setup {
             self.open(setup);
-            self.give_anew();
+            self.reallocate();
         }
     }
 

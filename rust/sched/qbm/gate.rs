@@ -79,7 +79,7 @@ pub const LATE: u64 = 10_000_000;
 const DEBT: u64 = 10_000_000_000;
 
 /// Bound of any debt, bytes: a level that is further ahead means that the inflow has wrapped.
-const AROUND: i64 = 1 << 52;
+const DEBT_LIMIT_BYTES: i64 = 1 << 52;
 
 /// Maximum charge of a request, bytes.
 const REQUEST_MAX: u64 = 1 << 40;
@@ -360,7 +360,7 @@ impl Gate {
     #[inline]
     fn counts(level: u64, inflow: u64, room: u64) -> u64 {
         let credit = inflow.wrapping_sub(level) as i64;
-        if credit < -AROUND || credit > i64::try_from(room).unwrap_or(i64::MAX) {
+        if credit < -DEBT_LIMIT_BYTES || credit > i64::try_from(room).unwrap_or(i64::MAX) {
             inflow.wrapping_sub(room)
         } else {
             level

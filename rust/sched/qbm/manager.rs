@@ -133,14 +133,14 @@ impl BandwidthManager {
         due: bool,
         now: u64,
     ) -> Result<(), NoMemory> {
-        if !due && !self.gates.has_news() {
+        if !due && !self.gates.has_pending() {
             return Ok(());
         }
         let gates = self.gates.clone();
         let all = 0..if due { gates.len() } else { 0 };
         let mut met = Ok(());
-        for place in gates.take_news().chain(all) {
-            let done = self.meet(place, scene, now);
+        for place in gates.take_pending().chain(all) {
+            let done = self.register_announced(place, scene, now);
             if done.is_err() {
                 gates.announce(place);
             }
@@ -154,7 +154,7 @@ impl BandwidthManager {
     }
 
     /// Registers the client of the gate at `place`, if there is one with requests.
-    fn meet(&mut self, place: u32, scene: &dyn OverseerContext, now: u64) -> Result<(), NoMemory> {
+    fn register_announced(&mut self, place: u32, scene: &dyn OverseerContext, now: u64) -> Result<(), NoMemory> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let Some(gate) = self.gates.get(place) else {
@@ -174,7 +174,7 @@ impl BandwidthManager {
         }
         let Some(group) = self
             .group_of(&owner)
-            .filter(|_| !self.gates.is_double(place))
+            .filter(|_| !self.gates.has_earlier_duplicate(place))
         else {
             // The class finds the gate revoked, and claims another gate.
             self.forget(place);

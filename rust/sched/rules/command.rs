@@ -98,7 +98,7 @@ impl<'a> RuleCommand<'a> {
             RuleAction::Start(..) => {
                 let from = scan.at();
                 conditions::walk(&mut scan, &mut conditions::ConditionCheck::new())?;
-                conditions = scan.back_to(from);
+                conditions = scan.rewound(from);
                 if scan.peek().is_some_and(|b| !is_blank(b)) {
                     return Err(scan.expected("a blank, ',' or '&' after '}'"));
                 }

@@ -281,12 +281,12 @@ impl RuleSet {
     /// Returns the index of the rule for `subject`: the first rule whose conditions hold, else the
     /// default rule.
     pub fn find(&self, subject: &Subject) -> u32 {
-        self.find_counted(subject).0
+        self.find_with_cost(subject).0
     }
 
     /// Returns the index of the rule for `subject`, and the number of patterns and conjunctions
     /// compared.
-    pub fn find_counted(&self, subject: &Subject) -> (u32, u32) {
+    pub fn find_with_cost(&self, subject: &Subject) -> (u32, u32) {
         let index = &self.index;
         let mut work = 0;
         let [uid, gid, projid, nodemap, cgroup, opcode] = NUMBERS.map(|field| {

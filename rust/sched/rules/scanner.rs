@@ -47,7 +47,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns a scanner for the text up to the position, starting at offset `at`.
-    pub fn back_to(&self, at: usize) -> Self {
+    pub fn rewound(&self, at: usize) -> Self {
         Self {
             text: self.since(0),
             at: at.min(self.at),

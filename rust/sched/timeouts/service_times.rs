@@ -60,7 +60,7 @@ impl Outlook {
     /// Returns the time of the next check, ms, of a device that has owed a completion since `owed`.
     /// Returns `None` if the device is lost at `now`. With `lengthy`, a request with the timeout
     /// [`Self::longest`] is in flight.
-    pub fn next_look(&self, owed: u64, lengthy: bool, now: u64) -> Option<u64> {
+    pub fn next_check(&self, owed: u64, lengthy: bool, now: u64) -> Option<u64> {
         let timeout = if lengthy { self.longest } else { self.timeout };
         let end = owed.saturating_add(timeout.into());
         // The timeout can become shorter before that: samples expire, or a lengthy request ends.
@@ -93,7 +93,7 @@ mod tests {
     /// that time, ms.
     fn lost_at(times: &mut ServiceTimes, owed: u64, lengthy: impl Fn(u64) -> bool) -> u64 {
         let mut now = owed;
-        while let Some(look) = times.measure(0, now).next_look(owed, lengthy(now), now) {
+        while let Some(look) = times.measure(0, now).next_check(owed, lengthy(now), now) {
             assert!(look > now);
             now = look;
         }
@@ -109,7 +109,7 @@ mod tests {
         let slow = times.measure(60_000, 100 * S);
         assert_eq!((slow.seen.current, slow.timeout), (60_000, 75_000));
         // The timer was armed by a request that ended soon after.
-        let armed = slow.next_look(100 * S, false, 100 * S).unwrap();
+        let armed = slow.next_check(100 * S, false, 100 * S).unwrap();
         assert!(armed <= 102 * S, "armed for {armed}");
         let idle = times.measure(0, 108 * S);
         assert_eq!((idle.seen.current, idle.timeout), (1000, 1250));
@@ -135,7 +135,7 @@ mod tests {
         times.measure(1, 900 * S);
         assert_eq!(lost_at(&mut times, 900 * S, |_| false), 901 * S + 250);
         // The lengthy request ends at 950 s; another request is owed since then.
-        let first = times.measure(0, 900 * S).next_look(900 * S, true, 900 * S);
+        let first = times.measure(0, 900 * S).next_check(900 * S, true, 900 * S);
         assert!(first.is_some_and(|look| look <= 901 * S + 250), "{first:?}");
     }
 
@@ -149,6 +149,6 @@ mod tests {
         });
         let off = times.measure(5, 7);
         assert_eq!((off.timeout, off.longest), (0, 0));
-        assert_eq!(off.next_look(7, true, 7), None);
+        assert_eq!(off.next_check(7, true, 7), None);
     }
 }

@@ -34,7 +34,7 @@ use crate::sys::{
 };
 
 /// Returns true if `bio`, submitted by `who`, may be merged or be merged into: it may be delayed.
-fn may_wait(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
+fn may_queue(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
     !bio.is_urgent() && !bio.is_swap() && !who.reclaims()
 }
 
@@ -62,7 +62,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
             let bio = BioView::new((*rq).bio);
             let who = task::submitter().of_bio(bio);
             // Nothing can be merged into a request without data.
-            if (*slot).node.cost().bytes == 0 || !may_wait(bio, &who) {
+            if (*slot).node.cost().bytes == 0 || !may_queue(bio, &who) {
                 return;
             }
             (&raw mut (*slot).whose).write(who.whose(true, true));
@@ -110,7 +110,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
         unsafe {
             let this = Self::of(q);
             let scheduler = this.scheduler();
-            if !scheduler.may_grow() || !may_wait(BioView::new(bio), &task::submitter()) {
+            if !scheduler.may_grow() || !may_queue(BioView::new(bio), &task::submitter()) {
                 return false;
             }
             let mut over = ptr::null_mut();

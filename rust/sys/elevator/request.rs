@@ -21,7 +21,7 @@ pub(crate) struct Cpu(u32);
 
 impl Cpu {
     /// Returns true if the CPU is about to go offline: later its hardware queue might not be run.
-    pub(crate) fn is_leaving(&self) -> bool {
+    pub(crate) fn is_going_offline(&self) -> bool {
         // SAFETY: The CPU is possible.
         unsafe { !raw::nrs_cpu_is_active(self.0) }
     }

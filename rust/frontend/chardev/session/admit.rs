@@ -99,7 +99,7 @@ impl Session {
         let result = self.bring(&new, nonblocking, &mut waited);
         if !matches!(result, Err(EAGAIN | ERESTARTSYS)) {
             // There was a record, or this request no longer waits for one though it may have called
-            // `starve`.
+            // `records_exhausted`.
             self.concurrency.fed();
         }
         if waited {
@@ -166,9 +166,9 @@ impl Session {
                         continue;
                     }
                     if tries == TRIES {
-                        // After `starve` one more attempt: records that were freed without a
+                        // After `records_exhausted` one more attempt: records that were freed without a
                         // wake-up are found then.
-                        self.concurrency.starve();
+                        self.concurrency.records_exhausted();
                         continue;
                     }
                     tries = 0;
@@ -305,7 +305,7 @@ impl Session {
         if entered.told {
             self.call_reader();
         }
-        self.count_gone(RemovalEvents {
+        self.count_removed(RemovalEvents {
             expired: entered.over,
             peer_idle: false,
         });
@@ -343,7 +343,7 @@ impl Session {
         }
         self.concurrency.withdraw();
         if let Some(gone) = gone {
-            self.count_gone(gone);
+            self.count_removed(gone);
         }
     }
 

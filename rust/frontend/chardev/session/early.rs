@@ -391,7 +391,7 @@ fn answer(
 
 impl Session {
     /// Counts the result of a look.
-    pub(super) fn count_found(&self, found: &EarlyFindings) {
+    pub(super) fn count_checked(&self, found: &EarlyFindings) {
         let (own, all) = (&self.counters, self.service.timeouts().counts());
         if found.refused > 0 {
             own.early_refused.count(found.refused);
@@ -431,7 +431,7 @@ impl Session {
         match moved.ok_or(ENOENT)? {
             BusyOutcome::Lease | BusyOutcome::Deadline { first: false } => {}
             BusyOutcome::Deadline { first: true } => self.call_reader(),
-            BusyOutcome::Refused => self.count_found(&EarlyFindings {
+            BusyOutcome::Refused => self.count_checked(&EarlyFindings {
                 refused: 1,
                 ..EarlyFindings::default()
             }),

@@ -137,7 +137,7 @@ impl Terms {
     }
 
     /// Returns the time after which a silent server is evicted, ns.
-    fn gone_ns(&self) -> u64 {
+    fn eviction_ns(&self) -> u64 {
         self.delta_ns.saturating_mul(self.gone())
     }
 

@@ -123,7 +123,7 @@ fn shorten(value: u64, bits: u32) -> u32 {
 }
 
 /// Returns the value of a short number of `bits`.
-fn lengthen(short: u32, bits: u32) -> u64 {
+fn decode_short(short: u32, bits: u32) -> u64 {
     let value = u64::from(short) & ((1 << bits) - 1);
     // The shift has at most 6 bits.
     value << (short >> bits)
@@ -131,7 +131,7 @@ fn lengthen(short: u32, bits: u32) -> u64 {
 
 /// Returns `weight` as transmitted: its upper 19 bits, followed by zeros.
 pub fn round(weight: u32) -> u32 {
-    lengthen(shorten(weight.into(), WEIGHT_BITS), WEIGHT_BITS) as u32
+    decode_short(shorten(weight.into(), WEIGHT_BITS), WEIGHT_BITS) as u32
 }
 
 /// Takes `N` bytes from the front of `bytes`.
@@ -190,9 +190,9 @@ pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
         before = id;
         records.push(Record {
             id,
-            rate: lengthen(rate, RATE_BITS),
+            rate: decode_short(rate, RATE_BITS),
             // An invalid weight has too large a shift.
-            weight: lengthen(word & 0xff_ffff, WEIGHT_BITS).min(u32::MAX.into()) as u32,
+            weight: decode_short(word & 0xff_ffff, WEIGHT_BITS).min(u32::MAX.into()) as u32,
             active: active == 1,
         });
     }

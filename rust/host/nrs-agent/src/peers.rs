@@ -232,7 +232,7 @@ impl Peers {
             return Ok(());
         }
         peer.capacity = header.capacity.min(RATE_MAX >> RATE_BITS);
-        peer.sweep(terms.gone_ns(), now);
+        peer.sweep(terms.eviction_ns(), now);
         // INVARIANT: at most `records_max` records of all peers, and `entities_max` of each peer.
         let room = (terms.records_max as usize).saturating_sub(all);
         let own = (terms.entities_max as usize).saturating_sub(peer.records.len());
@@ -241,7 +241,7 @@ impl Peers {
 
     /// Evicts peers that have been silent so long that their rates have faded.
     pub fn forget(&mut self, terms: &Terms, now: u64) {
-        let gone = terms.gone_ns();
+        let gone = terms.eviction_ns();
         self.peers
             .retain(|_, peer| now.saturating_sub(peer.heard) <= gone);
     }

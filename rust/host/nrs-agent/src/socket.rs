@@ -188,7 +188,7 @@ mod tests {
     use std::{os::unix::fs::PermissionsExt as _, thread};
 
     #[test]
-    fn whoever_connects_gets_the_status() {
+    fn clients_receive_the_status() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("status");
         assert_eq!(read(&path).unwrap(), None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_an_agent_that_hangs() {
+    fn read_times_out_if_the_agent_hangs() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("status");
         let address = SocketAddrUnix::new(&path).unwrap();

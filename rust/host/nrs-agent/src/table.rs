@@ -29,7 +29,7 @@ const DEPTH: usize = 16;
 
 /// Number of steps for which an idle entity is still sent, so that peers learn about it if messages
 /// are lost.
-const TOLD_IDLE: u32 = 32;
+const IDLE_STEPS_SENT: u32 = 32;
 
 /// Maximum service between two steps that is counted, units.
 const SERVICE_MAX: u64 = 1 << 36;
@@ -292,7 +292,7 @@ impl Table {
             active: entry.active,
         };
         let told = self.entries.iter();
-        let told = told.filter(|(_, entry)| entry.idle <= TOLD_IDLE);
+        let told = told.filter(|(_, entry)| entry.idle <= IDLE_STEPS_SENT);
         told.map(record).collect()
     }
 

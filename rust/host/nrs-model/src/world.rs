@@ -306,7 +306,7 @@ impl World {
             self.line.put_on(cpu(), placement.priority);
         }
         let known = placement.ticket.is_some() || placement.record.is_some();
-        if known || !self.line.is_calm() {
+        if known || !self.line.is_uncontended() {
             let home = known.then(|| homes[request.id as usize]);
             round::ended(&mut &*self, home, |_, index, most| {
                 let busy = self.at(index, |machine, yard, now| {
@@ -339,7 +339,7 @@ impl World {
             return false;
         }
         for index in 0..self.partitions.len() as u16 {
-            while self.at(index, |machine, yard, now| machine.settle_some(yard, now)) {}
+            while self.at(index, |machine, yard, now| machine.run_some_actions(yard, now)) {}
         }
         round::pass_on(&mut &*self, 0);
         true
@@ -358,11 +358,11 @@ impl World {
     /// Dispatches all queued requests of a partition.
     pub fn drain(&self, index: u16) {
         self.at(index, |machine, _, _| machine.order().force_all());
-        while self.at(index, |machine, yard, now| machine.settle_some(yard, now)) {}
+        while self.at(index, |machine, yard, now| machine.run_some_actions(yard, now)) {}
         let mut left = self.at(index, |machine, _, _| machine.queued());
         while left > 0 {
             self.at(index, |machine, yard, now| {
-                machine.send_down(yard, now, BATCH, crate::partition::decide::Leave::Forced);
+                machine.dispatch_without_slots(yard, now, BATCH, crate::partition::decide::Leave::Forced);
             });
             left = left.saturating_sub(BATCH);
         }
@@ -397,7 +397,7 @@ impl World {
                 }
             });
         }
-        if let Some(lent) = self.line.lent_at(&limits).filter(|_| regular) {
+        if let Some(lent) = self.line.reserve_expiry_ms(&limits).filter(|_| regular) {
             let until = (lent + 1) * NSEC_PER_MSEC;
             let mut timers = (0..self.partitions.len()).map(armed);
             assert!(
@@ -430,6 +430,6 @@ impl World {
         dispatched.sort_unstable();
         let all: Vec<u64> = (0..self.came.load(SeqCst)).collect();
         assert_eq!(dispatched, all, "each request is dispatched once");
-        assert!(self.line.is_calm() && self.line.used().active() == 0);
+        assert!(self.line.is_uncontended() && self.line.used().active() == 0);
     }
 }

@@ -312,7 +312,7 @@ pub fn walk<I: Item>(part: &mut AnyPart<I>, now: u64) {
     let Some(gates) = part.qbm().and_then(|part| part.gates()) else {
         return;
     };
-    for place in gates.take_news() {
+    for place in gates.take_pending() {
         let gate = gates.get(place).expect("there");
         if gates.owner(place).is_none() || gate.is_known() {
             continue;

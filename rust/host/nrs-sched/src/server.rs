@@ -245,7 +245,7 @@ impl Server {
             self.yard.line.put(placement.priority);
         }
         let home = placement.ticket.is_some() || placement.record.is_some();
-        if home || !self.yard.line.is_calm() {
+        if home || !self.yard.line.is_uncontended() {
             round::ended(self, home.then_some(0), |server, _, most| {
                 let (machine, now) = (&mut server.machine, server.now);
                 machine.end(&mut server.yard, now, &placement, cost, most);
@@ -366,7 +366,7 @@ impl Server {
     /// slots.
     fn settle(&mut self) {
         self.yard.now = self.now;
-        while self.machine.settle_some(&mut self.yard, self.now) {}
+        while self.machine.run_some_actions(&mut self.yard, self.now) {}
         round::pass_on(self, 0);
         self.started.append(&mut self.yard.started);
     }

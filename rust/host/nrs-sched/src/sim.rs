@@ -304,7 +304,7 @@ impl Sim {
     pub fn bring(&mut self, source: usize) -> u64 {
         let draw = self.rng.below(self.sources[source].pages.len() as u64) as usize;
         let pages = self.sources[source].pages[draw];
-        self.bring_at(source, pages, ByteRange::default())
+        self.enqueue_at(source, pages, ByteRange::default())
     }
 
     /// Enqueues a request of `source` with `pages` pages at `spot`; returns its number.
@@ -312,7 +312,7 @@ impl Sim {
     /// # Panics
     ///
     /// The part declines the request.
-    pub fn bring_at(&mut self, source: usize, pages: u32, spot: ByteRange) -> u64 {
+    pub fn enqueue_at(&mut self, source: usize, pages: u32, spot: ByteRange) -> u64 {
         let class = self.class(source);
         self.now += 1;
         self.id += 1;

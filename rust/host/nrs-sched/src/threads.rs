@@ -215,7 +215,7 @@ impl Threads {
         }
         let mut user = self.user(cpu);
         let home = placement.ticket.map(|_| 0);
-        if home.is_some() || !self.line.is_calm() {
+        if home.is_some() || !self.line.is_uncontended() {
             round::ended(&mut user, home, |user, _, most| {
                 self.with(|machine| machine.end(user, NOW, placement, request.cost(), most));
             });

@@ -36,7 +36,7 @@ pub use world::{Counts, Net, MS, SECOND};
 use world::{Message, World, WorldEvent, START};
 
 /// Number of clients whose timeouts are sampled each second.
-const LOOKED_AT: usize = 50;
+const SAMPLED_CLIENTS: usize = 50;
 
 /// Parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +235,7 @@ impl Sim {
     ///
     /// It is the time until the deadline for waiting clients, and the next timeout for thinking
     /// clients.
-    pub fn if_dead(&mut self) -> Vec<u32> {
+    pub fn predicted_detections_ms(&mut self) -> Vec<u32> {
         let (now, terms) = (self.world.millis(), &self.setup.terms);
         let active = &mut self.clients[..self.active as usize];
         let times = active.iter_mut().filter_map(|client| match client.state {
@@ -355,7 +355,7 @@ impl Sim {
 
     fn tick(&mut self) {
         let world = &mut self.world;
-        let step = (self.active as usize / LOOKED_AT).max(1);
+        let step = (self.active as usize / SAMPLED_CLIENTS).max(1);
         let active = &mut self.clients[..self.active as usize];
         let timeouts = active.iter_mut().step_by(step);
         let timeouts: Vec<u64> = timeouts

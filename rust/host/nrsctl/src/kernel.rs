@@ -34,7 +34,7 @@ pub struct Device {
 
 impl Device {
     /// Returns true if the service and the options equal those of the disk `other`.
-    pub fn is_set_as(&self, other: &Self) -> bool {
+    pub fn has_same_settings(&self, other: &Self) -> bool {
         (&self.service, &self.options) == (&other.service, &other.options)
     }
 }

@@ -176,7 +176,7 @@ impl Kernel for Live {
     fn services(&self) -> Result<Vec<String>> {
         let answer = self.node.ask("services");
         let answer = answer.map_err(|refused| match refused {
-            Refused::Unopened(errno) => self.unopened(errno),
+            Refused::Unopened(errno) => self.open_failure(errno),
             Refused::Command(errno, _) => {
                 let message = format!("/dev/nrs-control: {}", errno::words(errno));
                 Failure::new(FailureKind::Other, message)
@@ -268,7 +268,7 @@ impl Kernel for Live {
             Err(DmsetupError::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => {
                 Vec::new()
             }
-            devices => devices.map_err(|broken| self.unmapped(broken))?,
+            devices => devices.map_err(|broken| self.dm_list_failure(broken))?,
         };
         devices.extend(self.disks.devices());
         devices.sort_by(|a, b| (&a.name, a.scheduled).cmp(&(&b.name, b.scheduled)));
@@ -377,7 +377,7 @@ impl Kernel for Live {
 
     fn in_use(&self, name: &str) -> Result<bool> {
         let open = self.dmsetup.is_open(name);
-        open.map_err(|broken| self.unmapped(broken))
+        open.map_err(|broken| self.dm_list_failure(broken))
     }
 
     fn remove_device(&self, name: &str) -> Result {
@@ -419,12 +419,12 @@ impl Kernel for Live {
 
     fn schedule(&self, disk: &Device) -> Result {
         let done = self.disks.schedule(disk);
-        done.map_err(|broken| self.unscheduled(broken, &disk.name, disks::NRS, &disk.service))
+        done.map_err(|broken| self.scheduler_failure(broken, &disk.name, disks::NRS, &disk.service))
     }
 
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result {
         let done = self.disks.unschedule(disk, scheduler);
-        done.map_err(|broken| self.unscheduled(broken, disk, scheduler, ""))
+        done.map_err(|broken| self.scheduler_failure(broken, disk, scheduler, ""))
     }
 
     fn accounts(&self) -> &Accounts {

@@ -409,7 +409,7 @@ impl Mock {
     }
 
     /// Creates the service if it does not exist, as for a first client.
-    fn bring_up(&self, service: &str) {
+    fn create_if_missing(&self, service: &str) {
         let mut services = self.services.borrow_mut();
         let service = services.entry(service.into());
         service
@@ -588,7 +588,7 @@ impl Kernel for Mock {
         let name = shown.options.entry("jobid_name".into());
         name.or_insert_with(|| DEFAULTS[0].1.into());
         self.devices.borrow_mut().insert(device.name.clone(), shown);
-        self.bring_up(&device.service);
+        self.create_if_missing(&device.service);
         Ok(())
     }
 
@@ -640,7 +640,7 @@ impl Kernel for Mock {
         if !disk.service.is_empty() {
             device.service.clone_from(&disk.service);
         }
-        self.bring_up(&device.service);
+        self.create_if_missing(&device.service);
         Ok(())
     }
 

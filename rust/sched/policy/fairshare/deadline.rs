@@ -17,7 +17,7 @@
 //! # Lags of idle children
 //!
 //! The clock advances by the service divided by the members' weights, so the lags of all children
-//! sum to 0 unless lags are dropped. [`VirtualClock::tilt`] accumulates the deviation: lags that
+//! sum to 0 unless lags are dropped. [`VirtualClock::add_imbalance`] accumulates the deviation: lags that
 //! expire, lags of children that are removed, service of an idle child without queueing, and jumps
 //! of the clock. [`VirtualClock::serve`] runs slower or faster until the deviation is 0, which
 //! spreads the deviation over all members by weight.
@@ -156,7 +156,7 @@ impl NodeScheduler {
         }
         lines.remove(&mut self.line, slot);
         let more = entity.retire(self.clock.now());
-        self.clock.tilt(entity.service(more));
+        self.clock.add_imbalance(entity.service(more));
         self.clock.leave(entity.weight());
     }
 
@@ -181,7 +181,7 @@ impl NodeScheduler {
         let boost = entity.owed <= 0 && entity.lag(now) >= entity.advance(cost) as i64;
         let more = entity.resume(now, cost);
         entity.head = cost;
-        self.clock.tilt(entity.service(more));
+        self.clock.add_imbalance(entity.service(more));
         self.clock.enter(entity.weight());
         let deadline = if boost && entity.lag(now) >= 0 {
             entity.start
@@ -233,8 +233,8 @@ impl NodeScheduler {
             // [`super::tree`].
             RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
             RequestStep::Owe(cost) if entity.place == TimelineState::Out => {
-                let more = entity.absorb(self.clock.now(), cost);
-                self.clock.tilt(entity.service(more));
+                let more = entity.charge_idle(self.clock.now(), cost);
+                self.clock.add_imbalance(entity.service(more));
             }
             RequestStep::Owe(cost) => {
                 let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
@@ -252,7 +252,7 @@ impl NodeScheduler {
         self.clock.correct(delta);
         if entity.place == TimelineState::Out {
             let more = entity.correct_idle(self.clock.now(), delta);
-            self.clock.tilt(more);
+            self.clock.add_imbalance(more);
         } else {
             entity.correct(delta);
             self.settle(lines, entity, slot);
@@ -305,7 +305,7 @@ impl NodeScheduler {
         let room = entity.lag(self.clock.now()).saturating_add(ahead).max(0) as u64;
         let most = bound.saturating_mul(PULLS_IN_A_ROW);
         let left = most.saturating_sub(entity.pulled).min(COST_MAX);
-        let due = entity.ease(cost).saturating_add(entity.pending.into());
+        let due = entity.discount_remote(cost).saturating_add(entity.pending.into());
         let taken = u64::from(entity.fits(room).min(left)).min(due) as u32;
         let kept = u64::from(bound.saturating_mul(PENDING_MAX));
         entity.pending = due.saturating_sub(taken.into()).min(kept) as u32;
@@ -345,7 +345,7 @@ impl NodeScheduler {
             .filter(|e| e.place == TimelineState::Out)
         {
             let owed = core::mem::take(&mut entity.owed);
-            self.clock.tilt(entity.service(owed).saturating_neg());
+            self.clock.add_imbalance(entity.service(owed).saturating_neg());
         }
     }
 

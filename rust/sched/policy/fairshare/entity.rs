@@ -78,7 +78,7 @@ pub struct Entity {
     pub(super) pulled: u32,
     /// Service elsewhere that is not charged yet, units.
     pub(super) pending: u32,
-    /// Remainder carried by [`Entity::ease`], 1/256 of a unit.
+    /// Remainder carried by [`Entity::discount_remote`], 1/256 of a unit.
     eased: u8,
     /// Presence in a timeline.
     pub(super) place: TimelineState,
@@ -158,7 +158,7 @@ impl Entity {
     ///
     /// With a full charge every division of an entity's service among the partitions would be
     /// stable. The reduced charge makes the division converge to the even one.
-    pub(super) fn ease(&mut self, cost: u64) -> u64 {
+    pub(super) fn discount_remote(&mut self, cost: u64) -> u64 {
         let whole = cost.min(u64::from(u32::MAX)).wrapping_mul(255);
         let eased = whole.wrapping_add(u64::from(self.eased));
         self.eased = eased as u8;
@@ -250,7 +250,7 @@ impl Entity {
 
     /// Charges a request of `cost` dispatched without queueing to an entity without requests. The
     /// charge lowers the lag to no less than minus [`DEBT_MAX`]. Returns by how much the lag grew.
-    pub(super) fn absorb(&mut self, now: u64, cost: u32) -> i64 {
+    pub(super) fn charge_idle(&mut self, now: u64, cost: u32) -> i64 {
         self.shift(now, i64::from(cost), DEBT_MAX)
     }
 
@@ -360,7 +360,7 @@ impl VirtualClock {
 
     /// Notes that the sum of the lags grew by `service`, because a lag was dropped or because an
     /// entity without requests was served.
-    pub fn tilt(&mut self, service: i64) {
+    pub fn add_imbalance(&mut self, service: i64) {
         self.owed = self.owed.saturating_add(service);
     }
 
@@ -419,7 +419,7 @@ impl VirtualClock {
         if ahead as i64 > 0 {
             self.now = time;
             let given = ahead.saturating_mul(self.weight).min(i64::MAX as u64);
-            self.tilt(given as i64);
+            self.add_imbalance(given as i64);
         }
     }
 }

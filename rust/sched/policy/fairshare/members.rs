@@ -227,12 +227,12 @@ impl<I: Item> Members<I> {
             id = PathId(self.shared.hasher.path(id.0, &key));
         }
         let leaf = self.table.look(&id, now);
-        leaf.unwrap_or_else(|| self.grow_path(attrs, selector, now))
+        leaf.unwrap_or_else(|| self.create_path(attrs, selector, now))
     }
 
     /// Creates the missing nodes of the path of `attrs`.
     #[cold]
-    fn grow_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
+    fn create_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mode = self.mode;
         let mut parent = NONE;
         let mut last = DEFAULT_ID;
@@ -282,12 +282,12 @@ impl<I: Item> Members<I> {
         let above = self.table.at(parent).map_or(PathId::ROOT, |node| node.id);
         let id = PathId(self.shared.hasher.path(above.0, &step.key));
         let known = self.table.look(&id, now);
-        known.or_else(|| self.grow_node(id, step, parent, selector, now))
+        known.or_else(|| self.create_node(id, step, parent, selector, now))
     }
 
     /// Creates the node `id`, which `step` leads to from `parent`.
     #[inline(never)]
-    fn grow_node(
+    fn create_node(
         &mut self,
         id: PathId,
         step: PathStep,
@@ -498,7 +498,7 @@ impl<I: Item> Members<I> {
 
     /// Notes the job size that a request with `attrs` of the leaf at index `slot` reports, or else
     /// counts the client of the request.
-    pub fn size_up(&mut self, slot: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
+    pub fn note_job_size(&mut self, slot: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
         let Some(level) = self.size_level.filter(|_| slot != DEFAULT) else {
             return;
         };
@@ -593,7 +593,7 @@ impl<I: Item> Members<I> {
 
     /// Returns true if the head has one partition, so that no other partition serves its nodes.
     #[inline]
-    pub(super) fn are_alone(&self) -> bool {
+    pub(super) fn has_single_partition(&self) -> bool {
         self.shared.counters.is_none()
     }
 

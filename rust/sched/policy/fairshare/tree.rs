@@ -37,7 +37,7 @@ use crate::sched::{
 };
 
 /// Largest number of repeated choices of a level because the chosen child was served elsewhere.
-const PULLS: u32 = 8;
+const REMOTE_RETRIES: u32 = 8;
 
 /// Number of requests in a window of [`RecentMaxCost`].
 const WINDOW: u32 = 4096;
@@ -106,10 +106,10 @@ fn choose(
     nodes: &mut Members<impl Item>,
     bound: u32,
 ) -> Option<u32> {
-    if nodes.are_alone() {
+    if nodes.has_single_partition() {
         return sched.pick(lines, nodes);
     }
-    for _ in 0..PULLS {
+    for _ in 0..REMOTE_RETRIES {
         let child = sched.pick(lines, nodes)?;
         let cost = nodes.elsewhere(child);
         if !sched.pull(lines, nodes, child, cost, bound) {
@@ -252,7 +252,7 @@ impl SchedulerTree {
 
     pub(super) fn pick(&mut self, nodes: &mut Members<impl Item>) -> Option<u32> {
         let mut at = NONE;
-        if nodes.are_alone() {
+        if nodes.has_single_partition() {
             // Read-only access suffices as long as there is an eligible child.
             let mut sched = &self.root;
             while let Some(child) = sched.eligible(&self.lines) {

@@ -231,7 +231,7 @@ impl<F: Fifo> QbmClass<F> {
                 self.bind(gate);
                 (self.ticket, self.due) = gate.book(cost, now);
             }
-            None => self.pass_by(now),
+            None => self.make_eligible(now),
         }
         self.keys(gates, cost, now)
     }
@@ -247,7 +247,7 @@ impl<F: Fifo> QbmClass<F> {
     }
 
     /// Makes the front eligible without a gate.
-    fn pass_by(&mut self, now: u64) {
+    fn make_eligible(&mut self, now: u64) {
         (self.ticket, self.rank, self.due) = (GateTicket::FREE, 0, now);
     }
 
@@ -261,7 +261,7 @@ impl<F: Fifo> QbmClass<F> {
                 let due = gate.due(&self.ticket, now);
                 self.due = if due > now { due } else { self.due.min(now) };
             }
-            None => self.pass_by(now),
+            None => self.make_eligible(now),
         }
         self.keys(gates, cost, now)
     }

@@ -61,7 +61,7 @@ const BLOCK: usize = 8;
 const WINDOW_BITS: u32 = 6;
 
 /// Maximum number of searches by one request for a bucket whose unit other parts change each time.
-const SEEKS: u32 = 2;
+const SEARCHES_MAX: u32 = 2;
 
 /// Value in place of the logarithm of the window while the level is not converted to the new unit.
 /// Such a place is never claimed.
@@ -259,7 +259,7 @@ impl BucketTable {
                 }
             }
             seeks = u32::wrapping_add(seeks, 1);
-            if seeks > SEEKS {
+            if seeks > SEARCHES_MAX {
                 return None;
             }
             self.seek(seat, window, now)?;

@@ -299,7 +299,7 @@ impl<F: Fifo> TbfClass<F> {
     #[inline]
     fn deadline(&self, plan: &RulePlan, gauge: &CompiledRule) -> u64 {
         let staged = self.staged.saturating_sub(gauge.lead);
-        let turn = staged.saturating_add(plan.stands_back(self.span));
+        let turn = staged.saturating_add(plan.deferral(self.span));
         clock(self.due.max(turn))
     }
 
@@ -401,7 +401,7 @@ impl<F: Fifo> TbfClass<F> {
             return;
         };
         self.owe(context, gauge, cost, 0);
-        context.pool_force(gauge, cost);
+        context.pool_charge_forced(gauge, cost);
         self.counters.forced = self.counters.forced.saturating_add(1);
         self.count(context, gauge, cost);
     }
@@ -413,15 +413,15 @@ impl<F: Fifo> TbfClass<F> {
         let Some(gauge) = self.woken(context) else {
             return;
         };
-        self.owe_growth(context, gauge, cost);
+        self.charge_growth_debt(context, gauge, cost);
         if gauge.count() != RateUnit::Requests {
-            context.pool_force(gauge, cost);
+            context.pool_charge_forced(gauge, cost);
             let counters = &mut self.counters;
             counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
         }
         let floor = gauge.floor.as_ref();
         if let Some(minimum) = floor.filter(|floor| floor.meter.count() != RateUnit::Requests) {
-            self.owe_minimum(context, minimum, cost);
+            self.charge_minimum_debt(context, minimum, cost);
         }
     }
 
@@ -432,7 +432,7 @@ impl<F: Fifo> TbfClass<F> {
         if self.paid & POOLED != 0 {
             self.counters.borrowed = self.counters.borrowed.saturating_add(1);
         } else {
-            context.pool_force(gauge, cost);
+            context.pool_charge_forced(gauge, cost);
         }
         self.paid = 0;
         self.count(context, gauge, cost);
@@ -450,7 +450,7 @@ impl<F: Fifo> TbfClass<F> {
     }
 
     /// Charges the minimum, of which nothing was reserved.
-    fn owe_minimum(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
+    fn charge_minimum_debt(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
         let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
         let (now, window) = (context.now, minimum.window());
         let bound = now.saturating_add(window);
@@ -465,7 +465,7 @@ impl<F: Fifo> TbfClass<F> {
         let (buckets, now, window) = (context.buckets, context.now, minimum.window());
         let bound = now.saturating_add(window);
         match self.reserved.take() {
-            None => self.owe_minimum(context, minimum, cost),
+            None => self.charge_minimum_debt(context, minimum, cost),
             Some(ready) if ready > now => {
                 let level = buckets.level(&self.floor.seat);
                 if level.is_some_and(|level| level.0 > bound) {

@@ -70,7 +70,7 @@ impl Context<'_> {
 
     /// Charges a request to the pool without checking the pool's credit.
     #[inline]
-    pub fn pool_force(&mut self, gauge: &CompiledRule, cost: Cost) {
+    pub fn pool_charge_forced(&mut self, gauge: &CompiledRule, cost: Cost) {
         if !gauge.pooled {
             return;
         }

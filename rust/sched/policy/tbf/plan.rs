@@ -311,7 +311,7 @@ impl RulePlan {
     /// request of `span`. Lateness within the rest of the span is compensated, so that a class that
     /// waits less for its turn gets its whole rate.
     #[inline]
-    pub const fn stands_back(&self, span: u64) -> u64 {
+    pub const fn deferral(&self, span: u64) -> u64 {
         match self.overload {
             Overload::Rate => span.saturating_sub(span / 4),
             Overload::Equal => 0,

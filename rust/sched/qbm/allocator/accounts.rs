@@ -130,7 +130,7 @@ impl Allocator {
             self.each(class, |client| {
                 client.had = client.allocation;
                 client.set(0);
-                client.aim(floor);
+                client.update_goal(floor);
             });
             self.pool = self.pool.wrapping_sub(reserve);
             let tally = self.tallies.of_mut(class);
@@ -159,7 +159,7 @@ impl Allocator {
     /// # Errors
     ///
     /// - [`NoMemory`]: no memory, or the maximum number of clients is reached.
-    pub(super) fn reserve_slot(&mut self) -> Result<ClientId, NoMemory> {
+    pub(super) fn reserve_entry(&mut self) -> Result<ClientId, NoMemory> {
         if let Some(id) = self.vacant {
             return Ok(id);
         }

@@ -62,18 +62,18 @@ impl AllocatorClient {
             asked: EVERYTHING,
             before: 0,
         };
-        client.aim(floor);
+        client.update_goal(floor);
         client
     }
 
     /// Computes goal and cap from the terms and the requested amount.
-    pub(super) fn aim(&mut self, floor: u64) {
+    pub(super) fn update_goal(&mut self, floor: u64) {
         let max = self.terms.max.min(RATE_MAX);
         let most = self.asked.min(max);
         self.goal = most.min(self.terms.min).max(floor);
         self.cap = most.max(self.goal);
         self.wish = self.wish.min(self.cap);
-        self.come_true();
+        self.clear_met_wish();
     }
 
     /// Returns true if the client has no allocation yet.
@@ -118,7 +118,7 @@ impl AllocatorClient {
     /// Sets the allocation.
     pub(super) fn set(&mut self, allocation: u64) {
         self.allocation = allocation;
-        self.come_true();
+        self.clear_met_wish();
     }
 
     /// Reduces the requested amount to `less`.
@@ -126,7 +126,7 @@ impl AllocatorClient {
         self.before = self.given();
         self.asked = less;
         self.wish = 0;
-        self.aim(floor);
+        self.update_goal(floor);
     }
 
     /// Adds `by` to the requested amount or allocation, whichever is larger. At the previous
@@ -137,18 +137,18 @@ impl AllocatorClient {
             if self.asked >= self.before {
                 self.asked = EVERYTHING;
             }
-            self.aim(floor);
+            self.update_goal(floor);
         }
     }
 
     /// Makes the client take all available bandwidth again.
     pub(super) fn ask_all(&mut self, floor: u64) {
         self.asked = EVERYTHING;
-        self.aim(floor);
+        self.update_goal(floor);
     }
 
     /// Clears a wish that has been fulfilled.
-    fn come_true(&mut self) {
+    fn clear_met_wish(&mut self) {
         if self.wish <= self.allocation {
             self.wish = 0;
         }

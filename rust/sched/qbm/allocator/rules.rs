@@ -110,7 +110,7 @@ impl Allocator {
         let taken = self.stealable(from).min(most);
         if taken > 0 {
             let left = self.tally(from).allocated.wrapping_sub(taken);
-            self.share_short(from, left);
+            self.divide_below_goals(from, left);
         }
         taken
     }
@@ -123,7 +123,7 @@ impl Allocator {
     }
 
     /// Returns the amount that [`Allocator::find`] can take for a client of `class`.
-    pub(super) fn within_reach(&self, class: BandwidthClass) -> u64 {
+    pub(super) fn available_to(&self, class: BandwidthClass) -> u64 {
         let own = self.tally(class);
         let higher = BandwidthClass::ALL.into_iter().filter(|from| *from < class);
         let extras = higher.map(|from| self.takeable_extra(class, from));
@@ -139,7 +139,7 @@ impl Allocator {
         let Some(need) = self.client(id).map(AllocatorClient::missing) else {
             return;
         };
-        if need <= self.within_reach(BandwidthClass::FirstCome) {
+        if need <= self.available_to(BandwidthClass::FirstCome) {
             let found = self.find(BandwidthClass::FirstCome, need);
             self.give(id, found);
         }
@@ -159,7 +159,7 @@ impl Allocator {
             });
         } else {
             let total = self.tally(class).allocated.wrapping_add(found);
-            self.share_short(class, total);
+            self.divide_below_goals(class, total);
         }
     }
 
@@ -182,7 +182,7 @@ impl Allocator {
         } else {
             let total = self.tally(class).allocated.wrapping_add(found);
             let floors = self.floors(class);
-            self.share_short(class, total.max(floors));
+            self.divide_below_goals(class, total.max(floors));
             floors.saturating_sub(total)
         };
         self.over = self.over.wrapping_add(lacking);
@@ -205,10 +205,10 @@ impl Allocator {
     /// request that changes something settles, too.
     pub fn settle(&mut self) {
         self.give_minimums();
-        if !self.is_content() {
+        if !self.all_goals_met() {
             self.withdraw_extras();
         }
-        if self.is_content() {
+        if self.all_goals_met() {
             self.give_wanting();
             self.give_movers();
         }
@@ -242,7 +242,7 @@ impl Allocator {
 
     /// Serves unmet clients, highest class first, oldest request first within a class.
     fn give_unmet_by_rank(&mut self) {
-        let reach = self.within_reach(BandwidthClass::FirstCome);
+        let reach = self.available_to(BandwidthClass::FirstCome);
         if self.tally(BandwidthClass::FirstCome).missing > 0 && reach > 0 {
             // Each allocation reduces the reach of later clients.
             let may_fit = |client: &AllocatorClient| {
@@ -260,7 +260,7 @@ impl Allocator {
 
     /// Returns true if all sharing classes have their goals and there is no oversubscription. Unmet
     /// first come clients are ignored, because they would have taken extra if extra sufficed.
-    pub(super) fn is_content(&self) -> bool {
+    pub(super) fn all_goals_met(&self) -> bool {
         self.over == 0
             && SHARING
                 .into_iter()
@@ -301,7 +301,7 @@ impl Allocator {
         let reserve = self.draw_reserve(class, tally.reserve);
         let pool = self.draw_pool(RATE_MAX);
         let extra = tally.extra.wrapping_add(reserve).wrapping_add(pool);
-        let unused = self.share_rich(class, extra);
+        let unused = self.divide_extra(class, extra);
         self.release(class, unused);
     }
 
@@ -352,7 +352,7 @@ impl Allocator {
 impl Allocator {
     /// Redistributes everything after [`Allocator::open`]. Clients whose goals were met precede
     /// clients that were unmet, so that no client loses more than the new setup requires.
-    pub(super) fn give_anew(&mut self) {
+    pub(super) fn reallocate(&mut self) {
         let first_come = |client: &AllocatorClient| client.terms.class == BandwidthClass::FirstCome;
         for had_all in [true, false] {
             let choose =
@@ -363,7 +363,7 @@ impl Allocator {
         let unused = self.draw_pool(self.over);
         self.over = self.over.wrapping_sub(unused);
         self.give_minimums();
-        if self.is_content() {
+        if self.all_goals_met() {
             let had_extra = |client: &AllocatorClient| {
                 client.terms.class != BandwidthClass::Mover && client.had > client.goal
             };

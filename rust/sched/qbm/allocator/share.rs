@@ -136,7 +136,7 @@ impl Allocator {
     /// Divides `total` among the clients of `class` in proportion to their goals, at least the
     /// floor and at most the goal for each. No client may have extra. The total must be less than
     /// the sum of goals and at least the sum of floors.
-    pub(super) fn share_short(&mut self, class: BandwidthClass, total: u64) {
+    pub(super) fn divide_below_goals(&mut self, class: BandwidthClass, total: u64) {
         let floor = self.setup.floor;
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
         let mut carver = ExactDivider::new(ratio);
@@ -152,7 +152,7 @@ impl Allocator {
 
     /// Gives each client of `class` the goal, and divides `extra` in proportion to goals, up to the
     /// cap of each client. Returns the rest that exceeds all caps.
-    pub(super) fn share_rich(&mut self, class: BandwidthClass, extra: u64) -> u64 {
+    pub(super) fn divide_extra(&mut self, class: BandwidthClass, extra: u64) -> u64 {
         let room = |client: &AllocatorClient| client.cap.saturating_sub(client.goal);
         let rooms = self
             .members(class)

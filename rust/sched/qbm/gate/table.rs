@@ -29,14 +29,14 @@
 //!
 //! Two partitions can claim two gates for one client while a third gate is freed. The manager,
 //! which examines each claimed gate, frees the later gate of the two. Its class finds the tag
-//! removed and claims the earlier gate ([`Gates::is_double`]).
+//! removed and claims the earlier gate ([`Gates::has_earlier_duplicate`]).
 //!
 //! # Announcements
 //!
 //! Gates with clients to be registered are in a list that is linked through the gates. The list
 //! needs no memory and holds each gate at most once. A class announces a gate after claiming or
 //! joining it ([`Gates::announce`]): the class marks the gate as listed and pushes it to the front.
-//! The manager takes the whole list ([`Gates::take_news`]), and unmarks each gate before examining
+//! The manager takes the whole list ([`Gates::take_pending`]), and unmarks each gate before examining
 //! it.
 //!
 //! No announcement is lost. A class that marks the gate pushes it before releasing the partition's
@@ -410,13 +410,13 @@ impl Gates {
 
     /// Returns true if gates are announced.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         self.news.load(SeqCst) != END
     }
 
     /// Takes the list of announced gates, oldest first; the caller must examine all of them. For
     /// the manager only.
-    pub fn take_news(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn take_pending(&self) -> impl Iterator<Item = u32> + '_ {
         let mut last = self.news.swap(END, SeqCst);
         let mut first = END;
         while let Some(gate) = self.get(last) {
@@ -456,7 +456,7 @@ impl Gates {
 
     /// Returns true if the client of the gate at `place` has another gate earlier in the search
     /// order.
-    pub fn is_double(&self, place: u32) -> bool {
+    pub fn has_earlier_duplicate(&self, place: u32) -> bool {
         let Some(gate) = self.get(place).filter(|_| !is_shared(place)) else {
             return false;
         };

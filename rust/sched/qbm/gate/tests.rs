@@ -301,7 +301,7 @@ fn rate_changes_lose_nothing() {
 }
 
 #[test]
-fn unregulated_holds_nobody_back() {
+fn unregulated_is_not_throttled() {
     let gates = Gates::new(3, 1).unwrap();
     assert!(gates.get(gates.len()).is_none() && gates.get(GateClaim::NONE.place()).is_none());
     let gate = gate(&gates);
@@ -399,7 +399,7 @@ fn periods_slept_count_once() {
 
 /// Verifies that a wrapped inflow yields a full bucket instead of a huge debt.
 #[test]
-fn nobody_waits_for_the_inflow_to_come_around() {
+fn wrapped_inflow_fills_the_bucket() {
     let gates = gates(RATE_MAX);
     let gate = gate(&gates);
     assert_eq!(gate.take(write(4096), NOW), Ok(()));

@@ -83,7 +83,7 @@ impl BandwidthManager {
         else {
             return;
         };
-        if self.gates.is_double(place) {
+        if self.gates.has_earlier_duplicate(place) {
             // The gate was claimed while the earlier gate of the client was being claimed, too.
             self.retire(place, now);
             self.forget(place);
@@ -158,7 +158,7 @@ impl BandwidthManager {
         let mut counts = GroupCounts::ZERO;
         if client.recent.fast.slept && rested && has < given {
             client.restored = now;
-            group.allocator.ask_back(id);
+            group.allocator.restore_deferred(id);
             group.stale = true;
             counts.restores = 1;
         } else if verdict == UsageLevel::Much && has < terms.max {

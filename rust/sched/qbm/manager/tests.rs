@@ -121,7 +121,7 @@ fn a_group_opens_with_its_rate() {
 /// Verifies that a client that pauses keeps the gate, and that no class must examine its gate when
 /// a client leaves and returns.
 #[test]
-fn pauses_concern_nobody_else() {
+fn pauses_change_no_other_gate() {
     let (mut manager, gates) = manager("by uid; default min=1MB; group a capacity=100MB");
     let user = ClientKey::Key(Key::Uid(7));
     let seat = queue(&gates, user, 0);

@@ -121,7 +121,7 @@ fn a_farewell_ends_what_was_said() {
 #[test]
 fn what_is_not_told_any_more_is_forgotten() {
     let mut peers = Peers::default();
-    let gone = terms().gone_ns();
+    let gone = terms().eviction_ns();
     hear(&mut peers, &said(1, 1, &[(3, 1), (4, 1)]), 0).unwrap();
     for seq in 2..20 {
         let now = u64::from(seq) * gone / 4;
@@ -131,7 +131,7 @@ fn what_is_not_told_any_more_is_forgotten() {
 }
 
 #[test]
-fn there_is_room_for_so_much() {
+fn peers_and_records_are_limited() {
     let mut peers = Peers::default();
     let all = [(1, 1), (2, 1), (3, 1), (4, 1)];
     let crowded = Err(Refusal::Crowded);

@@ -42,7 +42,7 @@ fn an_entity_with_few_requests_is_measured_without_their_noise() {
 }
 
 #[test]
-fn what_is_told_is_what_was_served() {
+fn measured_service_equals_counted_service() {
     // The first member gets half of its plan, in bursts: the sum is exact, and the member is marked
     // as behind.
     let mut group = [member(1), member(1)];

@@ -198,7 +198,7 @@ fn alone_all_factors_stay_one() {
 }
 
 #[test]
-fn who_is_idle_is_told_for_a_while() {
+fn idle_entities_are_sent_for_32_steps() {
     let mut table = Table::default();
     step(&mut table, 1, &[leaf(3, 0, 1)]);
     let idle = Account {

@@ -123,7 +123,7 @@ fn long_lists_are_whole() {
 /// Checks that only parts that share state with the regular parts of the first partition are
 /// reported, if their terms are the same.
 #[test]
-fn others_are_not_told() {
+fn only_sharing_parts_are_reported() {
     let fair = |mode| config(Kind::Fairshare, Some(mode));
     let fifo = config(Kind::Fifo, None);
     for (regular, high, told) in [

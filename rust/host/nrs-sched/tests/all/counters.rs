@@ -154,7 +154,7 @@ fn rows_of_many_classes() {
 /// Checks that a stale class id changes no counter, and that a request with a stale id goes to the
 /// default class.
 #[test]
-fn stale_names_do_no_harm() {
+fn stale_ids_change_nothing() {
     let mut part = fairshare(Select::Deadline, 0);
     let stale = part.classify(&attrs(1), 0);
     part.age(u64::MAX, 64);

@@ -69,7 +69,7 @@ fn a_place_is_of_one_part() {
 /// Checks that classes are idle once all their requests are removed: they are evicted like others,
 /// and their ids become stale.
 #[test]
-fn nothing_holds_a_class() {
+fn emptied_classes_are_evicted() {
     for (setting, [mut bench, _]) in benches() {
         if setting.0 == Kind::Fifo {
             continue;
@@ -161,7 +161,7 @@ fn shares_stay() {
 
 /// Checks that the token of a removed front is returned: the class gets its rate, and not more.
 #[test]
-fn tokens_come_back() {
+fn tokens_are_returned() {
     let mut tunables = Tunables::default();
     tunables.tbf.rate = Rate::new(100).expect("within limits");
     let config = Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid");

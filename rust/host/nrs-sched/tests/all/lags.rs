@@ -190,14 +190,14 @@ fn surplus_is_paid_back_by_those_who_were_busy() {
         // The entity is served before the virtual time reaches its deadline.
         sim.weigh("uid:0:32");
         for pages in requests {
-            sim.bring_at(0, *pages, ByteRange::default());
+            sim.enqueue_at(0, *pages, ByteRange::default());
         }
         while sim.sources[0].queued > 0 {
             sim.serve(0);
         }
         assert!(lag(&sim, 0) < 0);
         sim.run(idle);
-        sim.bring_at(0, 16, ByteRange::default());
+        sim.enqueue_at(0, 16, ByteRange::default());
         let lag = lag(&sim, 0);
         assert_eq!(lag < 0, paid, "{requests:?} {idle}: {lag}");
     }

@@ -103,7 +103,7 @@ fn locality_leaves_shares() {
                     let pages = &sim.sources[source].pages;
                     let pages = pages[(sim.now % pages.len() as u64) as usize];
                     let spot = ByteRange::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
-                    sim.bring_at(source, pages, spot);
+                    sim.enqueue_at(source, pages, spot);
                 }
             }
             let (request, grant) = sim.get(0).expect("queued");

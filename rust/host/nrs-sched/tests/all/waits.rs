@@ -56,7 +56,7 @@ fn nobody_waits_longer_than_the_bound() {
 
 /// Returns the waiting times of the last source's requests, in dispatches; a request arrives every
 /// `period` dispatches.
-fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
+fn waiting_times_of_rare_client(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
     let guest = sim.sources.len() - 1;
     let mut waits = Vec::new();
     let (mut turn, mut arrived) = (0u64, 0);
@@ -76,7 +76,7 @@ fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
 
 /// Checks that an entity that uses far less than its share does not wait at all.
 #[test]
-fn a_rare_guest_is_served_at_once() {
+fn a_rare_client_is_served_at_once() {
     for (mode, guest) in [
         ("uid_fair", attrs(99)),
         // Alone in its group, and in a group with other busy users.
@@ -105,7 +105,7 @@ fn a_rare_guest_is_served_at_once() {
             who.push(Source::new(guest).off());
             let mut sim = Sim::new(&Setup::new(mode).seed(seed), who);
             sim.run(1_000);
-            let waits = waits_of_a_guest(&mut sim, 100, 1_000);
+            let waits = waiting_times_of_rare_client(&mut sim, 100, 1_000);
             let p99 = waits[waits.len() * 99 / 100];
             assert_eq!(
                 p99,
@@ -140,7 +140,7 @@ fn a_lone_job_is_served_like_with_fifo() {
 /// Checks that requests are served in the order of arrival below the threshold, regardless of the
 /// entity.
 #[test]
-fn below_the_threshold_the_oldest_goes() {
+fn fifo_below_the_threshold() {
     for mode in MODES {
         for select in Select::ALL {
             let mut setup = Setup::new(mode).select(*select);

@@ -97,7 +97,7 @@ fn for_a_delay() {
 
 /// Checks that policies without rates report no throttling, regardless of the waiting time.
 #[test]
-fn by_nobody_else() {
+fn by_no_other_policy() {
     for (kind, argument) in [
         (Kind::Fifo, None),
         (Kind::Crrn, None),

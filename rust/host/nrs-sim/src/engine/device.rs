@@ -133,7 +133,7 @@ impl SimDevice {
                 _,
             ) => self.travel(record, seek.0, rotation.0) + transfer(record.bytes, bandwidth.0),
         };
-        let time = self.jittered(time);
+        let time = self.apply_jitter(time);
         let free = self.free.iter_mut().min().expect("there is a channel");
         *free = (*free).max(now) + time;
         self.busy += time;
@@ -144,7 +144,7 @@ impl SimDevice {
     }
 
     /// Multiplies `time` by the jitter.
-    fn jittered(&mut self, time: u64) -> u64 {
+    fn apply_jitter(&mut self, time: u64) -> u64 {
         if self.jitter == 0 {
             return time;
         }

@@ -370,7 +370,7 @@ impl SimServer {
             throttle.enqueue(record.job, item, scene.now);
             self.yard.queued += 1;
             self.yard.count_held();
-            return self.pump_throttle(scene);
+            return self.dispatch_baseline(scene);
         }
         let Some(mut turns) = self.turns(scene) else {
             return;
@@ -408,7 +408,7 @@ impl SimServer {
         let (ticket, record) = (record.ticket.take(), *record);
         if let Order::Throttle(throttle) = &mut self.order {
             throttle.stop(record.job, record.bytes, now);
-            return self.pump_throttle(scene);
+            return self.dispatch_baseline(scene);
         }
         let Some(mut turns) = self.turns(scene) else {
             return;
@@ -419,7 +419,7 @@ impl SimServer {
             ..Placement::default()
         };
         let home = ticket.map(|_| home(record.node, turns.lanes.len()) as u16);
-        if home.is_some() || !turns.yard.line.is_calm() {
+        if home.is_some() || !turns.yard.line.is_uncontended() {
             round::ended(&mut turns, home, |turns, index, most| {
                 let (machine, mut env) = turns.at(index);
                 machine.end(&mut env, now, &placement, record.cost(), most);
@@ -432,7 +432,7 @@ impl SimServer {
         let (now, late) = (scene.now, self.yard.lateness);
         self.look(now);
         let Some(mut turns) = self.turns(scene) else {
-            return self.pump_throttle(scene);
+            return self.dispatch_baseline(scene);
         };
         let timer = &mut turns.lanes[index].timer;
         // The timer was armed for another time since.
@@ -452,7 +452,7 @@ impl SimServer {
     fn pass_on(&mut self, scene: &mut Scene) {
         match self.turns(scene) {
             Some(mut turns) => round::pass_on(&mut turns, 0),
-            None => self.pump_throttle(scene),
+            None => self.dispatch_baseline(scene),
         }
     }
 
@@ -468,7 +468,7 @@ impl SimServer {
         self.pass_on(scene);
     }
 
-    fn pump_throttle(&mut self, scene: &mut Scene) {
+    fn dispatch_baseline(&mut self, scene: &mut Scene) {
         let (now, index, late) = (scene.now, self.index, self.yard.lateness);
         let Order::Throttle(throttle) = &mut self.order else {
             return;

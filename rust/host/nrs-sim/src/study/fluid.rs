@@ -122,7 +122,7 @@ pub struct Path {
 
 impl Path {
     /// Transport without loss or disturbances.
-    pub const QUIET: Self = Self {
+    pub const UNDISTURBED: Self = Self {
         loss: 0,
         delay: 500,
         restart: 0,
@@ -179,7 +179,7 @@ impl Run {
     }
 
     /// Returns the largest error in the last `count` deltas of all phases.
-    pub fn late_worst(&self, count: usize) -> f64 {
+    pub fn end_max_error(&self, count: usize) -> f64 {
         self.ends(&self.worst, count).fold(0.0, f64::max)
     }
 }

@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                     delay,
                     loss,
                     toggle,
-                    ..Path::QUIET
+                    ..Path::UNDISTURBED
                 };
                 cases.push(Case {
                     servers,
@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             if case.path.toggle > 0 { "yes" } else { "no" }.to_string(),
             settled.map_or("—".to_string(), |settled| settled.to_string()),
             format!("{:.2}", most(&|run| run.late(10))),
-            format!("{:.2}", most(&|run| run.late_worst(10))),
+            format!("{:.2}", most(&|run| run.end_max_error(10))),
         ]);
     }
     let markdown = table.markdown();

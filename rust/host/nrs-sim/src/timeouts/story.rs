@@ -97,7 +97,7 @@ pub fn whole(setup: Setup) -> (Sim, [(Counts, u32); 6]) {
     (sim, phases)
 }
 
-/// Result of [`Sim::if_dead`].
+/// Result of [`Sim::predicted_detections_ms`].
 pub type IfDead = Vec<u32>;
 
 /// Runs all phases; returns the detection times if the server died at each of `deaths`.
@@ -114,7 +114,7 @@ pub fn deaths(setup: Setup, deaths: &[u64]) -> (Sim, Vec<IfDead>) {
             while let Some(second) = deaths.next_if(|second| *second <= phase.end()) {
                 let left = (second * SECOND).saturating_sub(sim.time());
                 sim.run(left);
-                found.push(sim.if_dead());
+                found.push(sim.predicted_detections_ms());
             }
         }
         phase.run(&mut sim, setup.clients);

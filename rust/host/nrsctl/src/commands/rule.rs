@@ -152,7 +152,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
     let command = |service: &str, head: HeadArg, text: String| {
         let text = format!("{}{text}", head.word());
         let done = kernel::set(kernel, service, "nrs_tbf_rule", &text);
-        done.map_err(|failure| of_fields(kernel, service, failure))
+        done.map_err(|failure| with_fields(kernel, service, failure))
     };
     match action {
         RuleAction::List { listing, numeric } => {
@@ -231,7 +231,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
 
 /// Returns `failure`; if a rule uses a field that tbf does not have, with the available fields as
 /// hint.
-fn of_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
+fn with_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
     if !failure.message.contains("a field of the policy's type") {
         return failure;
     }

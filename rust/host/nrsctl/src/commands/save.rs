@@ -139,7 +139,7 @@ fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> 
         return Ok(false);
     };
     let same = match device.scheduled {
-        true => section.is_set_as(device),
+        true => section.has_same_settings(device),
         false => {
             let located = kernel.locate(section);
             located.is_ok_and(|located| in_words(device, section, &located) == *section)
@@ -185,7 +185,7 @@ fn prove(
             true => wanted
                 .disks
                 .get(name)
-                .map(|(_, again)| again.is_set_as(device)),
+                .map(|(_, again)| again.has_same_settings(device)),
             false => wanted.devices.get(name).map(|(_, again)| again == device),
         };
         if same != Some(true) {

@@ -47,7 +47,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     loop {
         // Writing the screen in one call avoids flicker.
         let mut screen = Vec::new();
-        if term::is_there() {
+        if term::is_usable() {
             screen.extend_from_slice(CLEAR);
         }
         match once(args, kernel, &mut screen) {

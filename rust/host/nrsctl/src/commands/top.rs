@@ -71,7 +71,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     if let Some(tables) = args.batch {
         return batch(state, source, tables, out);
     }
-    if !term::is_there() {
+    if !term::is_usable() {
         let none = Failure::new(FailureKind::Usage, "top needs a terminal");
         return Err(none.hint("without one, tables as text: nrsctl top --batch 1"));
     }

@@ -128,7 +128,7 @@ impl CheckedFiles<'_> {
             };
             let again = devices.get(&name).map(|(_, again)| again);
             again.is_some_and(|again| {
-                again.is_set_as(device) && (device.scheduled || again.target == device.target)
+                again.has_same_settings(device) && (device.scheduled || again.target == device.target)
             })
         })
     }

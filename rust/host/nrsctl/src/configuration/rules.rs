@@ -296,7 +296,7 @@ pub fn commands(
         .map(|rule| rule.name.clone())
         .collect();
     script.stop(&gone)?;
-    let stay = longest_in_order(&script.names(), to);
+    let stay = longest_ordered_subsequence(&script.names(), to);
     let mut next = DEFAULT;
     for rule in to.list.iter().rev() {
         let name = rule.name.as_str();
@@ -331,7 +331,7 @@ fn parse(rate: &str) -> Rate {
 
 /// Returns the longest subsequence of `names` before `default` whose rules are in the order of
 /// `to`, so need not be moved.
-fn longest_in_order(names: &[String], to: &Rules) -> Vec<String> {
+fn longest_ordered_subsequence(names: &[String], to: &Rules) -> Vec<String> {
     let before = names.iter().take_while(|name| *name != DEFAULT);
     let place = |name: &String| to.list.iter().position(|rule| rule.name == *name);
     let there: Vec<(usize, &String)> = before

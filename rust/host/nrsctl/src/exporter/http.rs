@@ -3,7 +3,7 @@
 //! Minimal HTTP/1.1 server for a page of metrics: one request without a body and one answer per
 //! connection.
 //!
-//! Each connection has a thread; connections beyond [`CONNECTIONS`] are refused immediately. These
+//! Each connection has a thread; connections beyond [`CONNECTIONS_MAX`] are refused immediately. These
 //! threads read requests and write answers. The thread that called [`serve`] makes the pages one
 //! after the other, because only this thread can access the module. Slow connections are closed:
 //! the request, the answer, and the data after the request may take [`PATIENCE`] each.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::failure;
 
 /// Maximum number of simultaneous connections.
-pub const CONNECTIONS: usize = 16;
+pub const CONNECTIONS_MAX: usize = 16;
 
 /// Timeout for receiving a request and for sending an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST_MAX: usize = 8 << 10;
 
 /// Maximum number of bytes after a request that are read and discarded.
-const REST_MAX: u64 = 64 << 10;
+const DRAIN_MAX_BYTES: u64 = 64 << 10;
 
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ fn converse(stream: &TcpStream, sender: &SyncSender<Task>, patience: Duration) -
     stream.shutdown(Shutdown::Write)?;
     // Unread data, such as a body, would make the kernel reset the connection and discard the
     // answer.
-    let _ = io::copy(&mut until().take(REST_MAX), &mut io::sink());
+    let _ = io::copy(&mut until().take(DRAIN_MAX_BYTES), &mut io::sink());
     Ok(())
 }
 
@@ -214,7 +214,7 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if Arc::strong_count(&permits) > CONNECTIONS {
+        if Arc::strong_count(&permits) > CONNECTIONS_MAX {
             let _ = stream.set_nonblocking(true);
             let _ = Answer::text(503, "too many connections").write(&mut stream, false);
             continue;
@@ -235,7 +235,7 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
 ///
 /// The thread that accepts connections could not be started or has ended.
 pub fn serve(listener: TcpListener, mut answer: impl FnMut(&Request) -> Answer) -> failure::Result {
-    let (sender, tasks): (SyncSender<Task>, Receiver<Task>) = mpsc::sync_channel(CONNECTIONS);
+    let (sender, tasks): (SyncSender<Task>, Receiver<Task>) = mpsc::sync_channel(CONNECTIONS_MAX);
     let builder = thread::Builder::new().name("accept".into());
     builder.spawn(move || accept(&listener, &sender))?;
     for (request, reply) in tasks {

@@ -22,7 +22,7 @@ const REQUESTS: &str = "nr_requests";
 
 /// Minimum of `nr_requests`. Submitters that wait for a free request get it in order of arrival,
 /// whatever the policy. The kernel's default is twice the device's queue depth.
-const REQUESTS_MIN: u32 = 256;
+const NR_REQUESTS_MIN: u32 = 256;
 
 /// Number of attempts to write a file of a busy queue, [`PAUSE`] apart.
 const TRIES: u32 = 10;
@@ -213,13 +213,13 @@ impl Disks {
         Ok(())
     }
 
-    /// Raises the scheduler's number of requests to at least [`REQUESTS_MIN`]. A failure is
+    /// Raises the scheduler's number of requests to at least [`NR_REQUESTS_MIN`]. A failure is
     /// ignored: nrs works with fewer requests.
     fn raise_requests(&self, disk: &str) {
         let now = self.get(disk, REQUESTS).ok();
         let now = now.and_then(|now| now.parse::<u32>().ok());
-        if now.is_some_and(|now| now < REQUESTS_MIN) {
-            let _ = self.set(disk, REQUESTS, &REQUESTS_MIN.to_string());
+        if now.is_some_and(|now| now < NR_REQUESTS_MIN) {
+            let _ = self.set(disk, REQUESTS, &NR_REQUESTS_MIN.to_string());
         }
     }
 

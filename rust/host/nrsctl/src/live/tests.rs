@@ -345,7 +345,7 @@ fn nodes_that_cannot_be_opened() {
         assert_eq!(said(live.set("san", "slots", "1")), want);
         root.file("dev/nrs-control", "");
     }
-    let failure = live.unopened(libc::EACCES);
+    let failure = live.open_failure(libc::EACCES);
     assert_eq!(failure.kind, FailureKind::Permission);
     assert!(failure.hint.unwrap().starts_with("run it as root"));
 }

@@ -143,7 +143,7 @@ impl Series {
 
 /// Returns the policy of the regular head; of all heads if another head has a policy of its own.
 fn policies(snapshot: &Snapshot) -> String {
-    let does: Vec<String> = snapshot.heads.iter().map(view::head_does).collect();
+    let does: Vec<String> = snapshot.heads.iter().map(view::head_policies).collect();
     match does.split_first() {
         Some((regular, others)) if others.iter().all(|one| one == regular || one == "fifo") => {
             numbers::printable(regular)

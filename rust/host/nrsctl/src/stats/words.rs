@@ -46,7 +46,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
     screen.list("auto", &searched, |target| knee(target));
     let mut first: Option<String> = None;
     for head in &snapshot.heads {
-        let said = policy_words(snapshot, head);
+        let said = policy_text(snapshot, head);
         let label = if head.name == HIGH {
             "urgent"
         } else {
@@ -139,7 +139,7 @@ fn knee(target: &Target) -> String {
 }
 
 /// Returns the description of the policies of a head.
-fn policy_words(snapshot: &Snapshot, head: &Head) -> String {
+fn policy_text(snapshot: &Snapshot, head: &Head) -> String {
     let Some(policy) = head.serving() else {
         return "no policy".into();
     };
@@ -278,7 +278,7 @@ fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
     let entities = snapshot.entities.iter();
     let mut entities: Vec<&Entity> = entities.filter(|e| e.queued > 0 || is_unmet(e)).collect();
     entities.sort_by(|a, b| b.queued.cmp(&a.queued).then_with(|| a.name.cmp(&b.name)));
-    screen.list("waiting", &entities, |entity| wait_words(entity));
+    screen.list("waiting", &entities, |entity| wait_text(entity));
     if snapshot.entities.is_empty() {
         let held = |client: &Client| super::number(&client.counters, "held");
         let clients = snapshot.clients.iter();
@@ -290,7 +290,7 @@ fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
     }
 }
 
-fn wait_words(entity: &Entity) -> String {
+fn wait_text(entity: &Entity) -> String {
     let head = if entity.head == HIGH { ", urgent" } else { "" };
     let name = format!("{}{head}", safe(&entity.name));
     let given = entity.bandwidth.as_ref().filter(|_| entity.head == BOTH);

@@ -64,7 +64,7 @@ impl Column {
     }
 
     /// Columns omitted on a narrow screen, in the order of omission.
-    pub const SPARE: [Column; 9] = [
+    pub const OMIT_ORDER: [Column; 9] = [
         Column::P50,
         Column::Wanted,
         Column::Policy,

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const FIRST: Duration = Duration::from_millis(500);
 
 /// Returns true if standard input and output are a terminal on which cells can be drawn.
-pub fn is_there() -> bool {
+pub fn is_usable() -> bool {
     let dumb = std::env::var("TERM").is_ok_and(|name| name.is_empty() || name == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
 }

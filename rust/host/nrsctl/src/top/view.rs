@@ -271,7 +271,7 @@ impl ScreenPage<'_> {
 pub fn policies(heads: &[Head]) -> String {
     let mut all: Vec<(String, String)> = Vec::new();
     for head in heads {
-        let does = head_does(head);
+        let does = head_policies(head);
         match all.last_mut().filter(|last| last.1 == does) {
             Some((names, _)) => *names += &format!(", {}", head.name),
             None => all.push((head.name.clone(), does)),
@@ -282,7 +282,7 @@ pub fn policies(heads: &[Head]) -> String {
 }
 
 /// Returns the policies of a head that are not stopped; the fallback if there is none.
-pub fn head_does(head: &Head) -> String {
+pub fn head_policies(head: &Head) -> String {
     let chosen = head
         .policies
         .iter()

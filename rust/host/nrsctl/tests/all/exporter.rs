@@ -439,7 +439,7 @@ fn over_http() {
 fn connections_are_bounded() {
     let address = server();
     let connect = |_| TcpStream::connect(address).expect("a connection");
-    let silent: Vec<TcpStream> = (0..http::CONNECTIONS).map(connect).collect();
+    let silent: Vec<TcpStream> = (0..http::CONNECTIONS_MAX).map(connect).collect();
     let refused = ask(address, &[]);
     assert!(refused.starts_with("HTTP/1.1 503 ") && refused.ends_with("too many connections\n"));
     for mut stream in silent {

@@ -39,7 +39,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     }
     let until = bench.until(NOW);
     assert!((until - NOW).abs_diff(SECOND * PAGE / MIB) < MS, "{until}");
-    assert!(bench.gates.take_news().eq([gate.place()]) && bench.part.need().is_empty());
+    assert!(bench.gates.take_pending().eq([gate.place()]) && bench.part.need().is_empty());
     bench.gate(7).set_known(true);
     assert!(bench.part.is_live(class));
     bench.gate(7).set(2 * MIB, 2, NOW);
@@ -54,7 +54,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     bench.queue(7, 1, NOW + 3 * SECOND);
     assert!(!bench.part.need().is_empty());
     // So does a request that is not queued, whose class is known.
-    assert!(bench.get(NOW + 9 * SECOND).is_some() && bench.gates.take_news().count() == 1);
+    assert!(bench.get(NOW + 9 * SECOND).is_some() && bench.gates.take_pending().count() == 1);
     let mut pass = || {
         let now = || NOW + 9 * SECOND;
         bench.part.pass(class, COST, BypassReason::Opportunity, now)
@@ -183,7 +183,7 @@ fn groups_come_and_go() {
     assert_eq!(seat(&bench.gates, 1).place(), GateClaim::NONE.place());
     bench.queue(1, 1024, NOW);
     bench.queue(1, 1024, NOW);
-    assert!(bench.get(NOW).is_some() && !bench.gates.has_news());
+    assert!(bench.get(NOW).is_some() && !bench.gates.has_pending());
     bench.gates.open(0, (5, Some(0)), (MIB, 1), NOW);
     bench.gates.open(1, (6, None), (UNREGULATED, 0), NOW);
     bench.gates.opened(2);

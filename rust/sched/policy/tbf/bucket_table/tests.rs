@@ -104,7 +104,7 @@ impl Taker {
             BucketStep::Level => BucketStep::Tag(BucketLevel(place.level.load(SeqCst))),
             BucketStep::Tag(level) => match BucketTag(place.tag.load(SeqCst)) {
                 there if there == own => BucketStep::Take(level),
-                there if there == there.changing() || self.seeks == SEEKS => self.end(false),
+                there if there == there.changing() || self.seeks == SEARCHES_MAX => self.end(false),
                 there => {
                     self.seeks += 1;
                     BucketStep::Follow(there)

@@ -221,7 +221,7 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Charges the growth of a request to all buckets that do not count requests, as [`Self::owe`]
     /// does.
-    pub(super) fn owe_growth(
+    pub(super) fn charge_growth_debt(
         &mut self,
         context: &mut Context<'_>,
         gauge: &CompiledRule,

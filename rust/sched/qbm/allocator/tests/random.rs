@@ -36,7 +36,7 @@ pub(super) fn check(allocator: &Allocator) {
     // Bandwidth is neither created nor lost.
     assert_eq!(sum + book.pool, setup.capacity + book.over);
     assert!(book.over == 0 || book.pool == 0);
-    assert_eq!(book.is_content(), !unmet_below && book.over == 0);
+    assert_eq!(book.all_goals_met(), !unmet_below && book.over == 0);
     check_unmet(book);
     check_left(book);
 }
@@ -63,13 +63,13 @@ fn check_reserve(tally: &ClassTally, reserve: u64) {
 
 /// Asserts that no bandwidth is left that an unmet client could get.
 fn check_unmet(book: &Allocator) {
-    if !book.is_content() {
+    if !book.all_goals_met() {
         for class in BandwidthClass::ALL {
             assert_eq!(book.tally(class).extra, 0, "{class:?} has extra");
         }
     }
     for class in BandwidthClass::ALL {
-        let reach = book.within_reach(class);
+        let reach = book.available_to(class);
         if class == BandwidthClass::FirstCome {
             let unmet = book.members(class).filter(|client| client.is_unmet());
             unmet.for_each(|client| assert!(client.missing() > reach, "{client:?} {reach}"));
@@ -113,7 +113,7 @@ fn check_shares(book: &Allocator, class: BandwidthClass) {
 
 /// Asserts that the remaining bandwidth is with the movers, or below the grant threshold.
 fn check_left(book: &Allocator) {
-    if !book.is_content() {
+    if !book.all_goals_met() {
         return;
     }
     let free = book.pool + book.tally(BandwidthClass::Mover).reserve;
@@ -275,7 +275,7 @@ impl Run {
                     assert!(now <= allocation || class == BandwidthClass::Mover);
                 });
             }
-            970..980 => self.given_anew(),
+            970..980 => self.reallocate(),
             980..990 => {
                 let terms = self.terms();
                 self.allocator.set_terms(id, terms);
@@ -342,9 +342,9 @@ impl Run {
 
     /// Redistributes everything after a minimal change, and asserts that no client loses bandwidth
     /// below its goal.
-    fn given_anew(&mut self) {
+    fn reallocate(&mut self) {
         let before = self.first_come(None);
-        let was_content = self.allocator.is_content();
+        let was_content = self.allocator.all_goals_met();
         let mut setup = *self.allocator.setup();
         setup.grant ^= 1;
         self.allocator.set_setup(setup);
@@ -352,7 +352,7 @@ impl Run {
             let now = self.allocator.allocation(id);
             assert!(before.is_unmet() || now >= before.goal, "{before:?} {now}");
         }
-        assert!(!was_content || self.allocator.is_content());
+        assert!(!was_content || self.allocator.all_goals_met());
     }
 
     /// Runs `step`, a request of client `id` of `class`; `None` for a new client. Asserts that no

@@ -90,7 +90,7 @@ fn no_announcement_is_lost() {
     let told: Vec<AtomicBool> = (0..places).map(|_| AtomicBool::new(false)).collect();
     let look = || {
         let mut looks = 0;
-        for place in gates.take_news() {
+        for place in gates.take_pending() {
             told[place as usize].store(false, SeqCst);
             looks += 1;
         }
@@ -115,10 +115,10 @@ fn no_announcement_is_lost() {
         }
     });
     look();
-    assert!(told.iter().all(|told| !told.load(SeqCst)) && !gates.has_news());
+    assert!(told.iter().all(|told| !told.load(SeqCst)) && !gates.has_pending());
     // Places are returned in the order of announcement; only the first announcement wakes the
     // worker.
     let wakes = [7, 3, 7, 9].map(|place| gates.announce(place));
     assert_eq!(wakes, [true, false, false, false]);
-    assert!(gates.take_news().eq([7, 3, 9]) && look() == 0);
+    assert!(gates.take_pending().eq([7, 3, 9]) && look() == 0);
 }

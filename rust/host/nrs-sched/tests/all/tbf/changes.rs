@@ -203,7 +203,7 @@ fn a_hold_compares_few_patterns() {
         .rules()
         .plan()
         .rules()
-        .find_counted(&Subject::NONE);
+        .find_with_cost(&Subject::NONE);
     assert_eq!(work, RULES);
     // Classes that are matched again under one lock hold, each with `work` comparisons.
     let mut holds = 0;

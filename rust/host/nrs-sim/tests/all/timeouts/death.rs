@@ -43,7 +43,7 @@ fn detection_is_foreseen() {
     for second in [595, 655, 900] {
         let mut sim = Sim::new(small(TimeoutTerms::default()));
         until(&mut sim, CLIENTS, second);
-        let foreseen = sim.if_dead();
+        let foreseen = sim.predicted_detections_ms();
         let times = die(small(TimeoutTerms::default()), second, 900);
         assert_eq!(foreseen.len(), times.len());
         let mean = |times: &[u32]| times.iter().sum::<u32>() / times.len() as u32;
@@ -65,7 +65,7 @@ fn a_loaded_server_that_dies_is_detected() {
 
 /// Checks that a restarted server waits for all clients, with any load before its death.
 #[test]
-fn recovery_waits_for_everybody() {
+fn recovery_waits_for_all_clients() {
     for second in [55, 595, 655, 900] {
         for dead in [2, 30, 200] {
             let mut sim = Sim::new(Setup {

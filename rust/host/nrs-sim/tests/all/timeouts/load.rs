@@ -12,7 +12,7 @@ use nrs_sim::timeouts::{
 
 /// Checks that no client gives up on a live server with either estimator, and that all are served.
 #[test]
-fn nobody_gives_up_on_a_live_server() {
+fn no_false_timeouts() {
     for estimator in ESTIMATORS {
         for seed in 1..=2 {
             let setup = Setup {

@@ -42,7 +42,7 @@ fn a_slow_network_is_not_a_slow_service() {
 /// Checks that the delay of a rate-limited class counts for other clients only if
 /// `at_count_policy_delay` is on, and that no client gives up.
 #[test]
-fn what_is_withheld_is_not_counted() {
+fn policy_delay_is_counted_only_on_request() {
     for (count_policy_delay, counted) in [
         (AtCountPolicyDelay::Off, false),
         (AtCountPolicyDelay::On, true),

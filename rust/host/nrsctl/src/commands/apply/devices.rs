@@ -154,7 +154,7 @@ impl<'a> DeviceChanges<'a> {
                 name,
                 ..wanted.clone()
             };
-            let differs = from.as_ref().is_none_or(|from| !from.is_set_as(&to));
+            let differs = from.as_ref().is_none_or(|from| !from.has_same_settings(&to));
             return Ok(differs.then(|| DeviceChange {
                 from,
                 located: to.clone(),

@@ -61,7 +61,7 @@ pub fn places(state: &TopState, snapshot: &Snapshot, cells: usize) -> Vec<ShownC
     let mut columns = columns(snapshot);
     // The sort column is omitted last; the name is never omitted.
     let sort = state.sort;
-    let spare = Column::SPARE
+    let spare = Column::OMIT_ORDER
         .into_iter()
         .chain([Column::Got])
         .filter(|c| *c != sort);

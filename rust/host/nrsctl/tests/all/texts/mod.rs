@@ -45,7 +45,7 @@ use nrsctl::stats::{self, Snapshot};
 
 /// Job names that are difficult to quote or parse.
 #[rustfmt::skip]
-pub const HOSTILE: [&[u8]; 26] = [
+pub const DIFFICULT_NAMES: [&[u8]; 26] = [
     b"a\"b", b"b\\c", b"c: d", b"- e", b"{f", b"[g]", b"# h", b"&i *j", b"m'n", b"%o", b"p\nq", b"r\tt",
     b"\xff\xfe", b"s\x01\x7f", b" u", b"v ", b"null", b"true", b"0x10", b"~", b"...", "\u{fc}".as_bytes(),
     b"\\", b"\"", b"w, x", b"\\x22\\n\\",
@@ -167,11 +167,11 @@ pub fn clients(name: &str, service: &ServiceCounts) -> String {
     )
 }
 
-/// Returns the job for `number`: the names of [`HOSTILE`] in turn, with a number from the second
+/// Returns the job for `number`: the names of [`DIFFICULT_NAMES`] in turn, with a number from the second
 /// round on.
 pub fn job(number: u32) -> JobId {
-    let name = HOSTILE[number as usize % HOSTILE.len()];
-    match number / HOSTILE.len() as u32 {
+    let name = DIFFICULT_NAMES[number as usize % DIFFICULT_NAMES.len()];
+    match number / DIFFICULT_NAMES.len() as u32 {
         0 => JobId::new(name),
         round => JobId::new(&[round.to_string().as_bytes(), b".", name].concat()),
     }

@@ -13,6 +13,7 @@ Measures the files of git below PATH (default: all), and fails if a limit is not
 --list prints each finding as FILE:LINE: TEXT.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -73,7 +74,7 @@ CODE_SPAN = re.compile(r"`[^`]*`")
 def tracked(paths):
     """Returns the files of git below the paths that are text of the project's own."""
     out = subprocess.check_output(["git", "ls-files", "--", *paths], text=True)
-    return [f for f in out.split("\n") if f and not f.startswith("LICENSES/")]
+    return [f for f in out.split("\n") if os.path.isfile(f) and not f.startswith("LICENSES/")]
 
 
 def function_docs(path, lines):
@@ -103,13 +104,17 @@ def function_docs(path, lines):
 
 
 def prose(path, lines):
-    """Yields the lines whose columns and words count, with their numbers."""
-    fenced = False
+    """Yields the lines whose columns count, with their numbers."""
+    fenced = generated = path.endswith("reference.md")
     for number, line in enumerate(lines, 1):
         if path.endswith(".md"):
             if line.startswith("```"):
                 fenced = not fenced
-            if fenced or line.startswith(("|", "<", "![", "[")):
+            if line in ("<!-- keys -->", "<!-- metrics -->"):
+                generated = True
+            elif line.startswith("<!-- end of"):
+                generated = False
+            if fenced or generated or line.startswith(("|", "<", "![")):
                 continue
         yield number, line
 

@@ -5,7 +5,8 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo cluster lustre vm bench bench-vm compare sim clean distclean
+.PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo \
+	cluster lustre vm bench bench-vm compare sim clean distclean
 
 help:      ## list these targets (default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -71,5 +72,6 @@ clean:     ## remove all build results of this tree
 	rm -rf build rust/host/target demo.svg cluster.svg
 
 distclean: clean ## clean, and remove the downloaded toolchain and kernels
-	@[ ! -e "$(NRS_CACHE)" ] || [ -d "$(NRS_CACHE)/log" ] || { echo "$(NRS_CACHE) does not look like ours; not removed"; exit 1; }
+	@[ ! -e "$(NRS_CACHE)" ] || [ -d "$(NRS_CACHE)/log" ] || \
+		{ echo "$(NRS_CACHE) has no log directory: not removed"; exit 1; }
 	rm -rf --one-file-system "$(NRS_CACHE)"

@@ -7,7 +7,9 @@
 # pages and sections of Documentation. nrs-agent(8) also includes the option help of the program
 # AGENT.
 set -eu
-case ${1:---help} in --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;; esac
+case ${1:---help} in
+--help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;;
+esac
 dir=$1 agent=$(realpath "$2")
 cd "$(dirname "$0")/.."
 version=$(dpkg-parsechangelog -S Version)
@@ -20,8 +22,12 @@ text() {
 	shift
 	[ $# != 0 ] || { sed '/^<!--.*-->$/d' "$file" && return; }
 	for heading; do
-		grep -qx "## $heading" "$file" || { echo "man.sh: error: no section '$heading' in $file" >&2 && return 1; }
-		awk -v wanted="## $heading" '/^```/ { code = !code } /^##? / && !code { on = $0 == wanted } on' "$file" | sed '1s/^##/#/'
+		grep -qx "## $heading" "$file" || {
+			echo "man.sh: error: no section '$heading' in $file" >&2 && return 1
+		}
+		awk -v wanted="## $heading" \
+			'/^```/ { code = !code } /^##? / && !code { on = $0 == wanted } on' "$file" |
+			sed '1s/^##/#/'
 	done
 }
 
@@ -31,11 +37,12 @@ page() {
 	{
 		printf '# NAME\n\n%s - %s\n\n' "$1" "$3"
 		sed -E '/^```/,/^```/!s/\[([^]]*)\]\([^)]*\)/\1/g'
-		printf '\n# SEE ALSO\n\n**nrs**(4), **nrs.toml**(5), **dm-nrs**(8), **nrs-agent**(8), **nrsctl**(1), `/usr/share/doc/nrs/Documentation`\n'
+		printf '\n# SEE ALSO\n\n%s%s\n' '**nrs**(4), **nrs.toml**(5), **dm-nrs**(8), ' \
+			'**nrs-agent**(8), **nrsctl**(1), `/usr/share/doc/nrs/Documentation`'
 	} >"$dir/$1.md"
 	printf "'\\\\\" t\n" >"$dir/$1.$2"
-	lowdown -s -t man --nroff-no-numbered -M "title=$1" -M "section=$2" -M "date=$date" -M "source=nrs $version" \
-		"$dir/$1.md" >>"$dir/$1.$2"
+	lowdown -s -t man --nroff-no-numbered -M "title=$1" -M "section=$2" -M "date=$date" \
+		-M "source=nrs $version" "$dir/$1.md" >>"$dir/$1.$2"
 	rm "$dir/$1.md"
 }
 

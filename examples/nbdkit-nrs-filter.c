@@ -49,7 +49,8 @@ static int set_name(char name[32], const char *key, const char *value)
 	return 0;
 }
 
-static int nrs_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const char *key, const char *value)
+static int nrs_config(nbdkit_next_config *next, nbdkit_backend *nxdata, const char *key,
+		      const char *value)
 {
 	if (!strcmp(key, "nrs-service"))
 		return set_name(attach.service, key, value);
@@ -161,8 +162,8 @@ static void identify(struct nrs_request *request)
 }
 
 /* Creates the handle of a connection: the fields that all requests of the connection share. */
-static void *nrs_open(nbdkit_next_open *next, nbdkit_context *context, int readonly, const char *exportname,
-		      int is_tls)
+static void *nrs_open(nbdkit_next_open *next, nbdkit_context *context, int readonly,
+		      const char *exportname, int is_tls)
 {
 	struct nrs_request *request;
 
@@ -183,8 +184,8 @@ static void *nrs_open(nbdkit_next_open *next, nbdkit_context *context, int reado
 }
 
 /* Submits a request and waits for its release. A discard moves no data and costs 0 bytes. */
-static int enter(const struct nrs_request *connection, sem_t *released, uint32_t opcode, uint32_t count,
-		 uint64_t offset, int *err)
+static int enter(const struct nrs_request *connection, sem_t *released, uint32_t opcode,
+		 uint32_t count, uint64_t offset, int *err)
 {
 	struct nrs_request request = *connection;
 	ssize_t written;
@@ -235,14 +236,14 @@ static int leave(sem_t *released, uint32_t count, int result, int *err)
 		return leave(&released, count, serve, err);                      \
 	} while (0)
 
-static int nrs_pread(nbdkit_next *next, void *handle, void *buf, uint32_t count, uint64_t offset, uint32_t flags,
-		     int *err)
+static int nrs_pread(nbdkit_next *next, void *handle, void *buf, uint32_t count, uint64_t offset,
+		     uint32_t flags, int *err)
 {
 	SCHEDULED(OST_READ, count, offset, next->pread(next, buf, count, offset, flags, err));
 }
 
-static int nrs_pwrite(nbdkit_next *next, void *handle, const void *buf, uint32_t count, uint64_t offset,
-		      uint32_t flags, int *err)
+static int nrs_pwrite(nbdkit_next *next, void *handle, const void *buf, uint32_t count,
+		      uint64_t offset, uint32_t flags, int *err)
 {
 	SCHEDULED(OST_WRITE, count, offset, next->pwrite(next, buf, count, offset, flags, err));
 }
@@ -252,12 +253,14 @@ static int nrs_flush(nbdkit_next *next, void *handle, uint32_t flags, int *err)
 	SCHEDULED(OST_SYNC, 0, 0, next->flush(next, flags, err));
 }
 
-static int nrs_trim(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
+static int nrs_trim(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset,
+		    uint32_t flags, int *err)
 {
 	SCHEDULED(OST_PUNCH, count, offset, next->trim(next, count, offset, flags, err));
 }
 
-static int nrs_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
+static int nrs_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset,
+		    uint32_t flags, int *err)
 {
 	/* Without native zeroing in the plugin, nbdkit writes zeroes. */
 	uint32_t opcode = next->can_zero(next) == NBDKIT_ZERO_NATIVE ? OST_PUNCH : OST_WRITE;
@@ -265,7 +268,8 @@ static int nrs_zero(nbdkit_next *next, void *handle, uint32_t count, uint64_t of
 	SCHEDULED(opcode, count, offset, next->zero(next, count, offset, flags, err));
 }
 
-static int nrs_cache(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset, uint32_t flags, int *err)
+static int nrs_cache(nbdkit_next *next, void *handle, uint32_t count, uint64_t offset,
+		     uint32_t flags, int *err)
 {
 	SCHEDULED(OST_READ, count, offset, next->cache(next, count, offset, flags, err));
 }

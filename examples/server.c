@@ -39,7 +39,9 @@ static void *serve(void *unused)
 
 int main(void)
 {
-	struct nrs_attach attach = { .size = sizeof(attach), .version = NRS_VERSION, .service = "echo" };
+	struct nrs_attach attach = {
+		.size = sizeof(attach), .version = NRS_VERSION, .service = "echo",
+	};
 	struct sockaddr_in here = { .sin_family = AF_INET, .sin_port = htons(7777) };
 	pthread_t thread;
 
@@ -47,7 +49,8 @@ int main(void)
 	if (nrs < 0 || ioctl(nrs, NRS_IOC_ATTACH, &attach) < 0)
 		err(1, "/dev/nrs");
 	udp = socket(AF_INET, SOCK_DGRAM, 0);
-	if (bind(udp, (struct sockaddr *)&here, sizeof(here)) < 0 || pthread_create(&thread, NULL, serve, NULL))
+	if (bind(udp, (struct sockaddr *)&here, sizeof(here)) < 0 ||
+	    pthread_create(&thread, NULL, serve, NULL))
 		err(1, "port 7777");
 	for (struct datagram *d; (d = malloc(sizeof(*d)));) {
 		socklen_t size = sizeof(d->from);

@@ -63,7 +63,8 @@ struct nrs_server_ops {
 	void (*recovered)(void *context, const struct nrs_recovered *end);
 };
 
-struct nrs_server *__nrs_server_open(u32 version, struct module *owner, const struct nrs_attach *attach,
+struct nrs_server *__nrs_server_open(u32 version, struct module *owner,
+				     const struct nrs_attach *attach,
 				     const struct nrs_server_ops *ops, void *context);
 
 /**
@@ -78,8 +79,8 @@ struct nrs_server *__nrs_server_open(u32 version, struct module *owner, const st
  * -EINVAL (@attach is malformed, or @ops has no dispatch), -EBUSY (the service has clients of
  * another kind), -ENOSPC (too many services or clients), -EPROTONOSUPPORT, -ENOMEM.
  */
-static inline struct nrs_server *nrs_server_open(const struct nrs_attach *attach, const struct nrs_server_ops *ops,
-						 void *context)
+static inline struct nrs_server *nrs_server_open(const struct nrs_attach *attach,
+						 const struct nrs_server_ops *ops, void *context)
 {
 	return __nrs_server_open(NRS_KERNEL_VERSION, THIS_MODULE, attach, ops, context);
 }
@@ -123,7 +124,8 @@ int nrs_server_write(struct nrs_server *server, const struct nrs_header *record,
  * Return: as nrs_server_write(). With 0, ops->dispatch() is called once, possibly before this
  * returns.
  */
-static inline int nrs_submit(struct nrs_server *server, const struct nrs_request *request, bool wait)
+static inline int nrs_submit(struct nrs_server *server, const struct nrs_request *request,
+			     bool wait)
 {
 	return nrs_server_write(server, &request->header, wait);
 }
@@ -197,8 +199,9 @@ struct nrs_framework_ops {
 	void (*wake)(void *context);
 };
 
-struct nrs_framework *__nrs_framework_open(u32 version, struct module *owner, const char *service, unsigned int cpts,
-					   const struct nrs_framework_ops *ops, void *context);
+struct nrs_framework *__nrs_framework_open(u32 version, struct module *owner, const char *service,
+					   unsigned int cpts, const struct nrs_framework_ops *ops,
+					   void *context);
 
 /**
  * nrs_framework_open() - Opens a service whose policies a framework drives
@@ -252,7 +255,8 @@ int nrs_framework_set(struct nrs_framework *framework, const char *name, const c
  * Return: length of the text, bytes, -ENOENT (no such parameter), -EACCES (write-only), -ENOSPC
  * (@buf is too small).
  */
-ssize_t nrs_framework_show(struct nrs_framework *framework, const char *name, char *buf, size_t size);
+ssize_t nrs_framework_show(struct nrs_framework *framework, const char *name, char *buf,
+			   size_t size);
 
 /**
  * nrs_policy_start() - Starts a policy of a head
@@ -273,8 +277,8 @@ ssize_t nrs_framework_show(struct nrs_framework *framework, const char *name, ch
  * policy), -EAGAIN (earlier policies are still stopping), -ENODEV (the module of the framework is
  * being removed), -ENOMEM.
  */
-struct nrs_policy *nrs_policy_start(struct nrs_framework *framework, const char *name, const char *argument,
-				    enum nrs_head head, unsigned int cpt);
+struct nrs_policy *nrs_policy_start(struct nrs_framework *framework, const char *name,
+				    const char *argument, enum nrs_head head, unsigned int cpt);
 
 /**
  * nrs_policy_stop() - Stops a policy of a head
@@ -299,7 +303,8 @@ void nrs_policy_stop(struct nrs_policy *policy);
  * Return: 0, -EINVAL (@request is malformed), -EAGAIN (the policy refuses the request: another
  * policy has to take it).
  */
-int nrs_enqueue(struct nrs_policy *policy, struct nrs_item *item, const struct nrs_request *request);
+int nrs_enqueue(struct nrs_policy *policy, struct nrs_item *item,
+		const struct nrs_request *request);
 
 /**
  * nrs_get() - Removes the next eligible request from the queue

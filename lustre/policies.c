@@ -101,7 +101,7 @@ static void open_framework(struct service *service)
 
 	service->nrs = nrs_framework_open(name, service->ptlrpc->srv_ncpts, &framework_ops, service);
 	if (IS_ERR(service->nrs))
-		pr_warn("nrs_lustre: nrs has no service %s: %ld\n", name, PTR_ERR(service->nrs));
+		pr_warn("nrs_lustre: cannot open service %s: %ld\n", name, PTR_ERR(service->nrs));
 }
 
 /* Opens the nrs service before the first start, so that parameters can be set earlier. */
@@ -189,8 +189,8 @@ static int policy_start(struct ptlrpc_nrs_policy *policy, char *argument)
 	hrtimer_setup(&head->timer, expired, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	/* ptlrpc has its own tbf. */
 	head->nrs = nrs_policy_start(service->nrs, strcmp(name, "nrs_tbf") ? name : "tbf", argument,
-				     ptlrpc->nrs_queue_type == PTLRPC_NRS_QUEUE_HP ? NRS_HEAD_HIGH : NRS_HEAD_REGULAR,
-				     place_of(ptlrpc->nrs_svcpt));
+				     ptlrpc->nrs_queue_type == PTLRPC_NRS_QUEUE_HP ?
+				     NRS_HEAD_HIGH : NRS_HEAD_REGULAR, place_of(ptlrpc->nrs_svcpt));
 	error = PTR_ERR_OR_ZERO(head->nrs);
 	if (error) {
 		kfree(head);
@@ -233,7 +233,7 @@ static void copy_record(struct request *request, struct ptlrpc_request *req, spi
 }
 
 static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc,
-			const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **resource, bool moving)
+			const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **res, bool moving)
 {
 	struct ptlrpc_request *req = container_of(ptlrpc, struct ptlrpc_request, rq_nrq);
 	struct request *request = kzalloc(sizeof(*request), moving ? GFP_ATOMIC : GFP_NOFS);
@@ -245,14 +245,14 @@ static int resource_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_requ
 		copy_record(request, req, &policy->pol_nrs->nrs_svcpt->scp_req_lock);
 	else
 		describe_request(&request->record, req);
-	*resource = &request->resource;
+	*res = &request->resource;
 	/* Resources have a single level. */
 	return 1;
 }
 
-static void resource_put(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_nrs_resource *resource)
+static void resource_put(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_nrs_resource *res)
 {
-	struct request *request = container_of(resource, struct request, resource);
+	struct request *request = container_of(res, struct request, resource);
 
 	/* ptlrpc does not wake a thread for a moved request. */
 	if (request->moved)
@@ -266,7 +266,7 @@ static struct request *request_of(struct ptlrpc_nrs_request *ptlrpc)
 	return container_of(ptlrpc->nr_res_ptrs[ptlrpc->nr_res_idx], struct request, resource);
 }
 
-static int request_enqueue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+static int req_enqueue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
 {
 	struct request *request = request_of(ptlrpc);
 	struct head *head = policy->pol_private;
@@ -297,7 +297,7 @@ static struct request *take(struct head *head, bool force)
 	return NULL;
 }
 
-static struct ptlrpc_nrs_request *request_get(struct ptlrpc_nrs_policy *policy, bool peek, bool force)
+static struct ptlrpc_nrs_request *req_get(struct ptlrpc_nrs_policy *policy, bool peek, bool force)
 {
 	struct head *head = policy->pol_private;
 	struct request *request = NULL;
@@ -310,7 +310,7 @@ static struct ptlrpc_nrs_request *request_get(struct ptlrpc_nrs_policy *policy, 
 	return request ? request->ptlrpc : NULL;
 }
 
-static void request_dequeue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+static void req_dequeue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
 {
 	struct head *head = policy->pol_private;
 	struct request *request = request_of(ptlrpc);
@@ -321,7 +321,7 @@ static void request_dequeue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_
 	unthrottle(head);
 }
 
-static void request_stop(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
+static void req_stop(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *ptlrpc)
 {
 	struct head *head = policy->pol_private;
 
@@ -335,10 +335,10 @@ static const struct ptlrpc_nrs_pol_ops policy_ops = {
 	.op_policy_stop = policy_stop,
 	.op_res_get = resource_get,
 	.op_res_put = resource_put,
-	.op_req_get = request_get,
-	.op_req_enqueue = request_enqueue,
-	.op_req_dequeue = request_dequeue,
-	.op_req_stop = request_stop,
+	.op_req_get = req_get,
+	.op_req_enqueue = req_enqueue,
+	.op_req_dequeue = req_dequeue,
+	.op_req_stop = req_stop,
 };
 
 /* Makes each policy available in each service. */

@@ -47,7 +47,7 @@ int ptlrpc_find(void)
 
 	error = register_kprobe(&probe);
 	if (error) {
-		pr_err("nrs_lustre: no kprobe on kallsyms_lookup_name (%d): needs CONFIG_KPROBES and CONFIG_KALLSYMS\n", error);
+		pr_err("nrs_lustre: no kallsyms_lookup_name: needs CONFIG_KPROBES, CONFIG_KALLSYMS\n");
 		return error;
 	}
 	/* The address may be after a landing pad, which a direct call does not need. */
@@ -56,7 +56,7 @@ int ptlrpc_find(void)
 	for (index = 0; index < ARRAY_SIZE(names); index++) {
 		found[index] = static_call(look_up)(names[index]);
 		if (!found[index]) {
-			pr_err("nrs_lustre: this Lustre has no %s (with CONFIG_KALLSYMS_ALL)\n", names[index]);
+			pr_err("nrs_lustre: symbol %s not found (needs CONFIG_KALLSYMS_ALL)\n", names[index]);
 			return -ENOENT;
 		}
 	}
@@ -70,7 +70,7 @@ int ptlrpc_find(void)
 	error = first && !strncmp(first->pd_name, "fifo", NRS_POL_NAME_MAX) ? 0 : -EINVAL;
 	mutex_unlock(&core->nrs_mutex);
 	if (error)
-		pr_err("nrs_lustre: the first policy of ptlrpc is not fifo: this was built for another Lustre\n");
+		pr_err("nrs_lustre: first policy of ptlrpc is not fifo: built for another Lustre\n");
 	return error;
 }
 

@@ -10,8 +10,8 @@
 /* Sets the client's network identifier, unless nrs does not know its kind. */
 static void describe_peer(struct nrs_request *record, const struct lnet_nid *nid)
 {
-	static const u32 known = BIT(NRS_NET_TCP) | BIT(NRS_NET_O2IB) | BIT(NRS_NET_LO) | BIT(NRS_NET_GNI) |
-				 BIT(NRS_NET_GIP) | BIT(NRS_NET_PTLF) | BIT(NRS_NET_KFI);
+	static const u32 known = BIT(NRS_NET_TCP) | BIT(NRS_NET_O2IB) | BIT(NRS_NET_LO) |
+				 BIT(NRS_NET_GNI) | BIT(NRS_NET_GIP) | BIT(NRS_NET_PTLF) | BIT(NRS_NET_KFI);
 	unsigned int bytes = nid->nid_size + 4;
 
 	if (nid->nid_type > NRS_NET_KFI || !(known & BIT(nid->nid_type)))

@@ -82,7 +82,10 @@ struct State {
 impl ServiceObserver for State {
     fn created(&self, service: &Arc<Service>) {
         if self.trees.add(service).is_err() {
-            pr_warn!("no memory for the files of {}\n", service.name());
+            pr_warn!(
+                "service {}: no memory for its debugfs files\n",
+                service.name()
+            );
         }
     }
 

@@ -68,7 +68,7 @@ macro_rules! bug {
 #[track_caller]
 #[allow(clippy::panic, reason = "for tests")]
 pub fn impossible() {
-    panic!("something has happened which cannot");
+    panic!("internal error: impossible state");
 }
 
 pub mod agent;

@@ -33,13 +33,14 @@ if [ -n "$profiled" ]; then
 	results=$NRS_TOP/build/profile
 	rm -rf "$results"
 	mkdir -p "$results"
-	"$NRS_SCRIPTS/in-root.sh" cc -O2 -Wall -Wextra -shared -fPIC -o "$results/plugin.so" "$NRS_SCRIPTS/profile.c"
+	"$NRS_SCRIPTS/in-root.sh" cc -O2 -Wall -Wextra -shared -fPIC -o "$results/plugin.so" \
+		"$NRS_SCRIPTS/profile.c"
 	for requests in 10000 50000; do
 		printf '#!/bin/sh\nexec qemu-system-x86_64 -plugin %s,out=%s "$@"\n' \
 			"$results/plugin.so" "$results/$requests.blocks" >"$results/qemu"
 		chmod 755 "$results/qemu"
-		NRS_QEMU=$results/qemu "$NRS_SCRIPTS/vm.sh" --kernel stock --icount --timeout 600 --name bench-profile -- \
-			bench.sh profile "$requests" "$profiled" "$batch"
+		NRS_QEMU=$results/qemu "$NRS_SCRIPTS/vm.sh" --kernel stock --icount --timeout 600 \
+			--name bench-profile -- bench.sh profile "$requests" "$profiled" "$batch"
 		mv "$NRS_TOP/build/vm/bench-profile/out/symbols" "$results/$requests.symbols"
 	done
 	"$NRS_SCRIPTS/report.sh" profile "$results" | tee "$NRS_TOP/build/profile-$profiled-$batch.txt"
@@ -51,7 +52,8 @@ mkdir -p "$results"
 "$NRS_SCRIPTS/vm.sh" --kernel stock --icount --timeout 600 --name bench-count -- bench.sh count
 mv "$NRS_TOP/build/vm/bench-count/out" "$results/count"
 for n in "${cpus[@]}"; do
-	"$NRS_SCRIPTS/vm.sh" --kernel stock --cpus "$n" --timeout 300 --name "bench-free-$n" -- bench.sh free
+	"$NRS_SCRIPTS/vm.sh" --kernel stock --cpus "$n" --timeout 300 --name "bench-free-$n" \
+		-- bench.sh free
 	mv "$NRS_TOP/build/vm/bench-free-$n/out" "$results/free-$n"
 done
 "$NRS_SCRIPTS/report.sh" vm "$results" | tee "$NRS_TOP/build/bench-vm.txt"

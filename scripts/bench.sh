@@ -22,17 +22,21 @@ case ${1:-} in --help | -h) usage && exit ;; esac
 # instructions CASE CLASSES: Prints the instructions of a decision, averaged over a round of all
 # classes, at least 4,000 decisions.
 instructions() {
-	local count=$(($2 > 4000 ? $2 : 4000)) sum
-	sum=$(CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --tool=callgrind --toggle-collect=*instructions::decide* --callgrind-out-file=$NRS_TOP/build/bench/instructions.$1.$2" \
-		cargo bench --quiet -p nrs-sched --bench instructions -- "$1" "$2" "$count" 2>&1 | awk '/Collected/ { print $NF }')
+	local count=$(($2 > 4000 ? $2 : 4000)) sum runner
+	runner='valgrind --tool=callgrind --toggle-collect=*instructions::decide*'
+	runner+=" --callgrind-out-file=$NRS_TOP/build/bench/instructions.$1.$2"
+	sum=$(CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$runner \
+		cargo bench --quiet -p nrs-sched --bench instructions -- "$1" "$2" "$count" 2>&1 |
+		awk '/Collected/ { print $NF }')
 	[ -n "$sum" ] || die "valgrind counted nothing for $1 with $2 classes"
 	echo "$1 $2 $((sum / count))"
 }
 if [ "${1:-}" = --instructions ]; then
 	shift
 	command -v valgrind >/dev/null || die 'valgrind is missing (apt install valgrind)'
-	[ $# -gt 0 ] || set -- fairshare 2 fairshare 64 fairshare 1000 fairshare 100000 fairshare_mixed 1000 fairshare3 64 fairshare3 1000 \
-		tbf 64 tbf 1000 qbm 1000
+	[ $# -gt 0 ] ||
+		set -- fairshare 2 fairshare 64 fairshare 1000 fairshare 100000 fairshare_mixed 1000 \
+			fairshare3 64 fairshare3 1000 tbf 64 tbf 1000 qbm 1000
 	mkdir -p "$NRS_TOP/build/bench"
 	cd "$NRS_TOP/rust/host"
 	for ((; $# > 1; )); do
@@ -55,21 +59,26 @@ export CRITERION_HOME=$out/criterion
 # built. A missing type is a failure, so that a renamed type does not vanish from the report.
 sizes() {
 	local module=$NRS_TOP/build/stock/nrs.ko types name bytes what
+	local row='Entry<nrs::sched::table::Row<u64, nrs::frontend::chardev::session::table::Row>>'
 	[ -f "$module" ] && command -v llvm-dwarfdump >/dev/null || return 0
 	types=$(llvm-dwarfdump --debug-info "$module" 2>/dev/null | awk '
 		/DW_TAG_structure_type/ { open = 1; name = ""; next }
 		open && /DW_AT_name/ { match($0, /".*"/); name = substr($0, RSTART + 1, RLENGTH - 2) }
-		open && /DW_AT_byte_size/ { match($0, /0x[0-9a-f]+/); print name "\t" substr($0, RSTART, RLENGTH); open = 0 }
+		open && /DW_AT_byte_size/ {
+			match($0, /0x[0-9a-f]+/)
+			print name "\t" substr($0, RSTART, RLENGTH)
+			open = 0
+		}
 		/^$/ { open = 0 }
 	' | sort -u)
 	while IFS='|' read -r name what; do
 		bytes=$(awk -F'\t' -v name="$name" '$1 == name { print $2; exit }' <<<"$types")
 		[ -n "$bytes" ] || die "$module has no type '$name'"
 		echo "$((bytes)) $what"
-	done <<-'EOF'
+	done <<-EOF
 		PerBio|bio on a device-mapper target: area that device-mapper gives with it
 		Holder<nrs::frontend::chardev::session::Queued>|request of /dev/nrs: box until it is read
-		Entry<nrs::sched::table::Row<u64, nrs::frontend::chardev::session::table::Row>>|request of /dev/nrs: row until it is completed
+		$row|request of /dev/nrs: row until it is completed
 		NodeFifo|of the class: queue
 	EOF
 }

@@ -12,7 +12,7 @@ case ${1:-} in
 --help | -h) usage && exit ;;
 stock | debug) flavour=$1 series='' ;;
 [0-9]*) flavour=$1 series=$1 ;;
-*) die "say stock, debug or a series, see --help" ;;
+*) die "expected stock, debug or a series, see --help" ;;
 esac
 shift
 
@@ -39,12 +39,14 @@ for dir; do
 	mkdir -p "$work" "$NRS_TOP/build/$flavour"
 	rsync -rl --checksum --delete --filter='P *.o' --filter='P *.cmd' "$NRS_TOP/$dir/" "$work/"
 	[ ! -d "$work/include" ] || headers+=" -I$work/include"
-	if ! make -C "$NRS_KBUILD" M="$work" "${make[@]}" KCFLAGS="-Werror $headers" KBUILD_EXTRA_SYMBOLS="$symbols" \
-		"-j$(nproc)" modules >"$work.log" 2>&1; then
+	if ! make -C "$NRS_KBUILD" M="$work" "${make[@]}" KCFLAGS="-Werror $headers" \
+		KBUILD_EXTRA_SYMBOLS="$symbols" "-j$(nproc)" modules >"$work.log" 2>&1; then
 		grep -E 'error|warning|ERROR' "$work.log" | head -n 100 >&2
 		die "$dir ($flavour): build failed, whole output in $work.log"
 	fi
 	symbols+=" $work/Module.symvers"
-	for module in "$work"/*.ko; do strip -g "$module" -o "$NRS_TOP/build/$flavour/$(basename "$module")"; done
+	for module in "$work"/*.ko; do
+		strip -g "$module" -o "$NRS_TOP/build/$flavour/$(basename "$module")"
+	done
 done
 log "$* ($flavour): $NRS_TOP/build/$flavour"

@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ -n "$flavour" ] || die "say stock, debug or a series, see --help"
+[ -n "$flavour" ] || die "expected stock, debug or a series, see --help"
 [ -f "$source/Kbuild" ] || die "$source has no Kbuild"
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
@@ -58,12 +58,14 @@ mkdir -p "$out" "$work/src"
 inputs=(Kbuild rust)
 [ ! -d "$source/include" ] || inputs+=(include)
 (cd "$source" && rsync -rlp --checksum --delete --exclude=/rust/host --exclude=target \
-	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" "$work/src/")
+	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" \
+	"$work/src/")
 
 # Key of a finished build: kernel, flags and input. Clippy has a key of its own.
 key=$({
 	printf '%s\n' "$NRS_KBUILD" "$(cat "$NRS_KBUILD/include/config/kernel.release")" "${make[@]}"
-	cd "$source" && find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+	cd "$source" &&
+		find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
 } | hash_of)
 # deliver: Copies the finished module to the result directory.
 deliver() {
@@ -89,7 +91,8 @@ if [ -n "$clippy" ] || [ -f "$work/clippy-object" ]; then
 fi
 [ -z "$clippy" ] || : >"$work/clippy-object"
 log "module ($flavour): building in $work/src"
-if ! make -C "$NRS_KBUILD" M="$work/src" "${make[@]}" "-j$(nproc)" modules >"$work/build.log" 2>&1; then
+if ! make -C "$NRS_KBUILD" M="$work/src" "${make[@]}" "-j$(nproc)" \
+	modules >"$work/build.log" 2>&1; then
 	grep -vE '^make|^  (CC|RUSTC|BINDGEN|CLIPPY|LD|MODPOST)' "$work/build.log" | head -n 200 >&2
 	die "module ($flavour): build failed, whole output in $work/build.log"
 fi

@@ -7,7 +7,11 @@
 # test machines, nrs-agent, and the filter of nbdkit. Results: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
+case ${1:-} in
+--help | -h) usage && exit ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
 [ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0"
 
 dir=$NRS_TOP/build/tools

@@ -28,8 +28,9 @@ vms=$NRS_TOP/build/vm
 
 # server NAME SERVER PEER: Boots a machine in the background; its process is $!.
 server() {
-	scripts/vm.sh --kernel stock --cpus 1 --timeout 900 --name "$1" --net "$2:$3" --file build/tools/nrsctl:/bin/nrsctl \
-		--file build/tools/nrs-agent:/bin/nrs-agent -- cluster/server.sh "$2" </dev/null >"build/$1.log" 2>&1 &
+	scripts/vm.sh --kernel stock --cpus 1 --timeout 900 --name "$1" --net "$2:$3" \
+		--file build/tools/nrsctl:/bin/nrsctl --file build/tools/nrs-agent:/bin/nrs-agent \
+		-- cluster/server.sh "$2" </dev/null >"build/$1.log" 2>&1 &
 }
 
 # awaited TEXT: Returns true if server one has printed TEXT; fails if the machine has ended.
@@ -68,7 +69,8 @@ if [ "$status" != 0 ]; then
 fi
 logs=()
 for name in one two again; do
-	scripts/log-check.sh "$vms/cluster-$name/console.log" || die "cluster: trouble in the kernel log of $vms/cluster-$name"
+	scripts/log-check.sh "$vms/cluster-$name/console.log" ||
+		die "cluster: errors in the kernel log of $vms/cluster-$name"
 	logs+=("$vms/cluster-$name/guest.log")
 done
 if [ -n "$check" ]; then

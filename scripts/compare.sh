@@ -37,7 +37,8 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $repeats =~ ^[1-9][0-9]?$ ]] || die "--repeats is not a number from 1 to 99"
-[[ $time =~ ^[1-9][0-9]{1,3}$ ]] && [ "$time" -le 1000 ] || die "--time is not a number from 10 to 1000"
+[[ $time =~ ^[1-9][0-9]{1,3}$ ]] && [ "$time" -le 1000 ] ||
+	die "--time is not a number from 10 to 1000"
 [ ${#devices[@]} -gt 0 ] || devices=(slow loop band fast)
 
 cd "$NRS_TOP"
@@ -50,7 +51,8 @@ mkdir -p "$results"
 # boot DEVICE: Boots the machine that measures the device.
 boot() {
 	local name=compare${check:+-check}-$1
-	scripts/vm.sh --kernel stock --icount --mem 1024 --timeout "$limit" --name "$name" -- compare.sh "$1" "$repeats" "$time" "${peers[@]}" &&
+	scripts/vm.sh --kernel stock --icount --mem 1024 --timeout "$limit" --name "$name" \
+		-- compare.sh "$1" "$repeats" "$time" "${peers[@]}" &&
 		mv "build/vm/$name/out" "$results/$1"
 }
 

@@ -24,7 +24,7 @@ case ${1:-} in
 '') ;;
 *) die "unknown argument '$1', see --help" ;;
 esac
-[ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
+[ "$(id -u)" = 0 ] || die "mounting an overlay needs root privileges"
 
 # inputs: Lists the inputs of --quick with their checksums. The sources of the module and of shared
 # code are packed unchanged, and so are the pages. Of pages that become manual pages, only the names
@@ -34,11 +34,12 @@ inputs() {
 	(
 		cd "$NRS_TOP"
 		# shellcheck disable=SC2046 # names without blanks
-		find $(sed -n 's,^text \([a-z-]*\.md\).*,Documentation/\1,p' debian/man.sh) Documentation/examples examples \
-			debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrs{ctl,-agent,-client,-report} \
-			scripts/deb.sh scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt scripts/root.sh \
-			scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' -o -path 'rust/host/*/benches' \) \
-			-prune -o -type f -print0 |
+		find $(sed -n 's,^text \([a-z-]*\.md\).*,Documentation/\1,p' debian/man.sh) \
+			Documentation/examples examples debian include Kbuild Containerfile LICENSES \
+			rust/host/Cargo.* rust/host/nrs{ctl,-agent,-client,-report} scripts/deb.sh \
+			scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt \
+			scripts/root.sh scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' \
+			-o -path 'rust/host/*/benches' \) -prune -o -type f -print0 |
 			sort -z | xargs -0 sha256sum
 		find README.md Documentation rust -path rust/host -prune -o -type f -printf '%p %m\n' | sort
 	)
@@ -57,7 +58,9 @@ fi
 finish() {
 	summary || return
 	[ -n "$quick" ] || return 0
-	{ echo "$NRS_DEB_KEY" && grep -svx "$NRS_DEB_KEY" "$passed" | head -n 7; } >"$passed.tmp" || true
+	{
+		echo "$NRS_DEB_KEY" && grep -svx "$NRS_DEB_KEY" "$passed" | head -n 7
+	} >"$passed.tmp" || true
 	mv -f "$passed.tmp" "$passed"
 }
 
@@ -101,7 +104,8 @@ logged() {
 	"$@" >"$logs/$name.log" 2>&1 </dev/null || { tail -n 15 "$logs/$name.log" && return 1; }
 }
 
-apt=(apt-get -q -y -o "Dir::Cache::archives=$cache/archives" -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true
+apt=(apt-get -q -y -o "Dir::Cache::archives=$cache/archives" -o APT::Sandbox::User=root
+	-o APT::Keep-Downloaded-Packages=true
 	-o DPkg::Options::=--force-unsafe-io)
 
 # install LOG PACKAGE...: Installs the packages with their dependencies, but without recommended
@@ -114,27 +118,36 @@ install() {
 # file have no effect.
 {
 # --- Contents of the packages ---------------------------------------------------------------------
-nrs=$(echo "$debs"/nrs_*_amd64.deb) agent=$(echo "$debs"/nrs-agent_*_amd64.deb) dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
+nrs=$(echo "$debs"/nrs_*_amd64.deb) agent=$(echo "$debs"/nrs-agent_*_amd64.deb) \
+	dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
 packages=("$nrs" "$agent" "$dkms")
 version=$(dpkg-deb -f "$nrs" Version)
 
 # has DEB PATH: Returns true if the package contains the file.
 has() {
-	dpkg-deb -c "$1" | awk -v p=".$2" '{ sub(/ -> .*/, "") } $NF == p { f = 1 } END { exit !f }' || { echo "no $2" && return 1; }
+	dpkg-deb -c "$1" | awk -v p=".$2" '{ sub(/ -> .*/, "") } $NF == p { f = 1 } END { exit !f }' ||
+		{ echo "no $2" && return 1; }
 }
 
-for file in usr/bin/nrsctl usr/share/man/man{1/nrsctl.1,4/nrs.4,4/nrs-control.4,5/nrs.toml.5,8/dm-nrs.8}.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
-	usr/lib/systemd/system/nrs.service usr/lib/systemd/system/nrs-net.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
-	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/ \
-	usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} usr/lib/systemd/system/nrs-exporter.service \
-	usr/lib/sysusers.d/nrs.conf usr/lib/udev/rules.d/60-nrs.rules; do
+for file in usr/bin/nrsctl \
+	usr/share/man/man{1/nrsctl.1,4/nrs.4,4/nrs-control.4,5/nrs.toml.5,8/dm-nrs.8}.gz \
+	usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
+	usr/lib/systemd/system/nrs.service usr/lib/systemd/system/nrs-net.service \
+	usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
+	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json \
+	usr/share/doc/nrs/CRATES.gz etc/nrs/ \
+	usr/share/doc/nrs/Documentation/examples/{60-nrs-scheduler.rules,alerts.yml} \
+	usr/lib/systemd/system/nrs-exporter.service usr/lib/sysusers.d/nrs.conf \
+	usr/lib/udev/rules.d/60-nrs.rules; do
 	check "nrs has /$file" has "$nrs" "/$file"
 done
-for file in usr/bin/nrs-agent usr/share/man/man8/nrs-agent.8.gz usr/lib/systemd/system/nrs-agent.service etc/nrs/agent/ \
-	usr/share/doc/nrs-agent/CRATES.gz usr/share/doc/nrs-agent/examples/agent.toml; do
+for file in usr/bin/nrs-agent usr/share/man/man8/nrs-agent.8.gz \
+	usr/lib/systemd/system/nrs-agent.service etc/nrs/agent/ usr/share/doc/nrs-agent/CRATES.gz \
+	usr/share/doc/nrs-agent/examples/agent.toml; do
 	check "nrs-agent has /$file" has "$agent" "/$file"
 done
-for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
+for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh \
+	dkms/rust-metadata.sh; do
 	check "nrs-dkms has $file" has "$dkms" "/usr/src/nrs-$version/$file"
 done
 # nothing CMD...: Fails if CMD fails or prints anything.
@@ -146,7 +159,7 @@ nothing() {
 no_host() {
 	dpkg-deb -c "$dkms" | awk '$6 ~ "/rust/host|[.]k?o$|/target/"'
 }
-check "nrs-dkms has no host crates and nothing built" nothing no_host
+check "nrs-dkms contains no host crates and no build results" nothing no_host
 
 unpacked=$logs/unpacked
 for deb in "$nrs" "$agent"; do dpkg-deb -x "$deb" "$unpacked"; done
@@ -154,46 +167,60 @@ paths() {
 	find "$unpacked" -type f -exec awk -v a="$NRS_TOP" -v b="$NRS_CACHE" -v c="$HOME/" \
 		'index($0, a) || index($0, b) || index($0, c) { print FILENAME; nextfile }' {} +
 }
-check "nothing in nrs and nrs-agent names a place on the machine that built it" nothing paths
+check "nrs and nrs-agent contain no path of the build machine" nothing paths
 # libraries PROGRAM: Prints the libraries of the program.
 libraries() {
-	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/$1" | sed -n '/NEEDED/s/.*\[\(.*\)\]/\1/p'
+	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/$1" |
+		sed -n '/NEEDED/s/.*\[\(.*\)\]/\1/p'
 }
 check "nrsctl is linked statically" nothing libraries nrsctl
 check "nrsctl runs" "$unpacked/usr/bin/nrsctl" --version
-check_eq "nrs-agent is linked to the C library" "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 libm.so.6" "$(libraries nrs-agent | sort | xargs)"
+check_eq "nrs-agent is linked to the C library" \
+	"ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 libm.so.6" "$(libraries nrs-agent | sort | xargs)"
 
 lintian() {
 	local failed deb
-	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides "${packages[@]}" >"$logs/lintian.log" 2>&1 || failed=1
+	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides \
+		"${packages[@]}" >"$logs/lintian.log" 2>&1 || failed=1
 	grep -E '^[EW]:' "$logs/lintian.log" || true
 	# lintian also succeeds without packages; each of these two packages has an overridden tag.
-	for deb in nrs nrs-agent; do grep -q "^O: $deb: " "$logs/lintian.log" || { echo "$deb was not looked at" && failed=1; }; done
+	for deb in nrs nrs-agent; do
+		grep -q "^O: $deb: " "$logs/lintian.log" || { echo "$deb was not checked" && failed=1; }
+	done
 	[ -z "${failed:-}" ]
 }
 check "lintian finds no error" lintian
-echo "# lintian: $(grep -c '^W:' "$logs/lintian.log" || true) warnings, $(grep -c '^O:' "$logs/lintian.log" || true) overridden"
+echo "# lintian: $(grep -c '^W:' "$logs/lintian.log" || true) warnings," \
+	"$(grep -c '^O:' "$logs/lintian.log" || true) overridden"
 
 # --- Installation and removal ---------------------------------------------------------------------
 # files: Lists installed files, except those of apt, dpkg and the machine owner's key.
 files() {
-	(cd "$merged" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt \
-		-o -path ./tmp -o -path ./run -o -path ./root -o -path ./dev -o -path ./proc -o -path ./sys -o -path ./etc/ld.so.cache \
-		-o -path '*/modules.*' -o -path './var/lib/dkms/mok.*' -o -path ./var/lib/systemd/deb-systemd-helper-enabled \) -prune -o -print | sort)
+	(
+		cd "$merged" &&
+			find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o \
+				-path ./var/lib/apt -o -path ./tmp -o -path ./run -o -path ./root -o -path ./dev \
+				-o -path ./proc -o -path ./sys -o -path ./etc/ld.so.cache -o -path '*/modules.*' \
+				-o -path './var/lib/dkms/mok.*' -o \
+				-path ./var/lib/systemd/deb-systemd-helper-enabled \) -prune -o -print | sort
+	)
 }
 
 # gone: Verifies that after a purge only the previous files and the administrator's files exist.
 gone() {
 	logged purge inside "${apt[@]}" purge nrs nrs-agent nrs-dkms || return
 	keep_configuration || return
-	files | grep -vxF -e ./etc/nrs -e ./etc/nrs/mine.toml -e ./etc/nrs/agent -e ./etc/nrs/agent/secret >"$logs/files-after"
+	files |
+		grep -vxF -e ./etc/nrs -e ./etc/nrs/mine.toml -e ./etc/nrs/agent \
+			-e ./etc/nrs/agent/secret >"$logs/files-after"
 	nothing comm -13 "$logs/files-before" "$logs/files-after"
 }
 
 # removed: Verifies that only the configuration is left.
 removed() {
 	logged remove inside "${apt[@]}" remove nrs nrs-agent nrs-dkms || return
-	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/bin/nrs-agent" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
+	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/bin/nrs-agent" ] &&
+		[ ! -e "$merged/usr/src/nrs-$version" ] || return
 	[ ! -d "$merged/usr/lib/modules" ] || nothing find "$merged/usr/lib/modules" -name 'nrs.ko*'
 }
 
@@ -242,7 +269,8 @@ keep_configuration() {
 # packages.
 root=$("$NRS_SCRIPTS/root.sh" --print)
 if [ -n "$quick" ] && [ "$root" = / ]; then
-	echo "# this host serves as the root, so nothing is installed: make deb-test does that in a root of its own"
+	echo "# this host serves as the root, so nothing is installed:" \
+		"make deb-test does that in a root of its own"
 	finish
 	exit
 fi
@@ -251,20 +279,23 @@ if [ -n "$quick" ]; then
 	files >"$logs/files-before"
 	check "installation over the toolchain root" install install "${packages[@]}"
 	check "the unit is enabled" sh -c "readlink $merged/etc/systemd/system/*.wants/nrs.service"
-	check "the agent is not" nothing find "$merged/etc/systemd/system" -name nrs-agent.service
-	check "what the packages themselves test of their installation" inside "$NRS_TOP/debian/tests/installed"
+	check "the unit of the agent is disabled" nothing find "$merged/etc/systemd/system" \
+		-name nrs-agent.service
+	check "debian/tests/installed passes" inside "$NRS_TOP/debian/tests/installed"
 	configure
 	check "an upgrade" upgraded
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
-	check "purge leaves the configuration, and nothing else" gone
+	check "purge leaves only the configuration" gone
 	# Allows an update of the certificates to be installed.
-	check "certificates can be made anew" logged certificates inside update-ca-certificates --fresh
+	check "certificates can be regenerated" logged certificates inside \
+		update-ca-certificates --fresh
 	# No container can run here. Its line that installs packages can run; the packages are installed
 	# already.
 	cp "$NRS_SCRIPTS/packages.txt" "$merged/packages.txt"
 	line=$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")
-	check "the container's line for packages" logged container inside sh -c "${line:-false}"
+	check "the RUN line of the Containerfile that installs packages" logged container inside sh -c \
+		"${line:-false}"
 	umount "$merged"
 	rm -rf --one-file-system "$work"
 	finish
@@ -283,7 +314,7 @@ depends=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Depends; done | gre
 key=$(hash_of <<<"$key $depends")
 if ! stamp_is "$cache/depends.stamp" "$key"; then
 	over "$cache/base"
-	log "deb-test: what the packages depend on"
+	log "deb-test: installing the dependencies of the packages"
 	logged update inside "${apt[@]}" update
 	logged depends inside "${apt[@]}" --no-install-recommends satisfy "$depends"
 	umount "$merged"
@@ -304,9 +335,12 @@ series_of() {
 series=$(series_of "$new")
 supported=$(supported_series)
 pattern="^(${supported// /|})[^0-9]"
-releases=$(inside apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\(.*-amd64\)$/\1/p' | sort -V)
-other=$(grep -E "$pattern" <<<"$releases" | grep -v "^$series[^0-9]" | grep -vE -- '-(cloud|rt)-' | tail -n 1) || other=${new%-cloud-amd64}-amd64
-other_version=$(inside apt-cache show --no-all-versions "linux-headers-$other" | sed -n 's/^Version: //p')
+releases=$(inside apt-cache pkgnames linux-headers- |
+	sed -n 's/^linux-headers-\(.*-amd64\)$/\1/p' | sort -V)
+other=$(grep -E "$pattern" <<<"$releases" | grep -v "^$series[^0-9]" |
+	grep -vE -- '-(cloud|rt)-' | tail -n 1) || other=${new%-cloud-amd64}-amd64
+other_version=$(inside apt-cache show --no-all-versions "linux-headers-$other" |
+	sed -n 's/^Version: //p')
 old=$(grep -vE "$pattern" <<<"$releases" | grep -- -cloud- | tail -n 1)
 echo "# kernels: $new ($new_version) and $other ($other_version), unsupported: $old"
 
@@ -324,7 +358,8 @@ made_for() {
 	local file
 	is_installed "$1" || { echo "dkms: $(state "$1")" && return 1; }
 	file=$(cd "$merged" && find "usr/lib/modules/$1/updates" -name 'nrs.ko*')
-	inside modinfo -F vermagic "/$file" | grep -qF "$1 " && inside modinfo -F signer "/$file" | grep -q .
+	inside modinfo -F vermagic "/$file" | grep -qF "$1 " &&
+		inside modinfo -F signer "/$file" | grep -q .
 }
 seconds() {
 	echo "# $1: $((SECONDS - since)) s"
@@ -332,47 +367,63 @@ seconds() {
 
 files >"$logs/files-before"
 since=$SECONDS
-check "headers of $new, without its source, and of $old" install headers "linux-headers-$new=$new_version" "linux-headers-$old"
+check "headers of $new, without its source, and of $old" install headers \
+	"linux-headers-$new=$new_version" "linux-headers-$old"
 check "installation in a minimal system" install install "${packages[@]}"
-check "a kernel without its source is passed over with one line that says what to install" \
-	grep -F "nrs: error: no module for kernel $new: its source is missing: apt install linux-source-$series=$new_version" "$logs/install.log"
-check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series ${supported// / and }" "$logs/install.log"
+error="nrs: error: no module for kernel"
+check "a kernel without its source is skipped, and one line names the missing package" \
+	grep -F "$error $new: its source is missing: apt install linux-source-$series=$new_version" \
+	"$logs/install.log"
+check "a kernel of an unsupported series is skipped, and one line states the reason" \
+	grep -F "$error $old: unsupported series (supported: ${supported// / and }" "$logs/install.log"
 nothing_yet() {
 	if is_installed "$new" || is_installed "$old"; then return 1; fi
 }
-check "nothing is built for them" nothing_yet
-seconds "installation without a kernel's source"
+check "no module is built for these kernels" nothing_yet
+seconds "installation without the source of a kernel"
 
 since=$SECONDS
-check "the source comes" install source "linux-source-$series=$new_version"
-check "the module for $new is there" made_for "$new"
+check "installation of the source" install source "linux-source-$series=$new_version"
+check "the module for $new is installed" made_for "$new"
 seconds "source, metadata and module of $new"
 since=$SECONDS
-check "another kernel comes" install other "linux-headers-$other=$other_version" "linux-source-$(series_of "$other")=$other_version"
-check "the module for $other is there" made_for "$other"
-check "the module for $new stays" made_for "$new"
+check "installation of another kernel" install other "linux-headers-$other=$other_version" \
+	"linux-source-$(series_of "$other")=$other_version"
+check "the module for $other is installed" made_for "$other"
+check "the module for $new remains installed" made_for "$new"
 seconds "metadata and module of $other"
 since=$SECONDS
-check "the headers are installed again" logged reinstall inside "${apt[@]}" install --reinstall "linux-headers-$new"
-check "the module for $new stays" made_for "$new"
+check "the headers are installed again" logged reinstall inside "${apt[@]}" install \
+	--reinstall "linux-headers-$new"
+check "the module for $new remains installed" made_for "$new"
 again() {
-	logged rebuild inside sh -c "dkms remove -m nrs -v $version -k $new && dkms autoinstall -k $new" && made_for "$new"
+	logged rebuild inside sh \
+		-c "dkms remove -m nrs -v $version -k $new && dkms autoinstall -k $new" && made_for "$new"
 }
-check "with the metadata kept, it is built again" again
+check "the module is rebuilt with the kept metadata" again
 seconds "module alone"
 no_kernel() {
-	if inside "/usr/src/nrs-$version/dkms/module.sh" --check 7.99.0-none >"$logs/none.log" 2>&1; then return 1; fi
-	[ "$(wc -l <"$logs/none.log")" = 1 ] && grep -F 'apt install linux-headers-7.99.0-none' "$logs/none.log"
+	if inside "/usr/src/nrs-$version/dkms/module.sh" \
+		--check 7.99.0-none >"$logs/none.log" 2>&1; then
+		return 1
+	fi
+	[ "$(wc -l <"$logs/none.log")" = 1 ] &&
+		grep -F 'apt install linux-headers-7.99.0-none' "$logs/none.log"
 }
-check "a kernel without headers: one line says what to install" no_kernel
+check "a kernel without headers: one line names the missing package" no_kernel
 
 since=$SECONDS
 load() {
 	local file
 	file=$(find "$merged/usr/lib/modules/$new/updates" -name 'nrs.ko*') || return
 	rm -f "$logs/nrs.ko"
-	case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -qdc "$file" ;; *) cat "$file" ;; esac >"$logs/nrs.ko"
-	logged vm "$NRS_SCRIPTS/vm.sh" --kernel stock --name deb-test --module "$logs/nrs.ko" --file "$unpacked/usr/bin/nrsctl:/bin/nrsctl" \
+	case $file in
+	*.xz) xz -dc "$file" ;;
+	*.zst) zstd -qdc "$file" ;;
+	*) cat "$file" ;;
+	esac >"$logs/nrs.ko"
+	logged vm "$NRS_SCRIPTS/vm.sh" --kernel stock --name deb-test --module "$logs/nrs.ko" \
+		--file "$unpacked/usr/bin/nrsctl:/bin/nrsctl" \
 		--file "$NRS_TOP/debian/tests/module:/bin/packaged" -- packaged.sh
 }
 check "the packaged module works in the virtual machine" load
@@ -382,7 +433,7 @@ configure
 check "removal" removed
 check "removal leaves the configuration" keep_configuration
 logged headers-gone inside "${apt[@]}" purge --autoremove 'linux-headers-*' 'linux-source-*'
-check "purge leaves the configuration, and nothing else" gone
+check "purge leaves only the configuration" gone
 umount "$merged"
 
 # --- The source package ---------------------------------------------------------------------------
@@ -390,7 +441,8 @@ since=$SECONDS
 check "the source package" logged source "$NRS_SCRIPTS/deb.sh" --source
 over "$cache/depends:$cache/base"
 logged update inside "${apt[@]}" update
-check "what it is built with" logged build-dep inside "${apt[@]}" --no-install-recommends build-dep "$debs/nrs_$version.dsc"
+check "installation of the build dependencies" logged build-dep inside "${apt[@]}" \
+	--no-install-recommends build-dep "$debs/nrs_$version.dsc"
 offline() {
 	logged offline inside env -u CARGO_HOME -u CARGO_TARGET_DIR unshare --net sh -ec "
 		cd /srv
@@ -400,8 +452,9 @@ offline() {
 	dpkg-deb -x "$merged/srv/nrs_${version}_amd64.deb" "$logs/offline"
 	"$logs/offline/usr/bin/nrsctl" --version && [ -e "$merged/srv/nrs-agent_${version}_amd64.deb" ]
 }
-check "the packages are built from it without network" offline
-check "lintian finds no error in it" logged lintian-source "$NRS_SCRIPTS/in-root.sh" lintian --fail-on error "$debs/nrs_$version.dsc"
+check "the packages are built from the source package without network" offline
+check "lintian finds no error in the source package" logged lintian-source \
+	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error "$debs/nrs_$version.dsc"
 umount "$merged"
 seconds "source package"
 rm -rf --one-file-system "$work"

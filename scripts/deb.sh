@@ -14,7 +14,12 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 source=
-case ${1:-} in --help | -h) usage && exit ;; --source) source=1 ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
+case ${1:-} in
+--help | -h) usage && exit ;;
+--source) source=1 ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/root.sh"
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
@@ -52,11 +57,13 @@ if [ -n "$source" ]; then
 	cp -a "$CARGO_HOME"/registry/{index,cache} "$work/cargo/registry" 2>/dev/null || true
 	run_logged "deb: crates" "$out/vendor.log" env CARGO_HOME="$work/cargo" \
 		cargo vendor --quiet --locked --versioned-dirs --manifest-path rust/host/Cargo.toml vendor
-	run_logged "deb: source package" "$out/source.log" sh -c "cd .. && dpkg-source --build nrs-$version"
+	run_logged "deb: source package" "$out/source.log" sh \
+		-c "cd .. && dpkg-source --build nrs-$version"
 	mv "$work"/nrs_*.{dsc,tar.xz} "$out"
 	rm -rf "$work"
 	stamp "$stampfile" "$key"
-	log "deb: nrs_$version.dsc, $(du -h "$out/nrs_$version.tar.xz" | cut -f1) nrs_$version.tar.xz in $out"
+	log "deb: nrs_$version.dsc," \
+		"$(du -h "$out/nrs_$version.tar.xz" | cut -f1) nrs_$version.tar.xz in $out"
 	exit
 fi
 shared_tree

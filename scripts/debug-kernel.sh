@@ -37,7 +37,8 @@ dir=$NRS_CACHE/debug/$version-$hash
 build=$dir/build
 
 if [ "${1:-}" = --print ]; then
-	[ -f "$dir/stamp" ] || die "no debug kernel for this configuration yet: run scripts/debug-kernel.sh"
+	[ -f "$dir/stamp" ] ||
+		die "no debug kernel for this configuration yet: run scripts/debug-kernel.sh"
 	printf 'NRS_DBG_REL=%q\nNRS_DBG_KBUILD=%q\nNRS_DBG_VMLINUX=%q\nNRS_DBG_MODULES=%q\n' \
 		"$release" "$build" "$dir/vmlinux" "$dir/image/lib/modules/$release"
 	exit
@@ -59,18 +60,22 @@ missing() {
 	grep -E '^(CONFIG|# CONFIG)' "$fragment" | while IFS= read -r line; do
 		grep -qxF "$line" "$build/.config" && continue
 		# "is not set" is also true if the option does not exist.
-		case $line in '# CONFIG'*) grep -q "^$(cut -d' ' -f2 <<<"$line")=" "$build/.config" || continue ;; esac
+		case $line in
+		'# CONFIG'*) grep -q "^$(cut -d' ' -f2 <<<"$line")=" "$build/.config" || continue ;;
+		esac
 		echo "  $line"
 	done
 }
 
 if [ ! -f "$dir/configured" ]; then
-	run_logged "debug kernel: configure" "$dir/log/config.log" "${make[@]}" KCONFIG_ALLCONFIG="$fragment" allnoconfig
+	run_logged "debug kernel: configure" "$dir/log/config.log" "${make[@]}" \
+		KCONFIG_ALLCONFIG="$fragment" allnoconfig
 	lost=$(missing)
-	[ -z "$lost" ] || die "these options of .config.fragment did not take:"$'\n'"$lost"
+	[ -z "$lost" ] || die "these options of .config.fragment had no effect:"$'\n'"$lost"
 	stamp "$dir/configured" "$hash"
 fi
-run_logged "debug kernel: compile (about 910 objects)" "$dir/log/build.log" "${make[@]}" vmlinux modules
+run_logged "debug kernel: compile (about 910 objects)" "$dir/log/build.log" "${make[@]}" \
+	vmlinux modules
 [ -f "$build/Module.symvers" ] || die "the build left no Module.symvers"
 run_logged "debug kernel: modules" "$dir/log/modules.log" \
 	"${make[@]}" modules_install INSTALL_MOD_PATH="$dir/image" INSTALL_MOD_STRIP=1 DEPMOD=true

@@ -44,11 +44,12 @@ cd "$fuzz"
 # Runs cargo fuzz. All targets are one program; NRS_FUZZ_TARGET selects the target. There is no
 # unsafe code for a sanitizer to check, and a stable compiler has no sanitizer.
 cargo_fuzz() {
-	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features link nrs-fuzz "${@:2}"
+	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features link \
+		nrs-fuzz "${@:2}"
 }
 cargo_fuzz build 2>"$out/build.log" || {
 	cat "$out/build.log" >&2
-	die "the targets do not build"
+	die "building the targets failed"
 }
 
 if [ -n "$input" ]; then
@@ -61,9 +62,10 @@ status=0
 for target in $targets; do
 	mkdir -p "$out/corpus/$target" "$out/$target"
 	log=$out/$target.log
-	if NRS_FUZZ_TARGET=$target NRS_FUZZ_DICTIONARY=$out/$target.dict cargo_fuzz run "$out/corpus/$target" "corpus/$target" -- \
-		-max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
-		-artifact_prefix="$out/$target/" -dict="$out/$target.dict" >"$log" 2>&1; then
+	if NRS_FUZZ_TARGET=$target NRS_FUZZ_DICTIONARY=$out/$target.dict cargo_fuzz run \
+		"$out/corpus/$target" "corpus/$target" -- -max_total_time="$seconds" -max_len=4096 \
+		-timeout=10 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$out/$target/" \
+		-dict="$out/$target.dict" >"$log" 2>&1; then
 		verdict=holds
 	else
 		verdict="FAILED, see $log" status=1

@@ -31,9 +31,11 @@ fi
 die_with_parent ${rw:+--rw} "$@"
 
 # Environment of CMD: Debian's PATH and tools, no settings of another toolchain.
-unset RUSTC RUSTUP_HOME RUSTUP_TOOLCHAIN RUSTFLAGS CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL MFLAGS LD_PRELOAD TMPDIR
+unset RUSTC RUSTUP_HOME RUSTUP_TOOLCHAIN RUSTFLAGS CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL MFLAGS \
+	LD_PRELOAD TMPDIR
 host_cargo=${CARGO_HOME:-$HOME/.cargo}
-root=${NRS_ROOT:-$("$NRS_SCRIPTS/root.sh" --print)} || die "no toolchain root yet: run scripts/root.sh"
+root=${NRS_ROOT:-$("$NRS_SCRIPTS/root.sh" --print)} ||
+	die "no toolchain root yet: run scripts/root.sh"
 mkdir -p "$NRS_CACHE/cargo"
 for f in config.toml config; do
 	if [ -f "$host_cargo/$f" ] && ! cmp -s "$host_cargo/$f" "$NRS_CACHE/cargo/$f"; then
@@ -46,7 +48,7 @@ export NRS_IN_ROOT=1 LC_ALL=C.UTF-8
 if [ "$root" = / ]; then
 	exec "$@"
 fi
-[ "$(id -u)" = 0 ] || die "entering $root needs the rights of root"
+[ "$(id -u)" = 0 ] || die "entering $root needs root privileges"
 export HOME=/root
 
 # Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 start directory,
@@ -60,7 +62,11 @@ for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 	[ -e "$f" ] || continue
 	[ -e "$root$f" ] || { mkdir -p "$root${f%/*}" && : >"$root$f"; }
 	# The installation of a package may replace the file, which fails for a mount point.
-	if [ -n "$rw" ]; then cp --remove-destination "$f" "$root$f"; else mount --bind "$f" "$root$f"; fi
+	if [ -n "$rw" ]; then
+		cp --remove-destination "$f" "$root$f"
+	else
+		mount --bind "$f" "$root$f"
+	fi
 done
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
@@ -78,7 +84,8 @@ done
 status=0
 trap "exit 130" INT
 trap "exit 143" TERM
-env --default-signal=INT,QUIT,TERM chroot "$root" sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$cwd" "$@" || status=$?
+env --default-signal=INT,QUIT,TERM chroot "$root" \
+	sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$cwd" "$@" || status=$?
 exit $status
 '
 cwd=$(pwd -P)

@@ -19,7 +19,10 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 # tests.
 more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
 more_modules=(xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop)
-wanted=(virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
+wanted=(
+	virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4
+	mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay
+)
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
 key=$({

@@ -27,8 +27,9 @@ case ${1:-} in [0-9]*) series_list=$1 current+=-$1 && shift ;; esac
 print_variables() {
 	local rel=$1
 	[ -f "$base/$rel/build.stamp" ] || return 1
-	printf 'NRS_KREL=%q\nNRS_KBUILD=%q\nNRS_VMLINUZ=%q\nNRS_MODULES=%q\nNRS_KSRC=%q\n' "$rel" "$base/$rel/build" \
-		"$base/$rel/vmlinuz" "$base/$rel/image/usr/lib/modules/$rel" "$base/$rel/source"
+	printf 'NRS_KREL=%q\nNRS_KBUILD=%q\nNRS_VMLINUZ=%q\nNRS_MODULES=%q\nNRS_KSRC=%q\n' "$rel" \
+		"$base/$rel/build" "$base/$rel/vmlinuz" "$base/$rel/image/usr/lib/modules/$rel" \
+		"$base/$rel/source"
 }
 
 refresh=
@@ -65,7 +66,8 @@ suffix=-cloud-amd64
 
 # archive_has PACKAGE VERSION: Returns true if the archive has this version of the package.
 archive_has() {
-	apt-cache "${apt[@]}" madison "$1" 2>/dev/null | awk -F' *[|] *' -v v="$2" '$2 == v { f = 1 } END { exit !f }'
+	apt-cache "${apt[@]}" madison "$1" 2>/dev/null |
+		awk -F' *[|] *' -v v="$2" '$2 == v { f = 1 } END { exit !f }'
 }
 
 # complete RELEASE: Prints the package version if the archive has image, modules, headers and source
@@ -73,8 +75,10 @@ archive_has() {
 complete() {
 	local rel=$1 version series
 	series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$rel")
-	version=$(apt-cache "${apt[@]}" madison "linux-binary-unsigned-$rel" | awk -F' *[|] *' 'NR == 1 { print $2 }')
-	[ -n "$version" ] && archive_has "linux-modules-$rel" "$version" && archive_has "linux-headers-$rel" "$version" &&
+	version=$(apt-cache "${apt[@]}" madison "linux-binary-unsigned-$rel" |
+		awk -F' *[|] *' 'NR == 1 { print $2 }')
+	[ -n "$version" ] && archive_has "linux-modules-$rel" "$version" &&
+		archive_has "linux-headers-$rel" "$version" &&
 		archive_has "linux-source-$series" "$version" && echo "$version"
 }
 
@@ -83,7 +87,11 @@ fetch() {
 	local work=$base/$1/download deb
 	rm -rf "$work"
 	mkdir -p "$work" "$3"
-	(cd "$work" && run_logged "kernel: download ${2%%=*}" "$base/$1/log/download.log" apt-get "${apt[@]}" download "$2")
+	(
+		cd "$work" &&
+			run_logged "kernel: download ${2%%=*}" "$base/$1/log/download.log" apt-get "${apt[@]}" \
+				download "$2"
+	)
 	deb=("$work"/*.deb)
 	dpkg-deb -x "${deb[0]}" "$3"
 	rm -rf "$work"
@@ -102,34 +110,41 @@ fetch_headers() {
 
 choose() {
 	local releases rel series version
-	run_logged "kernel: read the archive's index" "$NRS_CACHE/log/apt-update.log" apt-get "${apt[@]}" update
-	releases=$(apt-cache "${apt[@]}" pkgnames linux-binary-unsigned- | sed -n "s/^linux-binary-unsigned-\(.*$suffix\)$/\1/p" | sort -rV)
+	run_logged "kernel: read the archive's index" "$NRS_CACHE/log/apt-update.log" apt-get \
+		"${apt[@]}" update
+	releases=$(apt-cache "${apt[@]}" pkgnames linux-binary-unsigned- |
+		sed -n "s/^linux-binary-unsigned-\(.*$suffix\)$/\1/p" | sort -rV)
 	for series in $series_list; do
 		for rel in $releases; do
 			case $rel in "$series".* | "$series"[!0-9]*) ;; *) continue ;; esac
 			if version=$(complete "$rel"); then
-				log "kernel: $rel ($version): newest point release of $series, a tested series, with image, modules, headers and source"
+				log "kernel: $rel ($version): newest point release of $series, a tested series," \
+					"with image, modules, headers and source"
 				fetch_headers "$rel" "$version"
 				chosen=$rel chosen_version=$version
 				return
 			fi
-			log "kernel: $rel passed over: image, modules, headers or source of one version are not all there"
+			log "kernel: $rel passed over:" \
+				"image, modules, headers or source of one version are not all there"
 		done
 		log "kernel: nothing usable of series $series in the archive"
 	done
-	[ "$current" = "$base/current" ] || die "no kernel of series $series_list in trixie, trixie-updates and trixie-backports"
+	[ "$current" = "$base/current" ] ||
+		die "no kernel of series $series_list in trixie, trixie-updates and trixie-backports"
 	for rel in $releases; do
 		version=$(complete "$rel") || continue
 		fetch_headers "$rel" "$version"
 		if grep -qx CONFIG_RUST=y "$(headers_of "$rel")/.config"; then
-			log "kernel: $rel ($version): UNTESTED, taken because none of the tested series ($series_list) is left and it has CONFIG_RUST=y"
+			log "kernel: $rel ($version): UNTESTED, taken because none of the tested series" \
+				"($series_list) is left and it has CONFIG_RUST=y"
 			chosen=$rel chosen_version=$version
 			return
 		fi
 		rm -rf "${base:?}/$rel"
 	done
-	die "no kernel found. Looked in trixie, trixie-updates and trixie-backports for linux-binary-unsigned-*$suffix with modules," \
-		"headers and source, series $series_list first, then any with CONFIG_RUST=y; seen: ${releases:-none}"
+	die "no kernel found. Looked in trixie, trixie-updates and trixie-backports for" \
+		"linux-binary-unsigned-*$suffix with modules, headers and source," \
+		"series $series_list first, then any with CONFIG_RUST=y; seen: ${releases:-none}"
 }
 
 if [ -f "$current" ] && [ -z "$refresh" ]; then
@@ -149,7 +164,8 @@ if [ ! -d "$k/source" ]; then
 	fetch "$chosen" "linux-source-$series=$chosen_version" "$k/source.deb.tmp"
 	mkdir "$k/source.tmp"
 	run_logged "kernel: unpack the source" "$k/log/unpack.log" \
-		tar -C "$k/source.tmp" --strip-components=1 -xJf "$k/source.deb.tmp/usr/src/linux-source-$series.tar.xz"
+		tar -C "$k/source.tmp" --strip-components=1 \
+		-xJf "$k/source.deb.tmp/usr/src/linux-source-$series.tar.xz"
 	rm -rf "$k/source.deb.tmp"
 	publish "$k/source.tmp" "$k/source"
 fi
@@ -169,7 +185,8 @@ if [ ! -d "$k/image" ]; then
 fi
 
 # --- Rust metadata --------------------------------------------------------------------------------
-toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
+toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 &&
+	clang --version | head -n 1)
 # The debug kernel's build depends on this key too, and has its own metadata.
 key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
 if stamp_is "$k/build.stamp" "$key" && stamp_is "$k/metadata.stamp" "$metadata"; then

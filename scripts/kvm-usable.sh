@@ -17,9 +17,10 @@ lock kvm-probe
 if ! [ -f "$verdict" ] || [ "$(cut -d' ' -f1 "$verdict")" != "$boot" ]; then
 	answer=no
 	if [ -w /dev/kvm ]; then
-		log "kvm: trying to boot a guest with it (20 s at most)"
-		out=$(timeout -k 1 20 qemu-system-x86_64 -accel kvm -cpu host -m 512 -nodefaults -no-user-config -display none -no-reboot \
-			-serial stdio -kernel "$1" -append 'console=ttyS0 panic=-1' </dev/null 2>&1 || true)
+		log "kvm: booting a test guest (20 s at most)"
+		out=$(timeout -k 1 20 qemu-system-x86_64 -accel kvm -cpu host -m 512 -nodefaults \
+			-no-user-config -display none -no-reboot -serial stdio -kernel "$1" \
+			-append 'console=ttyS0 panic=-1' </dev/null 2>&1 || true)
 		case $out in *'Kernel panic'*) answer=yes ;; esac
 	fi
 	log "kvm: usable: $answer"

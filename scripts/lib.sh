@@ -42,7 +42,7 @@ lock() {
 	mkdir -p "$(dirname "$file")"
 	exec {lock_fd}>"$file"
 	flock -n "$lock_fd" && return
-	log "waiting for another run that holds $file"
+	log "waiting for the lock $file, held by another run"
 	flock "$lock_fd"
 }
 
@@ -117,7 +117,8 @@ run_logged() {
 # copy_tree DIR: Makes DIR a copy of the checkout, without build results. Files with unchanged
 # content keep their time.
 copy_tree() {
-	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=/cluster.svg --exclude=target "$NRS_TOP/" "$1/"
+	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg \
+		--exclude=/cluster.svg --exclude=target "$NRS_TOP/" "$1/"
 }
 
 # shared_tree: Makes $tree a copy of the checkout, in which cargo builds for all checkouts. Holds
@@ -130,7 +131,7 @@ shared_tree() {
 	mkdir -p "$tree" "$CARGO_TARGET_DIR"
 	copy_tree "$tree"
 	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
-		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
+		log "cargo: $CARGO_TARGET_DIR exceeds 12 GiB, removed"
 		rm -rf "$CARGO_TARGET_DIR"
 	fi
 }
@@ -148,7 +149,9 @@ release_build() {
 	RUSTFLAGS=$(make -s -f "$tree/debian/rules" -C "$tree" print-rustflags)
 	export RUSTFLAGS
 	# shellcheck disable=SC2034
-	release=(--quiet --release --locked --manifest-path "$tree/rust/host/Cargo.toml" --target "$target")
+	release=(
+		--quiet --release --locked --manifest-path "$tree/rust/host/Cargo.toml" --target "$target"
+	)
 	# shellcheck disable=SC2034
 	programs=$CARGO_TARGET_DIR/$target/release
 }
@@ -160,7 +163,8 @@ debian_mirror() {
 		echo "$NRS_DEBIAN_MIRROR"
 		return
 	fi
-	command -v apt-get >/dev/null || die "no apt on this host; set NRS_DEBIAN_MIRROR to a Debian archive"
+	command -v apt-get >/dev/null ||
+		die "no apt-get on this host: set NRS_DEBIAN_MIRROR to a Debian archive"
 	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 	uri=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
 		awk -v c="$codename" '$1 == c && !u { u = $2 } END { print u }')
@@ -190,7 +194,8 @@ debian_root() {
 	trixie_sources >"$dir.list"
 	run_logged "$label: base system" "$log" unshare --mount --pid --fork --kill-child \
 		mmdebstrap --mode=root --variant=apt --architectures=amd64 --include="$packages" \
-		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$@" trixie "$dir.tmp" "$dir.list"
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$@" trixie \
+		"$dir.tmp" "$dir.list"
 	rm -f "$dir.list"
 	printf '#!/bin/sh\nexit 101\n' >"$dir.tmp/usr/sbin/policy-rc.d"
 	chmod +x "$dir.tmp/usr/sbin/policy-rc.d"

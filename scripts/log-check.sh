@@ -9,13 +9,19 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-bad='WARNING:|BUG:|BUG at|\bOops\b|Kernel panic|general protection fault|Unable to handle|unable to handle'
-bad+='|possible recursive locking|possible circular locking|possible irq lock inversion|inconsistent lock state|suspicious RCU usage'
-bad+='|INFO: task .* blocked|soft lockup|hard LOCKUP|rcu.*(detected|self-detected) .*stall|rcu.*kthread .*starved'
-bad+='|KASAN:|KFENCE:|UBSAN:|kmemleak: [1-9][0-9]* new suspected|unreferenced object|ODEBUG:|list_(add|del) corruption'
-bad+='|refcount_t:|sleeping function called from invalid context|scheduling while atomic|bad: scheduling|held lock freed'
+bad='WARNING:|BUG:|BUG at|\bOops\b|Kernel panic|general protection fault'
+bad+='|Unable to handle|unable to handle'
+bad+='|possible recursive locking|possible circular locking|possible irq lock inversion'
+bad+='|inconsistent lock state|suspicious RCU usage'
+bad+='|INFO: task .* blocked|soft lockup|hard LOCKUP'
+bad+='|rcu.*(detected|self-detected) .*stall|rcu.*kthread .*starved'
+bad+='|KASAN:|KFENCE:|UBSAN:|kmemleak: [1-9][0-9]* new suspected|unreferenced object|ODEBUG:'
+bad+='|list_(add|del) corruption'
+bad+='|refcount_t:|sleeping function called from invalid context'
+bad+='|scheduling while atomic|bad: scheduling|held lock freed'
 bad+='|rust_kernel: panicked|rust_kernel: .*panic|unchecked MSR|Bad page|Out of memory:|segfault at'
-bad+='|^(\[[ 0-9.]*\] )? *not ok [0-9]|EXPECTATION FAILED|ASSERTION FAILED|DEBUG_LOCKS_WARN|MAX_LOCKDEP.* too low|Disabling lock debugging|turning off the locking correctness'
+bad+='|^(\[[ 0-9.]*\] )? *not ok [0-9]|EXPECTATION FAILED|ASSERTION FAILED|DEBUG_LOCKS_WARN'
+bad+='|MAX_LOCKDEP.* too low|Disabling lock debugging|turning off the locking correctness'
 
 # check FILE...: Prints the bad lines that are not allowed, as FILE:NUMBER:LINE. Console logs end
 # lines in CR LF.
@@ -23,7 +29,8 @@ check() {
 	local allow file
 	allow=$(grep -vE '^(#|$)' "$NRS_SCRIPTS/log-allow.txt" | paste -sd'|')
 	for file; do
-		tr -d '\r' <"$file" | grep -naE "$bad" | grep -avE "${allow:-^\$}" | sed "s|^|$file:|" || true
+		tr -d '\r' <"$file" | grep -naE "$bad" | grep -avE "${allow:-^\$}" | sed "s|^|$file:|" ||
+			true
 	done
 }
 
@@ -35,7 +42,11 @@ self_test() {
 	trap "rm -f '$work'" EXIT
 	while IFS= read -r line; do
 		printf '%s\r\n' "$line" >"$work"
-		if [ -n "$(check "$work")" ]; then passed=$((passed + 1)); else log "not caught: $line" && failed=$((failed + 1)); fi
+		if [ -n "$(check "$work")" ]; then
+			passed=$((passed + 1))
+		else
+			log "not caught: $line" && failed=$((failed + 1))
+		fi
 	done <<'END'
 [    1.0] WARNING: CPU: 0 PID: 1 at kernel/x.c:12 f+0x1/0x2
 [    1.0] WARNING: possible circular locking dependency detected
@@ -66,7 +77,11 @@ not ok 2 nrs_slab
 END
 	while IFS= read -r line; do
 		printf '%s\r\n' "$line" >"$work"
-		if [ -z "$(check "$work")" ]; then passed=$((passed + 1)); else log "wrongly caught: $line" && failed=$((failed + 1)); fi
+		if [ -z "$(check "$work")" ]; then
+			passed=$((passed + 1))
+		else
+			log "wrongly caught: $line" && failed=$((failed + 1))
+		fi
 	done <<'END'
 [    1.0] nrs: loading out-of-tree module taints kernel.
 [    1.0]     ok 1 pops_in_order

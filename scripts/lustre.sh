@@ -12,7 +12,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in
 --help | -h) usage && exit ;;
-'') die "say where Lustre's source is, see --help" ;;
+'') die "LUSTRE_SRC is missing, see --help" ;;
 esac
 source=$(cd "$1" && pwd -P) kernel=${2:-/lib/modules/$(uname -r)/build} nrs=${3:-}
 [ -f "$source/config.h" ] || die "$source is not configured: it has no config.h"
@@ -22,11 +22,14 @@ out=$NRS_TOP/build/lustre
 mkdir -p "$out"
 cp "$NRS_TOP"/lustre/* "$out/"
 headers="-include $source/config.h -I$NRS_TOP/include"
-for dir in include lustre/include lustre/include/uapi lnet/include lnet/include/uapi libcfs/include include/uapi; do
+for dir in include lustre/include lustre/include/uapi lnet/include lnet/include/uapi \
+	libcfs/include include/uapi; do
 	[ ! -d "$source/$dir" ] || headers+=" -I$source/$dir"
 done
 symbols=$nrs
-for file in "$source"/Module.symvers "$source"/lustre/ptlrpc/Module.symvers; do [ ! -f "$file" ] || symbols+=" $file"; done
+for file in "$source"/Module.symvers "$source"/lustre/ptlrpc/Module.symvers; do
+	[ ! -f "$file" ] || symbols+=" $file"
+done
 [ -n "$nrs" ] || missing=KBUILD_MODPOST_WARN=1
 make -C "$kernel" M="$out" KCFLAGS="$headers" KBUILD_EXTRA_SYMBOLS="$symbols" ${missing:-} modules
 log "lustre: $out/nrs_lustre.ko"

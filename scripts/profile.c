@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A plugin of QEMU: how many instructions a machine ran from each address on. Each line of its file is the virtual address
- * of a translated block, its instructions, and how often it ran. Built and used by scripts/bench-vm.sh --profile.
+ * Plugin of QEMU that counts the instructions that a machine runs from each address on. Each line
+ * of its file has the virtual address of a translated block, its number of instructions, and the
+ * number of its executions. Built and used by scripts/bench-vm.sh --profile.
  *
- * Debian does not ship the header of plugins; what stands here follows the documentation of their interface, version 4.
+ * Debian does not package the header for plugins; the declarations follow the documentation of the
+ * interface, version 4.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -18,9 +20,12 @@ struct counter {
 };
 enum { ADD_U64 };
 
-void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id, void (*translated)(uint64_t id, struct qemu_plugin_tb *tb));
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op, struct counter counter, uint64_t by);
-void qemu_plugin_register_atexit_cb(uint64_t id, void (*ended)(uint64_t id, void *data), void *data);
+void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,
+	void (*translated)(uint64_t id, struct qemu_plugin_tb *tb));
+void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
+	struct counter counter, uint64_t by);
+void qemu_plugin_register_atexit_cb(uint64_t id, void (*ended)(uint64_t id, void *data),
+	void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t size);
@@ -28,7 +33,10 @@ uint64_t qemu_plugin_u64_sum(struct counter counter);
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 4;
 
-/* Blocks that are told apart; a power of two. A machine that boots and runs a benchmark translates some 200,000. */
+/*
+ * Maximum number of blocks, a power of two. A machine that boots and runs a benchmark translates
+ * some 200,000.
+ */
 #define BLOCKS (1u << 20)
 
 static struct {
@@ -38,7 +46,7 @@ static struct {
 static struct qemu_plugin_scoreboard *counts;
 static char path[4096];
 
-/* The only CPU translates, so nothing runs beside this. */
+/* Registers a translated block. The only CPU translates, so calls are never concurrent. */
 static void translated(uint64_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t address = qemu_plugin_tb_vaddr(tb);
@@ -73,16 +81,17 @@ static void ended(uint64_t id, void *data)
 		uint64_t ran = blocks[place].length ? qemu_plugin_u64_sum(counter) : 0;
 
 		if (ran)
-			fprintf(out, "%llx %u %llu\n", (unsigned long long)blocks[place].address, blocks[place].length,
-				(unsigned long long)ran);
+			fprintf(out, "%llx %u %llu\n", (unsigned long long)blocks[place].address,
+				blocks[place].length, (unsigned long long)ran);
 	}
 	if (!out || fclose(out))
 		fprintf(stderr, "profile: cannot write %s\n", path);
 }
 
-__attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
+__attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, const void *info,
+	int argc, char **argv);
 
-/* Takes out=FILE. */
+/* Installs the plugin; its argument is out=FILE. */
 int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 {
 	(void)info;

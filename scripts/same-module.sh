@@ -3,11 +3,11 @@
 #
 # usage: scripts/same-module.sh [BASE]
 #
-# Builds nrs.ko of the commit BASE (default: HEAD) and of the checkout, and compares all sections that
-# the kernel loads. For changes that must not change the module: names, comments, formatting. Line
-# numbers of panics are left out of both builds. Prints the sections that differ, and fails if any
-# does. Where names or the order of files have changed, functions are compared one by one in place of
-# the sections of code: their instructions must be the same, wherever they stand.
+# Builds nrs.ko of the commit BASE (default: HEAD) and of the checkout, and compares all sections
+# that the kernel loads. For changes that must not change the module: names, comments, formatting.
+# Both builds leave out the line numbers of panics. Prints the sections that differ, and fails if any
+# does. Where names or the order of files have changed, compares functions one by one in place of the
+# sections of code: their instructions must be the same, wherever they stand.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
@@ -23,7 +23,7 @@ for side in before after; do
 	NRS_RUSTFLAGS=-Zlocation-detail=none "$NRS_SCRIPTS/build-module.sh" stock --source "$dir/$side"
 done
 
-"$NRS_SCRIPTS/in-root.sh" python3 - "$NRS_TOP/build/stock-before/nrs.ko" "$NRS_TOP/build/stock-after/nrs.ko" <<'EOF'
+"$NRS_SCRIPTS/in-root.sh" python3 - "$NRS_TOP"/build/stock-{before,after}/nrs.ko <<'EOF'
 import collections
 import hashlib
 import struct

@@ -24,9 +24,9 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[[ $minutes =~ ^[0-9]+(\.[0-9])?$ ]] || die "--minutes: a number"
-[[ $seed =~ ^[0-9]+$ ]] || die "--seed: a number"
-[ "$kernel" = stock ] || [ "$kernel" = debug ] || die "--kernel: stock or debug"
+[[ $minutes =~ ^[0-9]+(\.[0-9])?$ ]] || die "--minutes: expected a number"
+[[ $seed =~ ^[0-9]+$ ]] || die "--seed: expected a number"
+[ "$kernel" = stock ] || [ "$kernel" = debug ] || die "--kernel: expected stock or debug"
 seconds=$(awk -v m="$minutes" 'BEGIN { printf "%d", m * 60 }')
 
 "$NRS_SCRIPTS/build-module.sh" "$kernel"
@@ -42,11 +42,13 @@ out=$NRS_TOP/build/vm/$name
 splats=$(wc -l <"$out/trouble" 2>/dev/null || echo unknown)
 # Leaks are counted only if the machine ran to its end.
 leaks='not looked for'
-if [ "$kernel" = debug ] && [ -f "$out/status" ]; then leaks=$(grep -c '^unreferenced object' "$out/kmemleak" 2>/dev/null || true); fi
+if [ "$kernel" = debug ] && [ -f "$out/status" ]; then
+	leaks=$(grep -c '^unreferenced object' "$out/kmemleak" 2>/dev/null || true)
+fi
 {
-	cat "$out/out/soak.md" 2>/dev/null || echo "The machine came to no end: status $status."
+	cat "$out/out/soak.md" 2>/dev/null || echo "The machine did not finish: status $status."
 	echo
-	echo "Lines of trouble in the kernel's log: $splats. Leaks: ${leaks:-0}. Status: $status."
+	echo "Error lines in the kernel log: $splats. Leaks: ${leaks:-0}. Status: $status."
 } >"$results/soak.md"
 cp "$results/soak.md" "$results/$name.md"
 tail -n 1 "$results/soak.md"

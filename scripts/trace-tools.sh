@@ -22,7 +22,8 @@ rm -rf "$dir"
 tree=$dir/new
 mkdir -p "$tree"/{bin,lib}
 for tool in trace-cmd bpftrace; do
-	path=$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool") || die "no $tool in the toolchain root"
+	path=$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool") ||
+		die "no $tool in the toolchain root"
 	cp -L "$path" "$tree/bin/$tool"
 	ldd "$path" | grep -oE '/[^ ]+' | while read -r lib; do cp -L "$lib" "$tree/lib/"; done
 done

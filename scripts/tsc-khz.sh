@@ -8,7 +8,11 @@
 # host.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
+case ${1:-} in
+--help | -h) usage && exit ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
 [ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0"
 
 file=$NRS_CACHE/tsc-khz

@@ -39,7 +39,8 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() disks=() net='' more=''
+kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' \
+	files=() disks=() net='' more=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -68,7 +69,7 @@ series=''
 case $kernel in
 stock | debug) ;;
 [0-9]*) series=$kernel ;;
-*) die "say --kernel stock, --kernel debug or --kernel SERIES, see --help" ;;
+*) die "--kernel stock|SERIES|debug is missing, see --help" ;;
 esac
 [ $# -gt 0 ] || [ -n "$interactive" ] || die "no guest script, see --help"
 
@@ -112,7 +113,7 @@ name=${name:-$kernel-$(basename "${script:-shell}" .sh)${icount:+-icount}}
 out=$NRS_TOP/build/vm/$name
 mkdir -p "$out"
 exec {lockfd}>"$NRS_TOP/build/vm/$name.lock"
-flock -n "$lockfd" || die "another run named $name is going on (--name gives this one another name)"
+flock -n "$lockfd" || die "another run named $name is still active: choose another --name"
 rm -rf "$out"
 mkdir -p "$out/overlay"
 
@@ -123,13 +124,19 @@ mkdir -p "$overlay"/{tests,guest}
 cp -a "$NRS_TOP/tests/vm/." "$overlay/tests/"
 install -m 755 "$NRS_TOP/tests/vm/init.sh" "$overlay/init"
 if [ "$module" != none ]; then
-	if [ -f "$module" ]; then cp "$module" "$overlay/nrs.ko"; else log "vm: no $module, the guest has no /nrs.ko"; fi
+	if [ -f "$module" ]; then
+		cp "$module" "$overlay/nrs.ko"
+	else
+		log "vm: no $module, the guest has no /nrs.ko"
+	fi
 fi
 for pair in "${files[@]}"; do
 	mkdir -p "$overlay$(dirname "${pair#*:}")"
 	cp -aL "${pair%%:*}" "$overlay${pair#*:}"
 done
-[ -z "$script" ] || { echo '#!/bin/bash' && printf '%q ' exec bash "$script" "$@" && echo; } >"$overlay/guest/run"
+[ -z "$script" ] || {
+	echo '#!/bin/bash' && printf '%q ' exec bash "$script" "$@" && echo
+} >"$overlay/guest/run"
 {
 	cat "$base/base.cpio" ${more:+"$base/more.cpio"}
 	(cd "$overlay" && find . | cpio -o -H newc --quiet)
@@ -148,13 +155,16 @@ else
 fi
 cpus=${cpus:-2}
 # watchdog_thresh: an emulated CPU may stall for long on a busy host.
-cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
+cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on"
+cmdline+=" no_hash_pointers kasan_multi_shot"
 if [ "$kernel" = debug ]; then
 	# Stale pointers in the allocator's per-CPU arrays hide leaks from kmemleak; the allocator's
 	# checks disable the arrays.
 	cmdline+=" slab_debug=F,kmalloc-*"
 	machine_type=microvm,acpi=off disk=virtio-blk-device
-	guest_line=(-chardev "file,id=guest,path=$out/guest.log" -device isa-serial,index=1,chardev=guest)
+	guest_line=(
+		-chardev "file,id=guest,path=$out/guest.log" -device isa-serial,index=1,chardev=guest
+	)
 	# A triple fault resets the machine. To calibrate or watch the time stamp counter, the machine
 	# only has a timer that is late on a busy host.
 	cmdline+=" reboot=t tsc=reliable"
@@ -169,15 +179,21 @@ cmdline+=" nrs.mode=$mode $append"
 drives=()
 for image_file in "${disks[@]}"; do
 	id=$(basename "$image_file" .img)
-	drives+=(-drive "file=$image_file,format=raw,if=none,id=$id,cache=unsafe" -device "$disk,drive=$id,serial=$id")
+	drives+=(
+		-drive "file=$image_file,format=raw,if=none,id=$id,cache=unsafe"
+		-device "$disk,drive=$id,serial=$id"
+	)
 done
 card=()
 if [ -n "$net" ]; then
-	wire=$NRS_TOP/build/vm/net mac=$(md5sum <<<"${net%:*}" | sed -E 's/^(..)(..)(..).*/52:54:00:\1:\2:\3/')
-	card=(-netdev "dgram,id=net,local.type=unix,local.path=$wire-${net%:*},remote.type=unix,remote.path=$wire-${net#*:}"
+	wire=$NRS_TOP/build/vm/net
+	mac=$(md5sum <<<"${net%:*}" | sed -E 's/^(..)(..)(..).*/52:54:00:\1:\2:\3/')
+	remote=remote.type=unix,remote.path=$wire-${net#*:}
+	card=(-netdev "dgram,id=net,local.type=unix,local.path=$wire-${net%:*},$remote"
 		-device "virtio-net-pci,netdev=net,mac=$mac,romfile=")
 fi
-qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
+qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem"
+	-nodefaults -no-user-config -display none -no-reboot
 	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline" "${card[@]}")
 if [ -n "$interactive" ]; then
 	exec "${qemu[@]}" -serial mon:stdio
@@ -187,7 +203,8 @@ fi
 # overdue timer, while the CPU waits for interrupts. QEMU 10.0 with several threads loses a timer
 # once in some hundred boots on a busy host, and the machine then hangs.
 lost() {
-	grep -q "kthread timer wakeup didn't happen" "$out/console.log" 2>/dev/null && grep -q 'RIP: .*native_safe_halt' "$out/console.log"
+	grep -q "kthread timer wakeup didn't happen" "$out/console.log" 2>/dev/null &&
+		grep -q 'RIP: .*native_safe_halt' "$out/console.log"
 }
 
 # cpu_of PROCESS: Prints the CPU time that the children of PROCESS have used, in hundredths of a
@@ -221,8 +238,9 @@ stamped() {
 		*) continue ;;
 		esac
 		now=${EPOCHREALTIME/./} cpu=$(cpu_of "$1")
-		printf '%s\t%s\t%d.%d\t%d.%d\n' "$test" "${what//$'\t'/ }" $(((now - before) / 1000000)) $(((now - before) / 100000 % 10)) \
-			$(((cpu - cpu_before) / 100)) $(((cpu - cpu_before) / 10 % 10)) >>"$out/timing.tsv"
+		printf '%s\t%s\t%d.%d\t%d.%d\n' "$test" "${what//$'\t'/ }" $(((now - before) / 1000000)) \
+			$(((now - before) / 100000 % 10)) $(((cpu - cpu_before) / 100)) \
+			$(((cpu - cpu_before) / 10 % 10)) >>"$out/timing.tsv"
 		before=$now cpu_before=$cpu
 	done
 }
@@ -243,8 +261,8 @@ boot() {
 	: >"$out/console.log"
 	status=0
 	timeout -k 5 "$limit" "${qemu[@]}" -serial "file:$out/console.log" "${guest_line[@]}" \
-		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" -device "$disk,drive=result" "${drives[@]}" \
-		</dev/null >"$out/qemu.log" 2>&1 &
+		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" \
+		-device "$disk,drive=result" "${drives[@]}" </dev/null >"$out/qemu.log" 2>&1 &
 	machine=$!
 	tail -n +1 -s 0.2 --pid "$machine" -f "$out/guest.log" | stamped "$machine" &
 	copy=$!
@@ -255,12 +273,13 @@ boot() {
 	wait "$copy"
 }
 
-log "vm: $kernel kernel $release, $cpus CPUs, ${accel[1]}${icount:+ icount}, $script, at most $limit s"
+log "vm: $kernel kernel $release, $cpus CPUs, ${accel[1]}${icount:+ icount}, $script," \
+	"at most $limit s"
 started=$(date +%s%N)
 boot
 for again in 1 2 3 4; do
 	unsteady || break
-	log "vm: the kernel took the CPUs' timers for wrong at its start; boot $((again + 1))"
+	log "vm: the kernel disabled the CPUs' timers at boot; boot $((again + 1))"
 	boot
 done
 if lost; then
@@ -281,18 +300,18 @@ logs=("$out/console.log")
 verdict=0
 "$NRS_SCRIPTS/log-check.sh" "${logs[@]}" >"$out/trouble" || verdict=90
 if [ "$status" = 124 ] || [ "$status" = 137 ]; then
-	log "vm: no end within $limit s; the console's last lines:"
+	log "vm: no result within $limit s; last lines of the console:"
 	tail -n 15 "$out/console.log" >&2
 	verdict=92
 elif [ "$guest" = none ]; then
-	log "vm: the guest ended without an answer; the console's last lines:"
+	log "vm: the guest ended without a result; last lines of the console:"
 	tail -n 30 "$out/console.log" "$out/qemu.log" >&2
 	verdict=91
 elif [ "$guest" != 0 ]; then
 	verdict=$guest
 fi
 if [ -s "$out/trouble" ]; then
-	log "vm: trouble in the kernel log (first lines; all of it in $out):"
+	log "vm: errors in the kernel log (first lines; all in $out):"
 	head -n 12 "$out/trouble" >&2
 fi
 log "vm: $name: status $verdict after $seconds s, results in $out"

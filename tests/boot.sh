@@ -12,8 +12,12 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 . "$NRS_TOP/tests/vm/lib.sh"
-case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
-[ "$(id -u)" = 0 ] || die "making a root needs the rights of root"
+case ${1:-} in
+--help | -h) usage && exit ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
+[ "$(id -u)" = 0 ] || die "creating a root needs root privileges"
 "$NRS_SCRIPTS/deb.sh"
 "$NRS_SCRIPTS/build-module.sh" stock
 vars=$("$NRS_SCRIPTS/kernel.sh" --print)
@@ -39,14 +43,16 @@ build() {
 	"$in_root" sh -ec 'cd "$1"
 		objcopy --dump-section .modinfo=modinfo "$2" "$3.ko"
 		printf "version=%s\0" "$3" >>modinfo
-		objcopy --update-section .modinfo=modinfo "$3.ko"' sh "$work" "$NRS_TOP/build/stock/nrs.stripped.ko" "$1"
+		objcopy --update-section .modinfo=modinfo "$3.ko"' \
+		sh "$work" "$NRS_TOP/build/stock/nrs.stripped.ko" "$1"
 }
 build 1
 build 2
 
 # Image of the system: one of its units runs the checks after the start.
 cp -a "$base" "$root"
-NRS_ROOT=$root "$in_root" --rw dpkg --install "$NRS_TOP"/build/deb/nrs{,-agent}_*_amd64.deb >"$work/install.log" 2>&1
+NRS_ROOT=$root "$in_root" --rw dpkg --install "$NRS_TOP"/build/deb/nrs{,-agent}_*_amd64.deb \
+	>"$work/install.log" 2>&1
 mkdir -p "$root/usr/lib/modules"
 cp -a "$NRS_MODULES" "$root/usr/lib/modules/"
 # The emulator would decompress the modules slowly.
@@ -80,14 +86,16 @@ boot() {
 	for disk in root "$@"; do disks+=(--disk "$work/$disk.img"); done
 	# With a clock that counts instructions, no unit is late because the host is busy. The console
 	# shows the states of units.
-	"$NRS_SCRIPTS/vm.sh" --kernel stock --icount-or-kvm --cpus 2 --timeout 600 --name "boot-$name" --module none \
-		--append 'systemd.show_status=1 TERM=dumb' --file "$work/2.ko:/guest/nrs.ko" "${disks[@]}" -- boot.sh "$name" || status=$?
+	"$NRS_SCRIPTS/vm.sh" --kernel stock --icount-or-kvm --cpus 2 --timeout 600 --name "boot-$name" \
+		--module none --append 'systemd.show_status=1 TERM=dumb' --file "$work/2.ko:/guest/nrs.ko" \
+		"${disks[@]}" -- boot.sh "$name" || status=$?
 	nrs_passed=$((nrs_passed + $(grep -c '^ok ' "$out/guest.log" || true)))
 	nrs_failed=$((nrs_failed + $(grep -c '^not ok ' "$out/guest.log" || true)))
 	check_eq "$name: status of the machine" 0 "$status"
-	check "$name: devices are removed as the system goes down" grep -a 'systemd-shutdown.*All DM devices detached' "$out/console.log"
+	check "$name: devices are removed at shutdown" grep \
+		-a 'systemd-shutdown.*All DM devices detached' "$out/console.log"
 	for disk in root "$@"; do check "$name: $disk was unmounted" clean "$work/$disk.img"; done
-	[ "$name" = third ] || check "$name: no unit failed or was late" in_time "$out/console.log"
+	[ "$name" = third ] || check "$name: no unit failed or timed out" in_time "$out/console.log"
 }
 
 # clean IMAGE: Verifies that the file system of the image needs no recovery and has no errors.

@@ -17,7 +17,8 @@ trap 'rm -rf "$pages"' EXIT
 "$NRS_SCRIPTS/build-tools.sh"
 nrsctl=$NRS_TOP/build/tools/nrsctl
 for top in 0 2 100; do
-	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/snapshots.json" >"$pages/top-$top.prom"
+	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/snapshots.json" \
+		>"$pages/top-$top.prom"
 done
 files=("$pages"/*.prom)
 for dir; do
@@ -42,7 +43,9 @@ if printf 'nrs_x{a="1"} 1\nnrs_x{a="1"} 2\n' | promtool check metrics >/dev/null
 	failed=1
 fi
 if [ $# = 0 ]; then
-	if said=$(promtool test rules "$NRS_TOP/tests/alerts.yml" 2>&1); then echo "ok - alert rules"; else
+	if said=$(promtool test rules "$NRS_TOP/tests/alerts.yml" 2>&1); then
+		echo "ok - alert rules"
+	else
 		echo "not ok - alert rules: $said"
 		failed=1
 	fi

@@ -19,7 +19,8 @@ reads() {
 }
 
 full='rbytes=8192 wbytes=0 rios=2 wios=0 dbytes=0 dios=0'
-check_eq "io.stat: a group that has read" 2 "$(reads "8:0 ${full/rios=2/rios=7}"$'\n'"253:1 $full"$'\n')"
+check_eq "io.stat: a group that has read" 2 \
+	"$(reads "8:0 ${full/rios=2/rios=7}"$'\n'"253:1 $full"$'\n')"
 check_eq "io.stat: a group that has just begun" 0 "$(reads $'253:1 \n8:0 '"$full"$'\n')"
 check_eq "io.stat: a group that has not begun" 0 "$(reads "8:0 $full"$'\n')"
 check_eq "io.stat: empty" 0 "$(reads '')"

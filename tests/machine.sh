@@ -35,12 +35,13 @@ boots() {
 	local status=0
 	: >"$work/boots"
 	echo "$1" >"$work/times"
-	NRS_QEMU=$work/qemu scripts/vm.sh --kernel stock --module none --name lost-timer -- load.sh >"$work/log" 2>&1 || status=$?
+	NRS_QEMU=$work/qemu scripts/vm.sh --kernel stock --module none --name lost-timer \
+		-- load.sh >"$work/log" 2>&1 || status=$?
 	echo "$(wc -l <"$work/boots") $status"
 }
 
-check_eq "nothing lost" "1 91" "$(boots 0)"
-check_eq "lost once" "2 91" "$(boots 1)"
+check_eq "no timer lost: one boot" "1 91" "$(boots 0)"
+check_eq "timer lost once: two boots" "2 91" "$(boots 1)"
 [ -s build/vm/lost-timer/console-lost.log ] && ok "its log is kept" || not_ok "its log is kept"
-check_eq "lost again" "2 91" "$(boots 2)"
+check_eq "timer lost twice: two boots, failure" "2 91" "$(boots 2)"
 summary

@@ -26,7 +26,8 @@ set -euo pipefail
 # BASE.
 changed() {
 	local base=${1:-HEAD} file files pattern names name
-	files=$(cd "$NRS_TOP" && git diff --name-only "$base" && git ls-files --others --exclude-standard)
+	files=$(cd "$NRS_TOP" && git diff --name-only "$base" &&
+		git ls-files --others --exclude-standard)
 	[ -n "$files" ] || files=$(cd "$NRS_TOP" && git diff --name-only "$base~1" "$base")
 	while IFS= read -r file; do
 		# The first matching pattern decides.
@@ -47,36 +48,46 @@ changed() {
 # other work on the host does not affect the results. "any": two CPUs, with KVM if it works,
 # otherwise also counting instructions. Empty: the host's time.
 short=(
-	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
-	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
+	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors\
+		hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user\
+		timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
+	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin\
+		delay health timeouts trace nrsctl-top"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
 	"stock:shares:1800:icount:fair factors cluster locality devices hp tbf-user fair-tree"
-	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata tbf+metadata"
+	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata\
+		tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"
 	"stock:turns:1500:icount:robin delay health timeouts few auto isolation"
 	"stock:cpts:1800:any:cpts programs"
-	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
+	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs\
+		tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:owners:1800:any:owners owners+elevator"
 	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit capi lustre"
 	"stock:order:1500:any:order-user"
-	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
+	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator\
+		meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
-	"stock:elevator-shares:1800:icount:elevator-share fair+elevator fair-tree+elevator tbf+elevator hp+elevator devices+elevator robin+elevator"
+	"stock:elevator-shares:1800:icount:elevator-share fair+elevator fair-tree+elevator tbf+elevator\
+		hp+elevator devices+elevator robin+elevator"
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
 	"debug:user:1800::chardev order-user timeouts-user capi lustre"
-	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
+	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator\
+		tbf-storm+elevator"
 )
 # The other supported series: enough tests to cover the replacements for what the kernel crate of
 # each series lacks.
-for series in $(supported_series | cut -s -d' ' -f2-); do long+=("$series:series:1800:any:load layout dm-life chardev capi lustre elevator"); done
+for series in $(supported_series | cut -s -d' ' -f2-); do
+	long+=("$series:series:1800:any:load layout dm-life chardev capi lustre elevator")
+done
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
 while [ $# -gt 0 ]; do
@@ -85,11 +96,11 @@ while [ $# -gt 0 ]; do
 	--long) rounds=${ROUNDS:-1} machines=("${long[@]}") && export NRS_LONG=1 ;;
 	--changed)
 		changed_names=$(changed ${2:+"$2"})
-		[ -n "$changed_names" ] || { log "nothing that a test looks at has changed" && exit 0; }
+		[ -n "$changed_names" ] || { log "no test covers the changed files" && exit 0; }
 		read -ra only <<<"$changed_names"
 		[ $# = 1 ] || shift
 		;;
-	--list) printf '%s\n' "${machines[@]}" && exit ;;
+	--list) printf '%s\n' "${machines[@]}" | tr -s '\t' ' ' && exit ;;
 	-*) die "unknown option '$1', see --help" ;;
 	*) only+=("$1") ;;
 	esac
@@ -164,7 +175,8 @@ check() {
 
 # clippy compiles the workspace's crates, so that no crate is compiled for clippy alone; its
 # arguments have the format of cargo clippy.
-cargo_test=(env RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+cargo_test=(env RUSTC_WORKSPACE_WRAPPER=clippy-driver
+	CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 	cargo test --manifest-path rust/host/Cargo.toml --workspace)
 
 # cargo_tests: Runs the tests of the workspace; each test that cargo counts is a check.
@@ -186,30 +198,38 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS CLOCK TEST...: Boots a virtual machine.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=() tool files=(--file "$logs/suites:/suites")
+	local kernel=$1 name=$1-$2 limit=$3 how=() tool plugins files=(--file "$logs/suites:/suites")
 	case $4 in
 	icount) how=(--icount) ;;
 	any) how=(--icount-or-kvm --cpus 2) ;;
 	esac
 	shift 4
-	for tool in nrs-test nrsctl; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	for tool in nrs-test nrsctl; do
+		[ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool")
+	done
 	case " $* " in *" trace "*)
 		files+=(--file Documentation/tracing.md:/tracing.md)
-		[ -z "${NRS_LONG:-}" ] || how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace")
+		[ -z "${NRS_LONG:-}" ] ||
+			how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace")
 		;;
 	esac
 	case " $* " in *" chardev "*)
-		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
+		for tool in server server-c tokio fallback; do
+			files+=(--file "build/tools/example-$tool:/bin/example-$tool")
+		done
 		;;
 	esac
 	case " $* " in *" capi "* | *" lustre "*)
 		scripts/build-against.sh "$kernel" tests/capi tests/lustre lustre
-		for tool in nrs_capi_test nrs_example ptlrpc nrs_lustre; do files+=(--file "build/$kernel/$tool.ko:/$tool.ko"); done
+		for tool in nrs_capi_test nrs_example ptlrpc nrs_lustre; do
+			files+=(--file "build/$kernel/$tool.ko:/$tool.ko")
+		done
 		;;
 	esac
 	case " $* " in *" cluster "*) files+=(--file build/tools/nrs-agent:/bin/nrs-agent) ;; esac
 	case " $* " in *" nbdkit "*)
-		files+=(--file build/tools/nbdkit-nrs-filter.so:/usr/lib/x86_64-linux-gnu/nbdkit/filters/nbdkit-nrs-filter.so)
+		plugins=/usr/lib/x86_64-linux-gnu/nbdkit/filters
+		files+=(--file "build/tools/nbdkit-nrs-filter.so:$plugins/nbdkit-nrs-filter.so")
 		;;
 	esac
 	case " $* " in *" tutorial "*)
@@ -217,15 +237,22 @@ boot() {
 		files+=(--file "$logs/tutorial-$name:/tutorial")
 		;;
 	esac
-	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"* | *" owners "* | *" nbdkit "*) how+=(--more) ;; esac
-	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
+	[ -z "${NRS_LONG:-}" ] ||
+		case " $* " in
+		*" soak "* | *" programs"* | *" owners "* | *" nbdkit "*) how+=(--more) ;;
+		esac
+	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" \
+		-- all.sh ${NRS_LONG:+--long} "$@"
 }
 
 # count_machine NAME STATUS SECONDS: Counts the "ok" and "not ok" lines of a machine's tests; if the
 # machine was booted once more, only those of the last boot.
 count_machine() {
 	local name=$1 status=$2 file=$logs/$1.log good bad
-	read -r good bad < <(awk '/; once more$/ { good = bad = 0 } /^ok / { good++ } /^not ok / { bad++ } END { print good + 0, bad + 0 }' "$file")
+	read -r good \
+		bad < \
+		<(awk '/; once more$/ { good = bad = 0 } /^ok / { good++ } /^not ok / { bad++ }
+			END { print good + 0, bad + 0 }' "$file")
 	# Errors in the kernel log, and a machine that did not run to its end, count as a failure each.
 	if [ -s "build/vm/$name/trouble" ]; then status=90; fi
 	case $status in
@@ -241,7 +268,9 @@ count_machine() {
 		broken+=("$name (build/vm/$name)")
 		{ grep -E '^not ok ' "$file" && tail -n 15 "$file"; } >&2 || true
 	fi
-	if [ -d "build/vm/$name/out/pages" ]; then check "$name: pages of the exporter" tests/exporter.sh "build/vm/$name/out/pages"; fi
+	if [ -d "build/vm/$name/out/pages" ]; then
+		check "$name: pages of the exporter" tests/exporter.sh "build/vm/$name/out/pages"
+	fi
 }
 
 # chosen [KERNEL]: Prints the selected machines, one per line, with only the selected tests unless
@@ -279,7 +308,9 @@ work() {
 		name=${words[0]}-${words[1]} started=$SECONDS status=0
 		log "$name: ${words[*]:4} ..."
 		# Builds the current tree; takes a second if it is already built.
-		{ scripts/build-module.sh "${words[0]}" && boot "${words[@]}"; } >"$logs/$name.log" 2>&1 </dev/null || status=$?
+		{
+			scripts/build-module.sh "${words[0]}" && boot "${words[@]}"
+		} >"$logs/$name.log" 2>&1 </dev/null || status=$?
 		log "$name: status $status ($((SECONDS - started)) s)"
 		echo "$name $status $((SECONDS - started))" >>"$logs/done"
 	done
@@ -304,18 +335,22 @@ finish_machines() {
 	child=''
 	wait "$lane" || true
 	lane=''
-	while read -r name status seconds; do count_machine "$name" "$status" "$seconds"; done <"$logs/done"
+	while read -r name status seconds; do
+		count_machine "$name" "$status" "$seconds"
+	done <"$logs/done"
 	if [ "$(wc -l <"$logs/done")" != "$wanted" ]; then
-		failed=$((failed + 1)) broken+=("machines that did not come to their end")
+		failed=$((failed + 1)) broken+=("machines that did not finish")
 	fi
 }
 
 # slowest: Prints the ten slowest checks.
 slowest() {
-	log "slowest, of $(awk -F'\t' '{ n += $4 } END { printf "%d", n }' "$logs/timing.tsv") s in $(wc -l <"$logs/timing.tsv") lines of $logs/timing.tsv:"
+	log "slowest, of $(awk -F'\t' '{ n += $4 } END { printf "%d", n }' "$logs/timing.tsv") s" \
+		"in $(wc -l <"$logs/timing.tsv") lines of $logs/timing.tsv:"
 	# awk reads all lines: if it exited early, sort would fail with a broken pipe and end this
 	# script.
-	sort -t $'\t' -k4,4nr "$logs/timing.tsv" | awk -F'\t' 'NR <= 10 { printf "%7.1f s  %s %s: %s\n", $4, $1, $2, $3 }' >&2
+	sort -t $'\t' -k4,4nr "$logs/timing.tsv" |
+		awk -F'\t' 'NR <= 10 { printf "%7.1f s  %s %s: %s\n", $4, $1, $2, $3 }' >&2
 }
 
 # syntax: Checks the syntax of all scripts of the project.
@@ -325,20 +360,24 @@ syntax() {
 		[ ! -f "$file" ] || bash -n "$file" || return
 	done
 	for file in scripts/*.py debian/*.py tests/*.py; do
-		[ ! -f "$file" ] || scripts/in-root.sh python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" || return
+		[ ! -f "$file" ] ||
+			scripts/in-root.sh python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' \
+				"$file" || return
 	done
 }
 
 # guide: Compares the example in the guide for kernel servers with the one that the tests build.
 guide() {
-	diff <(sed -n '/^```c$/,/^```$/p' Documentation/kernel-servers.md | sed '1d;$d') <(tail -n +2 tests/capi/example.c)
+	diff <(sed -n '/^```c$/,/^```$/p' Documentation/kernel-servers.md | sed '1d;$d') \
+		<(tail -n +2 tests/capi/example.c)
 }
 
 # asserts: Verifies that no check relies on "A && B" or "! A", because a failure of A in these does
 # not end the check.
 asserts() {
 	local found
-	found=$(grep -nE '^\s+(\[|\[\[|grep|cmp) .* && |^\s+! ' tests/vm/*.sh | grep -vE '\|\||(\{|then|do|\\|&&)$|^tests/vm/lib.sh:') || return 0
+	found=$(grep -nE '^\s+(\[|\[\[|grep|cmp) .* && |^\s+! ' tests/vm/*.sh |
+		grep -vE '\|\||(\{|then|do|\\|&&)$|^tests/vm/lib.sh:') || return 0
 	echo "$found"
 	return 1
 }
@@ -348,7 +387,8 @@ asserts() {
 main() {
 	mkdir -p "$logs"
 	: >"$logs/timing.tsv"
-	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
+	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 |
+		sort -u >"$logs/suites"
 	# Prerequisites of all parts; takes a second if they exist. The programs need only the root.
 	scripts/root.sh
 	scripts/kernel.sh &
@@ -366,18 +406,22 @@ main() {
 		start_machines
 	fi
 	if wanted host; then
-		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
-		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs rust/sched/policy/*.rs
+		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml \
+			--all -- --check
+		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 \
+			--check rust/nrs.rs rust/sched/policy/*.rs
 		check "host: clippy" scripts/in-root.sh --shared "${cargo_test[@]}" --all-targets --no-run
 		cargo_tests
-		[ -z "${NRS_LONG:-}" ] || check "host: nrs-agent, over zenoh" scripts/in-root.sh --shared \
+		[ -z "${NRS_LONG:-}" ] || check "host: nrs-agent with zenoh" scripts/in-root.sh --shared \
 			"${cargo_test[@]/--workspace/--package=nrs-agent}" --features daemon
 	fi
 	if wanted scripts; then
 		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
 		check "scripts: syntax" syntax
 		check "scripts: helpers of the tests" tests/lib.sh
-		check "scripts: checks can fail" asserts
+		check "scripts: no check relies on A && B or ! A" asserts
+		check "scripts: blocks of how-tos are run, or marked" tests/tutorial.sh --check
+		check "scripts: words" scripts/in-root.sh tests/words.py
 		check "scripts: the example of the guide for kernel servers" guide
 		check "scripts: pages of the exporter" tests/exporter.sh
 		if [ -n "${NRS_LONG:-}" ]; then
@@ -392,7 +436,8 @@ main() {
 		# With KUnit the crate disables lints that its tests violate, so the stock kernel's build
 		# has more lints.
 		check "module: clippy" scripts/build-module.sh stock --clippy
-		[ -z "${NRS_LONG:-}" ] || check "module: clippy with KUnit" scripts/build-module.sh debug --clippy
+		[ -z "${NRS_LONG:-}" ] ||
+			check "module: clippy with KUnit" scripts/build-module.sh debug --clippy
 		check "module: build for the debug kernel" scripts/build-module.sh debug
 	fi
 	if [ -n "$(chosen)" ]; then

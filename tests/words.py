@@ -31,36 +31,36 @@ BANNED = re.compile(
 VERBS = frozenset(
     """
     Accepts Acquires Adds Adjusts Adopts Advances Aligns Allocates Allows Answers Appends Applies
-    Arms Asks Asserts Assigns Attaches Balances Begins Binds Blocks Borrows Bounds Breaks Builds
-    Calculates Calls Cancels Carries Changes Charges Checks Chooses Claims Classifies Cleans Clears
-    Clones Closes Collects Combines Commits Compares Compiles Completes Composes Computes Connects
-    Consumes Contains Continues Converts Copies Corrects Counts Covers Creates Credits Cuts Decides
-    Declares Declines Decodes Decreases Deducts Defers Defines Delays Deletes Delivers Dequeues
-    Derives Describes Detaches Determines Disables Discards Disconnects Dispatches Displays Divides
-    Does Draws Drives Drops Dumps Duplicates Emits Empties Enables Encodes Ends Enqueues Ensures
-    Enters Enumerates Erases Escapes Estimates Evaluates Evicts Examines Exchanges Excludes Executes
-    Expands Expects Expires Exports Exposes Extends Extracts Fails Feeds Fetches Fills Finalises
-    Finds Finishes Fixes Flags Flushes Folds Follows Forces Forgets Formats Forwards Frees Generates
-    Gets Gives Grants Groups Grows Guards Handles Hands Hashes Holds Identifies Ignores Implements
-    Imports Includes Increases Indexes Indicates Initialises Inserts Inspects Installs Interpolates
-    Interprets Invalidates Invokes Issues Iterates Joins Keeps Labels Lends Lets Limits Links Lists
-    Loads Locates Locks Logs Looks Lowers Maintains Makes Maps Marks Matches Measures Merges Mixes
-    Models Modifies Moves Multiplies Names Normalises Notes Notifies Obtains Occupies Offers Opens
-    Orders Overrides Owns Packs Panics Parses Passes Pauses Performs Picks Pins Places Plans Plays
-    Plots Points Polls Pops Populates Posts Predicts Prepares Prevents Prints Processes Produces
-    Projects Promotes Protects Provides Publishes Pulls Pushes Puts Queries Queues Raises Ranks
-    Reaches Reacts Reads Rebuilds Recalculates Receives Reclaims Recognises Recomputes Reconciles
-    Records Recovers Redistributes Reduces Refills Refreshes Refuses Registers Rejects Releases
-    Reloads Remembers Removes Renames Renders Renews Reopens Repeats Replaces Replays Reports
-    Represents Requests Requeues Requires Rescales Reserves Resets Resizes Resolves Restarts
-    Restores Restricts Resumes Retrieves Retries Returns Reuses Reverses Reverts Revokes Rewrites
-    Rotates Rounds Runs Samples Saves Scales Scans Schedules Searches Seeds Selects Sends Separates
-    Serialises Serves Sets Settles Shares Shifts Shows Shrinks Shuffles Signals Simulates Skips
-    Sleeps Solves Sorts Spawns Spends Splits Starts Steals Steps Stops Stores Strips Submits
-    Substitutes Subtracts Sums Suspends Swaps Switches Takes Tells Terminates Tests Throttles Tracks
-    Transfers Translates Trims Truncates Tries Turns Unblocks Unbinds Unlinks Unlocks Unpacks
-    Unregisters Updates Uses Validates Verifies Visits Waits Wakes Walks Warns Withdraws Withholds
-    Wraps Writes Yields
+    Arms Asks Asserts Assigns Attaches Balances Begins Binds Blocks Boots Borrows Bounds Breaks
+    Builds Calculates Calls Cancels Carries Changes Charges Checks Chooses Claims Classifies Cleans
+    Clears Clones Closes Collects Combines Commits Compares Compiles Completes Composes Computes
+    Configures Connects Consumes Contains Continues Converts Copies Corrects Counts Covers Creates
+    Credits Cuts Decides Declares Declines Decodes Decreases Deducts Defers Defines Delays Deletes
+    Delivers Dequeues Derives Describes Detaches Determines Disables Discards Disconnects Dispatches
+    Displays Divides Does Draws Drives Drops Dumps Duplicates Emits Empties Enables Encodes Ends
+    Enqueues Ensures Enters Enumerates Erases Escapes Estimates Evaluates Evicts Examines Exchanges
+    Excludes Executes Expands Expects Expires Exports Exposes Extends Extracts Fails Feeds Fetches
+    Fills Finalises Finds Finishes Fixes Flags Flushes Folds Follows Forces Forgets Formats Forwards
+    Frees Generates Gets Gives Grants Groups Grows Guards Handles Hands Hashes Holds Identifies
+    Ignores Implements Imports Includes Increases Indexes Indicates Initialises Inserts Inspects
+    Installs Interpolates Interprets Invalidates Invokes Issues Iterates Joins Keeps Kills Labels
+    Lends Lets Limits Links Lists Loads Locates Locks Logs Looks Lowers Maintains Makes Maps Marks
+    Matches Measures Merges Mixes Models Modifies Mounts Moves Multiplies Names Normalises Notes
+    Notifies Obtains Occupies Offers Opens Orders Overrides Owns Packs Panics Parses Passes Pauses
+    Performs Picks Pins Places Plans Plays Plots Points Polls Pops Populates Posts Predicts Prepares
+    Prevents Prints Processes Produces Projects Promotes Protects Provides Publishes Pulls Pushes
+    Puts Queries Queues Raises Ranks Reaches Reacts Reads Rebuilds Recalculates Receives Reclaims
+    Recognises Recomputes Reconciles Records Recovers Redistributes Reduces Refills Refreshes
+    Refuses Registers Rejects Releases Reloads Remembers Removes Renames Renders Renews Reopens
+    Repeats Replaces Replays Reports Represents Requests Requeues Requires Rescales Reserves Resets
+    Resizes Resolves Restarts Restores Restricts Resumes Retrieves Retries Returns Reuses Reverses
+    Reverts Revokes Rewrites Rotates Rounds Runs Samples Saves Scales Scans Schedules Searches Seeds
+    Selects Sends Separates Serialises Serves Sets Settles Shares Shifts Shows Shrinks Shuffles
+    Signals Simulates Skips Sleeps Solves Sorts Spawns Spends Splits Starts Steals Steps Stops
+    Stores Strips Submits Substitutes Subtracts Sums Suspends Swaps Switches Takes Tells Terminates
+    Tests Throttles Tracks Transfers Translates Trims Truncates Tries Turns Unblocks Unbinds Unlinks
+    Unloads Unlocks Unmounts Unpacks Unregisters Updates Uses Validates Verifies Visits Waits Wakes
+    Walks Warns Withdraws Withholds Wraps Writes Yields
     """.split()
 )
 

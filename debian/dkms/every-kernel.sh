@@ -7,7 +7,9 @@
 # and that has no module of this version yet. For a kernel that lacks a package, prints one line
 # that names the package. Run by the package's maintainer scripts.
 set -eu
-case ${1:---help} in --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;; esac
+case ${1:---help} in
+--help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;;
+esac
 version=$1
 here=$(cd "$(dirname "$0")" && pwd -P)
 [ ! -e /etc/dkms/no-autoinstall ] || exit 0
@@ -21,7 +23,11 @@ for modules in /lib/modules/*/; do
 	dkms install -m nrs -v "$version" -k "$release" || result=$?
 	case $result in
 	0 | 77) ;; # built, or no supported kernel
-	*) status=1 && echo "nrs: error: no module for kernel $release: see /var/lib/dkms/nrs/$version/build/make.log" >&2 ;;
+	*)
+		status=1
+		echo "nrs: error: no module for kernel $release:" \
+			"see /var/lib/dkms/nrs/$version/build/make.log" >&2
+		;;
 	esac
 done
 exit $status

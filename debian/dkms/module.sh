@@ -25,7 +25,7 @@ case ${1:---help} in
 --help | -h) sed -n '/^# usage/,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$0" && exit ;;
 --check) check=1 && shift ;;
 esac
-[ $# = 1 ] || die "say for which kernel, see --help"
+[ $# = 1 ] || die "RELEASE is missing, see --help"
 release=$1
 dir=$state/$release
 headers=$(readlink -f "/lib/modules/$release/build" || true)
@@ -33,21 +33,29 @@ unset ARCH KBUILD_OUTPUT KERNELRELEASE LLVM MAKEFLAGS
 
 # version_of PACKAGE: Prints the version of an installed package; nothing if it is not installed.
 version_of() {
-	dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | awk '$1 !~ /^(not-installed|config-files|half-installed)$/ { print $2 }'
+	dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null |
+		awk '$1 !~ /^(not-installed|config-files|half-installed)$/ { print $2 }'
 }
 
-[ -n "$headers" ] && [ -f "$headers/.config" ] || die "no headers of kernel $release: apt install linux-headers-$release"
+[ -n "$headers" ] && [ -f "$headers/.config" ] ||
+	die "no headers of kernel $release: apt install linux-headers-$release"
 series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
 case " $supported " in *" $series "*) ;; *)
-	die "no module for kernel $release: it is for series $(echo "$supported" | sed 's/ / and /'), as in trixie-backports" ;;
+	die "no module for kernel $release: unsupported series" \
+		"(supported: $(echo "$supported" | sed 's/ / and /'), of trixie-backports)" ;;
 esac
-grep -qx CONFIG_RUST=y "$headers/.config" || die "no module for kernel $release: it has no CONFIG_RUST=y"
+grep -qx CONFIG_RUST=y "$headers/.config" ||
+	die "no module for kernel $release: it has no CONFIG_RUST=y"
 version=$(version_of "linux-headers-$release")
-[ -n "$version" ] || die "the headers of $release are not from the package linux-headers-$release: only Debian's kernels are supported"
-[ -d /usr/lib/rustlib/src ] || ls -d /usr/src/rustc-*/library >/dev/null 2>&1 || die "the sources of Rust's library are missing: apt install rust-src"
+[ -n "$version" ] ||
+	die "the headers of $release are not from the package linux-headers-$release:" \
+		"only Debian's kernels are supported"
+[ -d /usr/lib/rustlib/src ] || ls -d /usr/src/rustc-*/library >/dev/null 2>&1 ||
+	die "the sources of Rust's library are missing: apt install rust-src"
 
 # Key of finished metadata: another kernel version or another compiler causes a rebuild.
-key=$(printf '%s\n' "$version" "$(rustc --version)" "$(bindgen --version)" "$(gcc --version | head -n 1)" "$(cat "$here/rust-metadata.sh")" | sha256sum | cut -c1-16)
+key=$(printf '%s\n' "$version" "$(rustc --version)" "$(bindgen --version)" \
+	"$(gcc --version | head -n 1)" "$(cat "$here/rust-metadata.sh")" | sha256sum | cut -c1-16)
 tarball=/usr/src/linux-source-$series.tar.xz
 
 # Returns true if the metadata is complete (made), or if its source was unpacked (unpacked).
@@ -59,8 +67,10 @@ unpacked() {
 }
 if ! made && ! unpacked; then
 	have=$(version_of "linux-source-$series")
-	[ "$have" = "$version" ] && [ -f "$tarball" ] ||
-		die "no module for kernel $release: its source is ${have:+of version $have}${have:-missing}: apt install linux-source-$series=$version"
+	why="no module for kernel $release: its source"
+	install="apt install linux-source-$series=$version"
+	[ -n "$have" ] && [ -f "$tarball" ] || die "$why is missing: $install"
+	[ "$have" = "$version" ] || die "$why has version $have, not $version: $install"
 fi
 [ -z "$check" ] || exit 0
 
@@ -80,8 +90,9 @@ if ! made; then
 		mkdir "$dir/source"
 		# A seventh of the source is enough: build system, headers, and the sources of the metadata.
 		top=linux-source-$series
-		set -- --exclude="$top/Documentation/*.*" --exclude="$top/tools/testing" --exclude="$top/tools/perf" \
-			--exclude="$top/arch/[!x]*/*.[chS]" --exclude="$top/arch/*.dts*" --exclude="$top/drivers/gpu/*.h"
+		set -- --exclude="$top/Documentation/*.*" --exclude="$top/tools/testing" \
+			--exclude="$top/tools/perf" --exclude="$top/arch/[!x]*/*.[chS]" \
+			--exclude="$top/arch/*.dts*" --exclude="$top/drivers/gpu/*.h"
 		for part in block crypto drivers fs init io_uring ipc lib mm net samples sound virt; do
 			set -- "$@" --exclude="$top/$part/*.[cS]"
 		done

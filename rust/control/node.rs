@@ -166,11 +166,11 @@ fn bound(binding: &mut Option<Binding>) -> refusal::Result<&mut Binding> {
     let is_gone = |binding: &Binding| !registry::has(binding.service());
     if binding.as_ref().is_some_and(is_gone) {
         *binding = None;
-        return Err(RefusedError::because(ENODEV, "the service is removed"));
+        return Err(RefusedError::because(ENODEV, "service was removed"));
     }
     binding.as_mut().ok_or(RefusedError::because(
         EINVAL,
-        "the file is not bound to a service",
+        "file is not bound to a service (send \"bind SERVICE\" first)",
     ))
 }
 
@@ -235,14 +235,14 @@ fn record(report: &Report, gone: bool) -> wire::Account {
 fn decoded(bytes: &[u8]) -> refusal::Result<FactorPairs> {
     let pairs = bytes.chunks_exact(wire::Factor::SIZE);
     if !pairs.remainder().is_empty() {
-        let reason = "the bytes behind the line are no whole number of pairs";
+        let reason = "length of the factors is not a multiple of 16 bytes";
         return Err(RefusedError::because(EINVAL, reason));
     }
     let mut decoded = FactorPairs::new(pairs.len())?;
     for pair in pairs {
         match wire::Factor::decode(pair) {
             Ok(pair) if pair.reserved == 0 => decoded.push(pair.id, pair.factor)?,
-            _ => return Err(RefusedError::because(EINVAL, "a reserved field is not 0")),
+            _ => return Err(RefusedError::because(EINVAL, "reserved field is not 0")),
         }
     }
     Ok(decoded)
@@ -252,9 +252,9 @@ fn decoded(bytes: &[u8]) -> refusal::Result<FactorPairs> {
 fn plain(error: Error) -> Option<&'static str> {
     Some(match error {
         ENOENT => "no such parameter",
-        EACCES => "the parameter cannot be accessed in this way",
-        E2BIG => "the value is longer than the parameter takes",
-        EFBIG => "the answer is longer than 64 MiB",
+        EACCES => "parameter is read-only or write-only",
+        E2BIG => "value is too long for the parameter",
+        EFBIG => "answer is too long (limit: 64 MiB)",
         ENOMEM => "out of memory",
         _ => return None,
     })
@@ -322,7 +322,7 @@ impl OpenFile for ControlNode {
         let mut open = self.open.lock();
         let ControlFile { answer, binding } = &mut *open;
         if len > COMMAND_MAX {
-            let reason = "a command has at most 256 KiB and a line";
+            let reason = "command is too long (limit: 256 KiB and a line)";
             *answer = line(RefusedError::because(E2BIG, reason));
             return Err(E2BIG);
         }

@@ -228,10 +228,10 @@ impl PolicyDriver {
             head.drive_enqueue(held, &attrs, |config| self.is_own(config), view.now)
         });
         match queued {
-            Ok((ticket, hungry)) => {
+            Ok((ticket, needs_memory)) => {
                 client.count_arrived(cpu, attrs.opcode);
                 client.count_queued(cpu);
-                if hungry {
+                if needs_memory {
                     self.engine.service().feed();
                 }
                 Ok(DrivenRequest { ticket, place })

@@ -576,7 +576,9 @@ impl WithTimer<Partition> {
         let mut busy = true;
         while busy {
             let mut kick = PendingSubmission::none();
-            busy = self.locked(&mut kick, |inner, env, now| inner.run_some_actions(env, now));
+            busy = self.locked(&mut kick, |inner, env, now| {
+                inner.run_some_actions(env, now)
+            });
             self.target.kick(kick);
             misc::cond_resched();
         }

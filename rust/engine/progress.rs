@@ -124,7 +124,8 @@ impl ProgressGuard {
         for lanes in self.partitions.lanes() {
             if lanes.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
                 pr_warn!(
-                    "service {}: no request was decided for {} ms though some wait; sending them down\n",
+                    "service {}: stall: no request dispatched for {} ms; \
+                     dispatching queued requests without slots\n",
                     self.dispatch.label(),
                     stall / NSEC_PER_MSEC,
                 );

@@ -333,7 +333,10 @@ impl Registry {
     fn create(&self, name: &CStr, cpts: Option<u32>, kept: bool) -> Result<Arc<Service>> {
         let service = Service::new(name, cpts)?;
         let mut entries = self.entries.lock();
-        if entries.iter().any(|entry| entry.service.name_cstr() == name) {
+        if entries
+            .iter()
+            .any(|entry| entry.service.name_cstr() == name)
+        {
             return Err(EEXIST);
         }
         if entries.len() >= SERVICES_MAX {

@@ -438,7 +438,7 @@ impl Service {
         let priority = held.account().placement.priority;
         let (arrived, kick) = partition.arrive(held, arrival, &attrs);
         lanes.arrived(arrived.others || found.others, kick);
-        if arrived.hungry {
+        if arrived.needs_memory {
             // Several new classes in a row cannot wait for the worker, which may run late.
             if arrival.may_sleep {
                 // If this fails, the worker tries again.

@@ -134,7 +134,7 @@ impl TimerCallback for RcuBox<Arc<dyn PullNotifier>> {
 
 /// Notice that a target received requests to submit, and must be kicked.
 #[derive(Clone, Copy)]
-#[must_use = "what was decided waits for a kick"]
+#[must_use = "dispatched requests are submitted only after a kick"]
 pub(crate) struct PendingSubmission(bool);
 
 impl PendingSubmission {

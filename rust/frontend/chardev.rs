@@ -320,7 +320,8 @@ impl OpenFile for NrsFile {
         let stats = session.stats();
         seq_print!(
             out,
-            "nrs_service:\t{}\nnrs_requests:\t{}\nnrs_queued:\t{}\nnrs_ready:\t{}\nnrs_running:\t{}\n",
+            "nrs_service:\t{}\nnrs_requests:\t{}\nnrs_queued:\t{}\nnrs_ready:\t{}\n\
+             nrs_running:\t{}\n",
             session.service_name(),
             stats.requests,
             stats.queued,
@@ -329,7 +330,8 @@ impl OpenFile for NrsFile {
         );
         seq_print!(
             out,
-            "nrs_completed:\t{}\nnrs_refused:\t{}\nnrs_unknown:\t{}\nnrs_reclaimed:\t{}\nnrs_blocked:\t{}\n",
+            "nrs_completed:\t{}\nnrs_refused:\t{}\nnrs_unknown:\t{}\nnrs_reclaimed:\t{}\n\
+             nrs_blocked:\t{}\n",
             stats.completed,
             stats.refused.saturating_add(stats.duplicates),
             stats.unknown,

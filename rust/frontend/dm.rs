@@ -70,10 +70,11 @@ impl DmTarget for DmDevice {
             .map_err(|error| TableRefusal {
                 error,
                 reason: match error {
-                    ELOOP => c"DEVICE: is a client of the same service",
-                    ENOSPC => c"SERVICE: has as many targets as it can take",
-                    EBUSY => c"SERVICE: serves programs in user space",
-                    _ => c"SERVICE: cannot be made",
+                    ELOOP => c"DEVICE: is a client of the same service, or below one",
+                    ENOSPC => c"SERVICE: too many services, or clients or targets of the service",
+                    EBUSY => c"SERVICE: serves programs or kernel modules",
+                    ENOMEM => c"Out of memory",
+                    _ => c"SERVICE: cannot be created",
                 },
             })?;
         if let Some(deadlines) = attachment.client().deadlines() {

@@ -211,10 +211,11 @@ impl Scheduler for ScheduledDisk {
                 let reason = match *error {
                     ELOOP => "a device-mapper device on the disk is a client of the service",
                     ENOSPC => "too many services, or clients or targets of the service",
-                    EBUSY => "the service serves programs in user space",
-                    _ => "no memory",
+                    EBUSY => "the service serves programs or kernel modules",
+                    ENOMEM => "out of memory",
+                    _ => "unexpected error",
                 };
-                pr_warn!("{disk} cannot join service {service}: {reason}\n");
+                pr_warn!("{disk} cannot join service {service}: {reason} ({error:?})\n");
             })?,
         };
         let queue = queue.clone();
@@ -303,7 +304,7 @@ impl Scheduler for ScheduledDisk {
 
     #[inline]
     fn dispatching(&self, account: &mut NodeAccount, queued: bool) {
-        if account.submitter != NodeAccount::NOBODY {
+        if account.submitter != NodeAccount::NO_SUBMITTER {
             self.tags.leave(account.submitter);
         }
         if queued {

@@ -365,10 +365,10 @@ impl FactorPairs {
     pub fn push(&mut self, id: u64, factor: u32) -> Result {
         let last = self.list.as_slice().last().map_or(0, |(id, _)| *id);
         if id <= last {
-            return Err(Error::invalid("the ids do not ascend from 1"));
+            return Err(Error::invalid("ids are not in ascending order from 1"));
         }
         if factor == 0 || factor > ONE {
-            return Err(Error::invalid("a factor is not from 1 to 2147483648"));
+            return Err(Error::invalid("factor is not from 1 to 2147483648"));
         }
         if self.len() >= FACTORS_MAX {
             return Err(TOO_MANY);

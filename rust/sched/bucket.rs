@@ -346,7 +346,7 @@ mod tests {
 
     /// Checks that only the debt of forced requests counts as forced.
     #[test]
-    fn forced_debt_is_told_apart() {
+    fn forced_debt_is_counted_separately() {
         let at = |debt: i64| BucketLevel((NOW as i64 + debt) as u64);
         for (forced, before, after, want) in [
             (-9, -5, 3, 3),

@@ -103,16 +103,16 @@ impl<'a> NodeCommand<'a> {
         };
         match (verb, rest) {
             ("services", None) => Ok(Self::Services),
-            ("services", Some(_)) => Err(Error::invalid("'services' takes no word")),
+            ("services", Some(_)) => Err(Error::invalid("'services' takes no argument")),
             ("get", rest) => {
-                let (service, name) = pair(rest, "expected 'get SERVICE NAME'")?;
+                let (service, name) = pair(rest, "usage: get SERVICE NAME")?;
                 Ok(Self::Get {
                     service,
                     name: word(name)?,
                 })
             }
             ("set", rest) => {
-                let (service, rest) = pair(rest, "expected 'set SERVICE NAME VALUE'")?;
+                let (service, rest) = pair(rest, "usage: set SERVICE NAME VALUE")?;
                 let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 Ok(Self::Set {
                     service,
@@ -123,30 +123,30 @@ impl<'a> NodeCommand<'a> {
             ("bind", Some(service)) => Ok(Self::Bind {
                 service: word(service)?,
             }),
-            ("bind", None) => Err(Error::invalid("expected 'bind SERVICE'")),
+            ("bind", None) => Err(Error::invalid("usage: bind SERVICE")),
             ("accounts", None) => Ok(Self::Accounts { all: false }),
             ("accounts", Some("all")) => Ok(Self::Accounts { all: true }),
-            ("accounts", Some(_)) => Err(Error::invalid("expected 'accounts' or 'accounts all'")),
+            ("accounts", Some(_)) => Err(Error::invalid("usage: accounts [all]")),
             ("names", Some(_)) if text.len() > WORDS_MAX => Err(Error::new(
                 Code::TooLong,
-                "the command is longer than 4096 bytes",
+                "command is too long (limit: 4096 bytes)",
             )),
             ("names", Some(ids)) if ids.split(' ').all(|id| hexadecimal(id).is_some()) => {
                 Ok(Self::Names { ids: Ids(ids) })
             }
             ("names", _) => Err(Error::invalid(
-                "expected 'names ID...' with ids of up to 16 hexadecimal digits",
+                "usage: names ID... (ids of 1 to 16 hexadecimal digits)",
             )),
             ("factors", _) => Err(FACTORS),
             _ => Err(Error::invalid(
-                "expected 'services', 'get', 'set', 'bind', 'accounts', 'names' or 'factors'",
+                "unknown command (commands: services get set bind accounts names factors)",
             )),
         }
     }
 }
 
 /// Error for a malformed first line of `factors`.
-const FACTORS: Error = Error::invalid("expected 'factors INSTANCE LEASE_MS', a line end and pairs");
+const FACTORS: Error = Error::invalid("usage: factors INSTANCE LEASE_MS, a line end and pairs");
 
 /// Parses the text after the verb of `factors`.
 fn factors(rest: &[u8]) -> Result<NodeCommand<'_>> {
@@ -165,7 +165,7 @@ fn factors(rest: &[u8]) -> Result<NodeCommand<'_>> {
     let lease_ms = lease_ms.filter(|ms| (1..=LEASE_MAX_MS).contains(ms));
     Ok(NodeCommand::Factors {
         instance,
-        lease_ms: lease_ms.ok_or(Error::invalid("the lease is not from 1 to 60000 ms"))?,
+        lease_ms: lease_ms.ok_or(Error::invalid("lease is not from 1 to 60000 ms"))?,
         pairs: pairs.get(1..).unwrap_or_default(),
     })
 }
@@ -191,7 +191,7 @@ fn word(text: &str) -> Result<&str> {
         Ok(text)
     } else {
         Err(Error::invalid(
-            "expected words of printable characters with one blank between them",
+            "words must be printable and separated by one blank",
         ))
     }
 }

@@ -282,7 +282,7 @@ mod tests {
 
     /// Checks that fluctuations of the fan-out by a tenth cause no change.
     #[test]
-    fn noise_is_not_told() {
+    fn noise_is_not_reported() {
         let mut rng = Rng::new(9);
         let mut credits = Credits::NONE.at(440, 65_536);
         let first = credits;

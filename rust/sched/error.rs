@@ -38,8 +38,10 @@ pub enum Code {
 pub enum ErrorPosition {
     /// No position; the reason names the wrong part.
     Anywhere,
-    /// Byte of a line, counted from 1; the reason says what was expected there.
+    /// Byte of a line, counted from 1.
     Column(u16),
+    /// Byte of a line, counted from 1; the reason says what was expected there.
+    Expected(u16),
     /// Line, counted from 1.
     Line(u32),
     /// Line and byte of the line, both counted from 1.
@@ -86,7 +88,9 @@ impl Error {
     /// Returns the byte of the line, counted from 1; 0 if the error has no column.
     pub const fn column(&self) -> u16 {
         match self.place {
-            ErrorPosition::Column(column) | ErrorPosition::Word(_, column) => column,
+            ErrorPosition::Column(column)
+            | ErrorPosition::Expected(column)
+            | ErrorPosition::Word(_, column) => column,
             _ => 0,
         }
     }
@@ -97,13 +101,14 @@ impl Error {
     }
 }
 
-/// Examples: `column 7: expected a rate`, `line 3: capacity is missing`, `line 3: column 9: a
-/// setting is there twice`, or the reason alone.
+/// Examples: `column 7: expected a rate`, `column 7: no rule of this name`, `line 3: capacity is
+/// missing`, `line 3: column 9: duplicate setting`, or the reason alone.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
             ErrorPosition::Anywhere => {}
-            ErrorPosition::Column(column) => write!(f, "column {column}: expected ")?,
+            ErrorPosition::Column(column) => write!(f, "column {column}: ")?,
+            ErrorPosition::Expected(column) => write!(f, "column {column}: expected ")?,
             ErrorPosition::Line(line) => write!(f, "line {line}: ")?,
             ErrorPosition::Word(line, column) => write!(f, "line {line}: column {column}: ")?,
         }

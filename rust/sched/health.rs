@@ -104,16 +104,17 @@ impl fmt::Display for Health {
         );
         match self.reason {
             HealthReason::Empty => writeln!(f, "nothing is queued"),
-            HealthReason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
+            HealthReason::Withheld => writeln!(f, "{queued} queued, all throttled or blocked"),
             reason => {
-                let judged = if reason == HealthReason::Ignored {
-                    ", not judged"
+                let suffix = if reason == HealthReason::Ignored {
+                    ", check disabled"
                 } else {
                     ""
                 };
                 writeln!(
                     f,
-                    "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago{judged}"
+                    "{queued} queued, the first one ready for {ready} s, \
+                     last decision {idle} s ago{suffix}"
                 )
             }
         }
@@ -194,25 +195,36 @@ mod tests {
     #[test]
     fn one_partition() {
         let far = 1_000_000;
-        for (at_max, factor, queued, ready, idle, healthy, line) in [
-            (600, 3, 0, None, far, true, "nothing is queued"),
-            (600, 3, 5, None, far, true, "5 queued, all withheld on purpose"),
-            (600, 3, 5, Some(1), far, true, "5 queued, the first one ready for 1 s, last decision 1000000 s ago"),
-            (600, 3, 5, Some(600), far, true, "5 queued, the first one ready for 600 s, last decision 1000000 s ago"),
-            (600, 3, 5, Some(601), far, false, "5 queued, the first one ready for 601 s, last decision 1000000 s ago"),
-            (600, 3, 5, Some(far), 0, true, "5 queued, the first one ready for 1000000 s, last decision 0 s ago"),
-            (600, 3, 5, Some(far), 1800, true, "5 queued, the first one ready for 1000000 s, last decision 1800 s ago"),
-            (600, 3, 5, Some(far), 1801, false, "5 queued, the first one ready for 1000000 s, last decision 1801 s ago"),
-            (600, 1, 5, Some(601), 601, false, "5 queued, the first one ready for 601 s, last decision 601 s ago"),
-            (600, 0, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago, not judged"),
-            (1, 3, 5, Some(2), 4, false, "5 queued, the first one ready for 2 s, last decision 4 s ago"),
-            (1, 3, 5, Some(1), 4, true, "5 queued, the first one ready for 1 s, last decision 4 s ago"),
+        for (at_max, factor, queued, ready, idle, healthy) in [
+            (600, 3, 0, None, far, true),
+            (600, 3, 5, None, far, true),
+            (600, 3, 5, Some(1), far, true),
+            (600, 3, 5, Some(600), far, true),
+            (600, 3, 5, Some(601), far, false),
+            (600, 3, 5, Some(far), 0, true),
+            (600, 3, 5, Some(far), 1800, true),
+            (600, 3, 5, Some(far), 1801, false),
+            (600, 1, 5, Some(601), 601, false),
+            (600, 0, 5, Some(far), far, true),
+            (1, 3, 5, Some(2), 4, false),
+            (1, 3, 5, Some(1), 4, true),
             // Same as 600.
-            (0, 3, 5, Some(601), 1800, true, "5 queued, the first one ready for 601 s, last decision 1800 s ago"),
-            (0, 3, 5, Some(601), 1801, false, "5 queued, the first one ready for 601 s, last decision 1801 s ago"),
+            (0, 3, 5, Some(601), 1800, true),
+            (0, 3, 5, Some(601), 1801, false),
             // Limits that are never exceeded.
-            (3600, u32::MAX, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago"),
+            (3600, u32::MAX, 5, Some(far), far, true),
         ] {
+            let line = match ready {
+                None if queued == 0 => "nothing is queued".to_string(),
+                None => "5 queued, all throttled or blocked".to_string(),
+                Some(ready) => {
+                    let suffix = if factor == 0 { ", check disabled" } else { "" };
+                    format!(
+                        "5 queued, the first one ready for {ready} s, \
+                         last decision {idle} s ago{suffix}"
+                    )
+                }
+            };
             let health = judge([seen(queued, ready, idle)], limits(at_max, factor), NOW);
             let word = if healthy { "healthy" } else { "NOT HEALTHY" };
             assert_eq!(health.to_string(), format!("{word}\n{line}\n"));
@@ -229,14 +241,18 @@ mod tests {
         let stuck = seen(2, Some(2_000), 2_000);
         for (parts, want) in [
             (&[][..], "healthy\nnothing is queued\n"),
-            (&[idle, held][..], "healthy\n3 queued, all withheld on purpose\n"),
+            (
+                &[idle, held][..],
+                "healthy\n3 queued, all throttled or blocked\n",
+            ),
             (
                 &[busy, held, idle][..],
                 "healthy\n10 queued, the first one ready for 2 s, last decision 0 s ago\n",
             ),
             (
                 &[busy, stuck, held][..],
-                "NOT HEALTHY\n12 queued, the first one ready for 2000 s, last decision 2000 s ago\n",
+                "NOT HEALTHY\n12 queued, the first one ready for 2000 s, \
+                 last decision 2000 s ago\n",
             ),
         ] {
             assert_eq!(judge(parts.iter().copied(), limits, NOW).to_string(), want);

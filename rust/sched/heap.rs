@@ -351,7 +351,7 @@ mod tests {
     /// Checks that a push without memory is reported, because a lost table index is a request that
     /// hangs.
     #[test]
-    #[should_panic = "cannot"]
+    #[should_panic = "impossible state"]
     fn a_push_without_memory_is_reported() {
         let mut heap = Heap::new(100).unwrap();
         let (_, mut places) = self::heap(1);

@@ -171,7 +171,7 @@ impl Template {
             }
             let Some(code) = bytes.next() else {
                 return Err(Error::invalid(
-                    "jobid format ends in '%', write %% for a percent sign",
+                    "jobid format ends in '%' (write %% for a percent sign)",
                 ));
             };
             match code {
@@ -194,7 +194,7 @@ impl Template {
                 self.len = self.len.wrapping_add(1);
                 Ok(())
             }
-            None => Err(Error::invalid("jobid format is longer than 63 bytes")),
+            None => Err(Error::invalid("jobid format is too long (limit: 63 bytes)")),
         }
     }
 
@@ -335,7 +335,7 @@ mod tests {
         host: b"oss1.lab.example",
         cgroup: Some(b"job 42"),
     };
-    const NOBODY: Source<'static> = Source {
+    const ANONYMOUS: Source<'static> = Source {
         comm: b"",
         uid: None,
         gid: None,
@@ -361,11 +361,11 @@ mod tests {
             ("%j", TASK, "job_42"),
             ("100%% %e", TASK, "100%_fio"),
             ("fixed", TASK, "fixed"),
-            ("fixed", NOBODY, "fixed"),
-            ("%%", NOBODY, "%"),
-            ("%e.%u", NOBODY, ""),
-            ("x%j%g%h%H", NOBODY, ""),
-            ("%e.%p", NOBODY, ".1"),
+            ("fixed", ANONYMOUS, "fixed"),
+            ("%%", ANONYMOUS, "%"),
+            ("%e.%u", ANONYMOUS, ""),
+            ("x%j%g%h%H", ANONYMOUS, ""),
+            ("%e.%p", ANONYMOUS, ".1"),
             ("%h%h", TASK, "oss1.lab.exampleoss1.lab.exampl"),
         ] {
             let id = Template::parse(format).unwrap().expand(&source);
@@ -379,7 +379,7 @@ mod tests {
             comm: b"a b\t\x80\xff\x7f{",
             cgroup: Some(b"\0hidden"),
             host: b".lab",
-            ..NOBODY
+            ..ANONYMOUS
         };
         let expand = |f| Template::parse(f).unwrap().expand(&source);
         assert_eq!(expand("%e").as_bytes(), b"a_b____{");

@@ -78,8 +78,7 @@ impl Net {
     ///
     /// - `EINVAL`: unknown name, a number that is malformed or above 65535, or a number after `lo`.
     pub fn parse(text: &str) -> Result<(Self, u16)> {
-        let unknown =
-            Error::invalid("unknown network, expected tcp, o2ib, lo, gni, gip, ptlf or kfi");
+        let unknown = Error::invalid("unknown network (networks: tcp o2ib lo gni gip ptlf kfi)");
         let (net, rest) = Self::ALL
             .iter()
             .find_map(|&net| {
@@ -97,7 +96,7 @@ impl Net {
         }
         match rest.parse() {
             Ok(number) => Ok((net, number)),
-            Err(_) => Err(Error::invalid("network number is above 65535")),
+            Err(_) => Err(Error::invalid("network number is too large (limit: 65535)")),
         }
     }
 }
@@ -141,18 +140,18 @@ impl Nid {
             match address.parse::<IpAddr>() {
                 Ok(IpAddr::V4(ip)) => Address::V4(ip.octets()),
                 Ok(IpAddr::V6(ip)) => Address::V6(ip.octets()),
-                Err(_) => return Err(Error::invalid("bad address, expected IPv4 or IPv6")),
+                Err(_) => return Err(Error::invalid("bad address: not IPv4 or IPv6")),
             }
         } else {
             // `u32::from_str` accepts a sign, node numbers have none.
             let digits = address.bytes().all(|b| b.is_ascii_digit());
             match address.parse::<u32>() {
                 Ok(node) if digits => Address::Number(node),
-                _ => return Err(Error::invalid("bad address, expected a decimal number")),
+                _ => return Err(Error::invalid("bad address: not a decimal number")),
             }
         };
         if net == Net::Lo && address != Address::Number(0) {
-            return Err(Error::invalid("bad address, lo has only 0@lo"));
+            return Err(Error::invalid("bad address: lo has only 0@lo"));
         }
         // INVARIANT: the kind of the address and the number of `lo` were checked.
         Ok(Self {
@@ -174,7 +173,9 @@ impl Nid {
             (net, Address::V4(_) | Address::V6(_)) => net.is_ip(),
         };
         if !fits {
-            return Err(Error::invalid("an address that the network does not take"));
+            return Err(Error::invalid(
+                "address does not match the type of the network",
+            ));
         }
         // INVARIANT: checked above.
         Ok(Self {

@@ -5,24 +5,24 @@
 //!
 //! # Terms
 //!
-//! - [`lane`]: a head of a partition, regular or high-priority, with a cache of classes.
-//! - [`line`]: the slots of a target, and the partitions that compete for them.
-//! - [`stock`]: slots cached by a CPU for its next requests.
-//! - [`tab`]: requests of a CPU that were dispatched without the lock of the partition.
+//! - [`head_cache`]: a head of a partition, regular or high-priority, with a cache of classes.
+//! - [`slot_pool`]: the slots of a target, and the partitions that compete for them.
+//! - [`slot_cache`]: slots cached by a CPU for its next requests.
+//! - [`fast_path`]: requests of a CPU that were dispatched without the lock of the partition.
 //! - [`round`]: partitions take turns at free slots.
 //! - *Pump*: dispatches requests while slots are free.
 //! - [`PartitionMark`]: state of a partition that other CPUs read without its lock.
-//! - [`settle`]: queues requests whose predecessors in the order table have ended.
+//! - [`actions`]: queues requests whose predecessors in the order table have ended.
 //! - [`Env`]: interface to the environment of a partition.
 //!
 //! ```text
 //!            predecessors have not ended
 //!   arrive ─┬──────────────────────────▶ blocked
-//!           │                              │ predecessors end ([`settle`])
+//!           │                              │ predecessors end ([`actions`])
 //!           │                              ▼
 //!           ├────────────────────▶ queued in a head ─┬─ slot and turn ([`decide`]) ──▶ in flight
 //!           │                                        └─ drain or stall, without slot ─────▲
-//!           └─ passed: must not be throttled, or a slot is free and none is queued ([`arrive`])
+//!           └─ passed: must not be throttled, or a slot is free and none is queued ([`admit`])
 //! ```
 //!
 //! # Context

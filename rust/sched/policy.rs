@@ -74,7 +74,7 @@ pub struct Grant {
     /// Cost charged, in the units of the policy's cost model; 0 if nothing was charged.
     pub charged: u32,
     /// Time for which the policy throttled the request, ms, because of its rate or its delay
-    /// ([`kept`]).
+    /// ([`withheld_time`]).
     pub withheld: u32,
     /// Private data of the policy, for example the value of a virtual clock.
     pub stamp: u64,

@@ -62,8 +62,9 @@ impl PrioritySources {
     ///
     /// - `EINVAL`: no word, an unknown word, or a repeated word.
     pub fn parse(text: &str) -> Result<Self> {
-        let refused =
-            Error::invalid("high_priority_sources is not some of realtime, meta and prio, or none");
+        let refused = Error::invalid(
+            "high_priority_sources is not a list of realtime, meta and prio, or none",
+        );
         if text.trim() == Self::NONE {
             return Ok(Self(0));
         }
@@ -90,7 +91,7 @@ impl Default for PrioritySources {
 }
 
 impl ParameterValue for PrioritySources {
-    const TAKES: &'static str = "some of realtime meta prio, or none";
+    const TAKES: &'static str = "list of realtime meta prio, or none";
 
     fn parse(text: &str) -> Result<Self> {
         Self::parse(text)

@@ -64,25 +64,31 @@ pub use subject::{Fields, Subject};
 pub struct RuleError {
     /// Code that becomes the writer's errno.
     pub code: Code,
-    /// Column of the error; the first byte of the command is column 1.
+    /// Column of the error; the first byte of the command is column 1. 0 if no part of the command
+    /// is wrong.
     pub column: u16,
-    /// Text that was expected at the column, one line.
-    pub expected: &'static str,
+    /// Reason, one line: the text that was expected at the column, or what is wrong there.
+    pub reason: &'static str,
+    /// True if the reason is the text that was expected.
+    pub is_syntax: bool,
 }
 
 impl RuleError {
     /// Returns the error `ENOMEM`, which no part of the text has caused.
     pub const fn no_memory() -> Self {
-        Self::new(Code::NoMemory, 0, "more memory")
+        Self::anywhere(Code::NoMemory, "out of memory")
     }
 
-    /// Returns the error `EINVAL` at the byte of offset `at`, where `expected` was expected.
+    /// Returns the syntax error `EINVAL` at the byte of offset `at`, where `expected` was expected.
     pub const fn invalid(at: usize, expected: &'static str) -> Self {
-        Self::new(Code::Invalid, at, expected)
+        Self {
+            is_syntax: true,
+            ..Self::new(Code::Invalid, at, expected)
+        }
     }
 
-    /// Returns an error with `code` at the byte of offset `at`.
-    pub const fn new(code: Code, at: usize, expected: &'static str) -> Self {
+    /// Returns an error with `code` and `reason` at the byte of offset `at`.
+    pub const fn new(code: Code, at: usize, reason: &'static str) -> Self {
         let column = at.saturating_add(1);
         Self {
             code,
@@ -91,22 +97,36 @@ impl RuleError {
             } else {
                 column as u16
             },
-            expected,
+            reason,
+            is_syntax: false,
+        }
+    }
+
+    /// Returns an error with `code` and `reason` that no part of the text has caused.
+    pub const fn anywhere(code: Code, reason: &'static str) -> Self {
+        Self {
+            column: 0,
+            ..Self::new(code, 0, reason)
         }
     }
 
     /// Returns the same error for a text that contains the present text at offset `at`.
     #[must_use]
     pub const fn after(self, at: usize) -> Self {
-        let offset = (self.column as usize).saturating_sub(1);
-        Self::new(self.code, offset.saturating_add(at), self.expected)
+        let Some(offset) = (self.column as usize).checked_sub(1) else {
+            return self;
+        };
+        Self {
+            is_syntax: self.is_syntax,
+            ..Self::new(self.code, offset.saturating_add(at), self.reason)
+        }
     }
 
     /// Returns the first word at the column of the error in `text`, the refused command; at most 24
-    /// bytes.
+    /// bytes. Empty if the error has no column.
     pub fn found<'a>(&self, text: &'a str) -> &'a str {
-        let at = usize::from(self.column).saturating_sub(1);
-        let rest = text.get(at..).unwrap_or_default();
+        let at = usize::from(self.column).checked_sub(1);
+        let rest = at.and_then(|at| text.get(at..)).unwrap_or_default();
         let len = rest.bytes().take_while(u8::is_ascii_graphic).take(24);
         rest.get(..len.count()).unwrap_or_default()
     }
@@ -120,7 +140,11 @@ impl fmt::Display for RuleError {
 
 impl From<RuleError> for Error {
     fn from(error: RuleError) -> Self {
-        Self::new(error.code, error.expected).at(ErrorPosition::Column(error.column))
+        Self::new(error.code, error.reason).at(match error.column {
+            0 => ErrorPosition::Anywhere,
+            column if error.is_syntax => ErrorPosition::Expected(column),
+            column => ErrorPosition::Column(column),
+        })
     }
 }
 

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_starves() {
+    fn no_head_starves() {
         for slots in 1..=4 {
             for ratio in 0..=4 {
                 let regular = worst_wait(slots, ratio, Regular);

@@ -20,8 +20,8 @@
 //! Tags wrap. 2^32 is one unit of cost at the whole share. A request costs at most [`COST_MAX`] and
 //! a share counts as at least [`SHARE_MIN`], so one request adds at most 2^61. So the tags of ready
 //! partitions are within 2^63 of each other, as the comparison requires. The tags of idle
-//! partitions follow the clock whenever it enters another eighth of its range ([`entered_next_eighth`]), so they
-//! stay comparable for any idle time.
+//! partitions follow the clock whenever it enters another eighth of its range
+//! ([`entered_next_eighth`]), so they stay comparable for any idle time.
 
 /// Share of a partition that has the whole service.
 pub const WHOLE: u64 = 1 << 32;

@@ -120,7 +120,8 @@ pub trait Stats {
 /// METRIC{LABEL=VALUE} HELP;`.
 macro_rules! stats {
     ($(#[$doc:meta])* $table:ident { $(
-        $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
+        $field:ident: $kind:ident $unit:ident $metric:literal
+            $({ $label:ident = $value:literal })? $help:literal;
     )+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,25 +170,35 @@ stats! {
         slots: Gauge Plain "nrs_service_slots" "Configured slots";
         limit: Gauge Plain "nrs_service_slots_limit" "Effective slots";
         active: Gauge Plain "nrs_service_slots_used" "Slots in use";
-        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests that shared a class, as there was no place or no memory for their own";
-        no_memory: Counter Plain "nrs_service_allocation_failures_total" "Failed allocations for new classes";
+        overflow: Counter Plain "nrs_service_overflow_requests_total"
+            "Requests in a shared class for lack of space or memory";
+        no_memory: Counter Plain "nrs_service_allocation_failures_total"
+            "Failed allocations for new classes";
         stalls: Counter Plain "nrs_service_stalls_total" "Dispatches without slots after stall_ms";
-        factors_written: Counter Plain "nrs_service_factors_total"{result="written"} "Writes of factors by an agent";
-        factors_stale: Counter Plain "nrs_service_factors_total"{result="stale"} "Refused writes of factors for another instance";
-        factors_lapsed: Counter Plain "nrs_service_factor_leases_lapsed_total" "Leases of factors that ended without renewal";
+        factors_written: Counter Plain "nrs_service_factors_total"{result="written"}
+            "Writes of factors by an agent";
+        factors_stale: Counter Plain "nrs_service_factors_total"{result="stale"}
+            "Refused writes of factors for another instance";
+        factors_lapsed: Counter Plain "nrs_service_factor_leases_lapsed_total"
+            "Expired leases of factors";
     }
 }
 
 stats! {
     /// Counters of the timeouts of a service (`at_stats`).
     TimeoutCounts {
-        early_sent: Counter Plain "nrs_timeout_early_replies_total"{result="sent"} "Deadlines moved in time";
-        early_refused: Counter Plain "nrs_timeout_early_replies_total"{result="refused"} "Deadlines that could not be moved";
-        early_late: Counter Plain "nrs_timeout_early_replies_total"{result="late"} "Deadlines moved after they passed";
-        timeouts: Counter Plain "nrs_timeout_requests_total" "Requests past their deadline, or in flight when a client was lost";
+        early_sent: Counter Plain "nrs_timeout_early_replies_total"{result="sent"}
+            "Deadlines extended by early replies";
+        early_refused: Counter Plain "nrs_timeout_early_replies_total"{result="refused"}
+            "Deadlines that could not be extended";
+        early_late: Counter Plain "nrs_timeout_early_replies_total"{result="late"}
+            "Deadlines extended after they passed";
+        timeouts: Counter Plain "nrs_timeout_requests_total"
+            "Requests past their deadline, or in flight when a client was lost";
         lost: Counter Plain "nrs_timeout_clients_lost_total" "Lost clients";
-        found: Counter Plain "nrs_timeout_clients_found_total" "Clients found again";
-        withheld_ms: Counter Ms "nrs_timeout_withheld_seconds_total" "Policy delays, not part of service times";
+        found: Counter Plain "nrs_timeout_clients_found_total" "Recovered clients";
+        withheld_ms: Counter Ms "nrs_timeout_withheld_seconds_total"
+            "Policy delays, excluded from service times";
     }
 }
 
@@ -195,13 +206,16 @@ stats! {
     /// Numbers of the requests of programs (`nrs_concurrency`).
     ConcurrencyCounts {
         fan_out: Gauge Plain "nrs_concurrency_clients" "Active clients";
-        credits: Gauge Plain "nrs_concurrency_credits"{priority="normal"} "Request limit of a client";
-        credits_high: Gauge Plain "nrs_concurrency_credits"{priority="urgent"} "Request limit of an urgent client";
-        pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests shared out as credits";
-        buffer_max: Gauge Plain "nrs_buffer_limit_requests" "Limit of requests of programs, buffer_max";
-        requests: Gauge Plain "nrs_buffer_requests" "Requests of programs";
-        waits: Counter Plain "nrs_buffer_waits_total" "Requests that waited for room";
-        over: Counter Plain "nrs_buffer_over_total" "Requests beyond credits";
+        credits: Gauge Plain "nrs_concurrency_credits"{priority="normal"}
+            "Request limit of a client";
+        credits_high: Gauge Plain "nrs_concurrency_credits"{priority="urgent"}
+            "Request limit of an urgent client";
+        pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests distributed as credits";
+        buffer_max: Gauge Plain "nrs_buffer_limit_requests"
+            "Limit of requests of /dev/nrs, buffer_max";
+        requests: Gauge Plain "nrs_buffer_requests" "Requests of /dev/nrs";
+        waits: Counter Plain "nrs_buffer_waits_total" "Requests that waited for buffer space";
+        over: Counter Plain "nrs_buffer_over_total" "Requests in excess of credits";
     }
 }
 
@@ -218,27 +232,31 @@ stats! {
 stats! {
     /// Numbers of a client (`clients`).
     ClientCounts {
-        passed: Counter Plain "nrs_client_passed_requests_total" "Requests dispatched at once";
+        passed: Counter Plain "nrs_client_passed_requests_total" "Requests dispatched immediately";
         queued: Counter Plain "nrs_client_queued_requests_total" "Requests that were queued";
         held: Gauge Plain "nrs_client_held_requests" "Queued requests";
         ended: Counter Plain "nrs_client_ended_requests_total" "Completed requests";
         failed: Counter Plain "nrs_client_failed_requests_total" "Requests completed with an error";
         bytes: Counter Plain "nrs_client_served_bytes_total" "Bytes of completed requests";
-        forced: Counter Plain "nrs_client_forced_requests_total" "Requests dispatched without queueing";
-        anonymous: Counter Plain "nrs_client_anonymous_requests_total" "Requests of an unknown owner";
+        forced: Counter Plain "nrs_client_forced_requests_total"
+            "Requests dispatched without queueing";
+        anonymous: Counter Plain "nrs_client_anonymous_requests_total"
+            "Requests without a known owner";
         ost_read: Counter Plain "nrs_client_operations_total"{operation="read"} "Reads";
         ost_write: Counter Plain "nrs_client_operations_total"{operation="write"} "Writes";
         ost_punch: Counter Plain "nrs_client_operations_total"{operation="punch"} "Punches";
         ost_sync: Counter Plain "nrs_client_operations_total"{operation="sync"} "Flushes";
-        other: Counter Plain "nrs_client_operations_total"{operation="other"} "Requests of another operation";
-        credits: Gauge Plain "nrs_client_credits_requests" "Request limit of the client, or of each client of the file";
+        other: Counter Plain "nrs_client_operations_total"{operation="other"} "Other operations";
+        credits: Gauge Plain "nrs_client_credits_requests"
+            "Request limit of the client, or of each client of the file";
     }
 }
 
 stats! {
     /// Counters of the deadlines of a client that is a block device (`clients`).
     DeadlineCounts {
-        timeouts: Counter Plain "nrs_client_timeouts_total" "Requests in flight when the client was lost";
+        timeouts: Counter Plain "nrs_client_timeouts_total"
+            "Requests in flight when the client was lost";
         lost: Counter Plain "nrs_client_losses_total" "Losses of the client";
         found: Counter Plain "" "Recoveries of the client";
     }
@@ -249,11 +267,13 @@ stats! {
     TargetCounts {
         users: Gauge Plain "nrs_target_clients" "Clients on the device";
         limit: Gauge Plain "nrs_target_limit_requests" "Request limit of the device";
-        active: Gauge Plain "nrs_target_active_requests" "Requests in service";
-        knee: Gauge Plain "nrs_target_knee_requests" "Requests that keep the device busy, with slots=auto";
-        searching: Gauge Plain "nrs_target_knee_searching" "1 during the search for them";
-        knee_rate: Gauge Plain "nrs_target_knee_requests_per_second" "Requests per second with them; 0 while no search is over";
-        knee_bytes: Gauge Plain "nrs_target_knee_bytes_per_second" "Bytes per second with them";
+        active: Gauge Plain "nrs_target_active_requests" "Requests in flight";
+        knee: Gauge Plain "nrs_target_knee_requests"
+            "Requests that keep the device busy, with slots=auto";
+        searching: Gauge Plain "nrs_target_knee_searching" "1 during a search for the knee";
+        knee_rate: Gauge Plain "nrs_target_knee_requests_per_second"
+            "Request rate at the knee (0 before the first search has completed)";
+        knee_bytes: Gauge Plain "nrs_target_knee_bytes_per_second" "Byte rate at the knee";
     }
 }
 
@@ -262,6 +282,7 @@ stats! {
     BandwidthCounts {
         dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
         cost: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests";
-        limit_hits: Counter Plain "nrs_entity_limit_hits_total" "Waits of the client for its allocation";
+        limit_hits: Counter Plain "nrs_entity_limit_hits_total"
+            "Number of times the client was throttled";
     }
 }

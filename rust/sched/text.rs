@@ -154,7 +154,7 @@ impl<'a> PolicyCommand<'a> {
     /// - The errors of [`Self::new`].
     pub fn parse(text: &'a str) -> Result<Self> {
         if text.len() > COMMAND_MAX {
-            return Err(Error::invalid("command is longer than 1043 bytes"));
+            return Err(Error::invalid("command is too long (limit: 1043 bytes)"));
         }
         let (policy, rest) = word(trim(text));
         let (heads, argument) = match word(rest) {
@@ -178,13 +178,19 @@ impl<'a> PolicyCommand<'a> {
             return Err(Error::invalid("command has an unprintable character"));
         }
         if policy.is_empty() {
-            return Err(Error::invalid("command is empty, expected a policy"));
+            return Err(Error::invalid(
+                "command is empty (syntax: POLICY [reg|hp] [ARGUMENT])",
+            ));
         }
         if policy.len() > NAME_MAX {
-            return Err(Error::invalid("policy name is longer than 15 characters"));
+            return Err(Error::invalid(
+                "policy name is too long (limit: 15 characters)",
+            ));
         }
         if argument.len() > ARGUMENT_MAX {
-            return Err(Error::invalid("argument is longer than 63 characters"));
+            return Err(Error::invalid(
+                "argument is too long (limit: 63 characters)",
+            ));
         }
         Ok(Self {
             policy,

@@ -40,13 +40,13 @@ pub(crate) mod boxed;
 pub(crate) type Offset = fs::file::Offset;
 
 /// Poll mask: data can be read.
-pub(crate) const READABLE: u32 = bindings::POLLIN | 0x40;
+pub(crate) const READABLE: u32 = bindings::POLLIN | bindings::POLLRDNORM;
 
 /// Poll mask: there is room to write.
-pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
+pub(crate) const WRITABLE: u32 = bindings::POLLOUT | bindings::POLLWRNORM;
 
 /// Poll mask: the file is in an error state.
-pub(crate) const BROKEN: u32 = 0x8;
+pub(crate) const BROKEN: u32 = bindings::POLLERR;
 
 /// An open file of a device.
 pub(crate) trait OpenFile: Send + Sync + Sized + 'static {

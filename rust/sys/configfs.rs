@@ -40,7 +40,7 @@ use kernel::{
 /// # Invariants
 ///
 /// `item` is a live item, and this object is counted as one of its dependents.
-#[must_use = "the directory can be removed as soon as this is dropped"]
+#[must_use = "the directory can be removed once the dependency is dropped"]
 pub(crate) struct Dependency<D> {
     item: NonNull<bindings::config_item>,
     /// Keeps the subsystem registered while the item may be accessed.

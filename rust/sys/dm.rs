@@ -333,7 +333,7 @@ impl<T: DmTarget> TargetInstance<T> {
             // SAFETY: `bdev` is open.
             if unsafe { raw::nrs_bdev_is_zoned(bdev) } {
                 return Err(TableRefusal::invalid(
-                    c"DEVICE: zoned devices need their writes in order and are not supported",
+                    c"DEVICE: zoned devices are not supported",
                 ));
             }
             if plan.max_sectors != 0 {
@@ -343,7 +343,7 @@ impl<T: DmTarget> TargetInstance<T> {
                 })
                 .map_err(|error| TableRefusal {
                     error,
-                    reason: c"Target is too long",
+                    reason: c"max_sectors is too large",
                 })?;
             }
             let mut label = [0u8; raw::DM_NAME_LEN as usize];
@@ -601,7 +601,7 @@ impl<T: DmTarget> TargetRegistration<T> {
             )
         };
         if !same {
-            pr_err!("the compilers of C and Rust lay structures out differently\n");
+            pr_err!("structure layouts of C and Rust differ\n");
             return Err(EINVAL);
         }
         let kind = raw::target_type {

@@ -7,7 +7,7 @@
 //! - *Scheduler*: the scheduler of one queue; it implements [`Scheduler`].
 //! - *Settings*: the values of the files of `queue/iosched/`. A change creates another scheduler,
 //!   which replaces the old one while the queue is frozen and quiesced.
-//! - *Entry* (`slot` in the code): memory for one request of the queue ([`nodes`]); it contains the
+//! - *Entry* (`slot` in the code): memory for one request of the queue ([`request_table`]); it contains the
 //!   [`Node`].
 //! - *Aside*: requests that bypass the scheduler: requests dispatched before and requeued, data of
 //!   a flush sequence, and requests without an entry. They are dispatched first.

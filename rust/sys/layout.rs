@@ -33,7 +33,7 @@ pub(crate) enum LayoutMismatch {
 impl fmt::Display for LayoutMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => write!(f, "no BTF"),
+            Self::Missing => write!(f, "the kernel has no BTF"),
             Self::Unreadable(error) => write!(f, "BTF cannot be read: {error:?}"),
             Self::Differs(difference) => write!(f, "{difference}"),
         }

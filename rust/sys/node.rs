@@ -104,7 +104,7 @@ pub(crate) struct NodeAccount {
 
 impl NodeAccount {
     /// Value of `submitter` for a request without one.
-    pub(crate) const NOBODY: u8 = u8::MAX;
+    pub(crate) const NO_SUBMITTER: u8 = u8::MAX;
 
     /// Returns true if the request holds a slot of its target.
     pub(crate) fn has_slot(&self) -> bool {
@@ -119,7 +119,7 @@ impl NodeAccount {
             cpu,
             refused: false,
             lengthy: false,
-            submitter: Self::NOBODY,
+            submitter: Self::NO_SUBMITTER,
             waited: 0,
             submitted: Submitted::NONE,
             life: RequestTrace::NONE,
@@ -225,7 +225,7 @@ impl Node {
 ///
 /// The pointer is valid and no other code uses the node until [`Held::submit`] or
 /// [`Held::into_raw`].
-#[must_use = "dropping it loses the request"]
+#[must_use = "dropping the owner loses the request"]
 pub(crate) struct Held(NonNull<Node>);
 
 // SAFETY: A node is plain data of the front-end's request and `Held` is its only user, so it may
@@ -354,7 +354,7 @@ impl Drop for Held {
 /// # Invariants
 ///
 /// The pointer is valid and its node registered; no other place has the pointer.
-#[must_use = "a request whose place is lost can never be served"]
+#[must_use = "a request without its place is never dispatched"]
 pub(crate) struct NodePlace(NonNull<Node>);
 
 // SAFETY: A place gives access only to the tag, which is shared by means of atomics.

@@ -51,7 +51,9 @@ static int nrs_get(char *buffer, const struct kernel_param *kp, const char *word
 		     __stringify(HIGH) ", default " __stringify(DEFAULT) ")")
 
 NRS_PARAM_OR(default_slots, "auto", 0, 1, 65535,
-	     "Slots of a service that does not say how many (1..65535, or auto, default auto)");
-NRS_PARAM(user_requests_max, 65536, 64, 1048576, "Requests that an open file of /dev/nrs may have");
-NRS_PARAM(direct_run, 1, 0, 1, "Whether a task that inserts a request into a disk's scheduler runs the queue itself");
-NRS_PARAM(classes_max, 16384, 64, 1048576, "Classes that a policy keeps on one partition of a new service");
+	     "Default number of slots of a service (1..65535, or auto, default auto)");
+NRS_PARAM(user_requests_max, 65536, 64, 1048576, "Limit of requests of an open file of /dev/nrs");
+NRS_PARAM(direct_run, 1, 0, 1,
+	  "1: a task that inserts a request into a disk's scheduler runs the hardware queue");
+NRS_PARAM(classes_max, 16384, 64, 1048576,
+	  "Limit of classes of a policy on one partition of a new service");

@@ -59,7 +59,8 @@ TRACE_EVENT(nrs_enqueue,
 		__entry->high = event->head.high;
 		__entry->queued = event->queued;
 	),
-	TP_printk("id=%llu service=%s head=%s cpt=%u policy=%s uid=%d gid=%d jobid=%s nid=%s opcode=%u bytes=%llu offset=%llu queued=%u",
+	TP_printk("id=%llu service=%s head=%s cpt=%u policy=%s uid=%d gid=%d jobid=%s nid=%s "
+		"opcode=%u bytes=%llu offset=%llu queued=%u",
 		__entry->id, __entry->service, nrs_show_head(__entry->high), __entry->cpt, __entry->policy,
 		(int)__entry->uid, (int)__entry->gid, __entry->jobid, __entry->nid, __entry->opcode,
 		__entry->bytes, __entry->offset, __entry->queued)
@@ -94,9 +95,11 @@ TRACE_EVENT(nrs_dispatch,
 		__entry->queued = event->queued;
 		__entry->slot = event->slot;
 	),
-	TP_printk("id=%llu service=%s head=%s cpt=%u policy=%s bytes=%llu waited_ns=%llu queued=%u slot=%u slots=%u limit=%u",
+	TP_printk("id=%llu service=%s head=%s cpt=%u policy=%s bytes=%llu waited_ns=%llu queued=%u "
+		"slot=%u slots=%u limit=%u",
 		__entry->id, __entry->service, nrs_show_head(__entry->high), __entry->cpt, __entry->policy,
-		__entry->bytes, __entry->waited_ns, __entry->queued, __entry->slot, __entry->slots, __entry->limit)
+		__entry->bytes, __entry->waited_ns, __entry->queued, __entry->slot, __entry->slots,
+		__entry->limit)
 );
 
 TRACE_EVENT(nrs_complete,
@@ -169,7 +172,8 @@ TRACE_EVENT(nrs_policy,
 		__entry->high = event->high;
 	),
 	TP_printk("service=%s head=%s old=%s new=%s argument=%s",
-		__entry->service, nrs_show_head(__entry->high), __entry->old, __entry->new, __entry->argument)
+		__entry->service, nrs_show_head(__entry->high), __entry->old, __entry->new,
+		__entry->argument)
 );
 
 TRACE_EVENT(nrs_shares,

@@ -162,8 +162,8 @@ static struct request *take(struct partition *partition, struct head *head)
 		if (item) {
 			request = container_of(item, struct request, item);
 			/* A throttled request may be eligible meanwhile. */
-			CHECK(some || until, "a request that was not there");
-			CHECK(request->policy == running->policy, "of another policy");
+			CHECK(some || until, "nrs_get() returned a request, nrs_peek() did not");
+			CHECK(request->policy == running->policy, "request of another policy");
 			list_del(&request->link);
 			running->queued--;
 			running->started++;
@@ -171,7 +171,8 @@ static struct request *take(struct partition *partition, struct head *head)
 				atomic_inc(&partition->framework->forced);
 			return request;
 		}
-		CHECK(later ? running->queued : !running->queued, "until %llu, %u queued", later, running->queued);
+		CHECK(later ? running->queued : !running->queued, "until %llu, %u queued", later,
+		      running->queued);
 		if (later)
 			at = at ? min(at, later) : later;
 	}
@@ -273,9 +274,9 @@ static void move(struct partition *partition)
 		if (request->head)
 			continue;
 		running = find(partition, request);
-		if (!CHECK(!nrs_dequeue(request->policy, &request->item), "a queued request"))
+		if (!CHECK(!nrs_dequeue(request->policy, &request->item), "a queued request not found"))
 			break;
-		CHECK(nrs_dequeue(request->policy, &request->item) == -ENOENT, "twice");
+		CHECK(nrs_dequeue(request->policy, &request->item) == -ENOENT, "dequeued twice");
 		list_del(&request->link);
 		if (running)
 			running->queued--;
@@ -322,7 +323,7 @@ static int step(struct framework *framework, char *text)
 				}
 			}
 			spin_unlock(&partition->lock);
-			CHECK(put || !policy, "no room for a policy");
+			CHECK(put || !policy, "too many policies");
 			wake_up_all(&partition->wait);
 		}
 	}
@@ -374,7 +375,8 @@ static void stir(struct framework *framework, char *script)
 		 */
 		unsigned int each = framework->count / (steps + 1), cpt;
 
-		if (!reap(framework) && done < steps && atomic_read(&framework->answered) >= each * (done + 1)) {
+		if (!reap(framework) && done < steps &&
+		    atomic_read(&framework->answered) >= each * (done + 1)) {
 			int error = step(framework, texts[done++]);
 
 			CHECK(!error, "step %u: %d", done, error);
@@ -514,8 +516,9 @@ int capi_framework(unsigned int count, char *script)
 		hrtimer_cancel(&framework->partitions[cpt].heads[1].timer);
 	}
 	pr_info("nrs_capi_test: %d answered, %d moved, %d forced, %d declined, %d wakes\n",
-		atomic_read(&framework->answered), atomic_read(&framework->moved), atomic_read(&framework->forced),
-		atomic_read(&framework->declined), atomic_read(&framework->wakes));
+		atomic_read(&framework->answered), atomic_read(&framework->moved),
+		atomic_read(&framework->forced), atomic_read(&framework->declined),
+		atomic_read(&framework->wakes));
 out:
 	kvfree(framework->requests);
 	kfree(framework);

@@ -66,11 +66,11 @@ void capi_request(struct nrs_request *request, u64 cookie)
 static struct nrs_framework *held_framework;
 static struct nrs_policy *held_policy;
 
-static void wake_nobody(void *context)
+static void wake_noop(void *context)
 {
 }
 
-static const struct nrs_framework_ops idle_ops = { .wake = wake_nobody };
+static const struct nrs_framework_ops idle_ops = { .wake = wake_noop };
 
 static int hold(void)
 {
@@ -134,7 +134,7 @@ static int set_run(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops run_ops = { .set = set_run };
 
 module_param_cb(run, &run_ops, NULL, 0200);
-MODULE_PARM_DESC(run, "Carries out a test");
+MODULE_PARM_DESC(run, "Runs a test");
 
 static int __init capi_init(void)
 {
@@ -147,5 +147,5 @@ static void __exit capi_exit(void)
 
 module_init(capi_init);
 module_exit(capi_exit);
-MODULE_DESCRIPTION("Plays a server and a framework of nrs");
+MODULE_DESCRIPTION("Test server and framework for nrs");
 MODULE_LICENSE("GPL");

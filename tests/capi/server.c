@@ -58,7 +58,8 @@ static void early(void *context, const struct nrs_early *reply)
 	u64 place = le64_to_cpu(reply->cookie) - (uintptr_t)server->requests;
 
 	CHECK(le32_to_cpu(reply->timeout_ms) > 1000, "%u ms", le32_to_cpu(reply->timeout_ms));
-	CHECK(place < server->count * sizeof(struct request), "cookie %llx", le64_to_cpu(reply->cookie));
+	CHECK(place < server->count * sizeof(struct request), "cookie %llx",
+	      le64_to_cpu(reply->cookie));
 	atomic_inc(&server->early);
 }
 
@@ -100,7 +101,9 @@ static int serve(void *data)
 		struct request *request = ready(server);
 
 		if (!request)
-			wait_event_timeout(server->wait, READ_ONCE(server->ended) || !list_empty(&server->ready), HZ / 10);
+			wait_event_timeout(server->wait,
+					   READ_ONCE(server->ended) || !list_empty(&server->ready),
+					   HZ / 10);
 		else if (capi_random(16))
 			complete_request(request);
 		else
@@ -154,7 +157,8 @@ static void play(struct server *server)
 	unsigned int index;
 
 	for (index = 0; index < ARRAY_SIZE(tasks); index++) {
-		tasks[index] = kthread_create(index < BRINGERS ? bring : serve, server, "nrs_capi/%u", index);
+		tasks[index] = kthread_create(index < BRINGERS ? bring : serve, server,
+					      "nrs_capi/%u", index);
 		if (!CHECK(!IS_ERR(tasks[index]), "a thread: %ld", PTR_ERR(tasks[index])))
 			return;
 		get_task_struct(tasks[index]);
@@ -168,7 +172,8 @@ static void play(struct server *server)
 	}
 	/* Queued requests are served while the close waits. */
 	nrs_server_stats(server->nrs, &stats);
-	CHECK(le64_to_cpu(stats.requests) == server->count, "%llu requests", le64_to_cpu(stats.requests));
+	CHECK(le64_to_cpu(stats.requests) == server->count, "%llu requests",
+	      le64_to_cpu(stats.requests));
 	nrs_server_close(server->nrs);
 	WRITE_ONCE(server->ended, true);
 	wake_up_all(&server->wait);
@@ -240,11 +245,11 @@ static void pin(void)
 	CHECK(module_refcount(THIS_MODULE) == 0, "pinned without requests");
 	capi_request(&record, (uintptr_t)&request);
 	CHECK(!nrs_submit(server.nrs, &record, true), "a request");
-	CHECK(nrs_submit(server.nrs, &record, true) == -EEXIST, "the same");
+	CHECK(nrs_submit(server.nrs, &record, true) == -EEXIST, "duplicate cookie");
 	CHECK(module_refcount(THIS_MODULE) == 1, "%d references", module_refcount(THIS_MODULE));
 	wait_event(server.wait, ready(&server));
 	CHECK(!nrs_complete(server.nrs, (uintptr_t)&request, 0, 0), "a request");
-	CHECK(nrs_complete(server.nrs, (uintptr_t)&request, 0, 0) == -ENOENT, "twice");
+	CHECK(nrs_complete(server.nrs, (uintptr_t)&request, 0, 0) == -ENOENT, "completed twice");
 	CHECK(module_refcount(THIS_MODULE) == 0, "%d references", module_refcount(THIS_MODULE));
 	nrs_server_close(server.nrs);
 }
@@ -256,7 +261,8 @@ static void refuse_servers(void)
 	struct nrs_request record;
 	struct nrs_server *server;
 
-	refused(__nrs_server_open(NRS_KERNEL_VERSION + 1, THIS_MODULE, &how, &ops, NULL), -EPROTONOSUPPORT);
+	refused(__nrs_server_open(NRS_KERNEL_VERSION + 1, THIS_MODULE, &how, &ops, NULL),
+		-EPROTONOSUPPORT);
 	refused(nrs_server_open(&how, &none, NULL), -EINVAL);
 	how.size = 0;
 	refused(nrs_server_open(&how, &ops, NULL), -EINVAL);
@@ -266,10 +272,10 @@ static void refuse_servers(void)
 	server = nrs_server_open(&how, &ops, NULL);
 	if (!CHECK(!IS_ERR(server), "%ld", PTR_ERR(server)))
 		return;
-	CHECK(nrs_complete(server, 1, 0, 0) == -ENOENT, "a request that is not there");
+	CHECK(nrs_complete(server, 1, 0, 0) == -ENOENT, "completion of an unknown request");
 	capi_request(&record, 1);
 	record.header.kind = cpu_to_le16(NRS_TYPE_RELEASED);
-	CHECK(nrs_submit(server, &record, false) == -EINVAL, "another kind");
+	CHECK(nrs_submit(server, &record, false) == -EINVAL, "wrong kind of record");
 	record.header.size = cpu_to_le16(4);
 	CHECK(nrs_submit(server, &record, false) == -EINVAL, "too short");
 	record.header.size = cpu_to_le16(4000);
@@ -291,8 +297,10 @@ static void refuse_policies(struct nrs_framework *framework)
 	refused(nrs_policy_start(framework, "tbf", "uid", NRS_HEAD_REGULAR, 1), -ENOENT);
 	refused(nrs_policy_start(framework, "tbf", "uid", 2, 0), -EINVAL);
 	CHECK(nrs_framework_set(framework, "nothing", "1") == -ENOENT, "a parameter");
-	CHECK(nrs_framework_set(framework, "nrs_policies", "fifo") == -EBUSY, "policies are the framework's");
-	CHECK(nrs_framework_show(framework, "nrs_policies", text, sizeof(text)) == -ENOSPC, "no room");
+	CHECK(nrs_framework_set(framework, "nrs_policies", "fifo") == -EBUSY,
+	      "policies are set by the framework only");
+	CHECK(nrs_framework_show(framework, "nrs_policies", text, sizeof(text)) == -ENOSPC,
+	      "the buffer is too small");
 	policy = nrs_policy_start(framework, "tbf", "uid", NRS_HEAD_REGULAR, 0);
 	if (!CHECK(!IS_ERR(policy), "%ld", PTR_ERR(policy)))
 		return;

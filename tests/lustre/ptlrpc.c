@@ -50,9 +50,13 @@ static bool ended;
 
 struct req_msg_field RMF_OST_BODY = { offsetof(struct lustre_msg, body), sizeof(struct ost_body) };
 EXPORT_SYMBOL(RMF_OST_BODY);
-struct req_msg_field RMF_OBD_IOOBJ = { offsetof(struct lustre_msg, object), sizeof(struct obd_ioobj) };
+struct req_msg_field RMF_OBD_IOOBJ = {
+	offsetof(struct lustre_msg, object), sizeof(struct obd_ioobj)
+};
 EXPORT_SYMBOL(RMF_OBD_IOOBJ);
-struct req_msg_field RMF_NIOBUF_REMOTE = { offsetof(struct lustre_msg, piece), sizeof(struct niobuf_remote) };
+struct req_msg_field RMF_NIOBUF_REMOTE = {
+	offsetof(struct lustre_msg, piece), sizeof(struct niobuf_remote)
+};
 EXPORT_SYMBOL(RMF_NIOBUF_REMOTE);
 
 void *req_capsule_client_get(struct req_capsule *pill, const struct req_msg_field *field)
@@ -62,7 +66,8 @@ void *req_capsule_client_get(struct req_capsule *pill, const struct req_msg_fiel
 }
 EXPORT_SYMBOL(req_capsule_client_get);
 
-u32 req_capsule_get_size(const struct req_capsule *pill, const struct req_msg_field *field, enum req_location where)
+u32 req_capsule_get_size(const struct req_capsule *pill, const struct req_msg_field *field,
+			 enum req_location where)
 {
 	return field->size;
 }
@@ -115,7 +120,8 @@ static struct ptlrpc_request *request_of(struct ptlrpc_nrs_request *nrq)
 }
 
 static int fifo_res_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *nrq,
-			const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **resp, bool moving)
+			const struct ptlrpc_nrs_resource *parent,
+			struct ptlrpc_nrs_resource **resp, bool moving)
 {
 	*resp = &fifo_of(policy)->resource;
 	return 1;
@@ -123,7 +129,8 @@ static int fifo_res_get(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_requ
 
 static struct ptlrpc_nrs_request *fifo_get(struct ptlrpc_nrs_policy *policy, bool peek, bool force)
 {
-	struct ptlrpc_request *req = list_first_entry_or_null(&fifo_of(policy)->queue, struct ptlrpc_request, fifo);
+	struct ptlrpc_request *req = list_first_entry_or_null(&fifo_of(policy)->queue,
+							      struct ptlrpc_request, fifo);
 
 	if (req && !peek)
 		list_del(&req->fifo);
@@ -224,7 +231,8 @@ static int start(struct ptlrpc_nrs *nrs, const char *name, char *argument)
 			if (error)
 				goto out;
 		}
-		if (atomic_inc_return(&policy->pol_desc->pd_refs) == 1 && !try_module_get(policy->pol_desc->pd_owner)) {
+		if (atomic_inc_return(&policy->pol_desc->pd_refs) == 1 &&
+		    !try_module_get(policy->pol_desc->pd_owner)) {
 			atomic_dec(&policy->pol_desc->pd_refs);
 			error = -ENODEV;
 			goto out;
@@ -249,8 +257,8 @@ out:
 
 /* Requests, with two resources each, as in ptlrpc. */
 
-static void get_resources(struct ptlrpc_nrs *nrs, struct ptlrpc_nrs_request *nrq, struct ptlrpc_nrs_resource **resources,
-			  bool moving)
+static void get_resources(struct ptlrpc_nrs *nrs, struct ptlrpc_nrs_request *nrq,
+			  struct ptlrpc_nrs_resource **resources, bool moving)
 {
 	struct ptlrpc_nrs_policy *policies[NRS_RES_MAX];
 	unsigned int index;
@@ -268,7 +276,8 @@ static void get_resources(struct ptlrpc_nrs *nrs, struct ptlrpc_nrs_request *nrq
 		resources[index] = NULL;
 		if (!policy)
 			continue;
-		if (policy->pol_desc->pd_ops->op_res_get(policy, nrq, NULL, &resources[index], moving) < 0) {
+		if (policy->pol_desc->pd_ops->op_res_get(policy, nrq, NULL, &resources[index],
+							 moving) < 0) {
 			resources[index] = NULL;
 			started_put(policy);
 		} else {
@@ -321,7 +330,7 @@ static void enqueue(struct ptlrpc_nrs_request *nrq)
 		nrq->nr_enqueued = 1;
 		return;
 	}
-	EXPECT(!"a policy took it");
+	EXPECT(!"no policy accepted the request");
 }
 
 static void removed(struct ptlrpc_nrs_policy *policy)
@@ -498,7 +507,8 @@ static void bring(struct ptlrpc_service_part *part, unsigned int count)
 			return;
 		wait_event(part->room, atomic_read(&part->count) < 256);
 		atomic_inc(&part->count);
-		get_resources(req->hp ? &part->scp_nrs_hp : &part->scp_nrs_reg, &req->rq_nrq, req->rq_nrq.nr_res_ptrs, false);
+		get_resources(req->hp ? &part->scp_nrs_hp : &part->scp_nrs_reg, &req->rq_nrq,
+			      req->rq_nrq.nr_res_ptrs, false);
 		spin_lock(&part->rpc_lock);
 		list_add_tail(&req->link, &part->live);
 		spin_unlock(&part->rpc_lock);
@@ -556,7 +566,8 @@ noinline int nrs_policy_unregister_locked(struct ptlrpc_nrs_pol_desc *desc)
 
 		if (!policy)
 			continue;
-		if (policy->pol_state != NRS_POL_STATE_STOPPED && !(policy->pol_flags & PTLRPC_NRS_FL_FALLBACK))
+		if (policy->pol_state != NRS_POL_STATE_STOPPED &&
+		    !(policy->pol_flags & PTLRPC_NRS_FL_FALLBACK))
 			return -EBUSY;
 		spin_lock(&nrs->nrs_lock);
 		list_del(&policy->pol_list);
@@ -648,7 +659,8 @@ static int set_load(const char *text, const struct kernel_param *param)
 	for (index = 0; index < ARRAY_SIZE(tasks); index++) {
 		struct ptlrpc_service_part *part = service.srv_parts[index % PARTS];
 
-		tasks[index] = kthread_run(index < PARTS * SERVERS ? serve : bring_part, part, "ptlrpc/%u", index);
+		tasks[index] = kthread_run(index < PARTS * SERVERS ? serve : bring_part, part,
+					   "ptlrpc/%u", index);
 		if (IS_ERR(tasks[index]))
 			return PTR_ERR(tasks[index]);
 	}
@@ -670,7 +682,8 @@ static const struct kernel_param_ops load_ops = { .set = set_load };
 module_param_cb(nrs_policies, &policies_ops, NULL, 0200);
 module_param_cb(load, &load_ops, NULL, 0200);
 
-static void init_head(struct ptlrpc_service_part *part, struct ptlrpc_nrs *nrs, enum ptlrpc_nrs_queue_type type)
+static void init_head(struct ptlrpc_service_part *part, struct ptlrpc_nrs *nrs,
+		      enum ptlrpc_nrs_queue_type type)
 {
 	spin_lock_init(&nrs->nrs_lock);
 	INIT_LIST_HEAD(&nrs->nrs_policy_list);
@@ -710,7 +723,8 @@ static int __init ptlrpc_init(void)
 
 static void __exit ptlrpc_exit(void)
 {
-	struct ptlrpc_nrs_pol_desc *desc = list_first_entry(&nrs_core.nrs_policies, struct ptlrpc_nrs_pol_desc, pd_list);
+	struct ptlrpc_nrs_pol_desc *desc = list_first_entry(&nrs_core.nrs_policies,
+							    struct ptlrpc_nrs_pol_desc, pd_list);
 
 	mutex_lock(&nrs_core.nrs_mutex);
 	mutex_lock(&ptlrpc_all_services_mutex);

@@ -25,8 +25,10 @@ setup() {
 
 # target NAME [N]: Prints the value NAME of the first or Nth target of the service.
 target() {
-	awk -v name="$1:" -v n="${2:-1}" '/^- target/ { on++ } on == n { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) + 0 }' \
-		"$(at svc clients)" | head -n 1
+	awk -v name="$1:" -v n="${2:-1}" '
+		/^- target/ { on++ }
+		on == n { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) + 0 }
+	' "$(at svc clients)" | head -n 1
 }
 
 # rate SECONDS: Sets $rate to the requests per second of all devices.
@@ -165,7 +167,8 @@ threads() {
 	server 5 --warmup 1
 	none=$(($(of_load /tmp/load.json one served) + $(of_load /tmp/load.json two served)))
 	say "16 places: knee $knee; $one and $two requests in 10 s, $none in 5 s with 1024 slots"
-	more 0.96 $((one + two)) $((2 * none)) || fail "$((one + two)) requests in 10 s, $none in 5 s with 1024 slots"
+	more 0.96 $((one + two)) $((2 * none)) ||
+		fail "$((one + two)) requests in 10 s, $none in 5 s with 1024 slots"
 	[ $((2 * knee)) -le 49 ] || fail "knee $knee"
 	rmdir /sys/kernel/config/nrs/svc
 }
@@ -181,9 +184,9 @@ try 60 "1 place" knee 1 8000000 8
 for places in 4 16; do try 60 "$places places" knee $places 8000000; done
 # 1,333 requests per second, so that the CPU that counts instructions is not the bottleneck.
 try 60 "32 places" knee 32 24000000
-try 60 "ten times as fast, and as slow again" speed
+try 60 "the knee follows a disk that becomes ten times as fast, and as slow again" speed
 for depth in 4 64; do try 60 "a user alone with $depth requests" one $depth; done
-try 60 "two disks of unlike speed" unlike
-try 60 "16 threads of a server in user space" threads
+try 60 "two disks of different speed" unlike
+try 60 "a server in user space with 16 threads" threads
 remarks 'places: |requests: '
 summary

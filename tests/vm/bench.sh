@@ -26,7 +26,8 @@ say() {
 
 # lower NAME SCHEDULER: Creates the disk /dev/NAME.
 lower() {
-	null_blk_create "$1" size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues="$(nproc)" memory_backed=0
+	null_blk_create "$1" size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 \
+		submit_queues="$(nproc)" memory_backed=0
 	modprobe -q "$2" || true
 	echo "$2" >"/sys/block/$1/queue/scheduler"
 	grep -q "\[$2\]" "/sys/block/$1/queue/scheduler"
@@ -74,15 +75,18 @@ measure() {
 	local name=$1 file=$2 before
 	shift 2
 	before=$(queued "$name")
-	fio --name="$name" --filename="$(device "$name")" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32 \
-		--norandommap --randrepeat=1 --group_reporting --invalidate=0 --output-format=json "$@" >"/out/$file.json"
+	fio --name="$name" --filename="$(device "$name")" --rw=randread --bs=4k --direct=1 \
+		--ioengine=libaio --iodepth=32 --norandommap --randrepeat=1 --group_reporting \
+		--invalidate=0 --output-format=json "$@" >"/out/$file.json"
 	echo $(($(queued "$name") - before)) >"/out/$file.queued"
 }
 
 # batches SIZE: Sets $submit to the fio options for the number of requests submitted and reaped at a
 # time.
 batches() {
-	submit=(--iodepth_batch_submit="$1" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32)
+	submit=(
+		--iodepth_batch_submit="$1" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32
+	)
 }
 
 load_nrs
@@ -127,7 +131,8 @@ free)
 		say "$(nproc) CPUs, round $round of $rounds"
 		for name in "${order[@]}"; do
 			measure "$name" "$name.$round" --numjobs="$(nproc)" --iodepth_batch_submit=32 \
-				--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32 --time_based --runtime="$seconds"
+				--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32 --time_based \
+				--runtime="$seconds"
 		done
 		mapfile -t order < <(printf '%s\n' "${order[@]}" | tac)
 	done

@@ -18,7 +18,11 @@ try() {
 		"$@"
 	) >/run/nrs/try.log 2>&1 &
 	wait $! || rc=$?
-	if [ "$rc" = 0 ]; then ok "$name"; else not_ok "$name" "$(tail -n 6 /run/nrs/try.log | tr '\n' ' ')"; fi
+	if [ "$rc" = 0 ]; then
+		ok "$name"
+	else
+		not_ok "$name" "$(tail -n 6 /run/nrs/try.log | tr '\n' ' ')"
+	fi
 }
 
 # nothing CMD...: Verifies that CMD prints nothing.
@@ -59,13 +63,14 @@ put_under_nrs() {
 		nrsctl device add "$name" "/dev/disk/by-id/virtio-$name" ost_io --save
 		mkfs.ext4 -q "/dev/mapper/$name"
 		mkdir "/srv/$name"
-		echo "/dev/mapper/$name /srv/$name ext4 x-systemd.requires=nrs.service,nofail 0 2" >>/etc/fstab
+		echo "/dev/mapper/$name /srv/$name ext4 x-systemd.requires=nrs.service,nofail 0 2" \
+			>>/etc/fstab
 	done
 	cat >/etc/nrs/ost_io.toml <<-'TOML'
 		[service.ost_io]
 		policy = "tbf uid"
 		[[service.ost_io.rule]]
-		name = "nobody"
+		name = "squashed"
 		match = "uid={65534}"
 		rate = 20
 	TOML
@@ -90,7 +95,8 @@ as_saved() {
 # read_as UID: Prints the milliseconds that 41 direct reads take.
 read_as() {
 	local started=${EPOCHREALTIME/./}
-	setpriv --clear-groups --reuid "$1" dd if=/srv/files/data of=/dev/null bs=4k count=41 iflag=direct status=none
+	setpriv --clear-groups --reuid "$1" dd if=/srv/files/data of=/dev/null bs=4k count=41 \
+		iflag=direct status=none
 	echo $(((${EPOCHREALTIME/./} - started) / 1000))
 }
 
@@ -127,7 +133,8 @@ in_order() {
 	local ended unit
 	ended=$(when nrs.service ActiveEnter)
 	[ "$ended" -gt 0 ]
-	for unit in local-fs-pre.target systemd-fsck@dev-mapper-{files,mail}.service srv-{files,mail}.mount; do
+	for unit in local-fs-pre.target systemd-fsck@dev-mapper-{files,mail}.service \
+		srv-{files,mail}.mount; do
 		echo "$unit: $(when "$unit" InactiveExit), nrs.service: $ended"
 		[ "$(when "$unit" InactiveExit)" -ge "$ended" ]
 	done

@@ -31,8 +31,10 @@ unload() {
 policies() {
 	setup
 	local steps=(
-		fifo 'fairshare uid_fair' '!nrs_fairshare_slice_kib 64' 'tbf uid' '!nrs_tbf_rule start slow uid={1000} rate=50'
-		'!nrs_tbf_rule change slow rate=1000000' qbm orr 'fairshare uid_then_jobid_fair' '!nrs_fairshare_mode jobid_fair'
+		fifo 'fairshare uid_fair' '!nrs_fairshare_slice_kib 64' 'tbf uid'
+		'!nrs_tbf_rule start slow uid={1000} rate=50'
+		'!nrs_tbf_rule change slow rate=1000000' qbm orr 'fairshare uid_then_jobid_fair'
+		'!nrs_fairshare_mode jobid_fair'
 		crrn trr 'tbf jobid' '!nrs_delay_min 0' '!nrs_delay_max 1' delay - 'fairshare uid_fair'
 	)
 	play "framework $1 $(IFS=';' && echo "${steps[*]}")"
@@ -59,9 +61,10 @@ in_use() {
 	setup
 	play hold
 	expect_errno EBUSY "/sys/kernel/debug/nrs/capi-hold/nrs_policies" fifo
-	grep -A 1 'name: fairshare uid_fair' /sys/kernel/debug/nrs/capi-hold/nrs_policies | grep -q 'state: started'
-	if rmmod nrs_capi_test; then fail "a module with a policy went"; fi
-	if rmmod nrs; then fail "nrs went"; fi
+	grep -A 1 'name: fairshare uid_fair' /sys/kernel/debug/nrs/capi-hold/nrs_policies |
+		grep -q 'state: started'
+	if rmmod nrs_capi_test; then fail "a module with a started policy was unloaded"; fi
+	if rmmod nrs; then fail "nrs was unloaded"; fi
 	play release
 	unload
 }
@@ -90,9 +93,9 @@ example() {
 }
 
 try 60 "each policy in turn, under a spinlock" policies "$(brief 5000 100000)"
-try 20 "what is refused" refusals
-try 20 "a policy that is started keeps its module" in_use
-try 120 "a server with threads of its own" server "$(brief 3000 "$(slow 100000 20000)")"
+try 20 "refused calls" refusals
+try 20 "a started policy holds its module" in_use
+try 120 "a server with its own threads" server "$(brief 3000 "$(slow 100000 20000)")"
 try 20 "the example of the guide" example
 remarks '^nrs_capi_test: [0-9]'
 summary

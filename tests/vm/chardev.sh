@@ -6,12 +6,16 @@
 # gone SERVICE...: Waits until these services are removed.
 gone() {
 	local name
-	for name; do wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" || fail "$name is still there: $(cat "$(at "$name" clients)")"; done
+	for name; do
+		wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" ||
+			fail "$name is still there: $(cat "$(at "$name" clients)")"
+	done
 }
 
 # device FILE NAME: Prints a number of the device section in a report of nrs-test load.
 device() {
-	awk -v n="\"$2\":" '/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+	awk -v n="\"$2\":" \
+		'/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
 
 # Runs the checks of nrs-test one after the other; none may leave a service behind.
@@ -20,11 +24,13 @@ interface() {
 	local name
 	for name in $(nrs-test check --list interface); do
 		nrs-test check "$name" || fail "nrs-test check $name"
-		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$name: left $(ls /sys/kernel/debug/nrs)"
+		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' ||
+			fail "$name: left $(ls /sys/kernel/debug/nrs)"
 		say "$name"
 	done
 	# Arbitrary writes and ioctls have only documented results.
-	nrs-test storm --seconds 2 --rest 0 device wild >/tmp/storm || fail "status $?: $(grep '^finding' /tmp/storm | head -n 5)"
+	nrs-test storm --seconds 2 --rest 0 device wild >/tmp/storm ||
+		fail "status $?: $(grep '^finding' /tmp/storm | head -n 5)"
 	gone wild
 }
 
@@ -110,10 +116,12 @@ killed() {
 	local policy round
 	for policy in fifo 'fairshare uid_fair'; do
 		for ((round = 0; round < $(slow 3 1); round++)); do
-			nrs-test load --service svc --seconds 60 --busy 5000 --client name=a,depth=5000,uid=1 --client name=b,depth=500,uid=2 >/dev/null &
+			nrs-test load --service svc --seconds 60 --busy 5000 --client name=a,depth=5000,uid=1 \
+				--client name=b,depth=500,uid=2 >/dev/null &
 			wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/nrs_policies ]'
 			policy svc "$policy"
-			wait_for 20 '[ "$(sum held "$(<"$(at svc clients)")"; echo $sum)" -ge 1000 ]' || fail "$(cat "$(at svc clients)")"
+			wait_for 20 '[ "$(sum held "$(<"$(at svc clients)")"; echo $sum)" -ge 1000 ]' ||
+				fail "$(cat "$(at svc clients)")"
 			kill -KILL $!
 			wait $! || true
 			gone svc
@@ -123,7 +131,8 @@ killed() {
 
 # served POLICY: Runs two clients of different depth; sets $a and $b to their served requests.
 served() {
-	nrs-test load --service svc --seconds 8 --warmup 2 --busy 4000 --client name=a,nid=10.0.0.1@tcp,depth=24 \
+	nrs-test load --service svc --seconds 8 --warmup 2 --busy 4000 \
+		--client name=a,nid=10.0.0.1@tcp,depth=24 \
 		--client name=b,nid=10.0.0.2@tcp,depth=8,opcode=mds_reint >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
@@ -145,26 +154,31 @@ shares() {
 	within 15 "$a" "$((b * 3))" || fail "fifo: $a and $b, 3 to 1 was expected"
 	served 'fairshare nid_fair'
 	within 5 "$a" "$b" || fail "fairshare: $a and $b"
-	grep -q 'nid:10.0.0.1@tcp' /tmp/stats.yaml && grep -q 'nid:10.0.0.2@tcp' /tmp/stats.yaml || fail "$(cat /tmp/stats.yaml)"
+	grep -q 'nid:10.0.0.1@tcp' /tmp/stats.yaml && grep -q 'nid:10.0.0.2@tcp' /tmp/stats.yaml ||
+		fail "$(cat /tmp/stats.yaml)"
 	gone svc
 }
 
 # Verifies that all of a thousand clients in an open loop are served.
 many() {
 	module
-	nrs-test load --service svc --seconds 5 --drain --log /tmp/log --client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
+	nrs-test load --service svc --seconds 5 --drain --log /tmp/log \
+		--client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 	policy svc 'fairshare nid_fair'
 	wait $pid || fail "$(tail -n 3 /tmp/load.json)"
-	[ "$(device /tmp/load.json completed)" = "$(device /tmp/load.json requests)" ] || fail "$(tail -n 30 /tmp/load.json)"
-	[ "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l)" = 1000 ] || fail "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l) clients"
+	[ "$(device /tmp/load.json completed)" = "$(device /tmp/load.json requests)" ] ||
+		fail "$(tail -n 30 /tmp/load.json)"
+	[ "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l)" = 1000 ] ||
+		fail "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l) clients"
 }
 
 # Verifies that the lease reclaims the slots of lost completions.
 lost() {
 	module
-	nrs-test load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 --client name=a,depth=32 >/tmp/load.json &
+	nrs-test load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 \
+		--client name=a,depth=32 >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 	echo 4 >"$(at svc slots)"
@@ -181,7 +195,8 @@ storm() {
 	local end=$((SECONDS + $(slow 10 20))) loops=() n pid
 	for n in 1 2 3 4; do
 		while [ $SECONDS -lt $end ]; do
-			nrs-test load --service svc --name "n$n" --seconds 30 --busy 2000 --lease 50 --lose 7 --client "name=a,depth=300,uid=$n,nid=10.0.0.$n@tcp" >/dev/null &
+			nrs-test load --service svc --name "n$n" --seconds 30 --busy 2000 --lease 50 --lose 7 \
+				--client "name=a,depth=300,uid=$n,nid=10.0.0.$n@tcp" >/dev/null &
 			pid=$!
 			sleep "0.$((RANDOM % 9))"
 			kill -$([ $((RANDOM % 2)) = 0 ] && echo KILL || echo TERM) $pid
@@ -191,7 +206,10 @@ storm() {
 	done
 	while [ $SECONDS -lt $end ]; do
 		for n in fifo fairshare 'fairshare nid_fair'; do
-			{ printf '%s\n' "$n" >"$(at svc nrs_policies)" && cat "$(at svc clients)" "$(at svc nrs_policies)" >/dev/null; } 2>/dev/null || true
+			{
+				printf '%s\n' "$n" >"$(at svc nrs_policies)" &&
+					cat "$(at svc clients)" "$(at svc nrs_policies)" >/dev/null
+			} 2>/dev/null || true
 			{ echo $((RANDOM % 8 + 1)) >"$(at svc slots)"; } 2>/dev/null || true
 		done
 		sleep 0.05
@@ -219,10 +237,12 @@ examples() {
 	local server n
 	for server in example-server example-server-c example-tokio; do
 		$server &
-		wait_for 10 '[ -e /sys/kernel/debug/nrs/echo ] && grep -q ":1E61 " /proc/net/udp' || fail "$server: not started"
+		wait_for 10 '[ -e /sys/kernel/debug/nrs/echo ] && grep -q ":1E61 " /proc/net/udp' ||
+			fail "$server: not started"
 		policy echo 'fairshare nid_fair'
 		for n in 1 2 3; do echoed "line $n to $server"; done
-		wait_for 10 'grep -q " ended: 3" "$(at echo clients)"' || fail "$server: $(cat "$(at echo clients)")"
+		wait_for 10 'grep -q " ended: 3" "$(at echo clients)"' ||
+			fail "$server: $(cat "$(at echo clients)")"
 		kill -KILL $!
 		wait $! || true
 		gone echo
@@ -241,26 +261,27 @@ examples() {
 # Verifies that the limit of requests is a parameter, which caps the clients' requests.
 parameter() {
 	module user_requests_max=64
-	nrs-test load --service svc --seconds 0.9 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
+	nrs-test load --service svc --seconds 0.9 --busy 1000000 \
+		--client name=a,depth=1000 >/tmp/load.json
 	[ "$(device /tmp/load.json requests)" = 64 ] || fail "$(tail -n 20 /tmp/load.json)"
 	expect_errno EINVAL /sys/module/nrs/parameters/user_requests_max 63
 	rmmod nrs
 }
 
 try 120 "the interface" interface
-try 20 "who may open it" permissions
-try 30 "the module stays while a file is open" pinned
-long try 30 "a read that waits ends with a signal" signals
-try 30 "block devices and programs share no service" kinds
-try 90 "a server dies with a long queue" killed
+try 20 "permissions of the node" permissions
+try 30 "an open file holds the module" pinned
+long try 30 "a signal ends a blocked read" signals
+try 30 "block devices and programs cannot share a service" kinds
+try 90 "a server is killed with a long queue" killed
 # The debug kernel's checkers are too slow, and checks that depend on time run without them. The
 # debug kernel has no network, either.
 if [ -z "$debug" ]; then
-	try 30 "servers of the page, and one that works without nrs" examples
-	long try 60 "clients by network identifier get equal parts" shares
+	try 30 "the example servers, and one with a fallback without nrs" examples
+	long try 60 "clients by network identifier get equal shares" shares
 	long try 60 "a thousand clients" many
 fi
 long try 40 "lost completions" lost
-long try 60 "a storm of servers and policies" storm
+long try 60 "servers and policies change concurrently" storm
 long try 20 "the limit of requests" parameter
 summary

@@ -27,7 +27,8 @@ together() {
 }
 
 heard() {
-	wait_for 20 'meets one && meets two' || fail "$(agent_says one) $(agent_says two) $(cat /tmp/*/log)"
+	wait_for 20 'meets one && meets two' ||
+		fail "$(agent_says one) $(agent_says two) $(cat /tmp/*/log)"
 }
 
 # shares RATIO: Verifies that user 1001 gets RATIO times as much as users 1002 and 1003 each, within
@@ -37,8 +38,10 @@ shares() {
 	got=$(window "$(brief 3 8)" ended one-wide two-wide one-own two-own)
 	read -r a b own other <<<"$got"
 	wide=$((a + b)) all=$((a + b + own + other))
-	say "requests: 1001 $wide ($a, $b), 1002 $own, 1003 $other, wanted $1:1:1; CPUs busy $(</tmp/busy) %"
-	within 5 $((own * $1)) $wide && within 5 $((other * $1)) $wide || fail "not $1:1:1 within 5 %: $got $(agent_says one)"
+	say "requests: 1001 $wide ($a, $b), 1002 $own, 1003 $other, wanted $1:1:1;" \
+		"CPUs busy $(</tmp/busy) %"
+	within 5 $((own * $1)) $wide && within 5 $((other * $1)) $wide ||
+		fail "not $1:1:1 within 5 %: $got $(agent_says one)"
 }
 
 # fair: Verifies equal shares of the three users after the settling time.
@@ -146,9 +149,9 @@ settings() {
 }
 
 try 120 "a job on two servers gets one share, with agents" striped
-long try 120 "an agent that dies or hangs" gone
-long try 180 "a network that is cut for 2 and 60 s" network
-long try 60 "clocks that are set" clock
-long try 120 "weights, modes and policies that change" settings
+long try 120 "an agent is killed or hangs" gone
+long try 180 "the network is cut for 2 and 60 s" network
+long try 60 "the clock is set" clock
+long try 120 "weights, modes and policies change" settings
 remarks '^requests:'
 summary

@@ -22,7 +22,10 @@ device=$1 repeats=$2 time=$3
 shift 3
 measures=(one many mix equal four eight lone)
 case ${1:-} in measures=*) IFS=, read -ra measures <<<"${1#*=}" && shift ;; esac
-all_peers=(none mq-deadline kyber bfq io.max io.cost dm-linear nrs-fifo nrs-tbf nrs-fairshare nrs-qbm nrs-iosched)
+all_peers=(
+	none mq-deadline kyber bfq io.max io.cost dm-linear nrs-fifo nrs-tbf nrs-fairshare nrs-qbm
+	nrs-iosched
+)
 peers=("$@")
 [ $# -gt 0 ] || peers=("${all_peers[@]}")
 groups=/sys/fs/cgroup
@@ -52,17 +55,20 @@ make_device() {
 		;;
 	band)
 		disk=band
-		null_blk_create band size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1 mbps=$band_mbps
+		null_blk_create band size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1 \
+			mbps=$band_mbps
 		;;
 	slow)
 		disk=slow
-		null_blk_create slow size=1024 queue_mode=2 irqmode=2 completion_nsec=$service_ns hw_queue_depth=$hw_depth submit_queues=1
+		null_blk_create slow size=1024 queue_mode=2 irqmode=2 completion_nsec=$service_ns \
+			hw_queue_depth=$hw_depth submit_queues=1
 		;;
 	loop)
 		# Slower, because data is copied here; blocks of 4 KiB, because they take the fewest
 		# instructions.
 		disk=loop0 slots=5 settle=400 lasts=$(part 2400) lasts_mix=$(part 4000) lasts_plain=800
-		null_blk_create back size=160 blocksize=4096 queue_mode=2 irqmode=2 completion_nsec=$loop_ns hw_queue_depth=4 submit_queues=1 memory_backed=1
+		null_blk_create back size=160 blocksize=4096 queue_mode=2 irqmode=2 \
+			completion_nsec=$loop_ns hw_queue_depth=4 submit_queues=1 memory_backed=1
 		mke2fs -q -t ext4 -m 0 /dev/back
 		modprobe ext4
 		mkdir -p /mnt/back
@@ -87,7 +93,9 @@ make_device() {
 # $why.
 scheduler() {
 	local now
-	if ! why=$( (echo "$1" >"/sys/block/$disk/queue/scheduler") 2>&1); then why="the kernel refuses $1 there: ${why##*: }" && return 1; fi
+	if ! why=$( (echo "$1" >"/sys/block/$disk/queue/scheduler") 2>&1); then
+		why="the kernel refuses $1 there: ${why##*: }" && return 1
+	fi
 	now=$(cat "/sys/block/$disk/queue/scheduler")
 	case $now in *"[$1]"*) return 0 ;; esac
 	why="the device offers only: $now"
@@ -96,7 +104,9 @@ scheduler() {
 
 # nrs FILE VALUE: Sets a parameter of the service of dm-nrs.
 nrs() {
-	if ! printf '%s\n' "$2" >"/sys/kernel/debug/nrs/compare/$1"; then echo "$1 = '$2' was refused" && exit 1; fi
+	if ! printf '%s\n' "$2" >"/sys/kernel/debug/nrs/compare/$1"; then
+		echo "$1 = '$2' was refused" && exit 1
+	fi
 }
 
 # set_up PEER: Sets up the peer, and $path to its device. If it is unsupported, fails with the
@@ -120,8 +130,12 @@ set_up() {
 	io.cost)
 		[ -e $groups/io.cost.qos ] || { why='no io.cost in this kernel' && return 1; }
 		# No control by latency, so that only the model limits the capacity.
-		echo "$number enable=1 ctrl=user rpct=0.00 rlat=100000 wpct=0.00 wlat=100000 min=100.00 max=100.00" >$groups/io.cost.qos
-		echo "$number ctrl=user model=linear rbps=$((cap_256k * margin / 100 * 262144)) rseqiops=$((cap_4k * margin / 100)) rrandiops=$((cap_4k * margin / 100)) wbps=$((cap_256k * margin / 100 * 262144)) wseqiops=$((cap_4k * margin / 100)) wrandiops=$((cap_4k * margin / 100))" >$groups/io.cost.model
+		printf '%s %s %s\n' "$number" 'enable=1 ctrl=user rpct=0.00 rlat=100000' \
+			'wpct=0.00 wlat=100000 min=100.00 max=100.00' >$groups/io.cost.qos
+		local bps=$((cap_256k * margin / 100 * 262144)) iops=$((cap_4k * margin / 100))
+		printf '%s ctrl=user model=linear %s %s\n' "$number" \
+			"rbps=$bps rseqiops=$iops rrandiops=$iops" \
+			"wbps=$bps wseqiops=$iops wrandiops=$iops" >$groups/io.cost.model
 		;;
 	dm-linear)
 		dm_create peer "0 $length linear /dev/$disk 0"
@@ -145,7 +159,8 @@ set_up() {
 	esac
 	chmod 666 "$path"
 	path_number=$number
-	[ "$path" = "/dev/$disk" ] || path_number=$(dm info -c --noheadings --separator : -o major,minor peer)
+	[ "$path" = "/dev/$disk" ] ||
+		path_number=$(dm info -c --noheadings --separator : -o major,minor peer)
 }
 
 tear_down() {
@@ -170,14 +185,24 @@ entitle() {
 	case $peer in
 	bfq)
 		# With low_latency, new or long idle clients get more than their weight.
-		if [ "$cap" = 0 ]; then echo 1; else echo "$low_latency"; fi >"/sys/block/$disk/queue/iosched/low_latency"
+		if [ "$cap" = 0 ]; then
+			echo 1
+		else
+			echo "$low_latency"
+		fi >"/sys/block/$disk/queue/iosched/low_latency"
 		for weight; do n=$((n + 1)) && echo $((weight * 100)) >$groups/c$n/io.bfq.weight; done
 		;;
-	io.cost) for weight; do n=$((n + 1)) && echo "default $((weight * 100))" >$groups/c$n/io.weight; done ;;
+	io.cost)
+		for weight; do n=$((n + 1)) && echo "default $((weight * 100))" >$groups/c$n/io.weight; done
+		;;
 	io.max)
 		for weight; do
 			n=$((n + 1))
-			if [ "$cap" = 0 ]; then echo "$number riops=100000000"; else echo "$number riops=$((cap * weight / sum))"; fi >$groups/c$n/io.max
+			if [ "$cap" = 0 ]; then
+				echo "$number riops=100000000"
+			else
+				echo "$number riops=$((cap * weight / sum))"
+			fi >$groups/c$n/io.max
 		done
 		;;
 	nrs-fairshare | nrs-iosched)
@@ -196,10 +221,17 @@ entitle() {
 	nrs-qbm)
 		# Each client may use the whole capacity; under contention they share it in the ratio of
 		# their minimums.
-		if [ "$cap" = 0 ]; then text='group all capacity=1000GB/s'; else text="group all capacity=$((cap * size * 1024))"; fi
+		if [ "$cap" = 0 ]; then
+			text='group all capacity=1000GB/s'
+		else
+			text="group all capacity=$((cap * size * 1024))"
+		fi
 		# The method's time constants are shortened because the runs are short.
 		text="by uid;tune fast=200ms idle=200ms slow=1s;$text"
-		for weight; do n=$((n + 1)) && text+=";client $((1000 + n)) class=fair_share min=$((100 * weight / top))% max=100%"; done
+		for weight; do
+			n=$((n + 1)) &&
+				text+=";client $((1000 + n)) class=fair_share min=$((100 * weight / top))% max=100%"
+		done
 		nrs nrs_qbm_config "$text"
 		;;
 	esac
@@ -281,17 +313,28 @@ session() {
 	shift 2
 	for name; do
 		jobs_of "$name"
-		all+=(--name="$name.ask" --stonewall --ioengine=null --size=4k --exec_prerun="sh /tmp/ask" "${jobs[0]}" --stonewall)
+		all+=(
+			--name="$name.ask" --stonewall --ioengine=null --size=4k --exec_prerun="sh /tmp/ask"
+			"${jobs[0]}" --stonewall
+		)
 		for ((i = 1; i < ${#jobs[@]}; i++)); do
 			all+=("${jobs[i]}")
-			case ${jobs[i]} in --iodepth=*) all+=(--time_based --runtime="$((ms + start))ms" --ramp_time="${start}ms") ;; esac
+			case ${jobs[i]} in
+			--iodepth=*)
+				all+=(--time_based --runtime="$((ms + start))ms" --ramp_time="${start}ms")
+				;;
+			esac
 		done
 	done
-	chrt -o 0 fio --filename="$path" --rw=randread --direct=1 --ioengine=libaio --norandommap --randrepeat=1 --invalidate=0 --disk_util=0 \
-		--cgroup_nodelete=1 --clat_percentiles=0 --lat_percentiles=1 --percentile_list=50:99:99.9 --output-format=json --output="$file.json" "${all[@]}" >/tmp/fio.log 2>&1 &
+	chrt -o 0 fio --filename="$path" --rw=randread --direct=1 --ioengine=libaio --norandommap \
+		--randrepeat=1 --invalidate=0 --disk_util=0 --cgroup_nodelete=1 --clat_percentiles=0 \
+		--lat_percentiles=1 --percentile_list=50:99:99.9 --output-format=json \
+		--output="$file.json" "${all[@]}" >/tmp/fio.log 2>&1 &
 	for name; do
 		jobs_of "$name"
-		read -r -t 60 -u 8 _ || { echo "fio does not come to $name: $(tail -n 5 /tmp/fio.log "$file.json")" && exit 1; }
+		read -r -t 60 -u 8 _ || {
+			echo "fio does not come to $name: $(tail -n 5 /tmp/fio.log "$file.json")" && exit 1
+		}
 		entitle_for "$peer" "$name"
 		read -r before _ <"/sys/block/$disk/stat"
 		echo >&9
@@ -311,7 +354,8 @@ session() {
 
 # capacity FILE SIZE: Prints the requests/s of SIZE KiB in that session.
 capacity() {
-	awk -v m="cap$2" '$1 == m { t = $2 - t; n = $4 - n } END { printf "%d", n * 1e6 / t }' "$1.facts"
+	awk -v m="cap$2" '$1 == m { t = $2 - t; n = $4 - n } END { printf "%d", n * 1e6 / t }' \
+		"$1.facts"
 }
 
 # calibrate: Measures the capacity of the device, directly and behind dm-nrs. The first run is a
@@ -321,7 +365,8 @@ calibrate() {
 	set_up none
 	cap_16k=0 cap_64k=0 nrs_16k=0 nrs_64k=0
 	session $file none cap8 cap4 cap16 cap64 cap256
-	cap_4k=$(capacity $file 4) cap_16k=$(capacity $file 16) cap_64k=$(capacity $file 64) cap_256k=$(capacity $file 256)
+	cap_4k=$(capacity $file 4) cap_16k=$(capacity $file 16) cap_64k=$(capacity $file 64) \
+		cap_256k=$(capacity $file 256)
 	tear_down none
 	case " ${peers[*]} " in
 	*' nrs-'*)
@@ -332,10 +377,12 @@ calibrate() {
 		tear_down nrs-fifo
 		;;
 	esac
-	printf '%s %s\n' kernel "$(uname -r)" device "$device" slots "$slots" margin "$margin" repeats "$repeats" time "$time" \
-		settle_ms "$settle" run_ms "$lasts" mix_ms "$lasts_mix" plain_ms "$lasts_plain" \
-		iops_4k "$cap_4k" iops_16k "$cap_16k" iops_64k "$cap_64k" iops_256k "$cap_256k" nrs_16k "$nrs_16k" nrs_64k "$nrs_64k" >/out/device
-	say "requests/s of 4, 16, 64, 256 KiB: $cap_4k $cap_16k $cap_64k $cap_256k; through nrs 16, 64 KiB: $nrs_16k $nrs_64k"
+	printf '%s %s\n' kernel "$(uname -r)" device "$device" slots "$slots" margin "$margin" repeats \
+		"$repeats" time "$time" settle_ms "$settle" run_ms "$lasts" mix_ms "$lasts_mix" plain_ms \
+		"$lasts_plain" iops_4k "$cap_4k" iops_16k "$cap_16k" iops_64k "$cap_64k" iops_256k \
+		"$cap_256k" nrs_16k "$nrs_16k" nrs_64k "$nrs_64k" >/out/device
+	say "requests/s of 4, 16, 64, 256 KiB: $cap_4k $cap_16k $cap_64k $cap_256k;" \
+		"through nrs 16, 64 KiB: $nrs_16k $nrs_64k"
 }
 
 cd /tmp
@@ -352,7 +399,9 @@ order=("${peers[@]}")
 for repeat in $(seq "$repeats"); do
 	for peer in "${order[@]}"; do
 		if ! set_up "$peer"; then
-			[ "$repeat" != 1 ] || { echo "$peer $why" >>/out/not && say "$peer is not possible: $why"; }
+			[ "$repeat" != 1 ] || {
+				echo "$peer $why" >>/out/not && say "$peer is not possible: $why"
+			}
 			continue
 		fi
 		session "/out/$peer.$repeat" "$peer" "${measures[@]}"

@@ -20,7 +20,7 @@ one_sided() {
 	client a /dev/nb0 svc
 	policy svc fairshare
 	verified a --size=2m --cpus_allowed=1 --iodepth=16
-	[ "$(counter a queued)" -ge 200 ] || fail "hardly anything waited: $(dm status a)"
+	[ "$(counter a queued)" -ge 200 ] || fail "few requests were queued: $(dm status a)"
 	verified a --size=2m --cpus_allowed=0 --iodepth=16
 	[ "$(counter a held)" = 0 ]
 }
@@ -68,7 +68,9 @@ compare() {
 	window 0.5 "$2" "${@:3}" >/dev/null
 	read -ra got <<<"$(window "$@")"
 	say "$2 in $1 s: ${got[*]}; CPUs busy $(cat /tmp/busy) %"
-	for name in "${@:3}"; do [ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status)"; done
+	for name in "${@:3}"; do
+		[ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status)"
+	done
 }
 
 # Verifies fair shares of a user on each CPU, which include usage on the other CPU. Without
@@ -219,17 +221,17 @@ set_meanwhile() {
 	rmmod nrs
 }
 
-long try 30 "2 partitions, 1 slot, work on one CPU only" one_sided
+long try 30 "2 partitions, 1 slot, load on one CPU only" one_sided
 long try 30 "2 partitions, 1 slot, both CPUs progress" both
-long try 30 "tbf, 2 partitions, one of them withholds" withheld
+long try 30 "tbf, 2 partitions, one of them throttles" withheld
 # The debug kernel's checkers take the CPU time that shares need.
 if [ -z "$debug" ]; then
 	long try 60 "one user on each CPU: half each within 2 %" one_each
 fi
 try 20 "attributes" attributes
 try 20 "a configured service in use" in_use
-try 20 "a service that its client made" automatic
-long try 40 "directories and clients come and go together" races "$(slow 40 15)"
-try 30 "what is set while partitions come and go" set_meanwhile "$(slow 100 30)"
+try 20 "a service created by its client" automatic
+long try 40 "directories and clients are created and removed concurrently" races "$(slow 40 15)"
+try 30 "values set while the number of partitions changes" set_meanwhile "$(slow 100 30)"
 remarks '^(ended in|bytes in)'
 summary

@@ -86,7 +86,7 @@ clock() {
 	today=$(date +%s)
 	date -s "@$((today + 86400))" >/dev/null
 	sleep 1
-	[ "$(counter a held)" = 4 ] || fail "let go by the clock: $(dm status a)"
+	[ "$(counter a held)" = 4 ] || fail "dispatched by a change of the clock: $(dm status a)"
 	date -s "@$((today - 86400))" >/dev/null
 	wait "$reader"
 	took=$(($(now) - start))
@@ -103,7 +103,8 @@ let_go() {
 	gather 2 ended
 	[ "${got[0]}" = 0 ] && [ "$(counter a held)" = 8 ] || fail "$(dm status a)"
 	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
-	awk '/name: delay/ { on = 1 } on && /queued:/ { exit !($2 == 8) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+	awk '/name: delay/ { on = 1 } on && /queued:/ { exit !($2 == 8) }' "$(at svc nrs_policies)" ||
+		fail "$(cat "$(at svc nrs_policies)")"
 	local start
 	start=$(now)
 	dm suspend a
@@ -114,9 +115,9 @@ let_go() {
 	[ "$(counter a held)" = 0 ]
 }
 
-try 30 "a request takes the time that was set" exact
-long try 30 "many wait at a time, and the CPUs rest" idle
-long try 30 "setting the clock changes nothing" clock
-try 20 "what waits is let go by a suspend" let_go
+try 30 "a request has the configured delay" exact
+long try 30 "the CPUs are idle while many requests are delayed" idle
+long try 30 "setting the clock has no effect" clock
+try 20 "a suspend dispatches delayed requests" let_go
 remarks '^(a request|latency|ended)'
 summary

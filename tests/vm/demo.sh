@@ -32,10 +32,13 @@ uid_of() {
 # sampled at ticks); then for each client the completed requests and bytes.
 facts() {
 	local client
-	awk 'NR == 1 { up = $1 } $1 == "cpu" { print "seconds", up; print "idle_seconds", ($5 + $6) / 100 }' \
-		/proc/uptime /proc/stat
+	awk '
+		NR == 1 { up = $1 }
+		$1 == "cpu" { print "seconds", up; print "idle_seconds", ($5 + $6) / 100 }
+	' /proc/uptime /proc/stat
 	for client; do
-		dmsetup status "$client" | sed -E "s/.* ended: ([0-9]+), .* bytes: ([0-9]+),.*/${client}_requests \1\n${client}_bytes \2/"
+		dmsetup status "$client" | sed -E \
+			"s/.* ended: ([0-9]+), .* bytes: ([0-9]+),.*/${client}_requests \1\n${client}_bytes \2/"
 	done
 }
 
@@ -44,9 +47,10 @@ load() {
 	local uid
 	uid=$(uid_of "$2")
 	setpriv --reuid "$uid" --regid "$uid" --clear-groups -- \
-		fio --name="$2" --filename="/dev/mapper/$2" --rw=randread --bs="$block" --direct=1 --ioengine=libaio \
-		--iodepth="$4" --numjobs="$3" --group_reporting --norandommap --randrepeat=1 --invalidate=0 \
-		--time_based --runtime="$seconds" --ramp_time=3 --output-format=json >"/out/$1-$2.json"
+		fio --name="$2" --filename="/dev/mapper/$2" --rw=randread --bs="$block" --direct=1 \
+		--ioengine=libaio --iodepth="$4" --numjobs="$3" --group_reporting --norandommap \
+		--randrepeat=1 --invalidate=0 --time_based --runtime="$seconds" --ramp_time=3 \
+		--output-format=json >"/out/$1-$2.json"
 }
 
 # choose POLICY: Sets the policy of the service.
@@ -76,7 +80,8 @@ run() {
 
 # The lower device takes time but stores no data. Its queue is much deeper than the slots, so it
 # never decides the order.
-null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec="$service_ns" hw_queue_depth=1024 memory_backed=0
+null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec="$service_ns" \
+	hw_queue_depth=1024 memory_backed=0
 load_nrs
 jobs=(small large medium)
 for i in "${!jobs[@]}"; do

@@ -38,7 +38,8 @@ equal() {
 	gather "$seconds" ended
 	rates=()
 	for n; do
-		within 5 "${got[2 * n]}" "${got[2 * n + 1]}" || fail "disk $n: ${got[2 * n]} and ${got[2 * n + 1]}"
+		within 5 "${got[2 * n]}" "${got[2 * n + 1]}" ||
+			fail "disk $n: ${got[2 * n]} and ${got[2 * n + 1]}"
 		rates[n]=$(((got[2 * n] + got[2 * n + 1]) * 1000000000 / time))
 	done
 }
@@ -103,7 +104,8 @@ eight() {
 	gather 1 ended
 	gather 5 ended
 	for ((i = 0; i < 16; i += 2)); do
-		within 5 $((got[i] * 4)) "${got[i + 1]}" || fail "disk $((i / 2)): ${got[i]} and ${got[i + 1]}"
+		within 5 $((got[i] * 4)) "${got[i + 1]}" ||
+			fail "disk $((i / 2)): ${got[i]} and ${got[i + 1]}"
 	done
 }
 
@@ -156,8 +158,9 @@ metadata() {
 	policy svc 'fairshare uid_fair'
 	echo 4 >"$(at svc slots)"
 	reading() {
-		setpriv --reuid 1002 --clear-groups fio --filename=/mnt/a/data --rw=randread --bs=4k --direct=1 --ioengine=psync \
-			--size=8m --norandommap --time_based --runtime="$1" --minimal --name=reader >/tmp/reader.txt
+		setpriv --reuid 1002 --clear-groups fio --filename=/mnt/a/data --rw=randread --bs=4k \
+			--direct=1 --ioengine=psync --size=8m --norandommap --time_based --runtime="$1" \
+			--minimal --name=reader >/tmp/reader.txt
 		terse /tmp/reader.txt 8
 	}
 	alone=$(reading 2)
@@ -176,10 +179,10 @@ metadata() {
 	more 0.5 "$((got * 100))" "$((alone * 100))" || fail "alone $alone, beside 16 find $got"
 }
 
-try 40 "two busy devices: shares on each, and all their speed" busy
-dm_only try 60 "beside a slow device and one that hangs" troubled
+try 40 "two busy devices: shares on each, at full throughput" busy
+dm_only try 60 "shares beside a slow device and one that hangs" troubled
 long try 60 "eight devices, weights 1 to 4" eight
-try 30 "tbf: a rate holds for two devices together" rate
+try 30 "tbf: a rate covers two devices together" rate
 try 30 "high priority on two full devices" urgent
-try 60 "16 find of another user leave a reader half of its speed" metadata
+try 60 "16 find of another user leave a reader half of its throughput" metadata
 summary

@@ -7,7 +7,8 @@
 moves() {
 	local seen
 	seen=$(counter "$1" ended)
-	wait_for 20 "[ \$(counter $1 ended) -gt $((seen + ${2:-20})) ]" || fail "$1 stands still: $(dm status "$1")"
+	wait_for 20 "[ \$(counter $1 ended) -gt $((seen + ${2:-20})) ]" ||
+		fail "$1 makes no progress: $(dm status "$1")"
 }
 
 setup() {
@@ -27,7 +28,7 @@ suspends() {
 	for _ in $(seq "$(slow 6 2)"); do
 		saturated a
 		dm suspend "$@" a
-		[ "$(counter a held)" = 0 ] || fail "held over a suspend: $(dm status a)"
+		[ "$(counter a held)" = 0 ] || fail "queued over a suspend: $(dm status a)"
 		before=$(counter a ended)
 		[ "$(counter a ended)" = "$before" ] || fail "requests end while suspended"
 		dm message a 0 service slots 2
@@ -70,7 +71,8 @@ reload() {
 table_again() {
 	setup
 	local words first
-	for words in '' ' 2 nid 10.0.0.1@tcp' ' 10 opportunity off size 4096 jobid job.7 nid 3@gni jobid_name %u:%e'; do
+	for words in '' ' 2 nid 10.0.0.1@tcp' \
+		' 10 opportunity off size 4096 jobid job.7 nid 3@gni jobid_name %u:%e'; do
 		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc$words"
 		dm resume a
 		first=$(dm table a)
@@ -99,9 +101,9 @@ remove_force() {
 	saturated a
 	dm remove --force a || true
 	# The load gets errors and exits.
-	wait_for 20 "! kill -0 $fio 2>/dev/null" || fail "fio goes on"
+	wait_for 20 "! kill -0 $fio 2>/dev/null" || fail "fio is still active"
 	wait "$fio" && fail "fio saw no error"
-	wait_for 10 "[ ! -d /sys/kernel/debug/nrs/svc ]" || fail "the service stays"
+	wait_for 10 "[ ! -d /sys/kernel/debug/nrs/svc ]" || fail "the service still exists"
 	dm remove a 2>/dev/null || true
 	rmmod nrs
 }
@@ -147,8 +149,10 @@ two_targets() {
 	dm_create a "0 $half nrs /dev/nb0 $half svc
 $half $half nrs /dev/nb0 0 svc"
 	policy svc fairshare
-	dd if=/dev/zero of=/dev/mapper/a bs=64k count=32 seek=$((half / 128 - 16)) conv=fsync,notrunc 2>/dev/null
-	dd if=/dev/zero of=/dev/mapper/a bs=4k count=8 seek=$((half / 8 + 100)) conv=fsync,notrunc 2>/dev/null
+	dd if=/dev/zero of=/dev/mapper/a bs=64k count=32 seek=$((half / 128 - 16)) \
+		conv=fsync,notrunc 2>/dev/null
+	dd if=/dev/zero of=/dev/mapper/a bs=4k count=8 seek=$((half / 8 + 100)) \
+		conv=fsync,notrunc 2>/dev/null
 	# The middle of the device is where the end of the disk meets its start.
 	verified a --offset=$((half * 512 - 1048576)) --size=2m --bs=64k --fsync=4
 	balanced a
@@ -183,20 +187,22 @@ held_back() {
 	[ "$(counter a credits)" = "$credits" ] || fail "$credits credits: $(dm status a)"
 	set_to svc nrs_enforce_credits 1
 	# Each of the four submitters may take the last credit.
-	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"
+	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" ||
+		fail "$credits credits: $(dm status a)"
 	for ((i = 0; i < 20; i++)); do
 		moves a 5
 		[ "$(counter a held)" -le $((credits + 4)) ] || fail "$credits credits: $(dm status a)"
 	done
 	[ "$(sed -n 's/^waits: //p' "$(at svc nrs_concurrency)")" -gt 0 ]
 	dm suspend a
-	[ "$(counter a held)" = 0 ] || fail "held over a suspend: $(dm status a)"
+	[ "$(counter a held)" = 0 ] || fail "queued over a suspend: $(dm status a)"
 	dm resume a
 	moves a
 	set_to svc nrs_enforce_credits 0
 	wait_for 20 '[ "$(counter a held)" -ge 100 ]' || fail "$(dm status a)"
 	set_to svc nrs_enforce_credits 1
-	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"
+	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" ||
+		fail "$credits credits: $(dm status a)"
 	loads=$(pidof fio)
 	kill -9 $loads
 	wait_for 20 '[ "$(counter a held)" = 0 ] && ! pidof fio' || fail "$(dm status a)"
@@ -241,10 +247,10 @@ credits_rise() {
 		late=''
 		raise_credits
 		[ -n "$late" ] || return 0
-		say "$late: a patience has ended"
+		say "$late: a submitter timed out"
 		clean_up
 	done
-	fail "$late: nobody is told"
+	fail "$late: no submitter is woken"
 }
 
 raise_credits() {
@@ -294,13 +300,13 @@ lost_meanwhile() {
 	dm resume lin
 }
 
-try 60 "suspends while somebody writes" suspends
-try 60 "submitters are held back by credits" held_back
-try 30 "submitters go on when credits rise" credits_rise
-try 30 "submitters that are held back fail with their device" lost_meanwhile
+try 60 "suspends during writes" suspends
+try 60 "credits throttle submitters" held_back
+try 30 "throttled submitters continue when credits rise" credits_rise
+try 30 "requests of throttled submitters fail with their device" lost_meanwhile
 debug_long try 60 "suspends without flush" suspends --noflush
 debug_long try 60 "new tables under load" reload
-debug_long try 20 "the table shown makes the same device" table_again
+debug_long try 20 "the shown table creates the same device" table_again
 debug_long try 30 "remove is refused under load" remove_busy
 debug_long try 60 "forced removal under load" remove_force
 try 60 "an interrupted suspend is undone" undo

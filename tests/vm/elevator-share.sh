@@ -41,7 +41,9 @@ flushed() {
 	for name in a b; do
 		# The last close of a disk flushes it.
 		exec {fd}<>"$1"
-		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs; dd if=/dev/zero of=$1 bs=64k count=$([ $name = a ] && echo 960 || echo 1280) conv=notrunc 2>/dev/null"
+		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs
+			dd if=/dev/zero of=$1 bs=64k count=$([ $name = a ] && echo 960 || echo 1280) \
+				conv=notrunc 2>/dev/null"
 		shift
 	done
 	sync &
@@ -49,7 +51,8 @@ flushed() {
 
 # waiting: Verifies that both devices have a backlog.
 waiting() {
-	[ "${all_held[0]}" -ge 2 ] && [ "${all_held[1]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
+	[ "${all_held[0]}" -ge 2 ] && [ "${all_held[1]}" -ge 2 ] ||
+		fail "a backlog ended: ${all_held[*]}"
 }
 
 # Verifies the rates of two groups with a limit each.
@@ -61,8 +64,10 @@ limited() {
 	flushed /dev/mapper/{a,b}
 	saturated 100 a b
 	gather 10 bytes
-	within 5 $((got[0] * 1000000)) $(((1 << 20) * time)) || fail "1 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
-	within 5 $((got[1] * 1000000)) $(((4 << 20) * time)) || fail "4 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
+	within 5 $((got[0] * 1000000)) $(((1 << 20) * time)) ||
+		fail "1 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
+	within 5 $((got[1] * 1000000)) $(((4 << 20) * time)) ||
+		fail "4 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
 	waiting
 }
 
@@ -75,7 +80,8 @@ shared() {
 	saturated 100 a b
 	gather 1 bytes
 	gather 2 bytes
-	within 5 $((got[0] * $1)) "${got[1]}" || fail "1:$1: ${got[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
+	within 5 $((got[0] * $1)) "${got[1]}" ||
+		fail "1:$1: ${got[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
 	waiting
 }
 
@@ -100,7 +106,9 @@ files() {
 	large
 	# served: Prints the bytes that the disk has written for each group.
 	served() {
-		awk -v a="\"cgroup:${numbers[0]}\"" -v b="\"cgroup:${numbers[1]}\"" '$2 == "class:" { class = $3 } $1 == "cost:" { cost[class] = $2 }
+		awk -v a="\"cgroup:${numbers[0]}\"" -v b="\"cgroup:${numbers[1]}\"" '
+			$2 == "class:" { class = $3 }
+			$1 == "cost:" { cost[class] = $2 }
 			END { print cost[a] + 0, cost[b] + 0 }' "$(at svc nrs_tbf_stats)"
 	}
 	flushed /mnt/a/{a,b}
@@ -110,8 +118,12 @@ files() {
 	sleep 10
 	now=$(served) start=$((${EPOCHREALTIME/./} - start))
 	say "bytes of two groups: $before, and after $((start / 1000)) ms: $now"
-	awk -v b="$before" -v n="$now" -v us=$start 'BEGIN { split(b, from); split(n, to); want[1] = 1; want[2] = 4
-		for (i = 1; i <= 2; i++) { e = (to[i] - from[i]) / (want[i] * 1048576 * us / 1e6) - 1; bad += e > 0.05 || e < -0.05 }
+	awk -v b="$before" -v n="$now" -v us=$start 'BEGIN {
+		split(b, from); split(n, to); want[1] = 1; want[2] = 4
+		for (i = 1; i <= 2; i++) {
+			e = (to[i] - from[i]) / (want[i] * 1048576 * us / 1e6) - 1
+			bad += e > 0.05 || e < -0.05
+		}
 		exit bad }' || fail "$(cat "$(at svc nrs_tbf_stats)")"
 	echo fifo >"$(at svc nrs_policies)"
 }
@@ -169,12 +181,13 @@ crowd() {
 	[ "$(terse /tmp/crowd.txt 6)" = 400 ] || fail "read $(terse /tmp/crowd.txt 6) KiB of 400"
 }
 
-try 60 "tbf: what is flushed for two cgroups keeps their rates within 5 %" limited
-try 60 "fairshare: what is flushed for two cgroups, 1:4 within 5 %" shared 4
-long try 60 "fairshare: what is flushed for two cgroups, 1:1 within 5 %" shared 1
-long try 90 "tbf: files of two cgroups that are flushed keep their rates within 5 %" files
+try 60 "tbf: flushed data of two cgroups keeps their rates within 5 %" limited
+try 60 "fairshare: flushed data of two cgroups, 1:4 within 5 %" shared 4
+long try 60 "fairshare: flushed data of two cgroups, 1:1 within 5 %" shared 1
+long try 90 "tbf: flushed files of two cgroups keep their rates within 5 %" files
 try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
-try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.4 --ioengine=io_uring
+try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.4 \
+	--ioengine=io_uring
 long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
 try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
 echo 20 >/proc/sys/vm/dirty_ratio

@@ -10,7 +10,8 @@ NRS_FRONT=elevator
 only=$*
 queue=/sys/block/nb0/queue
 # Errors during a concurrent change of the same disk, whose scheduler has no files for a moment.
-busy='Device or resource busy|Resource temporarily unavailable' away='No such file|No such device|Permission denied'
+busy='Device or resource busy|Resource temporarily unavailable' \
+	away='No such file|No such device|Permission denied'
 
 # give FILE TEXT [ERRORS]: Writes TEXT to FILE, and retries while the disk is busy or the file is
 # missing; ERRORS are not failures.
@@ -29,7 +30,8 @@ policies=(fifo 'fairshare uid_fair' 'tbf uid' orr 'fairshare cgroup_fair' crrn q
 # Configures rules that throttle briefly.
 configure() {
 	set_to svc nrs_tbf_rate 500
-	set_to svc nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s max=4MB/s'
+	set_to svc nrs_qbm_config \
+		'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s max=4MB/s'
 }
 
 # setup: Creates a disk with two queues, and three users who write, one of them also sequentially,
@@ -43,9 +45,10 @@ setup() {
 	client a /dev/nb0 svc
 	echo 3 >"$(at svc slots)"
 	local latency=(--max_latency="$(slow 5s 30s)")
-	writing a "${latency[@]}" --uid=1001 --gid=101 --name=two --offset=32m "${latency[@]}" --uid=1002 --gid=102 \
-		--name=three --offset=64m "${latency[@]}" --uid=1003 --gid=101 \
-		--name=four --offset=96m "${latency[@]}" --uid=1001 --rw=write --bssplit=4k/100 --iodepth_batch_submit=1
+	writing a "${latency[@]}" --uid=1001 --gid=101 --name=two --offset=32m "${latency[@]}" \
+		--uid=1002 --gid=102 --name=three --offset=64m "${latency[@]}" --uid=1003 --gid=101 \
+		--name=four --offset=96m "${latency[@]}" --uid=1001 --rw=write --bssplit=4k/100 \
+		--iodepth_batch_submit=1
 	saturated a
 }
 
@@ -54,7 +57,8 @@ goes_on() {
 	local before now _
 	done_by_disk() { awk '{ print $1 + $5 }' /sys/block/nb0/stat; }
 	before=$(done_by_disk)
-	wait_for 5 "[ \$(done_by_disk) -ge $((before + $(slow 10 2))) ]" || fail "nothing moves after $*: $(status)"
+	wait_for 5 "[ \$(done_by_disk) -ge $((before + $(slow 10 2))) ]" ||
+		fail "no request completes after $*: $(status)"
 }
 
 # finish: Verifies all data, and that requests are still scheduled.
@@ -86,7 +90,11 @@ resize() {
 	case $(($1 % 4)) in
 	0 | 2) give $queue/nr_requests "${requests[$1 / 2 % 5]}" 'Invalid argument' ;;
 	1) give /sys/kernel/config/nullb/nb0/submit_queues $(($1 / 4 % 2 + 1)) ;;
-	3) if [ -e $queue/async_depth ]; then give $queue/async_depth $(($1 % 7 + 1)) 'Invalid argument|No such file'; fi ;;
+	3)
+		if [ -e $queue/async_depth ]; then
+			give $queue/async_depth $(($1 % 7 + 1)) 'Invalid argument|No such file'
+		fi
+		;;
 	esac
 }
 
@@ -116,7 +124,8 @@ together() {
 	pids+=($!)
 	# A scheduler other than nrs has no service.
 	(for ((i = 0; i < $1 * 3; i++)); do
-		give $queue/iosched/service "$([ $((i % 2)) = 0 ] && echo other || echo svc)" "$away" && pause 0.04
+		give $queue/iosched/service "$([ $((i % 2)) = 0 ] && echo other || echo svc)" "$away" &&
+			pause 0.04
 	done) &
 	pids+=($!)
 	for i in "${pids[@]}"; do wait "$i" || fail "a storm has ended with $?"; done
@@ -163,8 +172,10 @@ removals() {
 		null_blk_remove nb0
 		# Some processes may have exited already.
 		killall -KILL fio || true
-		wait_for 5 "! pidof fio >/dev/null && ! kill -0 $switcher 2>/dev/null" || fail "round $round: processes go on"
-		wait_for 5 '[ ! -d /sys/kernel/debug/nrs/nb0 ]' || fail "round $round: the service stays"
+		wait_for 5 "! pidof fio >/dev/null && ! kill -0 $switcher 2>/dev/null" ||
+			fail "round $round: processes go on"
+		wait_for 5 '[ ! -d /sys/kernel/debug/nrs/nb0 ]' ||
+			fail "round $round: the service still exists"
 	done
 	rmmod nrs
 }
@@ -173,7 +184,9 @@ rounds=$(slow "$(brief 10 100)" "$(brief 4 20)")
 try 120 "$((rounds * 2)) changes of the scheduler while three users write" switches "$rounds"
 count=$(slow "$(brief 20 100)" "$(brief 8 20)")
 try 120 "$count changes of depth and queues while three users write" resizes "$count"
-long try 120 "schedulers, services, depth and queues change at the same time" together "$(slow 60 10)"
-long try 120 "CPUs come and go while three users write" cpus "$(slow 40 10)"
-try 60 "removal under load and changes of the scheduler" removals "$(slow "$(brief 3 20)" "$(brief 1 3)")"
+long try 120 "schedulers, services, depth and queues change at the same time" together \
+	"$(slow 60 10)"
+long try 120 "a CPU goes offline and online while three users write" cpus "$(slow 40 10)"
+try 60 "removal under load and changes of the scheduler" removals \
+	"$(slow "$(brief 3 20)" "$(brief 1 3)")"
 summary

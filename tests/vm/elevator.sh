@@ -39,23 +39,29 @@ life() {
 	scheduler nrs
 	[ "$(scheduled_disks)" = nb0 ] || fail "$(cat $queue/scheduler)"
 	[ "$(<$iosched/service)" = nb0 ]
-	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = 0 ] || fail "writeback throttling: $(<$queue/wbt_lat_usec)"
+	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = 0 ] ||
+		fail "writeback throttling: $(<$queue/wbt_lat_usec)"
 	[ "$(<"$(at nb0 slots)")" = 64 ] || fail "slots: $(<"$(at nb0 slots)")"
-	[ "$(ls $iosched | xargs)" = 'jobid_name policy service status stream' ] || fail "$(ls $iosched | xargs)"
+	[ "$(ls $iosched | xargs)" = 'jobid_name policy service status stream' ] ||
+		fail "$(ls $iosched | xargs)"
 	policy nb0 'fairshare uid_fair'
 	[[ $(<$iosched/policy) == *fairshare* ]] || fail "$(<$iosched/policy)"
 	chmod 666 /dev/nb0
 	ln -s /dev/nb0 /dev/mapper/nb0
 	load nb0 as=1001 --io_size=1m >/dev/null
 	[ "$(counter nb0 ended)" -ge 256 ] || fail "$(status)"
-	grep -q 'uid:1001' "$(at nb0 nrs_fairshare_stats)" || fail "$(cat "$(at nb0 nrs_fairshare_stats)")"
+	grep -q 'uid:1001' "$(at nb0 nrs_fairshare_stats)" ||
+		fail "$(cat "$(at nb0 nrs_fairshare_stats)")"
 	refused EBUSY rmmod nrs
 	scheduler none
-	[ ! -e $iosched ] && [ ! -e /sys/kernel/debug/nrs/nb0 ] || fail "left: $(ls $iosched /sys/kernel/debug/nrs)"
-	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = "$latency" ] || fail "writeback throttling: not $latency again"
+	[ ! -e $iosched ] && [ ! -e /sys/kernel/debug/nrs/nb0 ] ||
+		fail "left: $(ls $iosched /sys/kernel/debug/nrs)"
+	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = "$latency" ] ||
+		fail "writeback throttling: not $latency again"
 	load nb0 --io_size=64k >/dev/null
 	rmmod nrs
-	[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] || fail "something is left"
+	[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] ||
+		fail "something is left"
 	! grep -w nrs $queue/scheduler || fail "still listed"
 	refused EINVAL scheduler nrs
 }
@@ -94,7 +100,8 @@ throttled() {
 all_read() {
 	wait_for $(slow 1 10) "! kill -0 $reader 2>/dev/null" || fail "fio waits: $(status)"
 	wait "$reader" || fail "fio: status $?: $(cat /tmp/reader.txt)"
-	[ "$(terse /tmp/reader.txt 6)" = $(($1 * 4)) ] || fail "read $(terse /tmp/reader.txt 6) KiB of $(($1 * 4))"
+	[ "$(terse /tmp/reader.txt 6)" = $(($1 * 4)) ] ||
+		fail "read $(terse /tmp/reader.txt 6) KiB of $(($1 * 4))"
 }
 
 # resize, regroup, move, …: Perform operations that freeze a disk.
@@ -114,7 +121,7 @@ freezing() {
 	[ "$took" -le "$bound" ] || fail "took $took ms"
 	all_read 64
 	if [ "$1" = scheduler ]; then
-		[ ! -e "$(at svc slots)" ] || fail "the service stays"
+		[ ! -e "$(at svc slots)" ] || fail "the service still exists"
 		scheduler nrs
 		adjust $iosched/service svc
 	fi
@@ -123,7 +130,7 @@ freezing() {
 	throttled 32 2
 	scheduler none
 	all_read 32
-	[ ! -e "$(at svc slots)" ] || fail "the service stays"
+	[ ! -e "$(at svc slots)" ] || fail "the service still exists"
 	rmmod nrs
 }
 
@@ -166,8 +173,10 @@ counted() {
 	blkdiscard -o 0 -l 1048576 /dev/mapper/a
 	after=$(disk)
 	balanced a
-	[ "$(counter a ended)" = $((${after% *} - ${before% *})) ] || fail "the disk has done $((${after% *} - ${before% *})): $(status)"
-	[ "$(counter a bytes)" = $(((${after#* } - ${before#* }) * 512)) ] || fail "the disk has done $((${after#* } - ${before#* })) sectors: $(status)"
+	[ "$(counter a ended)" = $((${after% *} - ${before% *})) ] ||
+		fail "the disk has done $((${after% *} - ${before% *})): $(status)"
+	[ "$(counter a bytes)" = $(((${after#* } - ${before#* }) * 512)) ] ||
+		fail "the disk has done $((${after#* } - ${before#* })) sectors: $(status)"
 	local sum
 	sum ended " $(<$iosched/status)"
 	[ "$sum" = "$(counter a ended)" ] || fail "$(<$iosched/status): $(cat "$(at svc clients)")"
@@ -184,7 +193,8 @@ data() {
 	client a /dev/nb0 svc
 	policy svc 'fairshare uid_fair'
 	echo 3 >"$(at svc slots)"
-	verified a --size="$size" --numjobs=2 --offset_increment=16m --bssplit=4k/50:64k/50 --iodepth=8 --fsync=16
+	verified a --size="$size" --numjobs=2 --offset_increment=16m --bssplit=4k/50:64k/50 \
+		--iodepth=8 --fsync=16
 	verified a --size="$size" --numjobs=2 --offset_increment=16m --ioengine=io_uring
 	# Sequentially, so that requests are merged.
 	verified a --size="$size" --rw=write
@@ -223,10 +233,13 @@ growing() {
 	set_to svc nrs_tbf_rule "change default rate=${rate}KB/s"
 	bytes=$(counter a bytes) ended=$(counter a ended)
 	took merging in_order --rw=write --io_size=$size
-	[ $((requests + merged)) = $((size / 4096)) ] && [ "$requests" -le $((size / 8192)) ] || fail "$requests requests, $merged merged"
+	[ $((requests + merged)) = $((size / 4096)) ] && [ "$requests" -le $((size / 8192)) ] ||
+		fail "$requests requests, $merged merged"
 	[ "$took" -ge $((size * 95 / 100 / rate)) ] || fail "$size bytes at $rate KB/s took $took ms"
-	[ $(($(counter a ended) - ended)) = "$requests" ] && [ $(($(counter a bytes) - bytes)) = "$size" ] || fail "$(status)"
-	cost=$(awk '/^classes:/ { exit } $1 == "dispatched:" { n += $2 } $1 == "cost:" { c += $2 } END { print n, c }' "$(at svc nrs_tbf_stats)")
+	[ $(($(counter a ended) - ended)) = "$requests" ] &&
+		[ $(($(counter a bytes) - bytes)) = "$size" ] || fail "$(status)"
+	cost=$(awk '/^classes:/ { exit } $1 == "dispatched:" { n += $2 } $1 == "cost:" { c += $2 }
+		END { print n, c }' "$(at svc nrs_tbf_stats)")
 	[ "$cost" = "$requests $size" ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
 	echo 2 >$queue/nomerges
 	merging in_order --rw=write --io_size=64k
@@ -238,7 +251,8 @@ growing() {
 	echo 1 >"$(at svc slots)"
 	echo 1 >"$(at svc nrs_fairshare_stats_reset)"
 	merging in_order --rw=write --io_size=$size
-	cost=$(awk '$1 == "dispatched:" { n += $2 } $1 == "cost_pages:" { c += $2 } END { print n, c }' "$(at svc nrs_fairshare_stats)")
+	cost=$(awk '$1 == "dispatched:" { n += $2 } $1 == "cost_pages:" { c += $2 }
+		END { print n, c }' "$(at svc nrs_fairshare_stats)")
 	[ "$cost" = "$requests $((size / 4096))" ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
@@ -262,10 +276,12 @@ apart() {
 	merging threads
 	[ "$merged" -gt 0 ] || fail "nothing merged"
 	merging users
-	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] || fail "$requests requests, $merged merged"
+	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] ||
+		fail "$requests requests, $merged merged"
 	set_to svc nrs_pop overlap
 	merging threads
-	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] || fail "$requests requests, $merged merged"
+	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] ||
+		fail "$requests requests, $merged merged"
 }
 
 # Verifies that errors of bad blocks reach the caller and cost no slot.
@@ -278,12 +294,15 @@ failing() {
 	refused EIO dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct
 	local way
 	for way in randread randwrite write; do
-		load a --rw=$way --iodepth=16 --size=1m --io_size=1m --continue_on_error=all --output-format=json >/tmp/fio.txt 2>&1 || true
+		load a --rw=$way --iodepth=16 --size=1m --io_size=1m --continue_on_error=all \
+			--output-format=json >/tmp/fio.txt 2>&1 || true
 		# shellcheck disable=SC2016
-		[ "$(awk '/"total_err" :/ { gsub(/,/, ""); print $3; exit }' /tmp/fio.txt)" = 256 ] || fail "$way: $(grep total_err /tmp/fio.txt)"
+		[ "$(awk '/"total_err" :/ { gsub(/,/, ""); print $3; exit }' /tmp/fio.txt)" = 256 ] ||
+			fail "$way: $(grep total_err /tmp/fio.txt)"
 	done
 	verified a --offset=1m --size="$(slow 2m 256k)"
-	wait_for 10 '[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(status)"
+	wait_for 10 '[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' ||
+		fail "$(status)"
 	[ "$(counter a held)" = 0 ] || fail "$(status)"
 }
 
@@ -295,7 +314,8 @@ scsi() {
 	module
 	modprobe sd_mod
 	modprobe scsi_debug dev_size_mb=64 submit_queues=2 max_queue=8 ndelay=1000000
-	wait_for 10 'ls /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
+	wait_for 10 \
+		'ls /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
 	disk=$(echo $dir/adapter0/host*/target*/*/block/*)
 	wait_for 10 "[ -b /dev/${disk##*/} ]"
 	echo 1 >"$disk/device/timeout"
@@ -307,7 +327,7 @@ scsi() {
 	verified a --size="$3" --iodepth=32
 	echo 0 >$dir/every_nth
 	echo 0 >$dir/opts
-	[ -z "${4:-}" ] || [ "$(cat "$disk/device/$4")" != 0x0 ] || fail "the disk spoiled nothing"
+	[ -z "${4:-}" ] || [ "$(cat "$disk/device/$4")" != 0x0 ] || fail "the disk failed no request"
 	verified a --size=1m --offset=8m --iodepth=32
 	balanced a
 	[ "$(counter a queued)" -gt 0 ]
@@ -331,7 +351,8 @@ wrong() {
 	while IFS='|' read -r file errno value; do
 		expect_errno "$errno" $iosched/"$file" "${value/LONG/$long}"
 		state >/tmp/after
-		cmp -s /tmp/before /tmp/after || fail "changed by $file='$value': $(diff /tmp/before /tmp/after)"
+		cmp -s /tmp/before /tmp/after ||
+			fail "changed by $file='$value': $(diff /tmp/before /tmp/after)"
 	done <<-'END'
 		service|EINVAL|
 		service|EINVAL|a b
@@ -357,7 +378,8 @@ named() {
 	module
 	lower .a%b
 	echo nrs >/sys/block/.a%b/queue/scheduler
-	[ "$(</sys/block/.a%b/queue/iosched/service)" = -a-b ] || fail "$(</sys/block/.a%b/queue/iosched/service)"
+	[ "$(</sys/block/.a%b/queue/iosched/service)" = -a-b ] ||
+		fail "$(</sys/block/.a%b/queue/iosched/service)"
 	dd if=/dev/.a%b of=/dev/null bs=4k count=4 iflag=direct
 	grep -q 'ended: 4' "$(at -a-b clients)" || fail "$(cat "$(at -a-b clients)")"
 	null_blk_remove .a%b
@@ -373,13 +395,15 @@ loop() {
 	expect_errno ELOOP $iosched/service other
 	[ "$(<$iosched/service)" = svc ]
 	load d --io_size=64k >/dev/null
-	[ "$(counter d ended)" -ge 16 ] && [ "$(counter a ended)" -ge 16 ] || fail "$(status) $(dm status)"
+	[ "$(counter d ended)" -ge 16 ] && [ "$(counter a ended)" -ge 16 ] ||
+		fail "$(status) $(dm status)"
 	dm_remove d
 	scheduler none
 	dm_create d "0 $(sectors /dev/nb0) nrs /dev/nb0 0 nb0"
 	# The block layer reports no other error here.
 	refused ENOMEM scheduler nrs
-	dmesg | tail -n 3 | grep -q 'nb0 cannot join service nb0: a device-mapper device' || fail "$(dmesg | tail -n 3)"
+	dmesg | tail -n 3 | grep -q 'nb0 cannot join service nb0: a device-mapper device' ||
+		fail "$(dmesg | tail -n 3)"
 	[ "$(scheduled_disks)" = '' ]
 }
 
@@ -425,8 +449,10 @@ depth() {
 	client a /dev/nb0 svc
 	local queues
 	for queues in 1 2 1; do
-		[ "$queues" = "$(</sys/kernel/config/nullb/nb0/submit_queues)" ] || echo "$queues" >/sys/kernel/config/nullb/nb0/submit_queues
-		grep -A1 '^- target:' "$(at svc clients)" | grep -qw "limit: $((queues * 4))" || fail "$queues queues: $(cat "$(at svc clients)")"
+		[ "$queues" = "$(</sys/kernel/config/nullb/nb0/submit_queues)" ] ||
+			echo "$queues" >/sys/kernel/config/nullb/nb0/submit_queues
+		grep -A1 '^- target:' "$(at svc clients)" | grep -qw "limit: $((queues * 4))" ||
+			fail "$queues queues: $(cat "$(at svc clients)")"
 	done
 }
 
@@ -477,7 +503,13 @@ exact() {
 	lower nb0 submit_queues=2
 	client a /dev/nb0 svc
 	local i error value last accepted=0 refused=0 words=(hint cgroup none) changer
-	(set +x && while regroup && pause 0.1 && echo 1 >/sys/kernel/config/nullb/nb0/submit_queues && pause 0.1; do :; done) &
+	(
+		set +x &&
+			while regroup && pause 0.1 && echo 1 >/sys/kernel/config/nullb/nb0/submit_queues &&
+			pause 0.1; do
+				:
+			done
+	) &
 	changer=$!
 	last=$(<$iosched/stream)
 	for ((i = 0; i < $1; i++)); do
@@ -486,11 +518,13 @@ exact() {
 			last=$value accepted=$((accepted + 1))
 		else
 			# Without a scheduler the file is missing for a moment, and cannot be created.
-			[[ $error =~ "Resource temporarily unavailable"|"No such"|"Permission denied" ]] || fail "$error"
+			[[ $error =~ "Resource temporarily unavailable"|"No such"|"Permission denied" ]] ||
+				fail "$error"
 			refused=$((refused + 1))
 		fi
 		until value=$(cat $iosched/stream 2>/dev/null); do :; done
-		[ "$value" = "$last" ] || fail "write $i: $value, $last was set; accepted $accepted, refused $refused"
+		[ "$value" = "$last" ] ||
+			fail "write $i: $value, $last was set; accepted $accepted, refused $refused"
 	done
 	kill $changer
 	wait $changer || true
@@ -536,8 +570,8 @@ unplugged() {
 	[ "$took" -le "$(slow 1000 5000)" ] || fail "took $took ms"
 	# Processes with requests in flight can exit; fio exits by itself when nothing is left to read.
 	if [ "$1" = throttled ]; then all_read 64; else killall -KILL fio; fi
-	wait_for 5 '! pidof fio >/dev/null' || fail "fio stays"
-	wait_for 5 '[ ! -d /sys/kernel/debug/nrs/svc ]' || fail "the service stays"
+	wait_for 5 '! pidof fio >/dev/null' || fail "fio is still active"
+	wait_for 5 '[ ! -d /sys/kernel/debug/nrs/svc ]' || fail "the service still exists"
 	rmmod nrs
 }
 
@@ -582,7 +616,10 @@ rooted() {
 	mkdir -p $root $group
 	mount -t ext4 /dev/nb0 $root
 	for dir in /*; do
-		case $dir in /proc | /sys | /dev | /mnt | /out | /tmp | /run | /root) mkdir $root"$dir" ;; *) cp -a "$dir" $root ;; esac
+		case $dir in
+		/proc | /sys | /dev | /mnt | /out | /tmp | /run | /root) mkdir $root"$dir" ;;
+		*) cp -a "$dir" $root ;;
+		esac
 	done
 	for dir in proc sys dev; do mount --rbind /$dir $root/$dir; done
 	echo $((48 << 20)) >$group/memory.max
@@ -593,8 +630,9 @@ rooted() {
 			for policy in 'fairshare uid_fair' 'tbf uid' fifo; do
 				echo "$policy" >$nrs/nb0/nrs_policies
 				echo 3 >/proc/sys/vm/drop_caches
-				fio --name=root --directory=/root --size=4m --rw=randrw --bs=4k --verify=crc32c --verify_fatal=1 \
-					--direct=1 --ioengine=libaio --iodepth=16 --minimal >/tmp/fio.txt
+				fio --name=root --directory=/root --size=4m --rw=randrw --bs=4k --verify=crc32c \
+					--verify_fatal=1 --direct=1 --ioengine=libaio --iodepth=16 \
+					--minimal >/tmp/fio.txt
 			done
 			echo other >$queue/iosched/service
 			echo 64 >$queue/nr_requests
@@ -604,38 +642,39 @@ rooted() {
 			cat /bin/* >/dev/null
 		done
 	END
-	bash -c "echo \$\$ >$group/cgroup.procs; exec chroot $root /bin/bash /changes" || fail "status $?: $(cat $group/memory.events)"
+	bash -c "echo \$\$ >$group/cgroup.procs; exec chroot $root /bin/bash /changes" ||
+		fail "status $?: $(cat $group/memory.events)"
 	for dir in dev sys proc; do umount -l $root/$dir; done
 	umount $root
 	e2fsck -fn /dev/nb0 >/tmp/fsck.txt 2>&1 || fail "$(cat /tmp/fsck.txt)"
 }
 
-try 30 "set and unset; no trace is left" life
-debug_long try 30 "its name loads the module" autoload
+try 30 "set and unset; nothing remains" life
+debug_long try 30 "the scheduler's name loads the module" autoload
 try 30 "64 requests at 2 per second: none" freezing scheduler none
 debug_long try 30 "64 requests at 2 per second: mq-deadline" freezing scheduler mq-deadline
 debug_long try 30 "64 requests at 2 per second: nr_requests" freezing resize nr_requests
 try 30 "64 requests at 2 per second: two hardware queues" freezing regroup queues
 debug_long try 30 "64 requests at 2 per second: another service" freezing move service
-try 30 "32 requests at 2 per second: their CPU goes" offline
-try 20 "requests and bytes are those of the disk" counted
+try 30 "32 requests at 2 per second: their CPU goes offline" offline
+try 20 "requests and bytes equal those of the disk" counted
 try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
 long try 40 "data: completion in a soft interrupt" data 1
 long try 40 "data: completion by the submitter" data 0
-try 30 "requests that are withheld grow" growing
-try 30 "requests grow by bios of their submitter" apart
+try 30 "throttled requests are merged" growing
+try 30 "requests are merged with bios of their submitter only" apart
 try 30 "bad blocks" failing
-debug_long try 20 "what is refused changes nothing" wrong
-debug_long try 20 "a disk whose name no service can have" named
+debug_long try 20 "refused settings change nothing" wrong
+debug_long try 20 "a disk whose name is no valid service name" named
 try 20 "slots follow the number of hardware queues" depth
-try 20 "a service that was made before; its directory stays" made_before
-try 30 "what is set while hardware queues come and go" exact "$(slow "$(brief 40 200)" 20)"
+try 20 "a configured service keeps its directory" made_before
+try 30 "values set while hardware queues change" exact "$(slow "$(brief 40 200)" 20)"
 debug_long try 30 "a service is set while the disk is slow" late service other
 try 20 "a device of type nrs in the same service" loop
 try 60 "two disks of one service; a busy disk changes its service" together
 try 20 "removal of a busy disk" unplugged busy
-try 30 "removal of disks that nobody uses" unused "$(slow 40 5)"
-debug_long try 20 "removal of a disk whose requests wait for their rate" unplugged throttled
+try 30 "removal of unused disks" unused "$(slow 40 5)"
+debug_long try 20 "removal of a disk with throttled requests" unplugged throttled
 long try 120 "root file system" rooted
 if grep -q test_resume /sys/power/disk 2>/dev/null; then
 	long try 120 "hibernation with requests queued" hibernated
@@ -647,7 +686,7 @@ if modprobe -nq scsi_debug; then
 	long try 30 "scsi_debug: a busy host" scsi 0x8000 5 1m
 	long try 120 "scsi_debug: timeouts" scsi 4 40 512k iotmo_cnt
 else
-	echo "# this kernel has no scsi_debug: no test of requests that are done again"
+	echo "# this kernel has no scsi_debug: retried requests are not tested"
 fi
 remarks '^took'
 summary

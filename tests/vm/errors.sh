@@ -24,11 +24,14 @@ failing() {
 	local way seen
 	for way in randread randwrite; do
 		seen=$(counter a failed)
-		load a --rw=$way --iodepth=16 --io_size=1m --continue_on_error=all >/tmp/fio.txt 2>&1 || true
+		load a --rw=$way --iodepth=16 --io_size=1m --continue_on_error=all >/tmp/fio.txt 2>&1 ||
+			true
 		[ $(($(counter a failed) - seen)) -ge 256 ] || fail "$way: $(dm status a)"
 	done
-	[ "$(counter a failed)" = "$(counter a ended)" ] && [ "$(counter a held)" = 0 ] || fail "$(dm status a)"
-	[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ] || fail "$(dm status a)"
+	[ "$(counter a failed)" = "$(counter a ended)" ] && [ "$(counter a held)" = 0 ] ||
+		fail "$(dm status a)"
+	[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ] ||
+		fail "$(dm status a)"
 	# Replaces the disk by a good one.
 	dm load a --table "0 $size nrs /dev/nb0 0 svc"
 	dm resume a
@@ -52,6 +55,6 @@ beside() {
 }
 
 long try 30 "a device that fails (dm-error)" failing error
-try 30 "a device that is away (dm-flakey)" failing flakey
+try 30 "a device that is unavailable (dm-flakey)" failing flakey
 long try 30 "one of two devices fails" beside
 summary

@@ -35,7 +35,9 @@ shares() {
 
 # factor UID: Prints the user's current factor.
 factor() {
-	awk -v entity="\"uid:$1\"" '$2 == "entity:" { hit = $3 == entity } hit && $1 == "factor:" { print $2 }' "$(at svc nrs_fairshare_stats)"
+	awk -v entity="\"uid:$1\"" \
+		'$2 == "entity:" { hit = $3 == entity } hit && $1 == "factor:" { print $2 }' \
+		"$(at svc nrs_fairshare_stats)"
 }
 
 # of_service NAME: Prints a number of the service.
@@ -64,7 +66,8 @@ agree() {
 	echo uid:1002:3 >"$(at svc nrs_fairshare_weights)"
 	nrs-test factors agree svc
 	policy svc 'fairshare gid_then_uid_fair'
-	wait_for 10 'grep -q uid:1001 "$(at svc nrs_fairshare_stats)" && grep -q uid:1002 "$(at svc nrs_fairshare_stats)"'
+	wait_for 10 'grep -q uid:1001 "$(at svc nrs_fairshare_stats)" &&
+		grep -q uid:1002 "$(at svc nrs_fairshare_stats)"'
 	nrs-test factors agree svc
 	# Without the policy there are no accounts.
 	policy svc fifo
@@ -89,8 +92,8 @@ refusals() {
 	wait_for 10 '! pidof fio >/dev/null'
 	remove_client a
 	remove_client b
-	if echo accounts >&3; then fail "there is no service"; fi 2>/dev/null
-	[[ $(cat <&3) == 'the service is removed' ]] || fail "$(cat <&3)"
+	if echo accounts >&3; then fail "accepted without a service"; fi 2>/dev/null
+	[[ $(cat <&3) == 'service was removed' ]] || fail "$(cat <&3)"
 	if echo accounts >&3; then fail "the file is bound"; fi 2>/dev/null
 	[[ $(cat <&3) == *'not bound'* ]] || fail "$(cat <&3)"
 	exec 3>&-
@@ -127,8 +130,10 @@ lapse() {
 	# The event is recorded with the next delta.
 	wait_for 10 'grep -q "step=10" $tracing/trace' || fail "$(cat $tracing/trace)"
 	echo 0 >$tracing/events/nrs/nrs_factors/enable
-	grep -o 'service=svc .*' $tracing/trace | sed 's/instance=[0-9a-f]* //; s/.*factors=1 lease_ms=1000 step=//' >/tmp/steps
-	[ "$(head -n 1 /tmp/steps)" = 0 ] && [ "$(tail -n 1 /tmp/steps)" = 10 ] || fail "$(cat /tmp/steps)"
+	grep -o 'service=svc .*' $tracing/trace |
+		sed 's/instance=[0-9a-f]* //; s/.*factors=1 lease_ms=1000 step=//' >/tmp/steps
+	[ "$(head -n 1 /tmp/steps)" = 0 ] && [ "$(tail -n 1 /tmp/steps)" = 10 ] ||
+		fail "$(cat /tmp/steps)"
 	while read -r now; do
 		[ "$now" = 0 ] || [ "$now" -gt "$last" ] || fail "$(cat /tmp/steps)"
 		last=$now
@@ -160,7 +165,8 @@ unused() {
 	policy svc 'fairshare uid_fair'
 	begin a as=1001
 	begin b as=1002
-	wait_for 20 '[ -n "$(factor 1001)" ] && [ -n "$(factor 1002)" ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	wait_for 20 '[ -n "$(factor 1001)" ] && [ -n "$(factor 1002)" ]' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	hold --once --lease 1000 uid:1001=0.01
 	# shellcheck disable=SC2046
 	kill -KILL $(pidof fio)
@@ -175,16 +181,17 @@ told() {
 	setup
 	# shellcheck disable=SC2046
 	kill -KILL $(pidof fio)
-	wait_for 10 '! pidof fio >/dev/null && [ "$(counter a held)" = 0 ] && [ "$(counter b held)" = 0 ]'
+	wait_for 10 \
+		'! pidof fio >/dev/null && [ "$(counter a held)" = 0 ] && [ "$(counter b held)" = 0 ]'
 	sleep 1
 	nrs-test factors changes svc
 }
 
 try 30 "accounts and names agree with statistics; one agent" agree
 try 30 "refusals change nothing" refusals
-try 60 "a factor of 1/4 is 1:4 within 5 %, and stays" quarter
+try 60 "a factor of 1/4 gives shares of 1:4 within 5 %, and persists" quarter
 try 60 "factors return to one without an agent" lapse
-try 30 "factors return to one where no device is left" unused
-long try 60 "accounts that changed, and the last ones" told
+try 30 "factors return to one on a target without devices" unused
+long try 60 "changed accounts, and the last report of an entity" told
 remarks '^requests:'
 summary

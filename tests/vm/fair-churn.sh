@@ -10,7 +10,9 @@ per_second=$(slow 1000 150)
 
 # late CLIENT: Prints the 99th percentile of the client's queueing time, us.
 late() {
-	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && /"withheld_us"/ { on = 1 } on && $1 == "\"p99\":" { print int($2); exit }' /tmp/load.json
+	awk -v c="\"$1\"," \
+		'$1 == "\"name\":" { hit = $2 == c } hit && /"withheld_us"/ { on = 1 }
+			on && $1 == "\"p99\":" { print int($2); exit }' /tmp/load.json
 }
 
 # of_service NAME: Prints a number of the service.
@@ -27,7 +29,8 @@ entities() {
 # each, each of a new job, beside a job that always has four requests.
 churn() {
 	policy svc "fairshare $2"
-	nrs-test load --service svc --seconds "$1" --busy "$4" --drain --client name=steady,jobid=steady,uid=5,depth=4 \
+	nrs-test load --service svc --seconds "$1" --busy "$4" --drain \
+		--client name=steady,jobid=steady,uid=5,depth=4 \
 		--client "name=new,jobid=job.@,uid=6,rate=$3" >/tmp/load.json &
 	load=$!
 }
@@ -36,11 +39,17 @@ churn() {
 # the old job was served at least LEAST times per second.
 churned() {
 	wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
-	say "$(of_load /tmp/load.json new served) of $(of_load /tmp/load.json new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of_load /tmp/load.json steady served), p99 $(late steady) us"
-	[ "$(of_load /tmp/load.json new submitted)" -ge $(($1 * $2 / 2)) ] || fail "only $(of_load /tmp/load.json new submitted) jobs came: the machine was too slow"
-	[ "$(awk '$1 == "\"completed\":" { print $2 + 0 }' /tmp/load.json)" = "$(awk '/"device":/ { on = 1 } on && $1 == "\"requests\":" { print $2 + 0 }' /tmp/load.json)" ] ||
+	say "$(of_load /tmp/load.json new served) of $(of_load /tmp/load.json new submitted) new jobs" \
+		"in $1 s, p99 $(late new) us; steady job: $(of_load /tmp/load.json steady served)," \
+		"p99 $(late steady) us"
+	[ "$(of_load /tmp/load.json new submitted)" -ge $(($1 * $2 / 2)) ] ||
+		fail "only $(of_load /tmp/load.json new submitted) jobs arrived: the machine was too slow"
+	[ "$(awk '$1 == "\"completed\":" { print $2 + 0 }' /tmp/load.json)" = \
+		"$(awk '/"device":/ { on = 1 }
+			on && $1 == "\"requests\":" { print $2 + 0 }' /tmp/load.json)" ] ||
 		fail "$(tail -n 25 /tmp/load.json)"
-	[ "$(of_load /tmp/load.json steady served)" -ge $(($1 * $3)) ] || fail "the steady job was served $(of_load /tmp/load.json steady served) times in $1 s"
+	[ "$(of_load /tmp/load.json steady served)" -ge $(($1 * $3)) ] ||
+		fail "the steady job was served $(of_load /tmp/load.json steady served) times in $1 s"
 }
 
 # memory: Prints the KiB of unreclaimable kernel memory, after deferred frees.
@@ -58,7 +67,8 @@ weigh() {
 		i=$((i + 1)) list=
 		for ((j = 0; j < 40; j++)); do list+=" jobid:job.$((i * 800 + j)):$((j + 1))"; done
 		# Instances may be draining; any other error is a failure.
-		set_to svc nrs_fairshare_weights "jobid:job.*$((i % 10)):$((i % 7 + 1)),jobid:job.*:$((i % 5 + 1)) $list"
+		set_to svc nrs_fairshare_weights \
+			"jobid:job.*$((i % 10)):$((i % 7 + 1)),jobid:job.*:$((i % 5 + 1)) $list"
 		[ $((i % 20)) != 0 ] || set_to svc nrs_fairshare_weights clear
 		echo $i >/tmp/weighed
 		sleep 0.8
@@ -72,7 +82,8 @@ inspect() {
 	while [ -e /tmp/churning ]; do
 		cat "$(at svc nrs_fairshare_stats)" >/tmp/stats
 		n=$(grep -c '^- entity:' /tmp/stats) || true
-		[ "$n" = "$(grep -c '^  wait_us: .*}$' /tmp/stats)" ] || fail "statistics end early: $(tail -n 3 /tmp/stats)"
+		[ "$n" = "$(grep -c '^  wait_us: .*}$' /tmp/stats)" ] ||
+			fail "statistics end early: $(tail -n 3 /tmp/stats)"
 		[ "$n" -le "$most" ] || most=$n
 		reads=$((reads + 1))
 		echo "$most $reads" >/tmp/most
@@ -102,16 +113,19 @@ room() {
 	rm /tmp/churning
 	wait "${watchers[0]}" && wait "${watchers[1]}" || fail "weights or statistics"
 	read -r most reads </tmp/most
-	say "at most $most entities in $reads readings, $(cat /tmp/weighed) changes of weights, overflow $(of_service overflow), no_memory $(of_service no_memory)"
+	say "at most $most entities in $reads readings, $(cat /tmp/weighed) changes of weights," \
+		"overflow $(of_service overflow), no_memory $(of_service no_memory)"
 	[ "$most" -le 24576 ]
 	[ "$most" -ge "$per_second" ]
 	# Overflow only occurs if memory arrives late. On a machine that is too slow, more requests are
 	# queued than the table has room for.
-	[ "$(late new)" -gt 5000000 ] || [ "$(of_service overflow)" -le $((seconds * per_second / 50)) ] ||
+	[ "$(late new)" -gt 5000000 ] ||
+		[ "$(of_service overflow)" -le $((seconds * per_second / 50)) ] ||
 		fail "$(head -n 1 "$(at svc clients)")"
 	set_to svc nrs_fairshare_weights clear
 	# While the service is in use, entities idle for ten seconds are evicted.
-	nrs-test load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
+	nrs-test load --service svc --seconds 300 \
+		--client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
 	load=$!
 	wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
 	kill "$load"
@@ -119,7 +133,7 @@ room() {
 	rmdir /sys/kernel/config/nrs/svc
 	after=$(memory)
 	say "memory: $before KiB before, $after KiB after"
-	[ $((after - before)) -lt 2048 ] || fail "$((after - before)) KiB did not come back"
+	[ $((after - before)) -lt 2048 ] || fail "$((after - before)) KiB were not freed"
 }
 
 # Verifies a table that is too small for the jobs of one user, with two nodes per job: another
@@ -133,15 +147,17 @@ overflow() {
 		policy svc "fairshare uid_then_jobid_fair"
 		# Half of the arriving requests can be served, so the queue grows.
 		nrs-test load --service svc --seconds 8 --busy $((14000000 / per_second)) --drain \
-			--client name=steady,jobid=steady,uid=5,depth=16 --client "name=new,jobid=$jobs,uid=6,rate=$per_second" >/tmp/load.json &
+			--client name=steady,jobid=steady,uid=5,depth=16 \
+			--client "name=new,jobid=$jobs,uid=6,rate=$per_second" >/tmp/load.json &
 		load=$!
 		sleep 7
 		n=$(of_service overflow)
 		[ "$(entities)" -le $((per_second * 3 / 4)) ] || fail "$(entities) entities"
 		wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
 		late+=("$(late steady)")
-		say "$jobs: overflow $n, steady job: $(of_load /tmp/load.json steady served), p99 $(late steady) us"
-		[ "$jobs" = job ] || [ "$n" -gt "$per_second" ] || fail "there was room for all: $n"
+		say "$jobs: overflow $n, steady job: $(of_load /tmp/load.json steady served)," \
+			"p99 $(late steady) us"
+		[ "$jobs" = job ] || [ "$n" -gt "$per_second" ] || fail "the table did not overflow: $n"
 		rmdir /sys/kernel/config/nrs/svc
 		share+=("$(of_load /tmp/load.json steady served)")
 	done
@@ -150,7 +166,8 @@ overflow() {
 	rmmod nrs
 }
 
-long try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
+long try $((seconds + 100)) \
+	"$per_second new jobs per second for $seconds s, with new weights and reads of statistics" room
 long try 60 "more jobs of one user than the table has room for" overflow
 remarks '^([0-9]+ of |at most|memory:|job)'
 summary

@@ -26,8 +26,8 @@ begin() {
 	(
 		fio() { exec setpriv --reuid "${as%:*}" --regid "${as#*:}" --clear-groups /bin/fio "$@"; }
 		# Few system calls, so that the CPU does not become the bottleneck.
-		load "$name" --thread --iodepth=32 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --time_based --runtime=300 "$@" \
-			>/dev/null 2>&1
+		load "$name" --thread --iodepth=32 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 \
+			--time_based --runtime=300 "$@" >/dev/null 2>&1
 	) &
 	loader=$!
 }
@@ -47,7 +47,8 @@ shares() {
 			if (e > worst) worst = e
 		}
 		printf "of %d, worst error %.2f %%\n", all, worst
-		exit !(all > 0 && worst <= p) }' || fail "not as ${want[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
+		exit !(all > 0 && worst <= p)
+	}' || fail "not as ${want[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
 	for i in "${!want[@]}"; do
 		[ "${want[i]}" = 0 ] || [ "${all_held[i]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
 	done
@@ -75,7 +76,8 @@ leave() {
 # second second on.
 composite() {
 	setup 3000 gid_then_uid_then_size_fair
-	local jobs=(70:1001:1 71:1002:2 71:1002:3 71:1002:2 71:1003:3 71:1003:2 71:1004:1 71:1004:2) i job
+	local jobs=(70:1001:1 71:1002:2 71:1002:3 71:1002:2 71:1003:3 71:1003:2 71:1004:1 71:1004:2) i \
+		job
 	local want=(.5 .0476190 .0714286 .0476190 .1 .0666667 .0555556 .1111111)
 	for i in "${!jobs[@]}"; do client "j$i" /dev/nb0 svc jobid "j$i" size "${jobs[i]##*:}"; done
 	for i in "${!jobs[@]}"; do
@@ -115,7 +117,8 @@ weights() {
 	weigh 'uid:1002:2,-uid:1001 -uid:1003'
 	sleep 0.2
 	shares 3 ended 2 1 2 1
-	[ "$(cat "$(at svc nrs_fairshare_weights)")" = uid:1002:2 ] || fail "$(cat "$(at svc nrs_fairshare_weights)")"
+	[ "$(cat "$(at svc nrs_fairshare_weights)")" = uid:1002:2 ] ||
+		fail "$(cat "$(at svc nrs_fairshare_weights)")"
 	weigh clear
 	sleep 0.2
 	shares 3 ended 2 1 1 1
@@ -141,7 +144,8 @@ weights() {
 
 # device_time UID: Prints the device time of a user so far, us.
 device_time() {
-	awk -v e="\"uid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' "$(at svc nrs_fairshare_stats)"
+	awk -v e="\"uid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' \
+		"$(at svc nrs_fairshare_stats)"
 }
 
 # mixed COST_MODEL: Runs small random reads against large sequential writes on a disk of 20 MB/s, in
@@ -152,7 +156,8 @@ mixed() {
 	sharer b /dev/nb0 svc
 	set_to svc nrs_fairshare_cost_model "$1"
 	begin a 1001 --rw=randread --bs=4k --iodepth=64
-	begin b 1002 --rw=write --bs=1m --iodepth=16 --iodepth_batch_submit=1 --iodepth_batch_complete_min=1
+	begin b 1002 --rw=write --bs=1m --iodepth=16 --iodepth_batch_submit=1 \
+		--iodepth_batch_complete_min=1
 	settle 1 1
 }
 
@@ -167,11 +172,14 @@ device_times() {
 	local a b before time_a time_b
 	a=$(device_time 1001) b=$(device_time 1002) before=${EPOCHREALTIME/./}
 	gather 12 bytes
-	time_a=$(($(device_time 1001) - a)) time_b=$(($(device_time 1002) - b)) before=$((${EPOCHREALTIME/./} - before))
-	say "device time in $((before / 1000)) ms: reader $((time_a / 1000)) ms, writer $((time_b / 1000)) ms"
+	time_a=$(($(device_time 1001) - a)) time_b=$(($(device_time 1002) - b)) \
+		before=$((${EPOCHREALTIME/./} - before))
+	say "device time in $((before / 1000)) ms:" \
+		"reader $((time_a / 1000)) ms, writer $((time_b / 1000)) ms"
 	within 3 $time_a $time_b || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	# The device was never idle, so all of the time is charged to the users.
-	within 3 $before $((time_a + time_b)) || fail "$before us passed, $time_a + $time_b were counted"
+	within 3 $before $((time_a + time_b)) ||
+		fail "$before us passed, $time_a + $time_b were counted"
 	# Equal device time means different amounts of bytes.
 	more 3 "${got[1]}" "${got[0]}"
 }
@@ -230,11 +238,12 @@ alone() {
 	more 0.97 "$all" "$fair"
 }
 
-dm_only try 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
+dm_only try 60 \
+	"two groups, four users, eight jobs: each share within 2 % from the second second on" composite
 dm_only long try 90 "weights, within 2 %" weights
 long try 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
 long try 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
 try 60 "arrival and departure: shares within 5 % after two intervals" arrival
-long try 60 "alone 95 % of fifo, together 97 % of alone" alone
+long try 60 "a lone job has 95 % of fifo, two jobs together 97 % of one" alone
 remarks '^(ended|bytes|size|by |from|device|requests|[0-9. ]* of )'
 summary

@@ -27,7 +27,8 @@ shares() {
 	got=$(window "$@" a b)
 	read -r a b <<<"$got"
 	say "$2 in $1 s: a $a, b $b; CPUs busy $(cat /tmp/busy) %"
-	[ "$(counter a held)" -ge 2 ] && [ "$(counter b held)" -ge 2 ] || fail "a backlog ended: $(status)"
+	[ "$(counter a held)" -ge 2 ] && [ "$(counter b held)" -ge 2 ] ||
+		fail "a backlog ended: $(status)"
 	idle_time "$(cat /tmp/busy)"
 }
 

@@ -5,15 +5,17 @@
 
 # disk PLACES NANOSECONDS: Creates the disk /dev/few with queue depth PLACES and this service time.
 disk() {
-	null_blk_create few size=1024 queue_mode=2 irqmode=2 completion_nsec="$2" hw_queue_depth="$1" submit_queues=1
+	null_blk_create few size=1024 queue_mode=2 irqmode=2 completion_nsec="$2" hw_queue_depth="$1" \
+		submit_queues=1
 	echo none >/sys/block/few/queue/scheduler
 	chmod 666 /dev/few
 }
 
 # reader UID DEPTH PROCESSES: Starts the processes on $path.
 reader() {
-	setpriv --reuid "$1" --clear-groups fio --filename="$path" --rw=randread --bs=16k --direct=1 --ioengine=libaio \
-		--iodepth="$2" --numjobs="$3" --norandommap --invalidate=0 --time_based --runtime=120 --minimal --group_reporting --name=r >/dev/null 2>&1 &
+	setpriv --reuid "$1" --clear-groups fio --filename="$path" --rw=randread --bs=16k --direct=1 \
+		--ioengine=libaio --iodepth="$2" --numjobs="$3" --norandommap --invalidate=0 --time_based \
+		--runtime=120 --minimal --group_reporting --name=r >/dev/null 2>&1 &
 }
 
 # Starts two users, one with four times the processes of the other.

@@ -31,7 +31,8 @@ hanging() {
 	before=$(counter a ended)
 	# Only the device that hangs has queued requests.
 	verified b --size="$large"
-	[ "$(counter b ended)" -ge "$(slow 1024 64)" ] && [ "$(counter b held)" = 0 ] || fail "$(dm status b)"
+	[ "$(counter b ended)" -ge "$(slow 1024 64)" ] && [ "$(counter b held)" = 0 ] ||
+		fail "$(dm status b)"
 	[ "$(counter a ended)" = "$before" ] || fail "the device does not hang: $(dm status a)"
 	# Policies and slots can still be changed.
 	policy svc fifo
@@ -71,16 +72,19 @@ stalling() {
 	dm suspend --nolockfs lin
 	verified a --size="$small" &
 	local writer=$!
-	wait_for 30 '[ $(counter a queued) -ge 1 ] && [ $(counter a held) = 0 ]' || fail "$(dm status a)"
+	wait_for 30 '[ $(counter a queued) -ge 1 ] && [ $(counter a held) = 0 ]' ||
+		fail "$(dm status a)"
 	wait_for 10 'grep -qE "stalls: [1-9]" "$(at svc clients)"' || fail "$(cat "$(at svc clients)")"
-	[ "$(dmesg | grep -c 'no request was decided for 300 ms')" = 1 ] || fail "not said once"
+	[ "$(dmesg | grep -c 'no request dispatched for 300 ms')" = 1 ] ||
+		fail "not logged exactly once"
 	dm resume lin
 	wait "$writer"
-	wait_for 5 'grep -q "active: 0, overflow" "$(at svc clients)"' || fail "$(cat "$(at svc clients)")"
+	wait_for 5 'grep -q "active: 0, overflow" "$(at svc clients)"' ||
+		fail "$(cat "$(at svc clients)")"
 }
 
-try 60 "fairshare, 4 slots: the other device goes on" hanging 4 fairshare
-long try 60 "fifo, 2 slots: the other device goes on" hanging 2 fifo
+try 60 "fairshare, 4 slots: the other device continues" hanging 4 fairshare
+long try 60 "fifo, 2 slots: the other device continues" hanging 2 fifo
 long try 60 "a client leaves while another's device hangs" leaving
-long try 60 "what waits without progress is sent down" stalling
+long try 60 "stalled requests are dispatched" stalling
 summary

@@ -34,7 +34,7 @@ limited() {
 	begin a --prioclass=1 --prio=0
 	saturated a
 	stays 7
-	[ "$(counter a held)" -ge 8 ] || fail "nothing waits: $(dm status a)"
+	[ "$(counter a held)" -ge 8 ] || fail "few requests are queued: $(dm status a)"
 	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
 }
 
@@ -81,8 +81,8 @@ hanging() {
 	stays 2
 }
 
-long try 40 "one request in hundred seconds is healthy" limited
-long try 40 "overlap: what waits for what is held back is healthy" blocked
+long try 40 "one request in a hundred seconds is healthy" limited
+long try 40 "overlap: requests that wait for a throttled one are healthy" blocked
 try 60 "a device that hangs is not healthy" hanging
 remarks '^after'
 summary

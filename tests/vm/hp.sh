@@ -27,7 +27,8 @@ kept_slot() {
 	saturated a
 	realtime --iodepth=1 --runtime=2 >/tmp/busy.txt
 	say "mean latency: idle $(terse /tmp/idle.txt 16) us, busy $(terse /tmp/busy.txt 16) us"
-	more 1 "$(awk -v t="$(terse /tmp/idle.txt 16)" 'BEGIN { print 1.5 * t }')" "$(terse /tmp/busy.txt 16)"
+	more 1 "$(awk -v t="$(terse /tmp/idle.txt 16)" 'BEGIN { print 1.5 * t }')" \
+		"$(terse /tmp/busy.txt 16)"
 }
 
 # Verifies that under a flood of high priority, regular requests get one of every eleven requests
@@ -81,7 +82,7 @@ metadata() {
 }
 
 try 40 "regular requests are not starved" not_starved
-try 40 "a slot is kept for high priority" kept_slot
+try 40 "a slot is reserved for high priority" kept_slot
 long try 40 "high_priority_sources: metadata" metadata
 remarks '^(mean|ended)'
 summary

@@ -58,7 +58,9 @@ mount -t debugfs debugfs /sys/kernel/debug
 for module in virtio_pci virtio_blk configfs dm-mod; do modprobe -q "$module"; done
 mount -t configfs configfs /sys/kernel/config
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-for controller in io memory; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; done
+for controller in io memory; do
+	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+done
 ln -sf /proc/self/fd /dev/fd
 hostname nrs 2>/dev/null
 

@@ -27,7 +27,8 @@ storm() {
 			ln -sf "$(command -v dd)" /tmp/names/p$i
 			# The argument selects the program, and the file the name of the task.
 			setpriv --reuid 1002 --clear-groups bash -c \
-				"exec -a dd /tmp/names/p$i if=/dev/mapper/b of=/dev/null bs=4k iflag=direct" 2>/dev/null &
+				"exec -a dd /tmp/names/p$i if=/dev/mapper/b of=/dev/null bs=4k iflag=direct" \
+				2>/dev/null &
 		done
 	)
 	wait_for 60 "[ \"\$(counter b held)\" -ge $((programs - 16)) ]" || fail "$(dm status b)"
@@ -49,7 +50,7 @@ shares() {
 	storm
 	gather 5 ended
 	gather 20 ended
-	[ "$(overflow)" -gt 0 ] || fail "there was room for all: $(head -n 1 "$(at svc clients)")"
+	[ "$(overflow)" -gt 0 ] || fail "the table did not overflow: $(head -n 1 "$(at svc clients)")"
 	within 5 "${got[0]}" "${got[1]}" || fail "beside $programs programs: ${got[*]}"
 }
 
@@ -67,5 +68,5 @@ rates() {
 }
 
 try 120 "a user of $programs names has the share of one user" shares
-try 120 "a rule holds beside $programs names" rates
+try 120 "a rule is kept beside $programs names" rates
 summary

@@ -26,7 +26,8 @@ killed() {
 	kill_load
 	wait_for 15 '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(dm status a)"
 	wait_for 5 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
-	[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ] || fail "$(dm status a)"
+	[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ] ||
+		fail "$(dm status a)"
 	load a --io_size=40k >/dev/null
 	dm_remove a
 }
@@ -37,7 +38,7 @@ drained() {
 	kill_load
 	[ "$(counter a held)" -ge 50 ] || fail "too late for the test: $(dm status a)"
 	dm message a 0 drain
-	[ "$(counter a held)" -le 1 ] || fail "held after drain: $(dm status a)"
+	[ "$(counter a held)" -le 1 ] || fail "queued after drain: $(dm status a)"
 	wait_for 2 '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(dm status a)"
 	# Later requests are queued again.
 	load a --numjobs=2 --time_based --runtime=60 >/dev/null 2>&1 &
@@ -46,6 +47,6 @@ drained() {
 
 for name in fairshare $(brief '' fifo); do
 	try 60 "$name: a killed submitter's requests end" killed "$name"
-	try 60 "$name: drain lets all go" drained "$name"
+	try 60 "$name: drain dispatches all requests" drained "$name"
 done
 summary

@@ -13,9 +13,14 @@ dmesg | sed '1,/kunit starts/d' | sed 's/^\[[ 0-9.]*\] //' | tee /tmp/kunit.txt 
 while read -r suite; do
 	# The result line of a suite is not indented, "ok 3 nrs_name"; the lines of its tests are.
 	if grep -qE "^ok [0-9]+ $suite\$" /tmp/kunit.txt; then
-		ok "suite $suite: $(sed -n "/# Subtest: $suite\$/,/^[a-z ]*ok [0-9]* $suite/p" /tmp/kunit.txt | grep -cE '^ +ok [0-9]+ [a-z]') tests"
+		ok "suite $suite: $(
+			sed -n "/# Subtest: $suite\$/,/^[a-z ]*ok [0-9]* $suite/p" /tmp/kunit.txt |
+				grep -cE '^ +ok [0-9]+ [a-z]'
+		) tests"
 	else
-		not_ok "suite $suite" "$(grep -E "not ok .*$suite|# Subtest: $suite|EXPECTATION|ASSERTION" /tmp/kunit.txt | tr '\n' ' ')"
+		not_ok "suite $suite" \
+			"$(grep -E "not ok .*$suite|# Subtest: $suite|EXPECTATION|ASSERTION" /tmp/kunit.txt |
+				tr '\n' ' ')"
 	fi
 done </suites
 check_eq "no test failed" '' "$(grep -E '(^| )not ok ' /tmp/kunit.txt)"

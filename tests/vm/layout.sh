@@ -35,31 +35,33 @@ differs() {
 	cp $btf $own
 	cp $own $changed
 	strings -t d -n 8 $own >/tmp/all
-	grep -E ' (elevator_(type|tags)|(init|exit)_hctx|insert_requests|blk_insert_t)$' /tmp/all >/tmp/strings
+	grep -E ' (elevator_(type|tags)|(init|exit)_hctx|insert_requests|blk_insert_t)$' \
+		/tmp/all >/tmp/strings
 	mount --bind $changed $btf
 	expect ''
 	with elevator_type elevator_Type
-	expect 'no struct elevator_type'
+	expect 'struct elevator_type does not exist'
 	with insert_requests insert_Requests
-	expect 'struct elevator_mq_ops: no insert_requests'
+	expect 'struct elevator_mq_ops has no member insert_requests'
 	# Swaps in another structure, with two numbers in it.
 	with elevator_type elevator_tags elevator_tags elevator_type
-	expect 'struct elevator_type: size 8, built for *'
+	expect 'struct elevator_type: size is 8, built for *'
 	# Swaps in the next member.
 	with init_hctx exit_hctx exit_hctx init_hctx
-	expect 'struct elevator_mq_ops: init_hctx at 24, built for 16'
+	expect 'struct elevator_mq_ops: offset of init_hctx is 24, built for 16'
 	with blk_insert_t blk_Insert_t
-	expect 'struct elevator_mq_ops: insert_requests is not void(struct blk_mq_hw_ctx *, struct list_head *, blk_insert_t)'
+	expect "struct elevator_mq_ops: insert_requests is not \
+void(struct blk_mq_hw_ctx *, struct list_head *, blk_insert_t)"
 	head -c 100000 $own >$changed
-	expect 'BTF in an unknown format'
+	expect 'unknown BTF format'
 	umount $btf
 	mount -t tmpfs none ${btf%/*}
-	expect 'no BTF'
+	expect 'the kernel has no BTF'
 	umount ${btf%/*}
 	expect ''
 }
 
 if [ -d /sys/module/nrs ]; then rmmod nrs; fi
-try 60 "structures that differ: no I/O scheduler, and why" differs
+try 60 "different structures: no I/O scheduler, with the reason" differs
 umount $btf ${btf%/*} 2>/dev/null
 summary

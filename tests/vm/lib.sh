@@ -122,10 +122,14 @@ reads_in() {
 
 # Error texts of the C library.
 declare -A errno_text=(
-	[EPERM]='Operation not permitted' [ENOENT]='No such file or directory' [EIO]='Input/output error' [ENXIO]='No such device or address'
-	[E2BIG]='Argument list too long' [EAGAIN]='Resource temporarily unavailable' [EACCES]='Permission denied' [EBUSY]='Device or resource busy'
-	[EEXIST]='File exists' [ENODEV]='No such device' [EINVAL]='Invalid argument' [ENOSPC]='No space left on device'
-	[ELOOP]='Too many levels of symbolic links' [ETIMEDOUT]='Connection timed out' [ENOTEMPTY]='Directory not empty'
+	[EPERM]='Operation not permitted' [ENOENT]='No such file or directory'
+	[EIO]='Input/output error' [ENXIO]='No such device or address'
+	[E2BIG]='Argument list too long' [EAGAIN]='Resource temporarily unavailable'
+	[EACCES]='Permission denied' [EBUSY]='Device or resource busy'
+	[EEXIST]='File exists' [ENODEV]='No such device' [EINVAL]='Invalid argument'
+	[ENOSPC]='No space left on device'
+	[ELOOP]='Too many levels of symbolic links' [ETIMEDOUT]='Connection timed out'
+	[ENOTEMPTY]='Directory not empty'
 	[ENAMETOOLONG]='File name too long' [ENOMEM]='Cannot allocate memory'
 )
 

@@ -18,7 +18,8 @@ cycles() {
 			remove_client a
 		fi
 		rmmod nrs
-		[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] ||
+		[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] &&
+			[ ! -d /sys/kernel/config/nrs ] ||
 			fail "round $i: something is left"
 	done
 }
@@ -110,9 +111,11 @@ if [ -d /sys/module/nrs ]; then rmmod nrs; fi
 cycles=$(slow "$(brief 10 50)" "$(brief 5 10)")
 try 90 "loads and unloads $cycles times" cycles "$cycles"
 # The debug kernel runs the KUnit suites at each load, so it only runs the checks of memory errors.
-[ -n "$debug" ] || dm_only try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
+[ -n "$debug" ] ||
+	dm_only try 20 "parameters: shown, invalid values refused, effective for new services" \
+		see_parameters
 [ -n "$debug" ] || dm_only try 20 "parameters at load time" given_parameters
-dm_only try 20 "rmmod is refused while a table is there" busy_table
+dm_only try 20 "rmmod is refused while a table exists" busy_table
 dm_only debug_long try 20 "rmmod is refused while a control file is open" open_file
-dm_only debug_long try 20 "rmmod is refused while a configured service is there" busy_directory
+dm_only debug_long try 20 "rmmod is refused while a configured service exists" busy_directory
 summary

@@ -46,6 +46,7 @@ reading() {
 	within 5 "$a" "$b"
 }
 
-try 60 "locality: eight streams of two users, three times what fifo reads, equal bytes within 5 %" reading
+try 60 "locality: eight streams of two users, three times what fifo reads, equal bytes within 5 %" \
+	reading
 remarks '^(without locality|fifo|locality):'
 summary

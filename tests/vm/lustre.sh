@@ -39,7 +39,8 @@ load() {
 
 # shows POLICY: Verifies that the policy is started on both heads of the nrs service.
 shows() {
-	[ "$(grep -A 1 "name: $1\$" "$(at ost_io nrs_policies)" | grep -c 'state: started')" = 2 ] || fail "$(cat "$(at ost_io nrs_policies)")"
+	[ "$(grep -A 1 "name: $1\$" "$(at ost_io nrs_policies)" | grep -c 'state: started')" = 2 ] ||
+		fail "$(cat "$(at ost_io nrs_policies)")"
 }
 
 # each COUNT: Runs each policy under load, and replaces it.
@@ -47,7 +48,8 @@ each() {
 	local pid
 	setup
 	load "$1"
-	for policy in 'fairshare uid_fair' 'fairshare uid+jobid' 'nrs_tbf jobid' 'qbm' 'reg fairshare' fifo; do
+	for policy in 'fairshare uid_fair' 'fairshare uid+jobid' 'nrs_tbf jobid' 'qbm' 'reg fairshare' \
+		fifo; do
 		load "$1" >/tmp/load.txt 2>&1 &
 		pid=$!
 		sleep 0.1
@@ -103,15 +105,15 @@ withheld() {
 refusals() {
 	setup
 	select_policy fairshare uid_fair
-	if rmmod nrs_lustre; then fail "the module went"; fi
+	if rmmod nrs_lustre; then fail "the module was unloaded"; fi
 	select_policy fifo
 	teardown
 	if insmod /nrs_lustre.ko; then fail "without ptlrpc"; fi
 }
 
-try 120 "each policy under load, and another one in its place" each "$(brief 2000 20000)"
+try 120 "each policy under load, and its replacement" each "$(brief 2000 20000)"
 try 20 "parameters before a policy is started" parameters
-try 60 "what a rule withholds, and its change" withheld
-try 20 "a policy that is started keeps the module" refusals
+try 60 "throttled requests, and a change of their rule" withheld
+try 20 "a started policy holds the module" refusals
 remarks '^(limited|ptlrpc: [0-9])'
 summary

@@ -17,10 +17,11 @@ journal() {
 	mount -t ext4 /dev/mapper/a /mnt/a
 	policy svc fairshare
 	echo 1 >"$(at svc slots)"
-	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
-		--create_only=1 >/dev/null
-	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
-		--time_based --runtime=60 >/dev/null 2>&1 &
+	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 \
+		--ioengine=libaio --iodepth=64 --numjobs=4 --minimal --create_only=1 >/dev/null
+	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 \
+		--ioengine=libaio --iodepth=64 --numjobs=4 --minimal --time_based \
+		--runtime=60 >/dev/null 2>&1 &
 	# The I/O scheduler lets one user have half of the 256 tags.
 	wait_for 20 '[ $(counter a held) -ge 120 ]' || fail "the queue is not full: $(status a)"
 	local before started=$SECONDS
@@ -28,7 +29,8 @@ journal() {
 	# Metadata only; in the queue, each step would wait for more than 100 requests of 10 ms.
 	mkdir /mnt/a/d{1..20}
 	sync -f /mnt/a 2>/dev/null || sync
-	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(status a)"
+	say "sync took $((SECONDS - started)) s, forced $before before," \
+		"$(counter a forced) after: $(status a)"
 	[ "$(counter a forced)" -gt "$before" ] || fail "nothing was forced: $(status a)"
 	[ "$(counter a held)" -ge 100 ] || fail "the queue was not full: $(status a)"
 	[ $((SECONDS - started)) -lt 10 ]
@@ -50,7 +52,9 @@ swap() {
 	mkdir -p /mnt/memory
 	mount -t tmpfs -o size=32m memory /mnt/memory
 	dd if=/dev/urandom of=/tmp/memory bs=1M count=24 2>/dev/null
-	bash -c "echo \$\$ >$group/cgroup.procs; cat /tmp/memory >/mnt/memory/file; cmp /tmp/memory /mnt/memory/file" ||
+	bash -c "echo \$\$ >$group/cgroup.procs
+		cat /tmp/memory >/mnt/memory/file
+		cmp /tmp/memory /mnt/memory/file" ||
 		fail "the data is wrong, or not there: $(cat $group/memory.events)"
 	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(status a)"
 	[ "$(counter a forced)" -gt 0 ]

@@ -18,7 +18,8 @@ serve() {
 	mkdir -p /mnt/exports
 	mount -t tmpfs exports /mnt/exports
 	truncate -s $((64 << 20)) /mnt/exports/a /mnt/exports/b
-	nbdkit --filter=nrs --filter=delay file dir=/mnt/exports "delay-read=${delay}ms" "delay-write=${delay}ms" "$@"
+	nbdkit --filter=nrs --filter=delay file dir=/mnt/exports "delay-read=${delay}ms" \
+		"delay-write=${delay}ms" "$@"
 }
 
 # connect NUMBER EXPORT: Makes /dev/nbdNUMBER a client with its own address.
@@ -44,7 +45,8 @@ parts() {
 	sleep 4
 	a=$(($(reads nbd0) - a)) b=$(($(reads nbd1) - b))
 	say "$1: $a and $b reads in 4 s"
-	within "$2" "$(awk "BEGIN { print $a * $3 }")" "$b" || fail "$1: $a and $b reads, 1 to $3 was expected"
+	within "$2" "$(awk "BEGIN { print $a * $3 }")" "$b" ||
+		fail "$1: $a and $b reads, 1 to $3 was expected"
 }
 
 # Verifies the shares of two clients, the first with twice as many requests in flight.
@@ -65,7 +67,8 @@ shares() {
 	policy nbd 'fairshare jobid_fair'
 	set_to nbd nrs_fairshare_weights jobid:b:4
 	parts 'exports 1 to 4' 8 4
-	grep -q '"jobid:a"' "$(at nbd nrs_fairshare_stats)" || fail "$(cat "$(at nbd nrs_fairshare_stats)")"
+	grep -q '"jobid:a"' "$(at nbd nrs_fairshare_stats)" ||
+		fail "$(cat "$(at nbd nrs_fairshare_stats)")"
 }
 
 # Verifies that each operation passes nrs, and has the same effect as without nrs.
@@ -77,7 +80,8 @@ operations() {
 	local before
 	before=$(ended nbd)
 	verified nbd0 --sync=1 --iodepth=8 --size=256k
-	[ "$(ended nbd)" -ge $((before + 128)) ] || fail "64 writes and 64 reads: $before, then $(ended nbd)"
+	[ "$(ended nbd)" -ge $((before + 128)) ] ||
+		fail "64 writes and 64 reads: $before, then $(ended nbd)"
 	dd if=/dev/urandom of=/tmp/random bs=4k count=16 2>/dev/null
 	local call
 	for call in 'blkdiscard -z' blkdiscard; do
@@ -102,7 +106,7 @@ many() {
 		load "nbd$n" --iodepth=128 --number_ios=128 >/dev/null &
 		pids+=($!)
 	done
-	wait_for 20 '[ "$(counter nbdkit held)" -ge 1000 ]' || fail "held: $(counter nbdkit held)"
+	wait_for 20 '[ "$(counter nbdkit held)" -ge 1000 ]' || fail "queued: $(counter nbdkit held)"
 	echo 512 >"$(at nbd slots)"
 	for n in "${pids[@]}"; do wait "$n" || fail "fio: status $?"; done
 	balanced nbdkit
@@ -124,7 +128,8 @@ ask() {
 # over: Verifies that no request is queued and all have completed, some with errors: delays end when
 # the client disconnects.
 over() {
-	wait_for 10 '[ $(($(counter nbdkit passed) + $(counter nbdkit queued))) = "$(ended nbd)" ]' || fail "$(cat "$(at nbd clients)")"
+	wait_for 10 '[ $(($(counter nbdkit passed) + $(counter nbdkit queued))) = "$(ended nbd)" ]' ||
+		fail "$(cat "$(at nbd clients)")"
 }
 
 # Verifies that clients that disconnect with requests queued, or do not read their replies, do not
@@ -135,13 +140,14 @@ clients() {
 	connect 0 a
 	echo 1 >"$(at nbd slots)"
 	ask 16
-	wait_for 10 '[ "$(counter nbdkit held)" -ge 10 ]' || fail "held: $(counter nbdkit held)"
+	wait_for 10 '[ "$(counter nbdkit held)" -ge 10 ]' || fail "queued: $(counter nbdkit held)"
 	exec {raw}>&-
 	over
 	# All threads of the connection block with a reply to send.
 	ask 64
 	wait_for 10 '[ "$(ended nbd)" -ge 32 ]' || fail "ended: $(ended nbd)"
-	timeout 20 dd if=/dev/nbd0 of=/dev/null bs=4k count=10 iflag=direct 2>/dev/null || fail "a client that does not read stops others"
+	timeout 20 dd if=/dev/nbd0 of=/dev/null bs=4k count=10 iflag=direct 2>/dev/null ||
+		fail "a client that does not read stops others"
 	over
 	exec {raw}>&-
 }
@@ -155,7 +161,7 @@ ends() {
 	echo 1 >"$(at nbd slots)"
 	refused EBUSY rmmod nrs
 	begin nbd0 --iodepth=64
-	wait_for 10 '[ "$(counter nbdkit held)" -ge 50 ]' || fail "held: $(counter nbdkit held)"
+	wait_for 10 '[ "$(counter nbdkit held)" -ge 50 ]' || fail "queued: $(counter nbdkit held)"
 	kill -KILL "$(pidof nbdkit)"
 	wait_for 10 '[ ! -e /sys/kernel/debug/nrs/nbd ]' || fail "$(cat "$(at nbd clients)")"
 	wait_for 10 '! pidof fio nbd-client' || fail "$(ps)"
@@ -183,7 +189,7 @@ without() {
 try 60 "shares of NBD clients and exports" shares
 try 60 "data, FUA, zeroes and discards" operations
 try 60 "a thousand requests in flight" many
-try 60 "clients that leave, or read no replies" clients
+try 60 "clients that disconnect, or read no replies" clients
 try 60 "the server ends" ends
 try 30 "without /dev/nrs" without
 summary

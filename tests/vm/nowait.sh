@@ -54,7 +54,8 @@ polled() {
 io_wq() {
 	setup 'fairshare uid_fair'
 	verified a --ioengine=io_uring --force_async=1 --uid=1234 --size=1m
-	grep -q 'uid:1234' "$(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	grep -q 'uid:1234' "$(at svc nrs_fairshare_stats)" ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
 dm_only try 30 "requests that must not block" nowait

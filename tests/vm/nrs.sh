@@ -73,7 +73,10 @@ try() {
 		kill "$timer"
 		wait "$timer" 2>/dev/null
 	else
-		{ ps -o pid,stat,args | grep -v '\[' && tail -n 8 /tmp/try.trace && echo "no end within $limit s"; } >>"$log" 2>&1
+		{
+			ps -o pid,stat,args | grep -v '\[' && tail -n 8 /tmp/try.trace &&
+				echo "no end within $limit s"
+		} >>"$log" 2>&1
 		# Logs blocked tasks to the kernel log.
 		echo w >/proc/sysrq-trigger
 		kill -KILL "$pid" 2>/dev/null
@@ -130,7 +133,9 @@ clean_up() {
 	# shellcheck disable=SC2086 # several processes
 	if pids=$(pidof "${loads[@]}"); then kill -KILL $pids 2>/dev/null; fi
 	# Otherwise requests that a policy throttles would keep the loads alive.
-	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
+	for dir in /sys/kernel/debug/nrs/*/; do
+		[ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"
+	done 2>/dev/null
 	# Suspended or stacked devices may require that another device is removed first.
 	for round in 1 2 3; do
 		resume_all
@@ -299,7 +304,11 @@ set_to() {
 settings() {
 	local file
 	for file in "/sys/kernel/debug/nrs/$1"/*; do
-		case $file in *stats_reset | *_error | *stats | *status | */clients | */health | *concurrency | *timeouts) continue ;; esac
+		case $file in
+		*stats_reset | *_error | *stats | *status | */clients | */health | *concurrency | *timeouts)
+			continue
+			;;
+		esac
 		echo "$file: $(<"$file")"
 	done 2>/dev/null
 }
@@ -350,7 +359,8 @@ own_counters() {
 	local reads writes fields
 	read -r reads writes <"/sys/block/${disk_of[$1]}/inflight"
 	read -ra fields <"${stat_of[$1]}"
-	held=$((fields[8] - reads - writes)) ended=$((fields[0] + fields[4])) bytes=$(((fields[2] + fields[6]) * 512))
+	held=$((fields[8] - reads - writes)) ended=$((fields[0] + fields[4])) \
+		bytes=$(((fields[2] + fields[6]) * 512))
 	[ "$held" -ge 0 ] || held=0
 }
 
@@ -381,8 +391,8 @@ load() {
 	shift
 	# fio's own uid option does not apply to the jobs that numjobs adds.
 	case ${1:-} in as=*) run=(setpriv --reuid "${1#as=}" --clear-groups fio) && shift ;; esac
-	"${run[@]}" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
-		--norandommap --minimal --group_reporting --name="$name" "$@"
+	"${run[@]}" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
+		--iodepth=16 --norandommap --minimal --group_reporting --name="$name" "$@"
 }
 
 # begin DEVICE [as=UID] [OPTION...]: Starts a load that runs until the check ends.
@@ -394,8 +404,9 @@ begin() {
 verified() {
 	local name=$1
 	shift
-	fio --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
-		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting --name="$name" "$@" >"/tmp/verified-$name.txt" ||
+	fio --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio \
+		--iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 \
+		--minimal --group_reporting --name="$name" "$@" >"/tmp/verified-$name.txt" ||
 		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
 }
 
@@ -405,9 +416,10 @@ verified() {
 writing() {
 	local name=$1
 	shift
-	fio --filename="/dev/mapper/$name" --nice=10 --rw=randwrite --bssplit=4k/80:64k/20 --direct=1 --ioengine=libaio --iodepth=16 \
-		--size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --verify_backlog_batch=32 --verify_state_save=0 \
-		--time_based --runtime=600 --minimal --name="$name" "$@" >/tmp/writing.txt 2>&1 &
+	fio --filename="/dev/mapper/$name" --nice=10 --rw=randwrite --bssplit=4k/80:64k/20 --direct=1 \
+		--ioengine=libaio --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1 \
+		--verify_backlog=32 --verify_backlog_batch=32 --verify_state_save=0 --time_based \
+		--runtime=600 --minimal --name="$name" "$@" >/tmp/writing.txt 2>&1 &
 	writer=$!
 }
 
@@ -424,7 +436,8 @@ written() {
 # failed.
 balanced() {
 	local name=${disk_of[$1]:-$1}
-	wait_for 10 "[ \$(counter $name held) = 0 ] && [ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" ||
+	wait_for 10 "[ \$(counter $name held) = 0 ] &&
+		[ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" ||
 		fail "$(status "$1")"
 	[ "$(counter "$name" failed)" = 0 ] || fail "$(status "$1")"
 }
@@ -432,7 +445,9 @@ balanced() {
 # of_load FILE CLIENT NAME: Prints a number of that client in a report of nrs-test load, from the
 # lines after the client's name.
 of_load() {
-	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+	awk -v c="\"$2\"," -v n="\"$3\":" \
+		'$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' \
+		"$1"
 }
 
 # ctl STATUS ARG...: Runs nrsctl, which must exit with STATUS; sets $said to its output and $why to
@@ -444,7 +459,8 @@ ctl() {
 	why=$(</tmp/why)
 	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>/out/transcript
 	[ "$got" = "$want" ] || fail "nrsctl $*: status $got, not $want: $said $why"
-	[ -z "${strict:-}" ] || [ "$want" = 0 ] || [[ $why == nrsctl:* ]] || fail "nrsctl $*: complains '$why'"
+	[ -z "${strict:-}" ] || [ "$want" = 0 ] || [[ $why == nrsctl:* ]] ||
+		fail "nrsctl $*: complains '$why'"
 }
 
 # says WANTED: Verifies the output of nrsctl.
@@ -470,7 +486,8 @@ saturated() {
 	least=$(slow 4 1)
 	case $1 in [0-9]*) least=$1 && shift ;; esac
 	for name; do
-		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" || fail "$name has no backlog: $(status "$name")"
+		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" ||
+			fail "$name has no backlog: $(status "$name")"
 	done
 }
 
@@ -539,7 +556,7 @@ busy_since() {
 # idle_time BUSY: Fails if the CPU utilisation BUSY is so high that the CPUs may have been the
 # bottleneck instead of the disk.
 idle_time() {
-	[ "$1" -lt 80 ] || fail "CPUs busy $1 %, the result would say nothing"
+	[ "$1" -lt 80 ] || fail "CPUs busy $1 %, the result is not valid"
 }
 
 # look: Sets all_held, all_ended and all_bytes to the counters of all clients of the service svc, or
@@ -558,7 +575,8 @@ look() {
 	fi
 	while read -r line; do
 		[[ $line =~ \ held:\ ([0-9]+),\ ended:\ ([0-9]+),.*\ bytes:\ ([0-9]+) ]] || continue
-		all_held+=("${BASH_REMATCH[1]}") all_ended+=("${BASH_REMATCH[2]}") all_bytes+=("${BASH_REMATCH[3]}")
+		all_held+=("${BASH_REMATCH[1]}") all_ended+=("${BASH_REMATCH[2]}") \
+			all_bytes+=("${BASH_REMATCH[3]}")
 	done </sys/kernel/debug/nrs/svc/clients
 }
 
@@ -595,7 +613,8 @@ gather() {
 
 # within PERCENT A B: Returns true if A and B differ by at most PERCENT.
 within() {
-	awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
+	awk -v p="$1" -v a="$2" -v b="$3" \
+		'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
 }
 
 # more FACTOR A B: Returns true if A is at least FACTOR times B.

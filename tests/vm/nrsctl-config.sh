@@ -37,9 +37,23 @@ everything() {
 		slots = 8
 		policy = "tbf uid"
 		high_priority = { policy = "fairshare uid_fair", ratio = 3, sources = "realtime meta" }
-		parameters = { nrs_fairshare_delta_ms = 50, nrs_tbf_depth = 9, nrs_crrn_quantum = { hp = 4 }, nrs_delay_min = 400, nrs_delay_max = 500, nrs_pop = "overlap", stall_ms = 5000 }
-		timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1, at_estimator = "average" }
 		weights = { "uid:1000" = 2, 'jobid:"a b*"' = 3, "jobid:a*" = 7, "nid:10.0.0.7@tcp" = 10000 }
+
+		[service.svc.parameters]
+		nrs_fairshare_delta_ms = 50
+		nrs_tbf_depth = 9
+		nrs_crrn_quantum = { hp = 4 }
+		nrs_delay_min = 400
+		nrs_delay_max = 500
+		nrs_pop = "overlap"
+		stall_ms = 5000
+
+		[service.svc.timeouts]
+		at_max = 4
+		at_min = 3
+		at_extra = 2
+		at_early_margin = 1
+		at_estimator = "average"
 
 		[[service.svc.rule]]
 		name = "sure"
@@ -116,7 +130,8 @@ by_hand() {
 	unchanged apply
 	equal
 	# Rules keep their statistics when other rules are added and removed.
-	printf '[[service.svc.rule]]\nname = "%s"\nmatch = "uid={%s}"\nrate = %s\n' a 1 5 b 2 6 >>/tmp/c.toml
+	printf '[[service.svc.rule]]\nname = "%s"\nmatch = "uid={%s}"\nrate = %s\n' a 1 5 b 2 \
+		6 >>/tmp/c.toml
 	ctl 0 apply -v /tmp/c.toml
 	prints 'svc: nrs_tbf_rule = start a '
 	sed -i 's/rate = 6/rate = 7/' /tmp/c.toml
@@ -136,20 +151,24 @@ by_hand() {
 # Verifies the rollback of a step that the module refuses midway. buffer_max can be raised only
 # while no request is ordered, so not while throttled writes are queued.
 refused() {
-	printf '[service.svc]\nslots = 8\npolicy = "tbf uid"\nparameters = { nrs_pop = "overlap", buffer_max = 256 }\n[[service.svc.rule]]\nname = "slow"\nmatch = "uid={0}"\nrate = 2\n' >/tmp/c.toml
+	printf '%s\n' '[service.svc]' 'slots = 8' 'policy = "tbf uid"' \
+		'parameters = { nrs_pop = "overlap", buffer_max = 256 }' \
+		'[[service.svc.rule]]' 'name = "slow"' 'match = "uid={0}"' 'rate = 2' >/tmp/c.toml
 	ctl 0 apply /tmp/c.toml
 	lower disk
 	client one /dev/disk svc opportunity off
-	fio --filename=/dev/mapper/one --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 --size=8k --time_based --runtime=600 \
-		--minimal --name=one >/dev/null 2>&1 &
+	fio --filename=/dev/mapper/one --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
+		--size=8k --time_based --runtime=600 --minimal --name=one >/dev/null 2>&1 &
 	saturated 2 one
 	before=$(settings svc)
-	sed -i 's/slots = 8/slots = 9/; s/buffer_max = 256/buffer_max = 65536, at_min = 7/; s/rate = 2/rate = 3/' /tmp/c.toml
+	sed -i 's/slots = 8/slots = 9/; s/buffer_max = 256/buffer_max = 65536, at_min = 7/
+		s/rate = 2/rate = 3/' /tmp/c.toml
 	ctl 7 apply --wait 1 /tmp/c.toml
 	complains 'svc: `buffer_max = 65536` was refused'
-	complains 'the service is as it was'
+	complains 'the service was not changed'
 	now=$(settings svc)
-	[ "$(sed 's/, ref .*//' <<<"$now")" = "$(sed 's/, ref .*//' <<<"$before")" ] || fail "$(diff <(echo "$before") <(echo "$now"))"
+	[ "$(sed 's/, ref .*//' <<<"$now")" = "$(sed 's/, ref .*//' <<<"$before")" ] ||
+		fail "$(diff <(echo "$before") <(echo "$now"))"
 	dm message one 0 drain
 }
 
@@ -157,7 +176,10 @@ refused() {
 # is reached.
 load_changes() {
 	local policy policies=('fairshare gid_then_uid_fair' 'tbf uid' qbm fifo)
-	[ -z "${NRS_LONG:-}" ] || policies=('fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' crrn qbm 'tbf uid+gid' fifo)
+	[ -z "${NRS_LONG:-}" ] ||
+		policies=(
+			'fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' crrn qbm 'tbf uid+gid' fifo
+		)
 	slow_lower disk 2000000 memory_backed=1
 	slow_lower other 2000000 memory_backed=1
 	client one /dev/disk svc opportunity off
@@ -167,8 +189,16 @@ load_changes() {
 	writing one --name=two --filename=/dev/mapper/two
 	saturated 1 one two
 	for policy in "${policies[@]}"; do
-		printf '[service.svc]\nslots = 4\npolicy = "%s"\nparameters = { nrs_fairshare_delta_ms = 20, nrs_fairshare_select = "paper", nrs_tbf_rate = 777, nrs_tbf_depth = 5 }\n' "$policy" >/tmp/c.toml
-		case $policy in tbf*) printf '[[service.svc.rule]]\nname = "a"\nmatch = "uid={0}"\nrate = 10000000\n' >>/tmp/c.toml ;; esac
+		printf '%s\n' '[service.svc]' 'slots = 4' "policy = \"$policy\"" \
+			'[service.svc.parameters]' \
+			'nrs_fairshare_delta_ms = 20' 'nrs_fairshare_select = "paper"' \
+			'nrs_tbf_rate = 777' 'nrs_tbf_depth = 5' >/tmp/c.toml
+		case $policy in
+		tbf*)
+			printf '[[service.svc.rule]]\nname = "a"\nmatch = "uid={0}"\nrate = 10000000\n' \
+				>>/tmp/c.toml
+			;;
+		esac
 		ctl 0 apply /tmp/c.toml
 		shows nrs_policies "name: $policy"
 		equal
@@ -180,7 +210,7 @@ load_changes() {
 	# A service made by its clients cannot change its partitions, but all other settings.
 	printf '[service.svc]\ncpts = 1\n' >/tmp/c.toml
 	ctl 7 apply /tmp/c.toml
-	complains 'its clients made this service'
+	complains 'clients created the service'
 }
 
 prune() {
@@ -204,7 +234,8 @@ prune() {
 	ctl 0 apply --prune /tmp/c.toml
 	says 'nothing to change'
 	# Only one service, none of the others.
-	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' >/tmp/c.toml
+	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' \
+		>/tmp/c.toml
 	ctl 0 apply --service svc /tmp/c.toml
 	[ "$(<"$(at svc slots)")" = 5 ]
 	[ "$(<"$(at used slots)")" = auto ]
@@ -222,7 +253,8 @@ mapped() {
 	local table
 	lower disk
 	lower other
-	printf '[device.one]\ndevice = "/dev/disk"\nservice = "svc"\noffset = 8\nsectors = 1024\n' >/tmp/c.toml
+	printf '[device.one]\ndevice = "/dev/disk"\nservice = "svc"\noffset = 8\nsectors = 1024\n' \
+		>/tmp/c.toml
 	ctl 8 apply --dry-run /tmp/c.toml
 	prints '+[device.one]'
 	[ -z "$(devices)" ]
@@ -243,7 +275,7 @@ mapped() {
 	for change in 's/2048/1024/' 's/= 8/= 7/' 's:/dev/disk:/dev/other:'; do
 		sed "$change" /tmp/used.toml >/tmp/c.toml
 		ctl 7 apply /tmp/c.toml
-		complains 'is in use: it can grow, but not move or shrink'
+		complains 'the device is in use and can only grow'
 		[ "$(dm table one)" = "$table" ]
 	done
 	# The last change is possible when the device is unused.
@@ -254,7 +286,7 @@ mapped() {
 	dm create other --table "0 8 linear /dev/disk 0"
 	printf '[device.other]\ndevice = "/dev/other"\nservice = "x"\n' >/tmp/c.toml
 	ctl 7 apply /tmp/c.toml
-	complains 'of this name exists'
+	complains 'with this name exists'
 	printf '[device.two]\ndevice = "/dev/nothing"\nservice = "x"\n' >/tmp/c.toml
 	ctl 3 apply --wait 1 /tmp/c.toml
 	complains '/dev/nothing'
@@ -262,7 +294,7 @@ mapped() {
 	mkdir -p /tmp/kept
 	ctl 0 device add two /dev/disk svc --sectors 8 --save=/tmp/kept
 	ctl 4 device add three /dev/disk svc --offset 7
-	complains 'the device two has these sectors'
+	complains 'device two overlaps these sectors'
 	ctl 0 apply --dry-run /tmp/kept
 	says 'nothing to change'
 	ctl 0 device remove two --save=/tmp/kept
@@ -272,10 +304,10 @@ mapped() {
 modprobe null_blk nr_devices=0
 [ ! -d /sys/module/nrs ] || rmmod nrs
 load_nrs
-try 60 "a file with everything in it: applied, shown, saved; a second time nothing" everything
-try 60 "what a section does not mention has its default" by_hand
-try 60 "a refused step: the service is as it was" refused
-try 180 "policies change under load, nothing is lost" load_changes
-try 30 "services and devices that no file mentions" prune
-try 60 "devices of a file: made, changed in use, saved" mapped
+try 60 "a complete file: applied, shown, saved; no change the second time" everything
+try 60 "settings missing in a section have their defaults" by_hand
+try 60 "a refused step: the service is unchanged" refused
+try 180 "policies change under load, no request is lost" load_changes
+try 30 "services and devices missing in all files" prune
+try 60 "devices of a file: created, changed in use, saved" mapped
 summary

@@ -10,7 +10,8 @@ url=http://127.0.0.1:9719
 keep() {
 	local file to=/out/texts/$1
 	mkdir -p "$to" /out/pages
-	for file in clients nrs_policies nrs_fairshare_stats nrs_fairshare_weights nrs_tbf_stats nrs_qbm_status nrs_qbm_stats at_stats nrs_concurrency health; do
+	for file in clients nrs_policies nrs_fairshare_stats nrs_fairshare_weights nrs_tbf_stats \
+		nrs_qbm_status nrs_qbm_stats at_stats nrs_concurrency health; do
 		cat "$(at svc $file)" >"$to/$file" 2>/dev/null || rm -f "$to/$file"
 	done
 	# 9: not healthy.
@@ -19,14 +20,16 @@ keep() {
 	[ "$status" = "${2:-0}" ] || fail "exit status $status"
 	nrsctl status --json svc >"/out/pages/$1.json" || [ $? = "$status" ]
 	nrsctl exporter --once >"/out/pages/$1.prom"
-	[ "$(wc -l <"/out/status-$1")" -le 24 ] && [ "$(wc -L <"/out/status-$1")" -le 80 ] || fail "$(cat "/out/status-$1")"
+	[ "$(wc -l <"/out/status-$1")" -le 24 ] && [ "$(wc -L <"/out/status-$1")" -le 80 ] ||
+		fail "$(cat "/out/status-$1")"
 }
 
 # says NAME PATTERN...: Verifies that the output of status matches.
 says() {
 	local pattern
 	for pattern in "${@:2}"; do
-		tr -s ' \n' ' ' <"/out/status-$1" | grep -qE "$pattern" || fail "no '$pattern' in: $(cat "/out/status-$1")"
+		tr -s ' \n' ' ' <"/out/status-$1" | grep -qE "$pattern" ||
+			fail "no '$pattern' in: $(cat "/out/status-$1")"
 	done
 }
 
@@ -42,7 +45,10 @@ begin() {
 
 # weights: Prints the wanted shares of users 1001 and 1002, as multiples of the smaller one.
 weights() {
-	awk '/entity:/ { e = $3 } $1 == "share_wanted:" && e ~ /uid:1001/ { a = $2 } $1 == "share_wanted:" && e ~ /uid:1002/ { b = $2 }
+	awk '
+		/entity:/ { e = $3 }
+		$1 == "share_wanted:" && e ~ /uid:1001/ { a = $2 }
+		$1 == "share_wanted:" && e ~ /uid:1002/ { b = $2 }
 		END { if (a > 0) printf "%.0f %.0f", 1, b / a }' "$(at svc nrs_fairshare_stats)"
 }
 
@@ -68,25 +74,31 @@ share() {
 	for name in 'a"b' 'b\c' 'c: d' $'\xff\xfe' 'ü' $'p\nq' '{f'; do
 		ln -sf /bin/busybox "/tmp/names/$name"
 		# shellcheck disable=SC2016
-		setpriv --reuid 1006 --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=4k iflag=direct &
+		setpriv --reuid 1006 --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' bash \
+			"/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=4k iflag=direct &
 	done
-	wait_for 30 '[ "$(grep -c "entity: .uid:100[1-6]" "$(at svc nrs_fairshare_stats)")" -ge 9 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	wait_for 30 '[ "$(grep -c "entity: .uid:100[1-6]" "$(at svc nrs_fairshare_stats)")" -ge 9 ]' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	# All names that are not ASCII map to one job.
-	wait_for 30 '[ "$(grep -c "entity: .uid:1006/" "$(at svc nrs_fairshare_stats)")" -ge 6 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	wait_for 30 '[ "$(grep -c "entity: .uid:1006/" "$(at svc nrs_fairshare_stats)")" -ge 6 ]' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	saturated a
 	wait_for 30 '[ "$(weights)" = "1 2" ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	keep fairshare
-	says fairshare 'users share by weight, jobs within them \(fairshare uid_then_jobid_fair\)' 'waiting uid:100.* wait, median .* longest' 'svc: [0-9]+ of [0-9]+ slots in use'
+	says fairshare 'users share by weight, jobs within them \(fairshare uid_then_jobid_fair\)' \
+		'waiting uid:100.* queued, median .* longest' 'svc: [0-9]+ of [0-9]+ slots in use'
 	local before
-	before=$(of fairshare 'nrs_entity_dispatched_requests_total{.*entity="uid:1002/jobid:fio.1002"}')
+	before=$(of fairshare \
+		'nrs_entity_dispatched_requests_total{.*entity="uid:1002/jobid:fio.1002"}')
 	[ "$before" -gt 0 ] || fail "$(cat /out/pages/fairshare.prom)"
 	[ "$(of fairshare 'nrs_entity_share_wanted_ratio{.*entity="uid:1002/jobid:fio.1002"}')" != "" ]
-	grep -qF 'entity="uid:1006/jobid:a\"b.1006"' /out/pages/fairshare.prom || fail "no name with a quote"
+	grep -qF 'entity="uid:1006/jobid:a\"b.1006"' /out/pages/fairshare.prom ||
+		fail "no name with a quote"
 	served "$before"
 	policy svc fifo
 	wait_for 20 '! grep -q "state: stopping" "$(at svc nrs_policies)"'
 	keep fifo
-	says fifo 'in the order of arrival \(fifo\)' 'waiting client a: [0-9]+ wait'
+	says fifo 'in order of arrival \(fifo\)' 'waiting client a: [0-9]+ queued'
 	rm -r /tmp/names
 }
 
@@ -100,12 +112,16 @@ served() {
 	wget -q -O "$page" $url/metrics
 	grep -q '^nrs_up 1$' "$page" || fail "$(cat "$page")"
 	# Three entities of the regular head, and the sum of all others.
-	[ "$(grep -c '^nrs_entity_dispatched_requests_total{.*head="regular"' "$page")" = 4 ] || fail "$(cat "$page")"
-	grep -q '^nrs_entity_dispatched_requests_total{.*entity="others"' "$page" || fail "$(cat "$page")"
-	awk -v before="$1" '/^nrs_entity_dispatched_requests_total.*uid:1002.jobid:fio/ { n = $NF } END { exit !(n >= before) }' "$page" || fail "went back"
+	[ "$(grep -c '^nrs_entity_dispatched_requests_total{.*head="regular"' "$page")" = 4 ] ||
+		fail "$(cat "$page")"
+	grep -q '^nrs_entity_dispatched_requests_total{.*entity="others"' "$page" ||
+		fail "$(cat "$page")"
+	awk -v before="$1" \
+		'/^nrs_entity_dispatched_requests_total.*uid:1002.jobid:fio/ { n = $NF }
+			END { exit !(n >= before) }' "$page" || fail "the counter decreased"
 	wget -q -O - $url/ | grep -q /metrics || fail "no front page"
-	! wget -q -O - $url/other || fail "there is another page"
-	! wget -q -O - --post-data x $url/metrics || fail "takes POST"
+	! wget -q -O - $url/other || fail "another page exists"
+	! wget -q -O - --post-data x $url/metrics || fail "POST was accepted"
 	local before=$SECONDS
 	kill -TERM $exporter
 	wait $exporter || [ $? = 143 ]
@@ -129,19 +145,25 @@ limit() {
 		fio() { ionice -c 1 setpriv --reuid 1002 --clear-groups /bin/fio "$@"; }
 		load b --thread --iodepth=4 --time_based --runtime=300 >/dev/null 2>&1
 	) &
-	wait_for 20 '[ "$(grep -cE "limit_hits: [1-9][0-9]" "$(at svc nrs_tbf_stats)")" -ge 6 ]' || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	wait_for 20 '[ "$(grep -cE "limit_hits: [1-9][0-9]" "$(at svc nrs_tbf_stats)")" -ge 6 ]' ||
+		fail "$(cat "$(at svc nrs_tbf_stats)")"
 	keep tbf
-	says tbf 'each job and user is limited by rules \(tbf jobid.uid\)' 'limited .*greedy \(1MB/s\)' 'greedy \(1MB/s, urgent requests\)' ' at a time for rule '
-	[ "$(of tbf 'nrs_rule_limit_bytes_per_second{service="svc",head="regular",rule="greedy"}')" = 1000000 ] || fail "$(cat /out/pages/tbf.prom)"
-	[ "$(of tbf 'nrs_rule_limit_requests_per_second{service="svc",head="regular",rule="jobs"}')" = 50 ]
+	says tbf 'each job and user is limited by rules \(tbf jobid.uid\)' \
+		'limited .*greedy \(1MB/s\)' 'greedy \(1MB/s, urgent requests\)' \
+		' throttled for .* on average by rule '
+	[ "$(of tbf 'nrs_rule_limit_bytes_per_second{service="svc",head="regular",rule="greedy"}')" = \
+		1000000 ] || fail "$(cat /out/pages/tbf.prom)"
+	[ "$(of tbf 'nrs_rule_limit_requests_per_second{service="svc",head="regular",rule="jobs"}')" = \
+		50 ]
 	# The text file is always complete.
 	mkdir -p /tmp/collector
 	nrsctl exporter --textfile /tmp/collector/nrs.prom --every 1 &
 	local writer=$! i inode
 	wait_for 10 '[ -s /tmp/collector/nrs.prom ]'
 	for ((i = 0; i < 20; i++)); do
-		[ "$(grep -c '^nrs_up 1$' /tmp/collector/nrs.prom)" = 1 ] && tail -n 1 /tmp/collector/nrs.prom | grep -qE '^nrs_entity_[a-z_]+.* [0-9.]+$' ||
-			fail "not whole: $(tail -n 3 /tmp/collector/nrs.prom)"
+		[ "$(grep -c '^nrs_up 1$' /tmp/collector/nrs.prom)" = 1 ] &&
+			tail -n 1 /tmp/collector/nrs.prom | grep -qE '^nrs_entity_[a-z_]+.* [0-9.]+$' ||
+			fail "incomplete file: $(tail -n 3 /tmp/collector/nrs.prom)"
 		sleep 0.2
 	done
 	# Killed right after a write, because a kill during a write leaves the temporary file.
@@ -163,14 +185,20 @@ promise() {
 		dm_create "n$i" "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 jobid $name"
 	done
 	echo 8 >"$(at svc slots)"
-	printf 'by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\nclient job"1 class=first_come min=10MB/s max=20MB/s\ndefault class=fair_share min=20MB/s max=20MB/s\n' >/tmp/plan
+	printf '%s\n' 'by jobid' 'group all capacity=40MB/s reserve_low_share=2MB/s' \
+		'client job"1 class=first_come min=10MB/s max=20MB/s' \
+		'default class=fair_share min=20MB/s max=20MB/s' >/tmp/plan
 	cat /tmp/plan >"$(at svc nrs_qbm_config)" || fail "$(cat "$(at svc nrs_qbm_config_error)")"
 	policy svc qbm
 	for i in 1 2 3; do begin n$i --bs=64k; done
-	wait_for 20 '[ "$(grep -c "unmet: true" "$(at svc nrs_qbm_status)")" = 2 ]' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	wait_for 20 '[ "$(grep -c "unmet: true" "$(at svc nrs_qbm_status)")" = 2 ]' ||
+		fail "$(cat "$(at svc nrs_qbm_status)")"
 	keep qbm
-	says qbm 'the bandwidth that they are promised \(qbm\)' 'group all: 38 MB/s of 40 MB/s given, 3 clients, 2 have less' 'jobid:a\\b: has 14 MB/s of 20 MB/s'
-	[ "$(of qbm 'nrs_group_capacity_bytes_per_second{service="svc",group="all"}')" = 40000000 ] || fail "$(cat /out/pages/qbm.prom)"
+	says qbm 'clients have guaranteed bandwidth \(qbm\)' \
+		'group all: 38 MB/s of 40 MB/s allocated, 3 clients, 2 below' \
+		'jobid:a\\b: allocated 14 MB/s of 20 MB/s'
+	[ "$(of qbm 'nrs_group_capacity_bytes_per_second{service="svc",group="all"}')" = 40000000 ] ||
+		fail "$(cat /out/pages/qbm.prom)"
 	policy svc fifo
 	nrsctl exporter --once | grep -q ^nrs_group && fail "groups without qbm"
 	:
@@ -188,8 +216,9 @@ hung() {
 	wait_for 30 'grep -q NOT "$(at svc health)"' || fail "$(cat "$(at svc health)")"
 	keep hung 9
 	wait $monitor
-	grep -q 'Z svc: \(health: NOT HEALTHY\|client .*: lost\)$' /tmp/changes || fail "$(cat /tmp/changes)"
-	says hung 'warning not healthy: 1[0-9] queued' 'a device below may hang'
+	grep -q 'Z svc: \(health: NOT HEALTHY\|client .*: lost\)$' /tmp/changes ||
+		fail "$(cat /tmp/changes)"
+	says hung 'warning not healthy: 1[0-9] queued' 'a target may hang'
 	[ "$(of hung 'nrs_service_healthy{service="svc"}')" = 0 ]
 	dm resume lin
 }
@@ -198,11 +227,12 @@ hung() {
 nobody() {
 	module
 	local rc=0
-	[ "$(nrsctl status)" = "no services: a client makes one, see the user guide" ] || fail "$(nrsctl status)"
+	[ "$(nrsctl status)" = "no services: clients create services, see the user guide" ] ||
+		fail "$(nrsctl status)"
 	mkdir /sys/kernel/config/nrs/svc
 	keep empty
 	rmdir /sys/kernel/config/nrs/svc
-	! nrsctl status svc 2>/tmp/said || fail "there is a service"
+	! nrsctl status svc 2>/tmp/said || fail "status 0 without a service"
 	grep -q "svc" /tmp/said || fail "$(cat /tmp/said)"
 	rmmod nrs
 	nrsctl exporter --once 2>/tmp/said || rc=$?
@@ -212,9 +242,10 @@ nobody() {
 	nrsctl exporter >/tmp/listening &
 	local exporter=$!
 	wait_for 10 'grep -qs listening /tmp/listening'
-	! wget -q -O - $url/metrics || fail "there is a page without the module"
+	! wget -q -O - $url/metrics || fail "a page without the module"
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' | nc 127.0.0.1 9719 >/tmp/answer
-	head -n 1 /tmp/answer | grep -q '503 Service Unavailable' && grep -q '^nrs_up 0$' /tmp/answer || fail "$(cat /tmp/answer)"
+	head -n 1 /tmp/answer | grep -q '503 Service Unavailable' && grep -q '^nrs_up 0$' /tmp/answer ||
+		fail "$(cat /tmp/answer)"
 	module
 	wget -q -O - $url/metrics | grep -q '^nrs_up 1$' || fail "no page with the module"
 	kill $exporter
@@ -224,6 +255,6 @@ nobody() {
 try 60 "fairshare: status, exporter over HTTP" share
 long try 60 "tbf: status, exporter into a file" limit
 long try 60 "qbm: status, exporter" promise
-try 60 "a device that hangs is said to" hung
+try 60 "a device that hangs is reported" hung
 long try 40 "no service, no module" nobody
 summary

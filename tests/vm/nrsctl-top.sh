@@ -22,19 +22,23 @@ setup() {
 # begin: Starts loads that run until the check ends.
 begin() {
 	load small as=1001 --bs=64k --iodepth=16 --time_based --runtime=200 >/dev/null 2>&1 &
-	load large as=1002 --bs=64k --iodepth=32 --numjobs=3 --time_based --runtime=200 >/dev/null 2>&1 &
+	load large as=1002 --bs=64k --iodepth=32 --numjobs=3 --time_based \
+		--runtime=200 >/dev/null 2>&1 &
 	load medium as=1002 --bs=64k --iodepth=32 --time_based --runtime=200 >/dev/null 2>&1 &
 	wait_for 30 '[ "$(pidof fio | wc -w)" -ge 5 ]' || fail "no loads"
 }
 
 # column FILE NAME COLUMN: Prints the value in the last table of FILE.
 column() {
-	awk -v name="$2" -v column="$3" '$1 == "NAME" { for (i = 1; i <= NF; i++) if ($i == column) at = i } $1 == name { value = $at } END { print value }' "$1"
+	awk -v name="$2" -v column="$3" \
+		'$1 == "NAME" { for (i = 1; i <= NF; i++) if ($i == column) at = i }
+			$1 == name { value = $at } END { print value }' "$1"
 }
 
 # between LOW HIGH VALUE: Verifies a value followed by a unit.
 between() {
-	awk -v low="$1" -v high="$2" -v value="$3" 'BEGIN { exit !(value != "-" && value != "" && value + 0 >= low && value + 0 <= high) }' ||
+	awk -v low="$1" -v high="$2" -v value="$3" \
+		'BEGIN { exit !(value != "-" && value != "" && value + 0 >= low && value + 0 <= high) }' ||
 		fail "'$3' is not $1 to $2: $(cat /tmp/table)"
 }
 
@@ -62,7 +66,8 @@ shares() {
 	grep -q ' of 8 used .* healthy$' /tmp/table
 	# Filtered and sorted.
 	nrsctl top svc --batch 1 --interval 0.5 --filter 1002/ --sort queued >/tmp/table
-	[ "$(awk '/^uid/ { print $1 }' /tmp/table | tr '\n' ' ')" = 'uid:1002/jobid:large uid:1002/jobid:medium ' ] || fail "$(cat /tmp/table)"
+	[ "$(awk '/^uid/ { print $1 }' /tmp/table | tr '\n' ' ')" = \
+		'uid:1002/jobid:large uid:1002/jobid:medium ' ] || fail "$(cat /tmp/table)"
 }
 
 # Verifies a recording over a change of policy, its pictures, and a table of the limit.
@@ -73,7 +78,8 @@ recorded() {
 	saturated small large medium
 	nrsctl record svc --interval 1 --for 24 --out /out/recording.jsonl >/tmp/said &
 	local recorder=$!
-	wait_for 60 '[ -s /out/recording.jsonl ] && [ "$(wc -l </out/recording.jsonl)" -ge 12 ]' || fail "no 11 snapshots: $(wc -l /out/recording.jsonl)"
+	wait_for 60 '[ -s /out/recording.jsonl ] && [ "$(wc -l </out/recording.jsonl)" -ge 12 ]' ||
+		fail "no 11 snapshots: $(wc -l /out/recording.jsonl)"
 	policy svc 'tbf uid'
 	echo "$rule" >"$(at svc nrs_tbf_rule)"
 	wait "$recorder"
@@ -84,12 +90,16 @@ recorded() {
 	cat /tmp/table
 	cp /tmp/table /out/limits.txt
 	[ "$(column /tmp/table uid:1002 LIMIT)" = 5MB/s ]
-	case $(column /tmp/table uid:1002 B/S) in *M) between 3 5.3 "$(column /tmp/table uid:1002 B/S)" ;; *) fail "$(cat /tmp/table)" ;; esac
+	case $(column /tmp/table uid:1002 B/S) in
+	*M) between 3 5.3 "$(column /tmp/table uid:1002 B/S)" ;;
+	*) fail "$(cat /tmp/table)" ;;
+	esac
 	between 1 1000 "$(column /tmp/table uid:1002 HIT/S)"
 	local what
 	for what in share rate wait queue limit; do
 		nrsctl plot /out/recording.jsonl --what $what --out /out/$what.svg
-		grep -q '</svg>' /out/$what.svg && grep -q "svc: $what of each entity" /out/$what.svg || fail "$what.svg: $(head -c 300 /out/$what.svg)"
+		grep -q '</svg>' /out/$what.svg && grep -q "svc: $what of each entity" /out/$what.svg ||
+			fail "$what.svg: $(head -c 300 /out/$what.svg)"
 		grep -q 'tbf uid' /out/$what.svg
 		grep -q uid:1002 /out/$what.svg
 	done
@@ -123,7 +133,8 @@ unloaded() {
 	local watcher=$! recorder rc=0
 	nrsctl record --interval 0.2 --out /tmp/gone.jsonl >/tmp/said 2>&1 &
 	recorder=$!
-	wait_for 20 '[ "$(grep -c "^uid:1001 " /tmp/table)" -ge 2 ] && [ "$(wc -l </tmp/gone.jsonl)" -ge 3 ]'
+	wait_for 20 \
+		'[ "$(grep -c "^uid:1001 " /tmp/table)" -ge 2 ] && [ "$(wc -l </tmp/gone.jsonl)" -ge 3 ]'
 	dm_remove small
 	dm_remove large
 	dm_remove medium
@@ -131,7 +142,8 @@ unloaded() {
 	rmmod nrs
 	wait_for 20 'grep -q "is not loaded" /tmp/table' || fail "$(tail -n 3 /tmp/table)"
 	wait $recorder || rc=$?
-	[ $rc = 6 ] && grep -q 'not loaded .*snapshots are in /tmp/gone.jsonl' /tmp/said || fail "record: status $rc: $(cat /tmp/said)"
+	[ $rc = 6 ] && grep -q 'not loaded .*snapshots are in /tmp/gone.jsonl' /tmp/said ||
+		fail "record: status $rc: $(cat /tmp/said)"
 	[ -z "$(tail -c 1 /tmp/gone.jsonl)" ]
 	# The tables reappear with the module.
 	module
@@ -168,7 +180,8 @@ screen() {
 
 # shows WORD: Waits until the terminal has received WORD. Unchanged blanks are not sent again.
 shows() {
-	wait_for 20 "grep -aqF -- '$1' /tmp/screen" || fail "no '$1': $(tr -c '[:print:]' ' ' </tmp/screen | tail -c 600)"
+	wait_for 20 "grep -aqF -- '$1' /tmp/screen" ||
+		fail "no '$1': $(tr -c '[:print:]' ' ' </tmp/screen | tail -c 600)"
 }
 
 # Verifies the keys on a terminal.
@@ -183,7 +196,7 @@ interactive() {
 	shows uid:1001/jobid:small
 	shows uid_then_jobid_fair
 	printf h >&7
-	shows whom
+	shows entity
 	printf 'h/large\r' >&7
 	shows 1-1
 	printf p >&7
@@ -213,7 +226,7 @@ interactive() {
 
 try 60 "top --batch: shares of two users and three jobs" shares
 long try 90 "record, plot, and top of a recording" recorded
-long try 40 "recordings that signals end" ended
-long try 60 "the service and the module go, and come back" unloaded
+long try 40 "recordings ended by signals" ended
+long try 60 "the service and the module are removed and return" unloaded
 long try 90 "top on a terminal: keys, signals, and its settings afterwards" interactive
 summary

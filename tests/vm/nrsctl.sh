@@ -26,8 +26,9 @@ json() {
 
 not_loaded() {
 	local words
-	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1" "list_param" "client list" "rule list ost_io" \
-		"policy list ost_io" "service add a" "client add a /dev/nulla a" save; do
+	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1" "list_param" \
+		"client list" "rule list ost_io" "policy list ost_io" "service add a" \
+		"client add a /dev/nulla a" save; do
 		# shellcheck disable=SC2086
 		ctl 6 $words
 		complains 'the module nrs is not loaded'
@@ -49,18 +50,22 @@ parameters() {
 	says 17
 	ctl 0 set_param 'ost.OSS.ost_io.nrs_policies=tbf nid' a.b.nrs_policies fifo
 	ctl 0 get_param ost.OSS.ost_io.nrs_policies
-	[[ $said == $'ost.OSS.ost_io.nrs_policies=\n\nregular_requests:\n'*'name: tbf nid'* ]] || fail "$said"
+	[[ $said == $'ost.OSS.ost_io.nrs_policies=\n\nregular_requests:\n'*'name: tbf nid'* ]] ||
+		fail "$said"
 	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=start loginnode {192.168.1.1@tcp} 10000'
-	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=reg start computes {192.168.1.[2-128]@tcp} rate=1000'
+	ctl 0 set_param \
+		'ost.OSS.ost_io.nrs_tbf_rule=reg start computes {192.168.1.[2-128]@tcp} rate=1000'
 	ctl 0 get_param ost.OSS.ost_io.nrs_tbf_rule
-	[[ $said == $'ost.OSS.ost_io.nrs_tbf_rule=\nregular_requests:\nCPT 0:\ncomputes nid={192.168.1.[2-128]@tcp} 1000, ref 0\n'* ]] || fail "$said"
+	rules=$'ost.OSS.ost_io.nrs_tbf_rule=\nregular_requests:\nCPT 0:\n'
+	rules+=$'computes nid={192.168.1.[2-128]@tcp} 1000, ref 0\n'
+	[[ $said == "$rules"* ]] || fail "$said"
 	# Error text of the parser itself.
 	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x {192.168.1.1@tcp} rate=fast' ost_io.slots=18
 	complains 'column 32: expected a rate'
 	says 'ost_io.slots=18'
 	# Error that only the service can detect.
 	ctl 3 set_param 'ost_io.nrs_tbf_rule=change nobody rate=5'
-	complains 'expected the name of a rule that is there'
+	complains 'no rule of this name'
 	ctl 0 set_param '*.nrs_fairshare_weights=uid:5:2 uid:6:3' ost_io.at_stats_reset=1
 	ctl 0 set_param a.b.nrs_fairshare_weights -uid:5
 	ctl 0 get_param -n a.b.nrs_fairshare_weights
@@ -75,13 +80,15 @@ services() {
 	ctl 0 service list
 	ctl 0 service add san --cpts 2
 	ctl 4 service add san
-	complains 'there is a service of this name'
+	complains 'a service with this name exists'
 	ctl 0 service set san slots=8 'nrs_policies=fairshare uid_fair'
 	ctl 4 service set san at_min=1 slots=0
 	ctl 0 get_param -n san.at_min
 	says 5
 	ctl 0 service show san
-	[[ $said == *'kept:     made, 2 partitions'*'regular:  fairshare uid_fair'*'slots:    8, '* ]] || fail "$said"
+	[[ $said == \
+		*'kept:     made, 2 partitions'*'regular:  fairshare uid_fair'*'slots:    8, '* ]] ||
+		fail "$said"
 	json service-show service show san
 	[[ $said == *'"cpts": 2'*'"regular": "fairshare uid_fair"'* ]] || fail "$said"
 	ctl 0 service list
@@ -113,35 +120,39 @@ no_node() {
 
 clients() {
 	lower nulla
-	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid 'a\b' --jobid-name %e --size 4 --opportunity off \
-		--stream cgroup --on-timeout fail
+	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid 'a\b' \
+		--jobid-name %e --size 4 --opportunity off --stream cgroup --on-timeout fail
 	[ -b /dev/mapper/files ]
 	[ "$(sectors /dev/mapper/files)" = $(($(sectors /dev/nulla) - 2048)) ]
-	[[ $(dm table files) == *' 2048 ost_io 14 nid 10.0.0.7@tcp jobid a\b jobid_name %e size 4 opportunity off stream cgroup on_timeout fail' ]]
+	words=' nid 10.0.0.7@tcp jobid a\b jobid_name %e size 4 opportunity off stream cgroup'
+	[[ $(dm table files) == *" 2048 ost_io 14$words on_timeout fail" ]]
 	ctl 7 client add files /dev/nulla ost_io
-	complains 'of this name exists'
+	complains 'with this name exists'
 	ctl 3 client add more /dev/nothing ost_io
 	ctl 4 client add more /dev/nulla ost_io --nid 10.0.0.7
 	complains --nid
 	ctl 4 client add more /dev/mapper/files ost_io
-	complains 'itself a client of this service'
+	complains 'is a client of the same service'
 	dd if=/dev/mapper/files of=/dev/null bs=64k count=16 iflag=direct 2>/dev/null
 	ctl 0 client list
 	[[ $said == $'CLIENT '*$'\nfiles '*' ost_io '* ]] || fail "$said"
 	json client-list client list ost_io
-	[[ $said == *'"name": "files"'*'"jobid": "a\\b"'*'"nid": "10.0.0.7@tcp"'*'"bytes": 1048576'* ]] || fail "$said"
+	[[ $said == \
+		*'"name": "files"'*'"jobid": "a\\b"'*'"nid": "10.0.0.7@tcp"'*'"bytes": 1048576'* ]] ||
+		fail "$said"
 	ctl 0 client show files
 	[[ $said == *'service:  ost_io'*'on_timeout: fail'*'  bytes: 1048576'* ]] || fail "$said"
 	json client-show client show files
 	exec 7</dev/mapper/files
 	ctl 7 client remove files
-	complains 'it is in use'
+	complains 'the device is in use'
 	exec 7<&-
 	ctl 0 client remove files
 	[ ! -e /dev/mapper/files ]
 }
 
 rules() {
+	local user=nobody
 	lower nulla
 	client files /dev/nulla ost_io
 	ctl 3 rule list ost_io
@@ -149,14 +160,19 @@ rules() {
 	ctl 0 policy set ost_io fairshare uid_fair --head hp
 	ctl 0 policy set ost_io tbf uid --head reg
 	ctl 0 policy list ost_io
-	[[ $said == *$'\nregular  tbf uid             started '*$'\nhigh     fairshare uid_fair  started '* ]] || fail "$said"
+	head=$'\nhigh     fairshare uid_fair  started '
+	[[ $said == *$'\nregular  tbf uid             started '*"$head"* ]] || fail "$said"
 	json policy-list policy list ost_io
 	ctl 0 policy set ost_io tbf uid
 	ctl 0 rule start ost_io all 'uid={1000 1001}' --rate 100MB/s --minrate 10MB/s
-	ctl 0 rule start ost_io greedy uid={1002} --rate 10MB/s --borrow --also all --realtime=1 --head reg
+	ctl 0 rule start ost_io greedy uid={1002} --rate 10MB/s --borrow --also all --realtime=1 \
+		--head reg
 	ctl 0 rule start ost_io last uid={5} --rate 5iops --rank default
 	ctl 0 rule list ost_io --head reg
-	[ "$(tail -n +2 <<<"$said" | tr -s ' ' | tr '\n' ';')" = 'regular greedy uid={1002} 10MB/s realtime=1 borrow=1 also=all 0;regular all uid={1000 1001} 100MB/s minrate=10MB/s 0;regular last uid={5} 5iops 0;regular default * 10000 0;' ] || fail "$said"
+	rules='regular greedy uid={1002} 10MB/s realtime=1 borrow=1 also=all 0;'
+	rules+='regular all uid={1000 1001} 100MB/s minrate=10MB/s 0;'
+	rules+='regular last uid={5} 5iops 0;regular default * 10000 0;'
+	[ "$(tail -n +2 <<<"$said" | tr -s ' ' | tr '\n' ';')" = "$rules" ] || fail "$said"
 	json rule-list rule list ost_io
 	[[ $said == *'"match": "uid={1000 1001}"'* ]] || fail "$said"
 	ctl 0 rule change ost_io greedy --rate 20MB/s
@@ -167,10 +183,10 @@ rules() {
 	ctl 4 rule start ost_io wrong 'uid={1,2}'
 	complains 'column 18: expected a number'
 	ctl 3 rule start ost_io wrong uid={a}
-	complains "there is no user 'a'"
-	ctl 0 rule start ost_io named 'uid={nobody}' --rate 5
+	complains "unknown user 'a'"
+	ctl 0 rule start ost_io named "uid={$user}" --rate 5
 	ctl 0 rule show ost_io named
-	[[ $said == *'uid={nobody}'* ]] || fail "$said"
+	[[ $said == *"uid={$user}"* ]] || fail "$said"
 	ctl 0 rule show ost_io named -n
 	[[ $said == *'uid={65534}'* ]] || fail "$said"
 	ctl 0 rule test ost_io uid=65534
@@ -178,16 +194,16 @@ rules() {
 	ctl 0 rule stop ost_io named
 	ctl 0 rule test ost_io uid=65534
 	[[ $said == *'regular  default '* ]] || fail "$said"
-	ctl 0 weight set ost_io uid:nobody=3 uid:5=2
+	ctl 0 weight set ost_io "uid:$user=3" uid:5=2
 	ctl 0 get_param -n ost_io.nrs_fairshare_weights
 	says $'uid:5:2\nuid:65534:3'
 	ctl 0 weight unset ost_io uid:5
 	ctl 0 weight list ost_io
-	[[ $said == *$'\nuid:nobody '* && $said != *uid:5* ]] || fail "$said"
+	[[ $said == *$'\n'"uid:$user "* && $said != *uid:5* ]] || fail "$said"
 	ctl 3 weight unset ost_io uid:5
 	ctl 0 reset ost_io
 	ctl 7 rule stop ost_io all
-	complains 'no other one names in also='
+	complains 'rule is named in also= of another rule'
 	ctl 0 rule stop ost_io greedy --head reg
 	ctl 0 rule stop ost_io all
 	ctl 0 policy set ost_io fifo
@@ -215,6 +231,6 @@ try 30 "services" services
 try 60 "clients" clients
 try 30 "rules and policies" rules
 try 20 "without the node" no_node
-try 20 "without the rights" not_root
+try 20 "without root privileges" not_root
 check "the module can be removed" rmmod nrs
 summary

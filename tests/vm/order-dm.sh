@@ -29,7 +29,8 @@ setup() {
 	set_to svc nrs_delay_max 1
 	set_to svc nrs_orr_quantum 16
 	set_to svc nrs_tbf_rate 1000000
-	set_to svc nrs_qbm_config 'by uid;group all capacity=100MB/s;default class=fair_share min=10MB/s'
+	set_to svc nrs_qbm_config \
+		'by uid;group all capacity=100MB/s;default class=fair_share min=10MB/s'
 }
 
 # of NAME [FILE]: Prints a number of a report of nrs-test overlap.
@@ -40,19 +41,24 @@ of() {
 # storm OPTION...: Runs random reads and writes of four users, on all CPUs, in both priorities.
 # Fails unless all requests are in order.
 storm() {
-	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || fail "status $?: $(tr '\n' ' ' <$storm)"
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 \
+		"$@" >$storm 2>&1 || fail "status $?: $(tr '\n' ' ' <$storm)"
 }
 
 # disorder OPTION...: Runs the same load, which must detect disorder; no request may fail.
 disorder() {
 	local status=0
-	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || status=$?
-	[ "$status" = 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 \
+		"$@" >$storm 2>&1 || status=$?
+	[ "$status" = 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] ||
+		fail "status $status: $(tr '\n' ' ' <$storm)"
 }
 
 # idle: Verifies that no request is left in the service.
 idle() {
-	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(status a)"
+	wait_for 10 '[ "$(counter a held)" = 0 ] &&
+		[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' ||
+		fail "$(status a)"
 	grep -q 'active: 0, overflow' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
 }
 
@@ -76,7 +82,8 @@ every_policy() {
 		say "$policy: $(of requests) requests, $(of regular_mean_us) us, overtaken $(of overtaken)"
 	done
 	idle
-	[ "$(counter a queued)" -gt $((${#policies[@]} * count * 3 / 8)) ] || fail "hardly anything waited: $(status a)"
+	[ "$(counter a queued)" -gt $((${#policies[@]} * count * 3 / 8)) ] ||
+		fail "few requests were queued: $(status a)"
 }
 
 # Verifies that the requests are out of order without nrs_pop, so that the check above is
@@ -111,7 +118,8 @@ two_devices() {
 independent() {
 	setup overlap 2000000
 	echo 32 >"$(at svc slots)"
-	nrs-test overlap storm /dev/mapper/a --writes 0 --count 600 --depth 32 --region 64 >$storm || fail "$(tr '\n' ' ' <$storm)"
+	nrs-test overlap storm /dev/mapper/a --writes 0 --count 600 --depth 32 --region 64 >$storm ||
+		fail "$(tr '\n' ' ' <$storm)"
 	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(status a)"
 }
 
@@ -128,16 +136,21 @@ promoted() {
 	policy svc "$1"
 	local links=$2 depth status
 	depth=$(slow 200 80)
-	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
+	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" \
+		--rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
 	say "$1, $links links: done before it $(awk '$1 == "before:" { printf "%s ", $2 }' $storm)"
 	# On a busy host other requests are dispatched meanwhile, but not in each round.
-	awk -v k="$links" -v most=$((depth / 2)) '$1 == "before:" { if (!n++ || $2 < least) least = $2; if ($2 > most) bad++ }
-		$1 == "links_before:" && $2 != k { bad++ } END { exit !n || bad || least > 10 * k + 20 }' $storm ||
+	awk -v k="$links" -v most=$((depth / 2)) '
+		$1 == "before:" { if (!n++ || $2 < least) least = $2; if ($2 > most) bad++ }
+		$1 == "links_before:" && $2 != k { bad++ }
+		END { exit !n || bad || least > 10 * k + 20 }
+	' $storm ||
 		fail "$(tr '\n' ' ' <$storm)"
 	status=0
 	echo none >"$(at svc nrs_pop)"
 	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" >$storm || status=$?
-	[ "$status" = 1 ] || fail "without order it should not wait for what it overlaps: $(tr '\n' ' ' <$storm)"
+	[ "$status" = 1 ] ||
+		fail "without order it should not wait for what it overlaps: $(tr '\n' ' ' <$storm)"
 	idle
 }
 
@@ -153,7 +166,8 @@ promoted_limited() {
 	set_to svc nrs_tbf_rule 'reg start r uid={0} rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 60 --chain 4 "$@" >$storm 2>&1 &
 	wait_for 5 "grep -q before: $storm" || fail "it waits: $(status a)"
-	[ "$(of links_before)" = "$links" ] && [ "$(of before)" -le 15 ] || fail "$(tr '\n' ' ' <$storm)"
+	[ "$(of links_before)" = "$links" ] && [ "$(of before)" -le 15 ] ||
+		fail "$(tr '\n' ' ' <$storm)"
 	[ "$(counter a held)" -ge 40 ] || fail "the rest does not wait: $(status a)"
 	policy svc fifo
 	wait $! || fail "status $?: $(tr '\n' ' ' <$storm)"
@@ -165,7 +179,8 @@ promoted_limited() {
 # storm.
 meanwhile() {
 	local writer round=0
-	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 \
+		--seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	writer=$! status=0
 	[ -z "${3:-}" ] || saturated "$3" a
 	while kill -0 $writer 2>/dev/null; do
@@ -179,7 +194,8 @@ meanwhile() {
 
 # nothing_lost: Verifies that no request is lost, in any order.
 nothing_lost() {
-	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
+	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] ||
+		fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 }
 
@@ -204,7 +220,9 @@ another_table() {
 	case $(($1 % 3)) in
 	0) dm suspend a ;;
 	1) dm suspend --noflush --nolockfs a ;;
-	2) dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 nid 10.0.0.$(($1 % 200))@tcp" ;;
+	2)
+		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 nid 10.0.0.$(($1 % 200))@tcp"
+		;;
 	esac
 	dm resume a
 }
@@ -291,11 +309,13 @@ few_places() {
 	set_to svc nrs_tbf_rule 'start others uid={1001 1002 1003} rate=1'
 	storm --count $((600 + count)) --depth 600 --region 4096 --batch 64 &
 	local writer=$! overflows
-	wait_for 20 '[ "$(of overflows "$(at svc nrs_concurrency)")" -gt 0 ]' || fail "$(cat "$(at svc nrs_concurrency)")"
+	wait_for 20 '[ "$(of overflows "$(at svc nrs_concurrency)")" -gt 0 ]' ||
+		fail "$(cat "$(at svc nrs_concurrency)")"
 	overflows=$(of overflows "$(at svc nrs_concurrency)")
 	policy svc 'fairshare uid_fair'
 	wait $writer || fail "status $?: $(tr '\n' ' ' <$storm)"
-	say "$(of requests) requests, $(of regular_mean_us) us, $overflows waited for a place when nothing went on"
+	say "$(of requests) requests, $(of regular_mean_us) us," \
+		"$overflows waited for an order record without progress"
 	idle
 	[ "$(of records "$(at svc nrs_concurrency)")" = 0 ] || fail "$(cat "$(at svc nrs_concurrency)")"
 	# Settings do not reset the counter.
@@ -303,22 +323,28 @@ few_places() {
 	set_to svc at_min 6
 	set_to svc nrs_crrn_quantum 7
 	set_to svc buffer_max 512
-	[ "$(of overflows "$(at svc nrs_concurrency)")" = "$overflows" ] || fail "$overflows before, $(cat "$(at svc nrs_concurrency)")"
+	[ "$(of overflows "$(at svc nrs_concurrency)")" = "$overflows" ] ||
+		fail "$overflows before, $(cat "$(at svc nrs_concurrency)")"
 }
 
 try 120 "order under every policy" every_policy
 [ -n "$debug" ] || long try 60 "order under every policy, on two partitions" every_policy 2
 [ -n "$debug" ] || long try 60 "without it, requests overtake each other" without
 [ -n "$debug" ] || dm_only long try 60 "two devices on one target" two_devices
-[ -n "$debug" ] || long try 30 "what does not conflict does not wait" independent
-try 60 "fifo: high priority takes along what it depends on" promoted fifo 3
-long try 30 "high priority takes along what a rule holds back" promoted_limited 4
-[ -n "$debug" ] || long try 30 "high priority takes along reads that a rule holds back" promoted_limited 1 --reads
+[ -n "$debug" ] || long try 30 "requests without a conflict do not wait" independent
+try 60 "fifo: dependencies of a high-priority request are promoted" promoted fifo 3
+long try 30 "throttled dependencies of a high-priority request are promoted" promoted_limited 4
+[ -n "$debug" ] ||
+	long try 30 "throttled reads that a high-priority request depends on are promoted" \
+		promoted_limited 1 --reads
 long try 60 "drain and other policies while requests wait for others" drained
 dm_only try 60 "suspend and reload while requests wait for others" tables
-[ -n "$debug" ] || dm_only long try 30 "what waits for others when a device is suspended" suspended
+[ -n "$debug" ] ||
+	dm_only long try 30 "requests that wait for others when a device is suspended" suspended
 long try 60 "the level changes under load" levels
-for how in $(brief drain "$(slow 'drain fifo none' drain)"); do try 30 "a killed submitter whose requests wait for each other: $how" killed "$how"; done
-long try 60 "more requests than places" few_places
+for how in $(brief drain "$(slow 'drain fifo none' drain)"); do
+	try 30 "a killed submitter whose requests wait for each other: $how" killed "$how"
+done
+long try 60 "more requests than order records" few_places
 remarks '^([a-z_ ]+(, [0-9]+ links)?: |[0-9]+ rounds|[0-9]+ requests)'
 summary

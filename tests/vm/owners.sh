@@ -24,8 +24,9 @@ setup() {
 
 # served UID: Prints the dispatched requests of the user.
 served() {
-	awk -v entity="\"uid:$1\"" '$2 == "entity:" { on = $3 == entity } on && $1 == "dispatched:" { n += $2 } END { print n + 0 }' \
-		"$(at svc nrs_fairshare_stats)"
+	awk -v entity="\"uid:$1\"" \
+		'$2 == "entity:" { on = $3 == entity } on && $1 == "dispatched:" { n += $2 }
+			END { print n + 0 }' "$(at svc nrs_fairshare_stats)"
 }
 
 # reads PATH: Reads the file in 256 requests.
@@ -43,8 +44,10 @@ overlaid() {
 	local before
 	before=$(served 0)
 	setpriv --reuid 2001 --clear-groups bash -c "$(declare -f reads); reads /mnt/both/file"
-	[ "$(served 2001)" -ge 256 ] || fail "uid 2001: $(served 2001) requests, uid 0: $before before, $(served 0) after"
-	[ "$(served 0)" -lt $((before + 16)) ] || fail "uid 0: $before requests before, $(served 0) after"
+	[ "$(served 2001)" -ge 256 ] ||
+		fail "uid 2001: $(served 2001) requests, uid 0: $before before, $(served 0) after"
+	[ "$(served 0)" -lt $((before + 16)) ] ||
+		fail "uid 0: $before requests before, $(served 0) after"
 	umount /mnt/both
 }
 
@@ -60,7 +63,8 @@ ringed() {
 # Verifies a user namespace, which has other numbers.
 spaced() {
 	setup
-	setpriv --reuid 2003 --clear-groups unshare --user --map-root-user bash -c "$(declare -f reads); reads /mnt/a/file"
+	setpriv --reuid 2003 --clear-groups unshare --user --map-root-user bash \
+		-c "$(declare -f reads); reads /mnt/a/file"
 	[ "$(served 2003)" -ge 256 ] || fail "uid 2003: $(served 2003) requests"
 }
 
@@ -75,10 +79,13 @@ elevated() {
 	setup
 	cp /bin/fio /tmp/suid
 	chmod 4755 /tmp/suid
-	local before what=(--filename=/mnt/a/file --rw=read --bs=4k --direct=1 --number_ios=256 --name=a --minimal)
+	local before what=(
+		--filename=/mnt/a/file --rw=read --bs=4k --direct=1 --number_ios=256 --name=a --minimal
+	)
 	before=$(served 0)
 	as 2005 /tmp/suid "${what[@]}" >/dev/null
-	[ "$(served 0)" -ge $((before + 256)) ] || fail "suid: uid 0: $before requests before, $(served 0) after"
+	[ "$(served 0)" -ge $((before + 256)) ] ||
+		fail "suid: uid 0: $before requests before, $(served 0) after"
 	[ "$(served 2005)" = 0 ] || fail "suid: uid 2005: $(served 2005) requests"
 	setpriv --euid 2006 fio "${what[@]}" >/dev/null
 	[ "$(served 2006)" -ge 256 ] || fail "seteuid: uid 2006: $(served 2006) requests"
@@ -96,7 +103,8 @@ gained() {
 	"$@"
 	got=$(($(served "$uid") - before)) anonymous=$(($(counter a anonymous) - anonymous))
 	say "$*: uid $uid: $got requests; anonymous: $anonymous"
-	[ "$got" -ge $((wanted * 9 / 10)) ] && [ "$got" -lt $((wanted * 11 / 10 + 64)) ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	[ "$got" -ge $((wanted * 9 / 10)) ] && [ "$got" -lt $((wanted * 11 / 10 + 64)) ] ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	if [ "$uid" = absent ]; then
 		[ "$anonymous" -ge $((wanted * 9 / 10)) ]
 	else
@@ -177,7 +185,8 @@ exported() {
 	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
 	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
 	mkdir -p /mnt/nfs
-	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys 127.0.0.1:/ /mnt/nfs
+	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys \
+		127.0.0.1:/ /mnt/nfs
 }
 
 # withdrawn: Ends loads, mount and server, at the end of a check that has exported.
@@ -239,8 +248,8 @@ demand() {
 	[ "$3" = direct ] || how=(--rw=randwrite --bs=16k --ioengine=psync --fsync=32 --fallocate=none)
 	# shellcheck disable=SC2016
 	setpriv --reuid "$1" --clear-groups fio --name=a --directory="/mnt/nfs/$1" --size=4m \
-		--filename_format='$jobnum' --numjobs="$2" "${how[@]}" --time_based --runtime=600 --minimal \
-		>/dev/null 2>&1 &
+		--filename_format='$jobnum' --numjobs="$2" "${how[@]}" --time_based --runtime=600 \
+		--minimal >/dev/null 2>&1 &
 }
 
 # parts SECONDS FILE: Sets $one and $two to what both users were charged in that time, and $time to
@@ -252,13 +261,17 @@ parts() {
 	before="${EPOCHREALTIME/./} $(charged "$file")"
 	sleep "$1"
 	after="${EPOCHREALTIME/./} $(charged "$file")"
-	read -r time one two none < <(awk '{ print $5 - $1, $6 - $2, $7 - $3, $8 - $4 }' <<<"$before $after")
-	say "charged in $((time / 1000)) ms: $one, $two; to nobody $none; anonymous $(counter a anonymous); CPUs busy $(busy_since "$cpu") %"
+	read -r time one two none < \
+		<(awk '{ print $5 - $1, $6 - $2, $7 - $3, $8 - $4 }' <<<"$before $after")
+	say "charged in $((time / 1000)) ms: $one, $two; without owner $none;" \
+		"anonymous $(counter a anonymous); CPUs busy $(busy_since "$cpu") %"
 }
 
 # charged FILE: Prints what uid 2001, uid 2002 and requests without owner have been charged.
 charged() {
-	awk '$2 == "entity:" || $2 == "class:" { who = $3 } $1 == "cost_pages:" || $1 == "cost:" { n[who] += $2 }
+	awk '
+		$2 == "entity:" || $2 == "class:" { who = $3 }
+		$1 == "cost_pages:" || $1 == "cost:" { n[who] += $2 }
 		END { print n["\"uid:2001\""] + 0, n["\"uid:2002\""] + 0, n["\"uid:absent\""] + 0 }' "$1"
 }
 
@@ -270,10 +283,11 @@ shared() {
 	policy svc 'fairshare uid_fair'
 	demand 2001 10 "$1"
 	demand 2002 4 "$1"
-	wait_for 60 '[ "$(served 2001)" -ge 50 ] && [ "$(served 2002)" -ge 50 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	wait_for 60 '[ "$(served 2001)" -ge 50 ] && [ "$(served 2002)" -ge 50 ]' ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	parts 10 nrs_fairshare_stats
 	within 10 "$one" "$two" || fail "$one, $two"
-	[ "$none" -lt $((one / 10)) ] || fail "to nobody: $none"
+	[ "$none" -lt $((one / 10)) ] || fail "without owner: $none"
 }
 
 # limited direct|buffered: Verifies rates in bytes that equal 50 requests/s of one user and 100 of
@@ -292,7 +306,8 @@ limited() {
 	sleep 2
 	parts 20 nrs_tbf_stats
 	within 5 $((one * 1000000)) $((rate * 1024 * time)) || fail "$one B, not $rate KiB/s"
-	within 5 $((two * 1000000)) $((rate * 2 * 1024 * time)) || fail "$two B, not $((rate * 2)) KiB/s"
+	within 5 $((two * 1000000)) $((rate * 2 * 1024 * time)) ||
+		fail "$two B, not $((rate * 2)) KiB/s"
 }
 
 # unsynced FLAGS: Prints which owner the server has charged after a user has written a file without
@@ -307,7 +322,7 @@ unsynced() {
 	sync
 	after=$(charged "$(at svc nrs_fairshare_stats)")
 	read -r one two none < <(awk '{ print $4 - $1, $5 - $2, $6 - $3 }' <<<"$before $after")
-	say "charged to the user $one pages, to nobody $none"
+	say "charged to the user $one pages, without owner $none"
 }
 
 # Verifies that data written without fsync is on the server's disk when the file is closed.
@@ -335,7 +350,7 @@ torn() {
 	local threads=$!
 	# shellcheck disable=SC2046
 	kill -KILL $(pidof fio)
-	wait_for 30 '! pidof fio >/dev/null' || fail "fio stays: $(ps)"
+	wait_for 30 '! pidof fio >/dev/null' || fail "fio is still active: $(ps)"
 	umount -f -l /mnt/nfs
 	policy svc fifo
 	wait $threads
@@ -349,15 +364,15 @@ torn() {
 try 30 "an overlay: the task's user" overlaid
 try 30 "io_uring: the task's user" ringed
 try 30 "a user namespace: the user outside" spaced
-try 30 "suid: root; seteuid: the user that was taken" elevated
+try 30 "suid: root; seteuid: the assumed user" elevated
 long try 60 "dm-crypt and loop: reads of dm-crypt only" between
-long try 60 "NVMe target: nobody" nvme
+long try 60 "NVMe target: no owner" nvme
 long try 90 "NFS: the user of the client, root too" remote
-long try 90 "NFS: nobody where users are squashed" squashed
+long try 90 "NFS: uid 65534 for squashed users" squashed
 long try 90 "NFS: writes without fsync: the user, at close" closed
-long try 90 "NFS: writes without fsync to an asynchronous export: nobody" later
+long try 90 "NFS: writes without fsync to an asynchronous export: no owner" later
 for how in direct buffered; do
-	long try 120 "NFS, $how: equal parts within 10 %" shared $how
+	long try 120 "NFS, $how: equal shares within 10 %" shared $how
 	long try 120 "NFS, $how: rates within 5 %" limited $how
 done
 long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn

@@ -100,13 +100,17 @@ policies() {
 	local name names=(fifo crrn orr trr tbf delay fairshare qbm)
 	for name in "${names[@]}"; do
 		policy svc "$name"
-		[ "$(grep -c "  - name: $name$" "$(at svc nrs_policies)")" = 2 ] || [ "$name" = fairshare ] || [ "$name" = tbf ] || fail "$(cat "$(at svc nrs_policies)")"
-		[ "$(awk '/name:/ { print $3 }' "$(at svc nrs_policies)" | tr '\n' ' ')" = "${names[*]} ${names[*]} " ] || fail "$(cat "$(at svc nrs_policies)")"
-		awk -v n="$name" '/name:/ { on = $3 == n } on && /state:/ { good += $2 == "started" } END { exit good != 2 }' "$(at svc nrs_policies)" ||
+		[ "$(grep -c "  - name: $name$" "$(at svc nrs_policies)")" = 2 ] ||
+			[ "$name" = fairshare ] || [ "$name" = tbf ] || fail "$(cat "$(at svc nrs_policies)")"
+		[ "$(awk '/name:/ { print $3 }' "$(at svc nrs_policies)" | tr '\n' ' ')" = \
+			"${names[*]} ${names[*]} " ] || fail "$(cat "$(at svc nrs_policies)")"
+		awk -v n="$name" \
+			'/name:/ { on = $3 == n } on && /state:/ { good += $2 == "started" }
+				END { exit good != 2 }' "$(at svc nrs_policies)" ||
 			fail "$(cat "$(at svc nrs_policies)")"
 	done
 }
 
-try 40 "values are shown as they should be, and outlive stops and starts" stay
+try 40 "values have the expected text, and survive stops and starts" stay
 try 20 "the list of policies" policies
 summary

@@ -69,7 +69,8 @@ hard_to_end() {
 	mounted "$1"
 	for round in 1 2 3; do
 		# fio's job is a thread, so that it has ended once fio was waited for.
-		fio --name=mapped --thread --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k --size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
+		fio --name=mapped --thread --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k \
+			--size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
 		pid=$!
 		wait_for 20 '[ -s '$dir'/mapped ]'
 		pause 0.5
@@ -115,11 +116,16 @@ mix() {
 		$name &
 		pids+=($!)
 	done
-	while [ ! -s $finds ] && [ "$(grep -lE ' (fio run|git gc and fsck|tar archive|sqlite row|dbench run|stress-ng run|fs_mark file)$' $work/counts/* | wc -l)" -le ${#programs[@]} ]; do
+	local kinds='fio run|git gc and fsck|tar archive|sqlite row|dbench run'
+	kinds+='|stress-ng run|fs_mark file'
+	while [ ! -s $finds ] &&
+		[ "$(grep -lE " ($kinds)\$" $work/counts/* | wc -l)" -le ${#programs[@]} ]; do
 		sleep 1
 	done
 	touch $stop
-	for name in "${pids[@]}"; do wait "$name" || echo "a program ended with status $?" >>$finds; done
+	for name in "${pids[@]}"; do
+		wait "$name" || echo "a program ended with status $?" >>$finds
+	done
 	cat $work/counts/* | awk '{ n = $1; $1 = $2 = ""; print "#" $0 ": " n }' | tee -a /out/mix
 	[ ! -s $finds ] || fail "$(cat $finds)"
 	[ "$(counter a queued)" -gt 0 ] || fail "nothing waited: $(status a)"

@@ -31,8 +31,10 @@ plan() {
 
 # of DEVICE KEY: Prints the first value of that name in the client's status.
 of() {
-	awk -v c="\"device:$1\"" -v k="$2:" '/client:/ { on = index($0, c) } on { for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1)); print $(i + 1); exit } }' \
-		"$(at svc nrs_qbm_status)"
+	awk -v c="\"device:$1\"" -v k="$2:" \
+		'/client:/ { on = index($0, c) }
+			on { for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1));
+				print $(i + 1); exit } }' "$(at svc nrs_qbm_status)"
 }
 
 # begin DEVICE [OPTION...]: Starts reads, $loader.
@@ -41,7 +43,8 @@ begin() {
 	shift
 	(
 		fio() { exec /bin/fio "$@"; }
-		load "$name" --thread --bs=64k --iodepth=16 --time_based --runtime=300 "$@" >"/tmp/load-$name.txt" 2>&1
+		load "$name" --thread --bs=64k --iodepth=16 --time_based --runtime=300 \
+			"$@" >"/tmp/load-$name.txt" 2>&1
 	) &
 	loader=$!
 }
@@ -62,14 +65,18 @@ gets() {
 	gather "$2" bytes
 	for i in "${!want[@]}"; do
 		[ "${want[i]}" != - ] || continue
-		awk -v p="$percent" -v got="${got[i]}" -v us="$time" -v want="${want[i]}" 'BEGIN { rate = got / us; d = rate - want; if (d < 0) d = -d
-			exit !(want == 0 ? rate < 0.3 : d * 100 <= p * want) }' || fail "device $i: ${got[i]} bytes in $time us, not ${want[i]} MB/s: $(cat "$(at svc nrs_qbm_status)")"
+		awk -v p="$percent" -v got="${got[i]}" -v us="$time" -v want="${want[i]}" 'BEGIN {
+			rate = got / us; d = rate - want; if (d < 0) d = -d
+			exit !(want == 0 ? rate < 0.3 : d * 100 <= p * want)
+		}' || fail "device $i: ${got[i]} bytes in $time us, not ${want[i]} MB/s:" \
+			"$(cat "$(at svc nrs_qbm_status)")"
 	done
 }
 
 # until_gets SECONDS DEVICE MEGABYTES: Waits until the device has at least that allocation.
 until_gets() {
-	wait_for "$1" "[ \$(($(printf '%s' "\$(of $2 allocated)") + 0)) -ge $(($3 * MB)) ]" || fail "$2 is not given $3 MB/s within $1 s: $(cat "$(at svc nrs_qbm_status)")"
+	wait_for "$1" "[ \$(($(printf '%s' "\$(of $2 allocated)") + 0)) -ge $(($3 * MB)) ]" ||
+		fail "$2 is not given $3 MB/s within $1 s: $(cat "$(at svc nrs_qbm_status)")"
 }
 
 fair_share() {
@@ -117,7 +124,8 @@ client b class=first_come min=24MB/s max=24MB/s"
 	finish "$loads"
 	local start=${EPOCHREALTIME/./}
 	until_gets 5 a 40
-	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] || fail "given back after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
+	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] ||
+		fail "given back after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
 	sleep 0.3
 	gets 4 2 40 -
 }
@@ -148,16 +156,21 @@ client a class=mover min=40MB/s"
 		wait_for 5 '[ -n "$(of a allocated)" ]'
 		sleep 2
 		regular 4
-		say "regular ${load:-all it can}: alone $alone, with the mover $rate_b bytes/s; the mover $rate_a"
-		[ $((rate_b * 100)) -ge $((alone * 97)) ] || fail "the regular client lost: $rate_b of $alone: $(cat "$(at svc nrs_qbm_status)")"
+		say "regular ${load:-all it can}: alone $alone, with the mover $rate_b bytes/s;" \
+			"the mover $rate_a"
+		[ $((rate_b * 100)) -ge $((alone * 97)) ] ||
+			fail "the regular client lost: $rate_b of $alone: $(cat "$(at svc nrs_qbm_status)")"
 		# The rest of the capacity; less than a twentieth is not checked.
-		[ $((40 * MB - rate_b)) -le $((2 * MB)) ] || [ $((rate_a * 100)) -ge $(((40 * MB - rate_b) * 90)) ] ||
-			fail "the mover leaves bandwidth unused: $rate_a beside $rate_b: $(cat "$(at svc nrs_qbm_status)")"
+		[ $((40 * MB - rate_b)) -le $((2 * MB)) ] ||
+			[ $((rate_a * 100)) -ge $(((40 * MB - rate_b) * 90)) ] ||
+			fail "the mover leaves bandwidth unused: $rate_a beside $rate_b:" \
+				"$(cat "$(at svc nrs_qbm_status)")"
 		# Without the other load, the mover gets all of it.
 		finish $it
 		sleep 2
 		regular 2
-		[ $((rate_a * 100)) -ge $((40 * MB * 90)) ] || fail "alone the mover has $rate_a"
+		[ $((rate_a * 100)) -ge $((40 * MB * 90)) ] ||
+			fail "without other load the mover gets $rate_a"
 		finish $mover
 		wait_for 5 '[ "$(counter a held)" = 0 ]'
 	done
@@ -176,13 +189,15 @@ default class=low_share min=6MB/s max=6MB/s"
 		load b --bs=64k --time_based --runtime=300 >/dev/null 2>&1
 	) &
 	load c as=1002 --bs=64k --time_based --runtime=300 >/dev/null 2>&1 &
-	wait_for 10 'grep -q "uid:1001" "$(at svc nrs_qbm_status)" && grep -q "uid:1002" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	wait_for 10 'grep -q "uid:1001" "$(at svc nrs_qbm_status)" &&
+		grep -q "uid:1002" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
 	saturated a b c
 	sleep 1
 	gather 3 bytes
 	# Neither head starves the other.
 	within 50 "${got[0]}" "${got[1]}" || fail "${got[*]}: one head gets too little"
-	within 4 $(((got[0] + got[1]) * 1000 / (time / 1000))) $((12 * MB)) || fail "${got[*]}: $(cat "$(at svc nrs_qbm_status)")"
+	within 4 $(((got[0] + got[1]) * 1000 / (time / 1000))) $((12 * MB)) ||
+		fail "${got[*]}: $(cat "$(at svc nrs_qbm_status)")"
 	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
 }
 
@@ -211,7 +226,7 @@ client b class=low_share min=10MB/s"
 long try 60 "nrsctl measure proposes a group" measured
 try 60 "four of 300 in 1000, fair share: 250 each" fair_share
 try 60 "steal and return" against
-try 120 "a mover beside who is not regulated" mover
+try 120 "a mover beside an unregulated client" mover
 long try 60 "one client on two devices and in both priorities" identities
 remarks '^(regular|back)'
 summary

@@ -37,14 +37,16 @@ away() {
 	dm suspend --nolockfs c
 	# A suspend dispatches all clients' queued requests, eight times as many of a: until these are
 	# done, the disk decides the order.
-	wait_for 10 "awk '{ exit !(\$1 + \$2 <= 8) }' /sys/block/nb0/inflight" || fail "at the disk: $(cat /sys/block/nb0/inflight)"
+	wait_for 10 "awk '{ exit !(\$1 + \$2 <= 8) }' /sys/block/nb0/inflight" ||
+		fail "at the disk: $(cat /sys/block/nb0/inflight)"
 	gather 2 ended
 	[ "${got[2]}" = 0 ] && within 8 "${got[0]}" "${got[1]}" || fail "without c: ${got[*]}"
 	local two=$((got[0] + got[1]))
 	dm resume c
 	saturated c
 	gather 2 ended
-	within 8 "${got[0]}" "${got[1]}" && within 10 "${got[1]}" "${got[2]}" || fail "with c: ${got[*]}"
+	within 8 "${got[0]}" "${got[1]}" && within 10 "${got[1]}" "${got[2]}" ||
+		fail "with c: ${got[*]}"
 	within 8 "$two" $((got[0] + got[1] + got[2]))
 }
 
@@ -85,12 +87,21 @@ ascending() {
 	sleep "$1"
 	echo 0 >$dir/events/block/block_rq_issue/enable
 	# The number before "+" is the first sector.
-	ascending=$(awk -v d="$number" '{ for (i = 1; i < NF; i++) if ($i == "block_rq_issue:" && $(i + 1) == d) {
-			for (j = i; j <= NF; j++) if ($j == "+") { at = $(j - 1) + 0; if (n++ && at > last) up++; last = at }
-		} } END { print (n > 200 ? int(100 * up / (n - 1)) : -1) }' $dir/trace)
+	ascending=$(awk -v d="$number" '
+		{
+			for (i = 1; i < NF; i++) if ($i == "block_rq_issue:" && $(i + 1) == d) {
+				for (j = i; j <= NF; j++) if ($j == "+") {
+					at = $(j - 1) + 0
+					if (n++ && at > last) up++
+					last = at
+				}
+			}
+		}
+		END { print (n > 200 ? int(100 * up / (n - 1)) : -1) }
+	' $dir/trace)
 	echo >$dir/trace
 	say "$ascending of 100 requests have a higher offset than the one before"
-	[ "$ascending" -ge 0 ] || fail "hardly any requests in the trace"
+	[ "$ascending" -ge 0 ] || fail "few requests in the trace"
 }
 
 # Verifies four jobs with 64 random requests each: batches of 64 are dispatched in the order of
@@ -153,7 +164,7 @@ hints() {
 	gather 3 ended
 	within 10 "${got[0]}" "${got[1]}" || fail "hints: ${got[*]}"
 	killall fio
-	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio is still active"
 	# Equal hints are one stream.
 	begin a --rw=randwrite --write_hint=short --iodepth=48
 	begin b --rw=randwrite --write_hint=short --iodepth=48 --numjobs=4
@@ -162,7 +173,7 @@ hints() {
 	gather 3 ended
 	[ "${got[1]}" -gt $((got[0] * 2)) ] || fail "one hint: ${got[*]}"
 	killall fio
-	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio is still active"
 	for name in c d; do sharer $name /dev/nb0 svc stream cgroup; done
 	grouped one c --iodepth=48
 	grouped two d --iodepth=48 --numjobs=4
@@ -172,9 +183,9 @@ hints() {
 	within 10 "${got[2]}" "${got[3]}" || fail "cgroups: ${got[*]}"
 }
 
-dm_only try 30 "crrn: clients get the same, whatever waits" crrn
-dm_only long try 40 "crrn: a client that was away" away
-long try 60 "trr: targets get the same, whatever waits" trr
+dm_only try 30 "crrn: clients get equal shares at any queue depth" crrn
+dm_only long try 40 "crrn: a client that returns" away
+long try 60 "trr: targets get equal shares at any queue depth" trr
 try 60 "orr: batches in the order of offsets" orr
 remarks '^(ended|[0-9-]+ of)'
 try 60 "orr: streams of write hints and of cgroups" hints

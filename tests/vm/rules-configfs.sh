@@ -88,7 +88,8 @@ directories() {
 	[ "$(mode $top/svc/state)" = 440 ] || fail "state: $(mode $top/svc/state)"
 	[ "$(mode $top/svc/cpts)" = 660 ] || fail "cpts: $(mode $top/svc/cpts)"
 	mkdir $dir/one $dir/fifteen_letters $dir/A_9
-	[ "$(ls $dir/one | tr '\n' ' ')" = "also borrow enabled head match minrate rank rate realtime " ] || fail "$(ls $dir/one)"
+	[ "$(ls $dir/one | tr '\n' ' ')" = \
+		"also borrow enabled head match minrate rank rate realtime " ] || fail "$(ls $dir/one)"
 	refused EACCES setpriv --reuid 1000 --regid 1000 --clear-groups cat $dir/one/rate
 	refused ENAMETOOLONG mkdir $dir/sixteen_letters_
 	refused EINVAL mkdir "$dir/a+b"
@@ -260,7 +261,7 @@ order() {
 	# A directory cannot refuse its removal: its rule remains, which is logged.
 	rmdir $dir/b
 	is b 'b uid={2} 10'
-	dmesg | tail -n 5 | grep -q 'svc: rule b stays without its directory' || fail "the log says nothing"
+	dmesg | tail -n 5 | grep -q 'svc: rule b is active without its directory' || fail "not logged"
 	refused EEXIST mkdir $dir/b
 	put c also ''
 	has c also ''
@@ -381,6 +382,6 @@ long try 40 "directories of rules and their names" directories
 try 60 "a rule from its directory, and by commands" life
 long try 40 "heads" heads
 long try 40 "rank and also" order
-long try 40 "other partitions" recreated
-long try 90 "commands from everywhere" storm
+long try 40 "a changed number of partitions" recreated
+long try 90 "concurrent commands and directories" storm
 summary

@@ -56,12 +56,18 @@ run_all() {
 	checksums a 1001 & pids+=($!)
 	checksums b 1002 & pids+=($!)
 	checksums c 1003 & pids+=($!)
-	for name in commits archives rows clients_of_a_server stresses small_files servers devices_change clients_come storms_killed no_memory; do
+	for name in commits archives rows clients_of_a_server stresses small_files servers \
+		devices_change clients_come storms_killed no_memory; do
 		$name & pids+=($!)
 	done
 	for name in 1 2; do
-		(renice -n 5 -p $BASHPID >/dev/null 2>&1; me=tree-$name && small && exec nrs-test storm --seed $((seed + name)) --seconds 100000 --stop $stop --rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" \
-			tree /mnt/soak/tree-$name >"$work/tree-$name" 2>&1) &
+		(
+			renice -n 5 -p $BASHPID >/dev/null 2>&1
+			me=tree-$name && small &&
+				exec nrs-test storm --seed $((seed + name)) --seconds 100000 --stop $stop \
+					--rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" tree \
+					/mnt/soak/tree-$name >"$work/tree-$name" 2>&1
+		) &
 		pids+=($!)
 	done
 	storm svc $((seed + 41)) --rest "$(slow 5000 20000)" change svc --device a & pids+=($!)
@@ -70,14 +76,18 @@ run_all() {
 	storm message $((seed + 44)) --rest "$(slow 20000 50000)" message z /dev/nb2 fuzz & pids+=($!)
 	storm device $((seed + 45)) --rest "$(slow 1000 3000)" device fuzzdev & pids+=($!)
 	# A load in the service that the storm of files changes; no one waits for it.
-	(renice -n 5 -p $BASHPID >/dev/null 2>&1; reads z 1006 --rate_iops=20 --iodepth=4) >/dev/null 2>&1 &
+	(
+		renice -n 5 -p $BASHPID >/dev/null 2>&1; reads z 1006 --rate_iops=20 --iodepth=4
+	) >/dev/null 2>&1 &
 	local victim=$!
 	local shown=$SECONDS
 	while on && [ $((SECONDS - started)) -lt "$seconds" ]; do
 		sleep 0.5
 		[ $((SECONDS - shown)) -ge 30 ] || continue
 		shown=$SECONDS
-		echo "# $((SECONDS - started)) s: $(ended svc) requests of block devices, $(cat $work/counts/* 2>/dev/null | awk '{ n += $1 } END { print n }') counts, $(wc -l <$finds) findings $(tail -n 1 $finds | cut -c1-300)" >&5
+		echo "# $((SECONDS - started)) s: $(ended svc) requests of block devices," \
+			"$(cat $work/counts/* 2>/dev/null | awk '{ n += $1 } END { print n }') counts," \
+			"$(wc -l <$finds) findings $(tail -n 1 $finds | cut -c1-300)" >&5
 	done
 	echo "# the end after $((SECONDS - started)) s" >&5
 	touch $stop
@@ -87,12 +97,20 @@ run_all() {
 	limit=$((SECONDS + $(slow 120 480)))
 	while :; do
 		left=()
-		for pid in "${pids[@]}"; do [ ! -d /proc/$pid ] || grep -qs ' Z ' /proc/$pid/stat || left+=($pid); done
+		for pid in "${pids[@]}"; do
+			[ ! -d /proc/$pid ] || grep -qs ' Z ' /proc/$pid/stat || left+=($pid)
+		done
 		[ ${#left[@]} -gt 0 ] || break
-		[ $((SECONDS % 10)) != 0 ] || [ "$shown" = $SECONDS ] || { shown=$SECONDS && echo "# ${#left[@]} still work" >&5; }
+		[ $((SECONDS % 10)) != 0 ] || [ "$shown" = $SECONDS ] || {
+			shown=$SECONDS && echo "# ${#left[@]} processes are still active" >&5
+		}
 		if [ $SECONDS -ge $limit ]; then
-			me=run find_out "no end of $(for pid in "${left[@]}"; do tr '\0' ' ' <"/proc/$pid/cmdline"; done)"
-			{ ps && dm status && grep -s '' /sys/kernel/debug/nrs/*/{clients,nrs_policies,slots,health}; } >/out/stuck 2>&1
+			me=run find_out \
+				"no end of $(for pid in "${left[@]}"; do tr '\0' ' ' <"/proc/$pid/cmdline"; done)"
+			{
+				ps && dm status &&
+					grep -s '' /sys/kernel/debug/nrs/*/{clients,nrs_policies,slots,health}
+			} >/out/stuck 2>&1
 			echo w >/proc/sysrq-trigger
 			break
 		fi
@@ -105,19 +123,22 @@ run_all() {
 		name=$(cat /proc/$pid/comm 2>/dev/null) || true
 		rc=0
 		wait "$pid" || rc=$?
-		[ "$rc" = 0 ] || me=run find_out "a process ended with status $rc ($name)"
+		[ "$rc" = 0 ] || me=run find_out "a process exited with status $rc ($name)"
 	done
-	for name in 1 2; do sed -n 's/^finding /tree: /p; s/^nrs-test: /tree: /p' "$work/tree-$name" >>$finds; done
+	for name in 1 2; do
+		sed -n 's/^finding /tree: /p; s/^nrs-test: /tree: /p' "$work/tree-$name" >>$finds
+	done
 }
 
-# calm: Ends all throttling and ordering.
-calm() {
+# disable_policies: Ends all throttling and ordering.
+disable_policies() {
 	local service
 	for service in svc user fuzz; do
 		set_to $service nrs_policies fifo
 		set_to $service nrs_pop none
 		set_to $service slots 32
-		wait_for 60 "! grep -q 'state: stopping' $(at $service nrs_policies)" || fail "$service: $(cat "$(at $service nrs_policies)")"
+		wait_for 60 "! grep -q 'state: stopping' $(at $service nrs_policies)" ||
+			fail "$service: $(cat "$(at $service nrs_policies)")"
 	done
 }
 
@@ -140,16 +161,22 @@ compared() {
 	wait_for 15 '! pidof fio >/dev/null' || find_out "fio is still there: $(ps | grep '[f]io')"
 	worker end 1
 	for name in a b c e z; do
-		wait_for 5 "[ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" || true
+		wait_for 5 "[ \$((\$(counter $name passed) + \$(counter $name queued))) = \
+			\$(counter $name ended) ]" || true
 		left=$((left + $(counter $name passed) + $(counter $name queued) - $(counter $name ended)))
 		[ "$(counter $name failed)" = 0 ] || find_out "$name: requests failed: $(dm status $name)"
 		[ "$(counter $name held)" = 0 ] || find_out "$name: requests wait: $(dm status $name)"
 	done
 	echo $left >$work/lost
 	[ $left = 0 ] || find_out "$left requests have not ended: $(dm status)"
-	for name in a b c e z; do echo "# removing $name" >&5 && dm_remove $name || find_out "$name cannot be removed"; done
-	for file in /sys/kernel/config/nrs/{svc,user}; do rmdir $file || find_out "$file cannot be removed"; done
-	wait_for 60 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || find_out "services stay: $(ls /sys/kernel/debug/nrs)"
+	for name in a b c e z; do
+		echo "# removing $name" >&5 && dm_remove $name || find_out "$name cannot be removed"
+	done
+	for file in /sys/kernel/config/nrs/{svc,user}; do
+		rmdir $file || find_out "$file cannot be removed"
+	done
+	wait_for 60 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' ||
+		find_out "services still exist: $(ls /sys/kernel/debug/nrs)"
 	rmmod nrs || find_out "the module cannot be unloaded"
 }
 
@@ -161,14 +188,14 @@ finish() {
 soak() {
 	made
 	run_all
-	calm
+	disable_policies
 	compared
 	finish
 }
 
 # Descriptor for progress output.
 exec 5>&1
-try $((seconds + 300)) "$seconds s of everything at once, seed $seed" soak
+try $((seconds + 300)) "$seconds s of mixed stress, seed $seed" soak
 lost=$(cat $work/lost 2>/dev/null || echo unknown)
 took=$(cat $work/took 2>/dev/null || echo 0)
 report >/out/soak.md

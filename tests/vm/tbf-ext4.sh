@@ -30,14 +30,17 @@ as() {
 beside() {
 	setup
 	local done p99
-	as 1001 fio --name=limited --directory=/mnt/a/one --rw=randwrite --bs=16k --size=16m --ioengine=psync --fallocate=none \
-		--time_based --runtime=600 >/dev/null 2>&1 &
+	as 1001 fio --name=limited --directory=/mnt/a/one --rw=randwrite --bs=16k --size=16m \
+		--ioengine=psync --fallocate=none --time_based --runtime=600 >/dev/null 2>&1 &
 	wait_for 20 '[ "$(du -s /mnt/a/one | cut -f1)" -ge 256 ]' || fail "user 1001 does not write"
-	as 1002 fio --name=free --directory=/mnt/a/two --rw=randwrite --bs=4k --size=2m --ioengine=psync --fsync=1 --fallocate=none \
-		--time_based --runtime=8 --output-format=json --percentile_list=50:99 >/tmp/free.json || fail "$(tail -n 3 /tmp/free.json)"
+	as 1002 fio --name=free --directory=/mnt/a/two --rw=randwrite --bs=4k --size=2m \
+		--ioengine=psync --fsync=1 --fallocate=none --time_based --runtime=8 --output-format=json \
+		--percentile_list=50:99 >/tmp/free.json || fail "$(tail -n 3 /tmp/free.json)"
 	# Latencies of sync, ns: the last percentiles in fio's report.
-	p99=$(awk '/"sync" :/ { on = 1 } on && /"99.000000"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
-	done=$(awk '/"sync" :/ { on = 1 } on && /"total_ios"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
+	p99=$(awk '/"sync" :/ { on = 1 }
+		on && /"99.000000"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
+	done=$(awk '/"sync" :/ { on = 1 }
+		on && /"total_ios"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
 	say "fsync: $done in 8 s, 99 % within $((p99 / 1000000)) ms; $(dm status a | cut -d' ' -f4-)"
 	[ "$done" -ge 20 ]
 	[ "$p99" -lt 1000000000 ]
@@ -47,11 +50,12 @@ beside() {
 owner() {
 	setup
 	set_to svc nrs_tbf_rule 'change one rate=20'
-	as 1002 fio --name=f --filename=/mnt/a/two/f --rw=write --bs=1m --size=8m --fallocate=none >/dev/null
+	as 1002 fio --name=f --filename=/mnt/a/two/f --rw=write --bs=1m --size=8m \
+		--fallocate=none >/dev/null
 	sync
 	local before after
-	as 1001 fio --name=f --filename=/mnt/a/two/f --rw=randread --bs=4k --size=8m --direct=1 --ioengine=libaio --iodepth=8 \
-		--time_based --runtime=60 >/dev/null 2>&1 &
+	as 1001 fio --name=f --filename=/mnt/a/two/f --rw=randread --bs=4k --size=8m --direct=1 \
+		--ioengine=libaio --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated a
 	sleep 0.3
 	before="${EPOCHREALTIME/./} $(counter a ost_read)"

@@ -71,22 +71,38 @@ statistics() {
 		i=$((i + 1))
 		ln -sf /bin/busybox "/tmp/names/$name"
 		# shellcheck disable=SC2016
-		bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=8k count="$i" iflag=direct
+		bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a \
+			of=/dev/null bs=8k count="$i" iflag=direct
 	done
 	rm -r /tmp/names
-	awk '$2 == "rule:" { rule = $3 } /classes:$/ { exit } $1 == "dispatched:" { n[rule] += $2 } $1 == "cost:" { c[rule] += $2 }
-		END { exit !(n["\"twos\""] == 23 && c["\"twos\""] == 23 && n["\"bytes\""] == 13 && c["\"bytes\""] == 13 * 8192 && n["\"default\""] == 62) }' \
-		"$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
-	[ "$(grep -c class: "$(at svc nrs_tbf_stats)")" -ge 7 ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	awk '
+		$2 == "rule:" { rule = $3 }
+		/classes:$/ { exit }
+		$1 == "dispatched:" { n[rule] += $2 }
+		$1 == "cost:" { c[rule] += $2 }
+		END {
+			exit !(n["\"twos\""] == 23 && c["\"twos\""] == 23 && n["\"bytes\""] == 13 &&
+				c["\"bytes\""] == 13 * 8192 && n["\"default\""] == 62)
+		}
+	' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	[ "$(grep -c class: "$(at svc nrs_tbf_stats)")" -ge 7 ] ||
+		fail "$(cat "$(at svc nrs_tbf_stats)")"
 	echo 1 >"$(at svc nrs_tbf_stats_reset)"
-	! grep -E 'dispatched: [1-9]|cost: [1-9]' "$(at svc nrs_tbf_stats)" || fail "not reset: $(cat "$(at svc nrs_tbf_stats)")"
+	! grep -E 'dispatched: [1-9]|cost: [1-9]' "$(at svc nrs_tbf_stats)" ||
+		fail "not reset: $(cat "$(at svc nrs_tbf_stats)")"
 	# A limit that is reached: number of hits and throttled time.
 	rule change default rate=20
 	load a --io_size=80k --iodepth=4 >/dev/null
-	awk '/- rule: "default"/ { on = 1 } /- rule: "[^d]|classes:$/ { on = 0 } on && /dispatched:/ { n = $2 } on && /throttled_ns:/ { t = $2 / 1e9 } on && /limit_hits:/ { h = $2 }
-		END { print n, t, h; exit !(n == 20 && t > 0.7 && t < 1.1 && h >= 15 && h <= 20) }' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	awk '
+		/- rule: "default"/ { on = 1 }
+		/- rule: "[^d]|classes:$/ { on = 0 }
+		on && /dispatched:/ { n = $2 }
+		on && /throttled_ns:/ { t = $2 / 1e9 }
+		on && /limit_hits:/ { h = $2 }
+		END { print n, t, h; exit !(n == 20 && t > 0.7 && t < 1.1 && h >= 15 && h <= 20) }
+	' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
 }
 
-long try 60 "what the files show and take" files
+long try 60 "contents and accepted input of the files" files
 long try 60 "statistics" statistics
 summary

@@ -14,7 +14,8 @@ setup() {
 
 # three_users: Starts writers of three users whose blocks are verified.
 three_users() {
-	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101
+	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three \
+		--offset=64m --uid=1003 --gid=101
 	wait_for 30 '[ "$(counter a ended)" -ge 50 ]' || fail "$(status a)"
 }
 
@@ -49,7 +50,8 @@ storms() {
 	three_users
 	local i pids=() reader
 	(while :; do
-		cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)" "$(at svc nrs_tbf_rule_error)" >/tmp/seen
+		cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)" \
+			"$(at svc nrs_tbf_rule_error)" >/tmp/seen
 	done) &
 	reader=$!
 	for i in 0 1 2 3; do
@@ -58,7 +60,8 @@ storms() {
 	done
 	for i in "${pids[@]}"; do wait "$i"; done
 	kill "$reader"
-	[ "$(grep -vcE '^(default|CPT|[a-z_]*_requests:)' "$(at svc nrs_tbf_rule)")" = 0 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
+	[ "$(grep -vcE '^(default|CPT|[a-z_]*_requests:)' "$(at svc nrs_tbf_rule)")" = 0 ] ||
+		fail "$(cat "$(at svc nrs_tbf_rule)")"
 	written
 	balanced a
 }
@@ -68,7 +71,10 @@ storms() {
 types() {
 	setup
 	local round type seen all
-	all=('tbf uid|uid={1001 1002 1003}' 'tbf gid|gid={101 102}' 'tbf jobid|jobid={fio.*}' 'tbf uid+opcode|opcode={ost_write ost_read}')
+	all=(
+		'tbf uid|uid={1001 1002 1003}' 'tbf gid|gid={101 102}' 'tbf jobid|jobid={fio.*}'
+		'tbf uid+opcode|opcode={ost_write ost_read}'
+	)
 	# Each type takes long on the debug kernel.
 	[ -z "$debug" ] || all=("${all[3]}")
 	three_users
@@ -78,20 +84,23 @@ types() {
 			case $type in
 			*'|'*)
 				set_to svc nrs_tbf_rule "start one ${type#*|} rate=1"
-				[ "$(grep -A1 -Fx "  - name: ${type%|*}" "$(at svc nrs_policies)" | grep -c 'state: started')" = 2 ] || fail "$(cat "$(at svc nrs_policies)")"
+				[ "$(grep -A1 -Fx "  - name: ${type%|*}" "$(at svc nrs_policies)" |
+					grep -c 'state: started')" = 2 ] || fail "$(cat "$(at svc nrs_policies)")"
 				saturated "$(slow 20 8)" a
 				;;
 			esac
 			seen=$(ended svc)
 			# While fifo dispatches new requests, the backlog keeps its rate.
 			[ "$type" != fifo ] || drain a
-			wait_for 20 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" || fail "after ${type%|*}: $(cat "$(at svc nrs_policies)")"
+			wait_for 20 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" ||
+				fail "after ${type%|*}: $(cat "$(at svc nrs_policies)")"
 		done
 		wait_for 10 "[ \$(ended svc) -gt $((seen + 20)) ]" || fail "fifo does not move"
 	done
 	written
 	balanced a
-	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" ||
+		fail "$(cat "$(at svc nrs_policies)")"
 }
 
 # Size of a backlog, requests.
@@ -102,7 +111,8 @@ backlog() {
 	setup
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'start one uid={1001} rate=1'
-	load a as=1001 --numjobs=2 --iodepth=$((many * 2 / 3)) --time_based --runtime=600 >/dev/null 2>&1 &
+	load a as=1001 --numjobs=2 --iodepth=$((many * 2 / 3)) --time_based \
+		--runtime=600 >/dev/null 2>&1 &
 	saturated "$many" a
 }
 
@@ -153,7 +163,8 @@ killed() {
 	stop) set_to svc nrs_tbf_rule 'stop one' ;;
 	fifo) policy svc fifo ;;
 	esac
-	wait_for "$(slow 3 10)" '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(status a)"
+	wait_for "$(slow 3 10)" '! pidof fio >/dev/null' ||
+		fail "still there: $(pidof fio), $(status a)"
 	balanced a
 	remove_client a
 }
@@ -182,16 +193,18 @@ partitions() {
 		say "global_rate ${want%:*}: $got in $((start / 1000)) ms"
 		# The host limits the CPU time of the machine: the count may only be too low, and still
 		# distinguishes 50 from 100.
-		awk -v n="$got" -v us=$start -v r="${want#*:}" 'BEGIN { e = r * us / 1e6; exit !(n <= 1.05 * e && n >= 0.6 * e) }' || fail "$got"
+		awk -v n="$got" -v us=$start -v r="${want#*:}" \
+			'BEGIN { e = r * us / 1e6; exit !(n <= 1.05 * e && n >= 0.6 * e) }' || fail "$got"
 	done
-	[ "$(grep -c '^one uid={1001} 50, ref 1$' "$(at svc nrs_tbf_rule)")" = 2 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
+	[ "$(grep -c '^one uid={1001} 50, ref 1$' "$(at svc nrs_tbf_rule)")" = 2 ] ||
+		fail "$(cat "$(at svc nrs_tbf_rule)")"
 }
 
 rounds=$(slow 6 1)
 try 90 "four processes change rules in nine ways, $rounds rounds, under load" storms "$rounds"
 long try 90 "types change under load at one per second" types "$(slow 2 1)"
 dm_only try 60 "suspending and removing with a backlog" suspending
-try 30 "a killed process whose requests wait: drain" killed drain
+try 30 "a killed process with throttled requests: drain" killed drain
 # The debug kernel is for memory errors, which the other checks cover as well.
 if [ -z "$debug" ]; then
 	for how in rate stop fifo; do

@@ -13,17 +13,21 @@ limited() {
 	mkdir /sys/kernel/config/nrs/svc
 	policy svc "$type"
 	while read -r rule; do
-		[ -z "$rule" ] || echo "$rule" >"$(at svc nrs_tbf_rule)" || fail "$rule: $(cat "$(at svc nrs_tbf_rule_error)")"
+		[ -z "$rule" ] || echo "$rule" >"$(at svc nrs_tbf_rule)" ||
+			fail "$rule: $(cat "$(at svc nrs_tbf_rule_error)")"
 	done <<<"$rules"
 	for client; do args+=(--client "name=${client%%=*},depth=8,${client#*:}"); done
 	nrs-test load --service svc --seconds 6 --warmup 1 --busy 2000 "${args[@]}" >/tmp/load.json
 	for client; do
-		name=${client%%=*} want=${client#*=} want=${want%%:*} got=$(of_load /tmp/load.json "$name" served)
+		name=${client%%=*} want=${client#*=} want=${want%%:*} \
+			got=$(of_load /tmp/load.json "$name" served)
 		say "$name: $got in 6 s, wanted $want per second"
 		if [ "$want" = + ]; then
-			[ "$got" -ge 600 ] || fail "$name is held back: $got"
+			[ "$got" -ge 600 ] || fail "$name is throttled: $got"
 		else
-			within 5 "$got" $((want * 6)) || fail "$name: $got in 6 s, wanted $((want * 6)); $(cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)")"
+			within 5 "$got" $((want * 6)) ||
+				fail "$name: $got in 6 s, wanted $((want * 6));" \
+					"$(cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)")"
 		fi
 	done
 	rmdir /sys/kernel/config/nrs/svc
@@ -35,7 +39,8 @@ by_nid() {
 		start net {192.168.0.0/16@tcp 5@gni} 20
 		start six nid={2001:db8::/32@tcp1} rate=30' \
 		one=40:nid=10.0.0.1@tcp two=+:nid=10.0.0.2@tcp three=40:nid=10.0.0.3@tcp \
-		net=20:nid=192.168.7.9@tcp gni=20:nid=5@gni six=30:nid=2001:db8::7@tcp1 other=+:nid=2001:db8::7@tcp
+		net=20:nid=192.168.7.9@tcp gni=20:nid=5@gni six=30:nid=2001:db8::7@tcp1 \
+		other=+:nid=2001:db8::7@tcp
 }
 
 long try 60 "limits by network identifier" by_nid

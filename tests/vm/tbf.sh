@@ -43,8 +43,10 @@ begin() {
 # is AMOUNT RATE [PERCENT]: Verifies that AMOUNT is RATE per second times $time us, within 5 % or
 # PERCENT.
 is() {
-	awk -v p="${3:-5}" -v n="$1" -v want="$(($2 * time))" 'BEGIN { d = n - want / 1e6; exit !((d < 0 ? -d : d) * 1e8 <= p * want) }' ||
-		fail "$1 in $((time / 1000)) ms, not $2 per second: $(grep -v ', ref 0' "$(at svc nrs_tbf_rule)")"
+	awk -v p="${3:-5}" -v n="$1" -v want="$(($2 * time))" \
+		'BEGIN { d = n - want / 1e6; exit !((d < 0 ? -d : d) * 1e8 <= p * want) }' ||
+		fail "$1 in $((time / 1000)) ms, not $2 per second:" \
+			"$(grep -v ', ref 0' "$(at svc nrs_tbf_rule)")"
 }
 
 # measure SECONDS COUNTER DEVICE=PER_SECOND...: Verifies the throughput of each device, within 5 %.
@@ -243,9 +245,9 @@ try 60 "uid: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "cgroups by number: rates and shares" cgroups
-try 60 "changes reach a standing backlog at once" changes
-try 60 "borrow: unused rates are lent, and come back" lending
+try 60 "changes take effect on queued requests at once" changes
+try 60 "borrow: unused rates are lent, and returned" lending
 try 60 "also: two limits at once" two_limits
-long try 60 "two heads that are limited" two_heads
+long try 60 "two limited heads" two_heads
 remarks '^(ended|bytes)'
 summary

@@ -5,7 +5,8 @@
 
 # gone: Waits until all services are removed.
 gone() {
-	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
+	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' ||
+		fail "$1: left $(ls /sys/kernel/debug/nrs)"
 }
 
 # part NAME: Runs one check of nrs-test.
@@ -24,9 +25,13 @@ storm() {
 	while [ $SECONDS -lt $end ]; do
 		for n in fifo fairshare tbf; do
 			{ echo "$n" >"$(at hostile nrs_policies)"; } 2>/dev/null || true
-			for file in at_max=0 obd_timeout=0 at_max=600 at_extra=1 at_min=2 at_estimator=average at_extra=30 at_min=1 at_estimator=worst obd_timeout=100; do
+			for file in at_max=0 obd_timeout=0 at_max=600 at_extra=1 at_min=2 at_estimator=average \
+				at_extra=30 at_min=1 at_estimator=worst obd_timeout=100; do
 				value=${file#*=}
-				{ echo "$value" >"$(at hostile "${file%=*}")" && cat "$(at hostile timeouts)" "$(at hostile at_stats)"; } >/dev/null 2>&1 || true
+				{
+					echo "$value" >"$(at hostile "${file%=*}")" &&
+						cat "$(at hostile timeouts)" "$(at hostile at_stats)"
+				} >/dev/null 2>&1 || true
 			done
 		done
 		sleep 0.02
@@ -48,19 +53,20 @@ counters() {
 		sleep 0.1
 	done
 	wait $pid || fail "$(cat /tmp/early)"
-	[[ $stats == *'early_sent: 5'* && $stats == *'early_refused: 1'* && $stats == *'early_late: 0'* ]] || fail "$stats"
+	[[ $stats == *'early_sent: 5'* && $stats == *'early_refused: 1'* &&
+		$stats == *'early_late: 0'* ]] || fail "$stats"
 	gone early
 }
 
-try 30 "early replies come in time, and end with the limit" part early
-try 30 "a server says that it is busy" part busy
+try 30 "early replies are in time, and end with the limit" part early
+try 30 "a server reports that it is busy" part busy
 if [ -z "$debug" ]; then
-	long try 90 "65,536 requests wait while all slots are busy" part crowd
-	long try 120 "what a rate withholds does not expire" part rate
+	long try 90 "65,536 requests are queued while all slots are busy" part crowd
+	long try 120 "throttled requests do not expire" part rate
 fi
-try 30 "clients come back" part recovery
+try 30 "clients recover" part recovery
 try 60 "hostile records" part hostile
 long try 60 "a server that never reads" part silent
 long try 30 "counters of the service" counters
-long try 60 "a storm of settings" storm
+long try 60 "settings change under load" storm
 summary

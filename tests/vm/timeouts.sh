@@ -68,11 +68,13 @@ formats() {
 	load a --io_size=1m >/dev/null
 	local line
 	line=$(head -n 1 "$(at svc timeouts)")
-	grep -qE '^   service : cur +5  worst +[0-9]+ \(at [0-9]+, [0-9]+s ago\) +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ $' <<<"$line" || fail "'$line'"
+	grep -qE '^   service : cur +5  worst +[0-9]+ \(at [0-9]+, [0-9]+s ago\)( +[0-9]+){4} $' \
+		<<<"$line" || fail "'$line'"
 	grep -qE '^portal 0   : cur +5  worst ' "$(at svc client_timeouts)"
 	dm message a 0 timeouts | grep -qE '^portal 0   : cur +5 '
 	set_to svc at_max 0
-	[ "$(cat "$(at svc timeouts)")" = 'adaptive timeouts off, using obd_timeout 100' ] || fail "$(cat "$(at svc timeouts)")"
+	[ "$(cat "$(at svc timeouts)")" = 'adaptive timeouts off, using obd_timeout 100' ] ||
+		fail "$(cat "$(at svc timeouts)")"
 }
 
 # Verifies a device that becomes a hundred times slower, and recovers.
@@ -109,10 +111,11 @@ busy() {
 	[ "$(estimate)" -ge 14 ] || fail "$(cat "$(at svc timeouts)")"
 	# Without other completions the device is lost; the write still completes.
 	killall fio
-	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio is still active"
 	wait_for 40 '[ $(estimate) = 1 ]' || fail "$(cat "$(at svc timeouts)")"
 	load a --rw=randwrite --iodepth=4 --io_size=16k >/dev/null || fail "a write failed"
-	[ "$(of lost)" = 1 ] && [ "$(of found)" = 1 ] && [ "$(of timeouts)" = 4 ] || fail "$(cat "$(at svc at_stats)")"
+	[ "$(of lost)" = 1 ] && [ "$(of found)" = 1 ] && [ "$(of timeouts)" = 4 ] ||
+		fail "$(cat "$(at svc at_stats)")"
 }
 
 # Verifies that a discard may exceed the timeout, alone and with a reader that waits for the only
@@ -155,11 +158,16 @@ detected() {
 hear() {
 	cat >/tmp/hear <<'END'
 #!/bin/sh
-[ -z "$NRS_EVENT" ] || echo "NRS_CLIENT=$NRS_CLIENT NRS_EVENT=$NRS_EVENT NRS_SERVICE=$NRS_SERVICE DM_NOSCAN=$DM_NOSCAN" >>/tmp/uevents
+[ -z "$NRS_EVENT" ] || echo "NRS_CLIENT=$NRS_CLIENT NRS_EVENT=$NRS_EVENT" \
+	"NRS_SERVICE=$NRS_SERVICE DM_NOSCAN=$DM_NOSCAN" >>/tmp/uevents
 END
 	chmod 755 /tmp/hear
 	: >/tmp/uevents
-	if [ -w /sys/kernel/uevent_helper ]; then echo /tmp/hear >/sys/kernel/uevent_helper; else uevent /tmp/hear & fi
+	if [ -w /sys/kernel/uevent_helper ]; then
+		echo /tmp/hear >/sys/kernel/uevent_helper
+	else
+		uevent /tmp/hear &
+	fi
 }
 
 # Verifies that a device that hangs is given up in time, and recovers by itself.
@@ -170,7 +178,8 @@ dead() {
 	quick 1 1
 	adaptive=$(detected)
 	# 1.25 times the minimum estimate plus one second, with a margin for the clock.
-	[ "$adaptive" -ge 1000 ] && [ "$adaptive" -le $((2250 + $(slow 600 2500))) ] || fail "given up after $adaptive ms"
+	[ "$adaptive" -ge 1000 ] && [ "$adaptive" -le $((2250 + $(slow 600 2500))) ] ||
+		fail "given up after $adaptive ms"
 	[ "$(of lost)" = 1 ] && [ "$(of timeouts)" -ge 1 ] || fail "$(cat "$(at svc at_stats)")"
 	# No request in flight was ended.
 	[ "$(counter a failed)" = 0 ] || fail "$(dm status a)"
@@ -190,7 +199,8 @@ dead() {
 	fixed=$(detected)
 	dm resume lin
 	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
-	say "given up after $adaptive ms, with a fixed timeout of 20 s after $fixed ms: $(awk -v a="$adaptive" -v f="$fixed" 'BEGIN { printf "%.1f", f / a }') times as long"
+	say "given up after $adaptive ms, with a fixed timeout of 20 s after $fixed ms:" \
+		"$(awk -v a="$adaptive" -v f="$fixed" 'BEGIN { printf "%.1f", f / a }') times as long"
 	[ "$fixed" -ge 19000 ] || fail "$fixed ms"
 	# Timeouts are disabled.
 	set_to svc obd_timeout 0
@@ -225,12 +235,14 @@ failing() {
 	# So few slots that the CPU keeps them busy.
 	echo 4 >"$(at svc slots)"
 	load b --time_based --runtime=600 >/dev/null 2>&1 &
-	load a --time_based --runtime=600 --iodepth=32 --continue_on_error=all --error_dump=0 >/dev/null 2>&1 &
+	load a --time_based --runtime=600 --iodepth=32 --continue_on_error=all \
+		--error_dump=0 >/dev/null 2>&1 &
 	saturated a
 	dm suspend --nolockfs --noflush lin
 	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
 	# New requests.
-	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd && fail "read from a device that hangs"
+	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd &&
+		fail "read from a device that hangs"
 	grep -q 'timed out' /tmp/dd || fail "$(cat /tmp/dd)"
 	# Queued requests.
 	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
@@ -254,7 +266,8 @@ kept() {
 	load a --io_size=160k --iodepth=40 >/dev/null || fail "a read failed"
 	quiet
 	# The last request was queued for 40 s. On a free-running clock, a busy host may add some time.
-	[ "$(estimate)" -le "$(slow 1 15)" ] || fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
+	[ "$(estimate)" -le "$(slow 1 15)" ] ||
+		fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
 	[ "$(of withheld_ms)" -ge 300000 ] || fail "$(cat "$(at svc at_stats)")"
 	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
 	# With at_count_policy_delay the throttled time counts.
@@ -280,19 +293,19 @@ leaving() {
 	dm resume a
 	[ ! -d /sys/kernel/debug/nrs/svc ] || fail "the old service is still there"
 	killall fio
-	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio is still active"
 	dm_remove a
 	rmmod nrs
 }
 
-long try 60 "what is shown" formats
+long try 60 "format of the files" formats
 long try 120 "a device becomes a hundred times slower, and recovers" heavy
-long try 120 "busy is not lost" busy
-try 60 "a discard may take its time" discarded
-try 120 "a device that hangs is given up and found again" dead
-long try 120 "loaded is not dead" loaded
-try 90 "what has not gone down fails, if so configured" failing
-long try 120 "kept on purpose is not late" kept
+long try 120 "a busy device is not lost" busy
+try 60 "a discard may exceed the timeout" discarded
+try 120 "a device that hangs is given up, and recovers" dead
+long try 120 "a loaded device is not lost" loaded
+try 90 "queued requests fail, if so configured" failing
+long try 120 "throttled requests are not late" kept
 long try 90 "suspended and removed while given up" leaving
 remarks '^(given up after|the estimate fell|slow:)'
 summary

@@ -1,39 +1,62 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The commands of Documentation/tutorial.md as written, in one shell: /tutorial/NN.sh, with the
-# expected output in /tutorial/NN.expect, an extended regular expression per line, and a condition
-# to wait for before the next block in /tutorial/NN.until. tests/tutorial.sh creates these files.
+# The commands of the tutorial and of how-tos as written, each page in one shell:
+# /tutorial/PAGE/NN.sh, with the expected output in NN.expect, an extended regular expression per
+# line, and a condition to wait for before the next block in NN.until. /tutorial/PAGE/setup prepares
+# the machine. tests/tutorial.sh creates these files.
 . /tests/nrs.sh
 
-# As on a machine that has just booted, whatever ran before.
-clean_up
-for module in nrs null_blk; do
-	if [ -d "/sys/module/$module" ]; then rmmod "$module"; fi
-done
 # modprobe finds the module as if a package had installed it; the shell's job messages are
 # suppressed.
-mkdir -p /etc/modprobe.d /etc/nrs
+mkdir -p /etc/modprobe.d
 # shellcheck disable=SC2016 # modprobe's own variable
 echo 'install nrs /bin/insmod /nrs.ko $CMDLINE_OPTS' >/etc/modprobe.d/nrs.conf
 set +m
 
-for file in /tutorial/*.sh; do
-	name=$(basename "$file" .sh)
-	said=/out/tutorial-$name.txt
-	# Each line is a command that must succeed. In this shell, because later commands depend on its
-	# state.
+# booted: restores the state after a boot, whatever ran before.
+booted() {
+	local module
+	clean_up
+	for module in nrs scsi_debug null_blk; do
+		if [ -d "/sys/module/$module" ]; then rmmod $module; fi
+	done
+	rm -rf /etc/nrs
+	mkdir -p /etc/nrs
+}
+
+# block FILE NAME: runs the block in this shell, because later commands depend on its state. Each
+# line is a command that must succeed.
+block() {
+	local said=/out/tutorial-${2//\//-}.txt failed='' pattern condition
 	trap 'failed=1 && echo "failed: $BASH_COMMAND"' ERR
-	failed=''
+	set -E
 	# shellcheck disable=SC1090
-	. "$file" >"$said" 2>&1 </dev/null
+	. "$1" >"$said" 2>&1 </dev/null
+	set +E
 	trap - ERR
-	sed "s/^/# $name: /" "$said"
-	if [ -z "$failed" ]; then ok "$name: $(head -n 1 "$file")"; else not_ok "$name: $(head -n 1 "$file")" "$(tail -n 3 "$said" | tr '\n' ' ')"; fi
+	sed "s,^,# $2: ," "$said"
+	if [ -z "$failed" ]; then
+		ok "$2: $(head -n 1 "$1")"
+	else
+		not_ok "$2: $(head -n 1 "$1")" "$(tail -n 3 "$said" | tr '\n' ' ')"
+	fi
 	while IFS= read -r pattern; do
-		check "$name prints '$pattern'" grep -qE -- "$pattern" "$said"
-	done <"/tutorial/$name.expect"
+		check "$2 prints '$pattern'" grep -qE -- "$pattern" "$said"
+	done <"${1%.sh}.expect"
 	while IFS= read -r condition; do
-		check "$name until $condition" wait_for 60 "$condition"
-	done <"/tutorial/$name.until"
+		check "$2 until $condition" wait_for 60 "$condition"
+	done <"${1%.sh}.until"
+}
+
+for page in /tutorial/*; do
+	booted
+	if [ -f "$page/setup" ]; then
+		# shellcheck disable=SC1091
+		. "$page/setup" || not_ok "${page##*/}: setup"
+	fi
+	for file in "$page"/*.sh; do
+		block "$file" "${page##*/}/$(basename "$file" .sh)"
+	done
 done
+booted
 summary

@@ -14,7 +14,9 @@ state() {
 	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
 		# Write-only files have no contents, the reason of a refusal changes with each refusal, and
 		# times advance.
-		case $file in *stats_reset | *rule_error | *config_error | *timeouts | *qbm_stat*) continue ;; esac
+		case $file in
+		*stats_reset | *rule_error | *config_error | *timeouts | *qbm_stat*) continue ;;
+		esac
 		[ ! -f "$file" ] || files+=("$file")
 	done
 	# One process for all files; an unreadable file (rules without tbf) has no output.
@@ -41,7 +43,8 @@ writes() {
 		same_state "$file=$value"
 		if [ -n "$reason" ]; then
 			said=$(<"${path/_config/_config_error}")
-			[[ $said == "$reason"* ]] || fail "$file = '$value' is refused because '$said', not '$reason'"
+			[[ $said == "$reason"* ]] ||
+				fail "$file = '$value' is refused because '$said', not '$reason'"
 		fi
 		tried=$((tried + 1))
 	done
@@ -88,7 +91,8 @@ all() {
 	set_to svc nrs_fairshare_size_window_s 20
 	set_to svc slots 9
 	set_to svc high_priority_ratio 4
-	set_to svc nrs_qbm_config 'by uid;tune slow=10s;group all capacity=10MB/s reserve_first_come=10%;client 1001 class=first_come min=2MB/s'
+	local text='by uid;tune slow=10s;group all capacity=10MB/s reserve_first_come=10%'
+	set_to svc nrs_qbm_config "$text;client 1001 class=first_come min=2MB/s"
 	policy svc "$1"
 	wait_for 10 "! grep -q 'state: stopping' $(at svc nrs_policies)"
 	if [[ $1 == tbf* ]]; then
@@ -117,10 +121,11 @@ slots|65536|EINVAL
 nrs_fairshare_stats|x|EINVAL
 nrs_qbm_status|1|EINVAL
 nrs_qbm_config|nonsense|EINVAL|line 1: column 1: expected by, tune
-nrs_qbm_config|group aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa capacity=1MB|ENAMETOOLONG|line 1:
+nrs_qbm_config|group LONGGROUP capacity=1MB|ENAMETOOLONG|line 1:
 nrs_qbm_config|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8:1|EEXIST|line 2:
 nrs_qbm_config|client 0@lo class=fc min=1MB group=a|ENOENT|line 1:
 END
+sed -i "s/LONGGROUP/$(printf 'a%.0s' {1..64})/" /tmp/writes
 
 cat >/tmp/messages <<'END'
 nosuch|EINVAL
@@ -172,8 +177,12 @@ elsewhere() {
 	mkdir $dir/made
 	state >/tmp/before
 	local value
-	for value in 0 65 -1 x ''; do expect_errno EINVAL $dir/made/cpts "$value" && same_state "cpts=$value"; done
-	for value in 0 65536 -1 x ''; do expect_errno EINVAL $dir/made/slots "$value" && same_state "slots=$value"; done
+	for value in 0 65 -1 x ''; do
+		expect_errno EINVAL $dir/made/cpts "$value" && same_state "cpts=$value"
+	done
+	for value in 0 65536 -1 x ''; do
+		expect_errno EINVAL $dir/made/slots "$value" && same_state "slots=$value"
+	done
 	expect_errno EACCES $dir/made/state 1 || expect_errno EPERM $dir/made/state 1
 	printf 'fairshare\nfifo\n' >/tmp/two
 	refused EINVAL dd if=/tmp/two of="$(at svc nrs_policies)" bs=4k conv=notrunc
@@ -195,7 +204,8 @@ plan() {
 # refuses_plan WORDS: Verifies that the last configuration was refused for that reason, and that the
 # first one is in effect.
 refuses_plan() {
-	[[ $(<"$(at svc nrs_qbm_config_error)") == "$1" ]] || fail "$(<"$(at svc nrs_qbm_config_error)"), not $1"
+	[[ $(<"$(at svc nrs_qbm_config_error)") == "$1" ]] ||
+		fail "$(<"$(at svc nrs_qbm_config_error)"), not $1"
 	unchanged "$1"
 }
 
@@ -206,11 +216,12 @@ plans() {
 	lower nb0
 	client a /dev/nb0 svc
 	policy svc qbm
-	set_to svc nrs_qbm_config 'by uid;group all capacity=10MB/s;client 1001 class=first_come min=2MB/s'
+	set_to svc nrs_qbm_config \
+		'by uid;group all capacity=10MB/s;client 1001 class=first_come min=2MB/s'
 	local i before
 	before=$(settings svc)
 	printf 'by uid\nclient 7 class=fs min=1MB\ngroup\nclient 8 class=fs min=1MB\n' >/tmp/plan
-	if plan 5; then fail "wrong pieces are taken"; fi
+	if plan 5; then fail "wrong pieces were accepted"; fi
 	refuses_plan "line 3: the group's name is missing"
 	# A last line without line end counts when the file is closed, and only the error file reports
 	# its error.
@@ -218,16 +229,19 @@ plans() {
 	plan || true
 	refuses_plan "line 2: the group's name is missing"
 	# The largest number of clients is accepted, and shown as written.
-	{ echo by uid && for ((i = 0; i < 4096; i++)); do echo "client $i class=fair_share min=1MB/s"; done; } >/tmp/plan
+	{
+		echo by uid &&
+			for ((i = 0; i < 4096; i++)); do echo "client $i class=fair_share min=1MB/s"; done
+	} >/tmp/plan
 	plan || fail "$(cat /tmp/said)"
 	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "not what was written"
-	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "the error stays"
+	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "the error remains"
 	# Without qbm there is no status, but the configuration exists and is checked.
 	policy svc fifo
 	refused ENODEV cat "$(at svc nrs_qbm_status)"
 	refused ENODEV cat "$(at svc nrs_qbm_stats)"
 	expect_errno EINVAL "$(at svc nrs_qbm_config)" 'by uid;group all'
-	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "gone with the policy"
+	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "not kept after the policy"
 }
 
 try 120 "$(wc -l </tmp/writes) wrong writes" all 'fairshare gid_then_size_fair' writes /tmp/writes

@@ -290,7 +290,7 @@ impl PinnedDrop for RuleDirectory {
         let service = self.place.service();
         if let Err(error) = self.stop(&draft, &service) {
             pr_warn!(
-                "service {}: rule {} stays without its directory: {:?}\n",
+                "service {}: rule {} is active without its directory: {:?}\n",
                 service.name(),
                 self.name.as_str(),
                 error,
@@ -438,9 +438,9 @@ impl AttributeOperations<0> for RuleDirectory {
             let command = RuleCommand::parse(command.to_str().map_err(|_| EINVAL)?);
             let command = command.map_err(refused(&service))?;
             // Only conditions may follow the name.
-            if !matches!(command.action, RuleAction::Start(_, pairs) if pairs == RulePairs::default())
-            {
-                return Err(EINVAL);
+            match command.action {
+                RuleAction::Start(_, pairs) if pairs == RulePairs::default() => {}
+                _ => return Err(EINVAL),
             }
         }
         let conditions = CString::try_from_fmt(format_args!("{text}"))?;

@@ -126,9 +126,12 @@ impl ClientNotifier {
         let (client, service) = (&*self.client, &*self.service);
         if misc::may_print() {
             if lost {
-                pr_warn!("service {service}: {client} is lost, its device gives no sign of life\n");
+                pr_warn!(
+                    "service {service}: client {client} is lost: \
+                     its device completed no request within the timeout\n"
+                );
             } else {
-                pr_notice!("service {service}: {client} is found again\n");
+                pr_notice!("service {service}: client {client} has recovered\n");
             }
         }
         let event = if lost { "lost" } else { "found" };

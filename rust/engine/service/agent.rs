@@ -21,7 +21,10 @@ use crate::{
 };
 
 /// Error for an agent that sets factors of parts that were removed.
-const STALE: error::Error = error::Error::new(Code::Stale, "the factors are for another instance");
+const STALE: error::Error = error::Error::new(
+    Code::Stale,
+    "factors are for another instance of the policy; read the accounts again",
+);
 
 /// Header of the accounts for an agent.
 pub(crate) struct AccountsHeader {

@@ -120,7 +120,7 @@ impl Service {
             made.map_err(|error| match error {
                 EBUSY => RefusedError::because(
                     EBUSY,
-                    "it can be raised only while no request is in order",
+                    "buffer_max can be raised only while no ordered requests exist",
                 ),
                 error => error.into(),
             })?;
@@ -306,7 +306,7 @@ impl Service {
         let mut settings = self.settings.lock();
         // A framework joins under the lock, after it has begun to use the service.
         if !framework && self.users() > 0 && self.dispatch.is_fed_by(ClientKind::Framework) {
-            let reason = "policies of this service are started by the framework that uses it";
+            let reason = "a framework drives the policies of this service";
             return Err(RefusedError::because(EBUSY, reason));
         }
         let policies = &settings.parameters.values.policies;
@@ -334,7 +334,7 @@ impl Service {
     }
 
     /// Returns true if all heads that run `kind` could restart it now.
-    pub(super) fn can_start_anew(&self, settings: &Settings, kind: Kind) -> bool {
+    pub(super) fn can_restart_with(&self, settings: &Settings, kind: Kind) -> bool {
         let heads = Priority::ALL.into_iter().zip(&settings.primaries);
         let mut running = heads.filter(|(_, config)| config.is_some_and(|one| one.kind() == kind));
         running.all(|(priority, _)| {

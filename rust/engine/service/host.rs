@@ -49,7 +49,7 @@ impl Host for Service {
     }
 
     fn can_restart(&self, kind: Kind) -> bool {
-        self.can_start_anew(&self.settings.lock(), kind)
+        self.can_restart_with(&self.settings.lock(), kind)
     }
 
     fn cpts(&self) -> u16 {

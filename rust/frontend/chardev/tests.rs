@@ -181,7 +181,7 @@ mod deadlines {
     use super::*;
 
     #[test]
-    fn a_timeout_under_the_estimate_is_told_at_once() -> Result {
+    fn a_timeout_under_the_estimate_is_reported_immediately() -> Result {
         let bench = SessionBench::new(c"kunit-early", 1, 64)?;
         let brought = misc::now();
         bench.bring_for(1, 9_999, 0)?;
@@ -209,7 +209,7 @@ mod deadlines {
     }
 
     #[test]
-    fn what_nobody_reads_is_late_and_bounded() -> Result {
+    fn unread_early_replies_are_late_and_bounded() -> Result {
         let bench = SessionBench::quick(c"kunit-early", 600)?;
         for cookie in 1..=200 {
             bench.bring_for(cookie, 700, 0)?;
@@ -315,7 +315,7 @@ mod deadlines {
     }
 
     #[test]
-    fn what_was_not_told_is_told_again() -> Result {
+    fn undelivered_early_replies_are_delivered_again() -> Result {
         let bench = SessionBench::new(c"kunit-early", 65, 64)?;
         bench.bring_for(1, 1000, 0)?;
         bench.bring_for(2, 2000, 0)?;

@@ -66,7 +66,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
     };
     let offset = number(offset)
         .filter(|offset| *offset <= i64::MAX as u64 / SECTOR)
-        .ok_or(refuse(c"OFFSET: not a number of sectors"))?;
+        .ok_or(refuse(c"OFFSET: not a decimal number of 512-byte sectors"))?;
     if !is_name(service) {
         return Err(refuse(
             c"SERVICE: 1 to 31 letters, digits and _ - . : not starting with a dot",
@@ -79,7 +79,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
                 reason: c"Out of memory",
             }
         })?,
-        naming: ClientNaming::new().map_err(|_| refuse(c"jobid_name: bad format"))?,
+        naming: ClientNaming::new().map_err(|_| refuse(c"jobid_name: invalid default"))?,
         fails: false,
     };
 
@@ -87,7 +87,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
         let count = args
             .get(3)
             .and_then(number)
-            .ok_or(refuse(c"COUNT: the number of optional arguments"))?;
+            .ok_or(refuse(c"COUNT: not a decimal number"))?;
         if count != args.len().saturating_sub(4) as u64 {
             return Err(refuse(
                 c"COUNT: does not match the number of optional arguments",
@@ -109,7 +109,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             "nid" => {
                 let value = value.ok_or(refuse(c"nid: NID missing"))?;
                 if !once(0) {
-                    return Err(refuse(c"nid: given twice"));
+                    return Err(refuse(c"nid: duplicate argument"));
                 }
                 config.naming.nid = Some(
                     Nid::parse(value)
@@ -119,21 +119,21 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             "jobid" => {
                 let value = value.ok_or(refuse(c"jobid: JOBID missing"))?;
                 if !once(1) {
-                    return Err(refuse(c"jobid: given twice"));
+                    return Err(refuse(c"jobid: duplicate argument"));
                 }
                 if value.len() > crate::sched::jobid::JOBID_MAX {
-                    return Err(refuse(c"jobid: longer than 31 bytes"));
+                    return Err(refuse(c"jobid: too long (limit: 31 bytes)"));
                 }
                 let jobid = JobId::new(value.as_bytes());
                 if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    return Err(refuse(c"jobid: not printable"));
+                    return Err(refuse(c"jobid: not printable ASCII without blanks"));
                 }
                 config.naming.jobid = Some(jobid);
             }
             "jobid_name" => {
                 let value = value.ok_or(refuse(c"jobid_name: FORMAT missing"))?;
                 if !once(2) {
-                    return Err(refuse(c"jobid_name: given twice"));
+                    return Err(refuse(c"jobid_name: duplicate argument"));
                 }
                 config.naming.template = template(value).ok_or(refuse(
                     c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%, no blanks",
@@ -141,17 +141,17 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             }
             "size" => {
                 if !once(4) {
-                    return Err(refuse(c"size: given twice"));
+                    return Err(refuse(c"size: duplicate argument"));
                 }
                 config.naming.size = value
                     .and_then(number)
                     .and_then(|size| u32::try_from(size).ok())
                     .filter(|size| (1..=SIZE_MAX).contains(size))
-                    .ok_or(refuse(c"size: 1 to 4096 nodes"))?;
+                    .ok_or(refuse(c"size: not a number of nodes from 1 to 4096"))?;
             }
             "opportunity" => {
                 if !once(3) {
-                    return Err(refuse(c"opportunity: given twice"));
+                    return Err(refuse(c"opportunity: duplicate argument"));
                 }
                 config.naming.opportunity = match value {
                     Some("on") => true,
@@ -161,7 +161,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             }
             "stream" => {
                 if !once(5) {
-                    return Err(refuse(c"stream: given twice"));
+                    return Err(refuse(c"stream: duplicate argument"));
                 }
                 config.naming.stream = value
                     .and_then(Stream::from_word)
@@ -169,7 +169,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             }
             "on_timeout" => {
                 if !once(6) {
-                    return Err(refuse(c"on_timeout: given twice"));
+                    return Err(refuse(c"on_timeout: duplicate argument"));
                 }
                 config.fails = match value {
                     Some("fail") => true,
@@ -179,7 +179,8 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
             }
             _ => {
                 return Err(refuse(
-                    c"Unknown argument: nid, jobid, jobid_name, size, opportunity, stream, on_timeout are known",
+                    c"Unknown argument (known: nid jobid jobid_name size opportunity stream \
+                      on_timeout)",
                 ))
             }
         }

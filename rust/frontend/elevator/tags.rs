@@ -70,10 +70,10 @@ pub(super) struct Tags {
     counts: [SubmitterCount; SUBMITTERS],
 }
 
-/// Returns the number of a submitter; [`NodeAccount::NOBODY`] for an anonymous submitter.
+/// Returns the number of a submitter; [`NodeAccount::NO_SUBMITTER`] for an anonymous submitter.
 fn number(who: &Submitter<'_>) -> u8 {
     let Some((uid, _)) = who.owner() else {
-        return NodeAccount::NOBODY;
+        return NodeAccount::NO_SUBMITTER;
     };
     let hash = Hasher::new(0).mix(uid.into(), who.cgroup().unwrap_or(0));
     (hash % SUBMITTERS as u64) as u8

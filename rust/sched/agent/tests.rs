@@ -63,7 +63,7 @@ fn reports_of_one_class_add_up() {
 }
 
 #[test]
-fn what_differs_is_told() {
+fn differences_are_reported() {
     let mut told_last = LastReading::new();
     let step = |old: &mut LastReading, instance, now: &[(u64, u64)], all| {
         let now = reading(now);

@@ -320,7 +320,7 @@ fn a_fallback_that_declines_hands_back() {
 }
 
 #[test]
-fn throttled_blocks_nobody_else() {
+fn a_throttled_request_blocks_no_other_class() {
     let manner = |until| MockBehaviour {
         until,
         declines: Some(10),
@@ -393,7 +393,7 @@ fn tickets_go_stale() {
     head.primary_mut().unwrap().renew();
     assert!(!head.is_live(&primary));
     let made = head.enqueue(req(1), old, || attrs(1), 0).unwrap();
-    assert_eq!(made.class().slot(), 1, "made anew, in the primary");
+    assert_eq!(made.class().slot(), 1, "classified again, in the primary");
     assert_eq!(made.instance(), primary.instance());
     assert_ne!(made.class(), primary.class());
     assert!(head.is_live(&made));

@@ -173,7 +173,7 @@ fn knots_are_small() {
 }
 
 #[test]
-#[should_panic = "cannot"]
+#[should_panic = "impossible state"]
 fn a_push_without_memory_is_reported() {
     let mut forest = LeftistForest::<u64>::new(100).unwrap();
     forest.push(&mut HeapRoot::default(), 5, 3);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_slot_that_is_made_known_again_starts_anew() {
+fn an_entry_that_is_created_again_has_the_default() {
     let mut values = PerSlot::<u32>::new(100).unwrap();
     values.feed(values.wants(2).allocate().unwrap());
     (0..2).for_each(|slot| values.create(slot));

@@ -276,7 +276,7 @@ impl Pattern {
         let mut parts = [Span::default(); 4];
         for (i, part) in parts.iter_mut().enumerate() {
             if i > 0 && !scan.skip(b'.') {
-                return Err(scan.expected("'.' and four parts in all"));
+                return Err(scan.expected("'.' (an IPv4 address has four parts)"));
             }
             *part = match scan.peek() {
                 Some(b'*') => {
@@ -383,7 +383,7 @@ fn ranges(
         let lo = number(scan, max, expected)?;
         let (mut hi, mut stride) = (lo, 1);
         if scan.skip(b'-') {
-            let backwards = scan.expected("a number not below the one before '-'");
+            let backwards = scan.expected("a number not below the first number of the range");
             hi = number(scan, max, expected)?;
             if hi < lo {
                 return Err(backwards);

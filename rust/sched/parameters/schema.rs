@@ -39,11 +39,15 @@
 macro_rules! parameters {
     (
         $(#[$doc:meta])*
-        pub struct $Group:ident of |$values:ident| $at:expr, $page:literal, $errors:literal { $($rows:tt)* }
+        pub struct $Group:ident of |$values:ident| $at:expr, $page:literal, $errors:literal {
+            $($rows:tt)*
+        }
         also { $($also:tt)* }
         texts { $($texts:tt)* }
     ) => {
-        $crate::sched::parameters::schema::fields! { [$(#[$doc])*] $Group { $($rows)* } { $($also)* } }
+        $crate::sched::parameters::schema::fields! {
+            [$(#[$doc])*] $Group { $($rows)* } { $($also)* }
+        }
 
         /// All parameters of the table.
         pub const PARAMETERS: &[$crate::sched::parameters::Parameter] =
@@ -58,7 +62,8 @@ macro_rules! fields {
     (
         [$(#[$doc:meta])*] $Group:ident {
             $($(#[doc = $help:literal])+ $name:literal $field:ident: $how:tt
-                $(page $own_page:literal)? $(errors $own_errors:literal)? $(default $default:literal)?,)*
+                $(page $own_page:literal)? $(errors $own_errors:literal)?
+                $(default $default:literal)?,)*
         } { $($(#[doc = $also_help:literal])+ $also:ident: $Also:ty,)* }
     ) => {
         $(#[$doc])*
@@ -92,11 +97,13 @@ macro_rules! rows {
     (
         |$values:ident| $at:expr, $page:literal, $errors:literal {
             $($(#[doc = $help:literal])+ $name:literal $field:ident: $how:tt
-                $(page $own_page:literal)? $(errors $own_errors:literal)? $(default $default:literal)?,)*
+                $(page $own_page:literal)? $(errors $own_errors:literal)?
+                $(default $default:literal)?,)*
         } {
             $(
                 $(#[doc = $text_help:literal])+
-                $text:literal $access:ident $takes:literal, $start:literal, $fails:literal, $check:expr;
+                $text:literal $access:ident $takes:literal, $start:literal, $fails:literal,
+                    $check:expr;
             )*
         }
     ) => {
@@ -128,7 +135,10 @@ macro_rules! rows {
 
 /// Expands to the part of a parameter that follows from the type of its row.
 macro_rules! row {
-    (|$values:ident| $at:expr, $field:ident, [heads $form:literal $kind:ident $Type:ident $($rest:tt)*]) => {
+    (
+        |$values:ident| $at:expr, $field:ident,
+        [heads $form:literal $kind:ident $Type:ident $($rest:tt)*]
+    ) => {
         $crate::sched::parameters::Parameter {
             takes: <$Type as $crate::sched::policy::params::ParameterValue>::TAKES,
             heads: true,

@@ -18,7 +18,8 @@ use crate::sched::{
 pub const POLICIES: &[Parameter] = rows! {
     |values| values, "concepts.md", "" {} {
         /// Policy of each head; reads show all policies.
-        "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, ENOMEM", Some(policy);
+        "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, ENOMEM",
+            Some(policy);
     }
 };
 

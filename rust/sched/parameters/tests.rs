@@ -116,12 +116,7 @@ fn what_was_set_is_shown() {
 fn what_is_refused_changes_nothing() {
     let mut values = Values::default();
     for (name, text, code, reason) in [
-        (
-            "at_min",
-            "601",
-            Code::Invalid,
-            "at_min would be above at_max",
-        ),
+        ("at_min", "601", Code::Invalid, "at_min exceeds at_max"),
         (
             "at_min",
             "0",
@@ -132,7 +127,7 @@ fn what_is_refused_changes_nothing() {
             "nrs_delay_max",
             "4",
             Code::Invalid,
-            "nrs_delay_min would be above nrs_delay_max",
+            "nrs_delay_min exceeds nrs_delay_max",
         ),
         (
             "stall_ms",
@@ -230,7 +225,7 @@ fn texts() {
         (
             "nrs_policies",
             "",
-            Some("command is empty, expected a policy"),
+            Some("command is empty (syntax: POLICY [reg|hp] [ARGUMENT])"),
         ),
         (
             "nrs_tbf_rule",
@@ -247,12 +242,12 @@ fn texts() {
         (
             "nrs_tbf_rule",
             "start a {1000} rate=10MB/s minrate=20",
-            Some("minrate= of the unit of rate= and not above it"),
+            Some("minrate must have the unit of rate and be at most rate"),
         ),
         (
             "nrs_tbf_rule",
             "start default uid={1}",
-            Some("a name that no rule has"),
+            Some("a rule of this name exists"),
         ),
         ("nrs_qbm_config", "", None),
         (

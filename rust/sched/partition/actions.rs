@@ -52,12 +52,12 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     ) -> Result<bool, I> {
         let priority = item.placement().priority;
         let place = record.map(|id| (id, item.register()));
-        let (queued, hungry) = match self.lane(priority).enqueue(item, ident, attrs, now) {
-            Ok((ticket, hungry)) => (Ok(ticket), hungry),
+        let (queued, needs_memory) = match self.lane(priority).enqueue(item, ident, attrs, now) {
+            Ok((ticket, needs_memory)) => (Ok(ticket), needs_memory),
             Err(item) => (Err(item), false),
         };
         self.record_queued(place, queued, priority, now, attrs)?;
-        Ok(hungry)
+        Ok(needs_memory)
     }
 
     /// Records the ticket of a request that is `queued`, and its place for removal. Returns the

@@ -57,7 +57,7 @@ pub struct ArrivalEffects<I> {
     /// Record in the order table.
     pub record: Option<RecordId>,
     /// True if a part or the order table needs memory, or the order table has more actions.
-    pub hungry: bool,
+    pub needs_memory: bool,
     /// True if other partitions may use free slots: it is their turn, or a slot was taken and
     /// returned.
     pub others: bool,
@@ -68,7 +68,7 @@ impl<I> ArrivalEffects<I> {
         Self {
             went,
             record,
-            hungry: false,
+            needs_memory: false,
             others: false,
         }
     }
@@ -110,7 +110,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             found = env.line().take_on(env.cpu(), priority, &env.limits());
         }
         let slot = found.slot;
-        let mut hungry = false;
+        let mut needs_memory = false;
         if slot || forced {
             let way = if forced {
                 BypassReason::Forced {
@@ -121,18 +121,18 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             };
             let (cost, lane) = (item.cost(), self.lane(priority));
             let passed;
-            (passed, hungry) = lane.pass(terms.ident, attrs, cost, way, || env.now());
+            (passed, needs_memory) = lane.pass(terms.ident, attrs, cost, way, || env.now());
             if forced || passed != BypassOutcome::Refused {
                 if let Some(id) = record {
                     self.go(id, &mut item);
-                    hungry |= !self.order.need().is_empty();
+                    needs_memory |= !self.order.need().is_empty();
                 }
                 if slot && record.is_none() && priority == Priority::Regular {
                     self.regular.open(env.cpu(), terms.ident);
                 }
                 let went = self.pass(env, item, slot, attrs);
                 return ArrivalEffects {
-                    hungry,
+                    needs_memory,
                     others: found.others,
                     ..ArrivalEffects::just(went, record)
                 };
@@ -148,7 +148,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         env.note_queued(&item);
         match self.queue(item, record, terms.ident, attrs, now) {
             Ok(more) => {
-                hungry |= more || (record.is_some() && !self.order.need().is_empty());
+                needs_memory |= more || (record.is_some() && !self.order.need().is_empty());
             }
             // The fallback never refuses; if it does, the request is dispatched.
             Err(mut item) => {
@@ -165,7 +165,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         ArrivalEffects {
             went: AdmissionOutcome::Queued,
             record,
-            hungry,
+            needs_memory,
             others: others || slot || found.others,
         }
     }
@@ -175,8 +175,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
         let lane = self.lane(attrs.priority);
         // The policy cannot refuse.
-        let (_, hungry) = lane.classify_and_pass(None, attrs, cost, BypassReason::Merged, || now);
-        hungry
+        let way = BypassReason::Merged;
+        let (_, needs_memory) = lane.classify_and_pass(None, attrs, cost, way, || now);
+        needs_memory
     }
 
     /// Dispatches a request whose class is charged, with a `slot`, or without one if the request is
@@ -276,7 +277,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             self.tell(env, now);
         }
         ArrivalEffects {
-            hungry: !self.order.need().is_empty() || self.order.is_busy(),
+            needs_memory: !self.order.need().is_empty() || self.order.is_busy(),
             // Requests that the order table moved or released may be dispatched in a round.
             others: settled,
             ..ArrivalEffects::just(AdmissionOutcome::Blocked, record)

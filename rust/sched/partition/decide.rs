@@ -108,7 +108,13 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     }
 
     /// Dispatches up to `most` requests in mode `leave`.
-    pub fn dispatch_without_slots(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32, leave: Leave) {
+    pub fn dispatch_without_slots(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        now: u64,
+        most: u32,
+        leave: Leave,
+    ) {
         for _ in 0..most {
             if !self.decide(env, Priority::High, now, leave)
                 && !self.decide(env, Priority::Regular, now, leave)

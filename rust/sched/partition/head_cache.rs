@@ -148,8 +148,8 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         way: BypassReason,
         now: impl Fn() -> u64,
     ) -> (BypassOutcome, bool) {
-        let (ticket, hungry) = self.classify(ident, attrs, now());
-        (self.head.pass(&ticket, cost, way, now), hungry)
+        let (ticket, needs_memory) = self.classify(ident, attrs, now());
+        (self.head.pass(&ticket, cost, way, now), needs_memory)
     }
 
     /// Queues a request; returns its ticket, and true if the part needs memory. Calls `attrs` under
@@ -167,11 +167,11 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
                 .copied(),
             None => self.head.only_ticket(),
         };
-        let (ticket, hungry) = match known {
+        let (ticket, needs_memory) = match known {
             Some(ticket) => (ticket, false),
             None => self.classify(ident, &attrs(), now),
         };
-        Ok((self.enqueue_as(item, ticket, attrs, now)?, hungry))
+        Ok((self.enqueue_as(item, ticket, attrs, now)?, needs_memory))
     }
 
     /// Queues a request in the class of `ticket`; returns the ticket of the class that accepted it.

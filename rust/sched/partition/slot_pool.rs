@@ -158,8 +158,9 @@ pub struct SlotPool {
     /// Index of the lender plus one; 0: none.
     lender: AtomicWord,
     waiting: PartitionSet,
-    /// 1 if all partitions were idle at some time since the last [`SlotPool::was_always_contended`].
-    calmed: Hint,
+    /// 1 if all partitions were idle at some time since the last call of
+    /// [`SlotPool::was_always_contended`].
+    uncontended_seen: Hint,
     ready: PartitionSet,
     urgent: PartitionSet,
     /// Virtual time: the largest tag of a partition that had a turn.
@@ -185,7 +186,7 @@ impl SlotPool {
             urgent_ms: Hint::new(0),
             lender: AtomicWord::new(0),
             waiting: PartitionSet::new(),
-            calmed: Hint::new(0),
+            uncontended_seen: Hint::new(0),
             ready: PartitionSet::new(),
             urgent: PartitionSet::new(),
             clock: Hint::new(0),
@@ -310,11 +311,11 @@ impl SlotPool {
     /// true if so.
     #[inline]
     fn look_again(&self, cpu: u32) -> bool {
-        let calm = self.is_uncontended();
-        if !calm {
+        let is_contended = !self.is_uncontended();
+        if is_contended {
             self.give(self.stocks.empty(cpu));
         }
-        !calm
+        is_contended
     }
 
     /// Releases `slots` slots of regular requests into the pool.
@@ -351,7 +352,8 @@ impl SlotPool {
         kept.then(|| self.urgent_ms.get().saturating_add(LENT_MS))
     }
 
-    /// Makes the partition at `index` the lender; its timer is armed for [`Self::reserve_expiry_ms`].
+    /// Makes the partition at `index` the lender; the lender's timer is armed for
+    /// [`Self::reserve_expiry_ms`].
     pub fn set_reserve_timer(&self, index: u16) {
         let lender = u64::from(index).wrapping_add(1);
         if !self.alone && self.lender.get() != lender {
@@ -374,9 +376,9 @@ impl SlotPool {
     /// Returns true if some partition was backlogged at all times since the last call. Called by
     /// one task.
     pub fn was_always_contended(&self) -> bool {
-        let calm = self.is_uncontended() || self.calmed.get() != 0;
-        self.calmed.set(0);
-        !calm
+        let was_uncontended = self.is_uncontended() || self.uncontended_seen.get() != 0;
+        self.uncontended_seen.set(0);
+        !was_uncontended
     }
 
     /// Returns true if a partition other than `index` is ready.
@@ -400,7 +402,7 @@ impl SlotPool {
             self.flush_stocks();
         }
         if old.waiting && self.is_uncontended() {
-            self.calmed.set(1);
+            self.uncontended_seen.set(1);
         }
     }
 

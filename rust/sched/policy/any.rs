@@ -72,7 +72,7 @@ macro_rules! policies {
         /// Parameters of each policy, which users set; they are kept when policies stop and start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Tunables {
-            $(#[doc = concat!("Those of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Parameters of `", stringify!($module), "`.")] $(#[$only])?
             pub $module: $module::Tunables,)+
         }
 
@@ -108,7 +108,11 @@ macro_rules! policies {
         /// Configuration of any policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Config {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])? $name($module::Config),)+
+            $(
+                #[doc = concat!("Configuration of `", stringify!($module), "`.")]
+                $(#[$only])?
+                $name($module::Config),
+            )+
         }
 
         impl Config {
@@ -128,7 +132,10 @@ macro_rules! policies {
             /// Returns the configuration with other parameters; see [`Configuration::with`].
             pub fn with(&self, tunables: &Tunables) -> Self {
                 match self {
-                    $($(#[$only])? Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
+                    $(
+                        $(#[$only])?
+                        Self::$name(config) => Self::$name(config.with(&tunables.$module)),
+                    )+
                 }
             }
 
@@ -186,13 +193,13 @@ macro_rules! policies {
 
         /// Memory that a part of any policy needs.
         pub enum AnyNeed<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Need of `", stringify!($module), "`.")] $(#[$only])?
             $name(<$module::State<I> as Part<I>>::Need),)+
         }
 
         /// Memory for a part of any policy.
         pub enum AnySpare<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Memory for `", stringify!($module), "`.")] $(#[$only])?
             $name(<$module::State<I> as Part<I>>::Spare),)+
         }
 
@@ -212,14 +219,14 @@ macro_rules! policies {
 
         /// A part of any policy.
         pub enum AnyPart<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Part of `", stringify!($module), "`.")] $(#[$only])?
             $name(Owned<$module::State<I>>),)+
         }
 
         /// State that the parts of one head share, of any policy; clones refer to the same state.
         #[derive(Clone)]
         pub enum AnyShared {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Shared state of `", stringify!($module), "`.")] $(#[$only])?
             $name(Shared<$module::Shared>),)+
         }
 
@@ -245,7 +252,7 @@ macro_rules! policies {
         /// Update for a part of any policy.
         #[derive(Clone)]
         pub enum AnyUpdate {
-            $(#[doc = concat!("For one of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Update for a part of `", stringify!($module), "`.")] $(#[$only])?
             $name($module::Update),)+
         }
 
@@ -289,8 +296,10 @@ macro_rules! policies {
                 }
             }
 
-            $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")] $(#[$only])?
-            #[allow(dead_code, reason = "not every policy has something of its own to ask for")]
+            $(#[doc = concat!(
+                "Returns the part if it is of `", stringify!($module), "`, else `None`."
+            )] $(#[$only])?
+            #[allow(dead_code, reason = "not every policy has accessors of its own")]
             pub fn $module(&self) -> Option<&$module::State<I>> {
                 match self {
                     Self::$name(part) => Some(part),
@@ -313,7 +322,9 @@ macro_rules! policies {
                     fn enqueue(item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
                     fn dequeue(class: ClassId, place: &I::Place, now: u64) -> Option<I>;
                     fn get(view: &PartView<'_>) -> Decision<(I, Grant)>;
-                    fn pass(class: ClassId, cost: Cost, way: BypassReason, now: impl FnOnce() -> u64) -> BypassOutcome;
+                    fn pass(
+                        class: ClassId, cost: Cost, way: BypassReason, now: impl FnOnce() -> u64
+                    ) -> BypassOutcome;
                     fn count_passed(class: ClassId, requests: u32, pages: u64);
                     fn stop(grant: &Grant, cost: Cost, now: u64);
                     fn age(now: u64, max: u32) -> bool;

@@ -389,7 +389,7 @@ pub fn addresses(heads: Heads, priority: Priority) -> bool {
 /// Conversion for a text that does not fit.
 impl From<core::fmt::Error> for Error {
     fn from(_: core::fmt::Error) -> Self {
-        Self::new(Code::NoSpace, "no room for the text")
+        Self::new(Code::NoSpace, "text is too long for the buffer")
     }
 }
 
@@ -405,7 +405,7 @@ macro_rules! controls {
         /// State that a service keeps for each policy.
         #[derive(Clone)]
         pub struct Kept {
-            $(#[doc = concat!("For `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("State for `", stringify!($module), "`.")] $(#[$only])?
             pub $module: $module::Kept,)+
         }
 
@@ -510,14 +510,16 @@ macro_rules! controls {
 
             /// Returns the parameters that policies show and execute themselves.
             pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static TextParameter<H>> {
-                let all = [$($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
+                let all = [
+                    $($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>(),)+
+                ];
                 all.into_iter().flatten()
             }
         }
 
         /// Overseer of the parts of any policy.
         pub enum AnyOverseer {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
+            $(#[doc = concat!("Overseer of `", stringify!($module), "`.")] $(#[$only])?
             $name($module::Overseer),)+
         }
 

@@ -43,7 +43,7 @@ parameters! {
 stats! {
     /// Counters of the policy.
     Counts {
-        draws: Counter Plain "nrs_policy_draws_total" "Draws of the client that is served next";
+        draws: Counter Plain "nrs_policy_draws_total" "Draws of the next client";
     }
 }
 

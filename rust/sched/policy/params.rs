@@ -83,7 +83,8 @@ pub(crate) use choice;
 macro_rules! number {
     (
         $(#[$doc:meta])* $type:ident, $name:literal:
-        $unit:literal, $lo:literal..=$hi:literal $(or $zero:literal)? = $default:literal $(, $note:literal)?
+        $unit:literal, $lo:literal..=$hi:literal $(or $zero:literal)? = $default:literal
+        $(, $note:literal)?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! bucket of a client in a group, which classes of all partitions share; an [`Update`] installs the
 //! gates. A class claims the gate of its client when it needs the gate
 //! ([`crate::sched::qbm::gate::table`]). The front of a class is its oldest queued request, which
-//! is eligible once it has tokens of the gate ([`record`]).
+//! is eligible once it has tokens of the gate ([`class`]).
 //!
 //! ```text
 //!             enqueue            the gate has tokens         its turn          stop
@@ -147,7 +147,7 @@ impl<I: Item> State<I> {
     ) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables;
         let max = tunables.classes_max.get();
-        let table = ClassTable::new(max, KEPT, seed, RequestOwner::NOBODY, QbmClass::new(0))?;
+        let table = ClassTable::new(max, KEPT, seed, RequestOwner::SHARED, QbmClass::new(0))?;
         let mut queue = QbmQueue::new((max as usize).saturating_add(1))?;
         let spare = queue.wants(table.target()).allocate()?;
         queue.feed(spare);
@@ -160,7 +160,7 @@ impl<I: Item> State<I> {
             generation: 0,
             plans: 0,
             by: tunables.by,
-            target: RequestOwner::NOBODY.target,
+            target: RequestOwner::SHARED.target,
             queued: 0,
         })
     }
@@ -181,7 +181,7 @@ impl<I: Item> State<I> {
         let holds = record.generation == self.generation
             && gates.is_none_or(|gates| gates.holds(&record.seat));
         // A class that shares a gate claims its own gate as soon as one is free.
-        let own = |who: &RequestOwner| who.party != RequestOwner::NOBODY.party;
+        let own = |who: &RequestOwner| who.party != RequestOwner::SHARED.party;
         let shares = record.seat.is_shared()
             && record.fifo.is_empty()
             && self.table.key(slot).is_some_and(own);
@@ -207,7 +207,7 @@ impl<I: Item> State<I> {
         self.table.overflowed();
         let shared = RequestOwner {
             target: who.target,
-            ..RequestOwner::NOBODY
+            ..RequestOwner::SHARED
         };
         let known = self.table.look(&shared, now);
         let id = known.or_else(|| self.make(shared, ClassQuota::Shared, now));
@@ -244,7 +244,7 @@ impl<I: Item> State<I> {
             Some(who) if slot != DEFAULT => *who,
             _ => RequestOwner {
                 target: self.target,
-                ..RequestOwner::NOBODY
+                ..RequestOwner::SHARED
             },
         };
         let Some(record) = self.table.at_mut(slot) else {

@@ -26,9 +26,10 @@
 //! ```
 //!
 //! With ties by sequence, a batch never resumes. With ties by key, a batch resumes within
-//! [`RESUME_MAX_NS`]. If other classes were served in the meantime, resuming costs two changes of class.
-//! So a batch that resumes too often (more than once for each [`REQUESTS_PER_RESUME`] requests of a quantum)
-//! ends. Later batches of the class end as soon as they are dry, until the class fills a batch.
+//! [`RESUME_MAX_NS`]. If other classes were served in the meantime, resuming costs two changes of
+//! class. So a batch that resumes too often (more than once for each [`REQUESTS_PER_RESUME`]
+//! requests of a quantum) ends. Later batches of the class end as soon as they are dry, until the
+//! class fills a batch.
 //!
 //! # Order
 //!

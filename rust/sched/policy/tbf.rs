@@ -6,7 +6,7 @@
 //! is subject to the first rule that matches it ([`crate::sched::rules`]). A [`plan`] contains the
 //! rules with all derived numbers; an [`Update`] installs a new plan. Buckets exist per class, per
 //! rule, and for all rules together ([`crate::sched::bucket`]). The front of a class is its oldest
-//! queued request, which is eligible once it has its tokens ([`record`]).
+//! queued request, which is eligible once it has its tokens ([`class`]).
 //!
 //! ```text
 //!             enqueue                 get, when the front has its tokens         stop

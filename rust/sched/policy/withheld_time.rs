@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn sent_down_before_it_was_due() {
+    fn dispatched_before_it_was_due() {
         let mut kept = WithheldUntil::NEVER;
         assert_eq!(kept.front_goes(MS, 900_000 * MS, MS, 3 * MS), 2);
         assert_eq!(kept.front_goes(MS, u64::MAX, 0, u64::MAX), u32::MAX);

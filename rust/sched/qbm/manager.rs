@@ -154,7 +154,12 @@ impl BandwidthManager {
     }
 
     /// Registers the client of the gate at `place`, if there is one with requests.
-    fn register_announced(&mut self, place: u32, scene: &dyn OverseerContext, now: u64) -> Result<(), NoMemory> {
+    fn register_announced(
+        &mut self,
+        place: u32,
+        scene: &dyn OverseerContext,
+        now: u64,
+    ) -> Result<(), NoMemory> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let Some(gate) = self.gates.get(place) else {

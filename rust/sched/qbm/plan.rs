@@ -99,7 +99,7 @@ pub struct RequestOwner {
 
 impl RequestOwner {
     /// Key of requests for which no class could be allocated.
-    pub const NOBODY: Self = Self {
+    pub const SHARED: Self = Self {
         party: ClientKey::Key(Key::Default),
         target: u32::MAX,
     };

@@ -70,10 +70,8 @@ impl<'a> RuleCommand<'a> {
     /// - `ENAMETOOLONG`: a name of more than [`NAME_MAX`] characters.
     pub fn parse(text: &'a str) -> Result<Self, RuleError> {
         if text.len() > COMMAND_MAX {
-            return Err(RuleError::invalid(
-                COMMAND_MAX,
-                "a command of up to 4095 bytes",
-            ));
+            let reason = "command is too long (limit: 4095 bytes)";
+            return Err(RuleError::new(Code::Invalid, COMMAND_MAX, reason));
         }
         let mut scan = Scanner::new(text)?;
         let (mut at, mut verb) = scan.word();
@@ -135,8 +133,8 @@ fn rule_name(scan: &mut Scanner<'_>) -> Result<Located<Name>, RuleError> {
     }
     let valid = word.bytes().all(Name::takes);
     if valid && word.len() > NAME_MAX {
-        let expected = "a name of up to 15 characters";
-        return Err(RuleError::new(Code::NameTooLong, at, expected));
+        let reason = "name is too long (limit: 15 characters)";
+        return Err(RuleError::new(Code::NameTooLong, at, reason));
     }
     Err(RuleError::invalid(
         at,
@@ -187,7 +185,7 @@ fn realtime(at: usize, text: &str) -> Result<bool, RuleError> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     match text.parse::<u64>() {
         Ok(number) if digits => Ok(number > 0),
-        _ => Err(RuleError::invalid(at, "a number; 0 is off, others are on")),
+        _ => Err(RuleError::invalid(at, "a number (0: off)")),
     }
 }
 
@@ -209,9 +207,10 @@ fn also(at: usize, text: &str) -> Result<[Option<Located<Name>>; ALSO_MAX], Rule
     }
     let mut from = at;
     for text in text.split('+') {
+        let reason = "too many rules in also= (limit: 3)";
         let slot = slots
             .next()
-            .ok_or(RuleError::invalid(from, "three rules at most"))?;
+            .ok_or(RuleError::new(Code::Invalid, from, reason))?;
         *slot = Some(name_in(from, text)?);
         from = from.saturating_add(text.len()).saturating_add(1);
     }

@@ -4,6 +4,7 @@
 
 use crate::sched::{
     attr::Opcode,
+    error::Code,
     glob,
     jobid::{JobId, JOBID_MAX},
     key::Field,
@@ -479,10 +480,13 @@ impl ConditionVisitor for ConditionsBuilder {
         self.close()?;
         let field = match field {
             Some(field) if self.fields.has(field) => field,
-            Some(_) => return Err(RuleError::invalid(at, "a field of the policy's type")),
+            Some(_) => {
+                let reason = "field is not part of the policy's type";
+                return Err(RuleError::new(Code::Invalid, at, reason));
+            }
             None => self.fields.single().ok_or(RuleError::invalid(
                 at,
-                "FIELD={…}: the policy looks at several fields",
+                "FIELD={…}, because the policy uses several fields",
             ))?,
         };
         let (exact, patterns) = self.counts(field);

@@ -121,7 +121,8 @@ const SCALES: [(&str, u64); 7] = [
 impl Rate {
     /// Text expected where a rate should be.
     pub const EXPECTED: &'static str =
-        "a rate: 1 to 10000000, with iops behind it or not, or 1B/s to 1024GiB/s (B KB MB GB KiB MiB GiB)";
+        "a rate: 1 to 10000000 with optional suffix iops, or 1B/s to 1024GiB/s \
+         (B KB MB GB KiB MiB GiB)";
 
     /// Returns the rate of `per_second` in `unit`; `None` outside the limits of the unit.
     pub fn new(per_second: u64, unit: Unit) -> Option<Self> {

@@ -124,18 +124,18 @@ impl RuleList {
     pub fn apply(&self, command: &RuleCommand<'_>) -> Result<Self, RuleError> {
         let (at, name) = command.name;
         let known = self.rules.as_slice().iter().find(|rule| rule.name == name);
-        let missing = RuleError::new(Code::NoEntry, at, "the name of a rule that is there");
+        let missing = RuleError::new(Code::NoEntry, at, "no rule of this name");
         match &command.action {
             RuleAction::Start(conditions, pairs) => {
                 let conditions = Conditions::parse(*conditions, self.fields)?;
                 if known.is_some() {
-                    let expected = "a name that no rule has";
-                    return Err(RuleError::new(Code::Exists, at, expected));
+                    let reason = "a rule of this name exists";
+                    return Err(RuleError::new(Code::Exists, at, reason));
                 }
                 let all = self.rules().map(|rule| rule.conditions.comparisons());
                 if all.fold(conditions.comparisons(), usize::saturating_add) > COMPARISONS_MAX {
-                    let expected = "fewer patterns and combinations: up to 8192 per head";
-                    return Err(RuleError::new(Code::NoSpace, at, expected));
+                    let reason = "too many patterns and conjunctions (limit per head: 8192)";
+                    return Err(RuleError::new(Code::NoSpace, at, reason));
                 }
                 let place = self.place(pairs, RulePosition::Front)?;
                 let limits = self.limits(RuleLimits::new(self.rate), pairs, None)?;
@@ -144,8 +144,8 @@ impl RuleList {
                 let next = id
                     .checked_add(1)
                     .filter(|_| self.len() <= self.max as usize);
-                let expected = "fewer rules: there are as many as there can be";
-                let next = next.ok_or(RuleError::new(Code::NoSpace, at, expected))?;
+                let reason = "too many rules (limit: nrs_tbf_rules_max)";
+                let next = next.ok_or(RuleError::new(Code::NoSpace, at, reason))?;
                 let rule = Rule::new(id, name, Shared::new(conditions)?, limits);
                 let mut book = self.edit(None, Some((Shared::new(rule)?, place)))?;
                 // INVARIANT: the identifier of the new rule is below.
@@ -166,13 +166,13 @@ impl RuleList {
             RuleAction::Stop => {
                 let id = known.map(|rule| rule.id);
                 if id == Some(DEFAULT) {
-                    let expected = "another rule than default";
-                    return Err(RuleError::new(Code::Permission, at, expected));
+                    let reason = "rule default cannot be stopped";
+                    return Err(RuleError::new(Code::Permission, at, reason));
                 }
                 let named = |rule: &Rule| id.is_some_and(|id| rule.limits.also.ids().contains(&id));
                 if self.rules().any(named) {
-                    let expected = "a rule that no other one names in also=";
-                    return Err(RuleError::new(Code::Busy, at, expected));
+                    let reason = "rule is named in also= of another rule";
+                    return Err(RuleError::new(Code::Busy, at, reason));
                 }
                 Ok(self.edit(id, None)?)
             }
@@ -181,10 +181,9 @@ impl RuleList {
 
     /// Returns the identifier of the rule named in a pair.
     fn named(&self, (at, name): Located<Name>) -> Result<u32, RuleError> {
-        let expected = "the name of a rule that is there";
         match self.get(&name) {
             Some(rule) => Ok(rule.id),
-            None => Err(RuleError::new(Code::NoEntry, at, expected)),
+            None => Err(RuleError::new(Code::NoEntry, at, "no rule of this name")),
         }
     }
 
@@ -219,7 +218,8 @@ impl RuleList {
                 let id = self.named((at, name))?;
                 // `AlsoRules` has room for all names that the grammar allows.
                 if own == Some(id) || !limits.also.add(id) {
-                    return Err(RuleError::invalid(at, "another rule than this one"));
+                    let reason = "a rule cannot name itself in also=";
+                    return Err(RuleError::new(Code::Invalid, at, reason));
                 }
             }
         }
@@ -228,8 +228,8 @@ impl RuleList {
             minrate.unit() == limits.rate.unit() && minrate.per_second() <= limits.rate.per_second()
         });
         if !fits {
-            let expected = "minrate= of the unit of rate= and not above it";
-            return Err(RuleError::invalid(blame, expected));
+            let reason = "minrate must have the unit of rate and be at most rate";
+            return Err(RuleError::new(Code::Invalid, blame, reason));
         }
         Ok(limits)
     }

@@ -77,7 +77,8 @@ impl Fields {
         }
         text.split('+').try_fold(Self::NONE, |fields, name| {
             let field = Field::parse(name).ok_or(Error::invalid(
-                "expected fields joined by '+': nid, jobid, uid, gid, projid, nodemap, cgroup, opcode",
+                "expected fields joined by '+': \
+                 nid, jobid, uid, gid, projid, nodemap, cgroup, opcode",
             ))?;
             Ok(fields.with(field))
         })

@@ -64,7 +64,7 @@ parameters! {
         /// Counters of early replies, timeouts and lost devices.
         "at_stats" Read "YAML", "", "", None;
         /// Resets the counters of at_stats.
-        "at_stats_reset" Write "anything", "", "", None;
+        "at_stats_reset" Write "any text", "", "", None;
     }
 }
 
@@ -89,11 +89,11 @@ impl TimeoutTerms {
     pub fn check(&self) -> Result {
         let adaptive = self.mode() == TimeoutMode::Adaptive;
         let wrong = if adaptive && self.min.get() > self.max.get() {
-            "at_min would be above at_max"
+            "at_min exceeds at_max"
         } else if adaptive && self.extra.get() > self.max.get() {
-            "at_extra would be above at_max"
+            "at_extra exceeds at_max"
         } else if self.early_margin.get() > self.min.get() {
-            "at_early_margin would be above at_min"
+            "at_early_margin exceeds at_min"
         } else {
             return Ok(());
         };
@@ -181,13 +181,13 @@ mod tests {
         for (min, max, extra, margin, wrong) in [
             (5, 600, 30, 5, None),
             (600, 600, 600, 600, None),
-            (601, 600, 30, 5, Some("at_min would be above at_max")),
-            (5, 29, 30, 5, Some("at_extra would be above at_max")),
+            (601, 600, 30, 5, Some("at_min exceeds at_max")),
+            (5, 29, 30, 5, Some("at_extra exceeds at_max")),
             (5, 30, 30, 5, None),
-            (4, 600, 30, 5, Some("at_early_margin would be above at_min")),
+            (4, 600, 30, 5, Some("at_early_margin exceeds at_min")),
             // Without adaptive timeouts, `at_max` limits neither.
             (601, 0, 3600, 5, None),
-            (4, 0, 30, 5, Some("at_early_margin would be above at_min")),
+            (4, 0, 30, 5, Some("at_early_margin exceeds at_min")),
         ] {
             let checked = terms(min, max, extra, margin, 100).check();
             let reason = checked.err().map(|error| error.reason);

@@ -66,14 +66,16 @@ pub(crate) enum Difference<'a> {
 impl fmt::Display for Difference<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Format => write!(f, "BTF in an unknown format"),
-            Self::NoStructure(structure) => write!(f, "no struct {structure}"),
-            Self::NoMember(structure, member) => write!(f, "struct {structure}: no {member}"),
+            Self::Format => write!(f, "unknown BTF format"),
+            Self::NoStructure(structure) => write!(f, "struct {structure} does not exist"),
+            Self::NoMember(structure, member) => {
+                write!(f, "struct {structure} has no member {member}")
+            }
             Self::Size {
                 structure,
                 found,
                 built,
-            } => write!(f, "struct {structure}: size {found}, built for {built}"),
+            } => write!(f, "struct {structure}: size is {found}, built for {built}"),
             Self::Offset {
                 structure,
                 member,
@@ -81,7 +83,7 @@ impl fmt::Display for Difference<'_> {
                 built,
             } => write!(
                 f,
-                "struct {structure}: {member} at {found}, built for {built}"
+                "struct {structure}: offset of {member} is {found}, built for {built}"
             ),
             Self::Prototype {
                 structure,
@@ -488,19 +490,28 @@ mod tests {
                 (row("ops", None, 12), ""),
                 (
                     row("queue", None, 32),
-                    "struct queue: size 24, built for 32",
+                    "struct queue: size is 24, built for 32",
                 ),
                 (
                     row("queue", Some("data"), 16),
-                    "struct queue: data at 8, built for 16",
+                    "struct queue: offset of data is 8, built for 16",
                 ),
-                (row("queue", Some("dat"), 8), "struct queue: no dat"),
-                (row("queue", Some("data2"), 8), "struct queue: no data2"),
-                (row("queue", Some("run"), 8), "struct queue: no run"),
-                (row("ops", Some("flag"), 0), "struct ops: no flag"),
-                (row("ops", Some("word"), 4), "struct ops: no word"),
-                (row("que", None, 24), "no struct que"),
-                (row("ueue", Some("data"), 8), "no struct ueue"),
+                (
+                    row("queue", Some("dat"), 8),
+                    "struct queue has no member dat",
+                ),
+                (
+                    row("queue", Some("data2"), 8),
+                    "struct queue has no member data2",
+                ),
+                (
+                    row("queue", Some("run"), 8),
+                    "struct queue has no member run",
+                ),
+                (row("ops", Some("flag"), 0), "struct ops has no member flag"),
+                (row("ops", Some("word"), 4), "struct ops has no member word"),
+                (row("que", None, 24), "struct que does not exist"),
+                (row("ueue", Some("data"), 8), "struct ueue does not exist"),
             ] {
                 assert_eq!(said(&btf, last).unwrap_or_default(), want);
             }

@@ -101,9 +101,11 @@ struct ptlrpc_nrs_pol_ops {
 	void (*op_policy_stop)(struct ptlrpc_nrs_policy *policy);
 	int (*op_policy_ctl)(struct ptlrpc_nrs_policy *policy, enum ptlrpc_nrs_ctl opc, void *arg);
 	int (*op_res_get)(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *nrq,
-			  const struct ptlrpc_nrs_resource *parent, struct ptlrpc_nrs_resource **resp, bool moving_req);
+			  const struct ptlrpc_nrs_resource *parent,
+			  struct ptlrpc_nrs_resource **resp, bool moving_req);
 	void (*op_res_put)(struct ptlrpc_nrs_policy *policy, const struct ptlrpc_nrs_resource *res);
-	struct ptlrpc_nrs_request *(*op_req_get)(struct ptlrpc_nrs_policy *policy, bool peek, bool force);
+	struct ptlrpc_nrs_request *(*op_req_get)(struct ptlrpc_nrs_policy *policy, bool peek,
+						 bool force);
 	int (*op_req_enqueue)(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *nrq);
 	void (*op_req_dequeue)(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *nrq);
 	void (*op_req_stop)(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_request *nrq);
@@ -111,7 +113,8 @@ struct ptlrpc_nrs_pol_ops {
 	void (*op_lprocfs_fini)(struct ptlrpc_service *svc);
 };
 
-typedef bool (*nrs_pol_desc_compat_t)(const struct ptlrpc_service *svc, const struct ptlrpc_nrs_pol_desc *desc);
+typedef bool (*nrs_pol_desc_compat_t)(const struct ptlrpc_service *svc,
+				      const struct ptlrpc_nrs_pol_desc *desc);
 
 struct ptlrpc_nrs_pol_conf {
 	char nc_name[NRS_POL_NAME_MAX];

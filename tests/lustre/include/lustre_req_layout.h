@@ -12,6 +12,7 @@ struct req_msg_field {
 extern struct req_msg_field RMF_OST_BODY, RMF_OBD_IOOBJ, RMF_NIOBUF_REMOTE;
 
 void *req_capsule_client_get(struct req_capsule *pill, const struct req_msg_field *field);
-u32 req_capsule_get_size(const struct req_capsule *pill, const struct req_msg_field *field, enum req_location where);
+u32 req_capsule_get_size(const struct req_capsule *pill, const struct req_msg_field *field,
+			 enum req_location where);
 
 #endif

@@ -43,7 +43,8 @@ configure() {
 # agent NAME: Starts the agent; sets ${agents[NAME]} to its process.
 declare -A agents
 agent() {
-	nrs-agent --config "/tmp/$1/agent.toml" --socket "/tmp/$1/status" --state "/tmp/$1/state" >>"/tmp/$1/log" 2>&1 &
+	nrs-agent --config "/tmp/$1/agent.toml" --socket "/tmp/$1/status" \
+		--state "/tmp/$1/state" >>"/tmp/$1/log" 2>&1 &
 	agents[$1]=$!
 }
 
@@ -56,5 +57,6 @@ agent_says() {
 meets() {
 	local said
 	said=$(agent_says "$1" 2>&1) || return
-	[[ $said == *'"bound": 1,'* && $said == *'"connected": 1,'* && $said == *'"entity": "uid:1001"'* ]]
+	[[ $said == *'"bound": 1,'* && $said == *'"connected": 1,'* &&
+		$said == *'"entity": "uid:1001"'* ]]
 }

@@ -35,9 +35,13 @@ devices_change() {
 		4) how=(--nolockfs) ;;
 		*)
 			# A new table: the same blocks, other words.
-			how=(nid "10.0.0.$((RANDOM % 250))@tcp" jobid "job.$((RANDOM % 5))" jobid_name %e.%u.%p size 4 stream cgroup opportunity off)
+			how=(
+				nid "10.0.0.$((RANDOM % 250))@tcp" jobid "job.$((RANDOM % 5))" jobid_name %e.%u.%p
+				size 4 stream cgroup opportunity off
+			)
 			how=("${how[@]:0:$((RANDOM % 7 * 2))}")
-			dm_try reload reload "$name" --table "$(<"$work/table-$name")${how:+ ${#how[@]} ${how[*]}}" || true
+			dm_try reload reload "$name" \
+				--table "$(<"$work/table-$name")${how:+ ${#how[@]} ${how[*]}}" || true
 			how=()
 			;;
 		esac
@@ -56,19 +60,24 @@ devices_change() {
 # users first.
 clients_come() {
 	worker clients $((seed + 32))
-	local name round=0 pid
+	local name round=0 pid table
 	while on; do
 		put
 		round=$((round + 1)) name=g$((round % 3))
 		# Some devices are created with failing allocations, if the kernel supports fault injection.
-		if ! (faulty && dm_try create create $name --table "0 16384 nrs /dev/nb0 $((196608 + round % 3 * 16384)) svc 2 jobid guest.$round" && put); then
-			while [[ " $(devices | tr '\n' ' ')" = *" $name "* ]] && ! dm_try remove remove $name; do :; done
+		table="0 16384 nrs /dev/nb0 $((196608 + round % 3 * 16384)) svc 2 jobid guest.$round"
+		if ! (faulty && dm_try create create $name --table "$table" && put); then
+			while [[ " $(devices | tr '\n' ' ')" = *" $name "* ]] &&
+				! dm_try remove remove $name; do
+				:
+			done
 			continue
 		fi
 		dm mknodes || true
 		chmod 666 /dev/mapper/$name
 		if [ $((RANDOM % 2)) = 0 ]; then
-			load $name as=1004 --size=1m --io_size=1m >$work/guest 2>&1 || find_out "fio on $name: $(tail -n 2 $work/guest | cut -c1-300)"
+			load $name as=1004 --size=1m --io_size=1m >$work/guest 2>&1 ||
+				find_out "fio on $name: $(tail -n 2 $work/guest | cut -c1-300)"
 		else
 			reads $name 1005 --iodepth=16 >$work/guest 2>&1 &
 			pid=$!
@@ -78,7 +87,9 @@ clients_come() {
 			wait $pid 2>/dev/null || true
 			add 1 'client killed'
 		fi
-		until [[ " $(devices | tr '\n' ' ')" != *" $name "* ]]; do dm_try remove remove --retry $name || true; done
+		until [[ " $(devices | tr '\n' ' ')" != *" $name "* ]]; do
+			dm_try remove remove --retry $name || true
+		done
 		add 1 'client gone'
 		put
 		linger 50 1000
@@ -91,12 +102,14 @@ storm() {
 	local name=$1 number=$2 status=0
 	shift 2
 	worker "storm-$name-end" 1
-	nrs-test storm --seed "$number" --seconds 100000 --stop $stop --counts "$work/counts/storm-$name" "$@" >"$work/storm-$name" 2>&1 &
+	nrs-test storm --seed "$number" --seconds 100000 --stop $stop \
+		--counts "$work/counts/storm-$name" "$@" >"$work/storm-$name" 2>&1 &
 	echo $! >"$work/pids/$name"
 	wait $! || status=$?
 	rm "$work/pids/$name"
 	# Its own output has all details.
-	[ $status -le 1 ] || find_out "nrs-test storm ${*: -2}: status $status: $(tail -n 2 "$work/storm-$name")"
+	[ $status -le 1 ] ||
+		find_out "nrs-test storm ${*: -2}: status $status: $(tail -n 2 "$work/storm-$name")"
 	sed -n 's/^finding /storm: /p' "$work/storm-$name" >>$finds
 }
 
@@ -106,14 +119,15 @@ storms_killed() {
 	local round=0 pid
 	while on; do
 		round=$((round + 1))
-		nrs-test storm --seed $((seed + round)) --seconds 100000 --stop $stop --rest 1000 --counts "$work/counts/storm-killed-$round" device fuzzdev \
-			>"$work/storm-killed" 2>&1 &
+		nrs-test storm --seed $((seed + round)) --seconds 100000 --stop $stop --rest 1000 \
+			--counts "$work/counts/storm-killed-$round" device fuzzdev >"$work/storm-killed" 2>&1 &
 		pid=$!
 		echo $pid >$work/pids/killed
 		linger 500 4000
 		kill -KILL $pid 2>/dev/null || true
 		wait $pid 2>/dev/null || true
-		sed -n 's/^finding /storm: /p' "$work/counts/storm-killed-$round" >>$finds 2>/dev/null || true
+		sed -n 's/^finding /storm: /p' "$work/counts/storm-killed-$round" >>$finds 2>/dev/null ||
+			true
 		add 1 'storm killed'
 		put
 	done
@@ -141,7 +155,11 @@ no_memory() {
 	while on; do
 		dir=${faults[RANDOM % 2]} times=$((5 + RANDOM % 60)) waits=N
 		# shellcheck disable=SC2046
-		if [ $((RANDOM % 3)) = 0 ]; then pids=$(pidof fio) waits=Y; else pids=$(cat $work/pids/* 2>/dev/null); fi
+		if [ $((RANDOM % 3)) = 0 ]; then
+			pids=$(pidof fio) waits=Y
+		else
+			pids=$(cat $work/pids/* 2>/dev/null)
+		fi
 		{
 			echo 0 >"$dir/verbose"
 			echo Y >"$dir/task-filter"
@@ -150,12 +168,18 @@ no_memory() {
 			echo 1 >"$dir/interval"
 			echo $times >"$dir/times"
 		}
-		for pid in $pids; do echo 1 >/proc/$pid/make-it-fail; for task in /proc/$pid/task/*; do echo 1 >$task/make-it-fail; done; done 2>/dev/null || true
+		for pid in $pids; do
+			echo 1 >/proc/$pid/make-it-fail
+			for task in /proc/$pid/task/*; do echo 1 >$task/make-it-fail; done
+		done 2>/dev/null || true
 		echo $((1 + RANDOM % 20)) >"$dir/probability"
 		linger 500 4000
 		echo 0 >"$dir/probability"
 		add $((times - $(<"$dir/times"))) "fault of ${dir##*/}"
-		for pid in $pids; do echo 0 >/proc/$pid/make-it-fail; for task in /proc/$pid/task/*; do echo 0 >$task/make-it-fail; done; done 2>/dev/null || true
+		for pid in $pids; do
+			echo 0 >/proc/$pid/make-it-fail
+			for task in /proc/$pid/task/*; do echo 0 >$task/make-it-fail; done
+		done 2>/dev/null || true
 		put
 		linger 100 1500
 	done

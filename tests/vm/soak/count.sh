@@ -43,8 +43,12 @@ find_out() {
 # errno TEXT: Prints the name of the error in a command's output.
 errno() {
 	case $1 in
-	*'Cannot allocate memory'*) echo ENOMEM ;; *'Device or resource busy'*) echo EBUSY ;; *'temporarily unavailable'*) echo EAGAIN ;;
-	*'Invalid argument'*) echo EINVAL ;; *'No such device or address'*) echo ENXIO ;; *'No such file'*) echo ENOENT ;;
+	*'Cannot allocate memory'*) echo ENOMEM ;;
+	*'Device or resource busy'*) echo EBUSY ;;
+	*'temporarily unavailable'*) echo EAGAIN ;;
+	*'Invalid argument'*) echo EINVAL ;;
+	*'No such device or address'*) echo ENXIO ;;
+	*'No such file'*) echo ENOENT ;;
 	*'No such device'*) echo ENODEV ;; *'No space left'*) echo ENOSPC ;; *) echo other ;;
 	esac
 }
@@ -63,7 +67,8 @@ linger() {
 # device with requests; ends the soak after more than LIMIT seconds. Starts no process except sleep.
 watch() {
 	worker watch 1
-	local limit=$1 line name key now last=${EPOCHREALTIME/./} sum total=0 gap longest=0 single=0 where='' beats=0 at=${EPOCHREALTIME/./} behind=0 stuck=0
+	local limit=$1 line name key now last=${EPOCHREALTIME/./} sum total=0 gap longest=0 single=0 \
+		where='' beats=0 at=${EPOCHREALTIME/./} behind=0 stuck=0
 	declare -A ended=() since=()
 	while on; do
 		sleep 1
@@ -74,13 +79,15 @@ watch() {
 		for name in /sys/kernel/debug/nrs/*/clients; do
 			case $name in *fuzz*) continue ;; esac
 			while read -r line; do
-				[[ $line =~ ^(.*)\ passed:\ ([0-9]+),\ queued:\ ([0-9]+),.*\ ended:\ ([0-9]+), ]] || continue
+				[[ $line =~ ^(.*)\ passed:\ ([0-9]+),\ queued:\ ([0-9]+),.*\ ended:\ ([0-9]+), ]] ||
+					continue
 				key=$name${BASH_REMATCH[1]%%,*}
 				sum=$((sum + BASH_REMATCH[4]))
 				# An upper bound: requests completed since the last look may have completed at once.
 				gap=$(((now - ${since[$key]:-$now}) / 1000))
 				[ "$gap" -le "$single" ] || single=$gap where=$key
-				if [ "${ended[$key]:-}" != "${BASH_REMATCH[4]}" ] || [ $((BASH_REMATCH[2] + BASH_REMATCH[3])) = "${BASH_REMATCH[4]}" ]; then
+				if [ "${ended[$key]:-}" != "${BASH_REMATCH[4]}" ] ||
+					[ $((BASH_REMATCH[2] + BASH_REMATCH[3])) = "${BASH_REMATCH[4]}" ]; then
 					ended[$key]=${BASH_REMATCH[4]} since[$key]=$now
 				fi
 				gap=$(((now - ${since[$key]}) / 1000))
@@ -96,7 +103,10 @@ watch() {
 		echo "$longest $single $behind $where" >$work/gaps
 		if [ "$stuck" -gt $((limit * 1000)) ]; then
 			find_out "nothing ended for $stuck ms, at all or at ${where:-a device}"
-			{ dm status && grep -s '' /sys/kernel/debug/nrs/*/{clients,nrs_policies,slots,health} && ps; } >/out/stuck 2>&1
+			{
+				dm status &&
+					grep -s '' /sys/kernel/debug/nrs/*/{clients,nrs_policies,slots,health} && ps
+			} >/out/stuck 2>&1
 			echo w >/proc/sysrq-trigger
 			touch $stop
 		fi
@@ -113,7 +123,8 @@ of() {
 	cat $work/counts/* 2>/dev/null | awk -v errno="$errno" -v kinds="$(printf '%s\n' "$@")" '
 		BEGIN { n = split(kinds, k, "\n") }
 		errno == "*" || $2 == errno { text = $0; sub(/^[^ ]+ [^ ]+ /, "", text)
-			for (i = 1; i <= n; i++) if (k[i] != "" && index(text, k[i]) == 1) { sum += $1; break } }
+			for (i = 1; i <= n; i++)
+				if (k[i] != "" && index(text, k[i]) == 1) { sum += $1; break } }
 		END { printf "%d", sum }'
 }
 
@@ -125,37 +136,60 @@ report() {
 | run | |
 |---|---|
 | kernel | $(uname -r) |
-| seed, time | $seed, $took s of $seconds s asked for |
+| seed, time | $seed, $took s of $seconds s requested |
 | **loads** | |
-| written to block devices with checksums | $(of ok 'fio bytes written') bytes in $(of ok 'fio run') runs of fio |
-| read back and compared | $(of ok 'fio bytes verified') bytes; at the end once more $(of ok 'fio bytes compared at the end') bytes |
-| files made, named anew, linked, looked at, read, removed | $(of ok 'tree create') $(of ok 'tree rename') $(of ok 'tree link') $(of ok 'tree stat') $(of ok 'tree read') $(of ok 'tree unlink'), $(of ok 'tree name compared') compared at the end |
-| git: commits, garbage collections and checks, objects checked | $(of ok 'git commit') $(of ok 'git gc and fsck') $(of ok 'git object') |
+| written to block devices with checksums | \
+$(of ok 'fio bytes written') bytes in $(of ok 'fio run') runs of fio |
+| read back and compared | $(of ok 'fio bytes verified') bytes; \
+at the end once more $(of ok 'fio bytes compared at the end') bytes |
+| files created, renamed, linked, stat'ed, read, removed | \
+$(of ok 'tree create') $(of ok 'tree rename') $(of ok 'tree link') $(of ok 'tree stat') \
+$(of ok 'tree read') $(of ok 'tree unlink'), \
+$(of ok 'tree name compared') compared at the end |
+| git: commits, garbage collections and checks, objects checked | \
+$(of ok 'git commit') $(of ok 'git gc and fsck') $(of ok 'git object') |
 | tar: archives, files extracted and compared | $(of ok 'tar archive') $(of ok 'tar file') |
 | sqlite: transactions, rows checked | $(of ok 'sqlite transaction') $(of ok 'sqlite row') |
-| dbench, stress-ng: runs; fs_mark: files | $(of ok 'dbench run') $(of ok 'stress-ng run') $(of ok 'fs_mark file') |
-| /dev/nrs: requests served of those submitted | $(of ok 'server served') of $(of ok 'server submitted') in $(of ok 'server run') runs; $(of ok 'server killed') runs killed |
-| **what happened meanwhile** | |
-| changes of a service (policies, rules, plans, weights, tunables) | $(of '*' 'write ' 'set ' 'message '), taken $(of ok 'write ' 'set ' 'message ') |
+| dbench, stress-ng: runs; fs_mark: files | \
+$(of ok 'dbench run') $(of ok 'stress-ng run') $(of ok 'fs_mark file') |
+| /dev/nrs: requests served of those submitted | \
+$(of ok 'server served') of $(of ok 'server submitted') in $(of ok 'server run') runs; \
+$(of ok 'server killed') runs killed |
+| **changes and faults** | |
+| changes of a service (policies, rules, plans, weights, tunables) | \
+$(of '*' 'write ' 'set ' 'message '), accepted $(of ok 'write ' 'set ' 'message ') |
 | suspended and resumed | $(of ok 'suspend') |
 | tables reloaded | $(of ok 'reload') |
-| clients that came and went under load, killed ones | $(of ok 'client gone') $(of ok 'client killed') |
-| texts to files of debugfs, configfs; directories made, removed | $(of '*' 'debugfs write') $(of '*' 'configfs write') $(of ok 'configfs mkdir') $(of ok 'configfs rmdir') |
-| reads of any part of them | $(of '*' 'debugfs read' 'configfs read') |
+| clients added and removed under load, killed | $(of ok 'client gone') $(of ok 'client killed') |
+| texts to files of debugfs, configfs; directories made, removed | \
+$(of '*' 'debugfs write') $(of '*' 'configfs write') \
+$(of ok 'configfs mkdir') $(of ok 'configfs rmdir') |
+| partial reads of these files | $(of '*' 'debugfs read' 'configfs read') |
 | random messages, tables | $(of '*' 'message' 'table') |
-| calls of /dev/nrs, of these with wrong records; storms killed | $(of '*' 'device ') $(of '*' 'device write of wrong') $(of ok 'storm killed') |
-| allocations that were made to fail: slab, pages | $(of ok 'fault of failslab') $(of ok 'fault of fail_page_alloc') |
-| memory of the file system's users reclaimed at their limit | $(awk '$1 == "high" { n += $2 } END { print n + 0 }' $work/memory.events 2>/dev/null) times |
+| calls of /dev/nrs, of these with wrong records; storms killed | \
+$(of '*' 'device ') $(of '*' 'device write of wrong') $(of ok 'storm killed') |
+| allocations that were made to fail: slab, pages | \
+$(of ok 'fault of failslab') $(of ok 'fault of fail_page_alloc') |
+| memory of the file system's users reclaimed at their limit | \
+$(awk '$1 == "high" { n += $2 } END { print n + 0 }' $work/memory.events 2>/dev/null) times |
 | **result** | |
-| longest time in which no request ended, at most | $longest ms |
-| longest at one device that had requests, at most | $single ms (${where##*/nrs/}) |
-| the observer's own longest delay | $behind ms |
+| upper bound of the longest time without a completion | $longest ms |
+| the same at one device with requests | $single ms (${where##*/nrs/}) |
+| longest delay of the observer | $behind ms |
 | requests lost | $lost |
 | wrong or missing data, other findings | $(wc -l <$finds) |
 
 | count | answer | call |
 |---|---|---|
 END
-	cat $work/counts/* | awk '$1 != "finding" { key = $2; $2 = ""; n = $1; $1 = ""; sub(/^ +/, ""); sum[$0 "\t" key] += n }
-		END { for (i in sum) { split(i, p, "\t"); printf "| %d | %s | %s |\n", sum[i], p[2], p[1] } }' | sort -t'|' -k4,4 -k2,2nr
+	cat $work/counts/* | awk '
+		$1 != "finding" {
+			key = $2; $2 = ""; n = $1; $1 = ""; sub(/^ +/, ""); sum[$0 "\t" key] += n
+		}
+		END {
+			for (i in sum) {
+				split(i, p, "\t"); printf "| %d | %s | %s |\n", sum[i], p[2], p[1]
+			}
+		}
+	' | sort -t'|' -k4,4 -k2,2nr
 }

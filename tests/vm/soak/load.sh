@@ -9,8 +9,12 @@ checksums() {
 	local round=0 size jobs=()
 	while on; do
 		round=$((round + 1)) size=$((4 + RANDOM % 20))
-		jobs=(--randseed=$((seed * 1000 + round)) --size=${size}m --bssplit=$([ $((RANDOM % 4)) = 0 ] && echo 4k/60:16k/20:64k/20 || echo 4k/10:64k/20:512k/70)
-			--iodepth=$((1 + RANDOM % 16)))
+		jobs=(--randseed=$((seed * 1000 + round)) --size=${size}m --iodepth=$((1 + RANDOM % 16)))
+		if [ $((RANDOM % 4)) = 0 ]; then
+			jobs+=(--bssplit=4k/60:16k/20:64k/20)
+		else
+			jobs+=(--bssplit=4k/10:64k/20:512k/70)
+		fi
 		if ! sums "$1" "$2" "${jobs[@]}" >"$work/fio-$1"; then
 			find_out "fio: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"
 			break
@@ -27,8 +31,9 @@ checksums() {
 sums() {
 	local name=$1 uid=$2
 	shift 2
-	setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randwrite --direct=1 --ioengine=libaio --verify=crc32c \
-		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting --name="$name" "$@" 2>&1
+	setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randwrite \
+		--direct=1 --ioengine=libaio --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--verify_state_save=0 --minimal --group_reporting --name="$name" "$@" 2>&1
 }
 
 # sums_again NAME UID: Reads and verifies the last data once more.
@@ -37,7 +42,8 @@ sums_again() {
 	local jobs
 	[ -s "$work/last-$1" ] || fail "$1 has written nothing"
 	read -ra jobs <"$work/last-$1"
-	sums "$1" "$2" "${jobs[@]}" --verify_only=1 >"$work/fio-$1" || find_out "fio at the end: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"
+	sums "$1" "$2" "${jobs[@]}" --verify_only=1 >"$work/fio-$1" ||
+		find_out "fio at the end: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"
 	add $(($(terse "$work/fio-$1" 6) * 1024)) 'fio bytes compared at the end'
 	put
 }
@@ -47,8 +53,9 @@ sums_again() {
 reads() {
 	local name=$1 uid=$2
 	shift 2
-	exec setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
-		--norandommap --minimal --thread --time_based --runtime=1000000 --name="$name" "$@"
+	exec setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randread \
+		--bs=4k --direct=1 --ioengine=libaio --norandommap --minimal --thread --time_based \
+		--runtime=1000000 --name="$name" "$@"
 }
 
 # small: Moves this process and its children to a group with little memory.
@@ -88,7 +95,9 @@ step() {
 commits() {
 	worker git $((seed + 21))
 	at_home 1007
-	local top=$dir round n git=(git -c user.name=soak -c user.email=soak@example.org -c gc.auto=0 -c maintenance.auto=false -C "$dir/work") objects
+	local top=$dir round n objects
+	local git=(git -c user.name=soak -c user.email=soak@example.org -c gc.auto=0
+		-c maintenance.auto=false -C "$dir/work")
 	dir=$top/work
 	while on; do
 		rm -rf "$dir" "$top/clone"
@@ -113,7 +122,8 @@ commits() {
 		[ -z "$said" ] || find_out "git status: $said"
 		step "${git[@]}" rev-list --objects --all || return 0
 		objects=$(wc -l <<<"$said")
-		step git clone -q --no-hardlinks --upload-pack "git upload-pack" "$dir" "$top/clone" || return 0
+		step git clone -q --no-hardlinks --upload-pack "git upload-pack" "$dir" "$top/clone" ||
+			return 0
 		step diff -r "$dir/d0" "$top/clone/d0" || return 0
 		add 1 'git gc and fsck'
 		add "$objects" 'git object'
@@ -152,19 +162,24 @@ rows() {
 	worker sqlite $((seed + 23))
 	at_home 1008
 	local db=$dir/db n=0 more round mode
-	step sqlite3 $db 'create table t (a integer, b integer, c text); create index i on t (b);' || return 0
+	step sqlite3 $db 'create table t (a integer, b integer, c text); create index i on t (b);' ||
+		return 0
 	while on; do
 		mode=$([ $((RANDOM % 2)) = 0 ] && echo wal || echo delete)
 		for ((round = 0; round < 3; round++)); do
 			more=$((20 + RANDOM % 200))
 			# A transaction that is rolled back has no effect.
-			step sqlite3 $db ".timeout 60000" "pragma journal_mode=$mode;" "begin; delete from t; rollback;" \
-				"begin; with recursive s(x) as (select 1 union all select x + 1 from s where x < $more)
-				insert into t select x + $n, (x + $n) * 7919 % 1000003, hex(randomblob(100)) from s; commit;" || return 0
+			step sqlite3 $db ".timeout 60000" "pragma journal_mode=$mode;" \
+				"begin; delete from t; rollback;" \
+				"begin; with recursive s(x) as
+				(select 1 union all select x + 1 from s where x < $more)
+				insert into t select x + $n, (x + $n) * 7919 % 1000003, hex(randomblob(100))
+				from s; commit;" || return 0
 			n=$((n + more))
 			add 1 'sqlite transaction'
 		done
-		step sqlite3 $db "pragma integrity_check; select count(*), count(*) filter (where b <> a * 7919 % 1000003 or length(c) <> 200) from t;" || return 0
+		step sqlite3 $db "pragma integrity_check; select count(*), count(*) filter
+			(where b <> a * 7919 % 1000003 or length(c) <> 200) from t;" || return 0
 		[ "$said" = "ok"$'\n'"$n|0" ] || find_out "sqlite: '$said', not $n rows"
 		add "$n" 'sqlite row'
 		put
@@ -192,8 +207,9 @@ stresses() {
 	worker stress $((seed + 26))
 	at_home 1010
 	while on; do
-		step stress-ng --temp-path "$dir" --verify --timeout 2 --hdd 1 --hdd-bytes 4m --aio 1 --iomix 1 --iomix-bytes 4m \
-			--sync-file 1 --mmap 1 --mmap-file --mmap-bytes 4m --io-uring 1 || return 0
+		step stress-ng --temp-path "$dir" --verify --timeout 2 --hdd 1 --hdd-bytes 4m --aio 1 \
+			--iomix 1 --iomix-bytes 4m --sync-file 1 --mmap 1 --mmap-file --mmap-bytes 4m \
+			--io-uring 1 || return 0
 		add 1 'stress-ng run'
 		put
 	done
@@ -217,9 +233,11 @@ servers() {
 	worker server $((seed + 24))
 	local pid out=$work/server submitted served args status
 	while on; do
+		local deep="uid=1001,jobid=deep,depth=$((1 + RANDOM % 32)),opcode=ost_write"
+		local many='uid=1002,jobid=job.%,count=10,rate=20,stream=3'
 		args=(--service user --seconds $((1 + RANDOM % 3)) --busy $((RANDOM % 3000)) --drain
-			--client "name=deep,nid=10.0.0.1@tcp,uid=1001,jobid=deep,depth=$((1 + RANDOM % 32)),opcode=ost_write,size=1048576,object=7,offset=seq"
-			--client "name=many%,nid=10.0.1.1@tcp,uid=1002,jobid=job.%,count=10,rate=20,stream=3,opcode=ost_read,size=65536"
+			--client "name=deep,nid=10.0.0.1@tcp,$deep,size=1048576,object=7,offset=seq"
+			--client "name=many%,nid=10.0.1.1@tcp,$many,opcode=ost_read,size=65536"
 			--client "name=fast,nid=10.0.2.1@tcp,uid=1003,jobid=fast,rate=50,priority=high")
 		[ $((RANDOM % 3)) != 0 ] || args+=(--queue-all)
 		[ $((RANDOM % 3)) != 0 ] || args+=(--credits --promote 10)
@@ -237,7 +255,8 @@ servers() {
 			# The total; each client's own count is indented further.
 			served=$(awk '/^  "served":/ { print $2 + 0 }' $out)
 			if [ $status != 0 ] || [ "$submitted" != "$served" ]; then
-				find_out "nrs-test load: status $status, $served of $submitted served; $(tail -n 3 $out | cut -c1-300)"
+				find_out "nrs-test load: status $status, $served of $submitted served;" \
+					"$(tail -n 3 $out | cut -c1-300)"
 			fi
 			add 1 'server run'
 			add "$submitted" 'server submitted'

@@ -166,8 +166,8 @@ impl Session {
                         continue;
                     }
                     if tries == TRIES {
-                        // After `records_exhausted` one more attempt: records that were freed without a
-                        // wake-up are found then.
+                        // After `records_exhausted` one more attempt: records that were freed
+                        // without a wake-up are found then.
                         self.concurrency.records_exhausted();
                         continue;
                     }

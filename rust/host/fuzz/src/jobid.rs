@@ -38,7 +38,7 @@ fn format(text: &str, names: &[&[u8]]) {
         host: name(1),
         cgroup: names.get(2).copied(),
     };
-    let nobody = Source {
+    let unknown = Source {
         comm: b"",
         uid: None,
         gid: None,
@@ -46,7 +46,7 @@ fn format(text: &str, names: &[&[u8]]) {
         host: b"\0x",
         cgroup: None,
     };
-    for source in [known, nobody] {
+    for source in [known, unknown] {
         let id = template.expand(&source);
         assert!(id.as_bytes().len() <= JOBID_MAX);
         assert!(id.as_bytes().iter().all(u8::is_ascii_graphic));

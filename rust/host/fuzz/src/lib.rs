@@ -79,26 +79,33 @@ targets! {
     control(text) 20_000 256 "services get set bind accounts all names factors";
     exchange(bytes) 1_000 600 "";
     jobid(bytes) 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";
-    nid(text) 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
+    nid(text) 10_000 512 "
+        @tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
         ::ffff:10.0.0.1 *@ 65535";
     parameters(selected) 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
     part(bytes) 5_000 600 "";
     partition(bytes) 1_000 600 "";
-    plan(text) 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
-        lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover class= min= max= group=a
-        reserve_first_come= reserve_mover= first_come fair_share low_share mover 100MB/s 1GiB 32Ki 50%
-        10.0.[0-9/2].*@tcp 0@lo dd.* d? # ;";
+    plan(text) 1_500 1_024 "
+        by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low=
+        raise= lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover
+        class= min= max= group=a reserve_first_come= reserve_mover= first_come fair_share low_share
+        mover 100MB/s 1GiB 32Ki 50% 10.0.[0-9/2].*@tcp 0@lo dd.* d? # ;";
     policies(text) 20_000 256 "reg hp uid_fair gid_then_uid_fair jobid+opcode generic";
-    rules(bytes) 1_000 1_024 "start change stop reg hp default uid={ gid={ projid={ nodemap={ cgroup={ jobid={ opcode={ nid={ } }& },
-        rate= minrate= rank= realtime= borrow= also= iops MiB/s 10.0.[0-9/2].*@tcp 2001:db8::/32@o2ib1 [1,3-5]@gni
-        0@lo ost_read ldlm_enqueue dd.*";
+    rules(bytes) 1_000 1_024 "
+        start change stop reg hp default uid={ gid={ projid={ nodemap={ cgroup={ jobid={ opcode={
+        nid={ } }& }, rate= minrate= rank= realtime= borrow= also= iops MiB/s 10.0.[0-9/2].*@tcp
+        2001:db8::/32@o2ib1 [1,3-5]@gni 0@lo ost_read ldlm_enqueue dd.*";
     timeouts(text) 10_000 512 "100 5000 600000 4294967295 3600 0 1";
-    weights(text) 3_000 512 "uid: gid: projid: nodemap: cgroup: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \": \\x2a \\\"
-        :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight= size_then_uid_fair";
+    weights(text) 3_000 512 "
+        uid: gid: projid: nodemap: cgroup: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \":
+        \\x2a \\\" :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight=
+        size_then_uid_fair";
     wire(bytes) 6_000 1_024 "";
-    words(selected) 40_000 256 "gid uid jobid projid nid nodemap cgroup size opcode _then_ _fair + generic realtime meta prio none
-        ost_read ost_write mds_ ldlm_ B/s MB/s GiB/s KiB iops 1TiB/s 1024GiB/s 1099511627776 10000000 100% 8:16
-        4095:1048575 mover classes first_come fair_share low_share reserve_ capacity";
+    words(selected) 40_000 256 "
+        gid uid jobid projid nid nodemap cgroup size opcode _then_ _fair + generic realtime meta
+        prio none ost_read ost_write mds_ ldlm_ B/s MB/s GiB/s KiB iops 1TiB/s 1024GiB/s
+        1099511627776 10000000 100% 8:16 4095:1048575 mover classes first_come fair_share low_share
+        reserve_ capacity";
 }
 
 /// Returns the target `name`.

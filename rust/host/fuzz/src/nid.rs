@@ -133,7 +133,7 @@ pub fn run(text: &str) {
             Err(error) => {
                 let at = usize::from(error.column) - 1;
                 assert!(nid.is_err() && at <= line.len(), "{line:?}");
-                assert!(!error.expected.is_empty() && !error.expected.contains('\n'));
+                assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
             }
         }
         if let Err(error) = nid {

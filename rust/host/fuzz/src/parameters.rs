@@ -19,7 +19,7 @@ fn set(parameter: &Parameter, stored: &ValueAccessors, values: &mut Values, text
     let (name, before) = (parameter.name(), *values);
     match values.set(stored, text) {
         Ok(()) => {
-            let check = parameter.check.expect("what is stored is checked");
+            let check = parameter.check.expect("stored parameters have a check");
             assert_eq!(check(text), Ok(()), "{name} {text:?}");
             assert_eq!(values.check(), Ok(()), "{name} {text:?}");
             let text = shown(stored, values);

@@ -106,7 +106,8 @@ fn exchange(c: &mut Criterion) {
         let mut cluster = Cluster::new(entities, servers);
         let (each, bytes) = (entities as usize * RECORD, cluster.say());
         println!(
-            "exchange: {entities} entities: {bytes} bytes per message, {} of them headers of {HEADER}",
+            "exchange: {entities} entities: {bytes} bytes per message, \
+             {} of them headers of {HEADER}",
             bytes - each
         );
         let name = format!("{entities} entities, {servers} servers");

@@ -252,24 +252,56 @@ use ConfigTable::{Routers, Servers, Service, Top};
 /// Table of all keys.
 #[rustfmt::skip]
 static KEYS: [Key; 18] = [
-    key(Top, "realm", "1 to 63 letters, digits and `_ - .`", "required", "name of the realm: servers with the same name and secret share", set!(realm, name)),
-    key(Top, "server", "1 to 63 letters, digits and `_ - .`", "the host name", "name of this server, unique in the realm; with `tls` the common name of its certificate", set!(server, name)),
-    key(Top, "secret", "a path", "required", "file with the secret of the realm, 32 hexadecimal digits; mode 0600", set!(secret, path)),
-    key(Top, "delta_ms", "50 to 500", "100", "time between two steps, in milliseconds; the same on all servers", set!(delta_ms, number, 50..=500)),
-    key(Top, "hold", "2 to 1000", "16", "deltas after which the rates of a silent server halve; the same on all servers", set!(hold, number, 2..=1000)),
-    key(Top, "lease", "8 to 120", "32", "deltas after which the module lets factors go back to 1, if the agent does not renew them", set!(lease, number, 8..=120)),
-    key(Top, "entities_max", "1 to 16384", "16384", "entities of this server, and of each other server", set!(entities_max, number, 1..=16_384)),
-    key(Top, "servers_max", "1 to 1024", "256", "other servers", set!(servers_max, number, 1..=1024)),
-    key(Top, "grain", "1 to 65536", "256", "cost of a large request, in units of the cost model: 1 MiB in pages of 4 KiB", set!(grain, number, 1..=65_536)),
-    key(Top, "transport", "`tls`, `tcp`", "`tls`", "`tcp`: neither encryption nor authentication, any host may speak for any server", set!(transport, protocol)),
-    key(Top, "listen", "`ADDRESS:PORT`", "`[::]:7447`", "address to listen at", set!(listen, address)),
-    key(Top, "ca", "a path", "required with `tls`", "certificate of the authority that signs those of servers and routers, PEM", set!(ca, path)),
-    key(Top, "certificate", "a path", "required with `tls`", "certificate of this server, PEM", set!(certificate, path)),
-    key(Top, "key", "a path", "required with `tls`", "private key of this server, PEM; mode 0600", set!(key, path)),
-    key(Top, "verify_names", "`true`, `false`", "`true`", "whether the certificate of a server or router has to name the address that is connected to", set!(verify_names, truth)),
-    key(Servers, "NAME", "`HOST:PORT`", "none", "address of the server; its own entry is left out, so that all servers can have the same file", insert!(servers)),
-    key(Routers, "NAME", "`HOST:PORT`", "none", "address of a zenoh router; it is believed who sent what it passes on", insert!(routers)),
-    key(Service, "group", "as the name of a service", "the name of the service", "services of one group share; of each server one", |config, service, item| {
+    key(Top, "realm", "1 to 63 letters, digits and `_ - .`", "required",
+        "name of the realm; only servers with the same realm and secret share", set!(realm, name)),
+    key(Top, "server", "1 to 63 letters, digits and `_ - .`", "the host name",
+        "name of this server, unique in the realm; with `tls` the common name of its certificate",
+        set!(server, name)),
+    key(Top, "secret", "a path", "required",
+        "file with the secret of the realm, 32 hexadecimal digits; mode 0600", set!(secret, path)),
+    key(Top, "delta_ms", "50 to 500", "100",
+        "time between two steps, ms; must be equal on all servers",
+        set!(delta_ms, number, 50..=500)),
+    key(Top, "hold", "2 to 1000", "16",
+        "number of deltas after which the rates of a silent server halve; \
+         must be equal on all servers",
+        set!(hold, number, 2..=1000)),
+    key(Top, "lease", "8 to 120", "32",
+        "number of deltas after which the module resets factors that are not renewed to 1",
+        set!(lease, number, 8..=120)),
+    key(Top, "entities_max", "1 to 16384", "16384",
+        "maximum number of entities of this server, and of each other server",
+        set!(entities_max, number, 1..=16_384)),
+    key(Top, "servers_max", "1 to 1024", "256",
+        "maximum number of other servers", set!(servers_max, number, 1..=1024)),
+    key(Top, "grain", "1 to 65536", "256",
+        "cost of a large request, in units of the cost model: 1 MiB in pages of 4 KiB",
+        set!(grain, number, 1..=65_536)),
+    key(Top, "transport", "`tls`, `tcp`", "`tls`",
+        "protocol of connections; `tcp` has no encryption and no authentication: any host can \
+         send in the name of any server",
+        set!(transport, protocol)),
+    key(Top, "listen", "`ADDRESS:PORT`", "`[::]:7447`",
+        "address to listen at", set!(listen, address)),
+    key(Top, "ca", "a path", "required with `tls`",
+        "certificate of the authority that signs the certificates of servers and routers, PEM",
+        set!(ca, path)),
+    key(Top, "certificate", "a path", "required with `tls`",
+        "certificate of this server, PEM", set!(certificate, path)),
+    key(Top, "key", "a path", "required with `tls`",
+        "private key of this server, PEM; mode 0600", set!(key, path)),
+    key(Top, "verify_names", "`true`, `false`", "`true`",
+        "`true`: the certificate of a server or router must name the address of the connection",
+        set!(verify_names, truth)),
+    key(Servers, "NAME", "`HOST:PORT`", "none",
+        "address of the server; the entry of this server is ignored, so that all servers can use \
+         the same file",
+        insert!(servers)),
+    key(Routers, "NAME", "`HOST:PORT`", "none",
+        "address of a zenoh router; the router is trusted to forward only keys of their senders",
+        insert!(routers)),
+    key(Service, "group", "as the name of a service", "the name of the service",
+        "group of services that share; one service per server and group", |config, service, item| {
         config.services.insert(service.into(), service_name(text(item)?)?);
         Ok(())
     }),
@@ -282,7 +314,7 @@ fn text(item: &Item) -> Result<&str, String> {
 
 /// Returns the error that `item` has another type than `wanted`.
 fn kind(item: &Item, wanted: &str) -> String {
-    format!("not {wanted}, but {}", item.type_name())
+    format!("expected {wanted}, found {}", item.type_name())
 }
 
 /// Returns the number in `item`, if the number is in `range`.
@@ -290,7 +322,13 @@ fn number(item: &Item, range: RangeInclusive<u32>) -> Result<u32, String> {
     let found = item.as_integer().ok_or_else(|| kind(item, "a number"))?;
     let found = u32::try_from(found).ok();
     let found = found.filter(|number| range.contains(number));
-    found.ok_or_else(|| format!("not a number from {} to {}", range.start(), range.end()))
+    found.ok_or_else(|| {
+        format!(
+            "expected a number from {} to {}",
+            range.start(),
+            range.end()
+        )
+    })
 }
 
 /// Returns the boolean in `item`.
@@ -303,7 +341,7 @@ fn path(item: &Item) -> Result<PathBuf, String> {
     let path = PathBuf::from(text(item)?);
     match path.is_absolute() {
         true => Ok(path),
-        false => Err("not an absolute path".into()),
+        false => Err("expected an absolute path".into()),
     }
 }
 
@@ -322,7 +360,7 @@ fn name(item: &Item) -> Result<String, String> {
 pub fn check_name(name: &str) -> Result<(), String> {
     match is_word(name, 63, "_-.") {
         true => Ok(()),
-        false => Err("not a name: 1 to 63 letters, digits and _ - .".into()),
+        false => Err("invalid name: expected 1 to 63 letters, digits and _ - .".into()),
     }
 }
 
@@ -330,9 +368,11 @@ pub fn check_name(name: &str) -> Result<(), String> {
 fn service_name(name: &str) -> Result<String, String> {
     match is_word(name, 31, "_-.:") && !name.starts_with('.') {
         true => Ok(name.into()),
-        false => {
-            Err("not a name: 1 to 31 letters, digits and _ - . :, not starting with a dot".into())
-        }
+        false => Err(
+            "invalid name: expected 1 to 31 letters, digits and _ - . :, \
+                 not starting with a dot"
+                .into(),
+        ),
     }
 }
 
@@ -356,7 +396,9 @@ fn address(item: &Item) -> Result<String, String> {
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
     match is_host && is_port {
         true => Ok(address.into()),
-        false => Err("not HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447".into()),
+        false => {
+            Err("expected HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447".into())
+        }
     }
 }
 
@@ -365,7 +407,7 @@ fn protocol(item: &Item) -> Result<Protocol, String> {
     let all = [Protocol::Tls, Protocol::Tcp].into_iter();
     let name = text(item)?;
     let found = all.clone().find(|one| one.name() == name);
-    found.ok_or_else(|| "neither tls nor tcp".into())
+    found.ok_or_else(|| "expected tls or tcp".into())
 }
 
 /// Parser of a configuration file.
@@ -428,7 +470,7 @@ impl Reader<'_> {
                 (None, None, None) if kind == Top && name == "service" => {
                     Err(self::kind(item, "a table"))
                 }
-                _ => Err("no such key".into()),
+                _ => Err("unknown key".into()),
             };
             if let Err(reason) = result {
                 self.refuse(&path, reason);
@@ -461,14 +503,15 @@ impl Reader<'_> {
             ("secret", "missing"),
             (
                 "service",
-                "missing: a table [service.NAME] for each service",
+                "missing; add a table [service.NAME] for each service",
             ),
         ];
         let refused = |mistake: &Mistake| mistake.key == "transport";
         if config.transport == Protocol::Tls && !self.mistakes.iter().any(refused) {
             let needed = ["ca", "certificate", "key"];
-            wanted.extend(needed.map(|key| (key, "missing: transport tls needs it")));
-            let listed = "missing: with transport tls only servers that are listed are heard";
+            wanted.extend(needed.map(|key| (key, "missing; required with transport = \"tls\"")));
+            let listed =
+                "missing; with transport = \"tls\" datagrams of unlisted servers are dropped";
             wanted.push(("servers", listed));
         }
         wanted.retain(|(key, _)| missing(key));
@@ -477,14 +520,17 @@ impl Reader<'_> {
         let twice = |name| {
             (
                 format!("routers.{name}"),
-                "a server has this name".to_owned(),
+                "name already used in [servers]".to_owned(),
             )
         };
         let mut twice: Vec<(String, String)> = names.map(twice).collect();
         let mut groups = BTreeMap::new();
         for (service, group) in &config.services {
             if let Some(other) = groups.insert(group, service) {
-                let reason = format!("service {other} is of group {group}, too");
+                let reason = format!(
+                    "group {group} already contains service {other} \
+                     (limit: one per group and server)"
+                );
                 twice.push((format!("service.{service}"), reason));
             }
         }
@@ -532,7 +578,7 @@ pub fn parse(text: &str, host: &str) -> Result<Config, Vec<Mistake>> {
         ..
     } = reader;
     if mistakes.is_empty() && check_name(&config.server).is_err() {
-        let reason = format!("missing, and the host name '{host}' is not a name of a server");
+        let reason = format!("missing, and the host name '{host}' is not a valid server name");
         mistakes.push(config.mistake("server", reason));
     }
     mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
@@ -555,7 +601,7 @@ pub fn check_files(config: &Config) -> Vec<Mistake> {
     let mistake = |(key, path, private): (&str, &PathBuf, bool)| {
         let reason = match fs::metadata(path) {
             Err(error) => Some(error.to_string()),
-            Ok(metadata) if !metadata.is_file() => Some("not a file".into()),
+            Ok(metadata) if !metadata.is_file() => Some("not a regular file".into()),
             Ok(metadata) if private => check_mode(metadata.mode()).err(),
             Ok(_) => None,
         };

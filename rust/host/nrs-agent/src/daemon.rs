@@ -157,7 +157,9 @@ impl<K: Kernel, F: FnMut(&str) -> io::Result<K>> Daemon<K, F> {
         if *server == self.config.server {
             if matches!(event, Event::Datagram { .. }) {
                 if self.own == 0 {
-                    eprintln!("nrs-agent: warning: another server has the name {server}, too");
+                    eprintln!(
+                        "nrs-agent: warning: another server in the realm is also named {server}"
+                    );
                 }
                 self.own += 1;
             }

@@ -41,7 +41,9 @@ impl Secret {
     ///
     /// The reason: `text` is not 32 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("not {DIGITS} hexadecimal digits, as of: openssl rand -hex 16");
+        let wrong = || {
+            format!("expected {DIGITS} hexadecimal digits; create them with: openssl rand -hex 16")
+        };
         if text.len() != DIGITS || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -88,7 +90,7 @@ pub fn check_mode(mode: u32) -> Result<(), String> {
     match mode & 0o077 {
         0 => Ok(()),
         _ => Err(format!(
-            "others than the owner may use this file (mode {:04o}): chmod 0600",
+            "file accessible to group or others (mode {:04o}): chmod 0600",
             mode & 0o7777
         )),
     }
@@ -130,10 +132,22 @@ mod tests {
             ("000102030405060708090A0B0C0D0E0F", 0o400, ""),
             ("000102030405060708090a0b0c0d0e0f\n", 0o640, "mode 0640"),
             ("000102030405060708090a0b0c0d0e0f\n", 0o604, "mode 0604"),
-            ("000102030405060708090a0b0c0d0e0\n", 0o600, "not 32 hex"),
-            ("+00102030405060708090a0b0c0d0e0f\n", 0o600, "not 32 hex"),
-            ("000102030405060708090a0b0c0d0e0f00", 0o600, "not 32 hex"),
-            ("", 0o600, "not 32 hex"),
+            (
+                "000102030405060708090a0b0c0d0e0\n",
+                0o600,
+                "expected 32 hex",
+            ),
+            (
+                "+00102030405060708090a0b0c0d0e0f\n",
+                0o600,
+                "expected 32 hex",
+            ),
+            (
+                "000102030405060708090a0b0c0d0e0f00",
+                0o600,
+                "expected 32 hex",
+            ),
+            ("", 0o600, "expected 32 hex"),
         ] {
             let _ = fs::remove_file(&path);
             fs::write(&path, text).unwrap();

@@ -69,7 +69,7 @@ impl Lock {
         let file = options.open(&beside)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => {
-                io::Error::new(io::ErrorKind::AddrInUse, "another agent runs already")
+                io::Error::new(io::ErrorKind::AddrInUse, "another agent is already running")
             }
             error => error.into(),
         })?;
@@ -160,7 +160,7 @@ pub fn read(path: &Path) -> io::Result<Option<Status>> {
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
             io::ErrorKind::WouldBlock => {
-                let hangs = "the agent runs, but does not answer";
+                let hangs = "the agent is running but does not respond";
                 Err(io::Error::new(io::ErrorKind::TimedOut, hangs))
             }
             _ => Err(error),
@@ -277,6 +277,6 @@ mod tests {
         assert!(!clients.is_empty());
         let error = read(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(error.to_string().contains("does not answer"), "{error}");
+        assert!(error.to_string().contains("does not respond"), "{error}");
     }
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Declares a table: a struct with a field per row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
 macro_rules! numbers {
     ($(#[$doc:meta])* $table:ident { $(
-        $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
+        $field:ident: $kind:ident $unit:ident $metric:literal
+            $({ $label:ident = $value:literal })? $help:literal;
     )+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,32 +48,44 @@ numbers! {
         bound: Gauge Plain "nrs_agent_bound" "1 if the agent is bound to the service";
         known: Gauge Plain "nrs_agent_entities" "Entities of the service on this server";
         lowered: Gauge Plain "nrs_agent_entities_lowered" "Entities with a factor below 1";
-        servers: Gauge Plain "nrs_agent_peers" "Other servers that were heard";
+        servers: Gauge Plain "nrs_agent_peers" "Other servers from which datagrams were accepted";
         steps: Counter Plain "nrs_agent_steps_total" "Steps of the rule";
-        missed: Counter Plain "nrs_agent_missed_steps_total" "Steps left out because the agent did not run";
-        instances: Counter Plain "nrs_agent_instances_total" "Starts of the policy that the agent has noticed";
+        missed: Counter Plain "nrs_agent_missed_steps_total"
+            "Steps skipped because the agent did not run in time";
+        instances: Counter Plain "nrs_agent_instances_total"
+            "Instances of the policy that the agent has started with";
         failures: Counter Plain "nrs_agent_failures_total" "Failed commands of /dev/nrs-control";
-        left_out: Counter Plain "nrs_agent_left_out_total" "Accounts without room (entities_max)";
+        left_out: Counter Plain "nrs_agent_left_out_total"
+            "Accounts dropped for lack of room; raise entities_max if this grows";
         sent: Counter Plain "nrs_agent_sent_datagrams_total" "Sent datagrams";
         sent_bytes: Counter Plain "nrs_agent_sent_bytes_total" "Bytes of sent datagrams";
-        heard: Counter Plain "nrs_agent_received_datagrams_total"{result = "accepted"} "Datagrams that count";
-        stale: Counter Plain "nrs_agent_received_datagrams_total"{result = "stale"} "Datagrams that are old or doubled";
-        foreign: Counter Plain "nrs_agent_received_datagrams_total"{result = "foreign"} "Datagrams of another realm or mode, or in the name of another server";
-        malformed: Counter Plain "nrs_agent_received_datagrams_total"{result = "malformed"} "Datagrams that are malformed or of another version";
-        crowded: Counter Plain "nrs_agent_received_datagrams_total"{result = "crowded"} "Datagrams without room (servers_max, entities_max)";
-        heard_bytes: Counter Plain "nrs_agent_received_bytes_total" "Bytes of datagrams that count";
+        heard: Counter Plain "nrs_agent_received_datagrams_total"{result = "accepted"}
+            "Accepted datagrams";
+        stale: Counter Plain "nrs_agent_received_datagrams_total"{result = "stale"}
+            "Old or duplicate datagrams";
+        foreign: Counter Plain "nrs_agent_received_datagrams_total"{result = "foreign"}
+            "Datagrams of another realm or mode, or with a false sender";
+        malformed: Counter Plain "nrs_agent_received_datagrams_total"{result = "malformed"}
+            "Malformed datagrams, or datagrams of another version";
+        crowded: Counter Plain "nrs_agent_received_datagrams_total"{result = "crowded"}
+            "Datagrams dropped for lack of room; raise servers_max or entities_max if this grows";
+        heard_bytes: Counter Plain "nrs_agent_received_bytes_total" "Bytes of accepted datagrams";
     }
 }
 
 numbers! {
     /// Numbers of another server.
     PeerNumbers {
-        connected: Gauge Plain "nrs_agent_peer_connected" "1 if the transport sees the agent of the server";
+        connected: Gauge Plain "nrs_agent_peer_connected"
+            "1 if the agent of the server is connected";
         age_us: Gauge Us "nrs_agent_peer_age_seconds" "Time since the last datagram";
-        records: Gauge Plain "nrs_agent_peer_entities" "Entities that the server tells";
-        capacity: Gauge Plain "nrs_agent_peer_capacity_units_per_second" "Service of the server, in units of cost";
-        datagrams: Counter Plain "nrs_agent_peer_datagrams_total" "Datagrams that count";
-        lost: Counter Plain "nrs_agent_peer_lost_datagrams_total" "Lost datagrams, by gaps in their numbers";
+        records: Gauge Plain "nrs_agent_peer_entities" "Entities in the records of the server";
+        capacity: Gauge Plain "nrs_agent_peer_capacity_units_per_second"
+            "Recent service of the server, in units of cost";
+        datagrams: Counter Plain "nrs_agent_peer_datagrams_total"
+            "Accepted datagrams of the server";
+        lost: Counter Plain "nrs_agent_peer_lost_datagrams_total"
+            "Lost datagrams, counted from gaps in the message numbers";
     }
 }
 

@@ -175,7 +175,9 @@ fn say(failing: &mut bool, error: Option<&io::Error>, path: &Path) -> bool {
     match error {
         Some(error) if !before => {
             let path = path.display();
-            eprintln!("nrs-agent: warning: {path}: {error}: nothing is kept over restarts");
+            eprintln!(
+                "nrs-agent: warning: {path}: {error}; corrections are not saved over restarts"
+            );
             true
         }
         _ => false,

@@ -172,28 +172,28 @@ fn access(config: &Config) -> Value {
         })
     };
     let mut rules = vec![
-        rule("all may subscribe", "ingress", &HEARS, &all),
+        rule("subscribe", "ingress", &HEARS, &all),
         rule(
-            "all are told",
+            "send to subscribers",
             "egress",
             &[&HEARS[..], &SPEAKS].concat(),
             &all,
         ),
-        rule("routers pass on", "ingress", &SPEAKS, &all),
+        rule("forward by routers", "ingress", &SPEAKS, &all),
     ];
     let (mut subjects, mut policies) = (Vec::new(), Vec::new());
     let servers = config.servers.keys().filter(|name| **name != config.server);
     for name in servers {
-        let own = format!("{name} speaks");
+        let own = format!("publish by {name}");
         let keys = format!("nrs/1/{}/{name}/**", config.realm);
         rules.push(rule(&own, "ingress", &SPEAKS, &keys));
         subjects.push(json!({ "id": name, "cert_common_names": [name] }));
-        let rules = ["all may subscribe", "all are told", own.as_str()];
+        let rules = ["subscribe", "send to subscribers", own.as_str()];
         policies.push(json!({ "rules": rules, "subjects": [name] }));
     }
     for name in config.routers.keys() {
         subjects.push(json!({ "id": name, "cert_common_names": [name] }));
-        let rules = ["all may subscribe", "all are told", "routers pass on"];
+        let rules = ["subscribe", "send to subscribers", "forward by routers"];
         policies.push(json!({ "rules": rules, "subjects": [name] }));
     }
     json!({
@@ -322,8 +322,10 @@ mod tests {
 
     #[test]
     fn zenoh_takes_the_settings() {
-        let text = "realm = \"r\"\nserver = \"b\"\nsecret = \"/s\"\nca = \"/c\"\ncertificate = \"/d\"\n\
-            key = \"/e\"\n[servers]\na = \"a:1\"\nb = \"b:2\"\nc = \"c:3\"\n[routers]\nx = \"x:4\"\n\
+        let text = "realm = \"r\"\nserver = \"b\"\nsecret = \"/s\"\nca = \"/c\"\n\
+                    certificate = \"/d\"\n\
+            key = \"/e\"\n[servers]\na = \"a:1\"\nb = \"b:2\"\nc = \"c:3\"\n[routers]\n\
+            x = \"x:4\"\n\
             [service.s]\n";
         let config = crate::config::parse(text, "").unwrap();
         let all = settings(&config);
@@ -342,12 +344,13 @@ mod tests {
         // Only routers may put keys in the name of other servers.
         for rule in access["rules"].as_array().unwrap() {
             let puts = rule["messages"].as_array().unwrap().contains(&json!("put"));
-            if puts && rule["flows"] == json!(["ingress"]) && rule["id"] != "routers pass on" {
-                let name = rule["id"].as_str().unwrap().split(' ').next().unwrap();
+            if puts && rule["flows"] == json!(["ingress"]) && rule["id"] != "forward by routers" {
+                let name = rule["id"].as_str().unwrap().rsplit(' ').next().unwrap();
                 assert_eq!(rule["key_exprs"], json!([format!("nrs/1/r/{name}/**")]));
             }
         }
-        let policy = json!({ "rules": ["all may subscribe", "all are told", "a speaks"], "subjects": ["a"] });
+        let rules = ["subscribe", "send to subscribers", "publish by a"];
+        let policy = json!({ "rules": rules, "subjects": ["a"] });
         assert_eq!(access["policies"][0], policy);
         assert_eq!(access["policies"].as_array().unwrap().len(), 3);
     }

@@ -338,7 +338,7 @@ fn correct(site: &mut Site, peer: &mut Site) {
 }
 
 #[test]
-fn another_instance_is_read_anew() {
+fn another_instance_is_read_again() {
     let mut site = Site::new("a", Module::new(100, &[1, 2]));
     let mut peer = Site::new("b", Module::new(200, &[1, 2]));
     correct(&mut site, &mut peer);
@@ -545,7 +545,7 @@ fn an_agent_that_leaves_says_so() {
 }
 
 #[test]
-fn whoever_the_transport_sees_is_shown() {
+fn connected_servers_are_shown() {
     let mut site = Site::new("a", Module::new(100, &[1]));
     site.step();
     let (server, group) = (String::from("b"), String::from("all"));

@@ -74,7 +74,11 @@ proptest! {
     #[test]
     fn messages_round_trip(
         header in header(),
-        records in prop::collection::btree_map(1u64..u64::MAX, (0u64..1 << 26, 0u32..1 << 19, any::<bool>()), 0..60),
+        records in prop::collection::btree_map(
+            1u64..u64::MAX,
+            (0u64..1 << 26, 0u32..1 << 19, any::<bool>()),
+            0..60,
+        ),
     ) {
         let records: Vec<Record> = records
             .into_iter()

@@ -74,7 +74,7 @@ fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = found() {
             return found;
         }
-        assert!(since.elapsed() < PATIENCE, "it does not come");
+        assert!(since.elapsed() < PATIENCE, "timeout");
         sleep(Duration::from_millis(50));
     }
 }
@@ -129,14 +129,15 @@ fn what_is_wrong_is_said_in_lines() {
         secret.display()
     );
     let wrong = small.replace("tcp", "udp").replace("\"r\"", "1");
-    let want = "nrs-agent: /a.toml:1:9: realm: not a string, but integer\n\
-        nrs-agent: /a.toml:4:13: transport: neither tls nor tcp\n";
+    let want = "nrs-agent: /a.toml:1:9: realm: expected a string, found integer\n\
+        nrs-agent: /a.toml:4:13: transport: expected tls or tcp\n";
     assert_eq!(said(&wrong), want);
-    let want = "nrs-agent: /a.toml:3:10: secret: /secret: others than the owner may use this file \
+    let want = "nrs-agent: /a.toml:3:10: secret: /secret: file accessible to group or others \
         (mode 0640): chmod 0600\n";
     assert_eq!(said(&small), want);
     write(&secret, "none", 0o600);
-    let want = "nrs-agent: /secret: not 32 hexadecimal digits, as of: openssl rand -hex 16\n";
+    let want = "nrs-agent: /secret: expected 32 hexadecimal digits; \
+                create them with: openssl rand -hex 16\n";
     assert_eq!(said(&small), want);
 }
 
@@ -191,7 +192,7 @@ fn of_agents_that_start_at_once_one_runs() {
     });
     let said = all[ended].said();
     assert!(
-        said.ends_with("/a/run/status: another agent runs already\n"),
+        said.ends_with("/a/run/status: another agent is already running\n"),
         "{said}"
     );
     let path = socket(room.path(), "a");

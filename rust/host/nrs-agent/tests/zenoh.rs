@@ -41,7 +41,8 @@ fn config(name: &str, servers: &[(&str, SocketAddr)], room: Option<&Path>) -> Co
         Some(room) => {
             let room = room.display();
             format!(
-                "ca = \"{room}/ca.pem\"\ncertificate = \"{room}/{name}.pem\"\nkey = \"{room}/{name}.key\"\n"
+                "ca = \"{room}/ca.pem\"\ncertificate = \"{room}/{name}.pem\"\n\
+                 key = \"{room}/{name}.key\"\n"
             )
         }
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on a [`AtomicWord`],
-//! and the operations of a task can be listed ([`watch`]).
+//! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on an
+//! [`AtomicWord`], and the operations of a task can be listed ([`watch`]).
 
 use crate::search::point;
 use std::{

@@ -279,7 +279,7 @@ impl World {
             let arrived = machine.arrive(yard, request, &terms, &attrs);
             // The worker determines which partition it was.
             self.called
-                .fetch_or(arrived.hungry && machine.order().is_busy(), SeqCst);
+                .fetch_or(arrived.needs_memory && machine.order().is_busy(), SeqCst);
             arrived
         });
         if let AdmissionOutcome::Passed(mut request) = arrived.went {
@@ -339,7 +339,9 @@ impl World {
             return false;
         }
         for index in 0..self.partitions.len() as u16 {
-            while self.at(index, |machine, yard, now| machine.run_some_actions(yard, now)) {}
+            while self.at(index, |machine, yard, now| {
+                machine.run_some_actions(yard, now)
+            }) {}
         }
         round::pass_on(&mut &*self, 0);
         true
@@ -358,11 +360,14 @@ impl World {
     /// Dispatches all queued requests of a partition.
     pub fn drain(&self, index: u16) {
         self.at(index, |machine, _, _| machine.order().force_all());
-        while self.at(index, |machine, yard, now| machine.run_some_actions(yard, now)) {}
+        while self.at(index, |machine, yard, now| {
+            machine.run_some_actions(yard, now)
+        }) {}
         let mut left = self.at(index, |machine, _, _| machine.queued());
         while left > 0 {
             self.at(index, |machine, yard, now| {
-                machine.dispatch_without_slots(yard, now, BATCH, crate::partition::decide::Leave::Forced);
+                let leave = crate::partition::decide::Leave::Forced;
+                machine.dispatch_without_slots(yard, now, BATCH, leave);
             });
             left = left.saturating_sub(BATCH);
         }
@@ -402,7 +407,7 @@ impl World {
             let mut timers = (0..self.partitions.len()).map(armed);
             assert!(
                 timers.any(|armed| armed > 0 && armed <= until.max(now + PAUSE)),
-                "no timer lends the kept slot to regular requests at {until}"
+                "no timer lends the reserved slot to regular requests at {until}"
             );
         }
     }
@@ -417,7 +422,7 @@ impl World {
             due.any(|(index, _)| self.expire(index))
         };
         for step in 0.. {
-            assert!(step < 1_000, "it never ends");
+            assert!(step < 1_000, "limit of steps exceeded");
             if self.attend() || expires(self.now()) {
                 continue;
             }

@@ -157,7 +157,8 @@ impl Measured {
             all.memory.push(serde_json::from_str(line)?);
         }
         for line in text("sizes.txt").lines() {
-            let (bytes, what) = line.split_once(' ').ok_or("sizes.txt: not `BYTES WHAT`")?;
+            let pair = line.split_once(' ');
+            let (bytes, what) = pair.ok_or("sizes.txt: expected `BYTES DESCRIPTION`")?;
             all.sizes.insert(what.to_owned(), bytes.to_owned());
         }
         all.load = text("load.txt").lines().collect::<Vec<_>>().join("; ");
@@ -231,7 +232,7 @@ fn summary(measured: &Measured) -> Table {
         };
         row(commas(classes), &decision, 0);
     }
-    for (name, from, to) in [("up to 1,000", 2, 1_000), ("from there", 1_000, 100_000)] {
+    for (name, from, to) in [("up to 1,000", 2, 1_000), ("above 1,000", 1_000, 100_000)] {
         let slope = |policy: &str| slope(&measured.points(policy, from, to));
         row(format!("ns per doubling {name}"), &slope, 1);
     }
@@ -258,7 +259,7 @@ fn summary(measured: &Measured) -> Table {
 
 /// Returns the table of all other results.
 fn rest(measured: &Measured) -> Table {
-    let mut table = Table::new(&["group", "what", "of", "ns", "fastest sample"]);
+    let mut table = Table::new(&["group", "benchmark", "parameter", "ns", "fastest sample"]);
     let is_other = |one: &&Timing| one.group != "decision";
     let mut all: Vec<&Timing> = measured.timings.iter().filter(is_other).collect();
     let number = |one: &Timing| one.value.parse::<u64>().unwrap_or(0);
@@ -275,20 +276,20 @@ fn rest(measured: &Measured) -> Table {
 fn page(measured: &Measured) -> String {
     let load = &measured.load;
     let mut out =
-        format!("# What scheduling costs\n\nLoad averages at the start and at the end: {load}.\n");
-    let mut sizes = Table::new(&["what the module keeps", "bytes"]);
+        format!("# Cost of scheduling\n\nLoad averages at the start and at the end: {load}.\n");
+    let mut sizes = Table::new(&["structure", "bytes"]);
     for (what, bytes) in &measured.sizes {
         sizes.row(&[what, bytes]);
     }
     for (text, table) in [
         (
             "Median nanoseconds of `enqueue`, `get` and `stop` of one request with 8 queued in \
-             each class. Bytes are counted where \
-             they are allocated: in chunks of 16 KiB, with some kept ready for the next classes.",
+             each class. Bytes are counted at allocation, in chunks of 16 KiB, including a reserve \
+             for further classes.",
             summary(measured),
         ),
         (
-            "What the front-end keeps of a request, whatever the policy.",
+            "Memory of the front-end per request, independent of the policy.",
             sizes,
         ),
         (
@@ -354,7 +355,7 @@ mod tests {
         let page = page(&measured);
         for row in [
             "| 1,000                           |        80 |",
-            "| ns per doubling from there      |       5.0 |",
+            "| ns per doubling above 1,000     |       5.0 |",
         ] {
             assert!(page.contains(row), "{page}");
         }

@@ -269,12 +269,12 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
         }
     }
     if cluster.phases.len() < 2 {
-        return Err("no phase has ended".into());
+        return Err("no completed phase in the logs".into());
     }
     if args.check {
         return match cluster.check() {
             0 => Ok(()),
-            bad => Err(format!("{bad} phases are not as they should be").into()),
+            bad => Err(format!("{bad} phases exceed the tolerance").into()),
         };
     }
     print!("{}", cluster.table());

@@ -62,8 +62,8 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
         }
         return match (bad.is_empty(), good.is_empty()) {
             (true, false) => Ok(()),
-            (true, true) => Err("there was nothing to check".into()),
-            _ => Err("figures that cannot be".into()),
+            (true, true) => Err("nothing to check".into()),
+            _ => Err("implausible figures, see \"not ok\" above".into()),
         };
     }
     fs::create_dir_all(&args.out)?;

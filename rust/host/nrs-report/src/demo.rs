@@ -177,7 +177,8 @@ impl Demo {
                 };
                 let (p50, p99) = (ms(got.p50_ms), ms(got.p99_ms));
                 let line = format!(
-                    "{name:<11}{user:<8}{job:<7}{:>7.1}{:>6.0}{p50:>9}{p99:>9}{share:>11}{within:>11}",
+                    "{name:<11}{user:<8}{job:<7}{:>7.1}{:>6.0}\
+                     {p50:>9}{p99:>9}{share:>11}{within:>11}",
                     got.mb_per_s, got.iops
                 );
                 lines.push(match user == "small" && *name != "alone" {
@@ -238,7 +239,7 @@ impl Demo {
             false => format!(
                 " Each user should get half and each of the greedy user's two jobs half of that, \
                  but the small user got \
-                 {:.1} % and the large job {:.1} % of its user's part, which is NOT that.",
+                 {:.1} % and the large job {:.1} % of its user's part, which is NOT as expected.",
                 fair.share("small"),
                 large(fair)
             ),
@@ -249,7 +250,7 @@ impl Demo {
         let run = self.run("tbf");
         let wrong = match self.is_limited() {
             true => "",
-            false => ", which is NOT what the rule says,",
+            false => ", which is NOT the rate of the rule,",
         };
         format!(
             "Under tbf the rule \"{}\" keeps the greedy user, with both jobs, at {:.1} \
@@ -268,7 +269,7 @@ impl Demo {
         let busy = busy.map(|(name, run)| format!("{name} {:.0} %", run.busy.max(0.0)));
         let verdict = match self.is_valid() {
             true => format!("below {BUSY_LIMIT} %, so the device was the bottleneck"),
-            false => format!("NOT below {BUSY_LIMIT} %, so these figures say nothing"),
+            false => format!("NOT below {BUSY_LIMIT} %, so the figures are invalid"),
         };
         let busy = busy.collect::<Vec<_>>().join(", ");
         format!("The virtual machine's one CPU was busy {busy}: {verdict}.")
@@ -447,7 +448,7 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     fs::write(&args.picture, demo.svg())?;
     match demo.is_valid() && demo.is_fair() && demo.is_limited() {
         true => Ok(()),
-        false => Err("a run is not what it has to be, see above".into()),
+        false => Err("unexpected results, see NOT above".into()),
     }
 }
 
@@ -494,6 +495,9 @@ mod tests {
             svg.contains("small 50.0 %") && svg.contains("greedy 72.0 %") && svg.contains("500 ms")
         );
         demo.rate = "20MB/s".into();
-        assert!(!demo.is_limited() && demo.limiting().contains("which is NOT what the rule says"));
+        assert!(!demo.is_limited());
+        assert!(demo
+            .limiting()
+            .contains("which is NOT the rate of the rule"));
     }
 }

@@ -25,6 +25,6 @@ pub fn job(path: &Path) -> Result<Value, Box<dyn Error>> {
         Some([job]) => {
             Err(format!("{}: fio failed with error {}", path.display(), job["error"]).into())
         }
-        _ => Err(format!("{}: not one job", path.display()).into()),
+        _ => Err(format!("{}: expected one job", path.display()).into()),
     }
 }

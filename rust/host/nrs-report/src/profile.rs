@@ -122,7 +122,7 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let mut counts: Vec<u32> = fs::read_dir(&args.dir)?.filter_map(name).collect();
     counts.sort_unstable();
     let &[few, many] = counts.as_slice() else {
-        return Err(format!("{}: not two runs", args.dir.display()).into());
+        return Err(format!("{}: expected results of two runs", args.dir.display()).into());
     };
     let all = each(
         &read(&args.dir, few)?,

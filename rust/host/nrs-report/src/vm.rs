@@ -85,7 +85,7 @@ fn counted(dir: &Path, name: &str, batch: u32) -> Result<(f64, f64), Box<dyn Err
 
 fn verdict(ratio: f64, wanted: f64) -> String {
     let word = if ratio >= wanted { "yes" } else { "NO" };
-    format!("  wanted {wanted:.2}: {word}")
+    format!("  required {wanted:.2}: {word}")
 }
 
 fn counts(dir: &Path, batch: u32) -> Result<(), Box<dyn Error>> {
@@ -97,7 +97,7 @@ fn counts(dir: &Path, batch: u32) -> Result<(), Box<dyn Error>> {
     println!("Submitted {batch} at a time{each}:\n");
     println!(
         "  {:<32}{:>13}{:>14}{:>8}",
-        "", "instructions", "to dm-linear", "waited"
+        "", "instructions", "to dm-linear", "queued"
     );
     let (linear, _) = counted(dir, "linear", batch)?;
     for (name, title, wanted, _) in CONFIGURATIONS {

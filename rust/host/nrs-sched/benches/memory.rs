@@ -43,7 +43,9 @@ fn main() {
         for &classes in counts {
             let found = measure(&case, classes, DEPTH);
             println!(
-                "{{\"policy\":\"{}\",\"classes\":{classes},\"depth\":{DEPTH},\"shared_bytes\":{},\"empty_bytes\":{},\"class_bytes\":{},\"request_bytes\":{}}}",
+                "{{\"policy\":\"{}\",\"classes\":{classes},\"depth\":{DEPTH},\
+                 \"shared_bytes\":{},\"empty_bytes\":{},\"class_bytes\":{},\
+                 \"request_bytes\":{}}}",
                 case.name, found.shared, found.empty, found.classes, found.requests
             );
         }
@@ -51,7 +53,8 @@ fn main() {
     for &requests in counts {
         let (bytes, empty) = order(requests);
         println!(
-            "{{\"policy\":\"order\",\"classes\":0,\"depth\":{requests},\"shared_bytes\":0,\"empty_bytes\":{empty},\"class_bytes\":0,\"request_bytes\":{bytes}}}"
+            "{{\"policy\":\"order\",\"classes\":0,\"depth\":{requests},\"shared_bytes\":0,\
+             \"empty_bytes\":{empty},\"class_bytes\":0,\"request_bytes\":{bytes}}}"
         );
     }
 }

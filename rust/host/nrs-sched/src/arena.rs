@@ -377,6 +377,6 @@ pub fn attrs(uid: u32) -> Attrs {
 /// Passes a request of `class` without queueing; panics if the part reads the time.
 pub fn pass(part: &mut impl Part<Request>, class: ClassId, cost: Cost) -> BypassOutcome {
     part.pass(class, cost, BypassReason::Opportunity, || {
-        unreachable!("nobody asks for the time")
+        unreachable!("the part read the time")
     })
 }

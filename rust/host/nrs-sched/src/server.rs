@@ -228,7 +228,7 @@ impl Server {
             AdmissionOutcome::Refused(_) => return false,
         }
         round::arrived(self, arrived.others);
-        if arrived.hungry && self.furnish() {
+        if arrived.needs_memory && self.furnish() {
             self.run_all();
         }
         self.settle();

@@ -278,12 +278,12 @@ impl Watched {
             self.feed();
             if self.running.is_empty() {
                 // All remaining requests are throttled.
-                let until = self.server.next_expiry().expect("somebody withholds");
+                let until = self
+                    .server
+                    .next_expiry()
+                    .expect("throttled requests have a time");
                 let now = self.server.now;
-                assert!(
-                    until > now,
-                    "nothing happens, and nobody waits for the time"
-                );
+                assert!(until > now, "stalled: the timer does not advance");
                 self.wait(until - now);
             }
         }

@@ -308,7 +308,7 @@ fn make_server(
 ) -> Result<SimServer, String> {
     let seed = seed_for(scenario.seed, 1_000 + u64::from(index));
     let device = scenario.device(&written.device);
-    let device = device.ok_or_else(|| format!("no device `{}`", written.device))?;
+    let device = device.ok_or_else(|| format!("unknown device `{}`", written.device))?;
     let device = SimDevice::new(device, seed_for(seed, 1))?;
     let bandwidth = device.bandwidth();
     let setup = ServerSetup {

@@ -52,8 +52,8 @@ pub fn tables(outcome: &Outcome) -> String {
         outcome.name, outcome.title, outcome.seed
     );
     let mut jobs = Table::headed(
-        "job | requests | MB/s | share % | p50 us | p99 us | p99.9 us | waits us | done s | \
-         rounds | round ms",
+        "job | requests | MB/s | share % | p50 us | p99 us | p99.9 us | queue time us | \
+         completed s | rounds | round ms",
     );
     let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
     for ((_, job), share) in shown(outcome).zip(outcome.shares()) {
@@ -79,7 +79,7 @@ pub fn tables(outcome: &Outcome) -> String {
     text += &more(outcome.jobs.len(), "jobs");
     text.push('\n');
     let mut servers =
-        Table::headed("server | policy | MB/s | busy % | withheld % | passed | held at most");
+        Table::headed("server | policy | MB/s | busy % | throttled % | bypassed | requests max");
     let whole = outcome.ended_ns.max(1) as f64;
     for server in outcome.servers.iter().take(SHOWN) {
         servers.row(&[

@@ -47,7 +47,8 @@ const GROUPS: [(&str, &[Check]); 3] = groups! {
         records { attach unattached roundtrip refused sizes parts limit }
         life { order waiting readers fault lease close };
     order:
-        order { promote come_along stream graph predecessors window late close_blocked writers levels }
+        order { promote come_along stream graph predecessors window late close_blocked
+            writers levels }
         share { credits newcomer buffer };
     timeouts:
         timeouts { early busy crowd rate recovery hostile silent };
@@ -76,7 +77,7 @@ fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> CheckResult {
     if seen == wanted {
         Ok(())
     } else {
-        Err(format!("{what}: {seen:?}, {wanted:?} was expected").into())
+        Err(format!("{what}: found {seen:?}, expected {wanted:?}").into())
     }
 }
 
@@ -86,16 +87,16 @@ fn quiet(what: &str, client: &Client, time: Duration) -> CheckResult {
 }
 
 /// Fails unless the next request is released without queueing, as in an idle service.
-fn calm(client: &Client) -> CheckResult {
+fn uncontended(client: &Client) -> CheckResult {
     let flags = released(client, 1)?[0].header.flags;
-    same("calm", flags, wire::RELEASED_PASSED)
+    same("uncontended", flags, wire::RELEASED_PASSED)
 }
 
 /// Fails unless `result` is the error `wanted`.
 fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> CheckResult {
     match result {
         Err(error) if error.raw_os_error() == Some(wanted) => Ok(()),
-        other => Err(format!("{what}: {other:?}, error {wanted} was expected").into()),
+        other => Err(format!("{what}: found {other:?}, expected errno {wanted}").into()),
     }
 }
 
@@ -215,11 +216,11 @@ pub fn run(args: Args) -> Outcome {
                 Some((file.to_string(), value.to_string()))
             };
             let settings: Option<Vec<_>> = settings.iter().map(pair).collect();
-            let settings = settings.ok_or("settings are FILE=VALUE")?;
+            let settings = settings.ok_or("expected parameters as FILE=VALUE")?;
             SETTINGS.get_or_init(|| settings);
             let mut all = GROUPS.iter().flat_map(|(_, checks)| *checks);
             let check = all.find(|(known, _)| *known == name);
-            check.ok_or("no such check, see --list")?.1()
+            check.ok_or("unknown check; see --list")?.1()
         }
     };
     Ok(match done {

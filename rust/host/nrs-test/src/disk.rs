@@ -59,7 +59,7 @@ pub struct Args {
 /// Sets up the device and serves it until it is disconnected.
 pub fn run(args: &Args) -> Outcome {
     if args.size == 0 || args.rate == 0 {
-        return Err("--size and --rate are at least 1".into());
+        return Err("--size and --rate must be at least 1".into());
     }
     let device = File::options().read(true).write(true).open(&args.device)?;
     let (kernel, disk) = UnixStream::pair()?;

@@ -104,7 +104,7 @@ fn paths(
     let names: BTreeMap<u64, _> = names.into_iter().map(|name| (name.id, name)).collect();
     let by_id: BTreeMap<u64, &Account> = accounts.list.iter().map(|a| (a.id, a)).collect();
     if by_id.len() != accounts.list.len() {
-        return Err("an id occurs twice".into());
+        return Err("duplicate id".into());
     }
     let mut paths = BTreeMap::new();
     let mut levels: BTreeMap<u32, String> = BTreeMap::new();
@@ -171,7 +171,12 @@ fn agree(service: &str) -> FactorsResult {
     if leaves.is_empty() || !leaves.keys().eq(shown.keys()) {
         let names = |keys: Vec<&String>| format!("{keys:?}");
         let (told, shown) = (leaves.keys().collect(), shown.keys().collect());
-        return Err(format!("told of {}, shown {}", names(told), names(shown)).into());
+        return Err(format!(
+            "accounts of {}, statistics of {}",
+            names(told),
+            names(shown)
+        )
+        .into());
     }
     for (path, (level, account)) in &leaves {
         let fields = &shown[path];
@@ -203,12 +208,12 @@ fn changes(service: &str) -> FactorsResult {
         return Err(format!("nothing changed but {:?}", same.list).into());
     }
     if agent.accounts(true)?.list != all.list {
-        return Err("all are others".into());
+        return Err("accounts changed".into());
     }
     // A new bind reports all accounts.
     agent.command(format!("bind {service}").as_bytes())?;
     if agent.accounts(false)?.list != all.list {
-        return Err("others after another bind".into());
+        return Err("accounts changed after a second bind".into());
     }
     let end = Instant::now() + 2 * SOON;
     let mut left: Vec<u64> = all.list.iter().map(|account| account.id).collect();
@@ -224,7 +229,7 @@ fn changes(service: &str) -> FactorsResult {
         }
     }
     if !agent.accounts(true)?.list.is_empty() {
-        return Err("some are left".into());
+        return Err("removed entities are still reported".into());
     }
     Ok(())
 }
@@ -233,7 +238,7 @@ fn changes(service: &str) -> FactorsResult {
 fn refused(agent: &mut Agent, command: &[u8], errno: i32) -> FactorsResult {
     let shown = String::from_utf8_lossy(&command[..command.len().min(60)]).into_owned();
     let error = match agent.command(command) {
-        Ok(_) => return Err(format!("{shown:?} was taken").into()),
+        Ok(_) => return Err(format!("{shown:?} was accepted").into()),
         Err(error) => error,
     };
     let why = error
@@ -336,7 +341,7 @@ fn refuse(service: &str) -> FactorsResult {
     let most: Vec<(u64, u32)> = (1..=wire::FACTORS_MAX as u64).map(|id| (id, one)).collect();
     agent.factors(accounts.instance, LEASE, &most)?;
     if !agent.names(&[1, 2, u64::MAX])?.is_empty() {
-        return Err("ids of nobody have names".into());
+        return Err("unknown ids have names".into());
     }
     println!("{} commands refused", cases.len());
     Ok(())
@@ -361,7 +366,7 @@ fn hold(service: &str, lease: Duration, once: bool, wanted: &[String]) -> Factor
             break (accounts.instance, pairs);
         }
         if Instant::now() > end {
-            return Err(format!("no {keys:?} in {:?}", leaves.keys()).into());
+            return Err(format!("entities {keys:?} missing in {:?}", leaves.keys()).into());
         }
         thread::sleep(Duration::from_millis(50));
     };

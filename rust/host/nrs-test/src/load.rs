@@ -72,7 +72,12 @@ pub struct Args {
     #[arg(long)]
     credits: bool,
     /// Percentage of the requests that are promoted to high priority after submission.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u64).range(0..=100),
+    )]
     promote: u64,
     /// Wait at the end until all requests are completed.
     #[arg(long)]
@@ -355,7 +360,10 @@ impl Load {
             .map(|(player, seen)| {
                 json!({
                     "name": player.name,
-                    "loop": match player.pace { Pace::Closed { .. } => "closed", Pace::Open { .. } => "open" },
+                    "loop": match player.pace {
+                        Pace::Closed { .. } => "closed",
+                        Pace::Open { .. } => "open",
+                    },
                     "submitted": seen.submitted,
                     "served": seen.served,
                     "bytes": seen.bytes,

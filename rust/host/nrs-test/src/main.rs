@@ -31,8 +31,8 @@ mod storm;
 type Outcome<T = ExitCode> = Result<T, Box<dyn Error>>;
 
 /// Exit statuses of all subcommands.
-const STATUS: &str = "Exit status: 0 if the test passed, 1 if what was tested is wrong, \
-    2 if the test could not run or cannot tell.";
+const STATUS: &str = "Exit status: 0 if the test passed, 1 if it failed, \
+    2 if it could not run or was inconclusive.";
 
 /// Tests nrs; data on the named devices and directories is lost.
 #[derive(Parser)]

@@ -243,7 +243,10 @@ impl OverlapRun {
             let Some(way) = self.ways[ended.slot].take() else {
                 continue;
             };
-            let on_way = |(slot, number): &&(usize, u64)| matches!(&self.ways[*slot], Some(way) if way.number == *number);
+            let on_way = |(slot, number): &&(usize, u64)| {
+                let way = self.ways[*slot].as_ref();
+                way.is_some_and(|way| way.number == *number)
+            };
             if way.before.iter().any(|before| on_way(&before)) {
                 self.overtaken += 1;
             }
@@ -324,7 +327,9 @@ fn storm(args: &Args, storm: &OverlapStorm) -> Outcome {
     let bytes = storm.largest * 1024;
     let most = bytes / BLOCK;
     if most == 0 || blocks < most || args.depth == 0 || storm.batch == 0 {
-        return Err("the region is smaller than a request, or depth or batch is 0".into());
+        return Err(
+            "--region must not be smaller than --largest; --depth and --batch must not be 0".into(),
+        );
     }
     let mut random = Random::new(args.seed);
     let mut run = OverlapRun::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
@@ -366,7 +371,7 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
     let bytes = probe.size * 1024;
     let count = bytes / BLOCK;
     if count < 2 || args.depth == 0 || probe.chain > args.depth {
-        return Err("size and depth must not be 0, and the chain not be longer than depth".into());
+        return Err("--size and --depth must not be 0; --chain must not exceed --depth".into());
     }
     let alone = args.depth - probe.chain;
     // Each request of the chain begins half a request after the one before it.

@@ -163,8 +163,8 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::NotFound`]: the name does not exist; [`FailureKind::Busy`]: a directory server did not
-    /// answer.
+    /// [`FailureKind::NotFound`]: the name does not exist; [`FailureKind::Busy`]: a directory
+    /// server did not answer.
     fn id(&self, database: Database, name: &str) -> Result<u32> {
         self.look_up(database, [name.to_owned()].into_iter());
         let found = self.get(database, name).filter(|(_, id)| *id != u32::MAX);
@@ -173,12 +173,9 @@ impl Accounts {
             let (kind, message) = match self.timed_out.get() {
                 true => (
                     FailureKind::Busy,
-                    format!("{what} '{name}': getent did not answer in time"),
+                    format!("{what} '{name}': getent timed out"),
                 ),
-                false => (
-                    FailureKind::NotFound,
-                    format!("there is no {what} '{name}'"),
-                ),
+                false => (FailureKind::NotFound, format!("unknown {what} '{name}'")),
             };
             Failure::new(kind, message).hint(format!("see: getent {table}"))
         })
@@ -188,8 +185,8 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::NotFound`]: a name does not exist; [`FailureKind::Busy`]: a directory server did not
-    /// answer.
+    /// [`FailureKind::NotFound`]: a name does not exist; [`FailureKind::Busy`]: a directory server
+    /// did not answer.
     pub fn numbers<'a>(&self, parameter: &str, text: &'a str) -> Result<Cow<'a, str>> {
         let spans = spans(parameter, text).into_iter();
         let named = spans.filter(|(span, _)| is_name(&text[span.clone()]));
@@ -445,12 +442,12 @@ mod tests {
             (
                 "nrs_tbf_rule",
                 "start a gid={alice}",
-                "there is no group 'alice'",
+                "unknown group 'alice'",
             ),
             (
                 "nrs_fairshare_weights",
                 "uid:staff:2",
-                "there is no user 'staff'",
+                "unknown user 'staff'",
             ),
         ] {
             let failure = accounts().numbers(parameter, text).unwrap_err();
@@ -486,7 +483,7 @@ mod tests {
         let named = accounts.names("nrs_fairshare_weights", "uid:0:2,uid:73:2");
         assert_eq!(named, "uid:root:2,uid:73:2");
         let failure = accounts.numbers("nrs_fairshare_weights", "uid:zoe:2");
-        let want = "user 'zoe': getent did not answer in time";
+        let want = "user 'zoe': getent timed out";
         let failure = failure.unwrap_err();
         assert_eq!((failure.kind, &*failure.message), (FailureKind::Busy, want));
         // A program that would answer is not run either.
@@ -515,11 +512,8 @@ mod tests {
             let translated = accounts.numbers("nrs_fairshare_weights", &names).unwrap();
             assert_eq!(translated, numbers);
             assert_eq!(accounts.names("nrs_fairshare_weights", &numbers), names);
-            let missing = accounts.numbers("nrs_fairshare_weights", "uid:-nobody-here:2");
-            assert_eq!(
-                missing.unwrap_err().message,
-                "there is no user '-nobody-here'"
-            );
+            let missing = accounts.numbers("nrs_fairshare_weights", "uid:-absent:2");
+            assert_eq!(missing.unwrap_err().message, "unknown user '-absent'");
         }
     }
 }

@@ -54,7 +54,7 @@ pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
         return Ok(wanted);
     }
     let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
-    let message = format!("the configuration is wrong\n{}", lines.join("\n"));
+    let message = format!("invalid configuration\n{}", lines.join("\n"));
     Err(Failure::new(FailureKind::Refused, message).hint("nothing was changed"))
 }
 

@@ -34,18 +34,18 @@ pub enum FailureKind {
 /// Kinds with their exit statuses and descriptions for the manual.
 const KINDS: [(FailureKind, u8, &str); 10] = [
     (FailureKind::Other, 1, "reading or writing failed"),
-    (FailureKind::Usage, 2, "the command line is wrong"),
+    (FailureKind::Usage, 2, "invalid command line"),
     (
         FailureKind::NotFound,
         3,
-        "there is no such service, parameter, rule, policy or file; a policy is not started",
+        "a service, parameter, rule, policy or file does not exist; a policy is not started",
     ),
     (
         FailureKind::Refused,
         4,
-        "a value or a configuration is wrong; it was not set",
+        "a value or a configuration is invalid; it was not set",
     ),
-    (FailureKind::Permission, 5, "the rights do not suffice"),
+    (FailureKind::Permission, 5, "root privileges are required"),
     (
         FailureKind::NotLoaded,
         6,
@@ -54,7 +54,7 @@ const KINDS: [(FailureKind, u8, &str); 10] = [
     (
         FailureKind::Busy,
         7,
-        "something is in use or still drains; try again",
+        "a service or device is in use, or a policy is still stopping; retry",
     ),
     (
         FailureKind::Differs,
@@ -70,7 +70,7 @@ const KINDS: [(FailureKind, u8, &str); 10] = [
     (
         FailureKind::Closed,
         141,
-        "standard output was closed before all was written; nothing is said",
+        "standard output was closed by its reader; no message is printed",
     ),
 ];
 
@@ -136,7 +136,8 @@ impl Failure {
     ///
     /// # Errors
     ///
-    /// One failure with all messages, one below the other, and the kind of the first.
+    /// One failure with all messages, one below the other, and the kind of the first. The hint of
+    /// each failure follows its message.
     /// [`FailureKind::Closed`] is left out unless it is the only kind.
     pub fn of(mut failures: Vec<Failure>) -> Result {
         if failures

@@ -189,7 +189,7 @@ impl Kernel for Live {
 
     fn get(&self, service: &str, parameter: &str) -> Result<String> {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.reads()) {
-            let message = format!("{service}.{}: it can only be written", known.name());
+            let message = format!("{service}.{}: write-only parameter", known.name());
             return Err(Failure::new(FailureKind::Refused, message));
         }
         let got = self.node.ask(&format!("get {service} {parameter}"));
@@ -198,7 +198,7 @@ impl Kernel for Live {
 
     fn set(&self, service: &str, parameter: &str, value: &str) -> Result {
         if let Some(known) = parameters::named(parameter).filter(|known| !known.access.writes()) {
-            let message = format!("{service}.{}: it can only be read", known.name());
+            let message = format!("{service}.{}: read-only parameter", known.name());
             return Err(Failure::new(FailureKind::Refused, message));
         }
         let done = self.node.ask(&format!("set {service} {parameter} {value}"));
@@ -216,9 +216,9 @@ impl Kernel for Live {
     fn remove(&self, service: &str) -> Result {
         let exists = |names: Vec<String>| names.iter().any(|name| name == service);
         if !self.is_made(service)? && self.services().is_ok_and(exists) {
-            let message = format!("{service}: it was not made with 'service add'");
+            let message = format!("{service}: not created with 'service add'");
             return Err(Failure::new(FailureKind::Busy, message)
-                .hint("it goes with its last client: nrsctl device remove"));
+                .hint("the service is removed with its last client: nrsctl device remove"));
         }
         let done = self.made(service).and_then(fs::remove_dir);
         done.map_err(|error| self.configured(error, service, "remove"))
@@ -236,7 +236,7 @@ impl Kernel for Live {
         let wrong = |_| {
             Failure::new(
                 FailureKind::Other,
-                format!("{service}: cpts shows '{text}'"),
+                format!("{service}: invalid number of partitions in cpts: '{text}'"),
             )
         };
         text.parse().map_err(wrong)
@@ -282,10 +282,15 @@ impl Kernel for Live {
         let target = self.number_of(&device.target)?;
         let size = fs::read_to_string(self.block(&target).join("size"));
         let size = size.ok().and_then(|text| text.trim_end().parse().ok());
-        let all: u64 = size.filter(|all| *all > 0).ok_or_else(|| {
-            let message = format!("{}: no block device of any length", device.target);
+        let wrong = |what| {
+            let message = format!("{}: {what}", device.target);
             Failure::new(FailureKind::NotFound, message).hint("see: lsblk")
-        })?;
+        };
+        let all: u64 = match size {
+            None => return Err(wrong("no such block device")),
+            Some(0) => return Err(wrong("block device of length 0")),
+            Some(all) => all,
+        };
         let left = all.saturating_sub(device.offset);
         let sectors = match device.sectors {
             0 => left,
@@ -294,7 +299,7 @@ impl Kernel for Live {
         if left == 0 || sectors > left {
             let (wanted, offset) = (device.sectors.max(1), device.offset);
             let message = format!(
-                "{} has {all} sectors, too few for {wanted} from {offset} on",
+                "{}: {wanted} sectors from {offset} exceed the device (size: {all} sectors)",
                 device.target
             );
             return Err(Failure::new(FailureKind::Refused, message));
@@ -357,7 +362,7 @@ impl Kernel for Live {
         if !entries.any(has) {
             return Ok(());
         }
-        let message = format!("{name}: a device-mapper device of this name exists");
+        let message = format!("{name}: a device-mapper device with this name exists");
         Err(Failure::new(FailureKind::Busy, message).hint(format!("see: dmsetup table {name}")))
     }
 
@@ -389,7 +394,7 @@ impl Kernel for Live {
         if device.scheduled {
             let failure = Failure::new(
                 FailureKind::Refused,
-                format!("{name}: a disk, not a device of type nrs"),
+                format!("{name}: is a disk, not a device-mapper device of type nrs"),
             );
             return Err(failure.hint(format!("nrsctl device unschedule {name}")));
         }
@@ -404,14 +409,16 @@ impl Kernel for Live {
     fn disk(&self, path: &str) -> Result<String> {
         let name = self.disks.name(path);
         if let Some(disk) = self.disks.of_partition(&name) {
-            let message = format!("{path}: a partition; the scheduler is that of its disk, {disk}");
-            return Err(Failure::new(FailureKind::Refused, message).hint(format!("take {disk}")));
+            let message = format!("{path}: is a partition; set the scheduler of its disk, {disk}");
+            return Err(Failure::new(FailureKind::Refused, message).hint(format!("use {disk}")));
         }
         match self.disks.exists(&name) {
             true => Ok(name),
             false => {
-                let failure =
-                    Failure::new(FailureKind::NotFound, format!("there is no disk '{path}'"));
+                let failure = Failure::new(
+                    FailureKind::NotFound,
+                    format!("disk '{path}' does not exist"),
+                );
                 Err(failure.hint("see: lsblk -d"))
             }
         }

@@ -571,7 +571,7 @@ impl Kernel for Mock {
 
     fn vacant(&self, name: &str) -> Result {
         match *self.foreign.borrow() == name || self.devices.borrow().contains_key(name) {
-            true => busy("a device-mapper device of this name exists"),
+            true => busy("a device-mapper device with this name exists"),
             false => Ok(()),
         }
     }
@@ -598,7 +598,7 @@ impl Kernel for Mock {
 
     fn remove_device(&self, name: &str) -> Result {
         if *self.open.borrow() == name {
-            return busy("it is in use");
+            return busy("the device is in use");
         }
         match self.devices.borrow_mut().remove(name) {
             Some(_) => Ok(()),

@@ -111,8 +111,8 @@ fn components(name: &str) -> Vec<String> {
 /// [`FailureKind::Usage`]: `pattern` is invalid.
 fn matcher(pattern: &str) -> Result<GlobMatcher> {
     let glob = glob(pattern).map_err(|error| {
-        let message = format!("'{pattern}' is not a pattern: {}", error.kind());
-        Failure::new(FailureKind::Usage, message).hint("patterns have * ? [...] {a,b}")
+        let message = format!("invalid pattern '{pattern}': {}", error.kind());
+        Failure::new(FailureKind::Usage, message).hint("patterns may contain * ? [...] {a,b}")
     })?;
     Ok(glob)
 }
@@ -215,7 +215,10 @@ pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     let (last, before) = match components.split_last() {
         Some((last, before)) if !before.is_empty() => (last, before),
         _ => {
-            return failure.hint("names are SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER; see: nrsctl list_param -R '*'")
+            return failure.hint(
+                "names are SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER; \
+                 see: nrsctl list_param -R '*'",
+            )
         }
     };
     let there = fitting(before, services).unwrap_or_default();
@@ -246,7 +249,9 @@ pub fn or_meant<T: Borrow<str>>(
 /// Returns the names of `services` after `title`.
 fn listed(title: &str, services: &[String]) -> String {
     match services.is_empty() {
-        true => "there are no services: nrsctl service add NAME, or nrsctl device add".into(),
+        true => {
+            "no services exist; create one: nrsctl service add NAME, or nrsctl device add".into()
+        }
         false => format!("{title}: {}", services.join(", ")),
     }
 }
@@ -275,17 +280,17 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 pub fn no_service(name: &str, there: &[String]) -> Failure {
     let failure = Failure::new(
         FailureKind::NotFound,
-        format!("there is no service '{name}'"),
+        format!("service '{name}' does not exist"),
     );
     let near = near(name, there.iter().map(String::as_str));
-    or_meant(failure, ":", near, listed("there are", there))
+    or_meant(failure, ":", near, listed("services", there))
 }
 
 /// Returns the failure for a missing client `name`; `there` are the existing clients.
 pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
     let failure = Failure::new(
         FailureKind::NotFound,
-        format!("there is no client '{name}'"),
+        format!("client '{name}' does not exist"),
     );
     or_meant(
         failure,
@@ -375,7 +380,7 @@ mod tests {
             ),
             ("ost.OSS.ost_oi.slots", "did you mean service ost_io"),
             (
-                "nobody_here.slots",
+                "unknown.slots",
                 "services: a.b, b, ost.OSS.x, ost_io, san, x",
             ),
             ("san.qqqqqqqqqqqqqq", "see: nrsctl list_param -R san"),
@@ -384,7 +389,7 @@ mod tests {
             assert_eq!(failure.hint.as_deref(), Some(hint));
         }
         let none = unmatched("set_param", "a.slots", &[]).hint.unwrap();
-        assert!(none.starts_with("there are no services"), "{none}");
+        assert!(none.starts_with("no services exist"), "{none}");
         let known = ["slots", "policy", "cpts", "parameters", "rule"];
         for (word, want) in [
             ("slot", Some("slots")),

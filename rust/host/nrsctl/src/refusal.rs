@@ -27,7 +27,8 @@ pub fn reason(parameter: &Parameter, value: &str) -> Option<(FailureKind, String
             let found = error.found(value);
             let found = match found {
                 "" => String::new(),
-                _ => format!(", found '{found}'"),
+                _ if error.is_syntax => format!(", found '{found}'"),
+                _ => format!(": '{found}'"),
             };
             (kind(error.code), format!("{error}{found}"))
         }),
@@ -75,7 +76,7 @@ pub fn bare<'a>(parameter: &Parameter, reason: &'a str) -> &'a str {
 /// Returns a hint: the accepted values of `parameter` and the page of its documentation.
 pub fn hint(parameter: &Parameter) -> String {
     format!(
-        "{} takes: {} ({})",
+        "{}: valid values: {} (see {})",
         parameter.name(),
         takes(parameter),
         parameter.page
@@ -91,13 +92,13 @@ pub fn hint(parameter: &Parameter) -> String {
 /// - [`FailureKind::Refused`]: the parameter is read only, or the value is invalid.
 pub fn check(parameter: &str, value: &str) -> Result {
     let Some(parameter) = parameters::named(parameter) else {
-        let message = format!("there is no parameter '{parameter}'");
+        let message = format!("parameter '{parameter}' does not exist");
         return Err(
             Failure::new(FailureKind::NotFound, message).hint("see: nrsctl list_param -R '*'")
         );
     };
     if !parameter.access.writes() {
-        let message = format!("{} can only be read", parameter.name());
+        let message = format!("{}: read-only parameter", parameter.name());
         return Err(Failure::new(FailureKind::Refused, message));
     }
     match reason(parameter, value) {

@@ -22,7 +22,7 @@ use crate::failure::{Failure, FailureKind, Result};
 /// remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     if path.file_name().is_none() {
-        let message = format!("'{}' is no name of a file", path.display());
+        let message = format!("'{}' has no file name", path.display());
         return Err(Failure::new(FailureKind::Usage, message));
     }
     write(path, bytes).map_err(|error| Failure::of_file(path, &error))

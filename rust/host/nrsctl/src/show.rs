@@ -112,7 +112,8 @@ impl<'a> Report<'a> {
     /// [`Failure::of`] of `failures` and the output error.
     pub fn end(self, mut failures: Vec<Failure>) -> Result {
         failures.extend(self.failed.map(|error| {
-            let message = format!("standard output: {error}; not all that was done is shown");
+            let message =
+                format!("standard output: {error}; the changes were made, but not all are shown");
             Failure::new(FailureKind::Other, message)
         }));
         Failure::of(failures)

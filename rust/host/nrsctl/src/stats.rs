@@ -496,8 +496,10 @@ impl Reader<'_> {
                 "{parameter} of service '{}', line {number}: expected {want}, found '{line}'",
                 self.service
             );
-            Failure::new(FailureKind::Other, message)
-                .hint("nrsctl and the module may be of different versions: compare nrsctl --version and modinfo nrs")
+            Failure::new(FailureKind::Other, message).hint(
+                "nrsctl and the module may have different versions: \
+             compare nrsctl --version and modinfo nrs",
+            )
         })
     }
 

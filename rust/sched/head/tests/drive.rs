@@ -60,7 +60,7 @@ fn what_a_policy_declines_comes_back() {
 }
 
 #[test]
-fn a_policy_that_is_started_anew_is_one_policy() {
+fn a_restarted_policy_is_one_policy() {
     let mut head = Head::new(Mock::plain(), 0);
     let throttled = || {
         Mock::new(MockBehaviour {

@@ -129,7 +129,7 @@ fn refused() {
     ] {
         let error = parse(text).unwrap_err();
         assert_eq!(usize::from(error.column), at + 1, "{text}: {error}");
-        assert!(error.expected.contains(word), "{text}: {error}");
+        assert!(error.reason.contains(word), "{text}: {error}");
     }
     let none = Pattern::parse("1.*.*.*@tcp", &mut |_| Err(NoMemory));
     assert_eq!(none, Err(RuleError::no_memory()));

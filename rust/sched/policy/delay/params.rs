@@ -39,7 +39,7 @@ impl Tuning for Tunables {
         if ordered(self.min.regular, self.max.regular) && ordered(self.min.high, self.max.high) {
             Ok(())
         } else {
-            Err(Error::invalid("nrs_delay_min would be above nrs_delay_max"))
+            Err(Error::invalid("nrs_delay_min exceeds nrs_delay_max"))
         }
     }
 

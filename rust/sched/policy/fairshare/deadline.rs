@@ -17,10 +17,10 @@
 //! # Lags of idle children
 //!
 //! The clock advances by the service divided by the members' weights, so the lags of all children
-//! sum to 0 unless lags are dropped. [`VirtualClock::add_imbalance`] accumulates the deviation: lags that
-//! expire, lags of children that are removed, service of an idle child without queueing, and jumps
-//! of the clock. [`VirtualClock::serve`] runs slower or faster until the deviation is 0, which
-//! spreads the deviation over all members by weight.
+//! sum to 0 unless lags are dropped. [`VirtualClock::add_imbalance`] accumulates the deviation:
+//! lags that expire, lags of children that are removed, service of an idle child without queueing,
+//! and jumps of the clock. [`VirtualClock::serve`] runs slower or faster until the deviation is 0,
+//! which spreads the deviation over all members by weight.
 //!
 //! # Corrections
 //!
@@ -305,7 +305,9 @@ impl NodeScheduler {
         let room = entity.lag(self.clock.now()).saturating_add(ahead).max(0) as u64;
         let most = bound.saturating_mul(PULLS_IN_A_ROW);
         let left = most.saturating_sub(entity.pulled).min(COST_MAX);
-        let due = entity.discount_remote(cost).saturating_add(entity.pending.into());
+        let due = entity
+            .discount_remote(cost)
+            .saturating_add(entity.pending.into());
         let taken = u64::from(entity.fits(room).min(left)).min(due) as u32;
         let kept = u64::from(bound.saturating_mul(PENDING_MAX));
         entity.pending = due.saturating_sub(taken.into()).min(kept) as u32;
@@ -345,7 +347,8 @@ impl NodeScheduler {
             .filter(|e| e.place == TimelineState::Out)
         {
             let owed = core::mem::take(&mut entity.owed);
-            self.clock.add_imbalance(entity.service(owed).saturating_neg());
+            self.clock
+                .add_imbalance(entity.service(owed).saturating_neg());
         }
     }
 

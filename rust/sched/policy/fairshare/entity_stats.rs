@@ -271,10 +271,14 @@ stats! {
     /// Counters of an entity.
     EntityCounts {
         dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
-        cost_pages: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests, in whole pages";
-        opportunity: Counter Plain "nrs_entity_opportunity_requests_total" "Requests dispatched in FIFO order at low queue depth";
-        time_us: Counter Us "nrs_entity_device_seconds_total" "Device time of requests, with the cost model time";
-        forced: Counter Plain "nrs_entity_forced_requests_total" "Requests dispatched without queueing";
+        cost_pages: Counter Cost "nrs_entity_served_bytes_total"
+            "Bytes of the dispatched requests, in whole pages";
+        opportunity: Counter Plain "nrs_entity_opportunity_requests_total"
+            "Requests dispatched in FIFO order at low queue depth";
+        time_us: Counter Us "nrs_entity_device_seconds_total"
+            "Device time of requests, with the cost model time";
+        forced: Counter Plain "nrs_entity_forced_requests_total"
+            "Requests dispatched without queueing";
     }
 }
 

@@ -84,13 +84,13 @@ impl Level {
     /// Returns `EINVAL` for a second level of the same field.
     const fn repeated(self) -> Error {
         Error::invalid(match self {
-            Self::Gid => "mode names level gid twice",
-            Self::Uid => "mode names level uid twice",
-            Self::Projid => "mode names level projid twice",
-            Self::Nid => "mode names level nid twice",
-            Self::Nodemap => "mode names level nodemap twice",
-            Self::Cgroup => "mode names level cgroup twice",
-            Self::Jobid | Self::Size => "mode names jobs twice, by level jobid or size",
+            Self::Gid => "mode has level gid twice",
+            Self::Uid => "mode has level uid twice",
+            Self::Projid => "mode has level projid twice",
+            Self::Nid => "mode has level nid twice",
+            Self::Nodemap => "mode has level nodemap twice",
+            Self::Cgroup => "mode has level cgroup twice",
+            Self::Jobid | Self::Size => "mode has jobs twice (use one of jobid and size)",
         })
     }
 }
@@ -132,7 +132,7 @@ impl Mode {
             None if text.contains('+') => (text, "+"),
             None => {
                 return Err(Error::invalid(
-                    "mode does not end in _fair, expected for example uid_then_jobid_fair",
+                    "mode does not end in _fair (example: uid_then_jobid_fair)",
                 ));
             }
         };
@@ -142,7 +142,7 @@ impl Mode {
             let level = Level::from_name(name).ok_or(Error::invalid(if name.is_empty() {
                 "mode has an empty level"
             } else {
-                "mode has an unknown level, expected gid, uid, jobid, projid, nid, nodemap, cgroup or size"
+                "unknown level in mode (levels: gid uid jobid projid nid nodemap cgroup size)"
             }))?;
             let mut before = levels.iter().take(usize::from(depth));
             if before.any(|other| other.field() == level.field()) {

@@ -77,7 +77,8 @@ parameters! {
     texts {
         /// Mode when nrs_policies names none.
         "nrs_fairshare_mode" Both
-            "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap cgroup size",
+            "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], \
+             levels gid uid jobid projid nid nodemap cgroup size",
             "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(mode);
         /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both
@@ -86,7 +87,7 @@ parameters! {
         /// Shares and counters of entities.
         "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
         /// Resets the counters of nrs_fairshare_stats.
-        "nrs_fairshare_stats_reset" Write "anything", "", "", None;
+        "nrs_fairshare_stats_reset" Write "any text", "", "", None;
     }
 }
 

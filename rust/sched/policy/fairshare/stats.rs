@@ -33,8 +33,10 @@ use core::{
 stats! {
     /// Counters of the policy as a whole.
     Counts {
-        counters_full: Counter Plain "nrs_policy_full_total"{table="counters"} "Entities without a counter common to all CPTs, which each CPT serves as one of its own";
-        sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"} "Requests of jobs without a place among the sizes, which have size 1";
+        counters_full: Counter Plain "nrs_policy_full_total"{table="counters"}
+            "Entities without a counter shared by all CPTs (scheduled on each CPT separately)";
+        sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"}
+            "Requests of jobs not in the size table (counted with size 1)";
     }
 }
 

@@ -215,10 +215,13 @@ impl Weights {
             Err(at) => at,
         };
         if self.len() >= WEIGHTS_MAX {
-            return Err(Error::new(Code::NoSpace, "more than 4096 weights"));
+            return Err(Error::new(Code::NoSpace, "too many weights (limit: 4096)"));
         }
         if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
-            return Err(Error::new(Code::NoSpace, "more than 64 jobid wildcards"));
+            return Err(Error::new(
+                Code::NoSpace,
+                "too many jobid wildcards (limit: 64)",
+            ));
         }
         // INVARIANT: later items move by one position, so the order stays.
         let mut carried = (target, weight);
@@ -231,7 +234,7 @@ impl Weights {
     }
 
     fn remove(&mut self, target: &WeightKey) -> Result {
-        let gone = Error::new(Code::NoEntry, "no weight of this name to remove");
+        let gone = Error::new(Code::NoEntry, "weight to remove does not exist");
         let at = self.place(target).map_err(|_| gone)?;
         let len = self.len().saturating_sub(1);
         let mut places = self.items.as_mut_slice().iter_mut().skip(at);
@@ -291,7 +294,7 @@ impl WeightEdit {
         ))?;
         let field = Field::parse(field).filter(|field| *field != Field::Opcode);
         let field = field.ok_or(Error::invalid(
-            "unknown field, expected uid, gid, projid, nodemap, cgroup, nid or jobid",
+            "unknown field (fields: uid gid projid nodemap cgroup nid jobid)",
         ))?;
         let quoted = value.strip_prefix('"').filter(|_| field == Field::Jobid);
         let (target, weight) = if let Some(text) = quoted {
@@ -338,7 +341,7 @@ impl WeightKey {
             Field::Jobid => {
                 if value.is_empty() {
                     return Err(Error::invalid(
-                        "empty jobid, write \"\" for jobs without one",
+                        "empty jobid (\"\" stands for requests without a jobid)",
                     ));
                 }
                 let mut job = JobId::ABSENT;
@@ -358,7 +361,7 @@ impl WeightKey {
             Field::Cgroup => Key::Cgroup,
         };
         let number = parse_number(value).ok_or(Error::invalid(
-            "expected a decimal number from 0 to 4294967295 as uid, gid, projid, nodemap or cgroup",
+            "value is not a decimal number from 0 to 4294967295",
         ))?;
         Ok(Self::Exact(if number == u32::MAX {
             Key::Absent(field)
@@ -387,7 +390,7 @@ fn push(job: &mut JobId, byte: u8) -> Result {
     if job.push(byte) {
         Ok(())
     } else {
-        Err(Error::invalid("jobid is longer than 31 bytes"))
+        Err(Error::invalid("jobid is too long (limit: 31 bytes)"))
     }
 }
 
@@ -398,7 +401,7 @@ fn push(job: &mut JobId, byte: u8) -> Result {
 ///
 /// `EINVAL`: no closing quote, an unknown escape, a NUL, an unprintable byte, or too many bytes.
 fn unquote(text: &str) -> Result<(JobId, &str)> {
-    let escape = Error::invalid("unknown escape, expected \\\", \\\\ or \\xNN except \\x00");
+    let escape = Error::invalid("unknown escape (escapes: \\\", \\\\, \\xNN except \\x00)");
     let mut job = JobId::ABSENT;
     let mut chars = text.chars();
     loop {
@@ -423,7 +426,7 @@ fn unquote(text: &str) -> Result<(JobId, &str)> {
             }
             plain @ ' '..='~' => push(&mut job, plain as u8)?,
             _ => {
-                let reason = "jobid has a character that does not print, write \\xNN";
+                let reason = "unprintable character in jobid (write \\xNN)";
                 return Err(Error::invalid(reason));
             }
         }

@@ -63,13 +63,13 @@ impl<T: ParameterValue> PerHead<T> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed, too long, two values for one head, or an invalid value.
+    /// `EINVAL`: malformed, too long, more than one value for a head, or an invalid value.
     pub fn with(&self, name: &str, text: &str) -> Result<Self> {
         let values = const { "reg_: hp_:".len() + 2 * T::LONGEST };
         let longest = name.len().saturating_mul(2).saturating_add(values);
         let text = text.strip_suffix('\n').unwrap_or(text);
         if text.len() > longest {
-            return Err(Error::invalid("longer than any value of this parameter"));
+            return Err(Error::invalid("value is too long for this parameter"));
         }
         let text = text.trim_ascii();
         if !text.contains(':') {
@@ -87,7 +87,7 @@ impl<T: ParameterValue> PerHead<T> {
             };
             let (value, after) = word(after.trim_ascii_start());
             if place.replace(T::parse(value)?).is_some() {
-                return Err(Error::invalid("two values for one head"));
+                return Err(Error::invalid("more than one value for a head"));
             }
             rest = after;
         }

@@ -21,7 +21,7 @@ use core::fmt::Write;
 /// Error of a plan that requires a restart while earlier policies are still stopping.
 const STOPPING: Error = Error::new(
     Code::Again,
-    "not carried out: earlier policies are still stopping, write it again",
+    "not applied: earlier policies are still stopping; write the plan again",
 );
 
 /// State that a service keeps for `qbm`.
@@ -114,8 +114,8 @@ fn managed<H: Host>(
 ///   stopping.
 fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let by = noted(host, Plan::parse(text))?.by();
-    let anew = by != host.parameters().kept.qbm.plan.by();
-    if anew && !host.can_restart(Kind::Qbm) {
+    let restarts = by != host.parameters().kept.qbm.plan.by();
+    if restarts && !host.can_restart(Kind::Qbm) {
         return noted(host, Err(STOPPING));
     }
     Ok(())

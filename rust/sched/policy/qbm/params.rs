@@ -22,16 +22,17 @@ parameters! {
     }
     texts {
         /// The whole configuration.
-        "nrs_qbm_config" Both "lines by, tune, default, group and client, up to 256 KiB", "no group",
+        "nrs_qbm_config" Both "lines by, tune, default, group and client; 256 KiB at most",
+            "no group",
             "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM", Some(check_plan);
         /// Error of the last configuration.
-        "nrs_qbm_config_error" Read "line and reason; else nothing", "", "", None;
+        "nrs_qbm_config_error" Read "line and reason; empty if there was no error", "", "", None;
         /// Allocation and use of groups and clients.
         "nrs_qbm_status" Read "YAML, groups and clients", "", "ENODEV, ENOMEM", None;
         /// Counters of groups and clients.
         "nrs_qbm_stats" Read "YAML, groups and clients", "", "ENODEV, ENOMEM", None;
         /// Resets the counters of nrs_qbm_stats.
-        "nrs_qbm_stats_reset" Write "anything", "", "", None;
+        "nrs_qbm_stats_reset" Write "any text", "", "", None;
     }
 }
 

@@ -390,7 +390,7 @@ impl BucketTable {
 
     /// Limits the credit of a bucket to `depth`, ticks, if the bucket has been full for long, with
     /// all the credit that `window` allows. Unused credit is not lateness.
-    pub fn calm(&self, seat: &mut BucketRef, window: u64, depth: u64, now: u64) {
+    pub fn drop_lateness(&self, seat: &mut BucketRef, window: u64, depth: u64, now: u64) {
         if let Some(place) = self.place(seat, window, now) {
             if place.level.load(SeqCst) <= now.saturating_sub(window) {
                 place.level.fetch_max(now.saturating_sub(depth), SeqCst);

@@ -52,11 +52,14 @@ stats! {
     /// Counters of a class, and their sums for a rule.
     ClassCounts {
         dispatched: Counter Plain "nrs_*_dispatched_requests_total" "Dispatched requests";
-        cost: Counter Cost "nrs_*_served_bytes_total" "Bytes of the dispatched requests, unless the rule counts requests";
-        throttled_ns: Counter Ns "nrs_*_throttled_seconds_total" "Time that the first request of a class waited for tokens";
-        limit_hits: Counter Plain "nrs_*_limit_hits_total" "Waits of a class for tokens";
+        cost: Counter Cost "nrs_*_served_bytes_total"
+            "Bytes of the dispatched requests, except those of rules in requests";
+        throttled_ns: Counter Ns "nrs_*_throttled_seconds_total"
+            "Time for which the first request of a class was throttled";
+        limit_hits: Counter Plain "nrs_*_limit_hits_total" "Number of times a class was throttled";
         forced: Counter Plain "nrs_*_forced_requests_total" "Requests dispatched without queueing";
-        borrowed: Counter Plain "nrs_*_borrowed_requests_total" "Requests charged to unused rates of other rules";
+        borrowed: Counter Plain "nrs_*_borrowed_requests_total"
+            "Requests dispatched with borrowed tokens";
     }
 }
 
@@ -197,14 +200,15 @@ impl<F: Fifo> TbfClass<F> {
             let (buckets, now) = (context.buckets, context.now);
             if let Some(minimum) = &gauge.floor {
                 let (window, depth) = (minimum.window(), minimum.meter.window);
-                buckets.calm(&mut self.floor.seat, window, depth, now);
+                buckets.drop_lateness(&mut self.floor.seat, window, depth, now);
             }
             if context.global {
-                buckets.calm(&mut self.seat, gauge.shared_window(), self.window, now);
+                buckets.drop_lateness(&mut self.seat, gauge.shared_window(), self.window, now);
             }
             for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
                 if let Some(gauge) = context.plan.gauge(index) {
-                    buckets.calm(&mut other.seat, gauge.shared_window(), other.window, now);
+                    let window = gauge.shared_window();
+                    buckets.drop_lateness(&mut other.seat, window, other.window, now);
                 }
             }
         }

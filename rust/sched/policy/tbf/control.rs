@@ -16,7 +16,9 @@ use crate::sched::{
     error::{Code, Error, Result},
     mem::{GrowingList, NoMemory, Shared},
     policy::{
-        control::{addresses, show_error, ByHead, Host, Keep, RunningPart, TextParameter},
+        control::{
+            addresses, show_error, ByHead, Host, Keep, RefusalReason, RunningPart, TextParameter,
+        },
         Kind, ROWS,
     },
     rules::{Name, RuleAction, RuleCommand, RuleError, RuleList},
@@ -79,7 +81,7 @@ impl Kept {
                     RuleAction::Start(..) => Code::Invalid,
                     _ => Code::NoDevice,
                 };
-                return Err(RuleError::new(code, 0, "tbf to be started on the head"));
+                return Err(RuleError::anywhere(code, "tbf is not started on the head"));
             };
             let new = book.apply(command)?;
             *place = Some(Shared::new(new).map_err(|_| RuleError::no_memory())?);
@@ -128,7 +130,7 @@ impl Keep<Config> for Kept {
             true => Ok(()),
             false => Err(Error::new(
                 Code::Busy,
-                "nrs_tbf_rules_max is below the number of rules of a head: stop some first",
+                "nrs_tbf_rules_max is below the number of rules of a head (stop rules first)",
             )),
         }
     }
@@ -193,9 +195,11 @@ pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
         kept.error = None;
         applied.map_err(|refused| *error.insert(Error::from(refused)))
     });
-    // A refusal without an error of the command is due to memory.
-    let error = error.unwrap_or(RuleError::no_memory().into());
-    done.inspect_err(|_| host.note(|kept| kept.tbf.error = Some(error)))
+    done.inspect_err(|refusal| {
+        // A refusal without a reason is due to memory.
+        let error = error.or(refusal.reason()).unwrap_or(NoMemory.into());
+        host.note(|kept| kept.tbf.error = Some(error));
+    })
 }
 
 /// Number of references to each rule, by identifier.

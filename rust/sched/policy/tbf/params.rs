@@ -43,7 +43,8 @@ parameters! {
         /// rule.
         "nrs_tbf_floor_ratio" floor_ratio: [number FloorRatio, "requests, ", 1..=1_000_000 = 10],
         /// Maximum number of rules per head, without default.
-        "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096] errors "EBUSY, EAGAIN, ENOMEM",
+        "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096]
+            errors "EBUSY, EAGAIN, ENOMEM",
         /// Maximum number of idle classes per partition.
         "nrs_tbf_cache_size" cache_size: [number CacheSize, "classes, ", 1..=1_048_576 = 8_192],
     }
@@ -56,11 +57,11 @@ parameters! {
         "nrs_tbf_rule" Both "[reg|hp] start|change|stop NAME ...", "default only",
             "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM", Some(rule);
         /// Error of the last command.
-        "nrs_tbf_rule_error" Read "column and what was expected there; else nothing", "", "", None;
+        "nrs_tbf_rule_error" Read "column and reason; empty if there was no error", "", "", None;
         /// Counters of rules and classes.
         "nrs_tbf_stats" Read "YAML, rules and classes", "", "ENOMEM", None;
         /// Resets the counters of nrs_tbf_stats.
-        "nrs_tbf_stats_reset" Write "anything", "", "", None;
+        "nrs_tbf_stats_reset" Write "any text", "", "", None;
     }
 }
 

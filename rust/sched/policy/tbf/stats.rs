@@ -63,15 +63,16 @@ impl TbfRow {
 stats! {
     /// Counters of the policy as a whole.
     Counts {
-        buckets_full: Counter Plain "nrs_policy_full_total"{table="buckets"} "Uses of a bucket without a place common to all CPTs, whose rate holds on each CPT by itself";
+        buckets_full: Counter Plain "nrs_policy_full_total"{table="buckets"}
+            "Failed allocations of shared buckets (the rate applies to each CPT separately)";
     }
 }
 
 stats! {
     /// Gauges of a rule.
     RuleCounts {
-        classes: Gauge Plain "nrs_rule_classes" "Classes under the rule";
-        queued: Gauge Plain "nrs_rule_queued_requests" "Queued requests under the rule";
+        classes: Gauge Plain "nrs_rule_classes" "Classes of the rule";
+        queued: Gauge Plain "nrs_rule_queued_requests" "Queued requests of the rule";
     }
 }
 

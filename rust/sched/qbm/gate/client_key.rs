@@ -15,7 +15,7 @@ pub const WORDS: usize = 5;
 /// Maximum length of an address, bytes.
 const ADDRESS: usize = 16;
 
-const NOBODY: u8 = 0;
+const SHARED: u8 = 0;
 const DEVICE: u8 = 1;
 const UID: u8 = 2;
 const JOBID: u8 = 3;
@@ -60,7 +60,7 @@ pub fn words(party: &ClientKey) -> [u64; WORDS] {
                 Address::Number(node) => pack(net | u64::from(NUMBERED), &node.to_le_bytes()),
             }
         }
-        ClientKey::Key(_) => number(NOBODY, 0),
+        ClientKey::Key(_) => number(SHARED, 0),
     }
 }
 

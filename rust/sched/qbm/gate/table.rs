@@ -36,8 +36,8 @@
 //! Gates with clients to be registered are in a list that is linked through the gates. The list
 //! needs no memory and holds each gate at most once. A class announces a gate after claiming or
 //! joining it ([`Gates::announce`]): the class marks the gate as listed and pushes it to the front.
-//! The manager takes the whole list ([`Gates::take_pending`]), and unmarks each gate before examining
-//! it.
+//! The manager takes the whole list ([`Gates::take_pending`]), and unmarks each gate before
+//! examining it.
 //!
 //! No announcement is lost. A class that marks the gate pushes it before releasing the partition's
 //! lock. The worker is woken then or by the next classified request, or runs at the next tick. If a
@@ -138,7 +138,7 @@ impl GateClaim {
 /// Owner of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateOwner {
-    /// Client; the party of [`RequestOwner::NOBODY`] for a shared gate. The target is the target of
+    /// Client; the party of [`RequestOwner::SHARED`] for a shared gate. The target is the target of
     /// the class that claimed the gate.
     pub who: RequestOwner,
     /// Number of the group.
@@ -299,7 +299,7 @@ impl Gates {
         if let Some((place, tag)) = self.find(who, door, listed, now) {
             return GateClaim { place, epoch, tag };
         }
-        if !before.is_shared() && who.party != RequestOwner::NOBODY.party {
+        if !before.is_shared() && who.party != RequestOwner::SHARED.party {
             door.full.fetch_add(1, Relaxed);
         }
         let place = place as u32;
@@ -442,7 +442,7 @@ impl Gates {
             *word = value.load(Relaxed);
         }
         let party = if is_shared(place) {
-            RequestOwner::NOBODY.party
+            RequestOwner::SHARED.party
         } else {
             client_key::read(&words)?
         };

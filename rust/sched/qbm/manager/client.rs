@@ -31,18 +31,21 @@ stats! {
         requests: Counter Plain "nrs_group_dispatched_requests_total" "Dispatched requests";
         read_bytes: Counter Plain "nrs_group_read_bytes_total" "Bytes read";
         written_bytes: Counter Plain "nrs_group_written_bytes_total" "Bytes written";
-        sleeps: Counter Plain "nrs_group_limit_hits_total" "Waits for an allocation";
-        restores: Counter Plain "" "Requests for bandwidth that was given up";
-        increases_asked: Counter Plain "" "Requests for more bandwidth";
+        sleeps: Counter Plain "nrs_group_limit_hits_total"
+            "Periods in which a client was throttled";
+        restores: Counter Plain "" "Requests to restore the allocation after a decrease";
+        increases_asked: Counter Plain "" "Requests for an increase of the allocation";
         increases_whole: Counter Plain "" "Increases granted";
         increases_partly: Counter Plain "" "Increases granted in part";
         increases_refused: Counter Plain "" "Increases refused";
-        decreases: Counter Plain "" "Decreases of allocations that were not used";
-        losses: Counter Plain "nrs_group_losses_total" "Allocations reduced for other clients";
-        taken_by_others: Counter Plain "" "Sum of these reductions, bytes/s";
-        joins: Counter Plain "" "Clients that registered";
-        leaves: Counter Plain "" "Clients that left";
-        seatless: Counter Plain "" "Clients for which there was no gate";
+        decreases: Counter Plain "" "Decreases of unused allocations";
+        losses: Counter Plain "nrs_group_losses_total"
+            "Reductions of allocations in favour of other clients";
+        taken_by_others: Counter Plain ""
+            "Bandwidth lost by reductions in favour of other clients, bytes/s";
+        joins: Counter Plain "" "Registrations of clients";
+        leaves: Counter Plain "" "Removals of idle clients";
+        seatless: Counter Plain "" "Request classes without a gate of their own";
     }
 }
 
@@ -152,7 +155,7 @@ impl ManagedClient {
     /// Returns the rank of the client's class: the highest rank if the client is only measured, the
     /// lowest for the shared gate.
     pub fn rank(&self) -> u8 {
-        if self.owner.who.party == RequestOwner::NOBODY.party {
+        if self.owner.who.party == RequestOwner::SHARED.party {
             return LAST;
         }
         self.terms.map_or(0, |terms| terms.class.rank())

@@ -62,11 +62,10 @@ impl PlanGroup {
     pub(super) fn new(name: &str, settings: GroupSettings, line: u32) -> Result<Self, Error> {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:@-".contains(&byte);
         if name.is_empty() || !name.bytes().all(takes) || name.starts_with('.') {
-            let reason =
-                "a group's name has letters, digits and _ . : @ - only, and no dot in front";
+            let reason = "invalid group name: only letters, digits and _ . : @ -, no dot in front";
             return Err(invalid(line, reason));
         }
-        let reason = "a group's name has up to 63 characters";
+        let reason = "group name is too long (limit: 63 characters)";
         let too_long = refused(line, Code::NameTooLong, reason);
         let mut group = Self {
             name: [0; GROUP_NAME_MAX],
@@ -162,10 +161,10 @@ impl Plan {
     pub(super) fn add_group(&mut self, group: PlanGroup) -> Result<(), Error> {
         let refused = |code, reason| Err(refused(group.line, code, reason));
         if self.groups().len() >= GROUPS_MAX {
-            return refused(Code::NoSpace, "there are 64 groups already");
+            return refused(Code::NoSpace, "too many groups (limit: 64)");
         }
         if self.group_named(group.name()).is_some() {
-            return refused(Code::Exists, "there is a group of that name already");
+            return refused(Code::Exists, "a group of this name exists");
         }
         Ok(self.groups.push(group)?)
     }
@@ -193,10 +192,10 @@ impl Plan {
     ) -> Result<(), Error> {
         let refused = |code, reason| Err(refused(line, code, reason));
         if self.clients.as_slice().len() >= CLIENTS_MAX {
-            return refused(Code::NoSpace, "there are 4096 lines of clients already");
+            return refused(Code::NoSpace, "too many client lines (limit: 4096)");
         }
         if name.len() > CLIENT_NAME_MAX {
-            let reason = "a client's name has up to 255 characters";
+            let reason = "client name is too long (limit: 255 characters)";
             return refused(Code::NameTooLong, reason);
         }
         let item = self.item(place, name, line)?;
@@ -219,15 +218,15 @@ impl Plan {
         let (field, wrong) = match self.by {
             By::Nid => (
                 Field::Nid,
-                "the client is no NID and no range of them, such as 10.0.0.[1-9]@tcp",
+                "client is not a NID or a range of NIDs, such as 10.0.0.[1-9]@tcp",
             ),
             By::Jobid => (
                 Field::Jobid,
-                "the client is no job identifier: these have up to 31 characters",
+                "client is not a job identifier of up to 31 characters",
             ),
             By::Uid => (
                 Field::Uid,
-                "the client is no uid, a number from 0 to 4294967295",
+                "client is not a uid, a number from 0 to 4294967295",
             ),
             By::Device => return Ok(ConditionValue::JobPattern),
         };
@@ -240,7 +239,7 @@ impl Plan {
             Ok(place)
         });
         if full {
-            let reason = "the ranges of addresses of all lines are more than 65535";
+            let reason = "too many address ranges in all lines (limit: 65535)";
             return Err(refused(line, Code::NoSpace, reason));
         }
         parsed.map_err(|error| match error.code {
@@ -351,7 +350,7 @@ impl Plan {
             let mut before = self.groups().iter().take(place);
             if before.any(|other| other.target() == group.target()) {
                 let reason = if group.target().is_none() {
-                    "there is a group without target= already"
+                    "a group without target= exists"
                 } else {
                     "another group has this target"
                 };
@@ -365,11 +364,11 @@ impl Plan {
             self.check_client(client)?;
         }
         if let Some(line) = self.repeated()? {
-            let reason = "there is a line for this client already";
+            let reason = "a line for this client exists";
             return Err(refused(line, Code::Exists, reason));
         }
         if self.write(&mut TextRoom(TEXT_MAX)).is_err() {
-            let reason = "the text, as it is shown, is longer than 262144 bytes";
+            let reason = "plan as displayed is too long (limit: 262144 bytes)";
             return Err(Error::new(Code::NoSpace, reason));
         }
         self.index()?;
@@ -384,16 +383,16 @@ impl Plan {
             return refused("capacity is missing");
         };
         if capacity < self.tuning.floor {
-            return refused("the capacity is below the floor");
+            return refused("capacity is below the floor");
         }
         if group.is_mover() {
             if settings.promise != EntitlementSpec::NONE {
                 return refused(
-                    "strategy=mover regulates listed clients only: no class, min or max for others",
+                    "strategy=mover regulates listed clients only (no class, min or max here)",
                 );
             }
             if settings.reserves.iter().any(Option::is_some) {
-                return refused("strategy=mover has no reserves");
+                return refused("strategy=mover takes no reserves");
             }
             return Ok(());
         }
@@ -402,7 +401,7 @@ impl Plan {
             .iter()
             .fold(0u64, |sum, kept| sum.saturating_add(*kept));
         if sum > capacity {
-            return refused("the reserves together are above the capacity");
+            return refused("sum of the reserves is above the capacity");
         }
         let (min, max) = settings.promise.limits(capacity, &self.defaults);
         if let Some(reason) = wrong(min, max, capacity, self.tuning.floor) {
@@ -436,7 +435,7 @@ impl Plan {
                 return refused(reason);
             }
             if group.is_mover() && client.promise.class != Some(BandwidthClass::Mover) {
-                return refused("clients of a group with strategy=mover are of class mover");
+                return refused("a client of a group with strategy=mover must have class=mover");
             }
         }
         Ok(())

@@ -57,7 +57,7 @@ impl Plan {
     /// - `ENOMEM`: no memory.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.len() > TEXT_MAX {
-            let reason = "the text is longer than 262144 bytes";
+            let reason = "plan is too long (limit: 262144 bytes)";
             return Err(Error::new(Code::NoSpace, reason));
         }
         let mut read = PlanParser {
@@ -81,7 +81,7 @@ impl Plan {
                 let printable = |b: u8| b.is_ascii_graphic() || is_blank(char::from(b));
                 if let Some(at) = statement.bytes().position(|byte| !printable(byte)) {
                     let at = from.saturating_add(at);
-                    return Err(read.wrong(at, "a character that does not print"));
+                    return Err(read.wrong(at, "unprintable character"));
                 }
                 read.statement(words(statement, from))?;
             }
@@ -134,10 +134,10 @@ impl PlanParser {
 
     fn by<'a>(&mut self, mut words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         if self.has_by {
-            return Err(self.invalid("by is there twice"));
+            return Err(self.invalid("duplicate line by"));
         }
         if !self.plan.clients.as_slice().is_empty() {
-            return Err(self.invalid("by has to be before all clients"));
+            return Err(self.invalid("by must precede all clients"));
         }
         let by = match words.next() {
             Some((at, word)) => By::parse(word).map_err(|error| self.wrong(at, error.reason)),
@@ -147,7 +147,7 @@ impl PlanParser {
         self.has_by = true;
         match words.next() {
             None => Ok(()),
-            Some((at, _)) => Err(self.wrong(at, "expected nothing after by and its word")),
+            Some((at, _)) => Err(self.wrong(at, "expected the end of the line")),
         }
     }
 
@@ -157,7 +157,8 @@ impl PlanParser {
             let (name, value) = self.pair(word)?;
             let (key, bit) = tune::TuningKey::parse(name).ok_or(self.wrong(
                 word.0,
-                "tune has period, fast, slow, idle, floor, grant, sleep, high, low, raise, lower, headroom",
+                "unknown parameter (parameters: \
+                 period fast slow idle floor grant sleep high low raise lower headroom)",
             ))?;
             if self.tuned & bit != 0 {
                 return Err(self.wrong(word.0, TWICE));
@@ -169,21 +170,21 @@ impl PlanParser {
         }
         self.tuned_line = self.line;
         if none {
-            return Err(self.invalid("tune sets nothing"));
+            return Err(self.invalid("tune has no parameters"));
         }
         Ok(())
     }
 
     fn default<'a>(&mut self, words: impl Iterator<Item = PlanWord<'a>>) -> Result<(), Error> {
         if self.has_default {
-            return Err(self.invalid("default is there twice"));
+            return Err(self.invalid("duplicate line default"));
         }
         let mut defaults = EntitlementSpec::NONE;
         for word in words {
             self.set(word, |name, value| defaults.set(name, value))?;
         }
         if defaults == EntitlementSpec::NONE {
-            return Err(self.invalid("default sets nothing"));
+            return Err(self.invalid("default has no settings"));
         }
         self.has_default = true;
         self.plan.defaults = defaults;
@@ -214,7 +215,7 @@ impl PlanParser {
             if group.is_some() {
                 return Err(self.wrong(at, TWICE));
             }
-            let reason = "no line before this one makes that group";
+            let reason = "no earlier line defines this group";
             let missing = refused(self.line, Code::NoEntry, reason).at(byte(self.line, at));
             group = Some(self.plan.group_named(wanted).ok_or(missing)?);
         }
@@ -239,7 +240,7 @@ impl PlanParser {
     fn pair<'a>(&self, (at, word): PlanWord<'a>) -> Result<(&'a str, &'a str), Error> {
         match word.split_once('=') {
             None => Err(self.wrong(at, "expected NAME=VALUE")),
-            Some((_, "")) => Err(self.wrong(at, "there is no value after '='")),
+            Some((_, "")) => Err(self.wrong(at, "no value after '='")),
             Some(pair) => Ok(pair),
         }
     }

@@ -10,14 +10,14 @@ use core::fmt;
 pub(super) const ABOVE: &str = "min is above max";
 
 /// Error message for a parameter that was already set.
-pub(super) const TWICE: &str = "a setting is there twice";
+pub(super) const TWICE: &str = "duplicate setting";
 
 /// Error message for an invalid amount.
 macro_rules! no_amount {
     ($name:literal) => {
         concat!(
             $name,
-            " is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%"
+            " is not a size such as 10MB/s (limit: 1TiB/s) or a percentage (limit: 100%)"
         )
     };
 }

@@ -72,7 +72,8 @@ fn comments_blanks_and_semicolons() {
     for other in [
         "by jobid;group a capacity=1MB;client x#1 class=fs min=100KB",
         "  by\tjobid ; group a capacity=1MB;; client x#1 min=100KB class=fs;",
-        "# by nid; by uid\nby jobid # nid\n\n\tgroup a capacity=1MB;#;\r\nclient x#1 class=fs min=100KB\r\n",
+        "# by nid; by uid\nby jobid # nid\n\n\tgroup a capacity=1MB;#;\r\n\
+         client x#1 class=fs min=100KB\r\n",
         "by jobid\ngroup a capacity=1MB\n client x#1 class=fair_share min=100KB #\u{e9}",
     ] {
         assert_eq!(text(&plan(other)), want, "{other}");
@@ -148,7 +149,8 @@ fn reserves() {
         plan("group a capacity=10MB reserve_first_come=10% reserve_mover=1MB reserve_low_share=0");
     assert_eq!(plan.groups()[0].reserves(), [MB, 0, 0, MB]);
     let all = super::tests::plan(
-        "group a capacity=10MB reserve_first_come=25% reserve_fair_share=25% reserve_low_share=25% reserve_mover=2500KB",
+        "group a capacity=10MB reserve_first_come=25% reserve_fair_share=25% \
+         reserve_low_share=25% reserve_mover=2500KB",
     );
     assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
 }
@@ -182,8 +184,8 @@ fn many_lines() {
         let who = RequestOwner { party, target: 1 };
         assert_eq!(users.lists(&who), group == "b", "{name}");
     }
-    let nobody = ClientKey::Key(Key::Absent(Field::Uid));
-    assert_eq!(users.line_for(1, &nobody, &Nine), Some(3_999));
+    let unknown = ClientKey::Key(Key::Absent(Field::Uid));
+    assert_eq!(users.line_for(1, &unknown, &Nine), Some(3_999));
     let names =
         ["dd.1", "dd.*", "a*", "a1"].map(|name| format!("client {name} class=fc min=1MB\n"));
     let jobs = plan(&format!("by jobid\n{groups}{}", names.concat()));
@@ -220,7 +222,11 @@ fn other_kinds_of_clients_have_no_line() {
 
 #[test]
 fn jobs_users_and_devices() {
-    let lines = "group a capacity=9MB\nclient d1 class=fs min=1MB\nclient d? class=fs min=2MB\nclient *.* class=fs min=3MB\nclient * class=fs min=4MB";
+    let lines = "group a capacity=9MB\n\
+                 client d1 class=fs min=1MB\n\
+                 client d? class=fs min=2MB\n\
+                 client *.* class=fs min=3MB\n\
+                 client * class=fs min=4MB";
     let jobs = plan(&format!("by jobid\n{lines}"));
     for (name, line) in [
         ("d1", 0),
@@ -250,7 +256,10 @@ fn jobs_users_and_devices() {
             "{device}"
         );
     }
-    let users = plan("by uid\ngroup a capacity=9MB\nclient 0 class=fc min=1MB\nclient 4294967295 class=fc min=2MB\nclient 1000 class=fc min=3MB");
+    let users = plan(
+        "by uid\ngroup a capacity=9MB\nclient 0 class=fc min=1MB\n\
+         client 4294967295 class=fc min=2MB\nclient 1000 class=fc min=3MB",
+    );
     for (party, line) in [
         (Key::Uid(0), Some(0)),
         (Key::Absent(Field::Uid), Some(1)),
@@ -291,7 +300,7 @@ fn who_asks() {
         hashes.push(hasher.wide(&RequestOwner { target: 6, ..who }));
         hashes.push(hasher.wide(&RequestOwner::of(by, &Attrs::UNKNOWN)));
     }
-    hashes.push(hasher.wide(&RequestOwner::NOBODY));
+    hashes.push(hasher.wide(&RequestOwner::SHARED));
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), 13);
@@ -312,7 +321,8 @@ fn written_as_it_is_read() {
             "default class=fair_share min=1MB/s max=100%\n",
         ),
         (
-            "group x reserve_mover=5% capacity=1000MB strategy=classes target=253:7 max=1GB class=ls",
+            "group x reserve_mover=5% capacity=1000MB strategy=classes target=253:7 \
+             max=1GB class=ls",
             "group x capacity=1GB/s target=253:7 class=low_share max=1GB/s reserve_mover=5%\n",
         ),
         (
@@ -320,8 +330,10 @@ fn written_as_it_is_read() {
             "group a-b.c:d@e_1 capacity=1073741825B/s strategy=mover\n",
         ),
         (
-            "by nid;client 10.0.0.0/8@tcp0 class=fc min=5%\ngroup b capacity=1MiB; client 0@lo group=b class=mover min=40KB max=1MiB/s",
-            "group b capacity=1MiB/s\nclient 10.0.0.0/8@tcp0 class=first_come min=5%\nclient 0@lo class=mover min=40KB/s max=1MiB/s group=b\n",
+            "by nid;client 10.0.0.0/8@tcp0 class=fc min=5%\n\
+             group b capacity=1MiB; client 0@lo group=b class=mover min=40KB max=1MiB/s",
+            "group b capacity=1MiB/s\nclient 10.0.0.0/8@tcp0 class=first_come min=5%\n\
+             client 0@lo class=mover min=40KB/s max=1MiB/s group=b\n",
         ),
     ] {
         let plan = plan(written);
@@ -331,7 +343,7 @@ fn written_as_it_is_read() {
 }
 
 #[test]
-fn a_full_buffer_is_told() {
+fn a_full_buffer_is_reported() {
     let plan = plan(&format!(
         "tune low=50%\ndefault class=fc\n{TWO}client 0@lo class=fs min=1MB group=a"
     ));

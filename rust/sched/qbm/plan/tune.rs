@@ -29,7 +29,8 @@ pub(super) struct TuningKey {
 /// Rows `NAME: FORM LO..=HI = DEFAULT, "the bounds in words"`.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident:
-        $form:ident $lo:literal $(* $by:ident)?..=$hi:literal $(* $times:ident)? = $default:expr, $range:literal;)+
+        $form:ident $lo:literal $(* $by:ident)?..=$hi:literal $(* $times:ident)? = $default:expr,
+        $range:literal;)+
     ) => {
         /// Tuning parameters; the defaults are those of StorNext.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ pub(super) fn wrong(tuning: &BandwidthParameters) -> Option<&'static str> {
             .high
             .saturating_mul(100u64.saturating_sub(tuning.lower))
     {
-        Some("low is above high times (100% - lower): clients would want back what they give up")
+        Some("low is above high * (100% - lower): each decrease would cause an increase")
     } else {
         None
     }

@@ -116,60 +116,63 @@ fn each_refusal_is_one_line() {
     for (line, want) in [
         (
             "realm = \"a b\"",
-            "1:9: realm: not a name: 1 to 63 letters, digits and _ - .",
+            "1:9: realm: invalid name: expected 1 to 63 letters, digits and _ - .",
         ),
-        ("realm = 1", "1:9: realm: not a string, but integer"),
+        ("realm = 1", "1:9: realm: expected a string, found integer"),
         (
             "server = \"*\"",
-            "1:10: server: not a name: 1 to 63 letters, digits and _ - .",
+            "1:10: server: invalid name: expected 1 to 63 letters, digits and _ - .",
         ),
-        ("secret = \"s\"", "1:10: secret: not an absolute path"),
+        ("secret = \"s\"", "1:10: secret: expected an absolute path"),
         (
             "delta_ms = 49",
-            "1:12: delta_ms: not a number from 50 to 500",
+            "1:12: delta_ms: expected a number from 50 to 500",
         ),
         (
             "delta_ms = 501",
-            "1:12: delta_ms: not a number from 50 to 500",
+            "1:12: delta_ms: expected a number from 50 to 500",
         ),
         (
             "delta_ms = \"1s\"",
-            "1:12: delta_ms: not a number, but string",
+            "1:12: delta_ms: expected a number, found string",
         ),
-        ("lease = -1", "1:9: lease: not a number from 8 to 120"),
+        ("lease = -1", "1:9: lease: expected a number from 8 to 120"),
         (
             "entities_max = 16385",
-            "1:16: entities_max: not a number from 1 to 16384",
+            "1:16: entities_max: expected a number from 1 to 16384",
         ),
         (
             "transport = \"udp\"",
-            "1:13: transport: neither tls nor tcp",
+            "1:13: transport: expected tls or tcp",
         ),
         (
             "verify_names = 1",
-            "1:16: verify_names: not true or false, but integer",
+            "1:16: verify_names: expected true or false, found integer",
         ),
         (
             "listen = \"7447\"",
-            "1:10: listen: not HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
+            "1:10: listen: expected HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
         ),
         (
             "listen = \"a/b:7\"",
-            "1:10: listen: not HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
+            "1:10: listen: expected HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
         ),
         (
             "listen = \"a:0\"",
-            "1:10: listen: not HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
+            "1:10: listen: expected HOST:PORT, such as oss1:7447, 10.0.0.1:7447 or [fe80::1]:7447",
         ),
-        ("relam = \"r\"", "1:9: relam: no such key"),
-        ("servers = 1", "1:11: servers: not a table, but integer"),
+        ("relam = \"r\"", "1:9: relam: unknown key"),
+        (
+            "servers = 1",
+            "1:11: servers: expected a table, found integer",
+        ),
         (
             "servers = { \"a/b\" = \"h:1\" }",
-            "1:21: servers.a/b: not a name: 1 to 63 letters, digits and _ - .",
+            "1:21: servers.a/b: invalid name: expected 1 to 63 letters, digits and _ - .",
         ),
         (
             "routers = { r = 1 }",
-            "1:17: routers.r: not a string, but integer",
+            "1:17: routers.r: expected a string, found integer",
         ),
     ] {
         let name = line.split(' ').next().unwrap();
@@ -185,27 +188,32 @@ fn each_refusal_is_one_line() {
 #[test]
 fn what_all_keys_together_lack() {
     let want = "1:1: realm: missing\n1:1: secret: missing\n\
-        1:1: service: missing: a table [service.NAME] for each service\n\
-        1:1: ca: missing: transport tls needs it\n\
-        1:1: certificate: missing: transport tls needs it\n\
-        1:1: key: missing: transport tls needs it\n\
-        1:1: servers: missing: with transport tls only servers that are listed are heard";
+        1:1: service: missing; add a table [service.NAME] for each service\n\
+        1:1: ca: missing; required with transport = \"tls\"\n\
+        1:1: certificate: missing; required with transport = \"tls\"\n\
+        1:1: key: missing; required with transport = \"tls\"\n\
+        1:1: servers: missing; with transport = \"tls\" datagrams of unlisted servers are dropped";
     assert_eq!(mistakes(""), want);
     assert!(mistakes("a = \n").starts_with("1:5: "));
     let both = format!("{SMALL}[servers]\nr = \"h:1\"\n[routers]\nr = \"i:1\"\n");
-    assert_eq!(mistakes(&both), "8:5: routers.r: a server has this name");
+    assert_eq!(
+        mistakes(&both),
+        "8:5: routers.r: name already used in [servers]"
+    );
     let service = format!("{SMALL}[service.\".x\"]\n");
     assert!(
-        mistakes(&service).starts_with("5:1: service..x: not a name"),
+        mistakes(&service).starts_with("5:1: service..x: invalid name"),
         "{}",
         mistakes(&service)
     );
     let group = format!("{SMALL}group = \"\"\npolicy = \"fifo\"\n");
-    let want = "5:9: service.ost_io.group: not a name: 1 to 31 letters, digits and _ - . :, \
-        not starting with a dot\n6:10: service.ost_io.policy: no such key";
+    let want = "5:9: service.ost_io.group: invalid name: \
+                expected 1 to 31 letters, digits and _ - . :, not starting with a dot\n\
+                6:10: service.ost_io.policy: unknown key";
     assert_eq!(mistakes(&group), want);
     let twice = format!("{SMALL}[service.other]\ngroup = \"ost_io\"\n");
-    let want = "5:1: service.other: service ost_io is of group ost_io, too";
+    let want = "5:1: service.other: group ost_io already contains service ost_io \
+                (limit: one per group and server)";
     assert!(
         mistakes(&twice).ends_with(&want[4..]),
         "{}",
@@ -229,7 +237,8 @@ fn files_have_to_be_there_and_private() {
     };
     let (secret, key) = (file("secret", 0o600), file("key", 0o640));
     let text = format!(
-        "realm = \"r\"\nsecret = \"{secret}\"\nca = \"/nowhere\"\ncertificate = \"/\"\nkey = \"{key}\"\n\
+        "realm = \"r\"\nsecret = \"{secret}\"\nca = \"/nowhere\"\ncertificate = \"/\"\n\
+         key = \"{key}\"\n\
          [servers]\na = \"a:1\"\n[service.x]\n"
     );
     let found = check_files(&parse(&text, "a").unwrap());
@@ -239,8 +248,8 @@ fn files_have_to_be_there_and_private() {
         found[0].starts_with("3:6: ca: /nowhere: No such file"),
         "{found:?}"
     );
-    assert_eq!(found[1], "4:15: certificate: /: not a file");
-    assert!(found[2].contains("key: others than the owner"), "{found:?}");
+    assert_eq!(found[1], "4:15: certificate: /: not a regular file");
+    assert!(found[2].contains("key: file accessible to"), "{found:?}");
     assert!(found[2].starts_with("5:7: key: "), "{found:?}");
 }
 

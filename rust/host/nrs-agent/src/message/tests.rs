@@ -114,7 +114,11 @@ fn short_numbers_keep_their_first_bits() {
         (10_000 * 4096, 19, 10_000 * 4096),
         (524_287 * 4096, 19, 524_287 * 4096),
     ] {
-        assert_eq!(decode_short(shorten(value, bits), bits), expected, "{value}");
+        assert_eq!(
+            decode_short(shorten(value, bits), bits),
+            expected,
+            "{value}"
+        );
     }
     assert_eq!(round(u32::MAX), 0xffff_e000);
 }

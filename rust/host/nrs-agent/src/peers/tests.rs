@@ -119,7 +119,7 @@ fn a_farewell_ends_what_was_said() {
 }
 
 #[test]
-fn what_is_not_told_any_more_is_forgotten() {
+fn unreported_entities_are_evicted() {
     let mut peers = Peers::default();
     let gone = terms().eviction_ns();
     hear(&mut peers, &said(1, 1, &[(3, 1), (4, 1)]), 0).unwrap();

@@ -60,7 +60,7 @@ fn measured_service_equals_counted_service() {
 }
 
 #[test]
-fn a_change_of_weights_is_told_before_it_was_counted() {
+fn a_change_of_weights_is_sent_before_it_was_counted() {
     let mut group = [member(1), member(1)];
     delta(&mut group, &[500, 500]);
     group[0].theta = 0;

@@ -97,7 +97,7 @@ fn who_wants_little_is_not_raised() {
 }
 
 #[test]
-fn a_group_without_anybody_who_waits_stays() {
+fn a_group_without_backlog_keeps_its_factors() {
     let mut group = [member(4096, 1, 9), member(4096, 5, 5)];
     for member in &mut group {
         member.waiting = false;
@@ -109,7 +109,7 @@ fn a_group_without_anybody_who_waits_stays() {
 }
 
 #[test]
-fn nothing_overflows_and_somebody_has_the_whole_weight() {
+fn no_overflow_and_one_entity_has_the_whole_weight() {
     let mut rng = Rng::new(3);
     let mut any = |most: u64| match rng.below(4) {
         0 => 0,

@@ -215,7 +215,7 @@ fn idle_entities_are_sent_for_32_steps() {
 }
 
 #[test]
-fn who_is_served_is_told_even_if_it_never_has_requests_when_asked() {
+fn served_entities_are_reported_without_queued_requests() {
     let mut table = Table::default();
     for delta in 1..200 {
         let quick = Account {

@@ -196,7 +196,7 @@ mod tests {
     /// Verifies that lower estimates of the server take effect immediately, and expire with the
     /// history.
     #[test]
-    fn told_estimates() {
+    fn reported_estimates() {
         let mut portal = portal();
         for (now, told, want) in [
             (NOW, 60_000, 80_000),

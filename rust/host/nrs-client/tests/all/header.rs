@@ -42,7 +42,8 @@ structures! {
 /// Numbers of the crate, named `NRS_NAME` in C.
 macro_rules! numbers {
     ($($name:ident)+) => {
-        const NUMBERS: &[(&str, u64)] = &[$((concat!("NRS_", stringify!($name)), wire::$name as u64)),+];
+        const NUMBERS: &[(&str, u64)] =
+            &[$((concat!("NRS_", stringify!($name)), wire::$name as u64)),+];
     };
 }
 
@@ -80,7 +81,8 @@ fn the_header_says_the_same() {
         format!("printf(\"{text} %llu\\n\", (unsigned long long)({text}));\n")
     };
     let program = format!(
-        "#include <stddef.h>\n#include <stdio.h>\n#include \"nrs.h\"\nint main(void)\n{{\n{}return 0;\n}}\n",
+        "#include <stddef.h>\n#include <stdio.h>\n#include \"nrs.h\"\n\
+         int main(void)\n{{\n{}return 0;\n}}\n",
         facts.iter().map(line).collect::<String>()
     );
     fs::write(&source, program).unwrap();

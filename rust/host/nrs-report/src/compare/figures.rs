@@ -48,7 +48,10 @@ pub struct Figure {
 
 /// Defines figures by key, head, name, unit, kind, places and measure.
 macro_rules! figures {
-    ($($key:literal $head:literal $name:literal $unit:literal $kind:ident $places:literal $measure:literal;)+) => {
+    ($(
+        $key:literal $head:literal $name:literal $unit:literal $kind:ident $places:literal
+        $measure:literal;
+    )+) => {
         /// All figures, in the order of the columns.
         pub const FIGURES: &[Figure] = &[$(Figure {
             key: $key,

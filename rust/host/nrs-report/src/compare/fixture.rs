@@ -28,7 +28,7 @@ fn run(requests: f64, clients: &[f64]) -> Run {
 pub fn device() -> Device {
     let mut device = Device {
         name: "slow".to_string(),
-        not: BTreeMap::from([("kyber".to_string(), "it is not there".to_string())]),
+        not: BTreeMap::from([("kyber".to_string(), "module not available".to_string())]),
         facts: BTreeMap::from([("kernel".to_string(), "7.3".to_string())]),
         ..Device::default()
     };

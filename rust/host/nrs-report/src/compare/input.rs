@@ -150,17 +150,20 @@ pub fn parse_facts(text: &str) -> Result<BTreeMap<String, Run>, String> {
             Ok(numbers) if numbers.len() == 3 + CLIENTS => {
                 looks.entry(measure.to_string()).or_default().push(numbers);
             }
-            _ => return Err(format!("not a look: {line}")),
+            _ => return Err(format!("malformed sample: {line}")),
         }
     }
     let mut runs = BTreeMap::new();
     for (measure, looks) in looks {
         let [before, after] = &looks[..] else {
-            return Err(format!("{measure}: {} looks, not 2", looks.len()));
+            return Err(format!(
+                "{measure}: expected 2 samples, found {}",
+                looks.len()
+            ));
         };
         let change: Vec<f64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
         if change[0] <= 0.0 {
-            return Err(format!("{measure}: no time passes"));
+            return Err(format!("{measure}: no time between the samples"));
         }
         let run = Run {
             seconds: change[0] / 1e6,
@@ -216,15 +219,16 @@ mod tests {
 
     #[test]
     fn facts() {
-        let text = "one 1000000 500000000 100 90 10 0 0 0 0 0 0\none 3000000 2000000000 300 250 50 0 0 0 0 0 0\n";
+        let text = "one 1000000 500000000 100 90 10 0 0 0 0 0 0\n\
+                    one 3000000 2000000000 300 250 50 0 0 0 0 0 0\n";
         let runs = parse_facts(text).unwrap();
         let run = &runs["one"];
         assert_eq!((run.seconds, run.busy, run.requests), (2.0, 0.75, 200.0));
         assert_eq!(run.clients[..2], [160.0, 40.0]);
         for (text, want) in [
-            ("one 1 2 3\n", "not a look"),
-            ("one 1 x 3 0 0 0 0 0 0 0 0\n", "not a look"),
-            ("one 1 1 1 0 0 0 0 0 0 0 0\n", "1 looks"),
+            ("one 1 2 3\n", "malformed sample"),
+            ("one 1 x 3 0 0 0 0 0 0 0 0\n", "malformed sample"),
+            ("one 1 1 1 0 0 0 0 0 0 0 0\n", "found 1"),
             (
                 "one 1 1 1 0 0 0 0 0 0 0 0\none 1 1 1 0 0 0 0 0 0 0 0\n",
                 "no time",
@@ -241,7 +245,8 @@ mod tests {
             format!(
                 r#"note: this is text
                 {{"jobs":[{{"jobname":"mix.ask","error":0,"read":{{"total_ios":0,"lat_ns":{{}}}}}},
-                {{"jobname":"mix.c1","error":{error},"read":{{"total_ios":7,"lat_ns":{{"percentile":{percentile}}}}}}}]}}"#
+                {{"jobname":"mix.c1","error":{error},"read":{{"total_ios":7,
+                "lat_ns":{{"percentile":{percentile}}}}}}}]}}"#
             )
         };
         let all = r#"{"50.000000":1,"99.000000":2,"99.900000":3}"#;

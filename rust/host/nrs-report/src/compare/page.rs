@@ -17,10 +17,16 @@ use super::words::Sentence;
 /// Returns the description of a device.
 fn what(device: &str) -> &'static str {
     match device {
-        "fast" => "null_blk that completes at once: the CPU is the bottleneck, shares there are shares of the CPU",
+        "fast" => {
+            "null_blk that completes immediately: the CPU is the bottleneck, and shares are CPU \
+             shares"
+        }
         "band" => "null_blk capped at 32 MiB/s (`mbps`; its budget is filled up every 20 ms)",
         "slow" => "null_blk that takes 2 ms per request, 8 at a time, without jitter",
-        "loop" => "loop device with direct I/O on a file of ext4 on a memory-backed null_blk that takes 8 ms per request, 4 at a time",
+        "loop" => {
+            "loop device with direct I/O on a file of ext4 on a memory-backed null_blk that takes \
+             8 ms per request, 4 at a time"
+        }
         _ => "",
     }
 }
@@ -62,7 +68,7 @@ pub fn markdown(
             page += &format!("* Not possible: {peer} on `{}`: {why}.\n", device.name);
         }
     }
-    page += "\n## Who is best\n\n";
+    page += "\n## Best peer per figure\n\n";
     for device in devices {
         for sentence in said.iter().filter(|said| said.device == device.name) {
             page += &format!("* {}\n", sentence.text);
@@ -78,11 +84,12 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
         let fact = device.facts.get(name).cloned();
         fact.unwrap_or_else(|| "?".to_string())
     };
-    let mut page = String::from("## How it was measured\n\n");
+    let mut page = String::from("## Method\n\n");
     if let Some(first) = devices.first() {
         page += &format!(
-            "Kernel {}, one emulated CPU whose clock counts instructions (8 ns each, 125 per µs), {} repeats, peers in alternating order. \
-             Such a CPU is slow: what takes instructions weighs more here against what the device takes.\n",
+            "Kernel {}, one emulated CPU whose clock counts instructions (8 ns each, 125 per µs), \
+             {} repeats, peers in alternating order. Such a CPU is slow, so CPU time has more \
+             weight relative to device time.\n",
             fact(first, "kernel"),
             fact(first, "repeats")
         );
@@ -90,27 +97,39 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
     if let Some(took) = took {
         page += &format!("`make compare` took {} min {} s.\n", took / 60, took % 60);
     }
-    page += "\nRandom reads by fio (libaio, direct). Each client has a cgroup and a user of its own. *One job*: 4 KiB, 32 in flight; *four jobs*: \
-             16 each. *Small beside greedy* (p50, p99, p99.9, from submission to completion): 4 KiB, one at a time, beside six processes of another \
-             client with 32 of 64 KiB each. *Shares*: 16 KiB; 1:1 is one process against four, at 1:4 the client of weight 1 has three processes and \
-             the other one, every second of the 8 has two. The *error* is how far the client furthest from its due is off, in percent of the due. \
-             *Unused* is against `none`, for dm-nrs against dm-linear. *CPU* is the time in which any task ran, fio's as well, as the scheduler \
-             measures it; interrupts that come while none runs are not in it.\n\n\
-             none, mq-deadline, kyber, dm-linear and nrs-fifo have no weights: they give what they give. io.max and nrs-tbf have caps, computed from the \
-             measured capacity (95 % of it, times the part that is due); a cap is not lent, so what one does not use nobody has. io.cost has a model \
-             of the same measurement, vrate fixed at 100 %; it, BFQ and fairshare have weights. nrs-qbm has the same capacity in bytes and minimums \
-             as the weights are. nrs-iosched is fairshare as the I/O scheduler of the device. BFQ's `low_latency` is off where shares are judged. The limits are lifted for IOPS and CPU.\n\n";
+    page +=
+        "\nRandom reads by fio (libaio, direct). Each client has its own cgroup and user. *One \
+             job*: 4 KiB, 32 in flight; *four jobs*: 16 each. *Small beside greedy* (p50, p99, \
+             p99.9, from submission to completion): 4 KiB, one at a time, beside six processes of \
+             another client with 32 of 64 KiB each. *Shares*: 16 KiB; 1:1 is one process against \
+             four, at 1:4 the client of weight 1 has three processes and the other client one, \
+             every second of the 8 has two. The *error* is the largest deviation of a client from \
+             the due share, in percent of the due share. *Unused* is relative to `none`, for \
+             dm-nrs to dm-linear. *CPU* is the time in which any task ran, including fio, as the \
+             scheduler measures it; interrupts during idle time are not included.\n\n\
+             none, mq-deadline, kyber, dm-linear and nrs-fifo have no weights: their shares are \
+             not controlled. io.max and nrs-tbf have caps, computed from the measured capacity (95 \
+             % of the capacity, times the due share); a cap cannot be lent: unused capacity is \
+             lost. io.cost has a model of the same measurement, vrate fixed at 100 %; io.cost, BFQ \
+             and fairshare have weights. nrs-qbm has the same capacity in bytes and minimums in \
+             proportion to the weights. nrs-iosched is fairshare as the I/O scheduler of the \
+             device. BFQ's `low_latency` is off where shares are judged. The limits are lifted for \
+             IOPS and CPU.\n\n";
     for device in devices {
         let [small, middle, large, huge, slots] =
             ["iops_4k", "iops_16k", "iops_64k", "iops_256k", "slots"]
                 .map(|name| fact(device, name));
         page += &format!(
-            "* `{}`: {}. Measured: {small}, {middle}, {large}, {huge} requests/s of 4, 16, 64, 256 KiB. dm-nrs has {slots} slots.\n",
+            "* `{}`: {}. Measured: {small}, {middle}, {large}, {huge} requests/s of 4, 16, 64, \
+             256 KiB. dm-nrs has {slots} slots.\n",
             device.name,
             what(&device.name),
         );
     }
-    page += "\nShares are those of the device only where the CPU was less than 60 % busy.";
+    page += &format!(
+        "\nShares are determined by the device only if the CPU was less than {:.0} % busy.",
+        BUSY * 100.0
+    );
     let mut over: Vec<String> = Vec::new();
     for device in devices {
         for ((name, peer, measure), busy) in &figures.busy {
@@ -124,8 +143,8 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
         }
     }
     page += &match over.is_empty() {
-        true => " It was, on all devices but `fast`.\n".to_string(),
-        false => format!(" It was not in: {}.\n", over.join(", ")),
+        true => " It was, on all devices except `fast`.\n".to_string(),
+        false => format!(" Exceeded in: {}.\n", over.join(", ")),
     };
     let few: Vec<String> = figures
         .samples
@@ -184,10 +203,34 @@ const PICTURES: [(&str, &str, &str, &str, bool); 7] = [
     ("iops_1", "iops.svg", "4 KiB random reads, one job, 32 in flight", "requests/s", true),
     ("cpu_us_1", "cpu.svg", "CPU per request, fio included (1 µs = 125 instructions)", "µs", false),
     ("p99_ms", "p99.svg", "p99 of a small client beside a greedy one", "ms", true),
-    ("error_equal_percent", "error-1-1.svg", "Error of shares, two equal clients", "% of what is due", false),
-    ("error_four_percent", "error-1-4.svg", "Error of shares, weights 1 and 4", "% of what is due", false),
-    ("error_eight_percent", "error-8.svg", "Error of shares, eight equal clients", "% of what is due", false),
-    ("unused_lone_percent", "unused-one.svg", "Unused while one of two clients is active", "%", false),
+    (
+        "error_equal_percent",
+        "error-1-1.svg",
+        "Error of shares, two equal clients",
+        "% of the due share",
+        false,
+    ),
+    (
+        "error_four_percent",
+        "error-1-4.svg",
+        "Error of shares, weights 1 and 4",
+        "% of the due share",
+        false,
+    ),
+    (
+        "error_eight_percent",
+        "error-8.svg",
+        "Error of shares, eight equal clients",
+        "% of the due share",
+        false,
+    ),
+    (
+        "unused_lone_percent",
+        "unused-one.svg",
+        "Unused while one of two clients is active",
+        "%",
+        false,
+    ),
 ];
 
 /// Writes a chart for each figure in `PICTURES`: peers side by side, a bar for each device.
@@ -232,7 +275,7 @@ mod tests {
         for want in [
             "| slow   | nrs-fairshare |",
             "not possible",
-            "kyber on `slow`: it is not there",
+            "kyber on `slow`: module not available",
             "beats dm-nrs",
             "1 min 1 s",
             "fewer than 1000",
@@ -246,7 +289,7 @@ mod tests {
         );
         assert_eq!(
             json["devices"]["slow"]["not_possible"]["kyber"],
-            "it is not there"
+            "module not available"
         );
         assert_eq!(
             json["devices"]["slow"]["peers"]["none"]["cpu_busy_percent"]["equal"]["median"],

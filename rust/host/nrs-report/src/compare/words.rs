@@ -144,9 +144,7 @@ fn sentence(figures: &Figures, device: &str, figure: &Figure) -> Option<Sentence
         .filter_map(|peer| figures.busy(device, peer, figure.measure))
         .fold(0.0, f64::max);
     if figure.kind == Kind::Percent && busy > BUSY * 100.0 {
-        text += &format!(
-            " (the CPU was {busy:.0} % busy: this says how the CPU is shared, not the device)"
-        );
+        text += &format!(" (the CPU was {busy:.0} % busy, so it was shared, not the device)");
     }
     Some(Sentence {
         device: device.to_string(),
@@ -190,8 +188,8 @@ mod tests {
         assert_eq!(said.beaten_by, ["none", "dm-linear"]);
         assert_eq!(
             said.text,
-            "`slow`, IOPS of one job: none is best with 1000/s; **none beats dm-nrs**, whose best is nrs-fairshare with 800/s, \
-             20 % less; dm-linear is better than that, too."
+            "`slow`, IOPS of one job: none is best with 1000/s; **none beats dm-nrs**, whose best \
+             is nrs-fairshare with 800/s, 20 % less; dm-linear is better than that, too."
         );
     }
 
@@ -204,13 +202,13 @@ mod tests {
         );
         assert_eq!(
             said.text,
-            "`slow`, error of shares at 1:4: nrs-fairshare is best with 0.0 %, 275.0 points less than none, the best of the \
-             others (275.0 %)."
+            "`slow`, error of shares at 1:4: nrs-fairshare is best with 0.0 %, 275.0 points less \
+             than none, the best of the others (275.0 %)."
         );
     }
 
     #[test]
-    fn nobody_wins() {
+    fn no_clear_winner() {
         let said = find("p99_ms");
         assert!(said.beaten_by.is_empty());
         assert!(said.text.contains("no clear difference"), "{}", said.text);

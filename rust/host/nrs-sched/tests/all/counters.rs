@@ -115,10 +115,7 @@ fn counters() {
     let got = row(&part, 1);
     assert_eq!(counts(&got), (2, 5, 1));
     assert_eq!((got.queue_depth, got.requests, got.active), (4, 1, true));
-    assert_eq!(
-        got.lag_decipages, 0,
-        "one request each: nobody is owed anything"
-    );
+    assert_eq!(got.lag_decipages, 0, "one request each: no lag");
     for (request, grant) in [first, second].into_iter().flatten() {
         part.stop(&grant, request.cost(), 0);
     }

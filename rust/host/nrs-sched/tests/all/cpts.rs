@@ -155,7 +155,7 @@ fn levels_over_parts() {
 /// Checks that each backlogged source is served on its part, even if its user has its share
 /// elsewhere.
 #[test]
-fn nobody_starves() {
+fn no_starvation() {
     let both: &[(u32, usize)] = &[(0, 0), (0, 1), (1, 0), (1, 1)];
     for (places, parts) in [(both, 2), (&RIVALS[..], 4)] {
         let setup = Setup::new("uid_fair").parts(parts);

@@ -154,7 +154,7 @@ proptest! {
     /// Checks random offsets and arrivals: all requests are served once within the bound, and
     /// requests of one offset keep their order. Without locality all requests keep their order.
     #[test]
-    fn nobody_waits_longer_than_the_bound(
+    fn waiting_time_is_bounded(
         steps in prop::collection::vec((0..5u32, 0..3u64, 0..20u64), 1..600),
         locality in any::<bool>(),
         few in any::<bool>(),

@@ -204,7 +204,10 @@ proptest! {
             }
             if timeout != u32::MAX && terms.mode() == TimeoutMode::Adaptive {
                 let whole = timeout.min(terms.max.get() * 1000);
-                prop_assert!(ends >= now + u64::from(whole), "whoever waits that long comes back in time");
+                prop_assert!(
+                    ends >= now + u64::from(whole),
+                    "the window ends before the client's timeout"
+                );
             }
             let extra = recovery.extra(&terms);
             let stated = RequestTimes { arrival: now, deadline: now + 1 };

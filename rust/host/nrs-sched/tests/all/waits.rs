@@ -29,7 +29,7 @@ fn twelve() -> Vec<Attrs> {
 /// Checks that no backlogged entity waits longer than three of its fair periods and one round,
 /// while others come and go. A round is one largest request of each entity.
 #[test]
-fn nobody_waits_longer_than_the_bound() {
+fn waiting_time_is_bounded() {
     for mode in MODES {
         for seed in 1..6 {
             let mut rng = Rng::new(seed);

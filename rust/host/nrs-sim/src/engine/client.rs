@@ -239,7 +239,7 @@ impl Clients {
         });
         let sizes: Vec<(u64, u64)> = sizes.collect();
         if sum == 0 {
-            return Err(format!("job {}: no size of requests", written.name));
+            return Err(format!("job {}: io has no sizes", written.name));
         }
         let mix = &written.mix;
         let (read, write, metadata) = (mix.read, mix.write, mix.metadata);
@@ -253,7 +253,10 @@ impl Clients {
         });
         let rate = written.rate.unwrap_or(0);
         if open && rate == 0 {
-            return Err(format!("job {}: an open loop without a rate", written.name));
+            return Err(format!(
+                "job {}: rate is missing (required by an open loop)",
+                written.name
+            ));
         }
         self.jobs.push(RunningJob {
             attrs: Attrs {
@@ -478,7 +481,7 @@ fn servers_of(job: &Written, names: &[String], rng: &mut Rng) -> Result<Vec<u32>
                 let found = names.iter().position(|known| known == name);
                 found
                     .map(|index| index as u32)
-                    .ok_or_else(|| format!("job {}: no server `{name}`", job.name))
+                    .ok_or_else(|| format!("job {}: unknown server `{name}`", job.name))
             };
             list.iter().map(find).collect::<Result<_, _>>()?
         }

@@ -86,7 +86,8 @@ impl Talk {
         };
         let cut = |cut: &Cut| {
             let found = names.iter().position(|name| *name == cut.server);
-            let found = found.ok_or_else(|| format!("exchange: no server `{}`", cut.server))?;
+            let found =
+                found.ok_or_else(|| format!("exchange: unknown server `{}`", cut.server))?;
             Ok((found as u32, START + cut.from.0, START + cut.to.0))
         };
         Ok(Self {

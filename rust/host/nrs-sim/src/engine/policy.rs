@@ -221,13 +221,13 @@ impl Desk {
     fn carry_out(&self, kind: Kind, name: &str, text: &str) -> Result<(), String> {
         let policy = name.split('_').nth(1).unwrap_or_default();
         if policy != kind.name() {
-            return Err(format!("of the policy {policy} only"));
+            return Err(format!("only allowed with the policy {policy}"));
         }
         let mut texts = Kept::texts::<Self>();
         let found = texts.find(|other: &&TextParameter<Self>| other.name == name);
         let store = found
             .and_then(|text| text.store)
-            .ok_or("no such parameter")?;
+            .ok_or("unknown parameter")?;
         store(self, text).map_err(|No(error)| error.to_string())
     }
 }

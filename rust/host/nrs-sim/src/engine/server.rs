@@ -393,7 +393,7 @@ impl SimServer {
         turns.yard.count_held();
         round::arrived(&mut turns, arrived.others);
         self.passed += u64::from(passed);
-        if arrived.hungry {
+        if arrived.needs_memory {
             self.call(scene);
         }
     }
@@ -407,7 +407,7 @@ impl SimServer {
         self.jobs[record.job as usize].add(record.bytes, record.device_ns);
         let (ticket, record) = (record.ticket.take(), *record);
         if let Order::Throttle(throttle) = &mut self.order {
-            throttle.stop(record.job, record.bytes, now);
+            throttle.stop(record.job, record.bytes);
             return self.dispatch_baseline(scene);
         }
         let Some(mut turns) = self.turns(scene) else {

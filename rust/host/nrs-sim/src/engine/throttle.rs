@@ -100,11 +100,11 @@ impl Throttle {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (by, rate) = match words[..] {
             ["throttle-static", rate] => match rate.parse::<Rate>()?.0 {
-                0 => return Err("the rate is zero".to_string()),
+                0 => return Err("rate is 0 (minimum: 1B/s)".to_string()),
                 rate => (By::Static, rate),
             },
             ["throttle-gift"] => (By::Gift(Gift::new(jobs, bandwidth)), 0),
-            _ => return Err(format!("`{line}`: no such baseline ({BASELINES})")),
+            _ => return Err(format!("`{line}`: unknown baseline ({BASELINES})")),
         };
         let job = |_| ThrottledJob {
             queue: VecDeque::new(),
@@ -169,7 +169,7 @@ impl Throttle {
     }
 
     /// Counts the completion of a request of a job.
-    pub fn stop(&mut self, job: u32, bytes: u64, _now: u64) {
+    pub fn stop(&mut self, job: u32, bytes: u64) {
         if let By::Gift(gift) = &mut self.by {
             gift.served(job as usize, bytes);
         }

@@ -48,14 +48,14 @@ impl Found {
     /// Adds a fault if `value` is not from `low` to `high`.
     fn bounds(&mut self, key: impl Into<String>, value: u64, low: u64, high: u64) {
         if !(low..=high).contains(&value) {
-            self.add(key, format!("is {value}; allowed: {low} to {high}"));
+            self.add(key, format!("{value} is out of range ({low} to {high})"));
         }
     }
 
     /// Adds a fault and returns true if the total `value` is more than `most`.
     fn total(&mut self, key: impl Into<String>, value: u64, what: &str, most: u64) -> bool {
         if value > most {
-            self.add(key, format!("makes {value} {what}; allowed: {most}"));
+            self.add(key, format!("too many {what}: {value} (limit: {most})"));
         }
         value > most
     }
@@ -63,14 +63,14 @@ impl Found {
     /// Adds a fault if `value` is not from 0 to 1.
     fn fraction(&mut self, key: impl Into<String>, value: f64) {
         if !(0.0..=1.0).contains(&value) {
-            self.add(key, format!("is {value}; allowed: 0 to 1"));
+            self.add(key, format!("{value} is out of range (0 to 1)"));
         }
     }
 
     /// Adds a fault if `value` is zero.
     fn positive(&mut self, key: impl Into<String>, value: u64) {
         if value == 0 {
-            self.add(key, "is zero");
+            self.add(key, "is 0 (minimum: 1)");
         }
     }
 
@@ -80,7 +80,7 @@ impl Found {
         if text.is_empty() || text.len() > 64 || !text.chars().all(good) {
             self.add(
                 key,
-                format!("\"{text}\" is no name: 1 to 64 letters, digits, `-`, `_` or `.`"),
+                format!("\"{text}\" is not a valid name: 1 to 64 letters, digits, `-`, `_` or `.`"),
             );
         }
     }
@@ -88,7 +88,7 @@ impl Found {
     /// Adds a fault if `name` is not in `servers`.
     fn server(&mut self, key: String, name: &String, servers: &[String]) {
         if !servers.contains(name) {
-            self.add(key, format!("there is no server \"{name}\""));
+            self.add(key, format!("unknown server \"{name}\""));
         }
     }
 
@@ -99,7 +99,7 @@ impl Found {
             if let Some(other) = first.insert(name, n) {
                 self.add(
                     format!("{list}[{n}].name"),
-                    format!("\"{name}\" is the name of {list}[{other}] too"),
+                    format!("duplicate name \"{name}\" (also {list}[{other}])"),
                 );
             }
         }
@@ -118,7 +118,7 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
         found.add("settle", "is not shorter than the duration");
     }
     if scenario.network.bandwidth.is_some_and(|rate| rate.0 == 0) {
-        found.add("network.bandwidth", "is zero");
+        found.add("network.bandwidth", "is 0 (minimum: 1)");
     }
     found.bounds(
         "network.latency",
@@ -156,11 +156,11 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
             .saturating_mul(job.depth.into())
             .saturating_mul(job.nodes.into())
             .saturating_add(procs);
-        if found.total(format!("{path}.nodes"), nodes, "nodes in all", NODES_MAX)
+        if found.total(format!("{path}.nodes"), nodes, "nodes", NODES_MAX)
             || found.total(
                 format!("{path}.procs"),
                 procs,
-                "processes in all",
+                "processes times depth",
                 PROCS_MAX,
             )
         {
@@ -216,7 +216,7 @@ fn of_server(found: &mut Found, path: &str, server: &Server, scenario: &Scenario
     found.bounds(format!("{path}.cpts"), server.cpts.into(), 1, CPTS_MAX);
     found.bounds(format!("{path}.slots"), server.slots.into(), 1, SLOTS_MAX);
     if scenario.device(&server.device).is_none() {
-        let reason = format!("there is no device \"{}\"", server.device);
+        let reason = format!("unknown device \"{}\"", server.device);
         found.add(format!("{path}.device"), reason);
     }
     if let Err((key, reason)) = engine::check(server) {
@@ -230,10 +230,7 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
     let jobid = job.jobid();
     if jobid.is_empty() || jobid.len() > 31 || jobid.contains(char::is_whitespace) {
         let name = if job.jobid.is_some() { "jobid" } else { "name" };
-        found.add(
-            key(name),
-            "a jobid has 1 to 31 characters without white space",
-        );
+        found.add(key(name), "invalid jobid (1 to 31 bytes, no white space)");
     }
     found.bounds(key("nodes"), job.nodes.into(), 1, NODES_MAX);
     found.bounds(key("procs"), job.procs.into(), 1, PROCS_MAX);
@@ -257,13 +254,13 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
         found.positive(key("phases.off"), phases.off.0);
     }
     match (job.kind, job.rate) {
-        (Loop::Open, None) => found.add(key("rate"), "is missing: an open loop needs it"),
+        (Loop::Open, None) => found.add(key("rate"), "is missing (required by an open loop)"),
         (Loop::Open, Some(rate)) => found.bounds(key("rate"), rate, 1, RATE_MAX),
-        (Loop::Closed, Some(_)) => found.add(key("rate"), "is of an open loop only"),
+        (Loop::Closed, Some(_)) => found.add(key("rate"), "only allowed in an open loop"),
         (Loop::Closed, None) => {}
     }
     if job.kind == Loop::Open && job.think != Time(0) {
-        found.add(key("think"), "is of a closed loop only");
+        found.add(key("think"), "only allowed in a closed loop");
     }
     let mix = job.mix;
     match [mix.read, mix.write, mix.metadata]
@@ -271,8 +268,11 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
         .iter()
         .sum()
     {
-        0 => found.add(key("mix"), "has no part above zero"),
-        sum if sum > u64::from(u32::MAX) => found.add(key("mix"), "has parts that are too large"),
+        0 => found.add(key("mix"), "all weights are 0"),
+        sum if sum > u64::from(u32::MAX) => {
+            let reason = format!("sum of weights is too large (limit: {})", u32::MAX);
+            found.add(key("mix"), reason);
+        }
         _ => {}
     }
     if job.io.is_empty() {
@@ -289,7 +289,10 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
         weights += u64::from(io.weight);
     }
     if weights == 0 || weights > u32::MAX.into() {
-        found.add(key("io"), "the sum of weights is zero or too large");
+        found.add(
+            key("io"),
+            format!("sum of weights is not from 1 to {}", u32::MAX),
+        );
     }
     match &job.servers {
         Servers::All => {}
@@ -311,7 +314,7 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
         }
     }
     if job.work.is_some_and(|work| work.0 == 0) {
-        found.add(key("work"), "is zero");
+        found.add(key("work"), "is 0 (minimum: 1)");
     }
     if let Some(burst) = job.burst {
         found.positive(key("burst.bytes"), burst.bytes.0);
@@ -321,11 +324,14 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
             ("think", job.think != Time(0)),
         ] {
             if there {
-                found.add(key(other), "does not go with a burst");
+                found.add(key(other), "not allowed with burst");
             }
         }
         if mix.metadata > 0 && mix.read == 0 && mix.write == 0 {
-            found.add(key("mix"), "moves no bytes, so a burst never ends");
+            found.add(
+                key("mix"),
+                "has only metadata operations: a burst would not end",
+            );
         }
     }
 }

@@ -129,7 +129,7 @@ impl Device {
             ("rotation", self.rotation.is_some()),
         ] {
             if there && !allowed.contains(&key) {
-                return Err((key, format!("is not a key of a {kind}")));
+                return Err((key, format!("not allowed for kind = \"{kind}\"")));
             }
         }
         fn need<T>(value: Option<T>, key: &'static str) -> Result<T, (&'static str, String)> {

@@ -167,7 +167,7 @@ pub fn overridden(text: &str, set: &[(String, String)]) -> Result<String, (Strin
             } else if item.is_none() || item.is_table_like() {
                 item = &mut item[step];
             } else {
-                return Err(fault(format!("`{last}` is no table")));
+                return Err(fault(format!("`{last}` is not a table")));
             }
             last = step;
         }

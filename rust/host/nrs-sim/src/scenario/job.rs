@@ -252,7 +252,7 @@ where
         type Value = Vec<T>;
 
         fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            to.write_str("one, or a list")
+            to.write_str("a string or a list")
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {

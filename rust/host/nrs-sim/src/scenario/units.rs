@@ -50,11 +50,11 @@ fn parse(text: &str, what: &str, units: &[(&str, u64)], suffix: &str) -> Result<
     };
     let number: f64 = number
         .parse()
-        .map_err(|_| format!("\"{number}\" is no number"))?;
+        .map_err(|_| format!("\"{number}\" is not a number"))?;
     // Above 2^53, a float does not represent all integers.
     let value = number * *scale as f64;
     if value >= 9e18 {
-        return Err(format!("{what} is too large: \"{text}\""));
+        return Err(format!("{what} is too large (limit: 9e18): \"{text}\""));
     }
     Ok(value.round() as u64)
 }
@@ -108,8 +108,8 @@ mod tests {
             ("0.1s", Ok(100_000_000)),
             ("2min", Ok(120_000_000_000)),
             ("1", Err("needs a unit")),
-            ("ms", Err("is no number")),
-            ("1.2.3s", Err("is no number")),
+            ("ms", Err("is not a number")),
+            ("1.2.3s", Err("is not a number")),
             ("1 s", Err("needs a unit")),
             ("1sec", Err("needs a unit")),
             ("99999999999h", Err("too large")),

@@ -88,7 +88,8 @@ impl ClusterLayout {
         for bandwidth in BANDWIDTHS {
             write!(
                 text,
-                "[[device]]\nname = \"d{bandwidth}\"\nkind = \"pipe\"\nbandwidth = \"{bandwidth}MB/s\"\n\
+                "[[device]]\nname = \"d{bandwidth}\"\nkind = \"pipe\"\n\
+                 bandwidth = \"{bandwidth}MB/s\"\n\
                  latency = \"100us\"\njitter = 0.1\n"
             )?;
         }

@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
          Within 10 % again after, s | Messages lost",
     );
     let title = "One of 8 servers is cut off from 8 s to 18 s";
-    let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
+    let mut chart = Lines::new(title, "time, s", "error of the worst job, %").log_y();
     for &(cut, hold) in cases {
         let back = CUT + cut;
         let exchange = format!(

@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
          Messages, kB/s and server",
     );
     let title = "16 jobs on 16 servers from a cold start";
-    let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
+    let mut chart = Lines::new(title, "time, s", "error of the worst job, %").log_y();
     for &delta in deltas {
         for (latency, loss) in paths {
             let length = (delta * 80 / 1000).max(12);

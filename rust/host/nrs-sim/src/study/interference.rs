@@ -3,7 +3,7 @@
 //! A small application beside jobs with high bandwidth.
 //!
 //! The *application* is bulk-synchronous: 8 processes move 64 MiB together, wait for each other,
-//! compute, and repeat. It computes 10 ms (`chatty`) or 200 ms (`calm`). A *hog* is a job of 4
+//! compute, and repeat. It computes 10 ms (`chatty`) or 200 ms (`sparse`). A *hog* is a job of 4
 //! nodes with 56 processes each that write without pause; the four hogs belong to one user.
 //!
 //! - *Slowdown*: the time of a round divided by the time of a round without hogs, minus 1. The
@@ -26,7 +26,7 @@ const FILE: (&str, &str) = (
 );
 
 /// Applications: name and compute time.
-const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("calm", "200ms")];
+const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("sparse", "200ms")];
 
 /// Number of hogs beside an application.
 const BESIDE: &[(&str, usize)] = &[("1 hog", 1), ("4 hogs", 4)];
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let scale = if options.quick { 0.1 } else { 1.0 };
     let mut table = Table::headed(
         "application | beside | policy | round, ms | slowdown, % | cut, % | data phase, % | \
-         cut, % | p99, ms | hogs, MB/s | hogs keep, %",
+         cut, % | p99, ms | hogs, MB/s | hogs, % of fifo",
     );
     let mut groups = Vec::new();
     let mut bars = POLICIES.map(|(name, ..)| (name, Vec::new()));
@@ -151,8 +151,10 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         }
     }
     let text = format!(
-        "{}\nMedian (least–greatest) of {} seeds. Slowdown: what hogs add to the time of a round, of the time \
-         alone; cut: less than with fifo. Published for ThemisIO: 59.1 to 99.8 % less.\n",
+        "{}\n\
+         Median (least–greatest) of {} seeds. Slowdown: additional time of a round because of \
+         hogs, relative to the time alone. Cut: reduction of the slowdown against fifo; published \
+         for ThemisIO: 59.1 to 99.8 %.\n",
         table.markdown(),
         options.seeds
     );

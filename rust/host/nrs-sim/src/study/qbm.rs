@@ -61,7 +61,7 @@ fn shares(options: &Options) -> Result<Titled, Failure> {
         let jobs: Vec<String> = (1..=users).map(job).collect();
         scenarios.push(scenario(1000, &plan, 13, &jobs)?);
     }
-    let head = "class | users | minimum | each has, first to last";
+    let head = "class | users | minimum | MB/s by user";
     let mut table = Titled::new("1000 MB/s shared, MB/s", head);
     for ((class, users, min), outcome) in cases.iter().zip(all(&scenarios, options)?) {
         let rates: Vec<f64> = (0..*users as usize)
@@ -99,8 +99,8 @@ fn classes(options: &Options) -> Result<Titled, Failure> {
         scenarios.push(scenario(100, &plan, 20, &jobs)?);
     }
     let mut table = Titled::new(
-        "A user of 70 MB/s beside one of a lower class that has all 100, MB/s",
-        "class | beside | has | the other has | before | 2 s after",
+        "User with a guaranteed minimum of 70 MB/s against a user of a lower class with 100 MB/s",
+        "class | lower class | MB/s | lower class, MB/s | before, MB/s | 2 s after, MB/s",
     );
     for ((high, low), outcome) in pairs.iter().zip(all(&scenarios, options)?) {
         let rates = [
@@ -144,7 +144,7 @@ fn movers(options: &Options) -> Result<Titled, Failure> {
     }
     let mut table = Titled::new(
         "Two movers beside a regular load, 100 MB/s",
-        "regular load | alone | beside movers | movers | of what is left, %",
+        "regular load | alone | beside movers | movers | of the rest, %",
     );
     let outcomes = all(&scenarios, options)?;
     for ((what, _), pair) in loads.iter().zip(outcomes.chunks(2)) {

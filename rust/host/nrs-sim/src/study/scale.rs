@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         }
     }
     let title = "Error of the worst of 16 jobs";
-    let mut chart = Lines::new(title, "servers", "worst job, % off")
+    let mut chart = Lines::new(title, "servers", "error of the worst job, %")
         .log_x()
         .log_y();
     for (way, points) in curves {

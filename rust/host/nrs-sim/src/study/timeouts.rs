@@ -21,7 +21,7 @@ const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
 
 /// Seconds at which the server dies, with descriptions.
 const DEATHS: [(u64, &str); 5] = [
-    (55, "few clients, nothing else ever seen"),
+    (55, "few clients, no other load before"),
     (595, "all clients, steady"),
     (655, "the device slow for 55 s"),
     (900, "all clients, 240 s after that"),
@@ -59,7 +59,7 @@ fn mean_and_max(times: &[u32]) -> (f64, f64) {
 /// Lists the story by phase.
 fn phases(told: &[Told]) -> Titled {
     let mut table = Titled::new(
-        "The story, adaptive timeouts as they are by default",
+        "Load phases, default adaptive timeouts",
         "clients | phase | s | requests | longest wait, s | estimate at the end, s | \
          timeout at the end, s | early replies | of messages | false timeouts",
     );
@@ -86,7 +86,7 @@ fn phases(told: &[Told]) -> Titled {
 /// Compares false timeouts and detection times of fixed and adaptive timeouts.
 fn compare(told: &[Told]) -> [Titled; 2] {
     let mut whole = Titled::new(
-        "The whole story, with one timeout or another",
+        "All load phases, by kind of timeout",
         "clients | timeout | requests | false timeouts | of requests | early replies | \
          of messages",
     );
@@ -95,7 +95,7 @@ fn compare(told: &[Told]) -> [Titled; 2] {
         DEATHS.map(|(_, when)| when).join(" | ")
     );
     let mut dead = Titled::new(
-        "The server dies: how long clients wait in vain, mean and longest, s",
+        "Detection time of a dead server, mean and maximum, s",
         &head,
     );
     for story in told {
@@ -129,8 +129,8 @@ fn compare(told: &[Told]) -> [Titled; 2] {
 /// Runs starts at which all clients begin within one second.
 fn starts(sizes: &[u32]) -> Titled {
     let mut table = Titled::new(
-        "All clients begin within one second, a server that has seen nothing",
-        "clients | all served at best after, s | all served after, s | false timeouts | \
+        "All clients begin within one second, server without estimates",
+        "clients | minimum time to serve all, s | time to serve all, s | false timeouts | \
          early replies per client | estimate after that, s",
     );
     for clients in sizes {
@@ -165,8 +165,8 @@ fn starts(sizes: &[u32]) -> Titled {
 /// Runs the story with lost messages.
 fn losses(clients: u32) -> Titled {
     let mut table = Titled::new(
-        "A network that loses messages, the whole story",
-        "lost, of a million | timeout | requests | gave up on what was lost | \
+        "All load phases, with lost messages",
+        "lost per million | timeout | requests | timeouts after a loss | \
          false timeouts | after an early reply was lost",
     );
     for loss in [100, 1_000, 10_000] {
@@ -195,7 +195,7 @@ fn losses(clients: u32) -> Titled {
 fn networks() -> Titled {
     let mut table = Titled::new(
         "1,000 clients, a network that becomes slow for 300 s",
-        "a message takes, s | false timeouts | timeout at the end, s",
+        "latency, s | false timeouts | timeout at the end, s",
     );
     for latency in [1, 3, 5, 10, 20] {
         let mut sim = Sim::new(server(1_000, RATE, TimeoutTerms::default()));
@@ -220,9 +220,9 @@ fn networks() -> Titled {
 /// Runs a server that dies and restarts without its state.
 fn recoveries(clients: u32) -> Titled {
     let mut table = Titled::new(
-        "The server dies, and comes back after 60 s without its memory",
+        "The server dies, and restarts after 60 s without state",
         "when it died | timeout | recovery takes, s | \
-         clients that waited and came too late | all served again after, s",
+         waiting clients that missed recovery | all served again after, s",
     );
     for (second, when) in &DEATHS[..4] {
         for (name, terms) in [

@@ -38,11 +38,11 @@ impl Phase {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Light => "few clients",
-            Self::Growing => "more and more",
+            Self::Growing => "growing load",
             Self::Full => "all, steady",
             Self::Slowed => "device 100 times slower",
-            Self::After => "all, as before",
-            Self::Eased => "few clients again",
+            Self::After => "all, normal device",
+            Self::Eased => "few clients, after the load",
         }
     }
 

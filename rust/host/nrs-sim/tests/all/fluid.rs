@@ -81,7 +81,11 @@ fn no_oscillation_with_slow_messages() {
             ..Path::UNDISTURBED
         };
         let run = run(&layout, terms(), path, 120, 2);
-        assert!(run.end_max_error(20) < 0.01, "{delay}: {}", run.end_max_error(20));
+        assert!(
+            run.end_max_error(20) < 0.01,
+            "{delay}: {}",
+            run.end_max_error(20)
+        );
         assert!(settled(&run) <= limit, "{delay}: {}", settled(&run));
         assert!(run.late(20) < 0.001, "{delay}: {}", run.late(20));
     }

@@ -32,7 +32,7 @@ io = [{ size = "4KiB", weight = 3 }, { size = "1MiB", weight = 1 }]
 /// and the place and message of the fault.
 const WRONG: &str = r#"procs = 4
   procs = 0
-  16:1: key `job[0].procs`: is 0
+  16:1: key `job[0].procs`: 0 is out of range
 procs = 4
   procs = "4"
   16:9: key `job[0].procs`: invalid type
@@ -41,7 +41,7 @@ procs = 4
   16:1: key `job[0].proc`: unknown field `proc`
 procs = 4
   procs = 99000000
-  16:1: key `job[0].procs`: is 99000000
+  16:1: key `job[0].procs`: 99000000 is out of range
 procs = 4
   stop = "0s"
   16:1: key `job[0].stop`: is not after the start
@@ -50,10 +50,10 @@ procs = 4
   16:1: key `job[0].start`: is not before
 procs = 4
   servers = ["s", "t"]
-  16:17: key `job[0].servers[1]`: there is no server "t"
+  16:17: key `job[0].servers[1]`: unknown server "t"
 procs = 4
   servers = 2
-  16:1: key `job[0].servers`: is 2
+  16:1: key `job[0].servers`: 2 is out of range
 procs = 4
   servers = "some"
   16:11: key `job[0].servers`: expected "all", a number or a list of names
@@ -62,7 +62,7 @@ procs = 4
   14:1: key `job[0].rate`: is missing
 procs = 4
   mix = { read = 0 }
-  16:1: key `job[0].mix`: has no part
+  16:1: key `job[0].mix`: all weights are 0
 procs = 4
   mix = { reed = 1 }
   16:9: key `job[0].mix.reed`: unknown field
@@ -74,13 +74,13 @@ procs = 4
   16:9: key `job[0].think`: a time needs a unit
 procs = 4
   phases = { on = "1s", off = "0s" }
-  16:23: key `job[0].phases.off`: is zero
+  16:23: key `job[0].phases.off`: is 0 (minimum: 1)
 procs = 4
   burst = { bytes = "1MiB" }
   16:9: key `job[0].burst.compute`: missing field
 name = "b"
   name = "a"
-  18:1: key `job[1].name`: "a" is the name of job[0] too
+  18:1: key `job[1].name`: duplicate name "a" (also job[0])
 name = "b"
   
   17:1: key `job[1].name`: missing field
@@ -92,13 +92,13 @@ io = [
   19:16: key `job[1].io[0].size`: a size needs a unit
 device = "d"
   device = "e"
-  11:1: key `server[0].device`: there is no device "e"
+  11:1: key `server[0].device`: unknown device "e"
 policy =
   policy = "sfq"
-  12:1: key `server[0].policy`: `sfq`: no policy of this name (fifo, crrn, orr, trr, tbf, delay, fairshare, qbm,
+  12:1: key `server[0].policy`: `sfq`: no policy of this name (fifo, crrn, orr, trr, tbf,
 policy =
   policy = "throttle-me"
-  12:1: key `server[0].policy`: `throttle-me`: no such baseline (throttle-gift, throttle-static RATE)
+  12:1: key `server[0].policy`: `throttle-me`: unknown baseline (throttle-gift, throttle
 policy =
   policy = "fairshare one"
   12:1: key `server[0].policy`: `fairshare one`: 
@@ -119,10 +119,10 @@ weights =
   13:1: key `server[0].weights`: `jobid:a:0`: 
 weights =
   rules = ["start"]
-  13:1: key `server[0].rules`: `start`: of the policy tbf
+  13:1: key `server[0].rules`: `start`: only allowed with the policy tbf
 weights =
   count = 2000
-  13:1: key `server[0].count`: is 2000
+  13:1: key `server[0].count`: 2000 is out of range
 bandwidth =
   bandwidth = "1GB"
   8:13: key `device[0].bandwidth`: a rate needs a unit
@@ -131,10 +131,10 @@ bandwidth =
   5:1: key `device[0].bandwidth`: is missing
 bandwidth =
   seek = "1ms"
-  8:1: key `device[0].seek`: is not a key of a pipe
+  8:1: key `device[0].seek`: not allowed for kind = 
 bandwidth =
   jitter = 2.0
-  8:1: key `device[0].jitter`: is 2
+  8:1: key `device[0].jitter`: 2 is out of range
 kind =
   kind = "tape"
   7:8: key `device[0].kind`: unknown variant `tape`
@@ -143,19 +143,19 @@ duration =
   1:1: key `duration`: missing field
 duration =
   duration = "10s"\nsample = "1ns"
-  3:1: key `sample`: makes 10000000000 bins
+  3:1: key `sample`: too many bins of the duration: 10000000000
 duration =
   duration = 10s
   2:14: expected newline
 latency =
   [exchange]\nloss = 1.5
-  5:1: key `exchange.loss`: is 1.5
+  5:1: key `exchange.loss`: 1.5 is out of range
 latency =
   [exchange]\ncut = [{ server = "s", from = "2s", to = "1s" }]
   5:37: key `exchange.cut[0].to`: is not after
 name = "x"
   name = "../x"
-  1:1: key `name`: "../x" is no name"#;
+  1:1: key `name`: "../x" is not a valid name"#;
 
 #[test]
 fn wrong_scenarios() {
@@ -247,8 +247,14 @@ fn keys_overridden() {
             "--set: key `job.9.procs`: `job` has no entry `9`",
         ),
         (("job", "1"), "x.toml with --set:"),
-        (("job.a.procs", "0"), "key `job[0].procs`: is 0"),
-        (("name.x", "1"), "--set: key `name.x`: `name` is no table"),
+        (
+            ("job.a.procs", "0"),
+            "key `job[0].procs`: 0 is out of range",
+        ),
+        (
+            ("name.x", "1"),
+            "--set: key `name.x`: `name` is not a table",
+        ),
     ] {
         let faults = parse(&[set]).unwrap_err().to_string();
         assert!(faults.contains(message), "{set:?}: {faults}");
@@ -331,7 +337,7 @@ fn the_program_checks() {
     let (code, text) = check(&[&bad, &good, &bad]);
     assert_eq!(code, Some(2));
     let line = format!(
-        "{}:16:1: key `job[0].procs`: is 0; allowed: 1 to 8000000\n",
+        "{}:16:1: key `job[0].procs`: 0 is out of range (1 to 8000000)\n",
         bad.display()
     );
     assert_eq!(text, line.repeat(2));

@@ -12,13 +12,13 @@ pub fn order() -> CheckResult {
     submit(&client, &requests(1..=5))?;
     submit(&client, &[Request::new(9).high_priority(true)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
-    same("withheld", client.stats()?.queued, 5)?;
+    same("queued", client.stats()?.queued, 5)?;
     complete(&client, 1)?;
     for wanted in [9, 2, 3, 4, 5] {
         let next = released(&client, 1)?;
         same("next", cookies(&next), vec![wanted])?;
         let waited = (next[0].wait_ns > 0, next[0].header.flags);
-        same("it waited", waited, (true, 0))?;
+        same("wait time and flags", waited, (true, 0))?;
         fails("nothing else", client.released(1), libc::EAGAIN)?;
         complete(&client, wanted)?;
     }
@@ -110,9 +110,9 @@ pub fn fault() -> CheckResult {
     let (read, written) = crate::nowhere::transfer(&client);
     fails("read to nowhere", read, libc::EFAULT)?;
     fails("write from nowhere", written, libc::EFAULT)?;
-    same("not told", client.stats()?.ready, 4)?;
+    same("ready", client.stats()?.ready, 4)?;
     let there = cookies(&released(&client, 4)?);
-    same("still there", there, vec![1, 2, 3, 4])?;
+    same("released", there, vec![1, 2, 3, 4])?;
     for cookie in 1..=4 {
         complete(&client, cookie)?;
     }
@@ -170,8 +170,8 @@ pub fn close() -> CheckResult {
     let mut seen = cookies(&released(&staying, 1)?);
     complete(&staying, seen[0])?;
     seen.extend(cookies(&released(&staying, 1)?));
-    same("the other's", seen, vec![1, 2])?;
+    same("requests of the other file", seen, vec![1, 2])?;
     complete(&staying, 2)?;
     submit(&staying, &requests(3..=3))?;
-    calm(&staying)
+    uncontended(&staying)
 }

@@ -100,8 +100,8 @@ pub fn come_along() -> CheckResult {
     same("the last", client.promote(&[6])?, 1)?;
     quiet("one is running", &client, WHILE)?;
     complete(&client, 1)?;
-    same("its first", serve(&client)?, 4)?;
-    same("its next", serve(&client)?, 5)?;
+    same("predecessor 4", serve(&client)?, 4)?;
+    same("predecessor 5", serve(&client)?, 5)?;
     let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
     rest.sort_unstable();
     same("and then", rest, vec![2, 3, 6])?;
@@ -110,7 +110,7 @@ pub fn come_along() -> CheckResult {
     same("first", cookies(&released(&client, 1)?), vec![11])?;
     submit(&client, &[request(15).after(&[13]).high_priority(true)])?;
     complete(&client, 11)?;
-    same("its first", serve(&client)?, 13)?;
+    same("predecessor 13", serve(&client)?, 13)?;
     same("itself", serve(&client)?, 15)?;
     same("blocked", client.stats()?.blocked >= 3, true)
 }
@@ -258,7 +258,7 @@ pub fn predecessors() -> CheckResult {
     same("the next", serve(&client)?, 4)?;
     // All predecessors are completed.
     submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
-    calm(&client)?;
+    uncontended(&client)?;
     // Predecessors in the same call, and a predecessor that is not released yet.
     submit(
         &client,
@@ -294,7 +294,7 @@ pub fn window() -> CheckResult {
     // Now 4, 5, 6 and 9 are known. A reused cookie refers to the new request.
     submit(&client, &[request(6), request(7).after(&[6, 5])])?;
     same("again", cookies(&released(&client, 1)?), vec![6])?;
-    quiet("waits for the newer", &client, WHILE)?;
+    quiet("blocked by the newer", &client, WHILE)?;
     complete(&client, 6)?;
     end(7)?;
     // Request 9 was the third to last: the older completion of 6 does not count separately.
@@ -320,7 +320,7 @@ pub fn late() -> CheckResult {
     let client = service.options().lease(LEASE).open()?;
     submit(&client, &[request(1), request(2).after(&[1]), request(3)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
-    same("has its slot", serve(&client)?, 3)?;
+    same("request with a slot", serve(&client)?, 3)?;
     same("reclaimed", client.stats()?.reclaimed, 1)?;
     quiet("not completed", &client, WHILE)?;
     submit(&client, &[request(4).after(&[1])])?;
@@ -336,7 +336,7 @@ pub fn late() -> CheckResult {
     drop(client);
     let client = service.client()?;
     submit(&client, &[request(1)])?;
-    calm(&client)
+    uncontended(&client)
 }
 
 /// Checks that closing a file removes its blocked requests, and does not affect the requests of

@@ -32,14 +32,22 @@ pub fn credits() -> CheckResult {
     same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
     let pool = alone.credits;
     complete(&client, 1)?;
-    same("nobody", told("credits", "fan_out")?, 0)?;
+    same(
+        "fan-out of the idle service",
+        told("credits", "fan_out")?,
+        0,
+    )?;
     for count in [2, 8, 64, 1000] {
         for n in 1..=count {
             submit(&client, &[of(n, n.into())])?;
         }
         let stats = client.stats()?;
         same("fan-out", (stats.fan_out, stats.peers), (count, count))?;
-        same("told", told("credits", "fan_out")?, count.into())?;
+        same(
+            "fan-out in nrs_concurrency",
+            told("credits", "fan_out")?,
+            count.into(),
+        )?;
         same("credits", stats.credits, (pool / count).max(1))?;
         // Each release reports the credits.
         let mut left = count;
@@ -56,7 +64,11 @@ pub fn credits() -> CheckResult {
         }
         same("least", least, (pool / count).max(1))?;
     }
-    same("nobody again", told("credits", "fan_out")?, 0)?;
+    same(
+        "fan-out of the idle service",
+        told("credits", "fan_out")?,
+        0,
+    )?;
     // Without a network identifier each file counts as one client.
     let other = Options::new("credits").nonblocking(true).open()?;
     submit(&client, &requests(1..=3))?;
@@ -71,7 +83,7 @@ pub fn credits() -> CheckResult {
         submit(&client, &requests([cookie]))?;
     }
     same("over", client.stats()?.over, 8)?;
-    same("in all", told("credits", "over")?, 8)
+    same("over in nrs_concurrency", told("credits", "over")?, 8)
 }
 
 /// Checks that a new client lowers the credits of the others, and that an urgent client gets more
@@ -106,7 +118,7 @@ pub fn newcomer() -> CheckResult {
         let cookie = released(&client, 1)?[0].cookie;
         complete(&client, cookie)?;
     }
-    same("nobody", client.stats()?.fan_out, 0)
+    same("fan-out of the idle service", client.stats()?.fan_out, 0)
 }
 
 /// Checks that all files of a service together have at most `buffer_max` requests.
@@ -116,15 +128,19 @@ pub fn buffer() -> CheckResult {
     set("buffer", "buffer_max", &ROOM.to_string())?;
     let two = Options::new("buffer").nonblocking(true).open()?;
     submit(&one, &requests(1..=200))?;
-    same("what fits", two.submit(&requests(1..=100))?, 56)?;
-    fails("no room", two.submit(&requests(57..=57)), libc::EAGAIN)?;
-    fails("for nobody", one.submit(&requests(201..=201)), libc::EAGAIN)?;
+    same("accepted requests", two.submit(&requests(1..=100))?, 56)?;
+    fails("full service", two.submit(&requests(57..=57)), libc::EAGAIN)?;
+    fails(
+        "full buffer",
+        one.submit(&requests(201..=201)),
+        libc::EAGAIN,
+    )?;
     let room = |client: &Client| {
         client
             .wait(true, Some(Duration::ZERO))
             .map(|ready| ready.writable)
     };
-    same("told", (room(&one)?, room(&two)?), (false, false))?;
+    same("writable", (room(&one)?, room(&two)?), (false, false))?;
     same("waits", two.stats()?.room_waits > 0, true)?;
     same("full", told("buffer", "requests")?, ROOM)?;
     // A completion of another file wakes waiting writers and pollers.

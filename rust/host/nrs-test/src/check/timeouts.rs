@@ -50,13 +50,13 @@ fn event(client: &Client) -> Result<Event, Box<dyn Error>> {
             }
         }
     }
-    Err("there is no event".into())
+    Err("no event within 20 s".into())
 }
 
 fn early_reply(client: &Client) -> Result<Early, Box<dyn Error>> {
     match event(client)? {
         Event::Early(early) => Ok(early),
-        other => Err(format!("{other:?}, an early reply was expected").into()),
+        other => Err(format!("found {other:?}, expected an early reply").into()),
     }
 }
 
@@ -83,7 +83,7 @@ fn soon_after(what: &str, seen: Duration, wanted: Duration) -> CheckResult {
     if seen + ms(20) >= wanted && seen <= wanted + SLACK {
         Ok(())
     } else {
-        Err(format!("{what}: {seen:?}, {wanted:?} was expected").into())
+        Err(format!("{what}: found {seen:?}, expected {wanted:?}").into())
     }
 }
 
@@ -104,8 +104,12 @@ pub fn early() -> CheckResult {
     submit(&client, &[waiting(2, ms(1500))])?;
     let first = early_reply(&client)?;
     soon_after("at once", begun.elapsed(), Duration::ZERO)?;
-    same("its flag", first.header.flags, wire::EARLY_AT_ONCE)?;
-    same("its request", first.cookie, 2)?;
+    same(
+        "flags of the reply",
+        first.header.flags,
+        wire::EARLY_AT_ONCE,
+    )?;
+    same("request of the reply", first.cookie, 2)?;
     soon_after("its timeout", first.timeout(), ms(2000))?;
     // Margin and extension are one second each; the limit is six seconds.
     let mut told = first.timeout();
@@ -117,9 +121,9 @@ pub fn early() -> CheckResult {
             next.timeout()
         );
         soon_after("when", begun.elapsed(), told - ms(1000))?;
-        same("it is no answer to anything", next.header.flags, 0)?;
+        same("reply flags", next.header.flags, 0)?;
         let wanted = (told + ms(1000)).min(ms(6000));
-        soon_after("what it grants", next.timeout(), wanted)?;
+        soon_after("granted timeout", next.timeout(), wanted)?;
         same("within the limit", next.timeout() <= ms(6000), true)?;
         told = next.timeout();
     }
@@ -140,7 +144,7 @@ pub fn early() -> CheckResult {
     let plain = to_serve(&client)?;
     same("in time", plain.is_expired(), false)?;
     let left = plain.left().ok_or("no time left")?;
-    same("what is left", left <= ms(7000) && left > ms(6000), true)?;
+    same("time left", left <= ms(7000) && left > ms(6000), true)?;
     complete(&client, 3)?;
     submit(&client, &[waiting(4, ms(1000)).elapsed(ms(1000))])?;
     same("arrived too late", to_serve(&client)?.is_expired(), true)?;
@@ -163,8 +167,8 @@ pub fn busy() -> CheckResult {
     }
     client.busy(&[(1, ms(5000)), (2, ms(5000))])?;
     let told = early_reply(&client)?;
-    same("what it answers", told.header.flags, wire::EARLY_BUSY)?;
-    same("its request", told.cookie, 1)?;
+    same("reply flags", told.header.flags, wire::EARLY_BUSY)?;
+    same("request of the reply", told.cookie, 1)?;
     soon_after("its timeout", told.timeout(), ms(5000))?;
     // The client of the second request waits longer anyway; the lease of the third one expires
     // soon.
@@ -304,7 +308,7 @@ pub fn recovery() -> CheckResult {
     let replied = early_reply(&client)?;
     same("the estimate", replied.estimate(), ms(1000))?;
     let granted = replied.timeout() > ms(1100) && replied.timeout() <= ms(2200);
-    same("what is granted", granted, true)?;
+    same("granted timeout", granted, true)?;
     thread::sleep(ms(1000).saturating_sub(begun.elapsed()));
     back(3, ms(500))?;
     client.reconnect(&[Reconnect::new(0); 256])?;
@@ -316,7 +320,11 @@ pub fn recovery() -> CheckResult {
         }
     };
     let Recovered { clients, .. } = ended;
-    same("told", (clients, ended.largest()), (259, ms(4000)))?;
+    same(
+        "recovered clients",
+        (clients, ended.largest()),
+        (259, ms(4000)),
+    )?;
     println!("recovered after {:?}", begun.elapsed());
     let late = begun.elapsed().saturating_sub(ms(5000));
     same("when", begun.elapsed() >= ms(3980) && late <= SLACK, true)?;
@@ -354,7 +362,7 @@ pub fn hostile() -> CheckResult {
         ("half an address", back(|r| (r.net, r.address_len) = (2, 3))),
         ("another flag", back(|r| r.header.flags = 1 << 31)),
         (
-            "what is only read",
+            "a record type for reads only",
             Early::new(1, 1, 1, 0).encode().to_vec(),
         ),
     ] {
@@ -407,7 +415,7 @@ pub fn hostile() -> CheckResult {
         "{told} early replies, {} late, {} expired",
         stats.early_late, stats.expired
     );
-    same("told", stats.early_sent, told)?;
+    same("early replies", stats.early_sent, told)?;
     same("bounded", told <= 2 * 2000 && stats.expired <= 2000, true)
 }
 

@@ -83,10 +83,10 @@ impl FromStr for Spec {
         };
         for pair in text.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(format!("'{pair}' is not NAME=VALUE"));
+                return Err(format!("expected NAME=VALUE, found '{pair}'"));
             };
             spec.set(key, value)
-                .ok_or_else(|| format!("'{pair}': unknown name, or not a value of it"))?;
+                .ok_or_else(|| format!("'{pair}': unknown name or invalid value"))?;
         }
         Ok(spec)
     }
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_has_what_it_is_told() {
+    fn credits_are_kept() {
         let (mut player, _) = player("depth=9,start=1");
         let now = Instant::now();
         player.begin(now, true);

@@ -285,7 +285,10 @@ pub fn run(run: &mut StormRun, prefix: &str) -> Outcome<()> {
         }
     }
     for dir in directories(prefix) {
-        tally.finding(format!("configfs rmdir: {} stays", dir.display()));
+        tally.finding(format!(
+            "configfs rmdir: {} cannot be removed",
+            dir.display()
+        ));
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io
         }
         7 => {
             let result = fs::read(path).and_then(|seen| {
-                expect(seen == content.bytes(), || format!("{name}: other bytes"))
+                expect(seen == content.bytes(), || format!("{name}: wrong content"))
             });
             ("read", result)
         }
@@ -137,9 +137,9 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
             let content = model
                 .names
                 .get(&name)
-                .ok_or_else(|| format!("{name} should not be there"))?;
+                .ok_or_else(|| format!("unexpected file {name}"))?;
             if fs::read(dir.join(&name))? != content.bytes() {
-                return Err(format!("{name}: other bytes at the end").into());
+                return Err(format!("{name}: wrong content at the end").into());
             }
             seen += 1;
         }
@@ -147,7 +147,7 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
     if seen == model.names.len() as u64 {
         Ok(seen)
     } else {
-        Err(format!("{seen} names are there, not {}", model.names.len()).into())
+        Err(format!("{seen} names exist, expected {}", model.names.len()).into())
     }
 }
 

@@ -11,7 +11,8 @@ use nrs_agent::status::{EntityStatus, PeerStatus, ServiceStatus, Status};
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
 use crate::show;
-use crate::stats::words::{duration, safe, safe_text};
+use crate::stats::words::{duration, safe};
+use crate::top::numbers::printable;
 
 /// Actions of `nrsctl agent`.
 #[derive(clap::Subcommand, Debug)]
@@ -41,8 +42,8 @@ pub struct Args {
 pub fn run(action: &AgentAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let AgentAction::Status(args) = action;
     let Some(status) = kernel.agent(&args.socket)? else {
-        let message = format!("no agent answers at {}", args.socket.display());
-        let hint = "start it: systemctl start nrs-agent; see: journalctl -u nrs-agent";
+        let message = format!("no agent is running at {}", args.socket.display());
+        let hint = "start: systemctl start nrs-agent; log: journalctl -u nrs-agent";
         return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
     };
     match args.json {
@@ -77,15 +78,12 @@ fn describe(status: &Status, out: &mut dyn Write) -> Result {
     for (count, what) in [
         (
             status.dropped,
-            "received datagrams dropped for lack of room",
+            "received datagrams dropped: receive buffer full",
         ),
-        (
-            status.strangers,
-            "datagrams of groups that no service is in",
-        ),
+        (status.strangers, "datagrams for groups without a service"),
         (
             status.own,
-            "datagrams of another server with the name of this server",
+            "datagrams of another server that has this server's name",
         ),
     ] {
         if count > 0 {
@@ -121,10 +119,10 @@ pub fn headline(one: &ServiceStatus) -> String {
         false => format!(" (group {})", safe(&one.group)),
     };
     let state = match &one.failure {
-        Some(failure) => safe_text(failure),
+        Some(failure) => printable(failure),
         None if numbers.bound == 0 => "not bound".into(),
         None => format!(
-            "{} other servers, {} of {} entities lowered, {} steps missed",
+            "{} other servers, {} of {} entities reduced, {} steps missed",
             numbers.servers, numbers.lowered, numbers.known, numbers.missed
         ),
     };
@@ -142,7 +140,7 @@ fn peer(peer: &PeerStatus) -> [String; 6] {
     let (state, heard) = match (numbers.datagrams, peer.left, numbers.connected) {
         (0, _, 0) => ("not connected", false),
         // The peer has another mode, cost model or secret, or does not share the service.
-        (0, ..) => ("not understood", false),
+        (0, ..) => ("incompatible", false),
         (_, true, _) => ("left", true),
         (_, _, 0) => ("not connected", true),
         _ => ("connected", true),

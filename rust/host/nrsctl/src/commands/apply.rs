@@ -151,7 +151,7 @@ fn apply(
         }
         wanted.module.clear();
         if wanted.services.is_empty() && wanted.disks.is_empty() && wanted.devices.is_empty() {
-            let message = format!("no file mentions the service {only}");
+            let message = format!("no file defines the service {only}");
             return Err(Failure::new(FailureKind::NotFound, message));
         }
     }
@@ -223,7 +223,7 @@ fn apply(
         }
     }
     if !left.is_empty() {
-        let message = format!("interrupted: as they were: {}", left.join(", "));
+        let message = format!("interrupted; not changed: {}", left.join(", "));
         failures.push(Failure::new(FailureKind::Other, message));
     }
     output.report.end(failures)
@@ -357,8 +357,8 @@ impl<'a> Todo<'a> {
                 };
                 let back = kernel.set_module_parameter(name, before);
                 message += &match back {
-                    Ok(()) => format!("; {name} is {before} again"),
-                    Err(other) => format!("; PUTTING BACK {name} FAILED, TOO: {}", other.message),
+                    Ok(()) => format!("; {name} was restored to {before}"),
+                    Err(other) => format!("; restoring {name} failed: {}", other.message),
                 };
             }
             return Err(Failure { message, ..failure });

@@ -95,13 +95,19 @@ pub struct New {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u64::from(SIZE_MAX)))]
     pub size: Option<u64>,
     /// Dispatches requests without the policy while slots are free.
-    #[arg(long, value_parser = words([("on", "default"), ("off", "the policy sees every request")]))]
+    #[arg(
+        long,
+        value_parser = words([("on", "default"), ("off", "the policy sees every request")]),
+    )]
     pub opportunity: Option<String>,
     /// Source of offset streams, for orr.
     #[arg(long, value_parser = words(STREAMS))]
     pub stream: Option<String>,
     /// Behaviour while the device does not respond.
-    #[arg(long, value_parser = words([("wait", "default"), ("fail", "fail requests with a timeout")]))]
+    #[arg(
+        long,
+        value_parser = words([("wait", "default"), ("fail", "fail requests with a timeout")]),
+    )]
     pub on_timeout: Option<String>,
     #[command(flatten)]
     kept: Kept,
@@ -284,7 +290,7 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
 
 /// Returns `failure` with the addition that the change was made, but not saved.
 fn unsaved(failure: Failure) -> Failure {
-    let message = format!("done, but not saved: {}", failure.message);
+    let message = format!("the change was made, but not saved: {}", failure.message);
     Failure { message, ..failure }
 }
 

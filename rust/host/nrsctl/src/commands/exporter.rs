@@ -28,19 +28,34 @@ const LISTEN: &str = "127.0.0.1:9719";
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// HTTP address of /metrics.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, conflicts_with_all = ["textfile", "once"])]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = LISTEN,
+        conflicts_with_all = ["textfile", "once"],
+    )]
     pub listen: String,
     /// Writes a page atomically to this file (*.prom), for the textfile collector.
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     pub textfile: Option<PathBuf>,
     /// Period of rewriting the file, in seconds (default: write it once and exit).
-    #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "textfile",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+    )]
     pub every: Option<u64>,
     /// Prints one page and exits.
     #[arg(long)]
     pub once: bool,
     /// Number of entities shown per policy and head, by dispatched requests; the rest is summed up.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(0..=10_000),
+    )]
     pub top: u32,
     /// Name of a service to show; may be repeated (default: all).
     #[arg(long = "service", value_name = "NAME")]
@@ -113,7 +128,7 @@ fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
             FailureKind::NotFound,
             format!("{}: {error}", path.display()),
         )
-        .hint("snapshots are what nrsctl status --json prints")
+        .hint("expected the output of nrsctl status --json")
     };
     let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
     serde_json::from_str(&text).map_err(|error| failure(&error))
@@ -160,7 +175,10 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
         let gathered = gather(args, kernel);
         let page = page::render(&gathered, top, memory.as_mut());
         let written = replace(path, page.as_bytes()).map_err(|failure| match failure.kind {
-            FailureKind::NotFound | FailureKind::Permission => failure.hint("the directory has to exist and to take new files: the page is written beside the file and renamed"),
+            FailureKind::NotFound | FailureKind::Permission => failure.hint(
+                "the directory must exist and be writable: \
+                 the page is written to a temporary file and renamed",
+            ),
             _ => failure,
         });
         let Some(seconds) = args.every else {
@@ -182,8 +200,11 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
 /// Answers HTTP requests until the process ends.
 fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> Result {
     let listener = TcpListener::bind(&args.listen).map_err(|error| {
-        Failure::new(FailureKind::Usage, format!("--listen {}: {error}", args.listen))
-            .hint("expected ADDRESS:PORT of this machine that nobody listens at, such as 127.0.0.1:9719 or [::]:9719")
+        Failure::new(
+            FailureKind::Usage,
+            format!("--listen {}: {error}", args.listen),
+        )
+        .hint("expected an unused local ADDRESS:PORT, such as 127.0.0.1:9719 or [::]:9719")
     })?;
     let address = listener.local_addr()?;
     writeln!(out, "listening at http://{address}/metrics")?;
@@ -224,7 +245,7 @@ pub fn answer(
                 body,
             }
         }
-        _ => Answer::text(404, "there is /metrics, and nothing else"),
+        _ => Answer::text(404, "not found; see /metrics"),
     }
 }
 

@@ -130,7 +130,7 @@ fn page(command: &Command, directory: &Path) -> Result {
 
 /// Writes the meanings of the exit statuses.
 fn statuses(out: &mut dyn Write) -> Result {
-    writeln!(out, ".SH \"EXIT STATUS\"\n.TP\n0\neverything was done")?;
+    writeln!(out, ".SH \"EXIT STATUS\"\n.TP\n0\nsuccess")?;
     for kind in FailureKind::all() {
         writeln!(out, ".TP\n{}\n{}", kind.exit_status(), kind.meaning())?;
     }
@@ -156,7 +156,10 @@ mod tests {
         })
         .unwrap();
         for (name, part) in [
-            ("nrsctl-rule-start.1", ".TP\n5\nthe rights do not suffice"),
+            (
+                "nrsctl-rule-start.1",
+                ".TP\n5\nroot privileges are required",
+            ),
             ("nrsctl-apply.1", ".SH SYNOPSIS"),
             ("nrsctl-apply.1", ".nf\nnrsctl apply \\-\\-dry\\-run\n"),
             ("nrsctl-rule.1", "nrsctl rule stop ost_io batch\n"),

@@ -42,7 +42,12 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value = "20", value_parser = record::interval)]
     pub time: Duration,
     /// Largest queue depth, 1 to 1024.
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 128,
+        value_parser = clap::value_parser!(u16).range(1..=1024),
+    )]
     pub max_depth: u16,
     /// Name of the qbm group (default: the device's name).
     #[arg(long)]
@@ -82,12 +87,12 @@ impl MeasuredDevice {
             .custom_flags(libc::O_DIRECT)
             .open(path);
         let mut file = file.map_err(|error| match error.raw_os_error() {
-            Some(libc::EINVAL) => refused("its file system has no reads past the page cache"),
+            Some(libc::EINVAL) => refused("the file system does not support direct I/O"),
             _ => failed(error),
         })?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
         if bytes < LARGE {
-            return Err(refused("smaller than 1 MiB"));
+            return Err(refused("too small (minimum: 1 MiB)"));
         }
         let device = kind.rdev();
         let number = format!("{}:{}", libc::major(device), libc::minor(device));
@@ -175,9 +180,9 @@ fn group(args: &Args) -> Result<String> {
     match (1..=31).contains(&name.len()) && name.bytes().all(takes) {
         true => Ok(name),
         false => {
-            let message = format!("'{name}' cannot name a group");
+            let message = format!("'{name}' is not a valid group name");
             Err(Failure::new(FailureKind::Usage, message)
-                .hint("give --name: letters, digits and _ . : -"))
+                .hint("set --name: letters, digits and _ . : -"))
         }
     }
 }
@@ -205,7 +210,7 @@ fn direct(kernel: &dyn Kernel, path: &Path, number: &str) -> Result {
             _ => continue,
         };
         let (path, service) = (path.display(), device.service);
-        let message = format!("{path}: the service {service} schedules its requests");
+        let message = format!("{path}: nrs schedules this device (service {service})");
         return Err(Failure::new(FailureKind::Refused, message).hint(hint));
     }
     Ok(())
@@ -238,13 +243,14 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         rates.push((depth, rate));
     }
     let nothing = || {
-        let message = format!("{}: no read ended in {time:?}", args.device.display());
-        Failure::new(FailureKind::Other, message).hint("give it longer: --time")
+        let message = format!("{}: no read completed in {time:?}", args.device.display());
+        Failure::new(FailureKind::Other, message).hint("increase --time")
     };
     let slots = knee(&rates).ok_or_else(nothing)?;
     writeln!(
         out,
-        "# slots={slots}: the least depth with {SAME} % of the highest rate; slots=auto finds it while running"
+        "# slots={slots}: smallest depth with {SAME} % of the highest rate; \
+         slots=auto finds it at run time"
     )?;
     let depth = slots.max(LARGE_DEPTH);
     let rate = device.rate(LARGE, depth, time)?;

@@ -13,8 +13,8 @@ use crate::commands::record;
 use crate::failure::Result;
 use crate::kernel::{self, Kernel};
 use crate::show::time;
-use crate::stats::words::safe_text;
 use crate::stats::{self, Policy, Snapshot};
+use crate::top::numbers::printable;
 
 /// Arguments of `nrsctl monitor`.
 #[derive(clap::Args, Debug)]
@@ -155,7 +155,7 @@ fn watch(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, mut pause: impl 
                     writeln!(out)?;
                 }
                 false => {
-                    let (what, state) = (safe_text(&what), safe_text(&state));
+                    let (what, state) = (printable(&what), printable(&state));
                     writeln!(out, "{time} {service}: {what}: {state}")?;
                 }
             }
@@ -289,7 +289,7 @@ mod tests {
             (&event["service"], &event["state"]),
             (&"c".into(), &"exists".into())
         );
-        let failure = said(&kernel, "monitor nobody").unwrap_err();
+        let failure = said(&kernel, "monitor missing").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound);
     }
 }

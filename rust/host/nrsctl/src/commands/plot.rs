@@ -27,7 +27,12 @@ pub struct Args {
     #[arg(long, value_name = "GLOB", default_value = "*", value_parser = glob)]
     pub entity: GlobMatcher,
     /// Number of entities shown, by mean; shares, rates and queues of other entities are summed up.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "10",
+        value_parser = clap::value_parser!(u64).range(1..=100),
+    )]
     pub top: u64,
     /// Name of the service, if the recording has several.
     #[arg(long, value_name = "NAME")]
@@ -71,7 +76,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
                 FailureKind::NotFound,
                 format!("{file}: no service '{name}'"),
             );
-            return Err(failure.hint(format!("there are: {all}")));
+            return Err(failure.hint(format!("services: {all}")));
         }
         (None, [name]) => name,
         (None, []) => {
@@ -80,7 +85,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
         }
         (None, _) => {
             let message = format!("{file} has {} services", services.len());
-            let hint = format!("choose one: --service NAME, of {all}");
+            let hint = format!("set --service to one of: {all}");
             return Err(Failure::new(FailureKind::Usage, message).hint(hint));
         }
     };
@@ -96,7 +101,7 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
     if top.is_empty() {
         let what = args.what.title();
         let none = format!(
-            "{file}: nothing to draw: no entity '{}' has a {what}",
+            "{file}: no data: no entity '{}' has a {what}",
             args.entity.glob()
         );
         return Err(Failure::new(FailureKind::NotFound, none).hint(args.what.where_from()));
@@ -136,12 +141,12 @@ impl SeriesKind {
     /// Returns the label of the axis.
     const fn unit(self, bytes: bool) -> &'static str {
         match self {
-            SeriesKind::Share => "share of service in %",
+            SeriesKind::Share => "share of service, %",
             SeriesKind::Rate if bytes => "MB/s",
             SeriesKind::Rate => "requests/s",
-            SeriesKind::Wait => "wait of 99 % of requests, at most, in ms",
+            SeriesKind::Wait => "99th percentile of queueing times, ms",
             SeriesKind::Queue => "requests queued",
-            SeriesKind::Limit => "limit met, times/s",
+            SeriesKind::Limit => "throttled, times/s",
         }
     }
 
@@ -149,11 +154,11 @@ impl SeriesKind {
     const fn where_from(self) -> &'static str {
         match self {
             SeriesKind::Share | SeriesKind::Rate => {
-                "it needs two snapshots of a policy that tells requests apart"
+                "two snapshots of a policy with entities are required"
             }
-            SeriesKind::Queue => "it needs a policy that tells requests apart",
-            SeriesKind::Wait => "fairshare counts waits",
-            SeriesKind::Limit => "tbf and qbm have limits",
+            SeriesKind::Queue => "a policy with entities is required",
+            SeriesKind::Wait => "only fairshare measures queueing times",
+            SeriesKind::Limit => "only tbf and qbm have limits",
         }
     }
 }
@@ -204,15 +209,11 @@ mod tests {
     #[test]
     fn a_line_each() {
         for (words, count, unit) in [
-            (" --what share", 5, "share of service in %"),
+            (" --what share", 5, "share of service, %"),
             (" --what rate", 4, "MB/s"),
-            (
-                " --what wait",
-                3,
-                "wait of 99 % of requests, at most, in ms",
-            ),
+            (" --what wait", 3, "99th percentile of queueing times, ms"),
             (" --what queue", 5, "requests queued"),
-            (" --what limit", 2, "limit met, times/s"),
+            (" --what limit", 2, "throttled, times/s"),
             (" --entity uid:1002* --top 1", 2, "2 others"),
         ] {
             let svg = drawn(both(), words).unwrap();
@@ -237,7 +238,7 @@ mod tests {
     fn failures() {
         let mut two = both();
         two[0].service = "b".into();
-        let none = "file.jsonl: nothing to draw: no entity";
+        let none = "file.jsonl: no data: no entity";
         for (snapshots, words, kind, want) in [
             (
                 vec![],

@@ -29,7 +29,12 @@ pub struct Args {
     #[arg(long = "for", value_name = "S", value_parser = seconds)]
     pub time: Option<Duration>,
     /// Number of snapshots of each service.
-    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "time",
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
     pub count: Option<u32>,
     /// Output file (default standard output).
     #[arg(long, value_name = "FILE")]
@@ -57,7 +62,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 fn duration(text: &str, low: f64, high: f64) -> std::result::Result<Duration, String> {
     let found = text.parse().ok().filter(|s| (low..=high).contains(s));
     let found = found.map(Duration::from_secs_f64);
-    found.ok_or_else(|| format!("seconds, {low} to {high}"))
+    found.ok_or_else(|| format!("expected seconds, {low} to {high}"))
 }
 
 /// Parses a number of bytes.
@@ -71,7 +76,7 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     let number: Option<u64> = digits.parse().ok();
     number
         .and_then(|number| number.checked_mul(scale))
-        .ok_or_else(|| "bytes, with K, M or G behind the number or not".into())
+        .ok_or_else(|| "expected bytes, optionally with K, M or G".into())
 }
 
 /// Reads a recording, and reports a truncated last line on standard error.
@@ -87,7 +92,7 @@ pub fn open(path: &Path) -> Result<Recording> {
     if let Some(line) = recording.cut {
         let _ = writeln!(
             io::stderr(),
-            "nrsctl: {name}: line {line} is cut and was left out: the recording was interrupted"
+            "nrsctl: {name}: line {line} is truncated and ignored: the recording was interrupted"
         );
     }
     Ok(recording)
@@ -152,11 +157,10 @@ fn record(
     match result {
         Ok(End::Full) => {
             let full = format!(
-                "{name}: full after {lines} snapshots: --max-bytes is {}",
+                "{name}: full after {lines} snapshots (limit: --max-bytes {})",
                 args.max_bytes
             );
-            Err(Failure::new(FailureKind::Other, full)
-                .hint("record less often (--interval), or allow more: --max-bytes 1G"))
+            Err(Failure::new(FailureKind::Other, full).hint("increase --interval or --max-bytes"))
         }
         Ok(End::Done | End::Told) => Ok(lines),
         Err(failure) if failure.kind == FailureKind::Closed => Err(failure),
@@ -369,7 +373,7 @@ mod tests {
         assert_eq!((&read.snapshots[..], read.cut), (&all[..lines], None));
         let longest = serde_json::to_vec(&all[lines]).unwrap().len();
         assert!(file.len() + longest >= 4096);
-        let want = format!("f: full after {lines} snapshots: --max-bytes is 4096");
+        let want = format!("f: full after {lines} snapshots (limit: --max-bytes 4096)");
         assert_eq!(done.unwrap_err().message, want);
         // A closed reader needs no message; any other failed write is reported.
         for room in [0, 4096] {
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_told() {
+    fn a_signal_ends_the_recording() {
         let (tell, told) = mpsc::channel();
         tell.send(()).unwrap();
         let mut line = args(&[]);
@@ -402,7 +406,7 @@ mod tests {
         let failure = run(&line, &kernel, &mut Vec::new()).unwrap_err();
         assert_eq!(
             failure.to_string(),
-            "there is no service 'ost'\n  did you mean: ost_io"
+            "service 'ost' does not exist\n  did you mean: ost_io"
         );
         assert!(!path.exists());
     }

@@ -30,13 +30,25 @@ pub struct LimitArgs {
     #[arg(long, value_name = "RULE")]
     pub rank: Option<String>,
     /// Use of the rate that other rules leave unused: 0 or 1.
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    #[arg(
+        long,
+        value_name = "0|1",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+    )]
     pub borrow: Option<String>,
     /// Further rules to charge, joined by '+' (empty: none).
     #[arg(long, value_name = "RULES")]
     pub also: Option<String>,
     /// Catching up after delays of up to 1 s: 0 or 1.
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    #[arg(
+        long,
+        value_name = "0|1",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+    )]
     pub realtime: Option<String>,
 }
 
@@ -209,7 +221,7 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
                 let failure =
                     Failure::new(FailureKind::Usage, format!("{name}: nothing to change"));
                 return Err(
-                    failure.hint("give --rate, --minrate, --rank, --borrow, --also or --realtime")
+                    failure.hint("set --rate, --minrate, --rank, --borrow, --also or --realtime")
                 );
             }
             let rules = stats::rules(kernel, service)?;
@@ -232,7 +244,10 @@ pub fn run(action: &RuleAction, kernel: &dyn Kernel, out: &mut dyn Write) -> Res
 /// Returns `failure`; if a rule uses a field that tbf does not have, with the available fields as
 /// hint.
 fn with_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
-    if !failure.message.contains("a field of the policy's type") {
+    if !failure
+        .message
+        .contains("field is not part of the policy's type")
+    {
         return failure;
     }
     let heads = stats::heads(kernel, service).unwrap_or_default();
@@ -242,7 +257,8 @@ fn with_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure 
         .filter_map(|policy| policy.argument.as_deref());
     match fields.next() {
         Some(fields) => failure.hint(format!(
-            "{service} runs tbf {fields}; for more fields: nrsctl policy set {service} tbf {fields}+FIELD"
+            "{service} runs tbf {fields}; for more fields: \
+             nrsctl policy set {service} tbf {fields}+FIELD"
         )),
         None => failure,
     }
@@ -292,7 +308,7 @@ fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
             Failure::new(FailureKind::Refused, format!("{pair}: expected {expected}"))
         };
         let item = ConditionValue::parse(field, 0, value, &mut |_| Ok(0));
-        match (field, item.map_err(|error| refused(error.expected))?) {
+        match (field, item.map_err(|error| refused(error.reason))?) {
             (Field::Uid, ConditionValue::Number(number)) => attrs.uid = Id::new(number),
             (Field::Gid, ConditionValue::Number(number)) => attrs.gid = Id::new(number),
             (Field::Projid, ConditionValue::Number(number)) => attrs.projid = Id::new(number),
@@ -314,7 +330,7 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
     let listed = stats::rules(kernel, service)?;
     let state = running::read(kernel, service)?;
     let strange = |why: String| {
-        let message = format!("{service}: the rules are not understood: {why}");
+        let message = format!("{service}: cannot parse the rules: {why}");
         Failure::new(FailureKind::Other, message).hint("compare nrsctl --version and modinfo nrs")
     };
     let mut found = Vec::new();
@@ -341,7 +357,7 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
 fn missing(service: &str, name: &str, rules: &[ListedRule]) -> Failure {
     let failure = Failure::new(
         FailureKind::NotFound,
-        format!("{service}: there is no rule '{name}'"),
+        format!("{service}: no rule '{name}'"),
     );
     let mut near = near(name, rules.iter().map(|rule| &rule.name[..]));
     near.dedup();

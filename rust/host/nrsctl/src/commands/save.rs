@@ -95,7 +95,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         text: text.clone(),
     });
     let hint =
-        "nothing was saved: save to the file that has the section, or remove the section there";
+        "nothing was saved: save to the file that defines the section, or remove that section";
     wanted(&beside, kernel.accounts()).map_err(|failure| failure.hint(hint))?;
     replace(path, text.as_bytes())
 }
@@ -148,9 +148,8 @@ fn is_kept(kept: &Wanted, device: &Device, kernel: &dyn Kernel) -> Result<bool> 
     if same {
         return Ok(true);
     }
-    let message = format!("{place}: the section of {name} is not what runs");
-    let hint =
-        "nothing was saved: nrsctl apply makes it run; without the section, what runs is saved";
+    let message = format!("{place}: the section of {name} differs from the running state");
+    let hint = "nothing was saved: use the section (nrsctl apply), or remove it to save what runs";
     Err(Failure::new(FailureKind::Refused, message).hint(hint))
 }
 
@@ -163,7 +162,7 @@ fn prove(
     slots: &str,
 ) -> Result {
     let wrong = |reason: String| {
-        let message = format!("what runs cannot be written as a configuration: {reason}");
+        let message = format!("the running state cannot be saved: {reason}");
         Err(Failure::new(FailureKind::Other, message))
     };
     let (wanted, faults) = read::read([("the text", text)], kernel.accounts());
@@ -176,7 +175,9 @@ fn prove(
         let same =
             again.is_some_and(|again| steps(state, &again).is_ok_and(|steps| steps.is_empty()));
         if !same {
-            return wrong(format!("the service {name} would be another one"));
+            return wrong(format!(
+                "the section of service {name} would differ from the running state"
+            ));
         }
     }
     for device in devices {
@@ -189,7 +190,7 @@ fn prove(
             false => wanted.devices.get(name).map(|(_, again)| again == device),
         };
         if same != Some(true) {
-            return wrong(format!("{name} would be set in another way"));
+            return wrong(format!("{name} would differ from the running state"));
         }
     }
     Ok(())

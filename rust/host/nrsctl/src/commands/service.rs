@@ -179,7 +179,7 @@ pub fn checked(name: &str) -> Result {
     match is_service(name) {
         true => Ok(()),
         false => {
-            let message = format!("'{name}' is no name for a service");
+            let message = format!("'{name}' is not a valid service name");
             Err(Failure::new(FailureKind::Refused, message).hint(NAME))
         }
     }
@@ -221,9 +221,9 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
 /// Shows one service.
 fn one(service: &ListedService, out: &mut dyn Write) -> Result {
     let kept = match (service.made, service.cpts) {
-        (true, Some(1)) => "made, 1 partition".into(),
-        (true, Some(cpts)) => format!("made, {cpts} partitions"),
-        _ => "gone with its last client".to_owned(),
+        (true, Some(1)) => "created in configfs, 1 partition".into(),
+        (true, Some(cpts)) => format!("created in configfs, {cpts} partitions"),
+        _ => "removed with the last client".to_owned(),
     };
     let clients = match service.clients.is_empty() {
         true => "none".into(),

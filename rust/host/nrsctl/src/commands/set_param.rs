@@ -93,7 +93,7 @@ fn set(
     if names::is_pattern(name) {
         parameters.retain(|parameter| parameter.access.writes());
         if parameters.is_empty() {
-            let message = format!("{name}: nothing was set: what it fits can only be read");
+            let message = format!("{name}: nothing was set: all matching parameters are read-only");
             let failure = Failure::new(FailureKind::Refused, message);
             return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
         }

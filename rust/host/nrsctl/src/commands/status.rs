@@ -26,8 +26,15 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Repeats the output every 2 s, or every S seconds.
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "2",
-        conflicts_with = "json", value_parser = record::interval)]
+    #[arg(
+        long,
+        value_name = "S",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2",
+        conflicts_with = "json",
+        value_parser = record::interval,
+    )]
     pub watch: Option<Duration>,
 }
 
@@ -90,7 +97,10 @@ fn once(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     if args.json {
         show::json(out, &snapshots)?;
     } else if snapshots.is_empty() {
-        writeln!(out, "no services: a client makes one, see the user guide")?;
+        writeln!(
+            out,
+            "no services: clients create services, see the user guide"
+        )?;
     } else {
         for snapshot in snapshots.iter_mut().filter(|_| !args.numeric) {
             kernel.accounts().name(snapshot);

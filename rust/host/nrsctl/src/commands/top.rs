@@ -72,8 +72,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         return batch(state, source, tables, out);
     }
     if !term::is_usable() {
-        let none = Failure::new(FailureKind::Usage, "top needs a terminal");
-        return Err(none.hint("without one, tables as text: nrsctl top --batch 1"));
+        let none = Failure::new(FailureKind::Usage, "top requires a terminal");
+        return Err(none.hint("to print tables as text: nrsctl top --batch 1"));
     }
     // Errors at the start are reported as by any other command, before the screen is taken.
     let services = source.services()?;

@@ -94,7 +94,7 @@ pub fn run(action: &WeightAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
         WeightAction::Set { service, weights } => {
             let items = weights.iter().map(|text| {
                 let wrong = || {
-                    let message = format!("{text}: no weight");
+                    let message = format!("{text}: missing =WEIGHT");
                     Failure::new(FailureKind::Usage, message)
                         .hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
                 };

@@ -133,7 +133,7 @@ fn word(reader: &mut FileReader<'_>, path: &str, node: &ValueNode) -> Option<Str
     let reason = match text.chars().find(|c| wrong(*c)) {
         _ if text.is_empty() => "is empty".to_string(),
         _ if text.starts_with('#') => "begins with #".to_string(),
-        Some(c) => format!("has the character {c:?} in it"),
+        Some(c) => format!("has the invalid character {c:?}"),
         None => return Some(text),
     };
     reader.add(place, path, reason);
@@ -191,9 +191,12 @@ mod tests {
         let toml = "\
             [service.s.qbm]\nby = \"uid\"\ntune = { slow = \"20s\", headroom = \"5%\" }\n\
             default = { class = \"low_share\", min = \"1%\", max = \"20%\" }\n\
-            [[service.s.qbm.group]]\nname = \"data0\"\ncapacity = \"900MB/s\"\ntarget = \"253:0\"\nreserve_first_come = \"20%\"\n\
-            [[service.s.qbm.group]]\nname = \"data1\"\ncapacity = 500000000\nclass = \"fs\"\nmin = \"5MB/s\"\n\
-            [[service.s.qbm.client]]\nname = 1001\nclass = \"first_come\"\nmin = \"200MB/s\"\ngroup = \"data0\"\n";
+            [[service.s.qbm.group]]\nname = \"data0\"\ncapacity = \"900MB/s\"\n\
+            target = \"253:0\"\nreserve_first_come = \"20%\"\n\
+            [[service.s.qbm.group]]\nname = \"data1\"\ncapacity = 500000000\nclass = \"fs\"\n\
+            min = \"5MB/s\"\n\
+            [[service.s.qbm.client]]\nname = 1001\nclass = \"first_come\"\nmin = \"200MB/s\"\n\
+            group = \"data0\"\n";
         let want = "\
             by uid\ntune slow=20s headroom=5%\ndefault class=low_share min=1% max=20%\n\
             group data0 capacity=900MB/s target=253:0 reserve_first_come=20%\n\
@@ -215,15 +218,15 @@ GROUP
 GROUP ; capacity = "9XB"
     5:12: service.s.qbm.group[0].capacity: capacity is not a size such as 500MB/s
 GROUP ; capacity = "9MB group b"
-    5:12: service.s.qbm.group[0].capacity: has the character ' ' in it
+    5:12: service.s.qbm.group[0].capacity: has the invalid character ' '
 GROUP ; capacity = "9MB" ; clas = "fs"
-    6:1: service.s.qbm.group[0].clas: there is no such key; was `class` meant?
+    6:1: service.s.qbm.group[0].clas: unknown key; did you mean `class`?
 GROUP ; capacity = "9MB" ; GROUP ; capacity = "9MB"
     6:1: service.s.qbm.group[1]:
 CLIENT
     3:1: service.s.qbm.client[0]: min is missing
 CLIENT ; min = "1MB/s" ; group = "b"
-    3:1: service.s.qbm.client[0]: no line before this one makes that group
+    3:1: service.s.qbm.client[0]: no earlier line defines this group
 CLIENT ; min = true
     6:7: service.s.qbm.client[0].min:
 [service.s.qbm] ; by = "user"

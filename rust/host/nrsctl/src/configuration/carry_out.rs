@@ -48,8 +48,8 @@ impl<'a> ServiceChange<'a> {
         if let (Some(from), Some(_)) = (&from, to.cpts) {
             if from.cpts.is_none() {
                 let message =
-                    format!("{service}: `cpts` cannot be set: its clients made this service");
-                let hint = "leave `cpts` out, or apply before the first client comes";
+                    format!("{service}: `cpts` cannot be set: clients created the service");
+                let hint = "remove `cpts`, or apply before the first client is added";
                 return Err(Failure::new(FailureKind::Busy, message).hint(hint));
             }
         }
@@ -83,15 +83,19 @@ impl<'a> ServiceChange<'a> {
             kernel.make(self.service)?;
         }
         self.walk(kernel, patience, told).map_err(|failure| {
-            let Failure { kind, message, hint } = failure;
+            let Failure {
+                kind,
+                message,
+                hint,
+            } = failure;
             // The message of a failed read starts with the name of the service.
             let own = format!("{}: ", self.service);
             let message = message.strip_prefix(&own).unwrap_or(&message);
             match self.put_back(kernel, patience) {
                 Ok(()) => {
                     let state = match self.from {
-                        Some(_) => "the service is as it was",
-                        None => "the service was removed again",
+                        Some(_) => "the service was not changed",
+                        None => "the service was removed",
                     };
                     Failure {
                         kind,
@@ -101,10 +105,14 @@ impl<'a> ServiceChange<'a> {
                 }
                 Err(other) => {
                     let message = format!(
-                        "{}: {message}; PUTTING IT BACK FAILED, TOO: {}; the service is neither as it was nor as it is to be",
+                        "{}: {message}; restoring the previous state failed: {}; \
+                         the service is partly changed",
                         self.service, other.message
                     );
-                    let hint = format!("see what it is now: nrsctl save --service {}", self.service);
+                    let hint = format!(
+                        "see the running state: nrsctl save --service {}",
+                        self.service
+                    );
                     Failure::new(kind, message).hint(hint)
                 }
             }
@@ -124,9 +132,9 @@ impl<'a> ServiceChange<'a> {
         match plan(self.service, &now, &self.to)?.first() {
             None => Ok(steps.len() + usize::from(self.from.is_none())),
             Some(step) => {
-                let message = format!("`{step}` was taken, but is not what the module shows");
+                let message = format!("`{step}` had no effect");
                 Err(Failure::new(FailureKind::Other, message)
-                    .hint("does something else change it?"))
+                    .hint("another program may have changed the service"))
             }
         }
     }

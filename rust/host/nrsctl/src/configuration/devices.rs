@@ -44,7 +44,7 @@ fn refused_format(format: &str) -> Option<&'static str> {
     if let Err(error) = Template::parse(format) {
         return Some(error.reason);
     }
-    (!is_word(format)).then_some("printable bytes without blanks")
+    (!is_word(format)).then_some("expected printable bytes without blanks")
 }
 
 /// Returns true if device-mapper and udev show the device name `name` without escapes.
@@ -68,26 +68,26 @@ pub fn refused(key: &str, value: &str) -> Option<&'static str> {
     match key {
         "name" => unless(
             is_name(value),
-            "1 to 127 letters, digits and # + - . : = @ _, not starting with -",
+            "expected 1 to 127 letters, digits and # + - . : = @ _, not starting with -",
         ),
         "service" => unless(is_service(value), NAME),
         "device" => unless(
             value.starts_with('/') && !value.contains('\0') || is_number(value),
-            "a path that starts with /, or MAJOR:MINOR",
+            "expected a path that starts with /, or MAJOR:MINOR",
         ),
         "nid" => Nid::parse(value).err().map(|error| error.reason),
         "jobid" => {
             let whole = JobId::new(value.as_bytes()).as_bytes() == value.as_bytes();
             let fits = (1..=JOBID_MAX).contains(&value.len()) && whole && is_word(value);
-            unless(fits, "1 to 31 printable bytes without blanks")
+            unless(fits, "expected 1 to 31 printable bytes without blanks")
         }
         "jobid_name" => refused_format(value),
         "stream" => unless(
             Stream::from_word(value).is_some(),
-            "is not hint, cgroup or none",
+            "expected hint, cgroup or none",
         ),
-        "opportunity" => unless(["on", "off"].contains(&value), "is not on or off"),
-        "on_timeout" => unless(["wait", "fail"].contains(&value), "is not wait or fail"),
+        "opportunity" => unless(["on", "off"].contains(&value), "expected on or off"),
+        "on_timeout" => unless(["wait", "fail"].contains(&value), "expected wait or fail"),
         // A key that does not exist is reported as another fault.
         _ => None,
     }
@@ -148,10 +148,10 @@ pub fn alone<'a>(device: &Device, others: impl IntoIterator<Item = &'a Device>) 
         return Ok(());
     };
     let message = format!(
-        "the device {} has these sectors of {} already",
+        "device {} overlaps these sectors of {}",
         other.name, device.target
     );
-    let hint = "remove one of them, or give each its own offset and sectors";
+    let hint = "remove one device, or change offset and sectors";
     Err(Failure::new(FailureKind::Refused, message).hint(hint))
 }
 

@@ -139,7 +139,7 @@ impl SourceText<'_> {
                 TomlValue::List(array.iter().map(node).collect())
             }
             Toml::InlineTable(table) => return self.table(table, place),
-            Toml::Float(_) => TomlValue::Other("a number with a fraction"),
+            Toml::Float(_) => TomlValue::Other("a floating-point number"),
             Toml::Datetime(_) => TomlValue::Other("a date"),
         };
         ValueNode { place, value }
@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn everything_has_its_place() {
-        let text = "a = 1\n[s.\"x.y\"]\n  p = \"\u{e9}\" # c\n  h.q = [ \"z\", 2 ]\n[[s.r]]\nn = { m = true }\n[[s.r]]\n";
+        let text = "a = 1\n[s.\"x.y\"]\n  p = \"\u{e9}\" # c\n  h.q = [ \"z\", 2 ]\n[[s.r]]\n\
+                    n = { m = true }\n[[s.r]]\n";
         let mut out = Vec::new();
         places(&parse("f", text).unwrap(), "", &mut out);
         let want = [

@@ -23,7 +23,13 @@ pub const FILE: &str = "devices.toml";
 #[derive(clap::Args, Debug)]
 pub struct Kept {
     /// Saves the change for the next boot, in its section of the files in DIR.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = DIRECTORY)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = DIRECTORY,
+    )]
     pub save: Option<PathBuf>,
 }
 
@@ -128,7 +134,8 @@ impl CheckedFiles<'_> {
             };
             let again = devices.get(&name).map(|(_, again)| again);
             again.is_some_and(|again| {
-                again.has_same_settings(device) && (device.scheduled || again.target == device.target)
+                let same_target = device.scheduled || again.target == device.target;
+                same_target && again.has_same_settings(device)
             })
         })
     }
@@ -166,8 +173,8 @@ impl CheckedFiles<'_> {
             false => None,
         };
         if now.map_or(String::new(), |now| now.text) != file.text {
-            let message = format!("{}: was changed meanwhile", file.name);
-            return Err(Failure::new(FailureKind::Busy, message).hint("try again"));
+            let message = format!("{}: the file changed during the command", file.name);
+            return Err(Failure::new(FailureKind::Busy, message).hint("retry"));
         }
         let changed = File {
             text: text.to_owned(),
@@ -238,7 +245,8 @@ mod tests {
             "device add a.b /dev/sdb san --size 4 --nid 10.0.0.7@tcp0",
         )
         .unwrap();
-        let first = "[device.\"a.b\"]\ndevice = \"/dev/sdb\"\nservice = \"san\"\nnid = \"10.0.0.7@tcp\"\nsize = 4\n";
+        let first = "[device.\"a.b\"]\ndevice = \"/dev/sdb\"\nservice = \"san\"\n\
+                     nid = \"10.0.0.7@tcp\"\nsize = 4\n";
         assert_eq!(room.text("devices.toml"), first);
         room.run(&module, "device schedule /dev/sda").unwrap();
         let disk = "\n[disk.\"/dev/sda\"]\nservice = \"sda\"\n";
@@ -270,8 +278,10 @@ mod tests {
     /// Verifies that a section is found in any file, and that its file and comments are kept.
     #[test]
     fn comments_stay() {
-        let mine = "# mine\n[service.san]\nslots = 5 # few\n\n# the files\n[device.files]\nservice = 'san' # ours\n\
-                    device = \"/dev/sda\"\nsize = 2\n\n[device.z]\ndevice = '/dev/sdc'\nservice = 'z'\n";
+        let mine = "# mine\n[service.san]\nslots = 5 # few\n\n# the files\n[device.files]\n\
+                    service = 'san' # ours\n\
+                    device = \"/dev/sda\"\nsize = 2\n\n[device.z]\ndevice = '/dev/sdc'\n\
+                    service = 'z'\n";
         let room = Room::new(&[
             ("mine.toml", mine),
             (
@@ -343,11 +353,13 @@ mod tests {
         let room = Room::new(&[("devices.toml", inline)]);
         let failure = room.run(&module, "device add e /dev/sda san").unwrap_err();
         assert!(
-            failure.message.starts_with("done, but not saved: "),
+            failure
+                .message
+                .starts_with("the change was made, but not saved: "),
             "{failure}"
         );
         assert_eq!(room.text("devices.toml"), inline);
-        // The directory does not exist; a file was changed meanwhile.
+        // The directory does not exist; a file the file changed during the command.
         let failure = said(&module, "device add d /dev/sda san --save=/nowhere").unwrap_err();
         assert_eq!(failure.kind, FailureKind::NotFound);
         let room = Room::new(&[(

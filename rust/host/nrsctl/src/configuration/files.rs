@@ -120,9 +120,9 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     }
     names.sort();
     if names.is_empty() && !path.join(AGENT).is_file() {
-        let message = format!("{}: no *.toml in this directory", path.display());
+        let message = format!("{}: no *.toml file in this directory", path.display());
         let hint = format!(
-            "write one, or start with what runs: nrsctl save {}",
+            "create a file, or save the running state: nrsctl save {}",
             path.join("nrs.toml").display()
         );
         return Err(Failure::new(FailureKind::NotFound, message).hint(hint));
@@ -134,14 +134,15 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
 fn failure(path: &Path, error: &io::Error) -> Failure {
     let kind = FailureKind::of_file(error);
     let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file or directory".to_string(),
-        io::ErrorKind::InvalidData => "is no text in UTF-8".to_string(),
+        io::ErrorKind::NotFound => "no such file or directory".to_string(),
+        io::ErrorKind::InvalidData => "not UTF-8".to_string(),
         _ => error.to_string(),
     };
     let failure = Failure::new(kind, format!("{}: {reason}", path.display()));
     match kind {
         FailureKind::NotFound if path == Path::new(DIRECTORY) => {
-            let hint = "make it, and start with what runs: nrsctl save /etc/nrs/nrs.toml";
+            let hint = "create the directory and save the running state: \
+                        nrsctl save /etc/nrs/nrs.toml";
             failure.hint(hint)
         }
         FailureKind::Permission => failure.hint("run it as root"),
@@ -181,8 +182,8 @@ mod tests {
         );
         fs::write(path("x.toml"), b"\xff").unwrap();
         for (name, why) in [
-            ("none.toml", "there is no such file or directory"),
-            ("x.toml", "is no text in UTF-8"),
+            ("none.toml", "no such file or directory"),
+            ("x.toml", "not UTF-8"),
         ] {
             let error = read(&[path(name)]).unwrap_err();
             assert!(

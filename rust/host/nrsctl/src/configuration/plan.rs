@@ -181,14 +181,19 @@ mod tests {
     #[test]
     fn one_thing_after_the_other() {
         let rule = "[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\nrate = 5\n";
-        let start = "nrs_tbf_rule = start a uid={1} rate=5 minrate=0 realtime=0 borrow=0 also= rank=default";
+        let start = "nrs_tbf_rule = start a uid={1} rate=5 minrate=0 realtime=0 \
+                     borrow=0 also= rank=default";
         let tbf = "policy = 'tbf uid'\n";
         for (from, to, want) in [
             ("", "", ""),
             ("slots = 5", "slots = 5", ""),
             ("", "policy = 'tbf uid'", "nrs_policies = tbf uid"),
             ("policy = 'tbf uid'", "", "nrs_policies = fifo"),
-            ("TBF", "TBFhigh_priority.policy = 'fifo'", "nrs_policies = fifo hp"),
+            (
+                "TBF",
+                "TBFhigh_priority.policy = 'fifo'",
+                "nrs_policies = fifo hp",
+            ),
             (
                 "",
                 "TBFhigh_priority.policy = 'fairshare uid_fair'",
@@ -197,7 +202,8 @@ mod tests {
             (
                 "",
                 "cpts = 2\nslots = 5\nTBFweights.'uid:1' = 2\nRULE",
-                "cpts = 2; slots = 5; nrs_fairshare_weights = uid:1:2; nrs_policies = tbf uid; START",
+                "cpts = 2; slots = 5; nrs_fairshare_weights = uid:1:2; nrs_policies = tbf uid; \
+                 START",
             ),
             // New partitions: policy and rules are reset.
             (
@@ -206,7 +212,11 @@ mod tests {
                 "cpts = 2; nrs_policies = tbf uid; START",
             ),
             // Other fields: the rules are removed.
-            ("TBFRULE", "policy = 'tbf uid+gid'\nRULE", "nrs_policies = tbf uid+gid; START"),
+            (
+                "TBFRULE",
+                "policy = 'tbf uid+gid'\nRULE",
+                "nrs_policies = tbf uid+gid; START",
+            ),
             // Rules on one of two heads.
             ("TBFRULE", "TBFRULEhead = 'hp'", "nrs_tbf_rule = reg stop a"),
             // Parameters of a policy that stops are set afterwards.

@@ -171,8 +171,8 @@ impl FileReader<'_> {
         known: impl IntoIterator<Item = &'a str>,
     ) {
         let reason = match near(&entry.key, known).first() {
-            Some(other) => format!("there is no such key; was `{other}` meant?"),
-            None => "there is no such key".to_string(),
+            Some(other) => format!("unknown key; did you mean `{other}`?"),
+            None => "unknown key".to_string(),
         };
         self.add(&entry.place, &format!("{path}.{}", entry.key), reason);
     }
@@ -193,7 +193,7 @@ impl FileReader<'_> {
         }
         let mut required = table.required().iter();
         if let Some(key) = required.find(|key| at(entries, key).is_none()) {
-            self.add(&node.place, path, format!("`{key}` is missing"));
+            self.add(&node.place, path, format!("missing key `{key}`"));
             return None;
         }
         Some(entries)
@@ -266,7 +266,7 @@ impl FileReader<'_> {
         };
         let found = u64::try_from(number).ok();
         let found = found.filter(|number| (low..=high).contains(number));
-        let found = found.ok_or_else(|| format!("is {number}; allowed: {low} to {high}"));
+        let found = found.ok_or_else(|| format!("{number} is out of range ({low} to {high})"));
         self.take(&node.place, path, found)
     }
 
@@ -296,13 +296,13 @@ impl FileReader<'_> {
         for entry in self.free("service", &entry.node).unwrap_or_default() {
             let path = format!("service.{}", entry.key);
             if !is_service(&entry.key) {
-                let reason =
-                    "is no name of a service: 1 to 31 letters, digits and _ - . :, no dot in front";
+                let reason = "invalid service name: \
+                              expected 1 to 31 letters, digits and _ - . :, no leading dot";
                 self.add(&entry.place, &path, reason);
                 continue;
             }
             if let Some(other) = wanted.services.get(&entry.key) {
-                let reason = format!("is defined in {} already", other.place);
+                let reason = format!("already defined in {}", other.place);
                 self.add(&entry.place, &path, reason);
                 continue;
             }
@@ -320,7 +320,7 @@ impl FileReader<'_> {
         for entry in self.free(table.key(), node).unwrap_or_default() {
             let path = format!("{}.{}", table.key(), entry.key);
             if let Some((other, _)) = wanted.get(&entry.key) {
-                let reason = format!("is defined in {other} already");
+                let reason = format!("already defined in {other}");
                 self.add(&entry.place, &path, reason);
                 continue;
             }
@@ -347,7 +347,7 @@ impl FileReader<'_> {
             let mut others = wanted.iter().filter(|_| !device.target.is_empty());
             let double = others.find(|(_, (_, other))| devices::overlap(&device, other));
             if let Some((name, (other, _))) = double {
-                let reason = format!("has the same sectors as {}.{name} in {other}", table.key());
+                let reason = format!("overlaps {}.{name} in {other}", table.key());
                 self.add(&entry.place, &path, reason);
             }
             let found = (entry.place.clone(), device);
@@ -404,7 +404,7 @@ impl FileReader<'_> {
                 continue;
             };
             if let Some((place, _)) = module.get(name) {
-                let reason = format!("is set in {place} already");
+                let reason = format!("already set in {place}");
                 self.add(&entry.place, &path, reason);
                 continue;
             }
@@ -501,7 +501,7 @@ impl FileReader<'_> {
             };
             let name = parameter.name();
             if let Some((_, (place, _))) = said.iter().find(|(other, _)| *other == name) {
-                let reason = format!("is set in line {} already", place.line);
+                let reason = format!("already set in line {}", place.line);
                 self.add(&entry.place, &path, reason);
                 continue;
             }
@@ -530,14 +530,12 @@ impl FileReader<'_> {
             return None;
         };
         let reason = match (name, parameter.access) {
-            ("nrs_policies", _) => "has a key of its own: `policy`",
-            ("nrs_fairshare_weights", _) => "has a table of its own: `weights`",
-            ("nrs_tbf_rule", _) => "has tables of its own: [[service.NAME.rule]]",
-            ("nrs_qbm_config", _) => "has a table of its own: `qbm`",
-            (_, AccessMode::Read) => "can only be read",
-            (_, AccessMode::Write) => {
-                "does something when it is written: there is nothing to configure"
-            }
+            ("nrs_policies", _) => "set the key `policy` instead",
+            ("nrs_fairshare_weights", _) => "set the table `weights` instead",
+            ("nrs_tbf_rule", _) => "set tables [[service.NAME.rule]] instead",
+            ("nrs_qbm_config", _) => "set the table `qbm` instead",
+            (_, AccessMode::Read) => "the parameter is read-only",
+            (_, AccessMode::Write) => "the parameter is write-only and has no value to configure",
             (_, AccessMode::Both) => return Some(parameter),
         };
         self.add(&entry.place, path, reason);
@@ -569,7 +567,7 @@ impl FileReader<'_> {
             }
             _ => self.scalar(path, node)?,
         };
-        let takes = |reason| format!("{reason}; it takes {}", refusal::takes(parameter));
+        let takes = |reason| format!("{reason}; valid values: {}", refusal::takes(parameter));
         let setting = state::normal(parameter, &text).map_err(takes);
         self.take(&node.place, path, setting)
     }
@@ -579,7 +577,8 @@ impl FileReader<'_> {
         let command = PolicyCommand::parse(text).map_err(|error| error.reason);
         let command = self.take(&node.place, path, command)?;
         if command.heads != Heads::All {
-            let reason = "names a head: `policy` is for both, `high_priority.policy` for requests of high priority";
+            let reason = "names a head: use `policy` for both heads, \
+                          `high_priority.policy` for the high-priority head";
             self.add(&node.place, path, reason);
             return None;
         }
@@ -588,9 +587,9 @@ impl FileReader<'_> {
             let other = near(command.policy, names.clone()).first().copied();
             let known = names.collect::<Vec<_>>().join(", ");
             let hint = other.map_or(format!(": {known}"), |other| {
-                format!("; was `{other}` meant?")
+                format!("; did you mean `{other}`?")
             });
-            let reason = format!("there is no policy `{}`{hint}", command.policy);
+            let reason = format!("unknown policy `{}`{hint}", command.policy);
             self.add(&node.place, path, reason);
             return None;
         };
@@ -613,14 +612,14 @@ impl FileReader<'_> {
             // An item with the form of another statement would be parsed as that statement.
             let one = weights::normal([item.as_str()]).and_then(|lines| {
                 let one = lines.lines().count() == 1;
-                one.then_some(item).ok_or("is not one item FIELD:VALUE")
+                one.then_some(item).ok_or("expected FIELD:VALUE")
             });
             items.extend(self.take(&entry.place, &path, one));
         }
         let lines = weights::normal(items.iter().map(String::as_str));
         let lines = self.take(&node.place, path, lines).unwrap_or_default();
         if !lines.is_empty() && lines.lines().count() < items.len() {
-            self.add(&node.place, path, "names somebody twice");
+            self.add(&node.place, path, "duplicate name");
         }
         lines
     }

@@ -178,10 +178,12 @@ pub struct Refusal {
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "expected {}", self.error.expected)?;
-        match self.error.found(&self.command) {
-            "" => Ok(()),
-            found => write!(f, ", found `{found}`"),
+        let reason = self.error.reason;
+        match (self.error.is_syntax, self.error.found(&self.command)) {
+            (true, "") => write!(f, "expected {reason}"),
+            (true, found) => write!(f, "expected {reason}, found `{found}`"),
+            (false, "") => f.write_str(reason),
+            (false, found) => write!(f, "{reason}: `{found}`"),
         }
     }
 }
@@ -407,7 +409,7 @@ mod tests {
         assert_eq!(Rules::of(&book), wanted);
         let refusal = wanted.book(fields(), "10000", 2).err().unwrap();
         assert_eq!(refusal.name, "a");
-        assert!(refusal.to_string().contains("as many as there can be"));
+        assert!(refusal.to_string().contains("nrs_tbf_rules_max"));
     }
 
     #[test]

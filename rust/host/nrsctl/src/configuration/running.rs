@@ -40,8 +40,8 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<ServiceState> {
 
 /// Returns the failure that the module shows an unexpected text.
 fn strange(service: &str, name: &str, text: &str) -> Failure {
-    let message = format!("{service}: {name} shows what is not understood: {text}");
-    Failure::new(Trouble::Other, message).hint("the module is of another version than this program")
+    let message = format!("{service}: cannot parse {name}: {text}");
+    Failure::new(Trouble::Other, message).hint("compare nrsctl --version and modinfo nrs")
 }
 
 /// Returns the policy of each head.
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn rules_of_the_heads() {
         let text = "regular_requests:\nCPT 0:\n\
-            a uid={1  2},  jobid={a* b, ref 7}&uid={0x10} 100 minrate=5 realtime=1 borrow=1 also=b+c, ref 0\n\
+            a uid={1  2},  jobid={a* b, ref 7}&uid={0x10} 100 minrate=5 realtime=1 borrow=1 \
+            also=b+c, ref 0\n\
             default * 10000 minrate=7, ref 0\nc uid={1} 7iops, ref 1\n\
             CPT 1:\na uid={9} 1, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\n";
         let listed = stats::rules::read(text).unwrap();

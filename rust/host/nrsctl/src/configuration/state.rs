@@ -226,7 +226,7 @@ fn mode(parameter: &Parameter, text: &str) -> Result<String, String> {
     let check = parameter.check.map_or(Ok(()), |check| check(text));
     check.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
     let mode = Mode::parse(text).map(|mode| mode.to_string());
-    mode.map_err(|_| "weights belong into the table `weights`".to_string())
+    mode.map_err(|_| "set weights in the table `weights`".to_string())
 }
 
 /// Returns the rate `text` as the module shows it.
@@ -287,7 +287,7 @@ mod tests {
             (
                 "nrs_fairshare_mode",
                 "uid_fair weight=uid:5:2",
-                "belong into the table",
+                "set weights in the table",
             ),
         ] {
             let error = set(name, text).unwrap_err();

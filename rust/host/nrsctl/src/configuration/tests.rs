@@ -86,7 +86,8 @@ high_priority = { policy = \"fairshare uid_fair\", ratio = 3, sources = \"meta r
 parameters = { nrs_fairshare_delta_ms = 50, nrs_orr_quantum = { reg = 4 } }
 timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1 }
 weights = { \"jobid:b*\" = 3, \"jobid:a*\" = 2, \"uid:7\" = 10000 }
-qbm = { by = \"uid\", group = [{ name = \"all\", capacity = \"1GB/s\" }], client = [{ name = 7, class = \"fc\", min = \"1MB/s\" }] }
+qbm = { by = \"uid\", group = [{ name = \"all\", capacity = \"1GB/s\" }], client = [{ name = 7, \
+class = \"fc\", min = \"1MB/s\" }] }
 
 [[service.a.rule]]
 name = \"x\"
@@ -170,7 +171,8 @@ fn users_and_groups_by_name() {
         format!(
             "[service.a]\npolicy = 'tbf uid+gid'\nweights = {{ 'uid:{user}' = 2 }}\n\
              [[service.a.rule]]\nname = 'x'\nmatch = 'uid={{ {user} 7 }}&gid={{{group}}}'\n\
-             [service.a.qbm]\nby = 'uid'\nclient = [{{ name = {client}, class = 'fc', min = '1MB/s' }}]\n\
+             [service.a.qbm]\nby = 'uid'\n\
+             client = [{{ name = {client}, class = 'fc', min = '1MB/s' }}]\n\
              group = [{{ name = 'g', capacity = '1GB/s' }}]\n"
         )
     };
@@ -181,9 +183,9 @@ fn users_and_groups_by_name() {
     let (_, faults) = read_for_mock([("f", &*text("alicia", "bob", "'staff'"))]);
     let faults: Vec<String> = faults.iter().map(|fault| fault.to_string()).collect();
     let want = [
-        "f:3:13: service.a.weights.\"uid:alicia\": there is no user 'alicia'",
-        "f:6:9: service.a.rule[0].match: there is no user 'alicia'",
-        "f:7:12: service.a.qbm: there is no user 'staff'",
+        "f:3:13: service.a.weights.\"uid:alicia\": unknown user 'alicia'",
+        "f:6:9: service.a.rule[0].match: unknown user 'alicia'",
+        "f:7:12: service.a.qbm: unknown user 'staff'",
     ];
     assert_eq!(faults, want);
 }
@@ -273,7 +275,7 @@ fn partitions_are_those_of_services_made_in_configfs() {
     let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Busy);
     assert!(
-        failure.message.contains("its clients made this service"),
+        failure.message.contains("clients created the service"),
         "{failure}"
     );
     apply(&module, "[service.b]\ncpts = 1\n").1.unwrap();
@@ -286,7 +288,7 @@ fn partitions_are_those_of_services_made_in_configfs() {
         .unwrap_err();
     assert_eq!(
         failure.message,
-        "b: `cpts = 3` was refused: it has clients; the service is as it was"
+        "b: `cpts = 3` was refused: it has clients; the service was not changed"
     );
 }
 
@@ -307,7 +309,8 @@ fn services_that_no_file_mentions() {
     assert_eq!(done.unwrap_err().kind, FailureKind::Differs);
     assert_eq!(
         out,
-        "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n-policy = \"fifo\"\n"
+        "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n\
+         -policy = \"fifo\"\n"
     );
     ran(&module, "--prune", &file).1.unwrap();
     assert_eq!(module.services().unwrap(), ["a", "by_client", "c"]);
@@ -322,7 +325,8 @@ fn disks_of_the_files() {
     let text = "[disk.sda]\nservice = 'san'\njobid_name = '%j'\n[disk.'/dev/sdb']\nservice = 'b'\n\
                 [service.san]\npolicy = 'fairshare'\n";
     let shown = differs(&module, text).unwrap();
-    let sda = "--- sda, running\n+++ sda, wanted\n@@ -0,0 +1,3 @@\n+[disk.sda]\n+service = \"san\"\n+jobid_name = \"%j\"\n";
+    let sda = "--- sda, running\n+++ sda, wanted\n@@ -0,0 +1,3 @@\n+[disk.sda]\n\
+               +service = \"san\"\n+jobid_name = \"%j\"\n";
     assert!(shown.contains(sda), "{shown}");
     let (out, done) = apply(&module, text);
     done.unwrap();
@@ -373,7 +377,10 @@ fn disks_of_the_files() {
         "[disk.sdx]\nservice = 'x'\n[disk.sda]\nservice = 'x'\n[disk.'/dev/sda']\nservice = 'z'\n";
     let failure = apply(&module, text).1.unwrap_err();
     assert!(failure.message.contains("no disk 'sdx'"), "{failure}");
-    assert!(failure.message.contains("sda is defined in "), "{failure}");
+    assert!(
+        failure.message.contains("sda is already defined in "),
+        "{failure}"
+    );
     assert_eq!(module.disks().unwrap()[0].service, "z");
 }
 
@@ -387,7 +394,8 @@ fn one_service_of_many() {
     done.unwrap();
     assert_eq!(
         out,
-        "--- a, running\n+++ a, wanted\n@@ -1,2 +1,3 @@\n [service.a]\n+slots = 5\n policy = \"fifo\"\na: slots = 5\na: 1 change made\n"
+        "--- a, running\n+++ a, wanted\n@@ -1,2 +1,3 @@\n [service.a]\n\
+         +slots = 5\n policy = \"fifo\"\na: slots = 5\na: 1 change made\n"
     );
     assert_eq!(module.get("b", "slots").unwrap(), "auto\n");
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
@@ -422,8 +430,9 @@ fn a_wrong_file_changes_nothing() {
         Failure::new(
             FailureKind::Refused,
             format!(
-                "the configuration is wrong\n{name}:4:9: service.b.slots: not a number from 1 to 65535, or auto; it takes requests, 1 to 65535, or auto\n\
-                 {name}:5:1: service.b.polcy: there is no such key; was `policy` meant?"
+                "invalid configuration\n{name}:4:9: service.b.slots: not a number from 1 to \
+                 65535, or auto; valid values: requests, 1 to 65535, or auto\n\
+                 {name}:5:1: service.b.polcy: unknown key; did you mean `policy`?"
             )
         )
         .hint("nothing was changed")
@@ -503,7 +512,7 @@ fn the_file_for_the_agent() {
         "/nrs.toml: ok\n/agent.toml: ok\n"
     );
     std::fs::write(path("agent.toml"), small.replace("tcp", "udp")).unwrap();
-    let wrong = "/agent.toml:3:13: transport: neither tls nor tcp\n";
+    let wrong = "/agent.toml:3:13: transport: expected tls or tcp\n";
     for (at, want) in [
         ("", format!("/nrs.toml: ok\n{wrong}")),
         ("agent.toml", wrong.into()),

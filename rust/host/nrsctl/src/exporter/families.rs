@@ -286,26 +286,34 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
 #[rustfmt::skip]
 fn declared() -> [Family; 31] {
     [
-        family(Gauge, "nrs_up", "1 if everything requested was read", Of::Exporter(|page, samples| {
+        family(Gauge, "nrs_up",
+            "1 if all requested services were read", Of::Exporter(|page, samples| {
             samples.one(page.failure.is_none());
         })),
-        family(Gauge, "nrs_scrape_duration_seconds", "Time of reading the module", Of::Exporter(|page, samples| {
+        family(Gauge, "nrs_scrape_duration_seconds",
+            "Time to read the statistics of all services", Of::Exporter(|page, samples| {
             samples.one(page.seconds);
         })),
-        labelled(Gauge, "nrs_exporter_info", &["version"], "Exporter; always 1", Of::Exporter(|_, samples| {
+        labelled(Gauge, "nrs_exporter_info", &["version"],
+            "Exporter; always 1", Of::Exporter(|_, samples| {
             samples.more(&[("version", env!("CARGO_PKG_VERSION"))], true);
         })),
         // Services.
-        family(Gauge, "nrs_service_healthy", "1 if the service makes progress or is idle", Of::Service(|service, samples| {
+        family(Gauge, "nrs_service_healthy",
+            "1 if the service makes progress or is idle", Of::Service(|service, samples| {
             samples.one(service.unhealthy.is_none());
         })),
-        family(Gauge, "nrs_service_clients", "Clients of the service", Of::Service(|service, samples| {
+        family(Gauge, "nrs_service_clients",
+            "Clients of the service", Of::Service(|service, samples| {
             samples.one(names(service, |_| true));
         })),
-        family(Gauge, "nrs_service_clients_lost", "Lost clients, with a device that does not respond", Of::Service(|service, samples| {
+        family(Gauge, "nrs_service_clients_lost",
+            "Lost clients; the device completed no request within the timeout",
+            Of::Service(|service, samples| {
             samples.one(names(service, |client| client.lost));
         })),
-        labelled(Gauge, "nrs_service_entities", &["head", "policy"], "All entities of the policy", Of::Service(|service, samples| {
+        labelled(Gauge, "nrs_service_entities", &["head", "policy"],
+            "All entities of the policy", Of::Service(|service, samples| {
             for crowd in crowds(&service.entities) {
                 let labels = [("head", &*crowd[0].head), ("policy", &crowd[0].policy)];
                 samples.more(&labels, crowd.len() as u64);
@@ -318,25 +326,32 @@ fn declared() -> [Family; 31] {
         family(Gauge, "nrs_head_active_requests", "Requests in service", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.active).sum::<u64>());
         })),
-        labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"], "Running policy; always 1", Of::Policy(|policy, samples| {
+        labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"],
+            "Running policy; always 1", Of::Policy(|policy, samples| {
             let argument = policy.argument.as_deref().unwrap_or_default();
             let fallback = if policy.fallback { "yes" } else { "no" };
-            samples.more(&[("argument", argument), ("state", &policy.state), ("fallback", fallback)], true);
+            let labels = [("argument", argument), ("state", &policy.state), ("fallback", fallback)];
+            samples.more(&labels, true);
         })),
         family(Gauge, "nrs_policy_queued_requests", "Queued requests", field!(Policy, queued)),
         family(Gauge, "nrs_policy_active_requests", "Requests in service", field!(Policy, active)),
         // Rules.
-        family(Gauge, "nrs_rule_limit_bytes_per_second", "Limit of each class, for rules in bytes or pages", Of::Rule(|rule, samples| {
+        family(Gauge, "nrs_rule_limit_bytes_per_second",
+            "Limit of each class, for rules in bytes or pages", Of::Rule(|rule, samples| {
             samples.maybe(limit(rule, true));
         })),
-        family(Gauge, "nrs_rule_limit_requests_per_second", "Limit of each class, for rules in requests", Of::Rule(|rule, samples| {
+        family(Gauge, "nrs_rule_limit_requests_per_second",
+            "Limit of each class, for rules in requests", Of::Rule(|rule, samples| {
             samples.maybe(limit(rule, false));
         })),
         // Groups.
-        family(Gauge, "nrs_group_capacity_bytes_per_second", "Capacity of the group", counter!("capacity")),
+        family(Gauge, "nrs_group_capacity_bytes_per_second",
+            "Capacity of the group", counter!("capacity")),
         family(Gauge, "nrs_group_free_bytes_per_second", "Free capacity", counter!("free")),
-        family(Gauge, "nrs_group_oversubscribed_bytes_per_second", "Allocations beyond the capacity", counter!("oversubscribed")),
-        labelled(Gauge, "nrs_group_reserve_bytes_per_second", &["class"], "Remaining reserve of the class", Of::Group(|group, samples| {
+        family(Gauge, "nrs_group_oversubscribed_bytes_per_second",
+            "Allocations beyond the capacity", counter!("oversubscribed")),
+        labelled(Gauge, "nrs_group_reserve_bytes_per_second", &["class"],
+            "Remaining reserve of the class", Of::Group(|group, samples| {
             for (name, value) in &group.counters {
                 if let Some(class) = name.strip_prefix("reserve_") {
                     samples.more(&[("class", class)], *value);
@@ -347,47 +362,61 @@ fn declared() -> [Family; 31] {
         // Clients.
         family(Gauge, "nrs_client_lost", "1 if the client is lost", field!(Client, lost)),
         // Entities.
-        family(Gauge, "nrs_entity_weight_ratio", "Weight (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.weight))),
-        family(Gauge, "nrs_entity_factor_ratio", "Factor in the weight, set by an agent (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.factor))),
-        family(Gauge, "nrs_entity_share_wanted_ratio", "Target share of the head (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.share_wanted))),
-        labelled(Gauge, "nrs_entity_share_ratio", &["window"], "Share of the head in the last second or minute (fairshare)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_weight_ratio",
+            "Weight (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.weight))),
+        family(Gauge, "nrs_entity_factor_ratio",
+            "Factor in the weight, set by an agent (fairshare)",
+            Of::Entity(|entity, samples| samples.maybe(entity.factor))),
+        family(Gauge, "nrs_entity_share_wanted_ratio",
+            "Target share of the head (fairshare)",
+            Of::Entity(|entity, samples| samples.maybe(entity.share_wanted))),
+        labelled(Gauge, "nrs_entity_share_ratio", &["window"],
+            "Share of the head in the last second or minute (fairshare)",
+            Of::Entity(|entity, samples| {
             for (window, share) in [("1s", entity.share_1s), ("60s", entity.share_60s)] {
                 if let Some(share) = share {
                     samples.more(&[("window", window)], share);
                 }
             }
         })),
-        family(Gauge, "nrs_entity_queued_requests", "Queued requests (not qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_queued_requests",
+            "Queued requests (not qbm)", Of::Entity(|entity, samples| {
             if entity.policy != "qbm" {
                 samples.one(entity.queued);
             }
         })),
-        family(Gauge, "nrs_entity_active_requests", "Requests in service (tbf)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_active_requests",
+            "Requests in service (tbf)", Of::Entity(|entity, samples| {
             if entity.policy == "tbf" {
                 samples.one(entity.active);
             }
         })),
-        labelled(Summary, "nrs_entity_wait_seconds", &["quantile"], "Queueing time; quantile 1 is the longest (fairshare)", Of::Entity(|entity, samples| {
+        labelled(Summary, "nrs_entity_wait_seconds", &["quantile"],
+            "Queueing time; quantile 1 is the longest (fairshare)", Of::Entity(|entity, samples| {
             for (key, quantile) in [("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")] {
                 if let Some(us) = entity.wait_us.get(key) {
                     samples.more(&[("quantile", quantile)], Number::of(StatUnit::Us, *us));
                 }
             }
         })),
-        labelled(Gauge, "nrs_entity_promised_bytes_per_second", &["bound"], "Guaranteed (min) and maximum (max) bandwidth (qbm)", Of::Entity(|entity, samples| {
+        labelled(Gauge, "nrs_entity_promised_bytes_per_second", &["bound"],
+            "Guaranteed (min) and maximum (max) bandwidth (qbm)", Of::Entity(|entity, samples| {
             if let Some(given) = &entity.bandwidth {
                 samples.more(&[("bound", "min")], given.min);
                 samples.more(&[("bound", "max")], given.max);
             }
         })),
-        family(Gauge, "nrs_entity_allocated_bytes_per_second", "Current allocation (qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_allocated_bytes_per_second",
+            "Current allocation (qbm)", Of::Entity(|entity, samples| {
             samples.maybe(entity.bandwidth.as_ref().and_then(|given| given.allocated));
         })),
-        family(Gauge, "nrs_entity_used_bytes_per_second", "Recent use (qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_used_bytes_per_second",
+            "Recent use (qbm)", Of::Entity(|entity, samples| {
             samples.maybe(entity.bandwidth.as_ref().map(|given| given.used_fast));
         })),
         // The agent.
-        labelled(Gauge, "nrs_agent_info", &["group"], "Service of the agent, with the group that it shares in; always 1", Of::Agent(|agent, samples| {
+        labelled(Gauge, "nrs_agent_info", &["group"],
+            "Service of the agent and its sharing group; always 1", Of::Agent(|agent, samples| {
             samples.more(&[("group", &agent.group)], true);
         })),
     ]

@@ -3,10 +3,10 @@
 //! Minimal HTTP/1.1 server for a page of metrics: one request without a body and one answer per
 //! connection.
 //!
-//! Each connection has a thread; connections beyond [`CONNECTIONS_MAX`] are refused immediately. These
-//! threads read requests and write answers. The thread that called [`serve`] makes the pages one
-//! after the other, because only this thread can access the module. Slow connections are closed:
-//! the request, the answer, and the data after the request may take [`PATIENCE`] each.
+//! Each connection has a thread; connections beyond [`CONNECTIONS_MAX`] are refused immediately.
+//! These threads read requests and write answers. The thread that called [`serve`] makes the pages
+//! one after the other, because only this thread can access the module. Slow connections are
+//! closed: the request, the answer, and the data after the request may take [`PATIENCE`] each.
 //!
 //! `tiny_http` is not used: it starts an unlimited number of threads and has no timeout for slow
 //! connections.
@@ -101,13 +101,13 @@ fn parse(head: &[u8]) -> Result<Request, Answer> {
     };
     let words: Vec<&str> = head.lines().next().unwrap_or_default().split(' ').collect();
     let [method, target, "HTTP/1.0" | "HTTP/1.1"] = words[..] else {
-        return refuse(400, "this is no request of HTTP/1.1");
+        return refuse(400, "not a valid HTTP/1.1 request line");
     };
     if !["GET", "HEAD"].contains(&method) {
         return refuse(405, "only GET and HEAD are allowed");
     }
     if !target.starts_with('/') {
-        return refuse(400, "the path of a request begins with a slash");
+        return refuse(400, "the path must begin with a slash");
     }
     Ok(Request {
         head: method == "HEAD",
@@ -162,7 +162,10 @@ fn read(from: &mut impl Read) -> Result<Request, Option<Answer>> {
             return Ok(parse(&bytes[..end])?);
         }
         if bytes.len() > REQUEST_MAX {
-            return Err(Some(Answer::text(431, "the request has more than 8 KiB")));
+            return Err(Some(Answer::text(
+                431,
+                &format!("request too large (limit: {REQUEST_MAX} bytes)"),
+            )));
         }
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         match from.read(&mut chunk) {
@@ -170,7 +173,10 @@ fn read(from: &mut impl Read) -> Result<Request, Option<Answer>> {
             Ok(length) => bytes.extend_from_slice(&chunk[..length]),
             Err(error) if error.kind() == Interrupted => {}
             Err(error) if [TimedOut, WouldBlock].contains(&error.kind()) => {
-                return Err(Some(Answer::text(408, "the request took too long")));
+                return Err(Some(Answer::text(
+                    408,
+                    &format!("request timed out ({} s)", PATIENCE.as_secs()),
+                )));
             }
             Err(_) => return Err(None),
         }
@@ -190,7 +196,8 @@ fn converse(stream: &TcpStream, sender: &SyncSender<Task>, patience: Duration) -
             let head = request.head;
             let sent = sender.send((request, reply)).ok();
             let answer = sent.and_then(|()| result.recv().ok());
-            let answer = answer.unwrap_or_else(|| Answer::text(503, "the exporter is ending"));
+            let answer =
+                answer.unwrap_or_else(|| Answer::text(503, "the exporter is shutting down"));
             (answer, head)
         }
         Err(Some(answer)) => (answer, false),
@@ -216,7 +223,8 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
         };
         if Arc::strong_count(&permits) > CONNECTIONS_MAX {
             let _ = stream.set_nonblocking(true);
-            let _ = Answer::text(503, "too many connections").write(&mut stream, false);
+            let text = format!("too many connections (limit: {CONNECTIONS_MAX})");
+            let _ = Answer::text(503, &text).write(&mut stream, false);
             continue;
         }
         let (sender, permit) = (sender.clone(), Arc::clone(&permits));
@@ -268,7 +276,7 @@ mod tests {
         });
         let mut steps = 0;
         while !talk.is_finished() {
-            assert!(steps < 1_000, "nobody ends it");
+            assert!(steps < 1_000, "the connection was not closed");
             steps += 1;
             let _ = peer(&mut client);
             thread::sleep(Duration::from_millis(20));

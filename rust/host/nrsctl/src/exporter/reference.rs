@@ -18,7 +18,7 @@ pub fn list() -> String {
         .filter(|one| one.kind == MetricKind::Summary);
     let summaries: Vec<&str> = summaries.map(|one| one.name).collect();
     let mut text = format!(
-        "\nNames that end in `_total` are counters, {} is a summary, all others are gauges.\n",
+        "\nNames ending in `_total` are counters, {} is a summary; all other names are gauges.\n",
         code(&summaries)
     );
     let mut title = "";

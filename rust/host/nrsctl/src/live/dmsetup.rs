@@ -148,7 +148,7 @@ impl Dmsetup {
             Ok(()) => DmsetupError::Failed(errno, said),
             Err(_) => DmsetupError::Failed(
                 libc::EIO,
-                format!("{said}; PUTTING IT BACK FAILED, TOO: it may be suspended"),
+                format!("{said}; resuming the old table failed, too: the device may be suspended"),
             ),
         })
     }
@@ -225,7 +225,11 @@ mod tests {
         ];
         assert!(wrong.iter().all(|line| device(line).is_none()));
         for (said, errno) in [
-            ("device-mapper: create ioctl on a  failed: Device or resource busy\nCommand failed.\n", libc::EBUSY),
+            (
+                "device-mapper: create ioctl on a  failed: Device or resource busy\n\
+                 Command failed.\n",
+                libc::EBUSY,
+            ),
             ("Too many levels of symbolic links.\n", libc::ELOOP),
             ("something else\n", libc::EIO),
         ] {

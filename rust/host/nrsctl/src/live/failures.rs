@@ -26,8 +26,10 @@ impl Live {
         match errno {
             libc::EACCES | libc::EPERM => Failure::new(FailureKind::Permission, message)
                 .hint("run it as root, outside of containers"),
-            _ => Failure::new(FailureKind::NotLoaded, message)
-                .hint("if the loaded module is older than nrsctl, load the new one: rmmod nrs && modprobe nrs"),
+            _ => Failure::new(FailureKind::NotLoaded, message).hint(
+                "if the loaded module is older than nrsctl, reload it: \
+                     rmmod nrs && modprobe nrs",
+            ),
         }
     }
 
@@ -75,7 +77,7 @@ impl Live {
         if !self.configfs().is_dir() {
             return match errno::of(&error) {
                 libc::EACCES | libc::EPERM => {
-                    Failure::new(FailureKind::Permission, "configfs is not for this user")
+                    Failure::new(FailureKind::Permission, "no permission to access configfs")
                         .hint("run it as root")
                 }
                 _ => Failure::new(FailureKind::NotFound, "configfs is not mounted")
@@ -86,19 +88,19 @@ impl Live {
         let (kind, words, hint) = match (errno, what) {
             (libc::EEXIST, _) => (
                 FailureKind::Refused,
-                "there is a service of this name",
+                "a service with this name exists",
                 "see: nrsctl service list",
             ),
-            (libc::EINVAL, "make") => (FailureKind::Refused, "not a name for a service", NAME),
+            (libc::EINVAL, "make") => (FailureKind::Refused, "invalid service name", NAME),
             (libc::EINVAL, "cpts") => (
                 FailureKind::Refused,
-                "not a number of partitions",
-                "1 to the number of CPUs, at most 64",
+                "invalid number of partitions",
+                "range: 1 to the number of CPUs (limit: 64)",
             ),
             (libc::ENOENT, _) => (
                 FailureKind::NotFound,
-                "no service of this name was made with 'service add'",
-                "one that a client brought up goes with its last client",
+                "no service with this name was created with 'service add'",
+                "a service created by a client is removed with its last client",
             ),
             (libc::EBUSY, "remove") => (
                 FailureKind::Busy,
@@ -108,21 +110,21 @@ impl Live {
             (libc::EBUSY, _) => (
                 FailureKind::Busy,
                 "the service is in use",
-                "it can only be changed while it has no client",
+                "cpts can only be changed while the service has no clients",
             ),
             (libc::ENOTEMPTY, _) => (
                 FailureKind::Busy,
-                "there are directories of rules in it",
-                "rmdir those in /sys/kernel/config/nrs first",
+                "the service has directories of rules",
+                "remove them first: rmdir /sys/kernel/config/nrs/SERVICE/rules/*",
             ),
             (libc::ENOSPC, _) => (
                 FailureKind::Refused,
-                "there are 1024 services",
-                "remove one",
+                "too many services (limit: 1024)",
+                "remove an unused service",
             ),
             (libc::EACCES | libc::EPERM, _) => (
                 FailureKind::Permission,
-                "not for this user",
+                "permission denied",
                 "run it as root",
             ),
             _ => {
@@ -145,37 +147,37 @@ impl Live {
         let (kind, words, hint) = match (errno, what) {
             (libc::ELOOP, _) => (
                 FailureKind::Refused,
-                "its device is itself a client of this service",
-                "take the device below that",
+                "the target is a client of the same service",
+                "use the device below the target",
             ),
             (libc::EBUSY, "add" | "change") => (
                 FailureKind::Busy,
-                "the device below is in use, or the service serves programs of /dev/nrs",
+                "the target is in use, or the service has clients of /dev/nrs",
                 "see: lsblk; nrsctl service list",
             ),
             (libc::EBUSY, _) => (
                 FailureKind::Busy,
-                "it is in use",
+                "the device is in use",
                 "unmount it first; see: lsof, or: dmsetup info -c",
             ),
             (libc::EINVAL, _) => (
                 FailureKind::Refused,
                 "device-mapper refused the table",
-                "the kernel log says which word was wrong: dmesg | tail",
+                "see the kernel log for the invalid argument: dmesg | tail",
             ),
             (libc::ENOSPC, _) => (
                 FailureKind::Refused,
-                "the service has 64 targets, or there are 1024 services",
-                "remove a client that is not needed",
+                "too many targets of the service (limit: 64) or services (limit: 1024)",
+                "remove an unused client",
             ),
             (libc::ENOENT | libc::ENXIO | libc::ENODEV, "add" | "change") => (
                 FailureKind::NotFound,
-                "there is no such device",
+                "the target does not exist",
                 "see: lsblk",
             ),
             (libc::EACCES | libc::EPERM, _) => (
                 FailureKind::Permission,
-                "not for this user",
+                "permission denied",
                 "run it as root",
             ),
             _ => return Failure::new(FailureKind::Other, format!("{name}: {said}")),
@@ -196,28 +198,28 @@ impl Live {
         let (kind, words, hint) = match (errno, file) {
             (libc::EACCES | libc::EPERM, _) => (
                 FailureKind::Permission,
-                "not for this user".into(),
+                "permission denied".into(),
                 "run it as root".into(),
             ),
             (libc::ESRCH, _) => (
                 FailureKind::NotFound,
-                "nrs is not its scheduler".into(),
+                "nrs is not the I/O scheduler of the disk".into(),
                 "see: nrsctl device list".into(),
             ),
             (libc::ENOENT, SCHEDULER) => (
                 FailureKind::Refused,
-                "it has no I/O scheduler".into(),
-                "put a device-mapper device on it: nrsctl device add".into(),
+                "the disk does not support I/O schedulers".into(),
+                "create a device-mapper device on the disk: nrsctl device add".into(),
             ),
             (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => (
                 FailureKind::Busy,
-                "its queue is being changed".into(),
-                "try again".into(),
+                "another change of the disk's queue is in progress".into(),
+                "retry".into(),
             ),
             (libc::ETIMEDOUT, _) => (
                 FailureKind::Busy,
-                format!("{file}: its requests take more than a second to end"),
-                "try again when the disk is less busy".into(),
+                format!("{file}: requests in flight did not complete within 1 s"),
+                "retry when the disk is less busy".into(),
             ),
             (libc::EINVAL, SCHEDULER) if scheduler == NRS && !self.is_loaded() => {
                 let Failure {
@@ -229,28 +231,28 @@ impl Live {
             }
             (libc::EINVAL, SCHEDULER) => {
                 let known = self.disks.schedulers(disk).unwrap_or_default();
-                let words = format!("there is no scheduler '{scheduler}' for it");
-                (FailureKind::Refused, words, format!("there are: {known}"))
+                let words = format!("unknown I/O scheduler '{scheduler}'");
+                (FailureKind::Refused, words, format!("available: {known}"))
             }
             (libc::EINVAL, "service") => (
                 FailureKind::Refused,
-                "not a name for a service".into(),
+                "invalid service name".into(),
                 NAME.into(),
             ),
             (libc::EBUSY, "service") => (
                 FailureKind::Busy,
-                format!("the service {service} serves programs of /dev/nrs"),
-                "take another one; see: nrsctl service list".into(),
+                format!("service {service} has clients of /dev/nrs"),
+                "use another service; see: nrsctl service list".into(),
             ),
             (libc::ELOOP, "service") => (
                 FailureKind::Refused,
-                format!("a device of type nrs on it is a client of the service {service}"),
-                "take another service; see: nrsctl device list".into(),
+                format!("a device of type nrs on the disk is a client of service {service}"),
+                "use another service; see: nrsctl device list".into(),
             ),
             (libc::ENOSPC, _) => (
                 FailureKind::Refused,
-                "there are too many services, or clients or targets of the service".into(),
-                "remove a client that is not needed".into(),
+                "too many services, or clients or targets of the service".into(),
+                "remove an unused client".into(),
             ),
             _ => (
                 FailureKind::Other,
@@ -259,7 +261,10 @@ impl Live {
             ),
         };
         let undone = match undo {
-            Some(errno) => format!("; PUTTING IT BACK FAILED, TOO: {}", errno::words(errno)),
+            Some(errno) => {
+                let reason = errno::words(errno);
+                format!("; restoring the old settings failed, too: {reason}")
+            }
             None => String::new(),
         };
         Failure::new(kind, format!("{disk}: {words}{undone}")).hint(hint)
@@ -274,12 +279,12 @@ impl Live {
             }
             DmsetupError::Failed(libc::EACCES | libc::EPERM, _) => Failure::new(
                 FailureKind::Permission,
-                "device-mapper is not for this user",
+                "no permission to use device-mapper",
             )
             .hint("run it as root"),
             DmsetupError::Failed(_, said) => {
                 Failure::new(FailureKind::Other, format!("dmsetup: {said}"))
-                    .hint("is device-mapper there? modprobe dm-mod")
+                    .hint("load device-mapper: modprobe dm-mod")
             }
         }
     }
@@ -340,7 +345,7 @@ fn words_of(errno: i32, parameter: &str) -> String {
 fn next(errno: i32, service: &str, parameter: &str, writes: bool) -> Option<String> {
     let policy = parameter.split('_').nth(1).unwrap_or_default();
     match errno {
-        libc::EAGAIN => Some("what is queued in them goes first; try again".into()),
+        libc::EAGAIN => Some("retry after their queued requests are dispatched".into()),
         libc::ENODEV if parameter.starts_with("nrs_") => {
             Some(format!("start it: nrsctl policy set {service} {policy}"))
         }
@@ -348,7 +353,7 @@ fn next(errno: i32, service: &str, parameter: &str, writes: bool) -> Option<Stri
             Some(format!("see: nrsctl rule list {service}"))
         }
         libc::EBUSY if parameter == "buffer_max" => {
-            Some("it can be raised only while no request is in order".into())
+            Some("buffer_max can be raised only while no ordered requests exist".into())
         }
         _ if writes => parameters::named(parameter).map(refusal::hint),
         _ => None,

@@ -234,13 +234,13 @@ fn parameters_by_the_node() {
     let failure = live.get("sam", "slots").unwrap_err();
     assert_eq!(
         failure.to_string(),
-        "there is no service 'sam'\n  did you mean: san"
+        "service 'sam' does not exist\n  did you mean: san"
     );
     let only = |how: &str| (FailureKind::Refused, format!("san.{how}"));
     let set = said(live.set("san", "health", "1"));
-    assert_eq!(set, only("health: it can only be read"));
+    assert_eq!(set, only("health: read-only parameter"));
     let got = said(live.get("san", "at_stats_reset"));
-    assert_eq!(got, only("at_stats_reset: it can only be written"));
+    assert_eq!(got, only("at_stats_reset: write-only parameter"));
 }
 
 /// Compares the sources of a reason: the tool's parser, then the module's answer, then the errno.
@@ -414,16 +414,22 @@ fn devices() {
         assert_eq!(said(live.locate(&beyond)).0, FailureKind::Refused);
     }
     assert_eq!(live.locate(&with(4, 12)), Ok(located.clone()));
-    for target in ["/nowhere", "8:17"] {
+    for (target, want) in [
+        ("/nowhere", "No such file or directory"),
+        ("8:17", "no such block device"),
+    ] {
         let missing = Device {
             target: target.into(),
             ..device.clone()
         };
-        assert_eq!(said(live.locate(&missing)).0, FailureKind::NotFound);
+        let want = (FailureKind::NotFound, format!("{target}: {want}"));
+        assert_eq!(said(live.locate(&missing)), want);
     }
     // A disk that is not ready has no sectors.
     root.block("dev/s db", 0);
-    assert_eq!(said(live.locate(&device)).0, FailureKind::NotFound);
+    let (kind, message) = said(live.locate(&device));
+    assert_eq!(kind, FailureKind::NotFound);
+    assert!(message.ends_with(": block device of length 0"), "{message}");
     assert_eq!(live.in_use("files"), Ok(true));
     live.remove_device("files").unwrap();
     let removed = "remove --retry files --noudevsync --noudevrules\nmknodes\n";
@@ -452,18 +458,26 @@ fn tables_changed() {
         sectors: 8,
         ..Device::default()
     };
-    let full = "a: the service has 64 targets, or there are 1024 services";
+    let full = "a: too many targets of the service (limit: 64) or services (limit: 1024)";
     let reload = "reload a --table 0 8 nrs 8:16 0 other\n";
     let resume = "resume a --noudevsync --noudevrules\n";
     let clear = "clear a\n";
     for (reloads, resumes, said, steps) in [
         (0, 0, None, vec![reload, resume, "mknodes\n"]),
         (1, 0, Some(full), vec![reload]),
-        (0, 1, Some(full), vec![reload, resume, clear, resume, "mknodes\n"]),
+        (
+            0,
+            1,
+            Some(full),
+            vec![reload, resume, clear, resume, "mknodes\n"],
+        ),
         (
             0,
             2,
-            Some("a: device-mapper: ioctl failed: No space left on device; PUTTING IT BACK FAILED, TOO: it may be suspended"),
+            Some(
+                "a: device-mapper: ioctl failed: No space left on device; resuming the old table \
+                  failed, too: the device may be suspended",
+            ),
             vec![reload, resume, clear, resume],
         ),
     ] {
@@ -587,7 +601,7 @@ fn names_of_disks() {
         assert_eq!(live.disk(path), Ok(want.into()), "{path}");
     }
     for path in ["sda1", "/dev/sda1", "/dev/disk/by-id/wwn-1-part1"] {
-        let message = format!("{path}: a partition; the scheduler is that of its disk, sda");
+        let message = format!("{path}: is a partition; set the scheduler of its disk, sda");
         assert_eq!(said(live.disk(path)), (FailureKind::Refused, message));
     }
     for path in [
@@ -644,7 +658,7 @@ fn disks_scheduled() {
     let failure = live.unschedule("sda", "bfq").unwrap_err();
     assert_eq!(
         failure.to_string(),
-        "sda: there is no scheduler 'bfq' for it\n  there are: none mq-deadline [nrs]"
+        "sda: unknown I/O scheduler 'bfq'\n  available: none mq-deadline [nrs]"
     );
     live.unschedule("sda", "mq-deadline").unwrap();
     let shown = root.read("sys/block/sda/queue/scheduler");
@@ -654,15 +668,15 @@ fn disks_scheduled() {
         again,
         (
             FailureKind::NotFound,
-            "sda: nrs is not its scheduler".into()
+            "sda: nrs is not the I/O scheduler of the disk".into()
         )
     );
     // A device without schedulers, and a device whose only scheduler is `none`.
     root.dir("sys/block/dm-0/queue");
     root.file("sys/block/zram0/queue/scheduler", "none\n");
     for (name, why) in [
-        ("dm-0", "it has no I/O scheduler"),
-        ("zram0", "there is no scheduler 'nrs' for it"),
+        ("dm-0", "the disk does not support I/O schedulers"),
+        ("zram0", "unknown I/O scheduler 'nrs'"),
     ] {
         let want = (FailureKind::Refused, format!("{name}: {why}"));
         assert_eq!(said(live.schedule(&plain(name))), want);
@@ -686,14 +700,14 @@ fn disks_put_back() {
             "nrs",
             EBUSY,
             FailureKind::Busy,
-            "its queue is being changed",
+            "another change of the disk's queue is in progress",
         ),
         (
             "scheduler",
             "nrs",
             EPERM,
             FailureKind::Permission,
-            "not for this user",
+            "permission denied",
         ),
         (
             "iosched/jobid_name",
@@ -707,42 +721,42 @@ fn disks_put_back() {
             "%j",
             EAGAIN,
             FailureKind::Busy,
-            "its queue is being changed",
+            "another change of the disk's queue is in progress",
         ),
         (
             "iosched/service",
             "san",
             ETIMEDOUT,
             FailureKind::Busy,
-            "service: its requests take more than a second to end",
+            "service: requests in flight did not complete within 1 s",
         ),
         (
             "iosched/service",
             "san",
             EINVAL,
             FailureKind::Refused,
-            "not a name for a service",
+            "invalid service name",
         ),
         (
             "iosched/service",
             "san",
             EBUSY,
             FailureKind::Busy,
-            "the service san serves programs of /dev/nrs",
+            "service san has clients of /dev/nrs",
         ),
         (
             "iosched/service",
             "san",
             ELOOP,
             FailureKind::Refused,
-            "a device of type nrs on it is a client of the service san",
+            "a device of type nrs on the disk is a client of service san",
         ),
         (
             "iosched/service",
             "san",
             ENOSPC,
             FailureKind::Refused,
-            "there are too many services, or clients or targets of the service",
+            "too many services, or clients or targets of the service",
         ),
     ] {
         for running in [false, true] {
@@ -792,7 +806,7 @@ fn disks_put_back() {
     );
     let why = said(live.schedule(&scheduled("sda", "san", "%j"))).1;
     assert!(
-        why.ends_with("; PUTTING IT BACK FAILED, TOO: Input/output error"),
+        why.ends_with("; restoring the old settings failed, too: Input/output error"),
         "{why}"
     );
     // Without the module.

@@ -23,15 +23,19 @@ pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     };
     let mut lines = (1..).zip(text.split_inclusive(|byte| *byte == b'\n'));
     let Some((_, first)) = lines.next() else {
-        return Err(refused(1, "no recording: it is empty").hint(MAKE));
+        return Err(refused(1, "not a recording: the file is empty").hint(MAKE));
     };
     let header: Header = match parsed(first) {
         Ok(header) => header,
-        Err(why) => return Err(refused(1, &format!("no header of a recording: {why}")).hint(MAKE)),
+        Err(why) => {
+            let why = format!("not a recording: invalid header: {why}");
+            return Err(refused(1, &why).hint(MAKE));
+        }
     };
     if header.nrs_recording != VERSION {
-        let why = format!("format {}, this tool reads {VERSION}", header.nrs_recording);
-        return Err(refused(1, &why).hint("read it with the nrsctl that wrote it"));
+        let found = header.nrs_recording;
+        let why = format!("unsupported format version {found} (supported: {VERSION})");
+        return Err(refused(1, &why).hint("use the version of nrsctl that wrote the recording"));
     }
 
     let mut recording = Recording {
@@ -42,18 +46,18 @@ pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     for (number, line) in lines {
         match parsed::<Snapshot>(line) {
             Ok(snapshot) if snapshot.service.is_empty() => {
-                return Err(refused(number, "no snapshot: it names no service"));
+                return Err(refused(number, "invalid snapshot: service is empty"));
             }
             Ok(snapshot) => recording.snapshots.push(snapshot),
             Err(_) if !line.ends_with(b"\n") => recording.cut = Some(number),
-            Err(why) => return Err(refused(number, &format!("no snapshot: {why}"))),
+            Err(why) => return Err(refused(number, &format!("invalid snapshot: {why}"))),
         }
     }
     Ok(recording)
 }
 
 /// Hint for an input that is not a recording.
-const MAKE: &str = "make one: nrsctl record --count 60 --out FILE";
+const MAKE: &str = "create a recording: nrsctl record --count 60 --out FILE";
 
 /// Parses the value of a line; fails with the column and the reason.
 fn parsed<T: DeserializeOwned>(line: &[u8]) -> std::result::Result<T, String> {
@@ -107,22 +111,22 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         for (text, want) in [
-            (String::new(), "1: no recording: it is empty"),
-            ("{".into(), "1: no header"),
-            ("\u{0}\u{1}".into(), "1: no header"),
-            (format!("{A}\n"), "1: no header"),
+            (String::new(), "1: not a recording: the file is empty"),
+            ("{".into(), "1: not a recording: invalid header"),
+            ("\u{0}\u{1}".into(), "1: not a recording: invalid header"),
+            (format!("{A}\n"), "1: not a recording: invalid header"),
             (
                 HEADER.replace(":1,", ":2,"),
-                "1: format 2, this tool reads 1",
+                "1: unsupported format version 2 (supported: 1)",
             ),
             (
                 format!("{HEADER}\n{A}\n{{}}\n"),
-                "3: no snapshot: it names no service",
+                "3: invalid snapshot: service is empty",
             ),
-            (format!("{HEADER}\n{A}\n\n{A}"), "3: no snapshot"),
+            (format!("{HEADER}\n{A}\n\n{A}"), "3: invalid snapshot"),
             (
                 format!("{HEADER}\n{}\n", A.replace(":2", ":-1")),
-                "2: no snapshot",
+                "2: invalid snapshot",
             ),
         ] {
             let failure = of(&text).unwrap_err();

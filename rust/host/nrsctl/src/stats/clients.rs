@@ -46,7 +46,10 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> LinesResult {
                         client.counters.insert(key.to_string().into(), number);
                     })?;
                 }
-                (None, None) => return Err(line.unexpected("a client or a target before")),
+                (None, None) => {
+                    let want = "a line '- client: NAME' or '- target: NAME' before";
+                    return Err(line.unexpected(want));
+                }
             },
             _ => {}
         }

@@ -88,8 +88,10 @@ mod tests {
 
     #[test]
     fn rules_of_all_partitions() {
-        let text = "regular_requests:\nCPT 0:\nb uid={1 2} & gid={5} 10MB/s, ref 1\ndefault * 10000, ref 2\n\
-                    CPT 1:\nb uid={1 2} & gid={5} 10MB/s, ref 3\ndefault * 10000, ref 0\nhigh_priority_requests:\n";
+        let text = "regular_requests:\nCPT 0:\nb uid={1 2} & gid={5} 10MB/s, ref 1\n\
+                    default * 10000, ref 2\n\
+                    CPT 1:\nb uid={1 2} & gid={5} 10MB/s, ref 3\ndefault * 10000, ref 0\n\
+                    high_priority_requests:\n";
         let all = read(text).unwrap();
         assert_eq!(all.len(), 2);
         assert_eq!(
@@ -98,7 +100,8 @@ mod tests {
         );
         assert_eq!((&all[0].rate[..], all[0].classes), ("10MB/s", 4));
         assert_eq!((&all[1].conditions[..], all[1].classes), ("*", 2));
-        let text = "regular_requests:\nCPT 0:\na uid={1} 5 minrate=2 also=b+c, ref 0\ndefault * 7 borrow=1, ref 0\n";
+        let text = "regular_requests:\nCPT 0:\na uid={1} 5 minrate=2 also=b+c, ref 0\n\
+                    default * 7 borrow=1, ref 0\n";
         let all = read(text).unwrap();
         assert_eq!(
             (&all[0].rate[..], &all[0].limits[..]),

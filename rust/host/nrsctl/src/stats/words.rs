@@ -13,6 +13,7 @@
 //! ```
 
 use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target, BOTH, HIGH};
+use crate::top::numbers::printable;
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -35,7 +36,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
         let (slots, limit) = (snapshot.counter("slots"), snapshot.counter("limit"));
         screen.put(
             "slots",
-            &format!("{slots} are set, the devices below take {limit}"),
+            &format!("{slots} configured, limited to {limit} by the queue depth of the targets"),
         );
     }
     let searched: Vec<_> = snapshot
@@ -110,9 +111,8 @@ impl Screen {
 
 fn headline(snapshot: &Snapshot) -> String {
     let wait = match super::queued(&snapshot.heads) {
-        0 => "nothing waits".into(),
-        1 => "1 request waits".into(),
-        n => format!("{n} requests wait"),
+        0 => "no queued requests".into(),
+        n => count(n, "queued request"),
     };
     format!(
         "{}: {} of {} slots in use, {}, {wait}",
@@ -129,12 +129,12 @@ fn knee(target: &Target) -> String {
     let slots = count(target.counter("knee"), "slot");
     let (requests, bytes) = (target.counter("knee_rate"), target.counter("knee_bytes"));
     if target.counter("searching") > 0 {
-        format!("{name}: {slots}, the search is not over")
+        format!("{name}: {slots}, search in progress")
     } else if requests == 0 {
-        format!("{name}: {slots}, too few requests have waited for a search")
+        format!("{name}: {slots}, not searched: too few queued requests")
     } else {
         let bytes = rate(bytes);
-        format!("{name}: {slots} for {requests} requests/s, {bytes}; more slots do no more")
+        format!("{name}: saturated with {slots}: {requests} requests/s, {bytes}")
     }
 }
 
@@ -162,15 +162,15 @@ fn policy_text(snapshot: &Snapshot, head: &Head) -> String {
 fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
     let argument = policy.argument.as_deref();
     match policy.name.as_str() {
-        "fifo" => "in the order of arrival".into(),
+        "fifo" => "in order of arrival".into(),
         "fairshare" => shares(argument.unwrap_or_default(), snapshot.weighted),
         "tbf" => limits(argument.unwrap_or_default()),
-        "qbm" => "clients have the bandwidth that they are promised".into(),
-        "crrn" => "clients take turns".into(),
-        "orr" => "files take turns, each in the order of places".into(),
-        "trr" => "devices take turns, each in the order of places".into(),
-        "delay" => "held back at random, for tests".into(),
-        other => format!("as {other} says"),
+        "qbm" => "clients have guaranteed bandwidth".into(),
+        "crrn" => "round robin of clients".into(),
+        "orr" => "round robin of files, each in order of offsets".into(),
+        "trr" => "round robin of targets, each in order of offsets".into(),
+        "delay" => "random delays, for tests".into(),
+        other => format!("policy {other}"),
     }
 }
 
@@ -239,10 +239,10 @@ fn limited(snapshot: &Snapshot, screen: &mut Screen) {
             Err(_) => String::new(),
         };
         format!(
-            "{} ({}{unit}{urgent}): {}, {} in all, {}, {} waiting",
+            "{} ({}{unit}{urgent}): throttled {}, {} in total, {}, {} queued",
             safe(&rule.name),
             rule.rate,
-            count(rule.counter("limit_hits"), "hit"),
+            times(rule.counter("limit_hits")),
             duration(rule.counter("throttled_ns")),
             count(rule.counter("classes"), "class"),
             rule.counter("queued"),
@@ -257,10 +257,10 @@ fn limited(snapshot: &Snapshot, screen: &mut Screen) {
         let entities = snapshot.entities.iter().filter(inside);
         let unmet = match entities.filter(|entity| is_unmet(entity)).count() {
             0 => String::new(),
-            n => format!(", {n} have less than promised"),
+            n => format!(", {n} below the guaranteed minimum"),
         };
         format!(
-            "group {}: {} of {} given, {}{unmet}",
+            "group {}: {} of {} allocated, {}{unmet}",
             safe(&group.name),
             rate(number("capacity").saturating_sub(left)),
             rate(number("capacity")),
@@ -285,7 +285,7 @@ fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
         let mut clients: Vec<&Client> = clients.filter(|client| held(client) > 0).collect();
         clients.sort_by(|a, b| held(b).cmp(&held(a)).then_with(|| a.name.cmp(&b.name)));
         screen.list("waiting", &clients, |client| {
-            format!("client {}: {} wait", safe(&client.name), held(client))
+            format!("client {}: {} queued", safe(&client.name), held(client))
         });
     }
 }
@@ -295,9 +295,13 @@ fn wait_text(entity: &Entity) -> String {
     let name = format!("{}{head}", safe(&entity.name));
     let given = entity.bandwidth.as_ref().filter(|_| entity.head == BOTH);
     if let Some((has, min)) = given.and_then(|given| Some((given.allocated?, given.min))) {
-        return format!("{name}: has {} of {} promised", rate(has), rate(min));
+        return format!(
+            "{name}: allocated {} of {} guaranteed",
+            rate(has),
+            rate(min)
+        );
     }
-    let mut said = format!("{name}: {} wait", entity.queued);
+    let mut said = format!("{name}: {} queued", entity.queued);
     if let (Some(p50), Some(max)) = (entity.wait_us.get("p50"), entity.wait_us.get("max")) {
         let [p50, max] = [p50, max].map(|us| duration(us.saturating_mul(1000)));
         said += &format!(", median {p50}, longest {max}");
@@ -305,7 +309,7 @@ fn wait_text(entity: &Entity) -> String {
     let (hits, time) = (entity.counter("limit_hits"), entity.counter("throttled_ns"));
     if let (Some(rule), Some(each)) = (&entity.within, time.checked_div(hits)) {
         let each = duration(each);
-        said += &format!(", {each} at a time for rule {}", safe(rule));
+        said += &format!(", throttled for {each} on average by rule {}", safe(rule));
     }
     said
 }
@@ -315,8 +319,8 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     let mut list = Vec::new();
     if let Some(reason) = &snapshot.unhealthy {
         list.push((
-            format!("not healthy: {}", safe_text(reason)),
-            "a device below may hang: see dmesg, and which has requests in service in 'clients'",
+            format!("not healthy: {}", printable(reason)),
+            "a target may hang: see dmesg, and the targets with requests in service in 'clients'",
         ));
     }
     let lost = snapshot.clients.iter().filter(|client| client.lost);
@@ -328,8 +332,8 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
         };
         let named = lost[..lost.len().min(MOST)].join(", ");
         list.push((
-            format!("lost: {named}{more}: nothing ended before a deadline"),
-            "look at the devices below; the first request that ends makes it found again",
+            format!("lost: {named}{more}: no request completed within the timeout"),
+            "check the targets; a client recovers with its next completed request",
         ));
     }
     let timeouts = |name: &str| super::number(&snapshot.timeouts, name);
@@ -340,35 +344,32 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
         (
             timeouts("timeouts"),
             format!(
-                "{deadlines} passed, clients were lost {}",
+                "{deadlines} missed, clients were lost {}",
                 times(timeouts("lost"))
             ),
-            "if the devices are just slow, raise at_min; counters start anew with at_stats_reset",
+            "if the targets are only slow, raise at_min; at_stats_reset resets the counters",
         ),
         (
             own("stalls"),
-            format!("nothing was decided for stall_ms {}", times(own("stalls"))),
-            "a device below held all slots: see dmesg; more slots, or a service for each device",
+            format!("stalled for stall_ms {}", times(own("stalls"))),
+            "a target used all slots: see dmesg; add slots, or use a service for each target",
         ),
         (
             own("overflow"),
             format!(
-                "{} found no class and share one",
+                "{} above classes_max share the overflow class",
                 count(own("overflow"), "request")
             ),
-            "raise the module parameter classes_max, and make the service anew",
+            "raise the module parameter classes_max and create the service again",
         ),
         (
             own("no_memory"),
-            format!(
-                "there was no memory for new classes {}",
-                times(own("no_memory"))
-            ),
-            "free memory on this machine",
+            format!("allocation of a class failed {}", times(own("no_memory"))),
+            "add or free memory",
         ),
         (
             waits,
-            format!("{} wait for a record", count(waits, "request")),
+            format!("{} queued for a request record", count(waits, "request")),
             "raise buffer_max",
         ),
     ] {
@@ -394,23 +395,14 @@ fn count(n: u64, what: &str) -> String {
     }
 }
 
-/// Returns `name` without terminal control characters, shortened to `NAME_MAX`.
+/// Returns `name` as printable text, shortened to `NAME_MAX`.
 pub fn safe(name: &str) -> String {
-    let text = safe_text(name);
+    let text = printable(name);
     if text.chars().count() <= NAME_MAX {
         return text;
     }
     let kept: String = text.chars().take(NAME_MAX - 2).collect();
     format!("{kept}..")
-}
-
-/// Returns `text` with control characters escaped, so that a terminal cannot interpret them.
-pub fn safe_text(text: &str) -> String {
-    let show = |char: char| match char {
-        char if char.is_control() => format!("\\x{:02x}", u32::from(char)),
-        char => char.to_string(),
-    };
-    text.chars().map(show).collect()
 }
 
 /// Formats a time with about three digits; the argument is in ns.

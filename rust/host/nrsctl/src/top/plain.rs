@@ -76,7 +76,8 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let want = "\
-nrs ost_io  regular: fairshare uid_then_jobid_fair  high: fifo  slots 7 of 8 used  queued 374  healthy
+nrs ost_io  regular: fairshare uid_then_jobid_fair  high: fifo  slots 7 of 8 used  queued 374  \
+healthy
 NAME                   POLICY      WANT    GOT  REQ/S    B/S  QUEUE   P50   P99  LIMIT  HIT/S
 uid:1002/jobid:large   fairshare  25.0%  25.4%    200  13.1M    300  44ms  84ms      -      0
 uid:1002/jobid:medium  fairshare  25.0%  25.4%    200  13.1M     66  42ms  84ms      -      0

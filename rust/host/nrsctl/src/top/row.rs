@@ -44,17 +44,17 @@ type Known = (Column, &'static str, &'static str, usize);
 
 #[rustfmt::skip]
 const COLUMNS: [Known; 11] = [
-    (Column::Name, "NAME", "whom the policy tells apart", 12),
+    (Column::Name, "NAME", "entity of the policy", 12),
     (Column::Policy, "POLICY", "policy, and rule or group", 9),
-    (Column::Wanted, "WANT", "share that it is to have", 4),
-    (Column::Got, "GOT", "share that it had", 4),
+    (Column::Wanted, "WANT", "target share", 4),
+    (Column::Got, "GOT", "actual share", 4),
     (Column::Requests, "REQ/S", "requests served per second", 5),
     (Column::Bytes, "B/S", "bytes served per second", 5),
-    (Column::Queued, "QUEUE", "requests that wait now", 5),
-    (Column::P50, "P50", "half waited at most so long", 5),
-    (Column::P99, "P99", "99 % waited at most so long", 5),
-    (Column::Limit, "LIMIT", "its limit", 8),
-    (Column::Hits, "HIT/S", "limit met, times per second", 5),
+    (Column::Queued, "QUEUE", "queued requests", 5),
+    (Column::P50, "P50", "median queueing time", 5),
+    (Column::P99, "P99", "99th percentile queueing time", 5),
+    (Column::Limit, "LIMIT", "rate limit", 8),
+    (Column::Hits, "HIT/S", "throttled, times per second", 5),
 ];
 
 impl Column {

@@ -84,8 +84,8 @@ impl TopState {
             self.services = services;
             let first = || self.services.first().cloned();
             let Some(name) = self.service.clone().or_else(first) else {
-                let none = Failure::new(FailureKind::NotFound, "there are no services");
-                let hint = "a service begins with its first client; see nrsctl device --help";
+                let none = Failure::new(FailureKind::NotFound, "no services exist");
+                let hint = "a service is created with its first client; see nrsctl device --help";
                 return Err(none.hint(hint));
             };
             let snapshot = source.snapshot(&name);

@@ -60,8 +60,8 @@ pub fn run(state: &mut TopState, source: &mut dyn Source) -> Result {
 }
 
 fn failed(error: io::Error) -> Failure {
-    Failure::new(FailureKind::Other, format!("the terminal: {error}"))
-        .hint("without one: nrsctl top --batch 1")
+    Failure::new(FailureKind::Other, format!("terminal: {error}"))
+        .hint("without a terminal: nrsctl top --batch 1")
 }
 
 fn show(

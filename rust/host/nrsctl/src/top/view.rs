@@ -138,7 +138,8 @@ impl ScreenPage<'_> {
     fn wrapped(&mut self, text: &str, style: Style, bottom: u16) {
         let mut line = String::new();
         for word in text.split_whitespace() {
-            if !line.is_empty() && line.len() + 1 + word.len() > self.at.width.into() {
+            let width = numbers::width(&line) + 1 + numbers::width(word);
+            if !line.is_empty() && width > self.at.width.into() {
                 if self.at.y < bottom {
                     self.line(&line, style);
                 }
@@ -164,7 +165,7 @@ impl ScreenPage<'_> {
             }
         }
         let right = if state.ended {
-            "the recording ends here".into()
+            "end of the recording".into()
         } else if state.paused {
             "paused".into()
         } else {
@@ -227,12 +228,12 @@ impl ScreenPage<'_> {
             formatted += 1;
         }
         if state.len() == 0 && self.at.y < bottom {
-            let nobody = match (snapshot.entities.is_empty(), &state.filter) {
-                (false, filter) => format!("nobody has '{filter}' in the name, policy or rule"),
-                _ => "nobody: no policy that tells requests apart is started, or it saw none yet"
+            let reason = match (snapshot.entities.is_empty(), &state.filter) {
+                (false, filter) => format!("no name, policy or rule contains '{filter}'"),
+                _ => "no entities: no policy with entities is started, or it has had no requests"
                     .into(),
             };
-            self.wrapped(&nobody, Style::new(), bottom);
+            self.wrapped(&reason, Style::new(), bottom);
         }
         formatted
     }
@@ -331,7 +332,7 @@ pub fn shared(agent: &ServiceStatus) -> String {
             let age = heard.clone().map(|peer| peer.numbers.age_us).max();
             let lost = heard.map(lost).fold(0.0, f64::max);
             format!(
-                "servers {}  oldest {}  lost {}  lowered {} of {}",
+                "servers {}  oldest {}  lost {}  reduced {} of {}",
                 numbers.servers,
                 age.map_or(numbers::UNKNOWN.into(), numbers::time),
                 numbers::percent(lost, true),

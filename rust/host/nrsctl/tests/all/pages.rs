@@ -43,7 +43,7 @@ pub fn compare(name: &str, want: &str) {
     let hint = "NRSCTL_WRITE_PAGES=1 cargo test -p nrsctl --test all";
     assert!(
         kept == want,
-        "{name} is another: {differs:#?}; written anew by: {hint}"
+        "{name} differs: {differs:#?}; regenerate with: {hint}"
     );
 }
 

@@ -202,7 +202,8 @@ fn lost_clients_health_and_devices_that_are_not_regulated() {
         (hung.unhealthy.as_deref(), &*hung.progress),
         (Some(reason), reason)
     );
-    let text = "- group: \"g\"\n  strategy: \"mover\"\n  capacity: 5\n  clients:\n  - client: \"device:a\"\n    \
+    let text = "- group: \"g\"\n  strategy: \"mover\"\n  capacity: 5\n  clients:\n  - client: \
+                \"device:a\"\n    \
         class: \"unregulated\"\n    allocated: \"unregulated\"\n    used_fast: 7\n";
     let (_, clients) = qbm::read_status(text).expect("clients");
     let want = Bandwidth {
@@ -225,8 +226,10 @@ fn other_versions() {
     let texts = [
         (
             "clients",
-            "service: { slots: 1, new: 2, mode: x }\nclients:\n- client: \"a\"\n  counters: { passed: 1, \
-             mode: x, share: 0.5, state: lost }\ntargets:\n- target: \"8:0\"\n  counters: { depth: 3, mode: x }\n\
+            "service: { slots: 1, new: 2, mode: x }\nclients:\n\
+             - client: \"a\"\n  counters: { passed: 1, \
+             mode: x, share: 0.5, state: lost }\ntargets:\n\
+             - target: \"8:0\"\n  counters: { depth: 3, mode: x }\n\
              others: []\n",
         ),
         (
@@ -261,7 +264,7 @@ clients = service: { slots: x }
 clients = clients: ; - client: "q"1\x22"
     2: expected a string in double quotes
 clients =   counters: { a: 1 }
-    1: expected a client or a target before
+    1: expected a line '- client: NAME' or '- target: NAME' before
 clients = clients: ; - client: a ;   counters: { a: 18446744073709551616 }
     3: expected { KEY: NUMBER, ... }
 clients = nothing

@@ -155,7 +155,8 @@ fn numbers_and_names() {
     ] {
         assert_eq!(rate(bytes), want);
     }
-    assert_eq!(safe("a\tb\u{9b}c"), "a\\x09b\\x9bc");
+    assert_eq!(safe("a\tb\u{9b}c"), "a\\tb\\u{9b}c");
+    assert_eq!(safe("a\u{202e}b\u{200b}c"), "a\\u{202e}b\\u{200b}c");
     let long = safe(&"x".repeat(100));
     assert_eq!((long.len(), long.ends_with("..")), (40, true));
 }
@@ -178,7 +179,12 @@ fn the_command() {
     // Unhealthy services and lost clients also change the exit status.
     for (name, text, with) in [
         ("health", "NOT HEALTHY\n2 queued\n", "warning   not healthy"),
-        ("clients", "service: { slots: 1 }\nclients:\n- client: \"c\"\n  counters: { state: lost }\ntargets:\n", "warning   lost: c"),
+        (
+            "clients",
+            "service: { slots: 1 }\nclients:\n- client: \"c\"\n  counters: { state: lost }\n\
+             targets:\n",
+            "warning   lost: c",
+        ),
     ] {
         let mut texts = texts::service("fairshare", 14);
         texts.retain(|(other, _)| other != name);

@@ -183,14 +183,14 @@ fn the_agent() {
     let cli = Cli::parse_from(words("agent status --socket /nowhere"));
     let failure = cli.command.run(&mock, &mut Vec::new()).unwrap_err();
     assert_eq!(failure.kind, FailureKind::NotFound);
-    assert_eq!(failure.message, "no agent answers at /nowhere");
+    assert_eq!(failure.message, "no agent is running at /nowhere");
     let (page, _) = output("exporter --once", &mock);
     assert!(!page.contains("nrs_agent"), "{page}");
 }
 
 /// Verifies that `set_param` continues when its output is closed, and that `get_param` ends.
 #[test]
-fn nobody_reads() {
+fn output_is_closed() {
     for (line, status, writes) in [
         ("set_param san.slots=8 san.slots=0 ost_io.slots=8", 4, 2),
         ("get_param -R san ost_io", 141, 0),
@@ -219,7 +219,8 @@ fn bash_completes() {
         std::env::var("PATH").unwrap()
     );
     let script = format!(
-        ". {place}/nrsctl.bash; COMP_WORDS=(nrsctl rule start a --re); COMP_CWORD=4; _nrsctl; echo ${{COMPREPLY[@]}}"
+        ". {place}/nrsctl.bash; COMP_WORDS=(nrsctl rule start a --re); COMP_CWORD=4; _nrsctl; \
+         echo ${{COMPREPLY[@]}}"
     );
     let bash = Command::new("bash")
         .env("PATH", path)

@@ -155,7 +155,10 @@ fn jobs_beyond_the_bound_count_one() {
     assert_eq!(sizes.estimate(jobs[8], HALF), 1);
     assert_eq!(see(&sizes, jobs[8], 0..40, WINDOW), 0);
     let size = sizes.estimate(jobs[8], WINDOW);
-    assert!((38..=41).contains(&size), "nothing of the old one: {size}");
+    assert!(
+        (38..=41).contains(&size),
+        "size counts clients of the previous job: {size}"
+    );
     assert_eq!(sizes.estimate(jobs[7], WINDOW), 1);
     assert!(sizes.estimate(jobs[0], WINDOW) > 25);
 }

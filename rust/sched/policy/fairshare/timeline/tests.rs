@@ -95,7 +95,7 @@ fn against_a_list() {
 /// Verifies that a point without memory is reported, because its requests would never be
 /// dispatched.
 #[test]
-#[should_panic = "cannot"]
+#[should_panic = "impossible state"]
 fn a_slot_without_memory_is_reported() {
     let mut line = Timeline::EMPTY;
     Timelines::new(9, 1).unwrap().add(&mut line, 0, 0, 0);

@@ -160,7 +160,7 @@ fn refused() {
         ("jobid:\"\\x0\":2", Code::Invalid, "escape"),
         ("jobid:\"\\xg0\":2", Code::Invalid, "escape"),
         ("jobid:\"\\x00\":2", Code::Invalid, "escape"),
-        ("jobid:\"a\nb\":2", Code::Invalid, "not print"),
+        ("jobid:\"a\nb\":2", Code::Invalid, "unprintable"),
         ("jobid:\"a\"2", Code::Invalid, "colon"),
         ("-jobid:\"a*\":2", Code::Invalid, "takes no weight"),
         ("-uid:2", Code::NoEntry, "to remove"),
@@ -169,7 +169,7 @@ fn refused() {
         ("clear -uid:1", Code::NoEntry, "to remove"),
     ] {
         let Err(error) = start.apply(text) else {
-            panic!("{text:?} was taken");
+            panic!("{text:?} was accepted");
         };
         assert_eq!(error.code, code, "{text:?}: {}", error.reason);
         assert!(error.reason.contains(words), "{text:?}: {}", error.reason);

@@ -353,7 +353,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
 
 /// Reports changes made before an out-of-memory error in the next look.
 #[test]
-fn a_look_without_memory_is_told_later() {
+fn an_examination_without_memory_is_reported_later() {
     let config = Config::parse(None, &tunables()).unwrap();
     let mut kept = <Kept as Keep<Config>>::empty().unwrap();
     let text = "by uid; group all capacity=100MB; default class=low_share min=1MB

@@ -241,7 +241,7 @@ fn a_second_claim_is_given_up() {
 }
 
 #[test]
-fn tags_are_never_nobodys() {
+fn tags_are_never_the_empty_tag() {
     for window in [0, 1, 1 << 20, 1 << 55, u64::MAX] {
         for hash in [0, 1, u64::MAX] {
             let tag = BucketTag::new(hash, window, window);

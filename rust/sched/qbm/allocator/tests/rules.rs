@@ -121,7 +121,7 @@ fn freed_bandwidth_goes_to_the_oldest_request() {
 }
 
 #[test]
-fn all_have_their_minimum_before_anybody_has_more() {
+fn all_have_their_minimum_before_any_has_more() {
     let (mut allocator, [first, fair, low]) = group(
         1000,
         [

@@ -13,13 +13,13 @@ const WRONG: &str = r"
 2|EINVAL|print|by nid\ngroup a capacity=1MB \x07
 1|EINVAL|nid, jobid, uid or device|by
 1|EINVAL|nid, jobid, uid or device|by gid
-1|EINVAL|nothing after by|by nid uid
-2|EINVAL|by is there twice|by nid\nby nid
-2|EINVAL|before all clients|client 0@lo class=fc min=1MB\nby nid
-1|EINVAL|tune sets nothing|tune
+1|EINVAL|end of the line|by nid uid
+2|EINVAL|duplicate line by|by nid\nby nid
+2|EINVAL|precede all clients|client 0@lo class=fc min=1MB\nby nid
+1|EINVAL|tune has no parameters|tune
 1|EINVAL|NAME=VALUE|tune period
 1|EINVAL|no value|tune period=
-1|EINVAL|tune has period|tune speed=40ms
+1|EINVAL|unknown parameter|tune speed=40ms
 1|EINVAL|period|tune period=0ms
 1|EINVAL|period|tune period=1001ms
 1|EINVAL|fast|tune fast=99ms
@@ -39,23 +39,23 @@ const WRONG: &str = r"
 1|EINVAL|low is above high|tune low=78%
 2|EINVAL|fast is shorter|tune fast=100ms\ntune period=200ms\n
 1|EINVAL|slow is shorter|tune slow=10s fast=11s
-2|EINVAL|twice|tune high=90%\ntune high=91%
-1|EINVAL|default sets nothing|default
+2|EINVAL|duplicate|tune high=90%\ntune high=91%
+1|EINVAL|default has no settings|default
 1|EINVAL|NAME=VALUE|default fast
 1|EINVAL|expected class=|default capacity=1MB
 1|EINVAL|class is not|default class=fastest
 1|EINVAL|below the floor|default min=1MB max=1KB
 1|EINVAL|min is above max|default min=2MB max=1MB
-2|EINVAL|default is there twice|default min=1MB\ndefault max=1MB
-1|EINVAL|twice|default class=fc class=fs
+2|EINVAL|duplicate line default|default min=1MB\ndefault max=1MB
+1|EINVAL|duplicate|default class=fc class=fs
 1|EINVAL|below the floor|default min=1KB
 1|EINVAL|above the capacity|default min=20MB\ngroup a capacity=10MB
 1|EINVAL|name is missing|group
 1|EINVAL|name is missing|group capacity=5MB
 1|EINVAL|capacity is missing|group a
 2|EINVAL|capacity is missing|by uid\ngroup a target=8:0
-1|EINVAL|group's name|group a/b capacity=1MB
-1|EINVAL|group's name|group .. capacity=1MB
+1|EINVAL|group name|group a/b capacity=1MB
+1|EINVAL|group name|group .. capacity=1MB
 1|EINVAL|NAME=VALUE|group a capacity
 1|EINVAL|no value|group a capacity=
 1|EINVAL|capacity is not a size|group a capacity=fast
@@ -63,7 +63,7 @@ const WRONG: &str = r"
 1|EINVAL|capacity is not a size|group a capacity=50%
 1|EINVAL|capacity is below the floor|group a capacity=32767
 2|EINVAL|below the floor|tune floor=1MiB\ngroup a capacity=1MB
-1|EINVAL|twice|group a capacity=1MB capacity=1MB
+1|EINVAL|duplicate|group a capacity=1MB capacity=1MB
 1|EINVAL|expected capacity=|group a capacity=1MB size=1
 1|EINVAL|target is not|group a capacity=1MB target=sda
 1|EINVAL|target is not|group a capacity=1MB target=8:
@@ -80,13 +80,13 @@ const WRONG: &str = r"
 1|EINVAL|min is below the floor|group a capacity=1MB min=1%
 1|EINVAL|reserve is not|group a capacity=1MB reserve_first_come=x
 1|EINVAL|expected capacity=|group a capacity=1MB reserve_best=1
-1|EINVAL|reserves together|group a capacity=1MB reserve_mover=60% reserve_low_share=401KB
-2|EEXIST|of that name|group a capacity=1MB\ngroup a capacity=1MB target=5
+1|EINVAL|sum of the reserves|group a capacity=1MB reserve_mover=60% reserve_low_share=401KB
+2|EEXIST|of this name|group a capacity=1MB\ngroup a capacity=1MB target=5
 2|EEXIST|without target=|group a capacity=1MB\ngroup b capacity=1MB
 2|EEXIST|this target|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8388609
 1|EINVAL|listed clients only|group a capacity=1MB strategy=mover class=mover
 1|EINVAL|listed clients only|group a capacity=1MB strategy=mover min=1MB
-1|EINVAL|no reserves|group a capacity=1MB strategy=mover reserve_mover=1
+1|EINVAL|takes no reserves|group a capacity=1MB strategy=mover reserve_mover=1
 1|EINVAL|name is missing|client
 1|EINVAL|name is missing|client group=a class=fc min=1MB
 1|EINVAL|class is missing|client 0@lo
@@ -94,24 +94,24 @@ const WRONG: &str = r"
 1|EINVAL|min is missing|client 0@lo class=fc
 1|EINVAL|expected class=|client 0@lo class=fc min=1MB capacity=5MB
 1|EINVAL|NAME=VALUE|client 0@lo class=fc min=1MB fast
-1|EINVAL|twice|client 0@lo class=fc min=1MB min=1MB
+1|EINVAL|duplicate|client 0@lo class=fc min=1MB min=1MB
 1|EINVAL|below the floor|client 0@lo class=fc min=0
 1|EINVAL|below the floor|client 0@lo class=fc min=1MB max=1KB
 1|EINVAL|min is above max|client 0@lo class=fc min=2MB max=1MB
-1|ENOENT|that group|client 0@lo class=fc min=1MB group=
-1|ENOENT|that group|client 0@lo class=fc min=1MB group=a
-1|EINVAL|no NID|client host class=fc min=1MB
-1|EINVAL|no NID|client * class=fc min=1MB
-1|EINVAL|no NID|client 5@tcp class=fc min=1MB
-2|EINVAL|no uid|by uid\nclient root class=fc min=1MB
-2|EINVAL|no uid|by uid\nclient 4294967296 class=fc min=1MB
-3|EEXIST|already|by uid\nclient 5 class=fc min=1MB\nclient 5 class=fs min=2MB
-3|EEXIST|already|by uid\nclient 5 class=fc min=1MB\nclient 05 class=fs min=2MB
-2|EEXIST|already|client 10.0.0.1@tcp class=fc min=1MB\nclient 10.0.0.1@tcp0 class=fc min=1MB
-3|EEXIST|already|client *@tcp class=fc min=1MB\n\nclient *@tcp class=fc min=1MB
+1|ENOENT|this group|client 0@lo class=fc min=1MB group=
+1|ENOENT|this group|client 0@lo class=fc min=1MB group=a
+1|EINVAL|not a NID|client host class=fc min=1MB
+1|EINVAL|not a NID|client * class=fc min=1MB
+1|EINVAL|not a NID|client 5@tcp class=fc min=1MB
+2|EINVAL|not a uid|by uid\nclient root class=fc min=1MB
+2|EINVAL|not a uid|by uid\nclient 4294967296 class=fc min=1MB
+3|EEXIST|a line for|by uid\nclient 5 class=fc min=1MB\nclient 5 class=fs min=2MB
+3|EEXIST|a line for|by uid\nclient 5 class=fc min=1MB\nclient 05 class=fs min=2MB
+2|EEXIST|a line for|client 10.0.0.1@tcp class=fc min=1MB\nclient 10.0.0.1@tcp0 class=fc min=1MB
+3|EEXIST|a line for|client *@tcp class=fc min=1MB\n\nclient *@tcp class=fc min=1MB
 2|EINVAL|capacity is missing|by nid; group a
 4|EINVAL|expected by|by nid;;;nonsense\n
-2|EINVAL|twice|by nid;\nby nid; nonsense
+2|EINVAL|duplicate|by nid;\nby nid; nonsense
 ";
 
 /// Rows of the same form; [`TWO`] precedes the text.
@@ -121,11 +121,11 @@ const WRONG_FOR_TWO: &str = r"
 3|EINVAL|max is above|client 0@lo class=fc min=1MB max=101MB group=a
 3|EINVAL|min is above max|client 0@lo class=fc min=50% max=1MB
 3|EINVAL|min is below the floor|client 0@lo class=fc min=0%
-3|ENOENT|that group|client 0@lo class=fc min=1MB group=c
-3|EINVAL|twice|client 0@lo class=fc min=1MB group=a group=b
-4|EEXIST|already|client 0@lo class=fc min=1MB group=a\nclient 0@lo class=fs min=1MB group=a
-4|EINVAL|class mover|group c capacity=1MB target=5 strategy=mover\nclient 0@lo class=fs min=100KB
-4|EINVAL|class mover|group c capacity=1MB target=5 strategy=mover\nclient 0@lo class=fc min=100KB group=c
+3|ENOENT|this group|client 0@lo class=fc min=1MB group=c
+3|EINVAL|duplicate|client 0@lo class=fc min=1MB group=a group=b
+4|EEXIST|a line for|client 0@lo class=fc min=1MB group=a\nclient 0@lo class=fs min=1MB group=a
+4|EINVAL|=mover|group c capacity=1MB target=5 strategy=mover\nclient 0@lo class=fs min=100KB
+4|EINVAL|=mover|group c capacity=1MB target=5 strategy=mover\nclient 0@lo class=fc min=100KB group=c
 3|EINVAL|max is above the capacity|default max=50MB
 ";
 
@@ -235,7 +235,7 @@ fn bounds() {
     assert_eq!(plan(&fits).by(), By::Uid);
     let error = refused(&(fits + " "));
     assert_eq!((error.line(), error.code), (0, Code::NoSpace));
-    assert_eq!(error.to_string(), "the text is longer than 262144 bytes");
+    assert_eq!(error.to_string(), "plan is too long (limit: 262144 bytes)");
 
     // The limit also applies to the text as displayed, which is longer than the text parsed.
     let line = |i: u32| {

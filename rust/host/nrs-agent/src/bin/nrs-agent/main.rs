@@ -124,7 +124,7 @@ fn run(args: &Args) -> Result<(), String> {
     let secret = Secret::read(&config.secret).map_err(|reason| at(&config.secret, &reason))?;
     if !config.servers.is_empty() && !config.servers.contains_key(&config.server) {
         let server = &config.server;
-        eprintln!("nrs-agent: warning: {path}: this server, {server}, is not one of [servers]");
+        eprintln!("nrs-agent: warning: {path}: this server ({server}) is missing in [servers]");
     }
     let starting = Arc::new(AtomicBool::new(true));
     let ended = Arc::new(AtomicBool::new(false));

@@ -168,7 +168,8 @@ fn row(name: &str, before: Option<Device>, device: Device) {
     );
     let knee = curve.least(0.98);
     let text = format!(
-        "{name:40} {:6.0}/s knee {:4}  throughput {throughput:.3} ({least:.3})  depth {depth:.2} ({:.2})  settled {settled:.1} ({:.1}) s",
+        "{name:40} {:6.0}/s knee {:4}  throughput {throughput:.3} ({least:.3})  depth {depth:.2} \
+         ({:.2})  settled {settled:.1} ({:.1}) s",
         curve.rate,
         knee,
         most(|run| run.depth),

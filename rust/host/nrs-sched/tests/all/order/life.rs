@@ -205,7 +205,7 @@ fn a_request_that_overflowed_keeps_its_class() {
 fn names_that_are_gone_mean_nothing() {
     let mut order: Order<Request> = Order::new(10, 1).expect("memory");
     let OrderOutcome::Free(first) = order.enter(Relation::sequence(1), false) else {
-        panic!("nobody is there");
+        panic!("the table is not empty");
     };
     assert!(order.running(first).is_none() && order.is_live(first));
     let OrderOutcome::Blocked(second) = order.enter(Relation::sequence(1), true) else {
@@ -239,7 +239,7 @@ fn names_that_are_gone_mean_nothing() {
 fn a_request_does_not_wait_for_itself() {
     let table = || Order::<Request>::new(10, 1).expect("memory");
     let OrderOutcome::Free(name) = table().enter(Relation::sequence(1), false) else {
-        panic!("nobody is there");
+        panic!("the table is not empty");
     };
     let mut after = [None; PREDECESSORS_MAX];
     after[0] = Some(name);

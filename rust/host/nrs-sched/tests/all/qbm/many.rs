@@ -65,7 +65,7 @@ fn ten_thousand_join_and_go() {
             now += WALK;
             manager.look(&Nothing, true, now).expect("memory");
             ticks += 1;
-            assert!(ticks < 100, "they do not go");
+            assert!(ticks < 100, "clients are not removed");
         }
         // The gates are vacant again.
         assert!(!claim(clients, now).is_shared());
@@ -108,7 +108,7 @@ fn ten_thousand_restore_in_time() {
     };
     while have_all() > 0 {
         tick(&mut now);
-        assert!(now < 100 * SECOND, "they keep what they do not use");
+        assert!(now < 100 * SECOND, "unused bandwidth is not given up");
     }
     let mut ticks = 0;
     while have_all() < places.len() {

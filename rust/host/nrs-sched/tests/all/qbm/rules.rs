@@ -357,7 +357,7 @@ fn counters() {
 /// Checks that the last client of a device with half of the promised bandwidth has the minimum rate
 /// of 32 KiB/s.
 #[test]
-fn an_overcommitted_device_starves_nobody() {
+fn an_overcommitted_device_without_starvation() {
     let text = "by uid; group all capacity=200MB
         client 1 class=first_come min=190MB max=190MB; client 2 class=low_share min=5MB max=5MB";
     let mut sim = QbmSim::new(text, 100, 1000);

@@ -159,7 +159,7 @@ fn classes_are_counted_by_rule() {
 /// Checks that a timer is never requested within 20 µs, regardless of the number of classes to be
 /// matched again.
 #[test]
-fn looks_in_vain_pause() {
+fn no_early_timer_requests() {
     let mut sim = TbfSim::by_uid();
     sim.late = 0;
     sim.rule("change default rate=100");
@@ -232,7 +232,7 @@ fn patterns_are_bounded() {
             Ok(_) => panic!("no bound"),
             Err(error) => {
                 assert_eq!((rule, error.code), (16, Code::NoSpace));
-                assert!(error.expected.contains("up to 8192"), "{error}");
+                assert!(error.reason.contains("8192"), "{error}");
             }
         }
     }
@@ -244,7 +244,7 @@ fn patterns_are_bounded() {
 /// Applies fifty changes by `commands` in turn to four partitions, one after another, with a
 /// backlog of user 1. Returns the requests that the user got, and the number expected at 100
 /// requests/s.
-fn told_late(sim: &mut TbfSim, commands: [&str; 2]) -> (u64, u64) {
+fn updated_one_by_one(sim: &mut TbfSim, commands: [&str; 2]) -> (u64, u64) {
     for part in 0..4 {
         sim.queue(part, 1, 8, 1);
     }
@@ -275,7 +275,7 @@ fn a_change_under_way_gains_nothing() {
             sim.late = 0;
             sim.rule("start all uid={9} rate=200");
             sim.rule(&format!("start a uid={{1}} rate=100 also={also}"));
-            let (got, want) = told_late(&mut sim, commands);
+            let (got, want) = updated_one_by_one(&mut sim, commands);
             let range = want * 9 / 10..=want + 15;
             assert!(
                 range.contains(&got),
@@ -319,7 +319,7 @@ fn a_change_of_the_rate_under_way_gains_nothing() {
     sim.late = 0;
     sim.rule("start a uid={1} rate=100");
     let commands = ["change a rate=130", "change a rate=70"];
-    let (got, want) = told_late(&mut sim, commands);
+    let (got, want) = updated_one_by_one(&mut sim, commands);
     assert!(
         (want * 95 / 100..=want + 15).contains(&got),
         "{got} for {want}"
@@ -364,7 +364,7 @@ fn a_debt_of_forced_requests_is_no_longer_after_a_change() {
             sim.rule(&format!("change {limited} rate=1"));
             sim.queue(0, 1, 2, 1);
             let Decision::Throttled { until } = sim.get(0, false) else {
-                panic!("it owes");
+                panic!("class has a debt");
             };
             let wait = (until - sim.now) as f64 / SECOND as f64;
             assert!(
@@ -392,7 +392,7 @@ fn a_debt_of_large_requests_stays() {
             sim.rule("change a rate=1KiB/s");
         }
         let Decision::Throttled { until } = sim.get(0, false) else {
-            panic!("it owes");
+            panic!("class has a debt");
         };
         near((until - sim.now) / SECOND, 1024, 5.0, "debt");
     }
@@ -463,7 +463,7 @@ fn a_forced_request_forgives_no_large_one() {
         sim.rule("change a rate=64KiB/s");
         sim.rule("change a rate=1KiB/s");
         let Decision::Throttled { until } = sim.get(0, false) else {
-            panic!("it owes");
+            panic!("class has a debt");
         };
         near((until - sim.now) / SECOND, 1024, 5.0, "debt");
     }

@@ -166,7 +166,7 @@ fn only_who_may_borrows() {
     sim.rule("stop owner");
     sim.rule("change other borrow=1");
     sim.run(sim.now + SECOND, one);
-    near(sim.count(2, SECOND, one), 500, 1.0, "nobody lends");
+    near(sim.count(2, SECOND, one), 500, 1.0, "no lender");
     // Bytes are not lent to requests.
     sim.rule("start owner uid={1} rate=100MiB/s");
     near(sim.count(2, SECOND, one), 500, 1.5, "another unit");

@@ -80,7 +80,7 @@ fn classes_and_rules_of_all_partitions() {
 
 /// Checks that rules of the two heads are kept apart, regardless of their numbers.
 #[test]
-fn heads_are_told_apart() {
+fn heads_are_distinguished() {
     let mut rows = TbfRows::new();
     for (command, high) in [
         ("start a uid={1} rate=10", false),

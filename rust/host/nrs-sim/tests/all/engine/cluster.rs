@@ -9,9 +9,13 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 /// Runs four servers; job `a` is on all of them, `b` on one.
 fn uneven(duration: &str, exchange: &str) -> Outcome {
     let text = format!(
-        "{PIPE}[[server]]\nname = \"s\"\ncount = 4\ndevice = \"d\"\npolicy = \"fairshare\"\nslots = 8\n{}{}{exchange}",
+        "{PIPE}[[server]]\nname = \"s\"\ncount = 4\ndevice = \"d\"\npolicy = \"fairshare\"\n\
+         slots = 8\n{}{}{exchange}",
         job("a", "nodes = 16\nprocs = 8\nio = \"1MiB\""),
-        job("b", "nodes = 16\nprocs = 2\nio = \"1MiB\"\nservers = [\"s0\"]"),
+        job(
+            "b",
+            "nodes = 16\nprocs = 2\nio = \"1MiB\"\nservers = [\"s0\"]"
+        ),
     );
     run(&scenario(duration, &text))
 }

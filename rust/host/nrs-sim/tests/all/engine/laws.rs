@@ -32,7 +32,8 @@ fn everything(policy: &str, extra: &str) -> String {
     );
     text += &job(
         "burst",
-        "nodes = 2\nprocs = 4\nio = \"256KiB\"\nservers = [\"a\", \"b\"]\nburst = { bytes = \"2MiB\", compute = \"50ms\" }",
+        "nodes = 2\nprocs = 4\nio = \"256KiB\"\nservers = [\"a\", \"b\"]\n\
+         burst = { bytes = \"2MiB\", compute = \"50ms\" }",
     );
     text += &job(
         "phases",

@@ -79,10 +79,14 @@ fn even_arrivals() {
 fn channels() {
     for (processes, want) in [(1, 1.0), (4, 4.0), (8, 8.0), (32, 8.0)] {
         let text = format!(
-            "[network]\nlatency = \"0ns\"\n[[device]]\nname = \"d\"\nkind = \"flash\"\nchannels = 8\n\
+            "[network]\nlatency = \"0ns\"\n[[device]]\nname = \"d\"\nkind = \"flash\"\n\
+             channels = 8\n\
              read = {{ base = \"100us\", bandwidth = \"1GB/s\" }}\n{}{}",
             server("fifo", ""),
-            job("a", &format!("procs = {processes}\nio = \"4KiB\"\nmix = {{ read = 1 }}")),
+            job(
+                "a",
+                &format!("procs = {processes}\nio = \"4KiB\"\nmix = {{ read = 1 }}")
+            ),
         );
         let outcome = run(&scenario("1s", &text));
         let got = outcome.jobs[0].total.requests as f64;

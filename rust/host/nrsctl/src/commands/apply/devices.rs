@@ -146,7 +146,7 @@ impl<'a> DeviceChanges<'a> {
         if wanted.scheduled {
             let name = kernel.disk(item.key)?;
             if let Some(other) = self.places.insert(name.clone(), item.place) {
-                let message = format!("{section}: {name} is defined in {other} already");
+                let message = format!("{section}: {name} is already defined in {other}");
                 return Err(Failure::new(FailureKind::Refused, message));
             }
             let from = named(&name).cloned();
@@ -154,7 +154,9 @@ impl<'a> DeviceChanges<'a> {
                 name,
                 ..wanted.clone()
             };
-            let differs = from.as_ref().is_none_or(|from| !from.has_same_settings(&to));
+            let differs = from
+                .as_ref()
+                .is_none_or(|from| !from.has_same_settings(&to));
             return Ok(differs.then(|| DeviceChange {
                 from,
                 located: to.clone(),
@@ -173,7 +175,8 @@ impl<'a> DeviceChanges<'a> {
             }
             Some(device) if device.partial => {
                 let message = format!("{section}: the device has several targets");
-                let hint = "files define devices with one target: remove it, or its section";
+                let hint =
+                    "sections define devices with one target: remove the device, or the section";
                 return Err(Failure::new(FailureKind::Refused, message).hint(hint));
             }
             Some(device) => {
@@ -185,8 +188,7 @@ impl<'a> DeviceChanges<'a> {
                     && device.offset == located.offset
                     && device.sectors <= located.sectors;
                 if !stays && kernel.in_use(&device.name)? {
-                    let message =
-                        format!("{section}: is in use: it can grow, but not move or shrink");
+                    let message = format!("{section}: the device is in use and can only grow");
                     return Err(Failure::new(FailureKind::Busy, message).hint("unmount it first"));
                 }
                 Some(from)

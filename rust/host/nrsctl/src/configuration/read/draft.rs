@@ -86,13 +86,13 @@ impl FileReader<'_> {
         let place = &name.node.place;
         let name = self.text(&key("name"), &name.node)?;
         if Name::new(name).is_none() {
-            let reason = "is no name of a rule: 1 to 15 letters, digits and _";
+            let reason = "invalid rule name: expected 1 to 15 letters, digits and _";
             self.add(place, &key("name"), reason);
             return None;
         }
         let conditions = match (at(entries, "match"), name) {
             (Some(entry), DEFAULT) => {
-                let reason = "`default` is for whom no other rule is for";
+                let reason = "not allowed with `default`, the rule of classes without a rule";
                 self.add(&entry.place, &key("match"), reason);
                 return None;
             }
@@ -103,7 +103,7 @@ impl FileReader<'_> {
                 self.numbers(&entry.node.place, &path, "nrs_tbf_rule", text)?
             }
             (None, _) => {
-                self.add(&node.place, &path, "`match` is missing");
+                self.add(&node.place, &path, "missing key `match`");
                 return None;
             }
         };
@@ -158,15 +158,14 @@ impl FileReader<'_> {
                 };
                 heads.retain(|other| *other == head);
                 if heads.is_empty() {
-                    let reason = "tbf is not the policy of this head";
+                    let reason = "this head does not run tbf";
                     self.add(&entry.node.place, &path, reason);
                     return None;
                 }
             }
         }
         if heads.is_empty() {
-            let reason =
-                "rules are of the policy tbf, which is that of no head: set policy = \"tbf ...\"";
+            let reason = "rules require policy = \"tbf ...\" on at least one head";
             self.add(&node.place, path, reason);
             return None;
         }
@@ -198,7 +197,11 @@ impl FileReader<'_> {
             }
         }
         if unique.len() > ALSO_MAX {
-            self.add(&node.place, path, "three rules at most");
+            self.add(
+                &node.place,
+                path,
+                format!("too many rules in also= (limit: {ALSO_MAX})"),
+            );
             return None;
         }
         Some(unique)
@@ -221,7 +224,7 @@ impl FileReader<'_> {
             let name = &draft.rule.name;
             if drafts[..index].iter().any(|other| other.rule.name == *name) {
                 let (place, path) = draft.place("name");
-                let reason = format!("there is a rule {name} on this head already");
+                let reason = format!("duplicate rule {name} on this head");
                 self.add(&place, &path, reason);
                 continue;
             }
@@ -229,14 +232,14 @@ impl FileReader<'_> {
                 let there = drafts.iter().any(|draft| draft.rule.name == *other);
                 let (place, path) = draft.place("also");
                 if other == name {
-                    self.add(&place, &path, "expected another rule than this one");
+                    self.add(&place, &path, "a rule cannot name itself in also=");
                 } else if !there && other != DEFAULT {
                     // The rule may exist on the other head.
                     let on = match all.iter().any(|draft| draft.rule.name == *other) {
                         true => format!(" on the head {head}"),
                         false => String::new(),
                     };
-                    self.add(&place, &path, format!("there is no rule {other}{on}"));
+                    self.add(&place, &path, format!("no rule {other}{on}"));
                 }
             }
             self.alone(draft, fields, rate);
@@ -272,7 +275,7 @@ impl FileReader<'_> {
         {
             if pairs != RulePairs::default() {
                 let (place, path) = draft.place("match");
-                let reason = "has more behind the conditions: limits have keys of their own";
+                let reason = "unexpected text after the conditions: limits have separate keys";
                 self.add(&place, &path, reason);
                 return;
             }

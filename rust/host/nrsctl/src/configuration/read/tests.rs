@@ -13,10 +13,13 @@ fn faults(text: &str) -> Vec<String> {
 #[test]
 fn everything_at_once() {
     let section = parse_one(
-        "[service.ost_io]\ncpts = 2\nslots = 16\npolicy = \"tbf uid\"\nhigh_priority.policy = \"fairshare uid_fair\"\n\
-         high_priority.ratio = 5\nparameters = { nrs_fairshare_delta_ms = 50, at_min = 7, nrs_crrn_quantum = { hp = 4 }, nrs_pop = 'overlap' }\n\
+        "[service.ost_io]\ncpts = 2\nslots = 16\npolicy = \"tbf uid\"\n\
+         high_priority.policy = \"fairshare uid_fair\"\n\
+         high_priority.ratio = 5\nparameters = { nrs_fairshare_delta_ms = 50, at_min = 7, \
+         nrs_crrn_quantum = { hp = 4 }, nrs_pop = 'overlap' }\n\
          weights = { 'uid:1000' = 2, 'jobid:\"a b\"' = '3' }\ntimeouts.at_max = 500\n\
-         [[service.ost_io.rule]]\nname = 'a'\nmatch = ' {1} '\nrate = '10MB/s'\nminrate = 0\nalso = ['b']\n\
+         [[service.ost_io.rule]]\nname = 'a'\nmatch = ' {1} '\nrate = '10MB/s'\nminrate = 0\n\
+         also = ['b']\n\
          [[service.ost_io.rule]]\nname = 'b'\nmatch = 'uid={2}'\nborrow = true\nrealtime = 1\n\
          [[service.ost_io.rule]]\nname = 'default'\nrate = 77\n",
     )
@@ -82,10 +85,10 @@ fn a_service_is_defined_once() {
     assert_eq!(
         faults,
         [
-            "b.toml:2:1: module.default_slots: is set in a.toml:4:1 already",
-            "b.toml:4:10: service.s: is defined in a.toml:1:10 already",
-            "b.toml:6:7: disk.sda: is defined in a.toml:5:7 already",
-            "b.toml:8:9: device.a: is defined in a.toml:7:9 already",
+            "b.toml:2:1: module.default_slots: already set in a.toml:4:1",
+            "b.toml:4:10: service.s: already defined in a.toml:1:10",
+            "b.toml:6:7: disk.sda: already defined in a.toml:5:7",
+            "b.toml:8:9: device.a: already defined in a.toml:7:9",
         ]
     );
     assert_eq!(wanted.services["s"].state.one("slots"), "1");
@@ -96,83 +99,83 @@ fn a_service_is_defined_once() {
 /// Files, each in one line in which ` ; ` ends a line, with the beginning of the only fault.
 const REFUSED: &str = r#"
 x = 1
-    1:1: the file.x: there is no such key
+    1:1: the file.x: unknown key
 servce.a = {}
-    1:1: the file.servce: there is no such key; was `service` meant?
+    1:1: the file.servce: unknown key; did you mean `service`?
 service = 1
     1:11: service: is a number, not a table
 service.a = 1.5
-    1:13: service.a: is a number with a fraction, not a table
+    1:13: service.a: is a floating-point number, not a table
 [service.".a"]
-    1:10: service..a: is no name of a service
+    1:10: service..a: invalid service name
 [service.""]
-    1:10: service.: is no name
+    1:10: service.: invalid service name
 module.default_slots = 0
-    1:24: module.default_slots: is 0; allowed: 1 to 65535
+    1:24: module.default_slots: 0 is out of range (1 to 65535)
 module.direct_run = '1'
     1:21: module.direct_run: is a string, not a number
 module.default_slots = '9'
     1:24: module.default_slots: is a string, not a number
 module.classes = 9
-    1:8: module.classes: there is no such key
+    1:8: module.classes: unknown key
 disk = 1
     1:8: disk: is a number, not a table
 [disk.sda]
-    1:7: disk.sda: `service` is missing
+    1:7: disk.sda: missing key `service`
 [disk.sda] ; service = '.s'
     2:11: disk.sda.service: 1 to 31 letters
 [disk.sda] ; service = 's' ; jobid = '%z'
-    3:1: disk.sda.jobid: there is no such key
+    3:1: disk.sda.jobid: unknown key
 [disk.sda] ; service = 's' ; jobid_name = '%z'
     3:14: disk.sda.jobid_name: jobid format has a code other than
 [disk.sda] ; service = 's' ; jobid_name = '%e %u'
-    3:14: disk.sda.jobid_name: printable bytes without blanks
+    3:14: disk.sda.jobid_name: expected printable bytes without blanks
 [disk.sda] ; service = 's' ; stream = 'x'
-    3:10: disk.sda.stream: is not hint, cgroup or none
+    3:10: disk.sda.stream: expected hint, cgroup or none
 device = 'sda'
     1:10: device: is a string, not a table
 [[device]]
     1:3: device: is a list, not a table
 [device.a] ; service = 's'
-    1:9: device.a: `device` is missing
+    1:9: device.a: missing key `device`
 [device.a] ; device = '/dev/sdb'
-    1:9: device.a: `service` is missing
+    1:9: device.a: missing key `service`
 [device.a] ; device = 'sdb' ; service = 's'
-    2:10: device.a.device: a path that starts with /
+    2:10: device.a.device: expected a path that starts with /
 [device.a] ; device = '/dev/sdb' ; service = 's t'
     3:11: device.a.service: 1 to 31 letters
 [device."a b"] ; device = '/dev/sdb' ; service = 's'
-    1:9: device.a b: 1 to 127 letters
+    1:9: device.a b: expected 1 to 127 letters
 [device."../a"] ; device = '/dev/sdb' ; service = 's'
-    1:9: device.../a: 1 to 127 letters
+    1:9: device.../a: expected 1 to 127 letters
 [device.--force] ; device = '/dev/sdb' ; service = 's'
-    1:9: device.--force: 1 to 127 letters
+    1:9: device.--force: expected 1 to 127 letters
 [device.""] ; device = '/dev/sdb' ; service = 's'
-    1:9: device.: 1 to 127 letters
+    1:9: device.: expected 1 to 127 letters
 [device.a] ; device = '/dev/sdb' ; service = 's' ; offset = -1
-    4:10: device.a.offset: is -1; allowed: 0 to
+    4:10: device.a.offset: -1 is out of range (0 to
 [device.a] ; device = '/dev/sdb' ; service = 's' ; sectors = 0
-    4:11: device.a.sectors: is 0; allowed: 1 to
+    4:11: device.a.sectors: 0 is out of range (1 to
 [device.a] ; device = '/dev/sdb' ; service = 's' ; sectors = '8'
     4:11: device.a.sectors: is a string, not a number
 [device.a] ; device = '/dev/sdb' ; service = 's' ; nid = '10.0.0.7'
     4:7: device.a.nid:
 [device.a] ; device = '/dev/sdb' ; service = 's' ; jobid = 'a b'
-    4:9: device.a.jobid: 1 to 31 printable bytes
+    4:9: device.a.jobid: expected 1 to 31 printable bytes
 [device.a] ; device = '/dev/sdb' ; service = 's' ; jobid = 'x 2 nid 1.2.3.4@tcp'
-    4:9: device.a.jobid: 1 to 31 printable bytes
+    4:9: device.a.jobid: expected 1 to 31 printable bytes
 [device.a] ; device = '/dev/sdb' ; service = 's' ; size = 4097
-    4:8: device.a.size: is 4097; allowed: 1 to 4096
+    4:8: device.a.size: 4097 is out of range (1 to 4096)
 [device.a] ; device = '/dev/sdb' ; service = 's' ; opportunity = true
     4:15: device.a.opportunity: is true or false, not a string
 [device.a] ; device = '/dev/sdb' ; service = 's' ; on_timeout = 'never'
-    4:14: device.a.on_timeout: is not wait or fail
+    4:14: device.a.on_timeout: expected wait or fail
 [device.a] ; device = '/dev/sdb' ; service = 's' ; on-timeout = 'fail'
-    4:1: device.a.on-timeout: there is no such key; was `on_timeout` meant?
+    4:1: device.a.on-timeout: unknown key; did you mean `on_timeout`?
 [service.s] ; slot = 1
-    2:1: service.s.slot: there is no such key; was `slots` meant?
+    2:1: service.s.slot: unknown key; did you mean `slots`?
 [service.s] ; cpts = 65
-    2:8: service.s.cpts: is 65; allowed: 1 to 64
+    2:8: service.s.cpts: 65 is out of range (1 to 64)
 [service.s] ; slots = 0
     2:9: service.s.slots: not a number from 1 to 65535, or auto
 [service.s] ; slots = -1
@@ -180,53 +183,53 @@ device = 'sda'
 [service.s] ; slots = []
     2:9: service.s.slots: is a list, not a string or a number
 [service.s] ; slots = 1 ; parameters.slots = 2
-    3:12: service.s.parameters.slots: is set in line 2 already
+    3:12: service.s.parameters.slots: already set in line 2
 [service.s] ; parameters.stal_ms = 1
-    2:12: service.s.parameters.stal_ms: there is no such key; was `stall_ms` meant?
+    2:12: service.s.parameters.stal_ms: unknown key; did you mean `stall_ms`?
 [service.s] ; parameters.nrs_policies = 1
-    2:12: service.s.parameters.nrs_policies: has a key of its own: `policy`
+    2:12: service.s.parameters.nrs_policies: set the key `policy` instead
 [service.s] ; parameters.nrs_fairshare_weights = 1
-    2:12: service.s.parameters.nrs_fairshare_weights: has a table of its own
+    2:12: service.s.parameters.nrs_fairshare_weights: set the table
 [service.s] ; parameters.nrs_tbf_rule = 1
-    2:12: service.s.parameters.nrs_tbf_rule: has tables of its own
+    2:12: service.s.parameters.nrs_tbf_rule: set tables
 [service.s] ; parameters.nrs_qbm_config = 1
-    2:12: service.s.parameters.nrs_qbm_config: has a table of its own
+    2:12: service.s.parameters.nrs_qbm_config: set the table
 [service.s] ; parameters.clients = 1
-    2:12: service.s.parameters.clients: can only be read
+    2:12: service.s.parameters.clients: the parameter is read-only
 [service.s] ; parameters.at_stats_reset = 1
-    2:12: service.s.parameters.at_stats_reset: does something when it is written
+    2:12: service.s.parameters.at_stats_reset: the parameter is write-only
 [service.s] ; parameters = 1
     2:14: service.s.parameters: is a number, not a table
 [service.s] ; parameters.nrs_crrn_quantum = { x = 1 }
-    2:33: service.s.parameters.nrs_crrn_quantum.x: there is no such key
+    2:33: service.s.parameters.nrs_crrn_quantum.x: unknown key
 [service.s] ; parameters.nrs_crrn_quantum = 0
     2:31: service.s.parameters.nrs_crrn_quantum:
 [service.s] ; parameters.at_min = { reg = 1 }
     2:21: service.s.parameters.at_min: is a table, not a string or a number
 [service.s] ; parameters.nrs_fairshare_mode = 'uid_fair weight=uid:5:2'
-    2:33: service.s.parameters.nrs_fairshare_mode: weights belong into the table
+    2:33: service.s.parameters.nrs_fairshare_mode: set weights in the table
 [service.s] ; timeouts.at_min = 700
-    2:19: service.s.timeouts.at_min: at_min would be above at_max
+    2:19: service.s.timeouts.at_min: at_min exceeds at_max
 [service.s] ; timeouts.at_max = 4
-    2:19: service.s.timeouts.at_max: at_min would be above at_max
+    2:19: service.s.timeouts.at_max: at_min exceeds at_max
 [service.s] ; parameters.nrs_delay_max = 4
-    2:28: service.s.parameters.nrs_delay_max: nrs_delay_min would be above nrs_delay_max
+    2:28: service.s.parameters.nrs_delay_max: nrs_delay_min exceeds nrs_delay_max
 [service.s] ; parameters = { nrs_delay_max = 4, nrs_delay_min = 7 }
-    2:51: service.s.parameters.nrs_delay_min: nrs_delay_min would be above nrs_delay_max
+    2:51: service.s.parameters.nrs_delay_min: nrs_delay_min exceeds nrs_delay_max
 [service.s] ; high_priority = 4
     2:17: service.s.high_priority: is a number, not a table
 [service.s] ; high_priority.sources = 'all'
-    2:25: service.s.high_priority.sources: not some of realtime, meta
+    2:25: service.s.high_priority.sources: not a list of realtime, meta
 [service.s] ; policy = 5
     2:10: service.s.policy: is a number, not a string
 [service.s] ; policy = ''
-    2:10: service.s.policy: command is empty, expected a policy
+    2:10: service.s.policy: command is empty (syntax
 [service.s] ; policy = 'fifo hp'
     2:10: service.s.policy: names a head
 [service.s] ; policy = 'fairshar'
-    2:10: service.s.policy: there is no policy `fairshar`; was `fairshare` meant?
+    2:10: service.s.policy: unknown policy `fairshar`; did you mean `fairshare`?
 [service.s] ; policy = 'elevator'
-    2:10: service.s.policy: there is no policy `elevator`:
+    2:10: service.s.policy: unknown policy `elevator`:
 [service.s] ; policy = 'fairshare uid'
     2:10: service.s.policy: mode does not end in _fair
 [service.s] ; policy = 'fifo x'
@@ -242,9 +245,9 @@ device = 'sda'
 [service.s] ; weights.'uid:1 uid:2' = 3
     2:9: service.s.weights."uid:1 uid:2":
 [service.s] ; weights.'uid:1:3,uid:2' = 3
-    2:9: service.s.weights."uid:1:3,uid:2": is not one item
+    2:9: service.s.weights."uid:1:3,uid:2": expected FIELD:VALUE
 [service.s] ; weights = { 'nid:1.2.3.4@tcp' = 3, 'nid:1.2.3.4@tcp0' = 4 }
-    2:11: service.s.weights: names somebody twice
+    2:11: service.s.weights: duplicate name
 [service.s] ; rule = 5
     2:8: service.s.rule: is a number, not a list of tables: write [[service.s.rule]]
 "#;
@@ -267,27 +270,89 @@ fn rules_refused() {
         "[service.s]\npolicy = 'tbf uid'\n[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\n";
     let more = "[[service.s.rule]]\n";
     for (text, want) in [
-        ("rate = 0\n".to_string(), "6:8: service.s.rule[0].rate: expected a rate: 1 to 10000000"),
-        ("rate = true\nborrow = 2\n".into(), "7:10: service.s.rule[0].borrow: is not true or false"),
-        ("rate = 5\nminrate = 6\n".into(), "7:11: service.s.rule[0].minrate: expected minrate= of the unit of rate="),
-        ("minrate = '6MB/s'\n".into(), "6:11: service.s.rule[0].minrate: expected minrate= of the unit"),
-        ("rank = 'b'\n".into(), "6:1: service.s.rule[0].rank: there is no such key"),
-        ("also = ['b']\n".into(), "6:8: service.s.rule[0].also: there is no rule b"),
-        ("also = ['a']\n".into(), "6:8: service.s.rule[0].also: expected another rule than this one"),
-        ("also = 'b+c+d+e'\n".into(), "6:8: service.s.rule[0].also: three rules at most"),
-        ("also = [5]\n".into(), "6:9: service.s.rule[0].also: is a number, not a string"),
-        ("head = 'high'\n".into(), "6:8: service.s.rule[0].head: is not reg, hp or all"),
-        (more.into(), "6:1: service.s.rule[1]: `name` is missing"),
-        (format!("{more}name = 'b'\n"), "6:1: service.s.rule[1]: `match` is missing"),
-        (format!("{more}name = 'b-c'\nmatch = ''\n"), "7:8: service.s.rule[1].name: is no name of a rule"),
-        (format!("{more}name = 'a'\nmatch = 'uid={{2}}'\n"), "7:8: service.s.rule[1].name: there is a rule a on this head already"),
-        (format!("{more}name = 'b'\nmatch = 'uid={{2 1,2}}'\n"), "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `1,2}`"),
-        (format!("{more}name = 'b'\nmatch = '  gid={{2}}'\n"), "8:12: service.s.rule[1].match: expected"),
-        (format!("{more}name = 'b'\nmatch = 'uid={{2}} rate=5'\n"), "8:9: service.s.rule[1].match: has more behind the conditions"),
-        (format!("{more}name = 'b'\nmatch = 7\n"), "8:9: service.s.rule[1].match: is a number, not a string"),
-        (format!("{more}name = 'default'\nmatch = '*'\n"), "8:1: service.s.rule[1].match: `default` is for whom"),
-        (format!("{more}name = 'default'\nrate = 5\nminrate = 9\n"), "9:11: service.s.rule[1].minrate: expected minrate="),
-        ("[service.s.parameters]\nnrs_tbf_rules_max = 1\n[[service.s.rule]]\nname = 'b'\nmatch = '{1}'\n".into(), "4:8: service.s.rule[0].name: expected fewer rules"),
+        (
+            "rate = 0\n".to_string(),
+            "6:8: service.s.rule[0].rate: expected a rate: 1 to 10000000",
+        ),
+        (
+            "rate = true\nborrow = 2\n".into(),
+            "7:10: service.s.rule[0].borrow: is not true or false",
+        ),
+        (
+            "rate = 5\nminrate = 6\n".into(),
+            "7:11: service.s.rule[0].minrate: minrate must have the unit of rate",
+        ),
+        (
+            "minrate = '6MB/s'\n".into(),
+            "6:11: service.s.rule[0].minrate: minrate must have the unit",
+        ),
+        (
+            "rank = 'b'\n".into(),
+            "6:1: service.s.rule[0].rank: unknown key",
+        ),
+        (
+            "also = ['b']\n".into(),
+            "6:8: service.s.rule[0].also: no rule b",
+        ),
+        (
+            "also = ['a']\n".into(),
+            "6:8: service.s.rule[0].also: a rule cannot name itself in also=",
+        ),
+        (
+            "also = 'b+c+d+e'\n".into(),
+            "6:8: service.s.rule[0].also: too many rules in also= (limit: 3)",
+        ),
+        (
+            "also = [5]\n".into(),
+            "6:9: service.s.rule[0].also: is a number, not a string",
+        ),
+        (
+            "head = 'high'\n".into(),
+            "6:8: service.s.rule[0].head: is not reg, hp or all",
+        ),
+        (more.into(), "6:1: service.s.rule[1]: missing key `name`"),
+        (
+            format!("{more}name = 'b'\n"),
+            "6:1: service.s.rule[1]: missing key `match`",
+        ),
+        (
+            format!("{more}name = 'b-c'\nmatch = ''\n"),
+            "7:8: service.s.rule[1].name: invalid rule name",
+        ),
+        (
+            format!("{more}name = 'a'\nmatch = 'uid={{2}}'\n"),
+            "7:8: service.s.rule[1].name: duplicate rule a on this head",
+        ),
+        (
+            format!("{more}name = 'b'\nmatch = 'uid={{2 1,2}}'\n"),
+            "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `1,2}`",
+        ),
+        (
+            format!("{more}name = 'b'\nmatch = '  gid={{2}}'\n"),
+            "8:12: service.s.rule[1].match: field is not part",
+        ),
+        (
+            format!("{more}name = 'b'\nmatch = 'uid={{2}} rate=5'\n"),
+            "8:9: service.s.rule[1].match: unexpected text after the conditions",
+        ),
+        (
+            format!("{more}name = 'b'\nmatch = 7\n"),
+            "8:9: service.s.rule[1].match: is a number, not a string",
+        ),
+        (
+            format!("{more}name = 'default'\nmatch = '*'\n"),
+            "8:1: service.s.rule[1].match: not allowed with `default`",
+        ),
+        (
+            format!("{more}name = 'default'\nrate = 5\nminrate = 9\n"),
+            "9:11: service.s.rule[1].minrate: minrate must have",
+        ),
+        (
+            "[service.s.parameters]\nnrs_tbf_rules_max = 1\n[[service.s.rule]]\nname = 'b'\n\
+             match = '{1}'\n"
+                .into(),
+            "4:8: service.s.rule[0].name: too many rules (limit: nrs_tbf_rules_max)",
+        ),
     ] {
         let text = format!("{head}{text}");
         let found = faults(&text);
@@ -296,9 +361,19 @@ fn rules_refused() {
         assert!(first.starts_with(&want), "{text}: {found:?}");
     }
     for (text, want) in [
-        ("[service.s]\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n", "f:2:1: service.s.rule[0]: rules are of the policy tbf"),
-        ("[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'fifo'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\nhead = 'hp'\n", "f:7:8: service.s.rule[0].head: tbf is not the policy of this head"),
-        ("[service.s]\npolicy = 'tbf uid+gid'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n", "f:5:10: service.s.rule[0].match: "),
+        (
+            "[service.s]\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n",
+            "f:2:1: service.s.rule[0]: rules require policy = \"tbf",
+        ),
+        (
+            "[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'fifo'\n[[service.s.rule]]\n\
+             name = 'a'\nmatch = '{1}'\nhead = 'hp'\n",
+            "f:7:8: service.s.rule[0].head: this head does not run tbf",
+        ),
+        (
+            "[service.s]\npolicy = 'tbf uid+gid'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n",
+            "f:5:10: service.s.rule[0].match: ",
+        ),
     ] {
         let found = faults(text);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -10,11 +10,15 @@ const FILES: &str = "[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\n";
 #[test]
 fn devices_of_the_files() {
     let module = Mock::of(&[]);
-    let text = "[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\noffset = 8\nnid = '10.0.0.7@tcp0'\n\
-                size = 4\nopportunity = 'on'\non_timeout = 'fail'\n[service.san]\npolicy = 'fairshare'\n";
+    let text = "[device.files]\ndevice = '/dev/sdb'\nservice = 'san'\noffset = 8\n\
+                nid = '10.0.0.7@tcp0'\n\
+                size = 4\nopportunity = 'on'\non_timeout = 'fail'\n[service.san]\n\
+                policy = 'fairshare'\n";
     let shown = differs(&module, text).unwrap();
-    let files = "--- files, running\n+++ files, wanted\n@@ -0,0 +1,7 @@\n+[device.files]\n+device = \"/dev/sdb\"\n\
-                 +service = \"san\"\n+offset = 8\n+nid = \"10.0.0.7@tcp\"\n+on_timeout = \"fail\"\n+size = 4\n";
+    let files = "--- files, running\n+++ files, wanted\n@@ -0,0 +1,7 @@\n+[device.files]\n\
+                 +device = \"/dev/sdb\"\n\
+                 +service = \"san\"\n+offset = 8\n+nid = \"10.0.0.7@tcp\"\n\
+                 +on_timeout = \"fail\"\n+size = 4\n";
     assert!(shown.contains(files), "{shown}");
     let (out, done) = apply(&module, text);
     done.unwrap();
@@ -93,13 +97,13 @@ fn sectors_of_one_device_only() {
                 FailureKind::Refused
             }
         );
-        let fault = format!("device.z: has the same sectors as device.files in {name}:1:9");
+        let fault = format!("device.z: overlaps device.files in {name}:1:9");
         assert_eq!(done.message.ends_with(&fault), !ok, "{done}");
     }
     // Different names are compared once both devices are located, running or not.
     let (_, done) = apply(&module, &with("8:16", ""));
     let failure = done.unwrap_err();
-    let why = "device.z: the device files has these sectors of 8:16 already";
+    let why = "device.z: device files overlaps these sectors of 8:16";
     assert!(failure.message.ends_with(why), "{failure}");
     assert_eq!(failure.kind, FailureKind::Refused);
     let names = |module: &Mock| {
@@ -118,7 +122,7 @@ fn sectors_of_one_device_only() {
     said(&module, "device add z /dev/sdb y --offset 108").unwrap();
     // A device must not grow into another device.
     let failure = apply(&module, &first.replace("100", "101")).1.unwrap_err();
-    assert!(failure.message.contains("the device z has"), "{failure}");
+    assert!(failure.message.contains("device z overlaps"), "{failure}");
     // A disk and a device on the disk are two clients of one path.
     said(&module, "device schedule sdb other").unwrap();
     apply(&module, &first.replace("100", "99")).1.unwrap();
@@ -150,7 +154,7 @@ fn saved_beside_kept_devices() {
     module.change_device(&device).unwrap();
     let failure = said(&module, &format!("save {directory}/nrs.toml")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
-    let why = "devices.toml:1:9: the section of a is not what runs";
+    let why = "devices.toml:1:9: the section of a differs from the running state";
     assert!(failure.message.ends_with(why), "{failure}");
     let kept = std::fs::read_to_string(room.path().join("nrs.toml")).unwrap();
     assert_eq!(kept, text);
@@ -171,7 +175,7 @@ fn saved_beside_other_files() {
     let failure = save("nrs.toml").unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     let why = format!(
-        "service.a: is defined in {}:1:10 already",
+        "service.a: already defined in {}:1:10",
         path("10-a.toml").display()
     );
     assert!(failure.message.ends_with(&why), "{failure}");
@@ -204,7 +208,7 @@ fn devices_in_use() {
                 .1
                 .unwrap_err();
             assert_eq!(failure.kind, FailureKind::Busy);
-            let why = "device.files: is in use: it can grow, but not move or shrink";
+            let why = "device.files: the device is in use and can only grow";
             assert!(failure.message.ends_with(why), "{failure}");
         }
         assert_eq!(module.devices(), before);
@@ -242,7 +246,8 @@ fn devices_that_no_file_mentions() {
     *module.open.borrow_mut() = "a";
     let (out, done) = ran(&module, "--prune --dry-run", &file);
     assert_eq!(done.unwrap_err().kind, FailureKind::Differs);
-    let b = "--- b, running\n+++ b, wanted\n@@ -1,3 +0,0 @@\n-[device.b]\n-device = \"/dev/sdb\"\n-service = \"san\"\n";
+    let b = "--- b, running\n+++ b, wanted\n@@ -1,3 +0,0 @@\n-[device.b]\n\
+             -device = \"/dev/sdb\"\n-service = \"san\"\n";
     assert!(out.contains(b) && !out.contains("device.a"), "{out}");
     ran(&module, "--prune", &file).1.unwrap();
     assert_eq!(names(), ["a", "part", "sdb"]);
@@ -272,7 +277,8 @@ fn devices_that_are_late() {
     // A device on another device, in any order.
     let module = Mock::of(&[]);
     let file = TemporaryFile::new(
-        "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\nservice = 'y'\n",
+        "[device.a]\ndevice = '/dev/mapper/b'\nservice = 'x'\n[device.b]\ndevice = '/dev/sda'\n\
+         service = 'y'\n",
     );
     let (out, done) = ran(&module, "--wait 60", &file);
     done.unwrap();
@@ -293,7 +299,7 @@ fn devices_that_are_late() {
     let (_, done) = ran(&module, "--wait 60", &TemporaryFile::new(&text));
     assert_eq!(
         done.unwrap_err().message,
-        "interrupted: as they were: files, a"
+        "interrupted; not changed: files, a"
     );
     assert!(module.devices().unwrap().is_empty());
 }

@@ -7,7 +7,8 @@ use crate::show::Unread;
 
 #[test]
 fn a_refused_step_leaves_all_as_it_was() {
-    let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n[service.b]\nslots = 4\n";
+    let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n\
+                  [service.b]\nslots = 4\n";
     let steps = {
         let module = Mock::of(&["a", "b"]);
         apply(&module, before).1.unwrap();
@@ -29,7 +30,7 @@ fn a_refused_step_leaves_all_as_it_was() {
         assert!(
             failure
                 .message
-                .ends_with(" was refused: no; the service is as it was"),
+                .ends_with(" was refused: no; the service was not changed"),
             "{failure}"
         );
         // The other service is changed all the same.
@@ -40,7 +41,7 @@ fn a_refused_step_leaves_all_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_put_back_is_told() {
+fn failed_rollbacks_are_reported() {
     let module = Mock::of(&["a"]);
     module.refuse(1, 2, FailureKind::Refused);
     let failure = apply(
@@ -51,12 +52,12 @@ fn what_cannot_be_put_back_is_told() {
     .unwrap_err();
     assert_eq!(
         failure.message,
-        "a: `stall_ms = 500` was refused: no; PUTTING IT BACK FAILED, TOO: `slots = auto` was refused: no; \
-         the service is neither as it was nor as it is to be"
+        "a: `stall_ms = 500` was refused: no; restoring the previous state failed: \
+         `slots = auto` was refused: no; the service is partly changed"
     );
     assert_eq!(
         failure.hint.as_deref(),
-        Some("see what it is now: nrsctl save --service a")
+        Some("see the running state: nrsctl save --service a")
     );
 }
 
@@ -66,7 +67,7 @@ fn a_service_that_could_not_be_set_up_is_removed() {
     module.refuse(0, 1, FailureKind::Refused);
     let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
     assert!(
-        failure.message.ends_with("; the service was removed again"),
+        failure.message.ends_with("; the service was removed"),
         "{failure}"
     );
     assert!(module.services().unwrap().is_empty());
@@ -115,15 +116,15 @@ fn an_interruption_is_a_failed_step() {
                 assert_eq!(
                     lines,
                     [
-                        "a: interrupted before `stall_ms = 500`; the service is as it was",
-                        "nrsctl: interrupted: as they were: b"
+                        "a: interrupted before `stall_ms = 500`; the service was not changed",
+                        "nrsctl: interrupted; not changed: b"
                     ]
                 );
                 assert_eq!(module.shown(), shown);
             }
             // The signal arrived at the last step: the change of the service is complete.
             _ => {
-                assert_eq!(lines, ["interrupted: as they were: b"]);
+                assert_eq!(lines, ["interrupted; not changed: b"]);
                 assert!(out.ends_with("a: 2 changes made\n"), "{out}");
             }
         }
@@ -139,7 +140,8 @@ fn an_interruption_is_a_failed_step() {
     let failure = apply(&module, &text).1.unwrap_err();
     assert_eq!(
         failure.message,
-        "module parameter default_slots = 9 was not set: interrupted\nnrsctl: interrupted: as they were: a, b"
+        "module parameter default_slots = 9 was not set: interrupted\n\
+         nrsctl: interrupted; not changed: a, b"
     );
     assert_eq!(module.shown(), shown);
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
@@ -155,7 +157,7 @@ fn waiting_is_interrupted() {
     module.tell.set(4);
     let failure = ran(&module, "--wait 600", &file).1.unwrap_err();
     assert!(
-        failure.message.ends_with("; the service is as it was"),
+        failure.message.ends_with("; the service was not changed"),
         "{failure}"
     );
     assert_eq!(module.shown(), shown);
@@ -172,7 +174,8 @@ fn parameters_of_the_module_are_put_back() {
         (failure.kind, failure.message.as_str()),
         (
             FailureKind::Refused,
-            "module parameter user_requests_max = 100 was not set: no; default_slots is auto again"
+            "module parameter user_requests_max = 100 was not set: no; default_slots was restored \
+             to auto"
         )
     );
     assert_eq!(module.module_parameter("default_slots").unwrap(), "auto\n");
@@ -182,7 +185,7 @@ fn parameters_of_the_module_are_put_back() {
 
 /// Verifies that changes continue if the output is closed, and that a dry run does not.
 #[test]
-fn nobody_has_to_read() {
+fn output_may_be_closed() {
     let module = Mock::of(&["a", "b"]);
     let file = TemporaryFile::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
     let run = |options| {

@@ -235,10 +235,7 @@ fn a_module_that_is_gone_may_come_back() {
     source.0.clear();
     let mut state = self::state(Column::Got);
     state.refresh(&mut source);
-    assert_eq!(
-        state.failure.as_ref().unwrap().message,
-        "there are no services"
-    );
+    assert_eq!(state.failure.as_ref().unwrap().message, "no services exist");
     assert_eq!(press(&mut state, "\t"), Act::Refresh);
 }
 

@@ -12,12 +12,12 @@ const KEYS: [(&str, &str); 10] = [
     ("Up Down PgUp PgDn", "rows, pages"),
     ("Home End", "first, last row"),
     ("s > Right", "sort by next column"),
-    ("< Left", "by the one before"),
-    ("r", "the other way round"),
-    ("/", "filter names; Esc ends"),
+    ("< Left", "previous column"),
+    ("r", "reverse the order"),
+    ("/", "filter; Esc clears it"),
     ("Tab", "next service"),
     ("p", "pause"),
-    ("+ -", "longer, shorter time"),
+    ("+ -", "change the interval"),
     ("h ? q", "help; quit, also ^C"),
 ];
 
@@ -44,9 +44,11 @@ impl ScreenPage<'_> {
         if self.at.y < bottom {
             self.line("", Style::new());
         }
-        let notes = "Rates are of the time since the table before. Waits are since the counters were \
-            reset. - is not known: no counter, or it began anew. GOT is red where requests wait and less \
-            than nine tenths of WANT was had; LIMIT is yellow where it was met.";
+        let notes =
+            "Rates cover the time since the previous table; queueing times, the time since \
+            the counters were reset. - is unknown: no counter, or the counter was reset. GOT is \
+            red if requests are queued and the share is below nine tenths of WANT; LIMIT is yellow \
+            if requests are throttled.";
         self.wrapped(notes, Style::new(), bottom);
     }
 }

@@ -121,7 +121,7 @@ fn a_line_of_the_agent() {
     });
     let all = screen(&mut state, 80, 24);
     let all = lines(&all);
-    let line = "agent: servers 2  oldest 42ms  lost 1.0%  lowered 3 of 12";
+    let line = "agent: servers 2  oldest 42ms  lost 1.0%  reduced 3 of 12";
     assert_eq!(
         (all[3], &all[4][..4], &all[7][..8]),
         (line, "NAME", "uid:1002")
@@ -213,7 +213,7 @@ fn what_else_is_said() {
     assert_eq!(line(&mut state, 23), "/Green_");
     assert_eq!(
         line(&mut state, 4),
-        "nobody has 'Green' in the name, policy or rule"
+        "no name, policy or rule contains 'Green'"
     );
     state.key(KeyCode::Backspace.into());
     state.key(KeyCode::Backspace.into());
@@ -247,8 +247,20 @@ fn what_else_is_said() {
     let mut state = showing(|n| samples::many(n, 0), Column::Got);
     assert_eq!(
         line(&mut state, 4),
-        "nobody: no policy that tells requests apart is started, or it saw none yet"
+        "no entities: no policy with entities is started, or it has had no requests"
     );
+}
+
+/// Verifies that words are wrapped by their width in cells: three words of six cells fit 22 cells.
+#[test]
+fn wide_characters_are_wrapped() {
+    let mut state = showing(samples::tbf, Column::Got);
+    let message = "\u{4f60}\u{597d}\u{4f60} ".repeat(6);
+    state.fail(Failure::new(FailureKind::Other, message));
+    let screen = screen(&mut state, 22, 24);
+    let mut all = lines(&screen);
+    all.retain(|line| line.contains('\u{4f60}'));
+    assert_eq!(all.len(), 2, "{screen}");
 }
 
 #[test]
@@ -259,13 +271,13 @@ fn the_help_fits_80_by_24() {
     let all = lines(&screen);
     assert_eq!(
         all[4],
-        "Up Down PgUp PgDn  rows, pages            NAME   whom the policy tells apart"
+        "Up Down PgUp PgDn  rows, pages            NAME   entity of the policy"
     );
     assert_eq!(
         all[14],
-        format!("{:<42}HIT/S  limit met, times per second", "")
+        format!("{:<42}HIT/S  throttled, times per second", "")
     );
-    assert_eq!(all[19], "met.");
+    assert_eq!(all[19], "is yellow if requests are throttled.");
     assert_eq!(all[23], "1-2 of 2  sort got  h help  q quit");
 }
 

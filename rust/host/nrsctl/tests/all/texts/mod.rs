@@ -46,9 +46,9 @@ use nrsctl::stats::{self, Snapshot};
 /// Job names that are difficult to quote or parse.
 #[rustfmt::skip]
 pub const DIFFICULT_NAMES: [&[u8]; 26] = [
-    b"a\"b", b"b\\c", b"c: d", b"- e", b"{f", b"[g]", b"# h", b"&i *j", b"m'n", b"%o", b"p\nq", b"r\tt",
-    b"\xff\xfe", b"s\x01\x7f", b" u", b"v ", b"null", b"true", b"0x10", b"~", b"...", "\u{fc}".as_bytes(),
-    b"\\", b"\"", b"w, x", b"\\x22\\n\\",
+    b"a\"b", b"b\\c", b"c: d", b"- e", b"{f", b"[g]", b"# h", b"&i *j", b"m'n", b"%o", b"p\nq",
+    b"r\tt", b"\xff\xfe", b"s\x01\x7f", b" u", b"v ", b"null", b"true", b"0x10", b"~", b"...",
+    "\u{fc}".as_bytes(), b"\\", b"\"", b"w, x", b"\\x22\\n\\",
 ];
 
 /// Creates a module with the service `svc`, which has these texts.
@@ -167,8 +167,8 @@ pub fn clients(name: &str, service: &ServiceCounts) -> String {
     )
 }
 
-/// Returns the job for `number`: the names of [`DIFFICULT_NAMES`] in turn, with a number from the second
-/// round on.
+/// Returns the job for `number`: the names of [`DIFFICULT_NAMES`] in turn, with a number from the
+/// second round on.
 pub fn job(number: u32) -> JobId {
     let name = DIFFICULT_NAMES[number as usize % DIFFICULT_NAMES.len()];
     match number / DIFFICULT_NAMES.len() as u32 {
@@ -281,7 +281,8 @@ impl OverseerContext for UnnamedDevices {
 /// Returns the texts `nrs_qbm_status` and `nrs_qbm_stats` with `clients` clients in one group, and
 /// a group without clients.
 pub fn qbm(clients: u32) -> [String; 2] {
-    let plan = "by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\ngroup moved target=8:16 capacity=10MB/s strategy=mover\n\
+    let plan = "by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\n\
+        group moved target=8:16 capacity=10MB/s strategy=mover\n\
         default class=fair_share min=1MB/s max=1MB/s\n";
     let plan = Plan::parse(plan).expect("a plan");
     let plan = Shared::new(plan).expect("memory");

@@ -36,12 +36,12 @@
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
-//! The lock of the caretaker that a service's timers call is taken alone; only a workqueue's lock
-//! is taken inside ([`target_parameters::TargetParameters`]).
+//! The lock of the progress hook that a service's timers call is taken alone; only a workqueue's
+//! lock is taken inside ([`target_parameters::TargetParameters`]).
 //!
 //! Timeouts have locks of their own, with nothing else taken inside. These are the lock of a
 //! history, then the lock of the terms ([`timeouts`]), and the lock of a client's alarm
-//! ([`client::deadlines`]). The mutex of a herald is taken before 3 ([`client::notify`]).
+//! ([`client::deadlines`]). The mutex of a client notifier is taken before 3 ([`client::notify`]).
 //!
 //! Locks from 3 on, and the locks of timeouts, are spinlocks taken with interrupts off, because
 //! requests end in interrupts. Nothing is submitted, freed, printed or woken under them.

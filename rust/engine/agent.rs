@@ -111,8 +111,8 @@ impl Agent {
         self.stale.count(1);
     }
 
-    /// Replaces the factors in force by the grant that `write` returns. The lapse of the previous
-    /// lease is decided first: a lease in force then does not end meanwhile.
+    /// Replaces the factors in force by the factor set that `write` returns. The lapse of the
+    /// previous lease is decided first: a lease in force then does not end meanwhile.
     ///
     /// # Errors
     ///

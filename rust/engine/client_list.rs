@@ -54,7 +54,7 @@ pub(crate) struct ClientList {
 }
 
 impl ClientList {
-    /// Creates an empty roster.
+    /// Creates an empty client list.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -103,7 +103,7 @@ pub(crate) struct Concurrency {
     roomy: PollCondVarBox,
     /// Number of blocked submitters of all block devices.
     standing: AtomicWord,
-    /// The lines of all block devices.
+    /// Blocked submitters of each block device.
     #[pin]
     gate: SpinLockIrq<KVec<Arc<HeldSubmitters>>>,
 }
@@ -160,7 +160,7 @@ impl Concurrency {
         self.enforced.get() != 0 && held >= self.credits(false).into()
     }
 
-    /// Creates a line for another block device. May sleep.
+    /// Creates the list of blocked submitters of another block device. May sleep.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Concurrency {
             let len = self.gate.lock().len();
             let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL)?;
             let mut lines = self.gate.lock();
-            // No allocation under the lock. If lines were added meanwhile, the next attempt has
+            // No allocation under the lock. If lists were added meanwhile, the next attempt has
             // room for them.
             if lines.len() <= len {
                 for line in lines.drain_all() {
@@ -191,7 +191,7 @@ impl Concurrency {
         }
     }
 
-    /// Removes a line without blocked submitters.
+    /// Removes a list without blocked submitters.
     pub(crate) fn close(&self, line: &Arc<HeldSubmitters>) {
         self.gate.lock().retain(|other| !Arc::ptr_eq(other, line));
     }
@@ -230,8 +230,8 @@ impl Concurrency {
         }
     }
 
-    /// Wakes one submitter in each line after credits were raised or are no longer enforced. Any
-    /// context.
+    /// Wakes one submitter of each block device after credits were raised or are no longer
+    /// enforced. Any context.
     #[cold]
     fn wake_each_line(&self) {
         let lines = self.gate.lock();

@@ -6,15 +6,15 @@
 //!
 //! - *Framework*: queues the requests of a server by policies, as Lustre's ptlrpc does. A framework
 //!   keeps its own heads, starts and stops policies, and calls one of them at a time.
-//! - *Engine*: a service whose policies a framework drives ([`FrameworkService`]), with parameters
-//!   and statistics as any other service.
-//! - *Driver*: one policy of one head of one partition, as the framework uses it
+//! - *Framework service*: a service whose policies a framework drives ([`FrameworkService`]), with
+//!   parameters and statistics as any other service.
+//! - *Policy driver*: one policy of one head of one partition, as the framework uses it
 //!   ([`PolicyDriver`]).
 //!
 //! ```text
-//!   Engine::start ──▶ Driver ── enqueue ──▶ queued ── get ──▶ started ── finish ──▶ ended
-//!        │                                    └── dequeue: moved to another head of the framework
-//!        └ starts the policy on all partitions of the service; the last driver of a head stops it
+//!   start ──▶ PolicyDriver ── enqueue ──▶ queued ── get ──▶ started ── finish ──▶ ended
+//!     │                                     └── dequeue: moved to another head of the framework
+//!     └ starts the policy on all partitions of the service; the last driver of a head stops it
 //! ```
 //!
 //! The service dispatches nothing by itself: only the framework takes out driven requests
@@ -90,7 +90,7 @@ impl FrameworkService {
         )
     }
 
-    /// Returns the service of the engine.
+    /// Returns the service.
     pub(crate) fn service(&self) -> &Service {
         self.attachment.service()
     }

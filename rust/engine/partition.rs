@@ -6,14 +6,14 @@
 //! # Terms
 //!
 //! - *Machine*: the state under the lock; makes the decisions ([`crate::sched::partition`]).
-//! - *Surroundings*: the kernel services for the machine during one lock hold.
-//! - *Kick*: records that the target has requests to submit; the target is kicked after the lock is
-//!   released.
+//! - *Environment*: the kernel services for the machine during one lock hold ([`KernelEnv`]).
+//! - *Pending submission*: records that the target has requests to submit; the target is kicked
+//!   after the lock is released ([`PendingSubmission`]).
 //!
 //! # Locking
 //!
-//! All state except the fixed fields and tabs is under one spinlock with interrupts off. Only a
-//! target's lock is taken inside it.
+//! All state except the fixed fields and the fast path is under one spinlock with interrupts off.
+//! Only a target's lock is taken inside it.
 
 use core::fmt::Display;
 
@@ -90,7 +90,7 @@ impl PublishedShares {
     }
 }
 
-/// Creates a lane with a fallback made by `config`.
+/// Creates a head cache with a fallback made by `config`.
 #[inline(never)]
 fn lane(config: Config) -> Result<Owned<HeadCache<Held, KernelPart, Config>>> {
     let shared = AnyShared::new(&config, 0, 1).map_err(|_| ENOMEM)?;

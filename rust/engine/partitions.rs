@@ -4,8 +4,8 @@
 //!
 //! # Terms
 //!
-//! - *Lanes*: the partitions of one target, one for each CPT. Requests for one target are never
-//!   queued behind requests for another target.
+//! - *Target partitions*: the partitions of one target, one for each CPT. Requests for one target
+//!   are never queued behind requests for another target.
 //! - *Home*: identifies a partition in its service by target and CPT ([`home`]).
 //!
 //! No function here holds a lock for longer than one partition needs, or holds two locks.
@@ -70,7 +70,7 @@ impl Deref for TargetPartitions {
 }
 
 impl TargetPartitions {
-    /// Creates lanes of the partitions `list`, which dispatch to `target` and read `published`.
+    /// Creates the set of the partitions `list`, which dispatch to `target` and read `published`.
     pub(crate) fn new(
         target: Arc<Target>,
         published: Arc<PublishedShares>,
@@ -167,7 +167,7 @@ impl TargetPartitions {
             .iter()
             .fold(false, |any, partition| any | partition.drain());
         self.target.admit_all_bypass();
-        // Slots of stocks may have been returned.
+        // Cached slots may have been returned.
         self.pass_on(PendingSubmission::none());
         any
     }
@@ -199,7 +199,7 @@ impl round::RoundPartitions for TargetTurns<'_> {
 
 /// The partitions of a service.
 pub(crate) struct Partitions {
-    /// Lanes by target index, [`TARGETS_MAX`] entries.
+    /// Target partitions by target index, [`TARGETS_MAX`] entries.
     lanes: KVec<SetOnce<TargetPartitions>>,
 }
 
@@ -225,12 +225,12 @@ impl Partitions {
         place.as_ref().ok_or(ENOSPC)
     }
 
-    /// Returns the lanes of each target that the service ever had.
+    /// Returns the partitions of each target that the service ever had.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &TargetPartitions> {
         self.lanes.iter().map_while(|lanes| lanes.as_ref())
     }
 
-    /// Returns the lanes of the targets that have users.
+    /// Returns the partitions of the targets that have users.
     pub(crate) fn used(&self) -> impl Iterator<Item = &TargetPartitions> {
         self.lanes().filter(|lanes| lanes.target().users() > 0)
     }
@@ -240,7 +240,7 @@ impl Partitions {
         self.used().map(TargetPartitions::target)
     }
 
-    /// Returns the lanes of target `index`, which must exist.
+    /// Returns the partitions of target `index`, which must exist.
     pub(crate) fn of(&self, index: u16) -> Option<&TargetPartitions> {
         let lanes = self.lanes.get(usize::from(index));
         let lanes = lanes.and_then(|lanes| lanes.as_ref());
@@ -248,7 +248,7 @@ impl Partitions {
         lanes
     }
 
-    /// Returns the partition that `home` identifies, and the lanes of its target.
+    /// Returns the partition that `home` identifies, and the partitions of its target.
     pub(crate) fn at(&self, home: u16) -> Option<(&TargetPartitions, &Arc<WithTimer<Partition>>)> {
         let lanes = self.of(home >> CPT_BITS)?;
         Some((lanes, lanes.at(cpt_of(home))?))

@@ -5,14 +5,14 @@
 //! # Terms
 //!
 //! - *Rest*: work of an order table that exceeded the lock hold in which it arose.
-//! - *Caretaker*: serves the partitions that a timer found backlogged while a slot was free
+//! - *Progress hook*: serves the partitions that a timer found backlogged while a slot was free
 //!   ([`ProgressHook`]).
 //! - *Stall*: requests are eligible, and none is decided for longer than `stall_ms`. They are
 //!   dispatched without slots then.
 //!
 //! Memory is freed by requests that are queued here. So nothing here allocates, or waits for work
-//! that does; the worker ([`super::worker`]) does that. The keeper itself submits nothing, so that
-//! a hung device does not block it.
+//! that does; the worker ([`super::worker`]) does that. The progress guard itself submits nothing,
+//! so that a hung device does not block it.
 
 use kernel::{
     impl_has_work, new_work,
@@ -55,7 +55,7 @@ impl_has_work! {
 }
 
 impl ProgressGuard {
-    /// Creates the keeper of `partitions`.
+    /// Creates the progress guard of `partitions`.
     pub(crate) fn new(
         partitions: Arc<Partitions>,
         dispatch: Arc<TargetParameters>,
@@ -85,12 +85,12 @@ impl ProgressGuard {
         }
     }
 
-    /// Registers the keeper to be called by timers.
+    /// Registers the progress guard to be called by timers.
     pub(crate) fn attend(self: &Arc<Self>) {
         self.dispatch.set_progress_hook(Some(self.clone()));
     }
 
-    /// Unregisters the keeper from timers.
+    /// Unregisters the progress guard from timers.
     pub(crate) fn leave(&self) {
         self.dispatch.set_progress_hook(None);
     }

@@ -5,7 +5,7 @@
 //! A service is created by its first client, or in advance by an administrator (configfs). The
 //! former is removed with its last client, the latter only explicitly.
 //!
-//! An [`ServiceObserver`] (the control files) is notified of each service.
+//! A [`ServiceObserver`] (the control files) is notified of each service.
 
 use kernel::{
     new_mutex,

@@ -90,7 +90,7 @@ pub(crate) struct LowerDevice<'a> {
     pub(crate) number: u32,
     /// Queue depth of the device; 0: unlimited.
     pub(crate) depth: u32,
-    /// Runner that makes the device pull its requests; `None`: requests are submitted to the
+    /// Notifier that makes the device pull its requests; `None`: requests are submitted to the
     /// device.
     pub(crate) runner: Option<Arc<dyn PullNotifier>>,
 }
@@ -415,7 +415,7 @@ impl Service {
             }
         };
         let Some((lanes, partition)) = self.partitions.at(home) else {
-            // Each target has lanes; if they were missing, the request is submitted.
+            // Each target has partitions; if they were missing, the request is submitted.
             return ArrivalOutcome {
                 went: AdmissionOutcome::Passed(held),
                 record: None,

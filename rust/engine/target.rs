@@ -24,7 +24,7 @@
 //!   that made it ready. So each end is handled before the next one. Each request that is ready
 //!   alone earns one pause, so a device whose ends coincide anyway has few pauses.
 //! - *Over*: a request in flight without a slot, dispatched by a drain or after a stall.
-//! - *Line*: the slots and the partitions that wait for them, see
+//! - *Slot pool*: the slots and the partitions that wait for them, see
 //!   [`crate::sched::partition::slot_pool`].
 //!
 //! ```text
@@ -110,7 +110,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Marks the work item as needed; returns a kick if it is not running yet.
+    /// Marks the work item as needed; returns a pending submission if it is not running yet.
     fn wake(&mut self) -> PendingSubmission {
         PendingSubmission(!core::mem::replace(&mut self.working, true))
     }
@@ -123,7 +123,7 @@ pub(crate) trait PullNotifier: Send + Sync {
 }
 
 impl TimerCallback for RcuBox<Arc<dyn PullNotifier>> {
-    /// Makes the device pull, if there is a runner.
+    /// Makes the device pull, if there is a notifier.
     fn expired(timed: &WithTimer<Self>) {
         let guard = rcu::read_lock();
         if let Some(runner) = timed.get(&guard) {
@@ -138,12 +138,12 @@ impl TimerCallback for RcuBox<Arc<dyn PullNotifier>> {
 pub(crate) struct PendingSubmission(bool);
 
 impl PendingSubmission {
-    /// Creates a kick without requests.
+    /// Creates a pending submission without requests.
     pub(crate) const fn none() -> Self {
         Self(false)
     }
 
-    /// Adds another kick of the same target.
+    /// Adds another pending submission of the same target.
     pub(crate) fn add(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -166,10 +166,10 @@ pub(crate) struct Target {
     line: SlotPool,
     /// Time of the last sign of life of the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
-    /// Runner that makes the device pull ready requests; if empty, the work item submits them.
+    /// Notifier that makes the device pull ready requests; if empty, the work item submits them.
     #[pin]
     runner: WithTimer<RcuBox<Arc<dyn PullNotifier>>>,
-    /// 1: there is a runner.
+    /// 1: there is a notifier.
     pulls: Hint,
     /// Time from which ready requests may be pulled (ns), or [`AT_ONCE`]; 0: no request is ready.
     ready: Hint,
@@ -262,7 +262,7 @@ impl Target {
     ) -> Result {
         let pulls = runner.is_some();
         if let Some(runner) = runner {
-            // The state of a runner must not be freed in a callback.
+            // The state of a notifier must not be freed in a callback.
             self.runner.replace(Some(runner))?;
             self.pulls.set(1);
         }
@@ -406,7 +406,7 @@ impl Target {
         self.line.used()
     }
 
-    /// Calls the caretaker if a partition other than that of `cpt` may take a slot.
+    /// Calls the progress hook if a partition other than that of `cpt` may take a slot.
     pub(crate) fn notify_other_partitions(&self, cpt: u16) {
         if round::is_needed(&self.line, cpt, || self.limits()) {
             self.dispatch.call_progress_hook();

@@ -97,7 +97,7 @@ impl TargetParameters {
             .set(values.unhealthy_factor.get().into());
     }
 
-    /// Sets the caretaker to be called from now on. The caretaker may own `self`, so `None` must be
+    /// Sets the progress hook to be called from now on. The hook may own `self`, so `None` must be
     /// set in the end.
     pub(crate) fn set_progress_hook(&self, caretaker: Option<Arc<dyn ProgressHook>>) {
         let before = core::mem::replace(&mut *self.caretaker.lock(), caretaker);
@@ -105,7 +105,7 @@ impl TargetParameters {
         drop(before);
     }
 
-    /// Calls the caretaker. Any context.
+    /// Calls the progress hook. Any context.
     pub(crate) fn call_progress_hook(&self) {
         let caretaker = self.caretaker.lock();
         if let Some(caretaker) = &*caretaker {

@@ -72,11 +72,11 @@ struct PartitionBench {
     draining: AtomicWord,
 }
 
-/// Caretaker that counts its calls.
+/// Progress hook that counts its calls.
 struct CallCounter(Atomic<u32>);
 
 impl CallCounter {
-    /// Creates the caretaker of `bench`, which stays until it is replaced.
+    /// Creates the progress hook of `bench`, which stays until it is replaced.
     fn new(bench: &PartitionBench) -> Result<Arc<Self>> {
         let called = Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?;
         bench.dispatch.set_progress_hook(Some(called.clone()));
@@ -328,8 +328,8 @@ mod life {
         Ok(())
     }
 
-    /// Verifies that a timer calls the caretaker for requests of another partition. The slot was in
-    /// use when the request arrived, and no other event triggers a dispatch.
+    /// Verifies that a timer calls the progress hook for requests of another partition. The slot
+    /// was in use when the request arrived, and no other event triggers a dispatch.
     #[test]
     fn a_timer_has_others_looked_after() -> Result {
         let bench = PartitionBench::new(1)?;
@@ -526,7 +526,7 @@ impl_has_work! {
     impl HasWork<Self> for ArrivalLoad { self.work }
 }
 
-/// Number of requests of one crowd.
+/// Number of requests of one load.
 const CROWD: u64 = 400;
 
 impl WorkItem for ArrivalLoad {

@@ -8,8 +8,8 @@
 //! - *Ticker*: the timer that schedules a run every delta while the service has clients; an idle
 //!   service has one run a second.
 //! - *Beat*: a run in between in which the overseer evaluates its state ([`super::overseer`]).
-//! - *Maintenance*: one run, in process context, with allocations that start no I/O. The keeper
-//!   ([`super::progress`]) does the work that requests depend on, with two exceptions. The
+//! - *Maintenance*: one run, in process context, with allocations that start no I/O. The progress
+//!   guard ([`super::progress`]) does the work that requests depend on, with two exceptions. The
 //!   overseer's decisions take a second at most; records need memory when none are left.
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
@@ -161,7 +161,7 @@ impl Worker {
         self.failures.load(ordering::Relaxed)
     }
 
-    /// Returns the keeper.
+    /// Returns the progress guard.
     pub(crate) fn keeper(&self) -> &Arc<ProgressGuard> {
         &self.keeper
     }

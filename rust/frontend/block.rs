@@ -5,7 +5,7 @@
 //! # Terms
 //!
 //! - *Naming*: the administrator's settings for a client, which identify its requests.
-//! - *Member*: a block device in a service.
+//! - *Client*: a block device in a service ([`BlockClient`]).
 //! - *Traits*: operation and range of a request, and permissions for its treatment.
 
 use kernel::{
@@ -157,7 +157,7 @@ impl RequestTraits {
     }
 }
 
-/// Growth of a queued request.
+/// Charge for the growth of a queued request.
 #[cfg(feature = "elevator")]
 pub(crate) struct MergeCharge {
     attrs: Attrs,
@@ -171,7 +171,7 @@ pub(crate) struct BlockClient {
 }
 
 impl BlockClient {
-    /// Creates the member with its place in a service.
+    /// Creates the client with its place in a service.
     pub(crate) fn new(attachment: Attachment) -> Self {
         Self { attachment }
     }

@@ -4,7 +4,7 @@
 //!
 //! # Terms
 //!
-//! - *Handle*: an open file, which may be a client of one service ([`Attached`]).
+//! - *File*: an open file, which may be a client of one service ([`Attached`]).
 //! - *Session*: the requests of an attached file ([`session`]).
 //! - *Record*: unit of reads and writes ([`wire`]).
 //!

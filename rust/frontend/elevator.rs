@@ -91,7 +91,7 @@ impl hotplug::CpuOffline for ScheduledDisk {
     }
 }
 
-/// Runner that makes a disk pull its requests.
+/// Notifier that makes a disk pull its requests.
 struct QueueRunner(Arc<RequestQueue>);
 
 impl PullNotifier for QueueRunner {

@@ -2,24 +2,24 @@
 
 //! Priority queues of table indices (`slot`) that share their memory.
 //!
-//! Each table index has a knot; a queue is a leftist tree of knots (C. A. Crane, "Linear lists and
+//! Each table index has a node; a queue is a leftist tree of nodes (C. A. Crane, "Linear lists and
 //! priority queues as balanced binary trees", 1972; D. E. Knuth, "The Art of Computer Programming",
-//! volume 3, section 5.2.3). The rank of a knot is the number of knots on its right path, including
-//! itself; 0 for no knot. Keys are as in [`crate::sched::heap`].
+//! volume 3, section 5.2.3). The rank of a node is the number of nodes on its right path, including
+//! itself; 0 for no node. Keys are as in [`crate::sched::heap`].
 //!
-//! No knot comes out before its parent, and no knot has a higher rank to the right than to the
-//! left. Thus a right path has at most log2(n + 1) knots, and two trees are merged along their
+//! No node comes out before its parent, and no node has a higher rank to the right than to the
+//! left. Thus a right path has at most log2(n + 1) nodes, and two trees are merged along their
 //! right paths:
 //!
 //! ```text
-//!        1                         rank of a knot = 1 + rank to its right
+//!        1                         rank of a node = 1 + rank to its right
 //!      /   \
 //!     4     2      merge:   walk down both right paths, the lesser key first,
 //!    / \   /                then walk back up: where the rank to the right became the higher one,
 //!   9   5 7                 left and right change places
 //! ```
 //!
-//! A knot stores the ranks of its two children instead of its own, so the walk accesses only knots
+//! A node stores the ranks of its two children instead of its own, so the walk accesses only nodes
 //! on the path. Each operation costs O(log n) in the worst case, uses no memory, and does not
 //! recurse.
 
@@ -42,7 +42,7 @@ pub struct LeftistNode<K = u64> {
 }
 
 impl<K: Copy> LeftistNode<K> {
-    /// Creates a knot that is alone in its queue, or in no queue.
+    /// Creates a node that is alone in its queue, or in no queue.
     const fn single(key: K) -> Self {
         Self {
             key,
@@ -93,14 +93,14 @@ impl Default for HeapRoot {
     }
 }
 
-/// Knots of all table indices.
+/// Nodes of all table indices.
 ///
 /// # Invariants
 ///
-/// - No knot comes out before its parent.
-/// - No knot has a higher rank to the right than to the left, and both ranks equal those of the
+/// - No node comes out before its parent.
+/// - No node has a higher rank to the right than to the left, and both ranks equal those of the
 ///   children.
-/// - A knot in no queue is single, as is the only knot of a queue.
+/// - A node in no queue is single, as is the only node of a queue.
 pub struct LeftistForest<K = u64> {
     knots: Bulk<LeftistNode<K>>,
 }
@@ -192,7 +192,7 @@ impl<K: Sort> LeftistForest<K> {
         self.climb(gone.parent, gone.parent);
     }
 
-    /// Sets the key of `slot`, which must be in this queue; cheap if the knot can stay in place.
+    /// Sets the key of `slot`, which must be in this queue; cheap if the node can stay in place.
     pub fn update(&mut self, root: &mut HeapRoot, key: K, slot: u32) {
         let Some(&knot) = self.knots.get(slot as usize) else {
             bug!();
@@ -242,7 +242,7 @@ impl<K: Sort> LeftistForest<K> {
         let (top, mut over) = if swap { (other, one) } else { (one, other) };
         let (mut right, mut tree) = if swap { (b.right, a) } else { (a.right, b) };
         let mut at = top;
-        // Nothing was changed above this knot.
+        // Nothing was changed above this node.
         let mut first = NONE;
         while let Some(&next) = self.knots.get(right as usize) {
             if next.key.before(right, &tree.key, over) {

@@ -133,10 +133,10 @@ pub trait Env<I: Item, T> {
     /// Returns the slots and the partitions of the target.
     fn line(&self) -> &SlotPool;
 
-    /// Returns the index of the partition in the line.
+    /// Returns the index of the partition in the slot pool.
     fn index(&self) -> u16;
 
-    /// Returns the number of the CPU whose stock of slots is used.
+    /// Returns the number of the CPU whose slot cache is used.
     #[inline]
     fn cpu(&self) -> u32 {
         0

@@ -6,7 +6,7 @@
 //! is named by the hash of its path from the root.
 //!
 //! ```text
-//!  briefs ──► merged by id ──► without idle nodes ──► 2^32 split top-down ──► table
+//!  reports ──► merged by id ──► without idle nodes ──► 2^32 split top-down ──► table
 //! ```
 //!
 //! A table stores only the start of each range; its end is the next start, or 2^32. Ranges nest:
@@ -37,10 +37,10 @@ pub struct NodeReport {
     pub part: u16,
 }
 
-/// Maximum briefs gathered in one lock hold.
+/// Maximum node reports gathered in one lock hold.
 pub const BRIEFS: usize = 64;
 
-/// Buffer for briefs.
+/// Buffer for node reports.
 pub type NodeReports = Block<NodeReport, BRIEFS>;
 
 /// Number of partitions with separate shares.

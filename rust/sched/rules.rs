@@ -7,7 +7,7 @@
 //! which one must hold.
 //!
 //! ```text
-//!  text ─Command::parse─► Command ─Book::apply─► new Book ─Book::compile─► RuleSet ─find─► Rule
+//!  text ─parse─► RuleCommand ─RuleList::apply─► new RuleList ─compile─► RuleSet ─find─► Rule
 //! ```
 //!
 //! # Grammar

@@ -13,7 +13,7 @@
 //! - *File*: one open file description ([`OpenFile`]); several tasks may use it concurrently.
 //!
 //! ```text
-//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, concurrently ──▶ dropped; may sleep
+//!   open ──▶ OpenFile::open ──▶ read │ write │ ioctl │ poll, concurrently ──▶ dropped; may sleep
 //! ```
 
 use core::{marker::PhantomData, ptr};

@@ -10,12 +10,12 @@
 //! - *Per-bio area*: memory that device-mapper allocates with each bio; it contains the [`Node`].
 //!
 //! ```text
-//!            Bio::bypass           ──▶ Map::Remapped   (not accounted: empty flushes)
-//!   map ──▶  Bio::into_held ──▶ Held ──▶ Map::passed   (dispatched immediately)
-//!            (or Bio::time_out)    └──▶ Map::Submitted (queued) ──▶ Held::submit
-//!                                                                        │
-//!   Target::ended ◀── end_io ◀────────── lower device ◀──────────────────┘
-//!                       └──▶ Target::defer ──▶ Held::count_end, Held::end   (if Target::defers)
+//!            Bio::bypass           ──▶ MapOutcome::Remapped   (not accounted: empty flushes)
+//!   map ──▶  Bio::into_held ──▶ Held ──▶ MapOutcome::passed   (dispatched immediately)
+//!            (or Bio::time_out)    └──▶ MapOutcome::Submitted (queued) ──▶ Held::submit
+//!                                                                               │
+//!   DmTarget::ended ◀── end_io ◀────────── lower device ◀───────────────────────┘
+//!                         └──▶ DmTarget::defer ──▶ Held::count_end, Held::end (if it defers)
 //! ```
 //!
 //! Device-mapper calls `BUG()` for an unknown result of `map`, so results are of type
@@ -123,7 +123,7 @@ pub(crate) trait DmTarget: Send + Sync + Sized + 'static {
     fn create(config: Self::Config, lower: TargetContext<'_>) -> Result<Self, TableRefusal>;
 
     /// Decides how to process `bio`. Task context; may sleep, except for a bio with
-    /// [`View::is_nowait`](super::bio::View::is_nowait).
+    /// [`BioView::is_nowait`](super::bio::BioView::is_nowait).
     fn map(&self, bio: Bio<'_, Self>) -> MapOutcome;
 
     /// Returns true if a held request is to be dispatched now; otherwise it ends with `ETIMEDOUT`.

@@ -7,10 +7,10 @@
 //! - *Scheduler*: the scheduler of one queue; it implements [`Scheduler`].
 //! - *Settings*: the values of the files of `queue/iosched/`. A change creates another scheduler,
 //!   which replaces the old one while the queue is frozen and quiesced.
-//! - *Entry* (`slot` in the code): memory for one request of the queue ([`request_table`]); it contains the
-//!   [`Node`].
-//! - *Aside*: requests that bypass the scheduler: requests dispatched before and requeued, data of
-//!   a flush sequence, and requests without an entry. They are dispatched first.
+//! - *Entry* (`slot` in the code): memory for one request of the queue ([`request_table`]); it
+//!   contains the [`Node`](super::node::Node).
+//! - *Bypass list*: requests that bypass the scheduler: requests dispatched before and requeued,
+//!   data of a flush sequence, and requests without an entry. They are dispatched first.
 //! - *Growing*: bios are merged into a queued request ([`merge`]).
 //! - *Direct run*: the task that inserts a request runs the queue. For each request that was not
 //!   plugged, the block layer uses a work item instead, which costs two context switches.
@@ -20,7 +20,7 @@
 //!         │
 //!   insert_requests ──▶ Scheduler::insert ──▶ Held ─▶ policy ─▶ target ──▶ Scheduler::pull
 //!         │  (requeued, flush sequence)                                          │
-//!         └──────────────────▶ aside ───────────────▶ dispatch_request ◀─────────┘
+//!         └──────────────────▶ bypass list ─────────▶ dispatch_request ◀─────────┘
 //!                                                            │
 //!   Scheduler::ended ◀── finish_request ◀──── driver ◀───────┘
 //! ```

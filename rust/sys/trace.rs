@@ -9,7 +9,7 @@
 //!
 //! - *Event*: one of the structures below; it is composed only if its tracepoint is enabled.
 //! - *Followed*: at least one event of a request's life is enabled.
-//! - *Life*: number and times of a request that identify its events ([`RequestTrace`]).
+//! - *Request trace*: number and times of a request that identify its events ([`RequestTrace`]).
 //!
 //! A disabled event costs a no-op instruction: each has a static branch, like tracepoints in C. The
 //! kernel crate's `declare_trace!` finds tracepoints only in the crate's own bindings, so its

@@ -66,7 +66,7 @@ fn printable(name: &CStr) -> Result<CString> {
 }
 
 impl ClientNotifier {
-    /// Creates the herald of `client` of `service`, whose requests are queued in `partitions` for
+    /// Creates the notifier of `client` of `service`, whose requests are queued in `partitions` for
     /// `target`.
     pub(crate) fn new(
         client: &CStr,

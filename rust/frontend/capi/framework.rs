@@ -33,7 +33,7 @@ pub(crate) enum ItemState {
     Started(StartedRequest),
 }
 
-/// Runner that notifies a framework of requests that may be eligible.
+/// Waker that notifies a framework of requests that may be eligible.
 struct FrameworkWaker(Waker);
 
 impl PullNotifier for FrameworkWaker {
@@ -68,7 +68,7 @@ impl capi::FrameworkOps for Framework {
     type Policy = FrameworkPolicy;
     type State = ItemState;
 
-    /// Opens an engine for a framework.
+    /// Opens a service for a framework.
     ///
     /// # Errors
     ///

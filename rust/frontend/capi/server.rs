@@ -4,10 +4,10 @@
 //!
 //! # Terms
 //!
-//! - *Pump*: the work item that reads the session and calls the server ([`ServerReader`]).
+//! - *Reader*: the work item that reads the session and calls the server ([`ServerReader`]).
 //!
 //! ```text
-//!   write(request) ──▶ session ──▶ policy ──▶ session ──▶ pump ──▶ dispatch ──▶ write(completion)
+//!   write(request) ──▶ session ──▶ policy ──▶ session ──▶ reader ──▶ dispatch ─▶ write(completion)
 //! ```
 //!
 //! # Closing a server
@@ -162,7 +162,7 @@ impl capi::ServerOps for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The pump owns the session, and the session its reader.
+        // The server reader owns the session, and the session its own reader.
         self.pump.set(None);
     }
 }

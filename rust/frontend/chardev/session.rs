@@ -28,15 +28,12 @@
 //!
 //! One timer per session, armed for the first of these: the end of the oldest lease, the next check
 //! of a deadline, the end of a recovery. It expires at most a thousand times a second. A work item
-//! completes due work that is too much for one lock hold ([`remainder`]). a deadline, and the end
-//! of a recovery. It expires at most a thousand times a second. A work item completes due work that
-//! is too much for one lock hold ([`remainder`]).
+//! completes due work that is too much for one lock hold ([`remainder`]).
 //!
 //! A request has a box for the engine and a row in the session's [`table`]. The box is freed when
 //! the request is read, the memory of the row with the session. Both are charged to the task that
 //! wrote the request, the arrays of the table to the task that attached the file.
-//! [`SessionTerms::limit`] bounds all of this memory. wrote the request, the arrays of the table to
-//! the task that attached the file. [`SessionTerms::limit`] bounds all of this memory.
+//! [`SessionTerms::limit`] bounds all of this memory.
 
 use kernel::{
     fs, new_mutex,

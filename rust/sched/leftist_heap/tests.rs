@@ -19,7 +19,7 @@ impl LeftistForest {
     }
 
     /// Checks the invariants of one queue with ranks computed by definition; returns the number of
-    /// knots.
+    /// nodes.
     fn check(&self, root: HeapRoot) -> usize {
         let Some(top) = root.top() else {
             return 0;

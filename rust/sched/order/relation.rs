@@ -88,7 +88,7 @@ impl OverflowMark {
     const HIGH: u64 = 1 << 62;
     const FORCED: u64 = 1 << 63;
 
-    /// Encodes the note as a mark.
+    /// Encodes the data as a mark.
     pub(super) const fn mark(self) -> u64 {
         let mut mark = self.domain & DOMAINS.wrapping_sub(1);
         if self.high {
@@ -109,7 +109,7 @@ impl OverflowMark {
         }
     }
 
-    /// Returns the relation of `item`, whose mark the note was.
+    /// Returns the relation of `item`, whose mark the data was.
     pub(super) fn relation<I: Item>(self, item: &I) -> Relation {
         Relation::overlap(self.domain, &item.spot(), item.cost().direction)
     }

@@ -156,7 +156,7 @@ pub struct ExtentTree {
     visits: u64,
 }
 
-/// Memory requirement of a [`ExtentTree`].
+/// Memory requirement of an [`ExtentTree`].
 pub type TreeNeed = SlabNeed<ExtentNode>;
 
 impl ExtentTree {

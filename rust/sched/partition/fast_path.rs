@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Per-CPU tabs: dispatch without the lock of the partition.
+//! Per-CPU fast path: dispatch without the lock of the partition.
 //!
 //! # Terms
 //!
-//! - *Row*: the ident of a submitter on one CPU, and a tally.
+//! - *Row* of the fast path: the ident of a submitter on one CPU, and a tally.
 //! - *Tally*: number and pages of requests that passed by the row and are not yet counted in their
 //!   class.
 //! - *Open* row: the class of its requests is known, and its policy lets requests pass freely
@@ -200,7 +200,7 @@ pub struct OpenRows {
 }
 
 impl OpenRows {
-    /// Creates a folder of `tabs` without open rows; sleeps.
+    /// Creates the state of the rows of `tabs`, none open; sleeps.
     pub fn new(tabs: Shared<FastPath>) -> Result<Self, NoMemory> {
         Ok(Self {
             tabs,

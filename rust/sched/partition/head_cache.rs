@@ -41,8 +41,8 @@ pub struct HeadCache<I, P, T> {
 }
 
 impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
-    /// Creates a lane without requests and with the policy `fallback`; `tag` is the tag of the
-    /// fallback.
+    /// Creates a head cache without requests and with the policy `fallback`; `tag` is the tag of
+    /// the fallback.
     #[inline(never)]
     pub fn new(fallback: P, tag: T) -> Result<Owned<Self>, NoMemory> {
         Owned::new(Self {
@@ -54,7 +54,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         })
     }
 
-    /// Enables dispatch through `tabs` without the lock; sleeps.
+    /// Enables the fast path `tabs`; sleeps.
     pub fn set_tabs(&mut self, tabs: Shared<FastPath>) -> Result<(), NoMemory> {
         self.folder = Some(OpenRows::new(tabs)?);
         Ok(())
@@ -114,7 +114,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         (ticket, self.head.primary_mut().is_some_and(wants))
     }
 
-    /// Counts a request that is dispatched without queueing. Returns the policy's verdict, and true
+    /// Counts a request that is dispatched without queueing. Returns the policy's outcome, and true
     /// if the part needs memory. Calls `attrs` only if the cache does not have the class and the
     /// part has several classes.
     #[inline]

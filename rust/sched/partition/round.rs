@@ -10,8 +10,8 @@
 //! or needs a slot of the other kind. The CPU that causes either event starts another round, after
 //! all marks and slots that this round has read.
 //!
-//! A timer cannot lock other partitions, so it wakes the caretaker of the service, which runs the
-//! round ([`is_needed`]).
+//! A timer cannot lock other partitions, so it wakes the progress hook of the service, which runs
+//! the round ([`is_needed`]).
 
 use super::{
     decide::Decided,
@@ -22,7 +22,7 @@ use crate::sched::slots::SlotLimits;
 
 /// Partitions of a target, each with its own lock.
 pub trait RoundPartitions {
-    /// Returns the line of the target.
+    /// Returns the slot pool of the target.
     fn line(&self) -> &SlotPool;
 
     /// Returns the current limits of the slots.

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Per-CPU stocks of slots, which avoid contention of CPUs on one word.
+//! Per-CPU caches of slots, which avoid contention of CPUs on one word.
 //!
-//! A slot of a stock is in use in the pool, and free for a request dispatched on the CPU of the
-//! stock. A bitmap lists the stocks that may have slots. A CPU that puts a slot into an unlisted
-//! stock sets its bit afterwards. A CPU that empties all listed stocks clears the bitmap first.
+//! A slot of a cache is in use in the pool, and free for a request dispatched on the CPU of the
+//! cache. A bitmap lists the caches that may have slots. A CPU that puts a slot into an unlisted
+//! cache sets its bit afterwards. A CPU that empties all listed caches clears the bitmap first.
 //!
 //! ```text
 //!            several slots                a request passes
-//!   pool ─────────────────────▶ stock ─────────────────────▶ in flight
+//!   pool ─────────────────────▶ cache ─────────────────────▶ in flight
 //!     ▲                         │   ▲                             │
-//!     └── stock full, or ───────┘   └────── the request ends ─────┘
+//!     └── cache full, or ───────┘   └────── the request ends ─────┘
 //!         a request is queued
 //! ```
 
 use crate::sched::{atomic::AtomicWord, cpus::PerCpu, mem::NoMemory};
 
-/// Maximum slots of one stock.
+/// Maximum slots of one cache.
 const MOST: u32 = 16;
 
-/// Flag of a listed stock; the bits below are the number of its slots.
+/// Flag of a listed cache; the bits below are the number of its slots.
 const LISTED: u64 = 1 << 32;
 
-/// Stocks of a target.
+/// Slot caches of a target.
 pub struct SlotCaches {
-    /// Bitmap of listed stocks; CPUs whose numbers are equal modulo 64 share a bit.
+    /// Bitmap of listed caches; CPUs whose numbers are equal modulo 64 share a bit.
     listed: AtomicWord,
     stocks: PerCpu<AtomicWord>,
 }
 
 impl SlotCaches {
-    /// Creates an empty set of stocks.
+    /// Creates an empty set of caches.
     pub const fn none() -> Self {
         Self {
             listed: AtomicWord::new(0),
@@ -38,7 +38,7 @@ impl SlotCaches {
         }
     }
 
-    /// Creates empty stocks for `cpus` CPUs; sleeps.
+    /// Creates empty caches for `cpus` CPUs; sleeps.
     pub fn new(cpus: u32) -> Result<Self, NoMemory> {
         Ok(Self {
             listed: AtomicWord::new(0),
@@ -46,7 +46,7 @@ impl SlotCaches {
         })
     }
 
-    /// Returns the maximum number of slots in one stock: half of `slots` divided by the number of
+    /// Returns the maximum number of slots in one cache: half of `slots` divided by the number of
     /// CPUs.
     pub(super) fn most(&self, slots: u32) -> u32 {
         let cpus = self.stocks.len();
@@ -56,7 +56,7 @@ impl SlotCaches {
             .min(MOST)
     }
 
-    /// Takes a slot from the stock of `cpu`; returns true if the stock had one.
+    /// Takes a slot from the cache of `cpu`; returns true if the cache had one.
     #[inline]
     pub(super) fn take(&self, cpu: u32) -> bool {
         self.stocks.of(cpu).is_some_and(|stock| {
@@ -65,7 +65,7 @@ impl SlotCaches {
         })
     }
 
-    /// Puts a slot into the stock of `cpu`, if the stock is listed and has fewer than `most` slots;
+    /// Puts a slot into the cache of `cpu`, if the cache is listed and has fewer than `most` slots;
     /// returns true if it did.
     #[inline]
     pub(super) fn put_one(&self, cpu: u32, most: u32) -> bool {
@@ -76,8 +76,8 @@ impl SlotCaches {
         })
     }
 
-    /// Puts `slots` slots into the stock of `cpu`, up to `most` in all; returns the number of
-    /// excess slots. A stock that would exceed `most` keeps half of `most`, rounded up.
+    /// Puts `slots` slots into the cache of `cpu`, up to `most` in all; returns the number of
+    /// excess slots. A cache that would exceed `most` keeps half of `most`, rounded up.
     pub(super) fn put(&self, cpu: u32, slots: u32, most: u32) -> u32 {
         let Some(stock) = self.stocks.of(cpu) else {
             return slots;
@@ -99,14 +99,14 @@ impl SlotCaches {
         left
     }
 
-    /// Empties the stock of `cpu`; returns the number of its slots.
+    /// Empties the cache of `cpu`; returns the number of its slots.
     #[cold]
     pub(super) fn empty(&self, cpu: u32) -> u32 {
         let stock = self.stocks.of(cpu);
         stock.map_or(0, |stock| count_of(stock.swap(0)))
     }
 
-    /// Empties all listed stocks; returns the number of their slots.
+    /// Empties all listed caches; returns the number of their slots.
     #[inline]
     pub(super) fn flush_all(&self) -> u32 {
         if self.listed.get() == 0 {
@@ -125,7 +125,7 @@ impl SlotCaches {
         })
     }
 
-    /// Returns the number of slots in all stocks.
+    /// Returns the number of slots in all caches.
     pub(super) fn sum(&self) -> u32 {
         if self.listed.get() == 0 {
             return 0;
@@ -135,7 +135,7 @@ impl SlotCaches {
     }
 }
 
-/// Returns the number of slots in a stock.
+/// Returns the number of slots in a cache.
 const fn count_of(stock: u64) -> u32 {
     stock as u32
 }

@@ -30,18 +30,18 @@
 //! for a ready partition. All these operations are in one total order ([`crate::sched::atomic`]),
 //! so at least one CPU sees the other's change. The marks of a partition change under its lock.
 //!
-//! # Stocks
+//! # Slot caches
 //!
-//! While no partition is backlogged, the stock of a CPU passes a slot from request to request
-//! ([`super::slot_cache`]). A slot of a stock may be used while all slots in use, including those
-//! of stocks, are within the limits. Beyond that, and before a search for a slot fails, all stocks
-//! are emptied into the pool.
+//! While no partition is backlogged, the slot cache of a CPU passes a slot from request to request
+//! ([`super::slot_cache`]). A cached slot may be used while all slots in use, including cached
+//! slots, are within the limits. Beyond that, and before a search for a slot fails, all caches are
+//! emptied into the pool.
 //!
-//! A CPU that marks a partition waiting then empties all stocks, and then looks for a free slot. A
-//! CPU that puts slots into a stock then checks for a backlogged partition. If there is one, the
-//! CPU empties the stock again and looks for a ready partition. So at least one CPU sees the
-//! other's change, as above. A CPU that empties stocks frees slots, and looks for a ready partition
-//! as well, because another CPU may have found no listed stock meanwhile.
+//! A CPU that marks a partition waiting then empties all caches, and then looks for a free slot. A
+//! CPU that puts slots into a cache then checks for a backlogged partition. If there is one, the
+//! CPU empties the cache again and looks for a ready partition. So at least one CPU sees the
+//! other's change, as above. A CPU that empties caches frees slots, and looks for a ready partition
+//! as well, because another CPU may have found no listed cache meanwhile.
 //!
 //! `rust/host/nrs-model` runs this code for two and three CPUs in every interleaving with few
 //! preemptions.
@@ -123,7 +123,7 @@ pub struct NextPartition {
 pub struct SlotSearch {
     /// True if a slot was taken.
     pub slot: bool,
-    /// True if slots of stocks were returned: other CPUs may have missed them.
+    /// True if cached slots were returned: other CPUs may have missed them.
     pub others: bool,
 }
 
@@ -146,10 +146,10 @@ impl PartitionEntry {
 pub struct SlotPool {
     /// True if there is only one partition.
     alone: bool,
-    /// Slots in use, including those of stocks, as a [`Pool`].
+    /// Slots in use, including cached slots, as a [`Pool`].
     pool: CacheAligned<AtomicWord>,
     stocks: SlotCaches,
-    /// Maximum slots of one stock.
+    /// Maximum slots of one slot cache.
     stock_max: Hint,
     /// Effective number of slots.
     limit: AtomicWord,
@@ -169,13 +169,13 @@ pub struct SlotPool {
 }
 
 impl SlotPool {
-    /// Creates the line of a target with `slots` slots and `partitions` partitions, none ready, and
-    /// without stocks.
+    /// Creates the pool of a target with `slots` slots and `partitions` partitions, none ready, and
+    /// without slot caches.
     pub fn new(partitions: u16, slots: u32) -> Self {
         Self::with_stocks(partitions, slots, SlotCaches::none())
     }
 
-    /// Creates a line as [`SlotPool::new`] does, with `stocks`.
+    /// Creates a pool as [`SlotPool::new`] does, with `stocks`.
     pub fn with_stocks(partitions: u16, slots: u32, stocks: SlotCaches) -> Self {
         Self {
             alone: partitions <= 1,
@@ -205,7 +205,7 @@ impl SlotPool {
         self.stock_max.set(self.stocks.most(slots).into());
     }
 
-    /// Returns the slots in use, including those of stocks.
+    /// Returns the slots in use, including cached slots.
     pub(super) fn pool(&self) -> Pool {
         Pool::from_bits(self.pool.0.get())
     }
@@ -236,7 +236,7 @@ impl SlotPool {
         self.pool.0.sub(Pool::one(priority).bits());
     }
 
-    /// Takes a slot for a request of `priority` on `cpu`, from its stock if possible.
+    /// Takes a slot for a request of `priority` on `cpu`, from its slot cache if possible.
     #[inline]
     pub fn take_on(&self, cpu: u32, priority: Priority, limits: &SlotLimits) -> SlotSearch {
         let stocked = priority == Priority::Regular && self.pool().is_within(limits);
@@ -249,8 +249,8 @@ impl SlotPool {
         self.take_several(cpu, priority, limits)
     }
 
-    /// Takes a slot from the pool, and more for the empty stock of `cpu`. If none is free, empties
-    /// all stocks into the pool and retries.
+    /// Takes a slot from the pool, and more for the empty slot cache of `cpu`. If none is free,
+    /// empties all slot caches into the pool and retries.
     #[inline(never)]
     fn take_several(&self, cpu: u32, priority: Priority, limits: &SlotLimits) -> SlotSearch {
         let most = match priority {
@@ -296,8 +296,8 @@ impl SlotPool {
         }
     }
 
-    /// Puts `slots` slots into the stock of `cpu`, up to `most` in all. Returns true if they went
-    /// to the pool, because a partition is backlogged.
+    /// Puts `slots` slots into the slot cache of `cpu`, up to `most` in all. Returns true if they
+    /// went to the pool, because a partition is backlogged.
     #[inline(never)]
     fn stock(&self, cpu: u32, slots: u32, most: u32) -> bool {
         let left = self.stocks.put(cpu, slots, most);
@@ -307,8 +307,8 @@ impl SlotPool {
         self.look_again(cpu)
     }
 
-    /// Empties the stock of `cpu` after it received slots, if a partition is backlogged; returns
-    /// true if so.
+    /// Empties the slot cache of `cpu` after it received slots, if a partition is backlogged;
+    /// returns true if so.
     #[inline]
     fn look_again(&self, cpu: u32) -> bool {
         let is_contended = !self.is_uncontended();
@@ -324,7 +324,7 @@ impl SlotPool {
         self.pool.0.sub(slots.into());
     }
 
-    /// Empties all stocks into the pool; returns true if they had slots.
+    /// Empties all slot caches into the pool; returns true if they had slots.
     fn flush_stocks(&self) -> bool {
         let slots = self.stocks.flush_all();
         if slots > 0 {
@@ -578,8 +578,8 @@ mod tests {
         assert!(line.is_uncontended());
     }
 
-    /// Checks that slots are taken through stocks of at most four, and that `used` does not count
-    /// stocks.
+    /// Checks that slots are taken through slot caches of at most four, and that `used` does not
+    /// count slot caches.
     #[test]
     fn stocks_keep_slots() {
         let line = SlotPool::with_stocks(1, 16, SlotCaches::new(2).unwrap());
@@ -594,13 +594,13 @@ mod tests {
         assert_eq!((line.pool().active(), line.used().active()), (3, 1));
         assert!(take(0) && take(0));
         assert_eq!((line.pool().active(), line.used().active()), (3, 3));
-        // A stock above four keeps two.
+        // A slot cache above four keeps two.
         assert!((0..4).all(|_| take(1)));
         (0..5).for_each(|_| line.put_on(1, Priority::Regular));
         assert_eq!((line.pool().active(), line.used().active()), (6, 2));
         (0..2).for_each(|_| line.put_on(0, Priority::Regular));
         assert_eq!((line.pool().active(), line.used().active()), (6, 0));
-        // All sixteen slots can be taken, including those in other stocks.
+        // All sixteen slots can be taken, including those in other slot caches.
         (0..10).for_each(|_| assert!(line.take(Priority::Regular, &limits())));
         assert!((0..4).all(|_| take(1)));
         let found = line.take_on(1, Priority::Regular, &limits());
@@ -611,7 +611,7 @@ mod tests {
         assert_eq!((line.pool().active(), line.used().active()), (16, 16));
     }
 
-    /// Checks that stocks stay within the limits: fewer slots, and the reserved slot.
+    /// Checks that slot caches stay within the limits: fewer slots, and the reserved slot.
     #[test]
     fn stocks_are_within_limits() {
         let high = Priority::High;
@@ -631,7 +631,7 @@ mod tests {
         }
     }
 
-    /// Checks that stocks are emptied and stay empty while a partition is backlogged.
+    /// Checks that slot caches are emptied and stay empty while a partition is backlogged.
     #[test]
     fn stocks_are_empty_while_a_partition_waits() {
         let waits = PartitionMark {

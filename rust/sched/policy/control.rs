@@ -199,7 +199,7 @@ pub trait OverseerContext {
     fn reschedule(&self) {}
 }
 
-/// Scene without device names.
+/// Context without device names.
 impl OverseerContext for Nothing {}
 
 /// Result of a periodic look at all parts.

@@ -74,7 +74,7 @@ pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 pub use stats::Counts;
 
-/// Maximum number of comparisons for classes that one [`Part::get`] examines without a result:
+/// Maximum number of comparisons for classes that one `Part::get` examines without a result:
 /// those of 64 classes.
 const LOOKS: u32 = 64 * CLASS_WORK;
 

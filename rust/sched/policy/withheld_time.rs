@@ -3,14 +3,14 @@
 //! Throttling delay of requests, as opposed to the time in which they compete for slots.
 //!
 //! - *Front*: next request of a class.
-//! - *Kept*: a front is kept while its rate forbids the dispatch; the requests behind the front are
-//!   kept, too.
+//! - *Throttled*: a front is throttled while its rate forbids the dispatch; the requests behind the
+//!   front are throttled, too.
 //! - *Withheld time*: time from a request's arrival to the end of the last interval in which its
-//!   class was kept. The rest of the queueing time is due to the service.
+//!   class was throttled. The rest of the queueing time is due to the service.
 //!
 //! ```text
 //!   arrival          front of its class        eligible           dispatched
-//!      │ behind others      │ kept                │ waits for a slot   │
+//!      │ behind others      │ throttled           │ waits for a slot   │
 //!      ├────────────────────┴─────────────────────┼────────────────────┤
 //!      │◀─────────────── withheld ───────────────▶│
 //! ```
@@ -23,14 +23,14 @@ pub fn withheld(arrival: u64, until: u64) -> u32 {
     u32::try_from(until.saturating_sub(arrival) / NSEC_PER_MSEC).unwrap_or(u32::MAX)
 }
 
-/// End of the last interval in which a class was kept.
+/// End of the last interval in which a class was throttled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithheldUntil {
     until: u64,
 }
 
 impl WithheldUntil {
-    /// Value for a class that was never kept.
+    /// Value for a class that was never throttled.
     pub const NEVER: Self = Self { until: 0 };
 
     /// Notes that the front, which arrived at `arrival`, is dispatched at `now`. The front became
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn first_kept_then_slow() {
         let (mut kept, arrival) = (WithheldUntil::NEVER, 5_000 * MS);
-        // Kept for two seconds, then queued for a slot for three.
+        // Throttled for two seconds, then queued for a slot for three.
         assert_eq!(
             kept.front_goes(arrival, 7_000 * MS, arrival, 10_000 * MS),
             2_000
@@ -85,7 +85,7 @@ mod tests {
             kept.front_goes(10_000 * MS, 10_000 * MS, arrival, 11_000 * MS),
             2_000
         );
-        // Arrived while the class was not kept.
+        // Arrived while the class was not throttled.
         assert_eq!(
             kept.front_goes(11_000 * MS, 11_000 * MS, 8_000 * MS, 12_000 * MS),
             0

@@ -67,7 +67,7 @@
 //!   each dip of a client of a sharing class would reduce its share permanently.
 //! - *Bandwidth drawn from a reserve* is accounted per class, not per client: released bandwidth
 //!   refills the reserve first.
-//! - *A new setup* reallocates everything; clients whose goals were met precede clients that were
+//! - *New parameters* reallocate everything; clients whose goals were met precede clients that were
 //!   unmet. Only the final result is visible.
 //!
 //! # Cost
@@ -111,7 +111,7 @@ pub struct AllocatorParameters {
 }
 
 impl AllocatorParameters {
-    /// Returns the setup, clamped to the bounds.
+    /// Returns the parameters, clamped to the bounds.
     fn bounded(mut self) -> Self {
         self.capacity = self.capacity.min(RATE_MAX);
         self.floor = self.floor.clamp(1, FLOOR_MAX);
@@ -145,8 +145,8 @@ pub struct NoBandwidth;
 /// - The tallies are the sums over the clients.
 /// - Allocations + pool + reserves = capacity + oversubscription; while a rule runs, bandwidth in
 ///   transit belongs to the sum.
-/// - Remaining and drawn bandwidth of a reserve add up to the reserve of the setup; the class has
-///   at least the drawn amount.
+/// - Remaining and drawn bandwidth of a reserve add up to the reserve of the parameters; the class
+///   has at least the drawn amount.
 pub struct Allocator {
     setup: AllocatorParameters,
     slots: GrowingList<ClientEntry>,
@@ -307,7 +307,7 @@ impl Allocator {
         self.settle();
     }
 
-    /// Changes the setup of the group. An equal setup has no effect.
+    /// Changes the parameters of the group. Equal parameters have no effect.
     pub fn set_setup(&mut self, setup: AllocatorParameters) {
         let setup = setup.bounded();
         if self.setup != setup {
@@ -337,7 +337,7 @@ impl Allocator {
         self.client(id).is_some_and(AllocatorClient::is_unmet)
     }
 
-    /// Returns the setup, clamped to the bounds.
+    /// Returns the parameters, clamped to the bounds.
     pub const fn setup(&self) -> &AllocatorParameters {
         &self.setup
     }

@@ -5,7 +5,7 @@
 //! - A *gate* is the bucket of one client in one group, shared by all partitions and heads
 //!   ([`Gate`]). Request classes claim gates in the service's table ([`table`]).
 //! - The *inflow* counts the bytes credited to a bucket since the gate was created, and only grows.
-//!   A [`Inflow`] describes the inflow between two changes of the rate.
+//!   An [`Inflow`] describes the inflow between two changes of the rate.
 //! - The *level* is the part of the inflow that is used up. Inflow beyond the level is credit; a
 //!   level ahead of the inflow is debt.
 //! - The *depth* is the upper limit of the credit: the inflow of one *period*. Credit above the
@@ -43,8 +43,8 @@
 //! # Concurrency
 //!
 //! There is no lock. Only the manager sets rates, except for the first rate of a gate, which the
-//! claim sets. The manager writes the course that is not in use and then the version, whose last
-//! bit selects the course. A reader reads the course again if the version has changed. Readers
+//! claim sets. The manager writes the inflow cell that is not in use and then the version, whose
+//! last bit selects the cell. A reader reads the cell again if the version has changed. Readers
 //! therefore never wait, wherever the manager is interrupted. The level is changed by
 //! compare-and-swap.
 
@@ -217,8 +217,8 @@ fn bytes_of(cost: Cost) -> u64 {
 ///
 /// # Invariants
 ///
-/// - The track selected by the last bit of `version` does not change until the version does. Only
-///   the manager writes `rate` and `rank`, except for a claim while the gate is being created.
+/// - The inflow cell selected by the last bit of `version` does not change until the version does.
+///   Only the manager writes `rate` and `rank`, except for a claim while the gate is being created.
 /// - `state` is 0, or a tag above a number of users; `party`, `target` and `group` do not change
 ///   while the gate has a tag.
 #[repr(align(64))]
@@ -283,7 +283,7 @@ impl Gate {
         }
     }
 
-    /// Returns the course in effect.
+    /// Returns the inflow in effect.
     #[inline]
     fn course(&self) -> Inflow {
         loop {
@@ -312,7 +312,7 @@ impl Gate {
             self.level
                 .store(course.base.wrapping_sub(self.depth(&course)), SeqCst);
         }
-        // INVARIANT: the track that is written is not the track in effect.
+        // INVARIANT: the cell that is written is not the cell in effect.
         let next = self.version().wrapping_add(1);
         self.track(next).store(&course);
         self.rate.store(rate, SeqCst);

@@ -323,7 +323,7 @@ impl BandwidthManager {
         core::mem::take(&mut self.changed)
     }
 
-    /// Calls `each` for every registered client with a gate of its own: party, target and rate,
+    /// Calls `each` for every registered client with a gate of its own: key, target and rate,
     /// bytes/s.
     pub fn each(&self, mut each: impl FnMut(&ClientKey, u32, u64)) {
         for place in GROUPS_MAX..self.clients.len() {

@@ -2,13 +2,13 @@
 
 //! Plans: the administrator's configuration of a service's bandwidth.
 //!
-//! - A *party* identifies a client: a network identifier, a job, a user or a device
+//! - A *client key* identifies a client: a network identifier, a job, a user or a device
 //!   ([`ClientKey`]).
-//! - A *promise* is the class, minimum and maximum as written; each is optional
+//! - An *entitlement* is the class, minimum and maximum as written; each is optional
 //!   ([`EntitlementSpec`]).
-//! - *Settings* are the parameters of a group ([`Settings`]).
-//! - A *line* is a client or a pattern of clients with a promise, for one group or for all
-//!   ([`PlanClient`]). The first line that matches a party in a group decides.
+//! - *Settings* are the parameters of a group ([`settings::GroupSettings`]).
+//! - A *line* is a client or a pattern of clients with an entitlement, for one group or for all
+//!   ([`PlanClient`]). The first line that matches a client in a group decides.
 //!
 //! [`Plan::parse`] checks a plan; after that the plan is immutable.
 //!
@@ -82,7 +82,7 @@ choice! {
 /// Identity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientKey {
-    /// A network identifier, a job or a user. All requests without this attribute form one party.
+    /// A network identifier, a job or a user. All requests without this attribute form one client.
     Key(Key),
     /// A device, by its number in the service; 0 is unknown.
     Device(u32),
@@ -119,7 +119,7 @@ impl RequestOwner {
     }
 }
 
-/// Hashes the party, then the target.
+/// Hashes the client key, then the target.
 impl Hashed for RequestOwner {
     fn mix(&self, hasher: &Hasher) -> u64 {
         /// Word that no key starts with.
@@ -273,7 +273,7 @@ impl Plan {
         places.fold(0, u32::saturating_add)
     }
 
-    /// Returns the terms of `party` in `group`; `None` if the party is not regulated there.
+    /// Returns the terms of `party` in `group`; `None` if the client is not regulated there.
     pub fn terms(
         &self,
         group: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Computation of ranges from the briefs of partitions.
+//! Computation of ranges from the node reports of partitions.
 //!
 //! # Terms
 //!
@@ -34,7 +34,7 @@ const ROOT: u32 = 0;
 /// Maximum levels of a tree; a deeper node, or a node in a cycle, gets no range.
 const LEVELS: u32 = 32;
 
-/// Node, merged from the briefs of all partitions.
+/// Node, merged from the reports of all partitions.
 #[derive(Clone, Copy)]
 struct OutlineNode {
     id: u64,
@@ -111,7 +111,7 @@ impl OutlineNode {
     }
 }
 
-/// Briefs of all partitions, and working memory.
+/// Node reports of all partitions, and working memory.
 ///
 /// # Context
 ///
@@ -130,7 +130,7 @@ pub struct RangeBuilder {
 }
 
 impl RangeBuilder {
-    /// Creates an outline without briefs; does not allocate.
+    /// Creates a builder without reports; does not allocate.
     pub const fn new() -> Self {
         Self {
             briefs: GrowingList::new(),
@@ -142,23 +142,23 @@ impl RangeBuilder {
         }
     }
 
-    /// Appends briefs of any partition in any order; sleeps. On failure a part of the briefs may
+    /// Appends reports of any partition in any order; sleeps. On failure a part of the reports may
     /// have been appended.
     pub fn extend(&mut self, briefs: &[NodeReport]) -> Result<(), NoMemory> {
         briefs.iter().try_for_each(|brief| self.briefs.push(*brief))
     }
 
-    /// Removes all briefs and keeps their memory.
+    /// Removes all reports and keeps their memory.
     pub fn clear(&mut self) {
         self.briefs.truncate(0);
     }
 
     /// Computes the ranges of all active leaves; sleeps. O(n).
     ///
-    /// Briefs of one id form one node. The node is active if any brief is active, an inner node if
-    /// any brief is, and has the largest weight. A node whose parent is not an inner node of the
-    /// outline becomes a child of the root. Siblings are ordered by id, so their order is the same
-    /// in all tables.
+    /// Node reports of one id form one node. The node is active if any report is active, an inner
+    /// node if any report is, and has the largest weight. A node whose parent is not an inner node
+    /// of the tree becomes a child of the root. Siblings are ordered by id, so their order is the
+    /// same in all tables.
     pub fn build(&mut self) -> Result<PublishedRanges, NoMemory> {
         self.merge()?;
         self.link()?;
@@ -167,7 +167,7 @@ impl RangeBuilder {
         self.publish()
     }
 
-    /// Creates the nodes from the briefs.
+    /// Creates the nodes from the reports.
     fn merge(&mut self) -> Result<(), NoMemory> {
         radix(&mut self.briefs, &mut self.spare, |brief| brief.id)?;
         self.nodes.truncate(0);

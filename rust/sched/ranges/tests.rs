@@ -115,7 +115,7 @@ fn only_who_is_active_counts() {
     assert_eq!(build(&briefs[..2]).table.find(0), None);
 }
 
-/// Merges briefs of the same node from many partitions, in any order.
+/// Merges reports of the same node from many partitions, in any order.
 #[test]
 fn briefs_of_one_node_are_merged() {
     let on = |part, active, brief| NodeReport {
@@ -160,7 +160,7 @@ fn briefs_of_one_node_are_merged() {
     }
 }
 
-/// Checks that active leaves get ranges, even if briefs contradict each other.
+/// Checks that active leaves get ranges, even if reports contradict each other.
 #[test]
 fn orphans_and_contradictions() {
     // The parent is unknown, or is a leaf: children of the root.
@@ -186,10 +186,10 @@ fn orphans_and_contradictions() {
     assert_eq!(build(&briefs).table.len(), 1);
 }
 
-/// Tree in the form of briefs, and its exact shares.
+/// Tree in the form of node reports, and its exact shares.
 struct TreeModel {
     briefs: Vec<NodeReport>,
-    /// Children of each brief.
+    /// Children of each report.
     kids: Vec<Vec<usize>>,
     roots: Vec<usize>,
 }
@@ -238,7 +238,7 @@ impl TreeModel {
         index
     }
 
-    /// Returns the exact length of each brief in units of 2^-64 numbers, rounded down.
+    /// Returns the exact length of each report in units of 2^-64 numbers, rounded down.
     fn exact(&self) -> Vec<u128> {
         let mut exact = vec![0; self.briefs.len()];
         let mut todo = vec![(&self.roots, u128::from(WHOLE) << 64)];

@@ -250,12 +250,12 @@ impl RuleLimits {
     }
 }
 
-/// Rule in a book.
+/// Rule in a rule list.
 ///
 /// Rules are immutable: a change replaces the rule by another rule with the same `id`.
 #[derive(Clone)]
 pub struct Rule {
-    /// Identifier, which is unique in a book, also among stopped rules.
+    /// Identifier, which is unique in a rule list, also among stopped rules.
     pub id: u32,
     /// Name of the rule.
     pub name: Name,

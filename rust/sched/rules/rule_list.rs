@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Books: the ordered rules of one head.
+//! Rule lists: the ordered rules of one head.
 //!
 //! A new rule becomes the first rule, or is placed before the rule that `rank=` names. The rule
 //! `default` always exists. It applies to requests that no other rule matches, regardless of its
 //! position.
 //!
-//! A book is never modified: a command creates a new book, which shares its rules with the previous
-//! book.
+//! A rule list is never modified: a command creates a new list, which shares its rules with the
+//! previous list.
 
 use crate::sched::{
     error::Code,
@@ -31,7 +31,7 @@ const DEFAULT: u32 = 0;
 ///
 /// # Context
 ///
-/// All methods that create a book or a rule set may sleep, and so may [`RuleList::write`] and
+/// All methods that create a rule list or a rule set may sleep, and so may [`RuleList::write`] and
 /// dropping.
 ///
 /// # Invariants
@@ -55,8 +55,8 @@ enum RulePosition {
 }
 
 impl RuleList {
-    /// Creates a book with the default rule only. Conditions may refer to `fields`; `rate` is that
-    /// of the default rule and of rules that are started without a rate. `max` is the maximum
+    /// Creates a rule list with the default rule only. Conditions may refer to `fields`; `rate` is
+    /// that of the default rule and of rules that are started without a rate. `max` is the maximum
     /// number of rules without the default rule.
     pub fn new(fields: Fields, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let conditions = Shared::new(Conditions::never()?)?;
@@ -73,8 +73,8 @@ impl RuleList {
         })
     }
 
-    /// Returns a book with the same rules, another rate for rules that are started without a rate,
-    /// and another maximum.
+    /// Returns a rule list with the same rules, another rate for rules that are started without a
+    /// rate, and another maximum.
     pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let mut book = self.edit(None, None)?;
         book.rate = rate;
@@ -107,8 +107,9 @@ impl RuleList {
         self.len() <= (max as usize).saturating_add(1)
     }
 
-    /// Returns the book after `command`; the present book stays unchanged. Stopping a rule that
-    /// does not exist changes nothing and is no error. The heads of the command are not checked.
+    /// Returns the rule list after `command`; the present list stays unchanged. Stopping a rule
+    /// that does not exist changes nothing and is no error. The heads of the command are not
+    /// checked.
     ///
     /// # Errors
     ///
@@ -234,7 +235,7 @@ impl RuleList {
         Ok(limits)
     }
 
-    /// Returns the book without the rule `remove`, and with the rule `insert` at its position.
+    /// Returns the rule list without the rule `remove`, and with the rule `insert` at its position.
     fn edit(
         &self,
         remove: Option<u32>,

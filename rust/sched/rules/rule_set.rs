@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Rule sets: the rules of a book, compiled for lookups of subjects.
+//! Rule sets: the rules of a rule list, compiled for lookups of subjects.
 //!
 //! The ordinal of a conjunction is its index among all conjunctions of all rules, in the order of
 //! the rules. The access path of a conjunction is the one condition by which lookups find the
@@ -216,7 +216,7 @@ impl Index {
     }
 }
 
-/// Compiled rules of a book: immutable; lookups need no memory.
+/// Compiled rules of a rule list: immutable; lookups need no memory.
 pub struct RuleSet {
     generation: u64,
     default: u32,

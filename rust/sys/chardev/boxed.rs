@@ -9,9 +9,9 @@
 //! - *Queue*: requests owned by the front-end, linked through their boxes ([`BoxFifo`]).
 //!
 //! ```text
-//!   Boxed::new ─▶ Boxed::into_held ─▶ core, policy, target ─▶ Held::submit ─▶ Submit::submitted
+//!   BoxedRequest::new ─▶ into_held ─▶ core, policy, target ─▶ Held::submit ─▶ Submit::submitted
 //!                                                                               │
-//!                          freed ◀── Boxed ◀── BoxFifo::pop ◀── BoxFifo::push ◀─┘
+//!                   freed ◀── BoxedRequest ◀── BoxFifo::pop ◀── BoxFifo::push ◀─┘
 //! ```
 
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};

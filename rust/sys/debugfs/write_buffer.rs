@@ -6,7 +6,6 @@
 //! write full buffers.
 //!
 //! ```text
-//! ```text
 //!             accepted so far                    closed: applied once
 //!   written ◀──────────────┐ ──────────────────────────────────────────────▶ freed
 //!      │                   │

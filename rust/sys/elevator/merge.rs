@@ -7,9 +7,9 @@
 //! only the block layer's request, not the node: the policy keeps the initial cost, and merged bios
 //! are charged separately. From its dispatch on the node has the total cost.
 //!
-//! Only bios of the request's submitter ([`Whose`](crate::sys::task::Whose)) and of the same kind
-//! are merged. The block layer itself compares operation, I/O priority, stream and cgroup of the
-//! bios.
+//! Only bios of the request's submitter ([`SubmitterId`](super::super::task::SubmitterId)) and of
+//! the same kind are merged. The block layer itself compares operation, I/O priority, stream and
+//! cgroup of the bios.
 //!
 //! ```text
 //!             hold                     dispatch_request

@@ -28,7 +28,7 @@ pub fn text(plan: &Plan) -> String {
     out
 }
 
-/// Returns parties that lines are likely to match.
+/// Returns clients that lines are likely to match.
 pub fn parties() -> impl Iterator<Item = ClientKey> {
     let nids = [
         "0@lo",
@@ -52,7 +52,7 @@ pub fn parties() -> impl Iterator<Item = ClientKey> {
         .chain([0, 1, 2, 10].map(ClientKey::Device))
 }
 
-/// Asserts that both plans have the same terms for all parties.
+/// Asserts that both plans have the same terms for all clients.
 fn same(plan: &Plan, other: &Plan) {
     assert_eq!(plan.by(), other.by());
     assert_eq!(plan.tuning(), other.tuning());

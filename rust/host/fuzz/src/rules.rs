@@ -25,10 +25,10 @@ const TYPES: [&str; 11] = [
     "cgroup+uid",
 ];
 
-/// Maximum number of rules of a book.
+/// Maximum number of rules of a rule list.
 const RULES_MAX: u32 = 20;
 
-/// Returns the lines of a book.
+/// Returns the lines of a rule list.
 pub fn lines(book: &RuleList) -> String {
     let mut out = String::new();
     book.write(&mut out, u64::from).expect("strings take all");
@@ -101,7 +101,7 @@ pub fn enter_again(book: &RuleList, rate: Rate, max: u32) -> RuleList {
     links.iter().fold(again, |book, link| enter(&book, link))
 }
 
-/// Returns the rules of a book, sorted: the position of the default rule has no meaning.
+/// Returns the rules of a rule list, sorted: the position of the default rule has no meaning.
 fn settings(book: &RuleList) -> Vec<String> {
     let text = lines(book);
     let rules = text.lines().filter_map(|line| line.rsplit_once(", ref "));

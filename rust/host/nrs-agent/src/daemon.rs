@@ -17,7 +17,7 @@
 //!            ┌──────────── each delta, for each service ────────────┐
 //!  module ──read──► Nodes ──accounts──► Exchange ──factors──► Nodes ──write──► module
 //!                               hear ──────┤
-//!  others ──receive─────────────────────────┴──say──► send ──► others
+//!  others ──receive────────────────────────┴──say──► send ──► others
 //! ```
 //!
 //! All of this runs in one thread. A failed operation is retried at the next step, a failed file

@@ -17,7 +17,7 @@ pub enum Step {
     Complete,
     /// The timer of a partition expires, if it is armed.
     Expire(u16),
-    /// The keeper runs, if it was called.
+    /// The progress guard runs, if it was called.
     Attend,
     /// The number of slots changes.
     Change(u32),

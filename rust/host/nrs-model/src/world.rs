@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A target with its partitions, timers and keeper. It wraps the pure scheduling code as the kernel
-//! does: each lock hold of `rust/engine/{partition,partitions,service,keeper}.rs` is one lock hold
-//! here.
+//! A target with its partitions, timers and progress guard. It wraps the pure scheduling code as
+//! the kernel does: each lock hold of `rust/engine/{partition,partitions,service,progress}.rs` is
+//! one lock hold here.
 //!
 //! Time advances only with timers: a timer that expires sets the time for which it was armed.
 
@@ -75,7 +75,7 @@ pub struct World {
     /// Expiry of the timer of each partition, ns; 0 if it is not armed.
     timers: Vec<AtomicU64>,
     now: AtomicU64,
-    /// True if the keeper was called.
+    /// True if the progress guard was called.
     called: AtomicBool,
     /// Requests in flight.
     flight: Plain<VecDeque<Request>>,
@@ -333,7 +333,7 @@ impl World {
         true
     }
 
-    /// Runs the keeper; returns false if it was not called.
+    /// Runs the progress guard; returns false if it was not called.
     pub fn attend(&self) -> bool {
         if !self.called.swap(false, SeqCst) {
             return false;
@@ -374,7 +374,7 @@ impl World {
         round::pass_on(&mut &*self, 0);
     }
 
-    /// Checks that no request is stalled. No task and no keeper may be about to act.
+    /// Checks that no request is stalled. No task and no progress guard may be about to act.
     fn check(&self) {
         let limits = round::RoundPartitions::limits(&self);
         let (pool, now) = (self.line.used(), self.now());

@@ -323,7 +323,7 @@ impl Server {
     }
 
     /// Dispatches eligible requests without slots if none was dispatched for `stall` ns, as the
-    /// service's keeper does.
+    /// service's progress guard does.
     pub fn unstall(&mut self, stall: u64) {
         self.yard.now = self.now;
         self.machine.unstall(&mut self.yard, self.now, stall);
@@ -362,8 +362,8 @@ impl Server {
         self.settle();
     }
 
-    /// Does the deferred work of the order table, as the service's keeper does, and uses free
-    /// slots.
+    /// Does the deferred work of the order table, as the service's progress guard does, and uses
+    /// free slots.
     fn settle(&mut self) {
         self.yard.now = self.now;
         while self.machine.run_some_actions(&mut self.yard, self.now) {}

@@ -114,7 +114,7 @@ impl round::RoundPartitions for User<'_> {
 
 impl Threads {
     /// Creates a partition with a policy started with `config`, a target with `slots` slots, and
-    /// stocks and rows for `cpus` CPUs.
+    /// slot caches and fast-path rows for `cpus` CPUs.
     ///
     /// # Errors
     ///

@@ -43,8 +43,8 @@ impl Device {
 ///
 /// # Errors
 ///
-/// All methods: [`FailureKind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what
-/// does not exist, `Refused` with the reason for an invalid value, `Busy`.
+/// All methods: [`FailureKind::NotLoaded`](crate::failure::FailureKind), `Permission`, `NotFound`
+/// for what does not exist, `Refused` with the reason for an invalid value, `Busy`.
 pub trait Kernel {
     /// Returns the names of all services, sorted.
     fn services(&self) -> Result<Vec<String>>;

@@ -10,9 +10,9 @@
 //! - *Size class*: 1, 2 to 4, 5 to 16, 17 to 64, 65 to 256, or more pages.
 //!
 //! ```text
-//!  queued ── estimate ──► active ── Busy::end ──► completed
-//!            is charged     │       correction       │
-//!            Busy::start ◄──┘       is charged       └──► Estimates::note
+//!  queued ── estimate ──► active ─── DeviceClock::end ──► completed
+//!            is charged     │           correction           │
+//!     DeviceClock::start ◄──┘           is charged           └──► Estimates::note
 //! ```
 //!
 //! # Model: processor sharing

@@ -310,7 +310,7 @@ impl Default for EntityStats {
 }
 
 impl EntityStats {
-    /// Creates a ledger with all counts 0.
+    /// Creates statistics with all counts 0.
     pub fn new() -> Self {
         Self {
             counts: EntityCounts::ZERO,

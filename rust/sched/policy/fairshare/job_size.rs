@@ -62,7 +62,7 @@ const BLOCK: usize = 8;
 /// Job and epoch of a place.
 struct BlockHeader {
     tag: AtomicU64,
-    /// Value of a [`EpochStamp`].
+    /// Value of an [`EpochStamp`].
     stamp: AtomicU64,
 }
 

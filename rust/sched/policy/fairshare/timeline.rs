@@ -5,25 +5,25 @@
 //! # Data structure
 //!
 //! A timeline is a treap (R. Seidel, C. R. Aragon, "Randomized search trees", Algorithmica 16,
-//! 1996). This is a binary search tree by deadline, in which no point has a lower priority than the
-//! points below. Priorities are drawn when a point is added, so the tree has the shape of a tree
-//! with random insertions, whatever the order of insertions. As in EEVDF, each point has the least
+//! 1996). This is a binary search tree by deadline, in which no node has a lower priority than the
+//! nodes below. Priorities are drawn when a node is added, so the tree has the shape of a tree
+//! with random insertions, whatever the order of insertions. As in EEVDF, each node has the least
 //! tag of its subtree:
 //!
 //! ```text
 //!                 deadline 5, tag 3             eligible at 4:
 //!                 least tag 1                   the left subtree has a tag of 4 or less: descend;
-//!                /            \                 else the point, if the tag is 4 or less;
+//!                /            \                 else the node, if the tag is 4 or less;
 //!     deadline 2, tag 1    deadline 9, tag 7    else the right subtree
 //!     least tag 1          least tag 7
 //! ```
 //!
-//! So the eligible point with the first deadline is found on one path. A point is added and removed
-//! along one path, too. Each operation takes O(log n) steps on average, however many points become
-//! eligible at a time. For 100,000 points the probability of more than 100 steps is below 10^-9.
+//! So the eligible node with the first deadline is found on one path. A node is added and removed
+//! along one path, too. Each operation takes O(log n) steps on average, however many nodes become
+//! eligible at a time. For 100,000 nodes the probability of more than 100 steps is below 10^-9.
 //!
 //! Tags and deadlines are wrapping numbers as in [`crate::sched::heap`]; equal deadlines are
-//! ordered by index. All timelines share one table of points, so a timeline has no memory of its
+//! ordered by index. All timelines share one table of nodes, so a timeline has no memory of its
 //! own.
 
 use crate::sched::{
@@ -37,7 +37,7 @@ use crate::sched::{
 pub struct TimelineNode {
     deadline: u64,
     tag: u64,
-    /// Least tag of the point and of the points below.
+    /// Least tag of the node and of the nodes below.
     least: u64,
     left: u32,
     right: u32,
@@ -45,23 +45,23 @@ pub struct TimelineNode {
     priority: u32,
 }
 
-/// Timeline, identified by its root point.
+/// Timeline, identified by its root node.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline(u32);
 
 impl Timeline {
-    /// Timeline without points.
+    /// Timeline without nodes.
     pub(super) const EMPTY: Self = Self(NONE);
 }
 
-/// Points of all nodes.
+/// Timeline nodes of all tree nodes.
 ///
 /// # Invariants
 ///
-/// - Every point comes after all points to its left and before all points to its right, by deadline
+/// - Every node comes after all nodes to its left and before all nodes to its right, by deadline
 ///   and index.
-/// - No point has a lower priority than the points below it.
-/// - `least` is the least tag of the subtree, and `parent` the point above, or [`NONE`].
+/// - No node has a lower priority than the nodes below it.
+/// - `least` is the least tag of the subtree, and `parent` the node above, or [`NONE`].
 pub struct Timelines {
     points: Bulk<TimelineNode>,
     /// Priority that was drawn last.
@@ -93,7 +93,7 @@ impl Grow for Timelines {
 }
 
 impl TimelineNode {
-    /// Creates a point without parent and children.
+    /// Creates a node without parent and children.
     const fn new(tag: u64, deadline: u64, priority: u32) -> Self {
         Self {
             deadline,
@@ -106,7 +106,7 @@ impl TimelineNode {
         }
     }
 
-    /// Returns true if the root point of a timeline is its only point.
+    /// Returns true if the root node of a timeline is its only node.
     #[inline]
     const fn is_alone(&self) -> bool {
         self.left == NONE && self.right == NONE
@@ -130,7 +130,7 @@ const fn earlier(one: u64, other: u64) -> u64 {
 }
 
 impl Timelines {
-    /// Creates a table for up to `max` points, with priorities derived from `seed`; may sleep.
+    /// Creates a table for up to `max` nodes, with priorities derived from `seed`; may sleep.
     pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             points: Bulk::new(max)?,
@@ -163,7 +163,7 @@ impl Timelines {
         self.drawn
     }
 
-    /// Returns the eligible point with the first deadline at virtual time `now`.
+    /// Returns the eligible node with the first deadline at virtual time `now`.
     #[inline]
     pub(super) fn eligible(&self, line: Timeline, now: u64) -> Option<u32> {
         let mut at = line.0;
@@ -189,17 +189,17 @@ impl Timelines {
         }
     }
 
-    /// Returns the point with the least tag, among equal tags the point with the first deadline,
+    /// Returns the node with the least tag, among equal tags the node with the first deadline,
     /// and the tag.
     pub(super) fn least(&self, line: Timeline) -> Option<(u32, u64)> {
         let tag = self.get(line.0)?.least;
         Some((self.eligible(line, tag)?, tag))
     }
 
-    /// Adds a point that is in no timeline.
+    /// Adds a node that is in no timeline.
     pub(super) fn add(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         let mut new = TimelineNode::new(tag, deadline, self.draw());
-        // Descend to the point that is to be below the new one.
+        // Descend to the node that is to be below the new one.
         let mut at = line.0;
         let mut is_left = false;
         while let Some(point) = self.get_mut(at) {
@@ -237,7 +237,7 @@ impl Timelines {
         }
     }
 
-    /// Removes a point of this timeline.
+    /// Removes a node of this timeline.
     pub(super) fn remove(&mut self, line: &mut Timeline, slot: u32) {
         let Some(&TimelineNode {
             left,
@@ -268,7 +268,7 @@ impl Timelines {
         } else {
             point.right = rest;
         }
-        // The tag may have been the least one of the points above.
+        // The tag may have been the least one of the nodes above.
         let mut is_other = point.least == tag;
         let mut at = parent;
         while is_other && self.renew(at) {
@@ -278,7 +278,7 @@ impl Timelines {
         }
     }
 
-    /// Sets the tag and the deadline of a point of this timeline.
+    /// Sets the tag and the deadline of a node of this timeline.
     pub(super) fn set(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         let point = self.get(slot);
         if point.is_some_and(|point| (point.tag, point.deadline) != (tag, deadline)) {
@@ -286,7 +286,7 @@ impl Timelines {
         }
     }
 
-    /// Sets the tag and the deadline of a point of this timeline, at least one of which changes.
+    /// Sets the tag and the deadline of a node of this timeline, at least one of which changes.
     #[inline]
     pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         if line.0 == slot {
@@ -299,8 +299,8 @@ impl Timelines {
         self.add(line, slot, tag, deadline);
     }
 
-    /// Merges the subtree at `left` with the subtree at `right`, all of whose points come after;
-    /// returns the root point.
+    /// Merges the subtree at `left` with the subtree at `right`, all of whose nodes come after;
+    /// returns the root node.
     fn merge(&mut self, mut left: u32, mut right: u32) -> u32 {
         let (mut top, mut above) = (NONE, NONE);
         let mut was_left = false;
@@ -331,7 +331,7 @@ impl Timelines {
     }
 
     /// Makes `child` the inner child of `above`, which is of the left part if `is_left`; without
-    /// `above`, the root point.
+    /// `above`, the root node.
     fn hang(&mut self, above: u32, is_left: bool, child: u32, top: &mut u32) {
         match self.get_mut(above) {
             Some(point) if is_left => point.right = child,
@@ -340,11 +340,11 @@ impl Timelines {
         }
     }
 
-    /// Splits the subtree at `top` into the points before and after `slot` with `deadline`, as
-    /// subtrees of `slot`; returns the root point of each.
+    /// Splits the subtree at `top` into the nodes before and after `slot` with `deadline`, as
+    /// subtrees of `slot`; returns the root node of each.
     fn split(&mut self, top: u32, slot: u32, deadline: u64) -> (u32, u32) {
         let (mut left, mut right) = (NONE, NONE);
-        // Parent of the next point of each part.
+        // Parent of the next node of each part.
         let (mut low, mut high) = (NONE, NONE);
         let mut at = top;
         while let Some(point) = self.get_mut(at) {
@@ -374,7 +374,7 @@ impl Timelines {
         (left, right)
     }
 
-    /// Recomputes the least tags of the points from `at` up to, but without, `end`.
+    /// Recomputes the least tags of the nodes from `at` up to, but without, `end`.
     fn renew_up(&mut self, mut at: u32, end: u32) {
         while at != end {
             self.renew(at);
@@ -382,7 +382,7 @@ impl Timelines {
         }
     }
 
-    /// Recomputes the least tag of a point; returns true if the tag changed.
+    /// Recomputes the least tag of a node; returns true if the tag changed.
     fn renew(&mut self, slot: u32) -> bool {
         let Some(&TimelineNode {
             tag,

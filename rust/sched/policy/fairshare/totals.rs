@@ -7,7 +7,7 @@
 //! - *Place*: entry of a table of fixed size: a tag and a number of users in one word, and a total.
 //!   A *tag* is 48 bits of the id of an entity, never 0.
 //! - *Block*: 8 adjacent places. The low bits of an id select the block for the id.
-//! - *Seat*: right of one user to a place ([`TotalClaim`]).
+//! - *Claim*: right of one user to a place ([`TotalClaim`]).
 //!
 //! ```text
 //!              claim (CAS 0 to tag, 1 user)             claim: users + 1
@@ -160,7 +160,7 @@ impl SharedTotals {
         self.find(id)
     }
 
-    /// Releases a seat; a place without users can be claimed for any id.
+    /// Releases a claim; a place without users can be claimed for any id.
     pub fn release(&self, seat: TotalClaim) {
         if let Some(place) = self.places.get(seat.0 as usize) {
             place.leave();
@@ -168,7 +168,7 @@ impl SharedTotals {
     }
 
     /// Moves the user of `seat` to a lower place with the tag of `id`, if there is one. Returns the
-    /// new seat after a move, which released the old seat. Called at upkeep.
+    /// new claim after a move, which released the old claim. Called at upkeep.
     pub fn recheck(&self, seat: &TotalClaim, id: u64) -> Option<TotalClaim> {
         let base = self.base(id);
         let index = (seat.0 as usize).checked_sub(base)?;
@@ -195,7 +195,7 @@ impl SharedTotals {
         (id as usize).wrapping_mul(BLOCK) & self.mask
     }
 
-    /// Returns the seat at `index` of the block at `base`.
+    /// Returns the claim at `index` of the block at `base`.
     const fn seat(base: usize, index: usize) -> TotalClaim {
         TotalClaim(base.wrapping_add(index) as u32)
     }
@@ -266,9 +266,9 @@ impl SharedTotals {
 ///
 /// # Invariants
 ///
-/// With a seat, `total - mine - seen` is the service of other parts that [`TotalView::elsewhere`]
-/// has not returned yet; negative if they took service back. `mine` is the sum of the additions of
-/// this part since its claim.
+/// With a claim, `total - mine - seen` is the service of other parts that [`TotalView::elsewhere`]
+/// has not returned yet. It is negative if these parts took service back. `mine` is the sum of the
+/// additions of this part since its claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TotalView {
     seat: Option<TotalClaim>,
@@ -278,10 +278,10 @@ pub struct TotalView {
 
 impl TotalView {
     /// Claims the total of `id`; service of other parts before the claim does not count. Returns
-    /// true if the tally is open.
+    /// true if the view is open.
     ///
-    /// Without a free place the tally stays closed, and [`TotalView::upkeep`] retries. Does nothing
-    /// if the tally is open.
+    /// Without a free place the view stays closed, and [`TotalView::upkeep`] retries. Does nothing
+    /// if the view is open.
     pub fn open(&mut self, counters: &SharedTotals, id: u64) -> bool {
         if self.seat.is_none() {
             self.start(counters, counters.claim(id));
@@ -289,7 +289,7 @@ impl TotalView {
         self.seat.is_some()
     }
 
-    /// Releases the total; does nothing if the tally is closed.
+    /// Releases the total; does nothing if the view is closed.
     pub fn close(&mut self, counters: &SharedTotals) {
         if let Some(seat) = self.seat.take() {
             counters.release(seat);
@@ -297,7 +297,7 @@ impl TotalView {
     }
 
     /// Moves to the place of other parts that claimed the total of `id` at the same time, and
-    /// retries the claim of a closed tally.
+    /// retries the claim of a closed view.
     pub fn upkeep(&mut self, counters: &SharedTotals, id: u64) {
         match self.seat {
             Some(seat) => {
@@ -312,7 +312,7 @@ impl TotalView {
         }
     }
 
-    /// Returns the units of cost that other parts served since the last call; 0 without a seat.
+    /// Returns the units of cost that other parts served since the last call; 0 without a claim.
     ///
     /// Service that other parts took back since then reduces the next results, which are never
     /// negative.

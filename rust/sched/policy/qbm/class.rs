@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Record of a class: its queue, its gate, and the state of its front.
+//! Class of requests: its queue, its gate, and the state of its front.
 //!
 //! Only the front, the oldest queued request of the class, books at the gate. `due` is the earliest
 //! known time at which the front is eligible, ns.
@@ -43,7 +43,7 @@ pub struct QbmClass<F> {
     pub keys: QbmKeys,
     /// Number of requests in flight.
     pub active: u32,
-    /// Seat at the gate of the class.
+    /// Claim of the gate of the class.
     pub seat: GateClaim,
     /// Generation of the gates to which `seat` belongs.
     pub generation: u32,

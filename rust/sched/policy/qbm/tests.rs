@@ -42,7 +42,7 @@ fn told(gates: &mem::Shared<Gates>) -> Update {
     Some((gates.clone(), plan))
 }
 
-/// Returns the seat of `user`.
+/// Returns the gate claim of `user`.
 fn seat(gates: &Gates, user: u32) -> GateClaim {
     gates.claim(
         &RequestOwner::of(By::Uid, &attrs(user)),

@@ -128,7 +128,7 @@ pub struct BucketRef {
 }
 
 impl BucketRef {
-    /// Returns the seat of `tag` before any search.
+    /// Returns the reference to the bucket of `tag` before any search.
     pub const fn new(tag: BucketTag) -> Self {
         Self {
             tag,
@@ -136,10 +136,10 @@ impl BucketRef {
         }
     }
 
-    /// Seat without a bucket.
+    /// Reference to no bucket.
     pub const NONE: Self = Self::new(BucketTag(0));
 
-    /// Returns the seat at the place of `was`, for the same bucket after a change of its rule.
+    /// Returns the reference to the place of `was`, for the same bucket after a change of its rule.
     pub const fn after(self, was: Self) -> Self {
         Self {
             place: was.place,
@@ -212,7 +212,7 @@ impl BucketTable {
         self.full.load(Relaxed)
     }
 
-    /// Returns the place of a seat, after a new search if the bucket moved; `None` under the
+    /// Returns the place of a reference, after a new search if the bucket moved; `None` under the
     /// conditions of [`BucketTable::seek`].
     #[inline]
     fn place(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
@@ -223,8 +223,8 @@ impl BucketTable {
         }
     }
 
-    /// Finds the place of a seat; `None` if its block is full, or if another part is changing the
-    /// unit.
+    /// Finds the place of a reference; `None` if its block is full, or if another part is changing
+    /// the unit.
     #[cold]
     fn seek(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
         if seat.tag == BucketRef::NONE.tag {
@@ -239,7 +239,7 @@ impl BucketTable {
     /// `None` under the conditions of [`BucketTable::seek`].
     ///
     /// The tag is read after the level: if the level is still the same when it is replaced, its
-    /// unit is that of the seat.
+    /// unit is that of the reference.
     fn change(
         &self,
         seat: &mut BucketRef,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Record of a class: its queue, its buckets, and the state of its front.
+//! Class of requests: its queue, its buckets, and the state of its front.
 //!
 //! Only the front, the oldest queued request of the class, is charged. The buckets are
 //!
@@ -388,8 +388,8 @@ impl<F: Fifo> TbfClass<F> {
         true
     }
 
-    /// Returns the gauge of the class after refreshing the buckets of an idle class; `None` if the
-    /// class is not limited.
+    /// Returns the compiled rule of the class after refreshing the buckets of an idle class; `None`
+    /// if the class is not limited.
     #[inline]
     fn woken<'p>(&mut self, context: &mut Context<'p>) -> Option<&'p CompiledRule> {
         let gauge = context.plan.gauge(self.rule)?;

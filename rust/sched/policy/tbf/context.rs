@@ -21,7 +21,7 @@ pub struct Context<'a> {
     pub plan: &'a RulePlan,
     /// Buckets outside of classes.
     pub buckets: &'a BucketTable,
-    /// Seats of the pools.
+    /// References to the pools.
     pub pools: &'a mut [BucketRef; COUNTS],
     /// True if partitions share the buckets of classes.
     pub global: bool,
@@ -39,14 +39,14 @@ impl Context<'_> {
         self.now.saturating_sub(window)
     }
 
-    /// Returns the seat of the bucket with `hash`, `window` and `unit`.
+    /// Returns the reference to the bucket with `hash`, `window` and `unit`.
     fn seat(&self, hash: u64, window: u64, unit: u64) -> BucketRef {
         let hash = avalanche(hash.wrapping_add(self.salt));
         BucketRef::new(BucketTag::new(hash, window, unit))
     }
 
-    /// Returns the seat of a class's own bucket under `gauge`; `hash` is that of the key, and is
-    /// the same under any rule.
+    /// Returns the reference to a class's own bucket under `gauge`; `hash` is that of the key, and
+    /// is the same under any rule.
     pub fn own_seat(&self, gauge: &CompiledRule, hash: u64) -> BucketRef {
         self.seat(hash, gauge.shared_window(), gauge.meter.unit)
     }

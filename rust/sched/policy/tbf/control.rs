@@ -2,8 +2,8 @@
 
 //! Rules of a service: commands, display and statistics.
 //!
-//! A service keeps a book of rules for each head while `tbf` is started there. A command creates
-//! new books for all heads that it addresses. Only then are the parts updated, so that the command
+//! A service keeps a rule list for each head while `tbf` is started there. A command creates new
+//! rule lists for all heads that it addresses. Only then are the parts updated, so that the command
 //! takes effect on all heads or on none.
 
 use super::{

@@ -4,7 +4,7 @@
 //!
 //! # Lending
 //!
-//! The pool of a count is a bucket that all rules with that count share. Its rate is the sum of
+//! The pool of a unit is a bucket that all rules with that unit share. Its rate is the sum of
 //! their rates, without the default rule; its window is [`POOL`], 100 ms. All requests under these
 //! rules are charged to it. A class of a rule with `borrow=1` that has no tokens of its own may
 //! take tokens from the pool, if the pool has some.
@@ -67,7 +67,7 @@ pub enum RateUnit {
     Bytes,
 }
 
-/// Number of counts.
+/// Number of units.
 pub const COUNTS: usize = 3;
 
 impl RateUnit {
@@ -216,11 +216,11 @@ impl CompiledRule {
     }
 }
 
-/// Rules and their gauges.
+/// Rules, compiled.
 ///
 /// # Invariants
 ///
-/// There is one gauge for each rule, in the same order. `ids` contains the identifiers in ascending
+/// The compiled rules are in the order of the rules. `ids` contains the identifiers in ascending
 /// order, with the indices.
 pub struct RulePlan {
     rules: mem::Shared<RuleSet>,
@@ -301,7 +301,7 @@ impl RulePlan {
         &self.rules
     }
 
-    /// Returns the gauge of rule `index`.
+    /// Returns the compiled rule `index`.
     #[inline]
     pub fn gauge(&self, index: u32) -> Option<&CompiledRule> {
         self.gauges.as_slice().get(index as usize)

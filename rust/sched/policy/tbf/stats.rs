@@ -69,7 +69,7 @@ stats! {
 }
 
 stats! {
-    /// Gauges of a rule.
+    /// Current numbers of a rule.
     RuleCounts {
         classes: Gauge Plain "nrs_rule_classes" "Classes of the rule";
         queued: Gauge Plain "nrs_rule_queued_requests" "Queued requests of the rule";
@@ -89,7 +89,7 @@ pub struct RuleSum {
     pub rate: Rate,
     /// Unit that the rate counts.
     pub count: RateUnit,
-    /// Gauges.
+    /// Current numbers.
     pub gauges: RuleCounts,
     /// Sums of the counters of the classes.
     pub counters: ClassCounts,

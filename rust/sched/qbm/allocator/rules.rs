@@ -351,7 +351,7 @@ impl Allocator {
 // Reallocation of everything.
 impl Allocator {
     /// Redistributes everything after [`Allocator::open`]. Clients whose goals were met precede
-    /// clients that were unmet, so that no client loses more than the new setup requires.
+    /// clients that were unmet, so that no client loses more than the new parameters require.
     pub(super) fn reallocate(&mut self) {
         let first_come = |client: &AllocatorClient| client.terms.class == BandwidthClass::FirstCome;
         for had_all in [true, false] {

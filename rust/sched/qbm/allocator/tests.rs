@@ -16,7 +16,7 @@ const FLOOR: u64 = 32 << 10;
 /// Grant threshold, bytes/s.
 const GRANT: u64 = 256 << 10;
 
-/// Creates the setup of a group with `capacity` and `reserves`, MB/s.
+/// Creates the parameters of a group with `capacity` and `reserves`, MB/s.
 fn setup(capacity: u64, reserves: [u64; CLASSES]) -> AllocatorParameters {
     AllocatorParameters {
         capacity: capacity * MB,

@@ -29,7 +29,7 @@ pub struct Inflow {
 }
 
 impl Inflow {
-    /// Creates the course of `rate`, bytes/s, from `start` on.
+    /// Creates the inflow of `rate`, bytes/s, from `start` on.
     pub fn new(rate: u64, base: u64, start: u64) -> Self {
         let rate = if rate == UNREGULATED {
             0
@@ -82,7 +82,7 @@ impl Inflow {
     }
 }
 
-/// Storage of a course, one of two: one is written while the other is read.
+/// Storage of an inflow, one of two: one is written while the other is read.
 pub struct InflowCell {
     base: AtomicU64,
     start: AtomicU64,
@@ -91,7 +91,7 @@ pub struct InflowCell {
 }
 
 impl InflowCell {
-    /// Creates a track that holds `course`.
+    /// Creates a cell that holds `course`.
     pub fn new(course: &Inflow) -> Self {
         Self {
             base: AtomicU64::new(course.base),
@@ -101,7 +101,7 @@ impl InflowCell {
         }
     }
 
-    /// Returns the course; a mixture of two courses if written concurrently.
+    /// Returns the inflow; a mixture of two inflows if written concurrently.
     #[inline]
     pub fn load(&self) -> Inflow {
         Inflow {

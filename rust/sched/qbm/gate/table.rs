@@ -9,7 +9,7 @@
 //! - A *tag* consists of 40 bits of the hash of client and group, never 0, and a *stamp* of 8 bits
 //!   that differs between claims. The gate with the tag belongs to the client.
 //! - The *users* of a gate are the request classes with requests queued for the gate.
-//! - A *seat* is a place and the tag found there ([`GateClaim`]); a class verifies the tag before
+//! - A *claim* is a place and the tag found there ([`GateClaim`]); a class verifies the tag before
 //!   each use.
 //!
 //! ```text
@@ -129,7 +129,7 @@ impl GateClaim {
         is_shared(self.place)
     }
 
-    /// Returns true if both seats are for the same claim of a gate.
+    /// Returns true if both are for the same claim of a gate.
     pub fn is(&self, other: &Self) -> bool {
         (self.place, self.tag) == (other.place, other.tag)
     }
@@ -138,7 +138,7 @@ impl GateClaim {
 /// Owner of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateOwner {
-    /// Client; the party of [`RequestOwner::SHARED`] for a shared gate. The target is the target of
+    /// Client; the key of [`RequestOwner::SHARED`] for a shared gate. The target is the target of
     /// the class that claimed the gate.
     pub who: RequestOwner,
     /// Number of the group.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Client of the manager: a party in a group, for which a request class has claimed a gate.
+//! Client of the manager: a client key in a group, for which a request class has claimed a gate.
 //!
 //! ```text
 //!  a class claims a gate         idle for the idle time        idle for [`KEEP`], or gates scarce
@@ -54,7 +54,7 @@ pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
 
 /// Client of a group.
 pub struct ManagedClient {
-    /// Party and group; [`crate::sched::key::Key::Default`] for the users of the shared gate.
+    /// Client key and group; [`crate::sched::key::Key::Default`] for the users of the shared gate.
     pub owner: GateOwner,
     /// Index of the group in the manager's list.
     pub group: u32,

@@ -184,7 +184,8 @@ impl ManagedGroup {
     }
 }
 
-/// Creates the allocator's setup for a group with an allocatable capacity of `capacity` bytes/s.
+/// Creates the allocator's parameters for a group with an allocatable capacity of `capacity`
+/// bytes/s.
 pub fn setup_of(
     settings: &Settings,
     tuning: &BandwidthParameters,

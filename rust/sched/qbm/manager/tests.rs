@@ -45,7 +45,7 @@ fn queue(gates: &Gates, party: ClientKey, target: u32) -> GateClaim {
     seat
 }
 
-/// Scene that counts lookups of terms.
+/// Context that counts lookups of terms.
 struct Lookups(Cell<u32>);
 
 impl OverseerContext for Lookups {
@@ -93,7 +93,7 @@ fn lines_are_looked_up_once() {
     }
 }
 
-/// Scene in which a client of target 2 joins whenever a name is looked up.
+/// Context in which a client of target 2 joins whenever a name is looked up.
 struct Joins(Shared<Gates>, Cell<Option<(u64, u8)>>);
 
 impl OverseerContext for Joins {

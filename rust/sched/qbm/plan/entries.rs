@@ -117,7 +117,7 @@ impl PlanGroup {
     }
 }
 
-/// Line of a client or a pattern of clients, with the promise.
+/// Line of a client or a pattern of clients, with the entitlement.
 ///
 /// # Invariants
 ///
@@ -131,7 +131,7 @@ pub struct PlanClient {
     pub(super) line: u32,
     /// Index of the group; `None` for all groups.
     pub(super) group: Option<u32>,
-    /// Promise as written.
+    /// Entitlement as written.
     pub(super) promise: EntitlementSpec,
     /// Parsed name; a pattern if clients are devices.
     item: ConditionValue,
@@ -413,7 +413,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that the promise of `client` fits into the groups of the line.
+    /// Checks that the entitlement of `client` fits into the groups of the line.
     fn check_client(&self, client: &PlanClient) -> Result<(), Error> {
         let refused = |reason| Err(invalid(client.line, reason));
         if client.promise.class.is_none() {

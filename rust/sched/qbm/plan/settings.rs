@@ -48,7 +48,7 @@ pub struct EntitlementSpec {
 }
 
 impl EntitlementSpec {
-    /// Promise without any parameter.
+    /// Entitlement without any parameter.
     pub const NONE: Self = Self {
         class: None,
         min: None,
@@ -204,7 +204,7 @@ pub struct GroupSettings {
     pub target: Option<GroupScope>,
     /// True if only movers are regulated; `None` counts as false.
     pub mover: Option<bool>,
-    /// Promise for clients without a line.
+    /// Entitlement for clients without a line.
     pub promise: EntitlementSpec,
     /// Reserve of each class.
     pub reserves: [Option<Amount>; CLASSES],

@@ -98,8 +98,8 @@ fn three_cpus() {
     run(None, rows);
 }
 
-/// Checks slots in the stocks of CPUs: of four slots, two CPUs may stock one each, of eight two
-/// each.
+/// Checks slots in the slot caches of CPUs: of four slots, two CPUs may cache one each, of eight
+/// two each.
 #[test]
 fn stocks() {
     let waits = |home| {
@@ -113,12 +113,12 @@ fn stocks() {
     let stocked = [A, A, A, A, Complete];
     let two = [A, A, A, A, A, A, A, A, Complete, Complete];
     let rows: [Row<'_, 2>; 15] = [
-        // A slot goes into a stock while a request looks for a slot, or is queued.
+        // A slot goes into a slot cache while a request looks for a slot, or is queued.
         (1, 4, &full, [&[A], &[Complete]]),
         (1, 4, &full, [&[wait], &[Complete]]),
         (2, 4, &full, [&[other], &[Complete, B]]),
         (1, 4, &full, [&[A, Complete], &[Complete, A]]),
-        // The slot is in a stock.
+        // The slot is in a slot cache.
         (1, 4, &stocked, [&[A], &[A]]),
         (1, 4, &stocked, [&[wait], &[A]]),
         (2, 4, &stocked, [&[wait], &[other]]),
@@ -304,8 +304,8 @@ fn order_and_changes() {
     run(None, rows);
 }
 
-/// Checks that a passing request writes only two of all words and locks: the stock and the row of
-/// its CPU. No other CPU accesses either.
+/// Checks that a passing request writes only two of all words and locks: the slot cache and the row
+/// of its CPU. No other CPU accesses either.
 #[test]
 fn what_passes_writes_no_word_of_another_cpu() {
     const EACH: usize = 100;
@@ -314,7 +314,7 @@ fn what_passes_writes_no_word_of_another_cpu() {
     let mut all = Vec::new();
     for cpu in 0..2 {
         search::on(cpu, || {
-            // Under the lock, so that a row and a stock exist.
+            // Under the lock, so that a row and a slot cache exist.
             world.arrive(0, &plain(0));
             world.complete(&[]);
             let unlocked = Kindred {

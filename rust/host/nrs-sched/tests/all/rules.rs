@@ -272,7 +272,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Compares order, conditions and lookup with the model after any commands. A command leaves
-    /// the book that it was applied to unchanged.
+    /// the rule list that it was applied to unchanged.
     #[test]
     fn rules_agree_with_the_model(
         ops in proptest::collection::vec(op(), 1..60),

@@ -61,7 +61,7 @@ fn most(count: u32, mut step: impl FnMut(u32)) -> u64 {
 }
 
 /// Checks that comparisons grow with the logarithm. A heap needs one comparison for each level
-/// upwards and four for each level downwards. A forest needs two for each knot on the right paths,
+/// upwards and four for each level downwards. A forest needs two for each node on the right paths,
 /// at most log2(n + 1), and one to find a place.
 #[test]
 fn steps_are_logarithmic() {

@@ -5,7 +5,7 @@
 //! - *Lane*: a partition of the server, which is a CPT. A client's NID decides which partition
 //!   takes its requests ([`Lane`]).
 //! - *Yard*: the device, the slots and the timers of a server: the state that all partitions share.
-//! - *Worker*: runs every delta, and on a call because a part needs memory or seats.
+//! - *Worker*: runs every delta, and on a call because a part needs memory or gates.
 //!
 //! Partitions, slots and turns are kernel code ([`nrs_sched::partition`]). A baseline has slots
 //! only. No request of a scenario has high priority, so no slot is reserved for high priority.

@@ -117,7 +117,7 @@ fn changes(
 ///
 /// # Errors
 ///
-/// - [`FailureKind::Closed`](crate::failure::Kind): the reader closed the output.
+/// - [`FailureKind::Closed`](crate::failure::FailureKind): the reader closed the output.
 /// - Errors of reading statistics.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     watch(args, kernel, out, || sleep(args.interval))

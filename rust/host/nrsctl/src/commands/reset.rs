@@ -49,7 +49,7 @@ pub struct Args {
 ///
 /// # Errors
 ///
-/// - [`Kind::NotFound`](crate::failure::Kind): the service does not exist.
+/// - [`FailureKind::NotFound`](crate::failure::FailureKind): the service does not exist.
 /// - Errors of [`Kernel::set`].
 pub fn run(args: &Args, kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
     let there = kernel.services()?;

@@ -3,8 +3,8 @@
 //! Rules of `tbf`: wanted rules, running rules, and the commands that lead from one set to the
 //! other.
 //!
-//! All rules are checked by the module's own [`RuleList`]: wanted rules are built in a book, and
-//! the commands of a change are applied to a book while they are computed.
+//! All rules are checked by the module's own [`RuleList`]. Wanted rules are built in a list, and
+//! the commands of a change are applied to a list while they are computed.
 
 use nrs_sched::rules::{Fields, Name, Rate, RuleCommand, RuleError, RuleLimits as Terms, RuleList};
 
@@ -130,7 +130,7 @@ impl Rules {
         self.list.iter().find(|rule| rule.name == name)
     }
 
-    /// Builds the book of the rules under `tbf` with `fields`; `rate` is for rules without a rate,
+    /// Builds the list of the rules under `tbf` with `fields`; `rate` is for rules without a rate,
     /// `max` limits the number of rules.
     ///
     /// # Errors

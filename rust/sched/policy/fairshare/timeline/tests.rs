@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares timelines with a list, and counts the points that a decision reads.
+//! Compares timelines with a list, and counts the nodes that a decision reads.
 
 use super::*;
 use crate::sched::{mem::Need, rng::Rng};
@@ -10,12 +10,12 @@ thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts an access to a point.
+/// Counts an access to a node.
 pub(super) fn count() {
     LOOKS.set(LOOKS.get() + 1);
 }
 
-/// Returns the number of accesses to points by this thread.
+/// Returns the number of accesses to nodes by this thread.
 pub(in super::super) fn looks() -> u64 {
     LOOKS.get()
 }
@@ -92,7 +92,7 @@ fn against_a_list() {
     }
 }
 
-/// Verifies that a point without memory is reported, because its requests would never be
+/// Verifies that a node without memory is reported, because its requests would never be
 /// dispatched.
 #[test]
 #[should_panic = "impossible state"]

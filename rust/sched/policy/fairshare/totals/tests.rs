@@ -140,7 +140,7 @@ fn tallies_tell_what_others_serve() {
     assert!(used(&counters).is_empty());
 }
 
-/// Verifies that upkeep opens a tally without a place when a place is free.
+/// Verifies that upkeep opens a view without a place when a place is free.
 #[test]
 fn upkeep_opens_what_was_crowded_out() {
     let counters = SharedTotals::new(4).unwrap();

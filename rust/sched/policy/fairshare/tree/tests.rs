@@ -157,7 +157,7 @@ fn invariants() {
     }
 }
 
-/// Counts the points of the timelines that `count` decisions read with `users` backlogged users;
+/// Counts the nodes of the timelines that `count` decisions read with `users` backlogged users;
 /// returns the sum and the largest number for one decision.
 fn looks_of(users: u32, mode: &str, weights: &str, count: u32) -> (u64, u64) {
     let mut tunables = Tunables::default().fairshare;

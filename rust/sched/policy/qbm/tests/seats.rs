@@ -200,7 +200,7 @@ fn groups_come_and_go() {
     assert_eq!(owner.group, 5);
 }
 
-/// Replaces the gates: classes claim new seats, regardless of their bookings.
+/// Replaces the gates: classes make new claims, regardless of their bookings.
 #[test]
 fn other_gates_mean_other_seats() {
     let mut bench = QbmBench::new();

@@ -20,7 +20,7 @@ fn one_tag_is_one_bucket() {
     let charge = Charge::new(pace, 1, window);
     let mut seats = [(); 2].map(|()| BucketRef::new(tag(&buckets, 7, window)));
     let mut other = BucketRef::new(tag(&buckets, 8, window));
-    // Three at once through either seat, then one per millisecond.
+    // Three at once through either reference, then one per millisecond.
     for i in 0..5u64 {
         let seat = &mut seats[i as usize % 2];
         let early = buckets.ready(seat, window, charge, NOW);
@@ -213,7 +213,7 @@ fn what_is_in_use_stays() {
         .iter()
         .filter(|seat| buckets.level(seat).is_some());
     assert_eq!(there.count(), 7);
-    // A seat that lost its place finds another, with a full bucket.
+    // A reference that lost its place finds another, with a full bucket.
     for seat in &mut seats[..8] {
         let ready = buckets.take(seat, window, charge, later);
         assert!(ready.is_none_or(|ready| ready <= later));

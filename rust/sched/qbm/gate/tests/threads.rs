@@ -42,7 +42,7 @@ fn two_threads_on_one_gate() {
     assert_eq!(gate.usage().written, total.iter().sum::<u64>());
 }
 
-/// Verifies that readers never see a mixture of two courses while the rate changes continually.
+/// Verifies that readers never see a mixture of two inflows while the rate changes continually.
 #[test]
 fn a_course_is_read_whole() {
     let gates = gates(1000);

@@ -17,7 +17,7 @@ use nrs_sched::{
 };
 use yaml_rust2::YamlLoader;
 
-/// A scene in which device 1 has this name.
+/// A context in which device 1 has this name.
 struct Named<'a>(&'a [u8]);
 
 impl OverseerContext for Named<'_> {

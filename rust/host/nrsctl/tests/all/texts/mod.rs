@@ -271,7 +271,7 @@ pub fn tbf(classes: u32) -> String {
     text
 }
 
-/// Scene in which devices have no names.
+/// Context in which devices have no names.
 struct UnnamedDevices;
 
 impl OverseerContext for UnnamedDevices {

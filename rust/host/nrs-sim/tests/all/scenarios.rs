@@ -86,7 +86,7 @@ name = "b"
   17:1: key `job[1].name`: missing field
 io = [
   io = [{ size = "4KB" }, { size = "0B" }]
-  19:27: key `job[1].io[1].size`: is 0
+  19:27: key `job[1].io[1].size`: 0 is out of range (1 to 1073741824)
 io = [
   io = [{ size = "4XB" }]
   19:16: key `job[1].io[0].size`: a size needs a unit

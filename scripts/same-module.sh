@@ -5,9 +5,9 @@
 #
 # Builds nrs.ko of the commit BASE (default: HEAD) and of the checkout, and compares all sections
 # that the kernel loads. For changes that must not change the module: names, comments, formatting.
-# Both builds leave out the line numbers of panics. Prints the sections that differ, and fails if any
-# does. Where names or the order of files have changed, compares functions one by one in place of the
-# sections of code: their instructions must be the same, wherever they stand.
+# Both builds leave out the line numbers of panics. Prints the sections that differ, and fails if
+# any does. Where names or the order of files have changed, compares functions one by one in place
+# of the sections of code: their instructions must be the same, wherever they stand.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac

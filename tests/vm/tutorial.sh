@@ -17,7 +17,7 @@ set +m
 booted() {
 	local module
 	clean_up
-	for module in nrs scsi_debug null_blk; do
+	for module in nrs null_blk; do
 		if [ -d "/sys/module/$module" ]; then rmmod $module; fi
 	done
 	rm -rf /etc/nrs

@@ -87,7 +87,7 @@ services() {
 	says 5
 	ctl 0 service show san
 	[[ $said == \
-		*'kept:     made, 2 partitions'*'regular:  fairshare uid_fair'*'slots:    8, '* ]] ||
+		*'kept:     created in configfs, 2 partitions'*'regular:  fairshare uid_fair'*'slots:    8, '* ]] ||
 		fail "$said"
 	json service-show service show san
 	[[ $said == *'"cpts": 2'*'"regular": "fairshare uid_fair"'* ]] || fail "$said"

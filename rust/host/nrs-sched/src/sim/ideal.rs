@@ -5,7 +5,7 @@
 //!
 //! At any time, the service of a node is divided by weight among its children with requests below
 //! them, from the root down. The error of a leaf is its service divided by its ideal service, minus
-//! 1. The gap of a backlogged leaf is its ideal service since its last dispatched request. A fair
+//! one. The gap of a backlogged leaf is its ideal service since its last dispatched request. A fair
 //! period is the time in which a leaf's ideal service grows by one largest request. A gap of `n`
 //! largest requests is thus a wait of `n` fair periods.
 

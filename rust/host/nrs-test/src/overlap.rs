@@ -117,7 +117,7 @@ struct OverlapRequest {
     since: Instant,
     /// Expected tags of a read; empty for a write.
     expected: Vec<u64>,
-    /// Slots and numbers of the requests in flight that this request must not overtake.
+    /// Indices and numbers of the requests in flight that this request must not overtake.
     before: Vec<(usize, u64)>,
 }
 
@@ -191,14 +191,14 @@ impl OverlapRun {
         Ok(wrong)
     }
 
-    /// Submits requests in this order; there must be enough free slots.
+    /// Submits requests in this order; there must be enough free entries of the ring.
     fn submit(&mut self, wanted: &[(Range, bool)]) -> io::Result<()> {
-        let slots: Vec<usize> = self.ring.free().take(wanted.len()).collect();
+        let free: Vec<usize> = self.ring.free().take(wanted.len()).collect();
         let mut requests = Vec::new();
-        for ((range, high), &slot) in wanted.iter().zip(&slots) {
+        for ((range, high), &idx) in wanted.iter().zip(&free) {
             let before = self.conflicts(range);
             let expected = if range.writes {
-                self.record.write(range, self.ring.buffer(slot));
+                self.record.write(range, self.ring.buffer(idx));
                 self.writes += 1;
                 Vec::new()
             } else {
@@ -206,14 +206,14 @@ impl OverlapRun {
             };
             requests.push(Request {
                 device: self.submitted as usize % self.devices,
-                slot,
+                idx,
                 writes: range.writes,
                 high: *high,
                 offset: (range.first * BLOCK) as u64,
                 bytes: range.count * BLOCK,
             });
             self.submitted += 1;
-            self.ways[slot] = Some(OverlapRequest {
+            self.ways[idx] = Some(OverlapRequest {
                 number: self.submitted,
                 range: range.clone(),
                 high: *high,
@@ -228,9 +228,9 @@ impl OverlapRun {
     /// Returns the requests in flight that a request to `range` must not overtake.
     fn conflicts(&self, range: &Range) -> Vec<(usize, u64)> {
         let ways = self.ways.iter().enumerate();
-        ways.filter_map(|(slot, way)| {
+        ways.filter_map(|(idx, way)| {
             let way = way.as_ref().filter(|way| way.range.conflicts(range))?;
-            Some((slot, way.number))
+            Some((idx, way.number))
         })
         .collect()
     }
@@ -240,11 +240,11 @@ impl OverlapRun {
     fn reap(&mut self, least: usize) -> io::Result<Vec<EndedRequest>> {
         let mut done = Vec::new();
         for ended in self.ring.reap(least)? {
-            let Some(way) = self.ways[ended.slot].take() else {
+            let Some(way) = self.ways[ended.idx].take() else {
                 continue;
             };
-            let on_way = |(slot, number): &&(usize, u64)| {
-                let way = self.ways[*slot].as_ref();
+            let on_way = |(idx, number): &&(usize, u64)| {
+                let way = self.ways[*idx].as_ref();
                 way.is_some_and(|way| way.number == *number)
             };
             if way.before.iter().any(|before| on_way(&before)) {
@@ -262,7 +262,7 @@ impl OverlapRun {
                 continue;
             }
             if !way.range.writes {
-                let data = &self.ring.buffer(ended.slot)[..bytes];
+                let data = &self.ring.buffer(ended.idx)[..bytes];
                 let seen = self.record.compare(way.range.first, data, &way.expected);
                 self.wrong.add(seen);
                 self.wrong_reads += u64::from(seen.sum() > 0);

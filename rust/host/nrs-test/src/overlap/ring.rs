@@ -3,7 +3,7 @@
 //! Asynchronous requests through `io_submit` of Linux, without a library or threads in between:
 //! requests reach the device in the order of submission.
 //!
-//! A *slot* holds one request in flight, with its buffer.
+//! An *entry* holds one request in flight, with its buffer.
 
 #![allow(unsafe_code, reason = "system calls take pointers")]
 
@@ -39,8 +39,8 @@ const _: () = assert!(size_of::<iocb>() == 64 && size_of::<Event>() == 32);
 pub struct Request {
     /// Index of the device.
     pub device: usize,
-    /// Slot with the buffer to write or fill.
-    pub slot: usize,
+    /// Index of the entry with the buffer to write or fill.
+    pub idx: usize,
     /// True for a write, false for a read.
     pub writes: bool,
     /// True if the I/O priority class is real-time.
@@ -54,8 +54,8 @@ pub struct Request {
 /// Completed request.
 #[derive(Debug)]
 pub struct Ended {
-    /// Slot of the request.
-    pub slot: usize,
+    /// Index of the entry of the request.
+    pub idx: usize,
     /// Number of bytes transferred.
     pub result: io::Result<usize>,
 }
@@ -83,7 +83,7 @@ impl Buffer {
 }
 
 /// Buffer, and whether its request is in flight.
-struct Slot {
+struct Entry {
     buffer: Buffer,
     busy: bool,
 }
@@ -92,11 +92,11 @@ struct Slot {
 ///
 /// # Invariants
 ///
-/// Only the kernel accesses the memory of a busy slot, and the memory does not move.
+/// Only the kernel accesses the memory of a busy entry, and the memory does not move.
 pub struct Ring {
     files: Vec<File>,
     context: c_ulong,
-    slots: Vec<Slot>,
+    entries: Vec<Entry>,
     bytes: usize,
     in_flight: usize,
 }
@@ -107,12 +107,12 @@ fn checked(status: c_long) -> io::Result<usize> {
 }
 
 impl Ring {
-    /// Creates a ring of `depth` slots with buffers of `bytes` bytes each.
+    /// Creates a ring of `depth` entries with buffers of `bytes` bytes each.
     ///
     /// # Errors
     ///
-    /// Errors of `io_setup`; `InvalidInput`: no slots, or the buffer size is not a multiple of 4096
-    /// bytes.
+    /// Errors of `io_setup`; `InvalidInput`: no entries, or the buffer size is not a multiple of
+    /// 4096 bytes.
     pub fn new(files: Vec<File>, depth: usize, bytes: usize) -> io::Result<Self> {
         if depth == 0 || bytes == 0 || bytes % ALIGN != 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -120,14 +120,14 @@ impl Ring {
         let mut context: c_ulong = 0;
         // SAFETY: The kernel writes one word to a variable of this stack.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) })?;
-        let slot = |_| Slot {
+        let entry = |_| Entry {
             buffer: Buffer::new(bytes),
             busy: false,
         };
         Ok(Self {
             files,
             context,
-            slots: (0..depth).map(slot).collect(),
+            entries: (0..depth).map(entry).collect(),
             bytes,
             in_flight: 0,
         })
@@ -143,20 +143,20 @@ impl Ring {
         self.in_flight
     }
 
-    /// Returns the free slots.
+    /// Returns the indices of the free entries.
     pub fn free(&self) -> impl Iterator<Item = usize> + '_ {
-        let slots = self.slots.iter().enumerate();
-        slots.filter(|(_, slot)| !slot.busy).map(|(index, _)| index)
+        let entries = self.entries.iter().enumerate();
+        entries.filter(|(_, entry)| !entry.busy).map(|(idx, _)| idx)
     }
 
-    /// Returns the buffer of `slot`, which must be free.
-    pub fn buffer(&mut self, slot: usize) -> &mut [u8] {
-        let free = &mut self.slots[slot];
-        assert!(!free.busy, "slot {slot} is in flight");
+    /// Returns the buffer of the entry at `idx`, which must be free.
+    pub fn buffer(&mut self, idx: usize) -> &mut [u8] {
+        let free = &mut self.entries[idx];
+        assert!(!free.busy, "entry {idx} is in flight");
         free.buffer.first(self.bytes)
     }
 
-    /// Submits requests to free slots, in this order.
+    /// Submits requests to free entries, in this order.
     ///
     /// # Errors
     ///
@@ -168,13 +168,13 @@ impl Ring {
         while done < requests.len() {
             let rest = &pointers[done..];
             // SAFETY: The kernel copies the controls. Their buffers do not move, and by the
-            // invariants only the kernel accesses buffers of busy slots.
+            // invariants only the kernel accesses buffers of busy entries.
             let count = checked(unsafe {
                 libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_ptr())
             });
             let count = count.inspect_err(|_| {
                 for request in &requests[done..] {
-                    self.slots[request.slot].busy = false;
+                    self.entries[request.idx].busy = false;
                 }
             })?;
             done += count;
@@ -183,14 +183,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns the control block of `request`, and marks its slot as busy.
+    /// Returns the control block of `request`, and marks its entry as busy.
     fn control(&mut self, request: &Request) -> iocb {
-        let buffer = &mut self.buffer(request.slot)[..request.bytes];
+        let buffer = &mut self.buffer(request.idx)[..request.bytes];
         let buffer = buffer.as_mut_ptr() as u64;
-        self.slots[request.slot].busy = true;
+        self.entries[request.idx].busy = true;
         // SAFETY: All fields are numbers.
         let mut control: iocb = unsafe { mem::zeroed() };
-        control.aio_data = request.slot as u64;
+        control.aio_data = request.idx as u64;
         control.aio_lio_opcode = if request.writes { PWRITE } else { PREAD };
         if request.high {
             control.aio_reqprio = REALTIME;
@@ -233,10 +233,10 @@ impl Ring {
         };
         self.in_flight -= count;
         let ended = events[..count].iter().map(|event| {
-            let slot = event.data as usize;
-            self.slots[slot].busy = false;
+            let idx = event.data as usize;
+            self.entries[idx].busy = false;
             Ended {
-                slot,
+                idx,
                 result: usize::try_from(event.result)
                     .map_err(|_| io::Error::from_raw_os_error(-event.result as i32)),
             }

@@ -7,8 +7,8 @@
 //! - *Scheduler*: the scheduler of one queue; it implements [`Scheduler`].
 //! - *Settings*: the values of the files of `queue/iosched/`. A change creates another scheduler,
 //!   which replaces the old one while the queue is frozen and quiesced.
-//! - *Entry* (`slot` in the code): memory for one request of the queue ([`request_table`]); it
-//!   contains the [`Node`](super::node::Node).
+//! - *Entry*: memory for one request of the queue ([`request_table`]); it contains the
+//!   [`Node`](super::node::Node).
 //! - *Bypass list*: requests that bypass the scheduler: requests dispatched before and requeued,
 //!   data of a flush sequence, and requests without an entry. They are dispatched first.
 //! - *Growing*: bios are merged into a queued request ([`merge`]).

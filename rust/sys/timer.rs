@@ -48,11 +48,11 @@ impl<T: TimerCallback> WithTimer<T> {
     {
         try_pin_init!(Self {
             // INVARIANT: Initialised at its final address.
-            raw <- Opaque::ffi_init(|slot: *mut bindings::hrtimer| {
-                // SAFETY: `slot` is valid for writes and pinned from now on.
+            raw <- Opaque::ffi_init(|timer: *mut bindings::hrtimer| {
+                // SAFETY: `timer` is valid for writes and pinned from now on.
                 unsafe {
                     bindings::hrtimer_setup(
-                        slot,
+                        timer,
                         Some(Self::run),
                         bindings::CLOCK_MONOTONIC as i32,
                         bindings::hrtimer_mode_HRTIMER_MODE_ABS,

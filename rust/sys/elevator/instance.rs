@@ -367,13 +367,13 @@ impl<T: Scheduler> SchedulerInstance<T> {
             if !(*rq).elv.priv_[0].is_null() {
                 return self.aside.put_last(rq);
             }
-            let Some(slot) = (*self.nodes.get()).of(rq) else {
+            let Some(entry) = (*self.nodes.get()).of(rq) else {
                 self.unseen.count(1);
                 return self.aside.put_last(rq);
             };
             let request = Request {
                 rq,
-                slot,
+                entry,
                 ops: Self::OPS,
                 _rq: PhantomData,
             };
@@ -423,13 +423,13 @@ impl<T: Scheduler> SchedulerInstance<T> {
         };
         // SAFETY: The node is in an entry, and owned by this function.
         unsafe {
-            let slot = RequestEntry::around(node);
-            let queued = (*slot).node.arrival() != 0;
+            let entry = RequestEntry::around(node);
+            let queued = (*entry).node.arrival() != 0;
             if queued {
-                this.grown(slot);
+                this.grown(entry);
             }
-            scheduler.dispatching((*slot).node.account_mut(), queued);
-            (*slot).rq
+            scheduler.dispatching((*entry).node.account_mut(), queued);
+            (*entry).rq
         }
     }
 
@@ -442,13 +442,13 @@ impl<T: Scheduler> SchedulerInstance<T> {
         // SAFETY: The request keeps the queue. A request with an entry was dispatched, so nothing
         // else uses that entry.
         unsafe {
-            let slot = (*rq).elv.priv_[0].cast::<RequestEntry>();
-            if slot.is_null() {
+            let entry = (*rq).elv.priv_[0].cast::<RequestEntry>();
+            if entry.is_null() {
                 return;
             }
             (*rq).elv.priv_[0] = ptr::null_mut();
             let this = Self::of((*rq).q);
-            let node = &(*slot).node;
+            let node = &(*entry).node;
             this.scheduler().ended(node.account(), node.cost());
         }
     }

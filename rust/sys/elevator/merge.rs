@@ -57,15 +57,15 @@ impl<T: Scheduler> SchedulerInstance<T> {
         // SAFETY: The node is in the entry of a request that is being inserted and still owned by
         // the inserter; the request keeps the queue and its scheduler.
         unsafe {
-            let slot = RequestEntry::around(node);
-            let rq = (*slot).rq;
+            let entry = RequestEntry::around(node);
+            let rq = (*entry).rq;
             let bio = BioView::new((*rq).bio);
             let who = task::submitter().of_bio(bio);
             // Nothing can be merged into a request without data.
-            if (*slot).node.cost().bytes == 0 || !may_queue(bio, &who) {
+            if (*entry).node.cost().bytes == 0 || !may_queue(bio, &who) {
                 return;
             }
-            (&raw mut (*slot).whose).write(who.whose(true, true));
+            (&raw mut (*entry).whose).write(who.whose(true, true));
             let this = Self::of((*rq).q);
             let _growing = this.growing.lock();
             raw::elv_rqhash_add((*rq).q, rq);
@@ -76,12 +76,12 @@ impl<T: Scheduler> SchedulerInstance<T> {
     ///
     /// # Safety
     ///
-    /// `slot` is the entry of a request of this queue which was pulled.
-    pub(super) unsafe fn grown(&self, slot: *mut RequestEntry) {
+    /// `entry` is the entry of a request of this queue which was pulled.
+    pub(super) unsafe fn grown(&self, entry: *mut RequestEntry) {
         // SAFETY: By the safety requirements of this function. Only the holder of the lock uses the
         // hash and `last_merge` or changes a hashed request.
         unsafe {
-            let rq = (*slot).rq;
+            let rq = (*entry).rq;
             let q = (*rq).q;
             let growing = self.growing.lock();
             raw::elv_rqhash_del(q, rq);
@@ -89,8 +89,8 @@ impl<T: Scheduler> SchedulerInstance<T> {
                 (*q).last_merge = ptr::null_mut();
             }
             drop(growing);
-            if (*slot).node.cost().bytes != 0 {
-                (*slot).node.set_bytes((*rq).__data_len.into());
+            if (*entry).node.cost().bytes != 0 {
+                (*entry).node.set_bytes((*rq).__data_len.into());
             }
         }
     }
@@ -137,9 +137,9 @@ impl<T: Scheduler> SchedulerInstance<T> {
         // SAFETY: A hashed request has its entry, in which `hold` wrote `whose`; the block layer
         // passes a valid bio.
         unsafe {
-            let slot = (*rq).elv.priv_[0].cast::<RequestEntry>();
+            let entry = (*rq).elv.priv_[0].cast::<RequestEntry>();
             let who = task::submitter().of_bio(BioView::new(bio));
-            (*slot).whose == who.whose(true, true)
+            (*entry).whose == who.whose(true, true)
         }
     }
 }

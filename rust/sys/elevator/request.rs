@@ -32,10 +32,10 @@ impl Cpu {
 /// # Invariants
 ///
 /// `rq` is a request of the file system, with a bio, that its inserter handed over; nothing else
-/// uses `slot`. `ops` are the operations of its scheduler.
+/// uses `entry`. `ops` are the operations of its scheduler.
 pub(crate) struct Request<'a> {
     pub(super) rq: *mut bindings::request,
-    pub(super) slot: *mut RequestEntry,
+    pub(super) entry: *mut RequestEntry,
     pub(super) ops: &'static Ops,
     pub(super) _rq: PhantomData<&'a mut bindings::request>,
 }
@@ -82,10 +82,10 @@ impl<'a> Request<'a> {
         // SAFETY: By the type invariant this request owns the entry, which is valid until the
         // request has ended; `self` is consumed, so this is the only `Held`.
         unsafe {
-            (&raw mut (*self.slot).rq).write(self.rq);
-            (&raw mut (*self.slot).node).write(Node::new(self.ops, cost, spot, account));
-            (*self.rq).elv.priv_[0] = self.slot.cast();
-            Held::from_raw(NonNull::new_unchecked(&raw mut (*self.slot).node))
+            (&raw mut (*self.entry).rq).write(self.rq);
+            (&raw mut (*self.entry).node).write(Node::new(self.ops, cost, spot, account));
+            (*self.rq).elv.priv_[0] = self.entry.cast();
+            Held::from_raw(NonNull::new_unchecked(&raw mut (*self.entry).node))
         }
     }
 }

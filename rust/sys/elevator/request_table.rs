@@ -37,7 +37,7 @@ impl RequestEntry {
 /// They are in the spare capacity of a vector: the owner of a tag initialises its entry, and an
 /// entry needs no drop.
 pub(super) struct RequestTable {
-    slots: KVVec<UnsafeCell<RequestEntry>>,
+    entries: KVVec<UnsafeCell<RequestEntry>>,
     /// Number of entries of each hardware queue.
     each: usize,
     /// True if all hardware queues share one set of tags.
@@ -47,7 +47,7 @@ pub(super) struct RequestTable {
 impl RequestTable {
     /// Table without entries.
     pub(super) const NONE: Self = Self {
-        slots: KVVec::new(),
+        entries: KVVec::new(),
         each: 0,
         shared: false,
     };
@@ -72,7 +72,7 @@ impl RequestTable {
             each.checked_mul(queues).ok_or(ENOMEM)?
         };
         Ok(Self {
-            slots: KVVec::with_capacity(count, GFP_KERNEL)?,
+            entries: KVVec::with_capacity(count, GFP_KERNEL)?,
             each,
             shared,
         })
@@ -93,9 +93,9 @@ impl RequestTable {
             queue.checked_mul(self.each)?
         };
         let index = first.checked_add(tag)?;
-        (index < self.slots.capacity())
+        (index < self.entries.capacity())
             // SAFETY: Within the vector's memory. No reference is created, because other tasks use
             // their entries.
-            .then(|| unsafe { UnsafeCell::raw_get(self.slots.as_ptr().add(index)) })
+            .then(|| unsafe { UnsafeCell::raw_get(self.entries.as_ptr().add(index)) })
     }
 }

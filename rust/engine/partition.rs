@@ -250,8 +250,8 @@ impl Partition {
         mut then: impl FnMut(&mut S) -> Result,
     ) -> Result {
         let mut from = Some(0);
-        while let Some(slot) = from {
-            from = self.with(|inner| take(state, inner, slot));
+        while let Some(idx) = from {
+            from = self.with(|inner| take(state, inner, idx));
             then(state)?;
             misc::cond_resched();
         }

@@ -143,7 +143,7 @@ impl Reading {
             refresh_stale(&running, parts.now());
             let regular = running.priority() == Priority::Regular;
             let mut from = Some(0);
-            while let Some(slot) = from {
+            while let Some(idx) = from {
                 buf.clear();
                 from = running.with(|part| {
                     // Another part may have been started since the lock was last held.
@@ -151,7 +151,7 @@ impl Reading {
                     if regular && terms.is_none() {
                         terms = Some(own);
                     }
-                    (terms == Some(own)).then(|| part.reports(slot, &mut buf))?
+                    (terms == Some(own)).then(|| part.reports(idx, &mut buf))?
                 });
                 buf.iter().try_for_each(|report| list.push(*report))?;
             }

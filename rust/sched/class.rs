@@ -53,7 +53,7 @@ const RESERVE_MAX: usize = 256;
 
 /// Number of entries with memory that are reserved for shared classes, inner nodes and guaranteed
 /// classes.
-const KEPT_SLOTS: usize = 8;
+const KEPT_ENTRIES: usize = 8;
 
 /// Number of counters of owners, a power of two; owners with equal hashes share a counter.
 const OWNERS: u64 = 1 << 10;
@@ -212,7 +212,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         };
         let spare = table.need().allocate()?;
         table.grow(spare);
-        // INVARIANT: the first slot of an empty table is 0.
+        // INVARIANT: the first index of an empty table is 0.
         table.classes.insert(key, class).map_err(|_| NoMemory)?;
         // The default class has used an entry of the reserve.
         let spare = table.need().allocate()?;
@@ -226,7 +226,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn target(&self) -> usize {
         let live = self.classes.len() as usize;
         let reserve = (live / 4).clamp(RESERVE, RESERVE_MAX);
-        let target = live.saturating_add(reserve).max(self.slots() as usize);
+        let target = live
+            .saturating_add(reserve)
+            .max(self.entry_count() as usize);
         target.min(self.max.saturating_add(1))
     }
 
@@ -240,10 +242,10 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.classes.grow(spare)
     }
 
-    /// Returns the handle of the class at index `slot`; that of the default class if there is no
+    /// Returns the handle of the class at index `idx`; that of the default class if there is no
     /// class.
-    pub fn id(&self, slot: u32) -> ClassId {
-        self.classes.handle(slot).unwrap_or(DEFAULT_ID)
+    pub fn id(&self, idx: u32) -> ClassId {
+        self.classes.handle(idx).unwrap_or(DEFAULT_ID)
     }
 
     /// Returns the number of requests that had no class of their own.
@@ -252,8 +254,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// Returns the number of entries, vacant or used.
-    pub fn slots(&self) -> u32 {
-        self.classes.slots()
+    pub fn entry_count(&self) -> u32 {
+        self.classes.entry_count()
     }
 
     /// Returns the number of classes without the default class.
@@ -276,7 +278,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     #[inline]
     pub fn resolve(&self, id: ClassId) -> u32 {
         match self.classes.get(id) {
-            Some(_) => id.slot(),
+            Some(_) => id.idx(),
             None => DEFAULT,
         }
     }
@@ -287,28 +289,28 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.classes.get_mut(id).map(|class| &mut class.record)
     }
 
-    /// Returns the record at index `slot`.
+    /// Returns the record at index `idx`.
     #[inline]
-    pub fn at(&self, slot: u32) -> Option<&R> {
-        self.classes.at(slot).map(|class| &class.record)
+    pub fn at(&self, idx: u32) -> Option<&R> {
+        self.classes.at(idx).map(|class| &class.record)
     }
 
-    /// Returns the mutable record at index `slot`.
+    /// Returns the mutable record at index `idx`.
     #[inline]
-    pub fn at_mut(&mut self, slot: u32) -> Option<&mut R> {
-        self.classes.at_mut(slot).map(|class| &mut class.record)
+    pub fn at_mut(&mut self, idx: u32) -> Option<&mut R> {
+        self.classes.at_mut(idx).map(|class| &mut class.record)
     }
 
-    /// Returns the handle and the mutable record of the class at index `slot`.
+    /// Returns the handle and the mutable record of the class at index `idx`.
     #[inline]
-    pub fn named_mut(&mut self, slot: u32) -> Option<(ClassId, &mut R)> {
-        let (id, class) = self.classes.named_mut(slot)?;
+    pub fn named_mut(&mut self, idx: u32) -> Option<(ClassId, &mut R)> {
+        let (id, class) = self.classes.named_mut(idx)?;
         Some((id, &mut class.record))
     }
 
-    /// Returns the key of the class at index `slot`.
-    pub fn key(&self, slot: u32) -> Option<&K> {
-        self.classes.key(slot)
+    /// Returns the key of the class at index `idx`.
+    pub fn key(&self, idx: u32) -> Option<&K> {
+        self.classes.key(idx)
     }
 
     /// Returns the index of the class with `key`.
@@ -318,9 +320,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Returns the class with `key`, if it exists, and marks the class as used at `now`.
     pub fn look(&mut self, key: &K, now: u64) -> Option<ClassId> {
-        let slot = self.find(key)?;
-        self.touch(slot, now);
-        Some(self.id(slot))
+        let idx = self.find(key)?;
+        self.touch(idx, now);
+        Some(self.id(idx))
     }
 
     /// Returns the availability of an entry for a new class in `place`; the policy has memory for
@@ -337,12 +339,12 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             ClassRoom::Free
         };
         let limit = limit.min(self.classes.capacity());
-        let fed = limit.saturating_sub(self.slots() as usize);
+        let fed = limit.saturating_sub(self.entry_count() as usize);
         let vacant = self.classes.vacant().saturating_add(fed);
         let least = if place.is_kept() || self.kept == 0 {
             0
         } else {
-            KEPT_SLOTS
+            KEPT_ENTRIES
         };
         match room {
             ClassRoom::Free if vacant <= least => ClassRoom::No,
@@ -395,7 +397,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// it only for a bounded time.
     fn after_own(&mut self, place: ClassQuota, now: u64) -> ClassRoom {
         let look_at = place.owner().and_then(|owner| self.owners.get(owner));
-        let idle = |slot: &u32| self.classes.at(*slot).is_some_and(|class| class.idle);
+        let idle = |idx: &u32| self.classes.at(*idx).is_some_and(|class| class.idle);
         let from = look_at.map(|owner| owner.look_at).filter(idle);
         let (own, next) = self.oldest(from.or(self.idle.first()), now, |other| {
             other.owner() == place.owner()
@@ -418,8 +420,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     ) -> Option<ClassId> {
         match self.room(place, limit, now) {
             ClassRoom::Free => {}
-            ClassRoom::After(slot) => {
-                self.forget(slot);
+            ClassRoom::After(idx) => {
+                self.forget(idx);
             }
             ClassRoom::No => return None,
         }
@@ -445,7 +447,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             seen: now,
         };
         let id = self.classes.insert(key, class).ok()?;
-        self.push_idle(id.slot());
+        self.push_idle(id.idx());
         self.count(place, 1);
         Some(id)
     }
@@ -488,34 +490,34 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         Some(&mut class.record)
     }
 
-    /// Marks the class at index `slot` as busy: its requests are queued or in service.
-    pub fn busy(&mut self, slot: u32) {
-        if let Some(class) = self.classes.at_mut(slot) {
+    /// Marks the class at index `idx` as busy: its requests are queued or in service.
+    pub fn busy(&mut self, idx: u32) {
+        if let Some(class) = self.classes.at_mut(idx) {
             if class.idle {
                 class.idle = false;
-                self.remove_idle(slot);
+                self.remove_idle(idx);
             }
         }
     }
 
-    /// Marks the class at index `slot` as idle: none of its requests is queued or in service.
-    pub fn idle(&mut self, slot: u32, now: u64) {
-        if slot == DEFAULT {
+    /// Marks the class at index `idx` as idle: none of its requests is queued or in service.
+    pub fn idle(&mut self, idx: u32, now: u64) {
+        if idx == DEFAULT {
             return;
         }
-        if let Some(class) = self.classes.at_mut(slot) {
+        if let Some(class) = self.classes.at_mut(idx) {
             class.seen = now;
             if !class.idle {
                 class.idle = true;
-                self.push_idle(slot);
+                self.push_idle(idx);
             }
         }
     }
 
-    /// Protects an idle class at index `slot` from eviction as if the class was used at `until`.
+    /// Protects an idle class at index `idx` from eviction as if the class was used at `until`.
     /// The information in its record is needed until then.
-    pub fn keep(&mut self, slot: u32, until: u64) {
-        if let Some(class) = self.classes.at_mut(slot).filter(|class| class.idle) {
+    pub fn keep(&mut self, idx: u32, until: u64) {
+        if let Some(class) = self.classes.at_mut(idx).filter(|class| class.idle) {
             class.seen = class.seen.max(until);
         }
     }
@@ -528,16 +530,16 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Appends the class at index `slot`, which must not be in the list of idle classes, as the
+    /// Appends the class at index `idx`, which must not be in the list of idle classes, as the
     /// most recently used one.
-    fn push_idle(&mut self, slot: u32) {
-        self.classes.push(&mut self.idle, slot);
+    fn push_idle(&mut self, idx: u32) {
+        self.classes.push(&mut self.idle, idx);
         self.idle_len = self.idle_len.saturating_add(1);
     }
 
-    /// Removes the class at index `slot` from the list of idle classes, which must contain it.
-    fn remove_idle(&mut self, slot: u32) {
-        self.classes.unlist(&mut self.idle, slot);
+    /// Removes the class at index `idx` from the list of idle classes, which must contain it.
+    fn remove_idle(&mut self, idx: u32) {
+        self.classes.unlist(&mut self.idle, idx);
         self.idle_len = self.idle_len.saturating_sub(1);
     }
 
@@ -546,7 +548,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn age(&mut self, now: u64, max: u32) -> bool {
         for _ in 0..max {
             match self.expired(now) {
-                Some(slot) => self.forget(slot),
+                Some(idx) => self.forget(idx),
                 None => return false,
             };
         }
@@ -557,10 +559,10 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// share of a crowded table; `None` if no such class was found.
     pub fn expired(&mut self, now: u64) -> Option<u32> {
         let (oldest, _) = self.oldest(self.idle.first(), now, |_| true);
-        let slot = oldest?;
-        let seen = self.classes.at(slot)?.seen;
+        let idx = oldest?;
+        let seen = self.classes.at(idx)?.seen;
         if now.saturating_sub(seen) >= IDLE_NS {
-            return Some(slot);
+            return Some(idx);
         }
         let most = self.most()?;
         let above = |owner| {
@@ -590,8 +592,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     ) -> (Option<u32>, Option<u32>) {
         let mut oldest = None;
         for _ in 0..SCAN_MAX {
-            let Some((slot, class)) =
-                next.and_then(|slot| Some((slot, self.classes.at_mut(slot)?)))
+            let Some((idx, class)) = next.and_then(|idx| Some((idx, self.classes.at_mut(idx)?)))
             else {
                 break;
             };
@@ -601,32 +602,32 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             }
             let kept = class.seen > now;
             if !kept {
-                oldest = oldest.or(Some(slot));
+                oldest = oldest.or(Some(idx));
             }
             if !core::mem::replace(&mut class.used, false) && !kept {
-                return (Some(slot), next);
+                return (Some(idx), next);
             }
-            self.touch(slot, now);
+            self.touch(idx, now);
         }
         (oldest, next)
     }
 
     /// Makes an idle class the most recently used one.
-    fn touch(&mut self, slot: u32, now: u64) {
-        if let Some(class) = self.classes.at_mut(slot) {
+    fn touch(&mut self, idx: u32, now: u64) {
+        if let Some(class) = self.classes.at_mut(idx) {
             class.seen = class.seen.max(now);
             if class.idle {
-                self.classes.unlist(&mut self.idle, slot);
-                self.classes.push(&mut self.idle, slot);
+                self.classes.unlist(&mut self.idle, idx);
+                self.classes.push(&mut self.idle, idx);
             }
         }
     }
 
-    /// Evicts the class at index `slot` and returns its record; `None` if the class is not idle.
-    pub fn forget(&mut self, slot: u32) -> Option<R> {
-        self.classes.at(slot).filter(|class| class.idle)?;
-        self.remove_idle(slot);
-        let class = self.classes.remove(slot)?;
+    /// Evicts the class at index `idx` and returns its record; `None` if the class is not idle.
+    pub fn forget(&mut self, idx: u32) -> Option<R> {
+        self.classes.at(idx).filter(|class| class.idle)?;
+        self.remove_idle(idx);
+        let class = self.classes.remove(idx)?;
         self.count(class.place, -1);
         Some(class.record)
     }

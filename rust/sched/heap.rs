@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Priority queues of table indices (`slot`).
+//! Priority queues of table indices (`idx`).
 //!
 //! The place of a table index is its position in the heap. Heaps that never contain the same table
 //! index at the same time share one array of places ([`Places`]). A [`Placed`] is a heap with its
@@ -36,12 +36,12 @@ pub trait Sort: Copy + Default {
     /// Compares keys; `Less`: the entry with this key comes out before the entry with `other`.
     fn compare(&self, other: &Self) -> Ordering;
 
-    /// Returns true if `slot` with this key comes out before `other` with the key `than`.
+    /// Returns true if `idx` with this key comes out before `other` with the key `than`.
     #[inline]
-    fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
+    fn before(&self, idx: u32, than: &Self, other: u32) -> bool {
         match self.compare(than) {
             Ordering::Less => true,
-            Ordering::Equal => slot < other,
+            Ordering::Equal => idx < other,
             Ordering::Greater => false,
         }
     }
@@ -56,9 +56,9 @@ impl Sort for u64 {
 
     /// Returns the same result in fewer instructions.
     #[inline]
-    fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
+    fn before(&self, idx: u32, than: &Self, other: u32) -> bool {
         let ahead = self.wrapping_sub(*than) as i64;
-        ahead < 0 || (ahead == 0 && slot < other)
+        ahead < 0 || (ahead == 0 && idx < other)
     }
 }
 
@@ -68,14 +68,14 @@ pub struct HeapEntry<K = u64> {
     /// Sort key.
     pub key: K,
     /// Table index.
-    pub slot: u32,
+    pub idx: u32,
 }
 
 impl<K: Sort> HeapEntry<K> {
     /// Returns true if this entry comes out before `other`.
     #[inline]
     fn before(&self, other: &Self) -> bool {
-        self.key.before(self.slot, &other.key, other.slot)
+        self.key.before(self.idx, &other.key, other.idx)
     }
 }
 
@@ -90,13 +90,13 @@ impl Grow for Places {
         Self::capacity(self)
     }
 
-    fn create(&mut self, slot: u32) {
-        while self.len() <= slot as usize && self.push(u32::MAX).is_ok() {}
-        bug!(self.len() <= slot as usize);
+    fn create(&mut self, idx: u32) {
+        while self.len() <= idx as usize && self.push(u32::MAX).is_ok() {}
+        bug!(self.len() <= idx as usize);
     }
 
-    fn wants(&self, slots: usize) -> Chunks<u32> {
-        Self::wants(self, slots.saturating_sub(self.len()))
+    fn wants(&self, entries: usize) -> Chunks<u32> {
+        Self::wants(self, entries.saturating_sub(self.len()))
     }
 
     fn feed(&mut self, spare: ChunkPile<u32>) -> ChunkPile<u32> {
@@ -122,11 +122,12 @@ impl<K: Sort> Grow for Heap<K> {
         self.entries.capacity().saturating_sub(ROOT)
     }
 
-    fn create(&mut self, _slot: u32) {}
+    fn create(&mut self, _idx: u32) {}
 
-    fn wants(&self, slots: usize) -> Self::Need {
-        let slots = slots.saturating_add(ROOT);
-        self.entries.wants(slots.saturating_sub(self.entries.len()))
+    fn wants(&self, entries: usize) -> Self::Need {
+        let entries = entries.saturating_add(ROOT);
+        self.entries
+            .wants(entries.saturating_sub(self.entries.len()))
     }
 
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
@@ -157,122 +158,122 @@ impl<K: Sort> Heap<K> {
         self.entries.get(ROOT)
     }
 
-    /// Returns the entry at `index` in unspecified order.
-    pub fn nth(&self, index: usize) -> Option<&HeapEntry<K>> {
-        self.entries.get(index.saturating_add(ROOT))
+    /// Returns the entry at `position` in unspecified order.
+    pub fn nth(&self, position: usize) -> Option<&HeapEntry<K>> {
+        self.entries.get(position.saturating_add(ROOT))
     }
 
-    /// Adds `slot`, which must not be in the heap; the heap must have memory.
-    pub fn push(&mut self, places: &mut Places, key: K, slot: u32) {
+    /// Adds `idx`, which must not be in the heap; the heap must have memory.
+    pub fn push(&mut self, places: &mut Places, key: K, idx: u32) {
         while self.entries.len() < ROOT {
             let unused = HeapEntry {
                 key: K::default(),
-                slot: u32::MAX,
+                idx: u32::MAX,
             };
             if self.entries.push(unused).is_err() {
                 bug!();
                 return;
             }
         }
-        let entry = HeapEntry { key, slot };
-        let index = self.entries.len();
+        let entry = HeapEntry { key, idx };
+        let position = self.entries.len();
         if self.entries.push(entry).is_err() {
             bug!();
             return;
         }
-        self.rise(places, index, entry);
+        self.rise(places, position, entry);
     }
 
-    /// Sets the key of `slot`, which must be in the heap.
-    pub fn update(&mut self, places: &mut Places, key: K, slot: u32) {
-        let Some(index) = self.index(places, slot) else {
+    /// Sets the key of `idx`, which must be in the heap.
+    pub fn update(&mut self, places: &mut Places, key: K, idx: u32) {
+        let Some(position) = self.position(places, idx) else {
             bug!();
             return;
         };
-        self.settle(places, index, HeapEntry { key, slot });
+        self.settle(places, position, HeapEntry { key, idx });
     }
 
-    /// Sets the key of `slot`, or adds `slot`; the heap must have memory.
-    pub fn set(&mut self, places: &mut Places, key: K, slot: u32) {
-        match self.index(places, slot) {
-            Some(index) => self.settle(places, index, HeapEntry { key, slot }),
-            None => self.push(places, key, slot),
+    /// Sets the key of `idx`, or adds `idx`; the heap must have memory.
+    pub fn set(&mut self, places: &mut Places, key: K, idx: u32) {
+        match self.position(places, idx) {
+            Some(position) => self.settle(places, position, HeapEntry { key, idx }),
+            None => self.push(places, key, idx),
         }
     }
 
-    /// Removes `slot`; returns true if it was in the heap.
-    pub fn remove(&mut self, places: &mut Places, slot: u32) -> bool {
-        let Some(index) = self.index(places, slot) else {
+    /// Removes `idx`; returns true if it was in the heap.
+    pub fn remove(&mut self, places: &mut Places, idx: u32) -> bool {
+        let Some(position) = self.position(places, idx) else {
             return false;
         };
         let Some(last) = self.entries.pop() else {
             return false;
         };
-        if index < self.entries.len() {
-            self.settle(places, index, last);
+        if position < self.entries.len() {
+            self.settle(places, position, last);
         }
         true
     }
 
-    /// Returns the position of the entry of `slot`.
-    fn index(&self, places: &Places, slot: u32) -> Option<usize> {
-        let index = *places.get(slot as usize)? as usize;
-        let entry = self.entries.get(index)?;
-        (entry.slot == slot && index >= ROOT).then_some(index)
+    /// Returns the position of the entry of `idx`.
+    fn position(&self, places: &Places, idx: u32) -> Option<usize> {
+        let position = *places.get(idx as usize)? as usize;
+        let entry = self.entries.get(position)?;
+        (entry.idx == idx && position >= ROOT).then_some(position)
     }
 
-    /// Writes `entry` at position `index`.
+    /// Writes `entry` at `position`.
     #[inline]
-    fn put(&mut self, places: &mut Places, index: usize, entry: HeapEntry<K>) {
-        if let Some(at) = self.entries.get_mut(index) {
+    fn put(&mut self, places: &mut Places, position: usize, entry: HeapEntry<K>) {
+        if let Some(at) = self.entries.get_mut(position) {
             *at = entry;
         }
-        if let Some(place) = places.get_mut(entry.slot as usize) {
-            *place = index as u32;
+        if let Some(place) = places.get_mut(entry.idx as usize) {
+            *place = position as u32;
         }
     }
 
-    /// Moves the hole at position `index` to the final position of `entry`, and fills it.
-    fn settle(&mut self, places: &mut Places, index: usize, entry: HeapEntry<K>) {
-        let index = self.sink(places, index, entry);
-        self.rise(places, index, entry);
+    /// Moves the hole at `position` to the final position of `entry`, and fills it.
+    fn settle(&mut self, places: &mut Places, position: usize, entry: HeapEntry<K>) {
+        let position = self.sink(places, position, entry);
+        self.rise(places, position, entry);
     }
 
-    /// Moves the hole at position `index` down past children that come before `entry`; returns its
+    /// Moves the hole at `position` down past children that come before `entry`; returns its
     /// position.
-    fn sink(&mut self, places: &mut Places, mut index: usize, entry: HeapEntry<K>) -> usize {
+    fn sink(&mut self, places: &mut Places, mut position: usize, entry: HeapEntry<K>) -> usize {
         loop {
-            let first = index.wrapping_sub(2).wrapping_mul(ARITY);
+            let first = position.wrapping_sub(2).wrapping_mul(ARITY);
             let children = self.entries.run(first, ARITY);
             let mut best = entry;
-            let mut to = index;
+            let mut to = position;
             for (i, child) in children.iter().enumerate() {
                 if child.before(&best) {
                     best = *child;
                     to = first.wrapping_add(i);
                 }
             }
-            if to == index {
-                return index;
+            if to == position {
+                return position;
             }
-            self.put(places, index, best);
-            index = to;
+            self.put(places, position, best);
+            position = to;
         }
     }
 
-    /// Moves the hole at position `index` up past parents that `entry` comes before, and fills it.
-    fn rise(&mut self, places: &mut Places, mut index: usize, entry: HeapEntry<K>) {
-        while index > ROOT {
-            let parent = (index / ARITY).wrapping_add(2);
+    /// Moves the hole at `position` up past parents that `entry` comes before, and fills it.
+    fn rise(&mut self, places: &mut Places, mut position: usize, entry: HeapEntry<K>) {
+        while position > ROOT {
+            let parent = (position / ARITY).wrapping_add(2);
             match self.entries.get(parent) {
                 Some(&above) if entry.before(&above) => {
-                    self.put(places, index, above);
-                    index = parent;
+                    self.put(places, position, above);
+                    position = parent;
                 }
                 _ => break,
             }
         }
-        self.put(places, index, entry);
+        self.put(places, position, entry);
     }
 }
 
@@ -290,7 +291,7 @@ mod tests {
     fn check(heap: &Heap, places: &Places) {
         for i in 0..heap.len() {
             let entry = heap.nth(i).unwrap();
-            assert_eq!(places.get(entry.slot as usize), Some(&((i + ROOT) as u32)));
+            assert_eq!(places.get(entry.idx as usize), Some(&((i + ROOT) as u32)));
             if i > 0 {
                 let parent = (i + ROOT) / ARITY + 2;
                 assert!(!entry.before(heap.entries.get(parent).unwrap()));
@@ -302,35 +303,35 @@ mod tests {
     #[test]
     fn against_model() {
         use std::collections::BTreeSet;
-        for (seed, slots) in [(1, 5), (2, 100), (3, 2500)] {
-            let (mut heap, mut places) = heap(slots);
+        for (seed, entries) in [(1, 5), (2, 100), (3, 2500)] {
+            let (mut heap, mut places) = heap(entries);
             let base = u64::MAX - 50;
-            let mut keys = vec![None; slots];
+            let mut keys = vec![None; entries];
             let mut model = BTreeSet::new();
             let mut rng = Rng::new(seed);
             for step in 0..20_000 {
-                let slot = rng.below(slots as u64) as u32;
+                let idx = rng.below(entries as u64) as u32;
                 let key = rng.below(200);
-                match (keys[slot as usize], rng.below(3)) {
+                match (keys[idx as usize], rng.below(3)) {
                     (None, _) => {
-                        assert!(!heap.remove(&mut places, slot));
-                        heap.push(&mut places, base.wrapping_add(key), slot);
-                        model.insert((key, slot));
-                        keys[slot as usize] = Some(key);
+                        assert!(!heap.remove(&mut places, idx));
+                        heap.push(&mut places, base.wrapping_add(key), idx);
+                        model.insert((key, idx));
+                        keys[idx as usize] = Some(key);
                     }
                     (Some(old), 0) => {
-                        assert!(heap.remove(&mut places, slot));
-                        model.remove(&(old, slot));
-                        keys[slot as usize] = None;
+                        assert!(heap.remove(&mut places, idx));
+                        model.remove(&(old, idx));
+                        keys[idx as usize] = None;
                     }
                     (Some(old), _) => {
-                        heap.update(&mut places, base.wrapping_add(key), slot);
-                        model.remove(&(old, slot));
-                        model.insert((key, slot));
-                        keys[slot as usize] = Some(key);
+                        heap.update(&mut places, base.wrapping_add(key), idx);
+                        model.remove(&(old, idx));
+                        model.insert((key, idx));
+                        keys[idx as usize] = Some(key);
                     }
                 }
-                let top = heap.top().map(|e| (e.key.wrapping_sub(base), e.slot));
+                let top = heap.top().map(|e| (e.key.wrapping_sub(base), e.idx));
                 assert_eq!(top, model.first().copied());
                 assert_eq!(heap.len(), model.len());
                 if step % 512 == 0 {
@@ -340,9 +341,9 @@ mod tests {
             while let Some(entry) = heap.top().copied() {
                 assert_eq!(
                     model.pop_first(),
-                    Some((entry.key.wrapping_sub(base), entry.slot))
+                    Some((entry.key.wrapping_sub(base), entry.idx))
                 );
-                heap.remove(&mut places, entry.slot);
+                heap.remove(&mut places, entry.idx);
             }
             assert!(model.is_empty() && heap.is_empty());
         }

@@ -59,10 +59,10 @@ impl JobId {
 
     /// Appends a byte that is not NUL; returns false if the identifier is full.
     pub(crate) fn push(&mut self, byte: u8) -> bool {
-        let slot = self.bytes.get_mut(usize::from(self.len));
-        let fits = slot.is_some();
-        if let Some(slot) = slot {
-            *slot = byte;
+        let place = self.bytes.get_mut(usize::from(self.len));
+        let fits = place.is_some();
+        if let Some(place) = place {
+            *place = byte;
             self.len = self.len.wrapping_add(1);
         }
         fits
@@ -189,8 +189,8 @@ impl Template {
 
     fn push(&mut self, byte: u8) -> Result {
         match self.format.get_mut(usize::from(self.len)) {
-            Some(slot) => {
-                *slot = byte;
+            Some(place) => {
+                *place = byte;
                 self.len = self.len.wrapping_add(1);
                 Ok(())
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Priority queues of table indices (`slot`) that share their memory.
+//! Priority queues of table indices (`idx`) that share their memory.
 //!
 //! Each table index has a node; a queue is a leftist tree of nodes (C. A. Crane, "Linear lists and
 //! priority queues as balanced binary trees", 1972; D. E. Knuth, "The Art of Computer Programming",
@@ -113,15 +113,15 @@ impl<K: Sort> Grow for LeftistForest<K> {
         self.knots.capacity()
     }
 
-    fn create(&mut self, slot: u32) {
-        while self.knots.len() <= slot as usize
+    fn create(&mut self, idx: u32) {
+        while self.knots.len() <= idx as usize
             && self.knots.push(LeftistNode::single(K::default())).is_ok()
         {}
-        bug!(self.knots.len() <= slot as usize);
+        bug!(self.knots.len() <= idx as usize);
     }
 
-    fn wants(&self, slots: usize) -> Self::Need {
-        self.knots.wants(slots.saturating_sub(self.knots.len()))
+    fn wants(&self, entries: usize) -> Self::Need {
+        self.knots.wants(entries.saturating_sub(self.knots.len()))
     }
 
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
@@ -142,32 +142,32 @@ impl<K: Sort> LeftistForest<K> {
         })
     }
 
-    /// Returns the sort key of `slot`.
+    /// Returns the sort key of `idx`.
     #[inline]
-    pub fn key(&self, slot: u32) -> Option<K> {
-        Some(self.knots.get(slot as usize)?.key)
+    pub fn key(&self, idx: u32) -> Option<K> {
+        Some(self.knots.get(idx as usize)?.key)
     }
 
     /// Returns the table index that comes out of `root` first, and its key.
     #[inline]
     pub fn top(&self, root: HeapRoot) -> Option<(u32, K)> {
-        let slot = root.top()?;
-        Some((slot, self.key(slot)?))
+        let idx = root.top()?;
+        Some((idx, self.key(idx)?))
     }
 
-    /// Adds `slot`, which must be in no queue.
-    pub fn push(&mut self, root: &mut HeapRoot, key: K, slot: u32) {
-        let Some(knot) = self.knots.get_mut(slot as usize) else {
+    /// Adds `idx`, which must be in no queue.
+    pub fn push(&mut self, root: &mut HeapRoot, key: K, idx: u32) {
+        let Some(knot) = self.knots.get_mut(idx as usize) else {
             bug!();
             return;
         };
         *knot = LeftistNode::single(key);
-        root.0 = self.merge(root.0, slot);
+        root.0 = self.merge(root.0, idx);
     }
 
-    /// Removes `slot`, which must be in this queue.
-    pub fn remove(&mut self, root: &mut HeapRoot, slot: u32) {
-        let Some(knot) = self.knots.get_mut(slot as usize) else {
+    /// Removes `idx`, which must be in this queue.
+    pub fn remove(&mut self, root: &mut HeapRoot, idx: u32) {
+        let Some(knot) = self.knots.get_mut(idx as usize) else {
             bug!();
             return;
         };
@@ -183,7 +183,7 @@ impl<K: Sort> LeftistForest<K> {
         self.hang(rest, gone.parent);
         let rank = self.knots.get(rest as usize).map_or(0, LeftistNode::rank);
         if let Some(parent) = self.knots.get_mut(gone.parent as usize) {
-            if parent.left == slot {
+            if parent.left == idx {
                 (parent.left, parent.left_rank) = (rest, rank);
             } else {
                 (parent.right, parent.right_rank) = (rest, rank);
@@ -192,31 +192,31 @@ impl<K: Sort> LeftistForest<K> {
         self.climb(gone.parent, gone.parent);
     }
 
-    /// Sets the key of `slot`, which must be in this queue; cheap if the node can stay in place.
-    pub fn update(&mut self, root: &mut HeapRoot, key: K, slot: u32) {
-        let Some(&knot) = self.knots.get(slot as usize) else {
+    /// Sets the key of `idx`, which must be in this queue; cheap if the node can stay in place.
+    pub fn update(&mut self, root: &mut HeapRoot, key: K, idx: u32) {
+        let Some(&knot) = self.knots.get(idx as usize) else {
             bug!();
             return;
         };
         let stays = match key.compare(&knot.key) {
             Ordering::Equal => return,
-            Ordering::Less => knot.parent == NONE || self.key_before(knot.parent, key, slot),
+            Ordering::Less => knot.parent == NONE || self.key_before(knot.parent, key, idx),
             Ordering::Greater => [knot.left, knot.right]
                 .iter()
-                .all(|&child| child == NONE || !self.key_before(child, key, slot)),
+                .all(|&child| child == NONE || !self.key_before(child, key, idx)),
         };
         if !stays {
-            self.remove(root, slot);
-            self.push(root, key, slot);
-        } else if let Some(knot) = self.knots.get_mut(slot as usize) {
+            self.remove(root, idx);
+            self.push(root, key, idx);
+        } else if let Some(knot) = self.knots.get_mut(idx as usize) {
             knot.key = key;
         }
     }
 
-    /// Returns true if `knot` comes out before `slot` with `key`.
-    fn key_before(&self, knot: u32, key: K, slot: u32) -> bool {
+    /// Returns true if `knot` comes out before `idx` with `key`.
+    fn key_before(&self, knot: u32, key: K, idx: u32) -> bool {
         self.key(knot)
-            .is_some_and(|other| other.before(knot, &key, slot))
+            .is_some_and(|other| other.before(knot, &key, idx))
     }
 
     /// Sets the parent of `child`, if there is a child.

@@ -98,11 +98,11 @@ pub trait Grow {
     /// Returns the number of entries that there is memory for.
     fn capacity(&self) -> usize;
 
-    /// Initialises the entry `slot`; new entries follow in ascending order, below the capacity.
-    fn create(&mut self, slot: u32);
+    /// Initialises the entry `idx`; new entries follow in ascending order, below the capacity.
+    fn create(&mut self, idx: u32);
 
-    /// Returns the memory that is missing for a total of `slots` entries.
-    fn wants(&self, slots: usize) -> Self::Need;
+    /// Returns the memory that is missing for a total of `entries`.
+    fn wants(&self, entries: usize) -> Self::Need;
 
     /// Adds memory; returns the memory that is not needed.
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare;
@@ -119,12 +119,12 @@ macro_rules! grow {
                 usize::MAX$(.min(self.$field.capacity()))+
             }
 
-            fn create(&mut self, slot: u32) {
-                $(self.$field.create(slot);)+
+            fn create(&mut self, idx: u32) {
+                $(self.$field.create(idx);)+
             }
 
-            fn wants(&self, slots: usize) -> Self::Need {
-                ($(self.$field.wants(slots),)+)
+            fn wants(&self, entries: usize) -> Self::Need {
+                ($(self.$field.wants(entries),)+)
             }
 
             fn feed(&mut self, ($($field,)+): Self::Spare) -> Self::Spare {
@@ -144,14 +144,14 @@ impl<G: Grow> Grow for Option<G> {
         self.as_ref().map_or(usize::MAX, G::capacity)
     }
 
-    fn create(&mut self, slot: u32) {
+    fn create(&mut self, idx: u32) {
         if let Some(grow) = self {
-            grow.create(slot);
+            grow.create(idx);
         }
     }
 
-    fn wants(&self, slots: usize) -> Self::Need {
-        self.as_ref().map(|grow| grow.wants(slots))
+    fn wants(&self, entries: usize) -> Self::Need {
+        self.as_ref().map(|grow| grow.wants(entries))
     }
 
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
@@ -350,11 +350,11 @@ impl<T> Bulk<T> {
 }
 
 /// Value for each entry of a table; reset to the default when the entry is initialised again.
-pub struct PerSlot<T> {
+pub struct PerIndex<T> {
     values: Bulk<T>,
 }
 
-impl<T> PerSlot<T> {
+impl<T> PerIndex<T> {
     /// Creates an empty set that accepts memory for up to `max` values; may sleep.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
@@ -362,20 +362,20 @@ impl<T> PerSlot<T> {
         })
     }
 
-    /// Returns the value of `slot`.
+    /// Returns the value of `idx`.
     #[inline]
-    pub fn get(&self, slot: u32) -> Option<&T> {
-        self.values.get(slot as usize)
+    pub fn get(&self, idx: u32) -> Option<&T> {
+        self.values.get(idx as usize)
     }
 
-    /// Returns the mutable value of `slot`.
+    /// Returns the mutable value of `idx`.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.values.get_mut(slot as usize)
+    pub fn get_mut(&mut self, idx: u32) -> Option<&mut T> {
+        self.values.get_mut(idx as usize)
     }
 }
 
-impl<T: Default> Grow for PerSlot<T> {
+impl<T: Default> Grow for PerIndex<T> {
     type Need = Chunks<T>;
     type Spare = ChunkPile<T>;
 
@@ -383,16 +383,16 @@ impl<T: Default> Grow for PerSlot<T> {
         self.values.capacity()
     }
 
-    fn create(&mut self, slot: u32) {
-        if let Some(value) = self.get_mut(slot) {
+    fn create(&mut self, idx: u32) {
+        if let Some(value) = self.get_mut(idx) {
             *value = T::default();
         }
-        while self.values.len() <= slot as usize && self.values.push(T::default()).is_ok() {}
-        bug!(self.values.len() <= slot as usize);
+        while self.values.len() <= idx as usize && self.values.push(T::default()).is_ok() {}
+        bug!(self.values.len() <= idx as usize);
     }
 
-    fn wants(&self, slots: usize) -> Chunks<T> {
-        self.values.wants(slots.saturating_sub(self.values.len()))
+    fn wants(&self, entries: usize) -> Chunks<T> {
+        self.values.wants(entries.saturating_sub(self.values.len()))
     }
 
     fn feed(&mut self, spare: ChunkPile<T>) -> ChunkPile<T> {

@@ -242,7 +242,7 @@ impl<I: Item> Order<I> {
         let live = self.records.live() as usize;
         let reserve = RESERVE.max(live / 4);
         let target = live.saturating_add(reserve).min(self.max);
-        let missing = target.saturating_sub(self.records.slots());
+        let missing = target.saturating_sub(self.records.entry_count());
         (self.records.wants(missing), self.tree.wants(target))
     }
 
@@ -265,15 +265,15 @@ impl<I: Item> Order<I> {
         if !matches!(relation, Relation::Free) && !self.overflow.is_empty() {
             return OrderOutcome::Full;
         }
-        let Some(slot) = self.make(&relation) else {
+        let Some(idx) = self.make(&relation) else {
             return OrderOutcome::Full;
         };
         let urgency = Urgency {
             high,
             forced: Forced::No,
         };
-        let free = self.settle(slot, urgency);
-        match self.records.handle(slot) {
+        let free = self.settle(idx, urgency);
+        match self.records.handle(idx) {
             Some(id) if free => OrderOutcome::Free(id),
             Some(id) => OrderOutcome::Blocked(id),
             None => OrderOutcome::Full,
@@ -285,12 +285,12 @@ impl<I: Item> Order<I> {
         if let Some(record) = self.records.get_mut(id) {
             record.attrs = Some(attrs);
         }
-        self.keep(id.slot(), item);
+        self.keep(id.idx(), item);
         let urgency = Urgency {
             high: false,
             forced,
         };
-        self.urge(id.slot(), urgency);
+        self.urge(id.idx(), urgency);
     }
 
     /// Queues `item`, for which [`Order::enter`] had no record, and which is ordered in `domain` as
@@ -351,7 +351,7 @@ impl<I: Item> Order<I> {
     /// Records that the request has ended; a blocked request does not end. Afterwards
     /// [`Order::next`] may have actions.
     pub fn finish(&mut self, id: RecordId) {
-        let slot = id.slot();
+        let idx = id.idx();
         let Some(record) = self.records.get_mut(id) else {
             return;
         };
@@ -365,12 +365,12 @@ impl<I: Item> Order<I> {
         }
         if waits != NONE {
             // The owner has not blocked the request after all.
-            self.stop_waiting(slot);
+            self.stop_waiting(idx);
         }
         if waited_for {
-            self.ended.push(&mut self.records, slot);
+            self.ended.push(&mut self.records, idx);
         } else {
-            self.forget(slot);
+            self.forget(idx);
         }
     }
 
@@ -382,7 +382,7 @@ impl<I: Item> Order<I> {
                 high: true,
                 forced: Forced::No,
             };
-            self.urge(id.slot(), urgency);
+            self.urge(id.idx(), urgency);
         }
     }
 
@@ -394,7 +394,7 @@ impl<I: Item> Order<I> {
                 high: false,
                 forced: Forced::InTurn,
             };
-            self.urge(id.slot(), urgency);
+            self.urge(id.idx(), urgency);
         }
     }
 

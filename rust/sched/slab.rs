@@ -4,42 +4,42 @@
 //!
 //! # Terms
 //!
-//! - *Slot*: index of an entry of the slab.
-//! - *Generation*: number of changes between vacant and taken; odd while the slot is taken.
+//! - *Index*: position of an entry in the slab.
+//! - *Generation*: number of changes between vacant and taken; odd while the entry is taken.
 //!
 //! ```text
 //!            insert                    remove
 //!  vacant (even) ──► taken (odd) ──► vacant (even) ──► …
 //! ```
 //!
-//! The slot vacated last is reused first, because it is likely still cached.
+//! The entry vacated last is reused first, because it is likely still cached.
 
 use crate::sched::mem::{Bulk, ChunkPile, Chunks, NoMemory};
 
-/// Index that names no slot.
+/// Index that names no entry.
 pub const NONE: u32 = u32::MAX;
 
 /// Name of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
-    slot: u32,
+    idx: u32,
     generation: u32,
 }
 
 impl Handle {
-    /// Creates the handle of the record in `slot` with `generation`.
-    pub const fn new(slot: u32, generation: u32) -> Self {
-        Self { slot, generation }
+    /// Creates the handle of the record at `idx` with `generation`.
+    pub const fn new(idx: u32, generation: u32) -> Self {
+        Self { idx, generation }
     }
 
-    /// Returns the slot.
-    pub const fn slot(self) -> u32 {
-        self.slot
+    /// Returns the index.
+    pub const fn idx(self) -> u32 {
+        self.idx
     }
 
     /// Returns the handle as a number, which is odd: the generation of a live record is odd.
     pub const fn bits(self) -> u64 {
-        ((self.slot as u64) << 32) | self.generation as u64
+        ((self.idx as u64) << 32) | self.generation as u64
     }
 
     /// Creates a handle from the result of [`Handle::bits`].
@@ -55,7 +55,7 @@ pub struct SlabEntry<T> {
     value: Option<T>,
 }
 
-/// Records in slots. [`Slab::insert`] uses preallocated memory and never allocates.
+/// Records with an index each. [`Slab::insert`] uses preallocated memory and never allocates.
 ///
 /// # Invariants
 ///
@@ -74,7 +74,7 @@ pub type SlabNeed<T> = Chunks<SlabEntry<T>>;
 pub type SlabPile<T> = ChunkPile<SlabEntry<T>>;
 
 impl<T> Slab<T> {
-    /// Creates a slab that can grow to `max` slots; sleeps.
+    /// Creates a slab that can grow to `max` entries; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Self::with(max, false)
     }
@@ -88,8 +88,8 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Returns the number of slots, vacant or taken.
-    pub fn slots(&self) -> usize {
+    /// Returns the number of entries, vacant or taken.
+    pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
@@ -98,7 +98,7 @@ impl<T> Slab<T> {
         self.capacity().saturating_sub(self.live as usize)
     }
 
-    /// Returns the number of slots with allocated memory.
+    /// Returns the number of entries with allocated memory.
     pub fn capacity(&self) -> usize {
         self.entries.capacity().min(NONE as usize)
     }
@@ -108,12 +108,12 @@ impl<T> Slab<T> {
         self.live
     }
 
-    /// Returns the number of vacant slots.
+    /// Returns the number of vacant entries.
     pub fn vacant(&self) -> usize {
         self.entries.len().saturating_sub(self.live as usize)
     }
 
-    /// Returns the chunks needed for `extra` more slots.
+    /// Returns the chunks needed for `extra` more entries.
     pub fn wants(&self, extra: usize) -> SlabNeed<T> {
         self.entries.wants(extra)
     }
@@ -123,21 +123,21 @@ impl<T> Slab<T> {
         self.entries.feed(pile)
     }
 
-    /// Inserts a record into a vacant slot, else into a new one. Returns the value as the error if
-    /// there is no memory for another slot.
+    /// Inserts a record into a vacant entry, else into a new one. Returns the value as the error if
+    /// there is no memory for another entry.
     pub fn insert(&mut self, value: T) -> Result<Handle, T> {
-        // `NONE` is not a slot.
-        let (slot, generation) = match self.entries.get_mut(self.free as usize) {
+        // `NONE` is not an index.
+        let (idx, generation) = match self.entries.get_mut(self.free as usize) {
             Some(entry) => {
-                let slot = self.free;
+                let idx = self.free;
                 self.free = entry.next;
                 entry.generation = entry.generation.wrapping_add(1);
                 entry.value = Some(value);
-                (slot, entry.generation)
+                (idx, entry.generation)
             }
             None => {
-                let slot = self.entries.len();
-                if slot >= self.capacity() {
+                let idx = self.entries.len();
+                if idx >= self.capacity() {
                     return Err(value);
                 }
                 let entry = SlabEntry {
@@ -146,31 +146,31 @@ impl<T> Slab<T> {
                     value: Some(value),
                 };
                 bug!(self.entries.push(entry).is_err());
-                (slot as u32, 1)
+                (idx as u32, 1)
             }
         };
         self.live = self.live.wrapping_add(1);
-        Ok(Handle { slot, generation })
+        Ok(Handle { idx, generation })
     }
 
-    /// Removes the record in `slot`.
-    pub fn remove(&mut self, slot: u32) -> Option<T> {
-        let entry = self.entries.get_mut(slot as usize)?;
+    /// Removes the record at `idx`.
+    pub fn remove(&mut self, idx: u32) -> Option<T> {
+        let entry = self.entries.get_mut(idx as usize)?;
         let value = entry.value.take()?;
-        // INVARIANT: the value is removed, the generation becomes even, the slot joins the list.
+        // INVARIANT: the value is removed, the generation becomes even, the entry joins the list.
         entry.generation = entry.generation.wrapping_add(1);
         entry.next = self.free;
-        self.free = slot;
+        self.free = idx;
         self.live = self.live.wrapping_sub(1);
         Some(value)
     }
 
-    /// Returns the handle of the record in `slot`.
-    pub fn handle(&self, slot: u32) -> Option<Handle> {
-        let entry = self.entries.get(slot as usize)?;
+    /// Returns the handle of the record at `idx`.
+    pub fn handle(&self, idx: u32) -> Option<Handle> {
+        let entry = self.entries.get(idx as usize)?;
         entry.value.as_ref()?;
         Some(Handle {
-            slot,
+            idx,
             generation: entry.generation,
         })
     }
@@ -178,7 +178,7 @@ impl<T> Slab<T> {
     /// Returns the record of `handle`, if the record still exists.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
-        let entry = self.entries.get(handle.slot as usize)?;
+        let entry = self.entries.get(handle.idx as usize)?;
         if entry.generation != handle.generation {
             return None;
         }
@@ -188,31 +188,31 @@ impl<T> Slab<T> {
     /// Returns the record of `handle` for writing, if the record still exists.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        let entry = self.entries.get_mut(handle.slot as usize)?;
+        let entry = self.entries.get_mut(handle.idx as usize)?;
         if entry.generation != handle.generation {
             return None;
         }
         entry.value.as_mut()
     }
 
-    /// Returns the record in `slot` for writing, and its handle.
+    /// Returns the record at `idx` for writing, and its handle.
     #[inline]
-    pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut T)> {
-        let entry = self.entries.get_mut(slot as usize)?;
-        let handle = Handle::new(slot, entry.generation);
+    pub fn named_mut(&mut self, idx: u32) -> Option<(Handle, &mut T)> {
+        let entry = self.entries.get_mut(idx as usize)?;
+        let handle = Handle::new(idx, entry.generation);
         Some((handle, entry.value.as_mut()?))
     }
 
-    /// Returns the record in `slot`.
+    /// Returns the record at `idx`.
     #[inline]
-    pub fn at(&self, slot: u32) -> Option<&T> {
-        self.entries.get(slot as usize)?.value.as_ref()
+    pub fn at(&self, idx: u32) -> Option<&T> {
+        self.entries.get(idx as usize)?.value.as_ref()
     }
 
-    /// Returns the record in `slot` for writing.
+    /// Returns the record at `idx` for writing.
     #[inline]
-    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.entries.get_mut(slot as usize)?.value.as_mut()
+    pub fn at_mut(&mut self, idx: u32) -> Option<&mut T> {
+        self.entries.get_mut(idx as usize)?.value.as_mut()
     }
 }
 
@@ -232,7 +232,7 @@ impl Links {
         }
     }
 
-    /// Returns the next slot of the list.
+    /// Returns the next index of the list.
     pub fn after(&self) -> Option<u32> {
         (self.after != NONE).then_some(self.after)
     }
@@ -244,7 +244,7 @@ pub trait Linked {
     fn links(&mut self) -> &mut Links;
 }
 
-/// First-in first-out list of slots, linked through the records.
+/// First-in first-out list of indices, linked through the records.
 ///
 /// # Invariants
 ///
@@ -265,7 +265,7 @@ impl SlabList {
         }
     }
 
-    /// Returns the oldest slot.
+    /// Returns the oldest index.
     pub const fn first(&self) -> Option<u32> {
         if self.first == NONE {
             None
@@ -274,9 +274,9 @@ impl SlabList {
         }
     }
 
-    /// Appends `slot`, which is in no list.
-    pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
-        let Some(record) = slab.at_mut(slot) else {
+    /// Appends `idx`, which is in no list.
+    pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, idx: u32) {
+        let Some(record) = slab.at_mut(idx) else {
             bug!();
             return;
         };
@@ -285,15 +285,15 @@ impl SlabList {
             after: NONE,
         };
         match slab.at_mut(self.last) {
-            Some(last) => last.links().after = slot,
-            None => self.first = slot,
+            Some(last) => last.links().after = idx,
+            None => self.first = idx,
         }
-        self.last = slot;
+        self.last = idx;
     }
 
-    /// Removes `slot`, which is in this list.
-    pub fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
-        let Some(record) = slab.at_mut(slot) else {
+    /// Removes `idx`, which is in this list.
+    pub fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, idx: u32) {
+        let Some(record) = slab.at_mut(idx) else {
             bug!();
             return;
         };
@@ -343,14 +343,14 @@ mod tests {
         let mut slab = slab(10);
         let a = slab.insert(node(1)).ok().unwrap();
         assert_eq!(slab.get(a).map(|n| n.value), Some(1));
-        assert_eq!(slab.remove(a.slot()).map(|n| n.value), Some(1));
-        assert!(slab.get(a).is_none() && slab.at(a.slot()).is_none());
-        assert!(slab.remove(a.slot()).is_none() && slab.handle(a.slot()).is_none());
+        assert_eq!(slab.remove(a.idx()).map(|n| n.value), Some(1));
+        assert!(slab.get(a).is_none() && slab.at(a.idx()).is_none());
+        assert!(slab.remove(a.idx()).is_none() && slab.handle(a.idx()).is_none());
         let b = slab.insert(node(2)).ok().unwrap();
-        assert_eq!(b, Handle::new(a.slot(), 3));
+        assert_eq!(b, Handle::new(a.idx(), 3));
         assert!(slab.get(a).is_none());
-        assert_eq!(slab.handle(b.slot()), Some(b));
-        assert_eq!((slab.live(), slab.slots(), slab.vacant()), (1, 1, 0));
+        assert_eq!(slab.handle(b.idx()), Some(b));
+        assert_eq!((slab.live(), slab.entry_count(), slab.vacant()), (1, 1, 0));
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         while slab.insert(node(count)).is_ok() {
             count += 1;
         }
-        assert_eq!(count as usize, slab.slots());
+        assert_eq!(count as usize, slab.entry_count());
         slab.remove(3);
         assert!(slab.insert(node(9)).is_ok() && slab.insert(node(9)).is_err());
     }
@@ -376,23 +376,23 @@ mod tests {
         let mut rng = Rng::new(5);
         for i in 0..10_000 {
             if model.is_empty() || (rng.below(2) == 0 && model.len() < 64) {
-                let slot = slab.insert(node(i)).ok().unwrap().slot();
-                list.push(&mut slab, slot);
-                model.push(slot);
+                let idx = slab.insert(node(i)).ok().unwrap().idx();
+                list.push(&mut slab, idx);
+                model.push(idx);
             } else {
                 let at = match rng.below(2) {
                     0 => 0,
                     _ => rng.below(model.len() as u64) as usize,
                 };
-                let slot = model.remove(at);
-                list.remove(&mut slab, slot);
-                slab.remove(slot);
+                let idx = model.remove(at);
+                list.remove(&mut slab, idx);
+                slab.remove(idx);
             }
             assert_eq!(list.first(), model.first().copied());
         }
-        while let Some(slot) = list.first() {
-            assert_eq!(model.remove(0), slot);
-            list.remove(&mut slab, slot);
+        while let Some(idx) = list.first() {
+            assert_eq!(model.remove(0), idx);
+            list.remove(&mut slab, idx);
         }
         assert!(model.is_empty());
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hash table of records that are also addressed by slot.
+//! Hash table of records that are also addressed by index.
 //!
 //! A bucket is the list of the rows whose hashes have the same low bits.
 //!
-//! The table uses linear hashing (Litwin, VLDB'80). It has one bucket per slot ever created and
-//! splits one bucket for each new slot, so no insertion rehashes all rows. The hash function has a
+//! The table uses linear hashing (Litwin, VLDB'80). It has one bucket per entry ever created and
+//! splits one bucket for each new entry, so no insertion rehashes all rows. The hash function has a
 //! secret seed, see [`crate::sched::key`]. Several rows may have the same key.
 
 use crate::sched::{
@@ -34,11 +34,11 @@ pub type TableNeed<K, V> = (SlabNeed<TableRow<K, V>>, Chunks<u32>);
 /// Allocated memory for a [`Table`].
 pub type TableSpare<K, V> = <TableNeed<K, V> as Need>::Spare;
 
-/// Table of rows, addressed by key and by slot.
+/// Table of rows, addressed by key and by index.
 ///
 /// # Invariants
 ///
-/// Each row is in the bucket of its hash. There are at most as many buckets as slots.
+/// Each row is in the bucket of its hash. There are at most as many buckets as entries.
 pub struct Table<K, V> {
     rows: Slab<TableRow<K, V>>,
     buckets: Bulk<u32>,
@@ -58,15 +58,15 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     /// Returns the memory needed for one more row.
     pub fn need(&self) -> TableNeed<K, V> {
         match self.rows.vacant() {
-            0 => self.wants(self.rows.slots().saturating_add(1)),
+            0 => self.wants(self.rows.entry_count().saturating_add(1)),
             _ => self.wants(0),
         }
     }
 
-    /// Returns the memory needed for `slots` slots in all.
-    pub fn wants(&self, slots: usize) -> TableNeed<K, V> {
-        let missing = |len: usize| slots.saturating_sub(len);
-        let rows = self.rows.wants(missing(self.rows.slots()));
+    /// Returns the memory needed for `entries` in all.
+    pub fn wants(&self, entries: usize) -> TableNeed<K, V> {
+        let missing = |len: usize| entries.saturating_sub(len);
+        let rows = self.rows.wants(missing(self.rows.entry_count()));
         (rows, self.buckets.wants(missing(self.buckets.len())))
     }
 
@@ -80,24 +80,24 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.rows.live()
     }
 
-    /// Returns the number of vacant slots.
+    /// Returns the number of vacant entries.
     pub fn vacant(&self) -> usize {
         self.rows.vacant()
     }
 
-    /// Returns the number of slots with allocated memory.
+    /// Returns the number of entries with allocated memory.
     pub fn capacity(&self) -> usize {
         self.rows.capacity()
     }
 
-    /// Returns the number of slots, vacant or taken.
-    pub fn slots(&self) -> u32 {
-        self.rows.slots() as u32
+    /// Returns the number of entries, vacant or taken.
+    pub fn entry_count(&self) -> u32 {
+        self.rows.entry_count() as u32
     }
 
-    /// Returns the handle of the row in `slot`.
-    pub fn handle(&self, slot: u32) -> Option<Handle> {
-        self.rows.handle(slot)
+    /// Returns the handle of the row at `idx`.
+    pub fn handle(&self, idx: u32) -> Option<Handle> {
+        self.rows.handle(idx)
     }
 
     /// Returns the row of `handle`, if the row still exists.
@@ -112,28 +112,28 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.rows.get_mut(handle).map(|row| &mut row.value)
     }
 
-    /// Returns the row in `slot`.
+    /// Returns the row at `idx`.
     #[inline]
-    pub fn at(&self, slot: u32) -> Option<&V> {
-        self.rows.at(slot).map(|row| &row.value)
+    pub fn at(&self, idx: u32) -> Option<&V> {
+        self.rows.at(idx).map(|row| &row.value)
     }
 
-    /// Returns the row in `slot` for writing.
+    /// Returns the row at `idx` for writing.
     #[inline]
-    pub fn at_mut(&mut self, slot: u32) -> Option<&mut V> {
-        self.rows.at_mut(slot).map(|row| &mut row.value)
+    pub fn at_mut(&mut self, idx: u32) -> Option<&mut V> {
+        self.rows.at_mut(idx).map(|row| &mut row.value)
     }
 
-    /// Returns the row in `slot` for writing, and its handle.
+    /// Returns the row at `idx` for writing, and its handle.
     #[inline]
-    pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut V)> {
-        let (handle, row) = self.rows.named_mut(slot)?;
+    pub fn named_mut(&mut self, idx: u32) -> Option<(Handle, &mut V)> {
+        let (handle, row) = self.rows.named_mut(idx)?;
         Some((handle, &mut row.value))
     }
 
-    /// Returns the key of the row in `slot`.
-    pub fn key(&self, slot: u32) -> Option<&K> {
-        self.rows.at(slot).map(|row| &row.key)
+    /// Returns the key of the row at `idx`.
+    pub fn key(&self, idx: u32) -> Option<&K> {
+        self.rows.at(idx).map(|row| &row.key)
     }
 
     /// Returns the hash of `key` under the secret of the table.
@@ -141,20 +141,20 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.hasher.wide(key)
     }
 
-    /// Returns the slot of a row with `key` for which `fits` is true.
+    /// Returns the index of a row with `key` for which `fits` is true.
     pub fn find(&self, key: &K, fits: impl Fn(&V) -> bool) -> Option<u32> {
         let hash = self.hasher.hash(key);
-        let mut slot = *self.buckets.get(self.bucket(hash))?;
-        while let Some(row) = self.rows.at(slot) {
+        let mut idx = *self.buckets.get(self.bucket(hash))?;
+        while let Some(row) = self.rows.at(idx) {
             if row.hash == hash && row.key == *key && fits(&row.value) {
-                return Some(slot);
+                return Some(idx);
             }
-            slot = row.next;
+            idx = row.next;
         }
         None
     }
 
-    /// Inserts a row. Returns the value as the error if there is no memory for another slot.
+    /// Inserts a row. Returns the value as the error if there is no memory for another entry.
     pub fn insert(&mut self, key: K, value: V) -> Result<Handle, V> {
         let hash = self.hasher.hash(&key);
         if self.buckets.len() == 0 && self.buckets.push(NONE).is_err() {
@@ -168,29 +168,29 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         };
         let handle = self.rows.insert(row).map_err(|row| row.value)?;
         self.split();
-        self.link(handle.slot(), hash);
+        self.link(handle.idx(), hash);
         Ok(handle)
     }
 
-    /// Removes the row in `slot`, which must not be in a list.
-    pub fn remove(&mut self, slot: u32) -> Option<V> {
-        let row = self.rows.at(slot)?;
+    /// Removes the row at `idx`, which must not be in a list.
+    pub fn remove(&mut self, idx: u32) -> Option<V> {
+        let row = self.rows.at(idx)?;
         let (hash, after) = (row.hash, row.next);
         let bucket = self.bucket(hash);
         let head = self.buckets.get_mut(bucket)?;
-        if *head == slot {
+        if *head == idx {
             *head = after;
         } else {
             let mut at = *head;
             while let Some(row) = self.rows.at_mut(at) {
-                if row.next == slot {
+                if row.next == idx {
                     row.next = after;
                     break;
                 }
                 at = row.next;
             }
         }
-        self.rows.remove(slot).map(|row| row.value)
+        self.rows.remove(idx).map(|row| row.value)
     }
 
     /// Returns the index of the bucket of `hash`.
@@ -207,21 +207,21 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         }
     }
 
-    /// Inserts the row in `slot` at the front of its bucket.
-    fn link(&mut self, slot: u32, hash: u32) {
+    /// Inserts the row at `idx` at the front of its bucket.
+    fn link(&mut self, idx: u32, hash: u32) {
         let bucket = self.bucket(hash);
         if let Some(head) = self.buckets.get_mut(bucket) {
-            let after = core::mem::replace(head, slot);
-            if let Some(row) = self.rows.at_mut(slot) {
+            let after = core::mem::replace(head, idx);
+            if let Some(row) = self.rows.at_mut(idx) {
                 row.next = after;
             }
         }
     }
 
-    /// Adds a bucket, if there are fewer buckets than slots, and moves its rows there.
+    /// Adds a bucket, if there are fewer buckets than entries, and moves its rows there.
     fn split(&mut self) {
         let len = self.buckets.len();
-        if len >= self.rows.slots() || self.buckets.push(NONE).is_err() {
+        if len >= self.rows.entry_count() || self.buckets.push(NONE).is_err() {
             return;
         }
         // The rows of the new bucket come from the bucket with the same bits except the highest.
@@ -232,24 +232,24 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         let Some(head) = self.buckets.get_mut(from) else {
             return;
         };
-        let mut slot = core::mem::replace(head, NONE);
-        while let Some(row) = self.rows.at(slot) {
+        let mut idx = core::mem::replace(head, NONE);
+        while let Some(row) = self.rows.at(idx) {
             let (hash, after) = (row.hash, row.next);
-            self.link(slot, hash);
-            slot = after;
+            self.link(idx, hash);
+            idx = after;
         }
     }
 }
 
 impl<K, V: Linked> Table<K, V> {
-    /// Appends the row in `slot`, which must not be in a list, to `list`.
-    pub fn push(&mut self, list: &mut SlabList, slot: u32) {
-        list.push(&mut self.rows, slot);
+    /// Appends the row at `idx`, which must not be in a list, to `list`.
+    pub fn push(&mut self, list: &mut SlabList, idx: u32) {
+        list.push(&mut self.rows, idx);
     }
 
-    /// Removes the row in `slot` from `list`, which must contain the row.
-    pub fn unlist(&mut self, list: &mut SlabList, slot: u32) {
-        list.remove(&mut self.rows, slot);
+    /// Removes the row at `idx` from `list`, which must contain the row.
+    pub fn unlist(&mut self, list: &mut SlabList, idx: u32) {
+        list.remove(&mut self.rows, idx);
     }
 }
 
@@ -282,16 +282,16 @@ mod tests {
             } else if !model.is_empty() {
                 let (key, value, handle) =
                     model.swap_remove(rng.below(model.len() as u64) as usize);
-                let slot = table.find(&key, |found| *found == value).unwrap();
-                assert_eq!((slot, table.key(slot)), (handle.slot(), Some(&key)));
+                let idx = table.find(&key, |found| *found == value).unwrap();
+                assert_eq!((idx, table.key(idx)), (handle.idx(), Some(&key)));
                 assert_eq!(table.get_mut(handle), Some(&mut value.clone()));
-                assert_eq!(table.remove(slot), Some(value));
+                assert_eq!(table.remove(idx), Some(value));
                 assert_eq!(table.get_mut(handle), None);
             }
             let found = table.find(&key, |_| true).is_some();
             assert_eq!(found, model.iter().any(|(known, ..)| *known == key));
             assert_eq!(table.len() as usize, model.len());
         }
-        assert!(table.slots() > 2000);
+        assert!(table.entry_count() > 2000);
     }
 }

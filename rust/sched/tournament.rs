@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Priority queue of slots, implemented as a tournament tree.
+//! Priority queue of table indices (`idx`), implemented as a tournament tree.
 //!
 //! # Algorithm
 //!
-//! As in a knock-out tournament, the least key of four adjacent slots advances to the next round,
+//! As in a knock-out tournament, the least key of four adjacent indices advances to the next round,
 //! up to one winner:
 //!
 //! ```text
 //!  round 2              [4 (1)  6 (8)  –  –]
 //!                        ╱         ╲
-//!  round 1    [4 (1)  5 (7)  …]   [6 (8)  –  –  –]      least key of each four slots, and its slot
+//!  round 1    [4 (1)  5 (7)  …]   [6 (8)  –  –  –]      least key of each four, and its index
 //!                ╱       ╲           ╲
-//!  keys    [7 4 9 –]  [– – 8 5]    [6 – – –]            by slot; –: no key
+//!  keys    [7 4 9 –]  [– – 8 5]    [6 – – –]            by index; –: no key
 //! ```
 //!
-//! A slot whose key changes repeats its rounds: one comparison of four neighbours per round, for
-//! any order of keys. No entry moves, so the position of a slot is never searched. Of equal keys
-//! the lowest slot wins, so every order is repeatable.
+//! An index whose key changes repeats its rounds: one comparison of four neighbours per round, for
+//! any order of keys. No entry moves, so the position of an index is never searched. Of equal keys
+//! the lowest index wins, so every order is repeatable.
 
 use crate::sched::mem::{Bulk, ChunkPile, Chunks, Grow, Need, NoMemory};
 
 /// Number of entries compared for one place of the next round.
 const FIELD: usize = 4;
 
-/// Number of rounds, sufficient for 2^22 slots.
+/// Number of rounds, sufficient for 2^22 indices.
 const ROUNDS: usize = 10;
 
-/// Key of a slot without a key.
+/// Key of an index without a key.
 const NEVER: u64 = u64::MAX;
 
-/// Slot and its key.
+/// Index and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TournamentEntry {
     /// Key that orders the entries.
     pub key: u64,
-    /// Index of the slot.
-    pub slot: u32,
+    /// Index in the table.
+    pub idx: u32,
 }
 
 impl TournamentEntry {
     const NONE: Self = Self {
         key: NEVER,
-        slot: u32::MAX,
+        idx: u32::MAX,
     };
 
     /// Returns the entry with the lower key; `self` if the keys are equal.
@@ -59,7 +59,7 @@ impl TournamentEntry {
 /// Entries compared for one place of the next round; 64 bytes.
 type Pairing = [TournamentEntry; FIELD];
 
-/// Priority queue of slots, least key first.
+/// Priority queue of indices, least key first.
 ///
 /// # Invariants
 ///
@@ -88,8 +88,8 @@ impl Grow for Tournament {
         fours.saturating_mul(FIELD)
     }
 
-    fn create(&mut self, slot: u32) {
-        let four = slot as usize / FIELD;
+    fn create(&mut self, idx: u32) {
+        let four = idx as usize / FIELD;
         while self.keys.len() <= four && self.keys.push([NEVER; FIELD]).is_ok() {}
         let fields = self.upper().saturating_add(four / FIELD);
         while self.fields.len() <= fields && self.fields.push(NO_FIELD).is_ok() {}
@@ -115,8 +115,8 @@ impl Grow for Tournament {
         }
     }
 
-    fn wants(&self, slots: usize) -> Self::Need {
-        let fours = slots.div_ceil(FIELD);
+    fn wants(&self, entries: usize) -> Self::Need {
+        let fours = entries.div_ceil(FIELD);
         let fields = self.upper().saturating_add(fours.div_ceil(FIELD));
         (
             self.keys.wants(fours.saturating_sub(self.keys.len())),
@@ -130,7 +130,7 @@ impl Grow for Tournament {
 }
 
 impl Tournament {
-    /// Creates a tournament that can grow to `max` slots; sleeps. Not inlined, to save stack.
+    /// Creates a tournament that can grow to `max` indices; sleeps. Not inlined, to save stack.
     ///
     /// # Errors
     ///
@@ -178,30 +178,30 @@ impl Tournament {
         last.wrapping_shr((self.rounds as u32).wrapping_mul(2)) > 0
     }
 
-    /// Returns the slot with the least key.
+    /// Returns the index with the least key.
     #[inline]
     pub fn top(&self) -> Option<TournamentEntry> {
         (self.top.key != NEVER).then_some(self.top)
     }
 
-    /// Returns true if no slot has a key.
+    /// Returns true if no index has a key.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.key == NEVER
     }
 
-    /// Sets or removes the key of `slot`, which must be known. The largest `u64` counts as one
+    /// Sets or removes the key of `idx`, which must be known. The largest `u64` counts as one
     /// less.
-    pub fn set(&mut self, slot: u32, key: Option<u64>) {
-        let mut at = slot as usize / FIELD;
+    pub fn set(&mut self, idx: u32, key: Option<u64>) {
+        let mut at = idx as usize / FIELD;
         let Some(keys) = self.keys.get_mut(at) else {
             bug!();
             return;
         };
-        if let Some(known) = keys.get_mut(slot as usize % FIELD) {
+        if let Some(known) = keys.get_mut(idx as usize % FIELD) {
             *known = key.map_or(NEVER, |key| key.min(const { NEVER - 1 }));
         }
-        let mut winner = first_of(*keys, slot);
+        let mut winner = first_of(*keys, idx);
         for &start in self.starts.iter().take(self.rounds) {
             let child = at % FIELD;
             at /= FIELD;
@@ -223,14 +223,14 @@ impl Tournament {
 /// Field without keys.
 const NO_FIELD: Pairing = [TournamentEntry::NONE; FIELD];
 
-/// Returns the winner of the four slots around `slot` with these keys.
+/// Returns the winner of the four indices around `idx` with these keys.
 #[inline]
-fn first_of(keys: [u64; FIELD], slot: u32) -> TournamentEntry {
-    let from = slot & !(FIELD as u32).wrapping_sub(1);
+fn first_of(keys: [u64; FIELD], idx: u32) -> TournamentEntry {
+    let from = idx & !(FIELD as u32).wrapping_sub(1);
     let [a, b, c, d] = keys;
     let entry = |key, index| TournamentEntry {
         key,
-        slot: from | index,
+        idx: from | index,
     };
     let (low, high) = (entry(a, 0).or(entry(b, 1)), entry(c, 2).or(entry(d, 3)));
     match low.or(high) {
@@ -244,36 +244,36 @@ mod tests {
     use super::*;
     use crate::sched::rng::Rng;
 
-    /// Compares random keys with an ordered set, while slots become known.
+    /// Compares random keys with an ordered set, while indices become known.
     #[test]
     fn against_model() {
         use std::collections::BTreeSet;
-        for (seed, slots) in [(1, 1), (2, 4), (3, 17), (4, 65), (5, 300), (6, 5000)] {
-            let mut queue = Tournament::new(slots).unwrap();
-            let mut keys = vec![None; slots];
+        for (seed, entries) in [(1, 1), (2, 4), (3, 17), (4, 65), (5, 300), (6, 5000)] {
+            let mut queue = Tournament::new(entries).unwrap();
+            let mut keys = vec![None; entries];
             let mut model = BTreeSet::new();
             let (mut rng, mut known) = (Rng::new(seed), 0);
             for step in 0..20_000u64 {
-                if known < slots && step as usize * slots / 10_000 >= known {
+                if known < entries && step as usize * entries / 10_000 >= known {
                     queue.feed(queue.wants(known + 1).allocate().unwrap());
                     assert!(queue.capacity() > known);
                     queue.create(known as u32);
                     known += 1;
                 }
-                let slot = rng.below(known as u64) as u32;
+                let idx = rng.below(known as u64) as u32;
                 let key = [None, Some(rng.below(200)), Some(step)][rng.below(3) as usize];
-                if let Some(old) = std::mem::replace(&mut keys[slot as usize], key) {
-                    model.remove(&(old, slot));
+                if let Some(old) = std::mem::replace(&mut keys[idx as usize], key) {
+                    model.remove(&(old, idx));
                 }
-                model.extend(key.map(|key| (key, slot)));
-                queue.set(slot, key);
-                let top = queue.top().map(|entry| (entry.key, entry.slot));
+                model.extend(key.map(|key| (key, idx)));
+                queue.set(idx, key);
+                let top = queue.top().map(|entry| (entry.key, entry.idx));
                 assert_eq!(top, model.first().copied());
                 assert_eq!(queue.is_empty(), model.is_empty());
             }
             while let Some(entry) = queue.top() {
-                assert_eq!(model.pop_first(), Some((entry.key, entry.slot)));
-                queue.set(entry.slot, None);
+                assert_eq!(model.pop_first(), Some((entry.key, entry.idx)));
+                queue.set(entry.idx, None);
             }
             assert!(model.is_empty());
         }
@@ -285,6 +285,6 @@ mod tests {
         queue.feed(queue.wants(2).allocate().unwrap());
         queue.create(1);
         queue.set(1, Some(u64::MAX));
-        assert_eq!(queue.top().map(|entry| entry.slot), Some(1));
+        assert_eq!(queue.top().map(|entry| entry.idx), Some(1));
     }
 }

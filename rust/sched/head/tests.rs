@@ -74,9 +74,9 @@ impl Mock {
 
     /// Replaces all classes by new ones at the same indices.
     fn renew(&mut self) {
-        for slot in 0..4 {
-            self.alive.remove(slot).unwrap();
-            assert_eq!(self.alive.insert(()).unwrap().slot(), slot);
+        for idx in 0..4 {
+            self.alive.remove(idx).unwrap();
+            assert_eq!(self.alive.insert(()).unwrap().idx(), idx);
         }
     }
 }
@@ -393,7 +393,7 @@ fn tickets_go_stale() {
     head.primary_mut().unwrap().renew();
     assert!(!head.is_live(&primary));
     let made = head.enqueue(req(1), old, || attrs(1), 0).unwrap();
-    assert_eq!(made.class().slot(), 1, "classified again, in the primary");
+    assert_eq!(made.class().idx(), 1, "classified again, in the primary");
     assert_eq!(made.instance(), primary.instance());
     assert_ne!(made.class(), primary.class());
     assert!(head.is_live(&made));

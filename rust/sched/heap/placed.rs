@@ -33,25 +33,25 @@ impl<K: Sort> Placed<K> {
         self.heap.len()
     }
 
-    /// Adds `slot` with `key` or moves it there; removes `slot` if `key` is `None`.
+    /// Adds `idx` with `key` or moves it there; removes `idx` if `key` is `None`.
     #[inline]
-    pub fn place(&mut self, slot: u32, key: Option<K>) {
+    pub fn place(&mut self, idx: u32, key: Option<K>) {
         match key {
-            Some(key) => self.heap.set(&mut self.places, key, slot),
+            Some(key) => self.heap.set(&mut self.places, key, idx),
             None => {
-                self.heap.remove(&mut self.places, slot);
+                self.heap.remove(&mut self.places, idx);
             }
         }
     }
 
-    /// Adds `slot` with `key` or moves it there; removes `slot` if `key` is `None`. `was`: `slot`
+    /// Adds `idx` with `key` or moves it there; removes `idx` if `key` is `None`. `was`: `idx`
     /// is in the heap.
     #[inline]
-    pub fn set(&mut self, slot: u32, key: Option<K>, was: bool) {
+    pub fn set(&mut self, idx: u32, key: Option<K>, was: bool) {
         match key {
-            Some(key) if was => self.heap.update(&mut self.places, key, slot),
-            Some(key) => self.heap.push(&mut self.places, key, slot),
-            None if was => bug!(!self.heap.remove(&mut self.places, slot)),
+            Some(key) if was => self.heap.update(&mut self.places, key, idx),
+            Some(key) => self.heap.push(&mut self.places, key, idx),
+            None if was => bug!(!self.heap.remove(&mut self.places, idx)),
             None => {}
         }
     }

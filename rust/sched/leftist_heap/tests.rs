@@ -5,17 +5,17 @@ use crate::sched::{mem::Need, rng::Rng};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn forest(slots: u32) -> LeftistForest {
-    let mut forest = LeftistForest::new(slots as usize).unwrap();
-    forest.feed(forest.wants(slots as usize).allocate().unwrap());
-    assert!(forest.wants(slots as usize).is_empty());
-    (0..slots).for_each(|slot| forest.create(slot));
+fn forest(entries: u32) -> LeftistForest {
+    let mut forest = LeftistForest::new(entries as usize).unwrap();
+    forest.feed(forest.wants(entries as usize).allocate().unwrap());
+    assert!(forest.wants(entries as usize).is_empty());
+    (0..entries).for_each(|idx| forest.create(idx));
     forest
 }
 
 impl LeftistForest {
-    fn at(&self, slot: u32) -> LeftistNode {
-        *self.knots.get(slot as usize).unwrap()
+    fn at(&self, idx: u32) -> LeftistNode {
+        *self.knots.get(idx as usize).unwrap()
     }
 
     /// Checks the invariants of one queue with ranks computed by definition; returns the number of
@@ -39,14 +39,14 @@ impl LeftistForest {
             next += 1;
         }
         let mut ranks = BTreeMap::from([(NONE, 0u8)]);
-        for &slot in order.iter().rev() {
-            let knot = self.at(slot);
+        for &idx in order.iter().rev() {
+            let knot = self.at(idx);
             assert_eq!(
                 (knot.left_rank, knot.right_rank),
                 (ranks[&knot.left], ranks[&knot.right])
             );
             assert!(knot.left_rank >= knot.right_rank);
-            ranks.insert(slot, knot.right_rank + 1);
+            ranks.insert(idx, knot.right_rank + 1);
         }
         let bound = (order.len() + 1).ilog2();
         assert!(u32::from(ranks[&top]) <= bound);
@@ -64,43 +64,43 @@ struct ForestModel {
 }
 
 impl ForestModel {
-    fn new(slots: u32, base: u64) -> Self {
+    fn new(entries: u32, base: u64) -> Self {
         Self {
-            forest: forest(slots),
+            forest: forest(entries),
             roots: [HeapRoot::EMPTY; 2],
             held: Default::default(),
-            place: vec![None; slots as usize],
+            place: vec![None; entries as usize],
             base,
         }
     }
 
-    /// Adds, moves or removes `slot`; afterwards `slot` is in the queue and has the key given by
+    /// Adds, moves or removes `idx`; afterwards `idx` is in the queue and has the key given by
     /// `to`, or is in no queue.
-    fn set(&mut self, slot: u32, to: Option<(usize, i64)>) {
+    fn set(&mut self, idx: u32, to: Option<(usize, i64)>) {
         let key = |key: i64| self.base.wrapping_add(key as u64);
-        let from = std::mem::replace(&mut self.place[slot as usize], to);
+        let from = std::mem::replace(&mut self.place[idx as usize], to);
         match (from, to) {
             (Some((one, _)), Some((other, new))) if one == other => {
-                self.forest.update(&mut self.roots[one], key(new), slot);
+                self.forest.update(&mut self.roots[one], key(new), idx);
             }
             _ => {
                 if let Some((queue, _)) = from {
-                    self.forest.remove(&mut self.roots[queue], slot);
+                    self.forest.remove(&mut self.roots[queue], idx);
                 }
                 if let Some((queue, new)) = to {
-                    self.forest.push(&mut self.roots[queue], key(new), slot);
+                    self.forest.push(&mut self.roots[queue], key(new), idx);
                 }
             }
         }
         if let Some((queue, old)) = from {
-            self.held[queue].remove(&(old, slot));
+            self.held[queue].remove(&(old, idx));
         }
         if let Some((queue, new)) = to {
-            self.held[queue].insert((new, slot), ());
+            self.held[queue].insert((new, idx), ());
         }
         for queue in 0..2 {
             let first = self.held[queue].first_key_value();
-            let want = first.map(|(&(key, slot), ())| (slot, self.base.wrapping_add(key as u64)));
+            let want = first.map(|(&(key, idx), ())| (idx, self.base.wrapping_add(key as u64)));
             assert_eq!(self.forest.top(self.roots[queue]), want);
         }
     }
@@ -122,8 +122,8 @@ proptest! {
             (0u32..40, proptest::option::of((0usize..2, -20i64..20))), 1..300),
     ) {
         let mut model = ForestModel::new(40, base);
-        for (slot, to) in steps {
-            model.set(slot, to);
+        for (idx, to) in steps {
+            model.set(idx, to);
             model.check();
         }
     }
@@ -136,29 +136,29 @@ type TestKey = Box<dyn Fn(u32, &mut Rng) -> i64>;
 /// the queue from the top or in the order of indices.
 #[test]
 fn orders() {
-    const SLOTS: u32 = 30_000;
+    const ENTRIES: u32 = 30_000;
     let mut rng = Rng::new(5);
     let orders: [TestKey; 5] = [
-        Box::new(|slot, _| i64::from(slot)),
-        Box::new(|slot, _| -i64::from(slot)),
+        Box::new(|idx, _| i64::from(idx)),
+        Box::new(|idx, _| -i64::from(idx)),
         Box::new(|_, _| 7),
-        Box::new(|slot, _| (15_000 - i64::from(slot)).abs()),
+        Box::new(|idx, _| (15_000 - i64::from(idx)).abs()),
         Box::new(|_, rng| rng.below(1 << 40) as i64),
     ];
     for order in &orders {
         for from_top in [false, true] {
-            let mut model = ForestModel::new(SLOTS, u64::MAX - 1000);
-            for slot in 0..SLOTS {
-                model.set(slot, Some((0, order(slot, &mut rng))));
+            let mut model = ForestModel::new(ENTRIES, u64::MAX - 1000);
+            for idx in 0..ENTRIES {
+                model.set(idx, Some((0, order(idx, &mut rng))));
             }
             model.check();
-            for slot in 0..SLOTS {
+            for idx in 0..ENTRIES {
                 let next = match from_top {
                     true => model.roots[0].top().unwrap(),
-                    false => slot,
+                    false => idx,
                 };
                 model.set(next, None);
-                if slot % 5000 == 0 {
+                if idx % 5000 == 0 {
                     model.check();
                 }
             }

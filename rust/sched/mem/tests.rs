@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn an_entry_that_is_created_again_has_the_default() {
-    let mut values = PerSlot::<u32>::new(100).unwrap();
+    let mut values = PerIndex::<u32>::new(100).unwrap();
     values.feed(values.wants(2).allocate().unwrap());
-    (0..2).for_each(|slot| values.create(slot));
+    (0..2).for_each(|idx| values.create(idx));
     *values.get_mut(0).unwrap() = 5;
     *values.get_mut(1).unwrap() = 6;
     values.create(0);

@@ -25,38 +25,38 @@ impl<I: Item> Order<I> {
             _ => StandsFor::Free,
         };
         let serial = self.serial;
-        let slot = self
+        let idx = self
             .records
             .insert(OrderRecord::new(serial, ties))
             .ok()?
-            .slot();
+            .idx();
         if let Some(extent) = relation.extent() {
-            let Some(name) = self.tree.insert(extent, serial, slot) else {
-                self.records.remove(slot);
+            let Some(name) = self.tree.insert(extent, serial, idx) else {
+                self.records.remove(idx);
                 return None;
             };
             if let Some(OrderRecord {
                 ties: StandsFor::Range { node, .. },
                 ..
-            }) = self.records.at_mut(slot)
+            }) = self.records.at_mut(idx)
             {
                 *node = name;
             }
         }
         self.serial = serial.wrapping_add(1);
-        Some(slot)
+        Some(idx)
     }
 
     /// Determines the predecessor of a new record; returns true if there is none.
-    pub(super) fn settle(&mut self, slot: u32, urgency: Urgency) -> bool {
-        if let Some(record) = self.records.at_mut(slot) {
+    pub(super) fn settle(&mut self, idx: u32, urgency: Urgency) -> bool {
+        if let Some(record) = self.records.at_mut(idx) {
             record.urgency = urgency;
         }
-        match self.predecessor(slot) {
+        match self.predecessor(idx) {
             Some(other) => {
-                self.wait(slot, other);
+                self.wait(idx, other);
                 if !urgency.is_none() {
-                    self.list(slot);
+                    self.list(idx);
                 }
                 false
             }
@@ -66,8 +66,8 @@ impl<I: Item> Order<I> {
 
     /// Returns the latest predecessor that has not ended, or another earlier record if the search
     /// was stopped.
-    pub(super) fn predecessor(&mut self, slot: u32) -> Option<u32> {
-        let record = self.records.at(slot)?;
+    pub(super) fn predecessor(&mut self, idx: u32) -> Option<u32> {
+        let record = self.records.at(idx)?;
         match &record.ties {
             StandsFor::Free => None,
             StandsFor::Range { extent, .. } => match self.tree.latest(*extent, record.serial) {
@@ -81,75 +81,75 @@ impl<I: Item> Order<I> {
                     other.is_some_and(|other| !other.has_ended() && other.serial < record.serial)
                 };
                 let mut latest_first = those.iter().rev().flatten();
-                latest_first.find(earlier).map(|id| id.slot())
+                latest_first.find(earlier).map(|id| id.idx())
             }
         }
     }
 
-    /// Makes the record at index `slot` wait for the one at `other`, which inherits the urgency.
-    pub(super) fn wait(&mut self, slot: u32, other: u32) {
-        let Some(record) = self.records.at_mut(slot) else {
+    /// Makes the record at index `idx` wait for the one at `other`, which inherits the urgency.
+    pub(super) fn wait(&mut self, idx: u32, other: u32) {
+        let Some(record) = self.records.at_mut(idx) else {
             bug!();
             return;
         };
         record.waits = other;
         let urgency = record.urgency;
-        self.waiters(other, |records, waiters| waiters.push(records, slot));
+        self.waiters(other, |records, waiters| waiters.push(records, idx));
         self.urge(other, urgency);
     }
 
-    /// Removes the record at index `slot` from the waiters of its predecessor.
-    pub(super) fn stop_waiting(&mut self, slot: u32) {
-        let Some(record) = self.records.at_mut(slot) else {
+    /// Removes the record at index `idx` from the waiters of its predecessor.
+    pub(super) fn stop_waiting(&mut self, idx: u32) {
+        let Some(record) = self.records.at_mut(idx) else {
             bug!();
             return;
         };
         let other = core::mem::replace(&mut record.waits, NONE);
-        self.waiters(other, |records, waiters| waiters.remove(records, slot));
+        self.waiters(other, |records, waiters| waiters.remove(records, idx));
     }
 
-    /// Calls `f` with the waiters of the record at index `slot`.
-    fn waiters(&mut self, slot: u32, f: impl FnOnce(&mut Slab<OrderRecord<I>>, &mut SlabList)) {
-        let Some(record) = self.records.at_mut(slot) else {
+    /// Calls `f` with the waiters of the record at index `idx`.
+    fn waiters(&mut self, idx: u32, f: impl FnOnce(&mut Slab<OrderRecord<I>>, &mut SlabList)) {
+        let Some(record) = self.records.at_mut(idx) else {
             bug!();
             return;
         };
         let mut waiters = core::mem::replace(&mut record.waiters, SlabList::new());
         f(&mut self.records, &mut waiters);
-        if let Some(record) = self.records.at_mut(slot) {
+        if let Some(record) = self.records.at_mut(idx) {
             record.waiters = waiters;
         }
     }
 
-    /// Blocks the record at index `slot`.
-    pub(super) fn keep(&mut self, slot: u32, item: I) {
-        if let Some(record) = self.records.at_mut(slot) {
+    /// Blocks the record at index `idx`.
+    pub(super) fn keep(&mut self, idx: u32, item: I) {
+        if let Some(record) = self.records.at_mut(idx) {
             record.state = OrderState::Blocked(item);
             self.blocked = self.blocked.wrapping_add(1);
         }
     }
 
     /// Increases the urgency of a record and propagates an increase to its predecessors.
-    pub(super) fn urge(&mut self, slot: u32, urgency: Urgency) {
-        let Some(record) = self.records.at_mut(slot) else {
+    pub(super) fn urge(&mut self, idx: u32, urgency: Urgency) {
+        let Some(record) = self.records.at_mut(idx) else {
             bug!();
             return;
         };
         let sum = record.urgency.and(urgency);
         if sum != record.urgency {
             record.urgency = sum;
-            self.list(slot);
+            self.list(idx);
         }
     }
 
     /// Lists the record to propagate its urgency, from its first predecessor on.
-    fn list(&mut self, slot: u32) {
+    fn list(&mut self, idx: u32) {
         let first = self.chase;
-        if let Some(record) = self.records.at_mut(slot) {
+        if let Some(record) = self.records.at_mut(idx) {
             record.start_chase();
             if !core::mem::replace(&mut record.chase.listed, true) {
                 record.chase.next = first;
-                self.chase = slot;
+                self.chase = idx;
             }
         }
     }
@@ -161,12 +161,12 @@ impl<I: Item> Order<I> {
     }
 
     /// Frees the record of an ended request, unless waiters or a chase still refer to it.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(super) fn forget(&mut self, idx: u32) {
         let done = |record: &OrderRecord<I>| {
             record.has_ended() && record.waiters.first().is_none() && !record.chase.listed
         };
-        if self.records.at(slot).is_some_and(done) {
-            self.records.remove(slot);
+        if self.records.at(idx).is_some_and(done) {
+            self.records.remove(idx);
         }
     }
 }

@@ -172,7 +172,8 @@ impl ExtentTree {
 
     /// Returns the chunks missing for a total of `target` extents.
     pub fn wants(&self, target: usize) -> TreeNeed {
-        self.nodes.wants(target.saturating_sub(self.nodes.slots()))
+        self.nodes
+            .wants(target.saturating_sub(self.nodes.entry_count()))
     }
 
     /// Returns the number of further extents that there is memory for.
@@ -215,13 +216,13 @@ impl ExtentTree {
             at = if goes_left { other.left } else { other.right };
         }
         node.parent = parent;
-        let slot = self.nodes.insert(node).ok()?.slot();
+        let idx = self.nodes.insert(node).ok()?.idx();
         match self.nodes.at_mut(parent) {
-            Some(parent) if goes_left => parent.left = slot,
-            Some(parent) => parent.right = slot,
-            None => self.root = slot,
+            Some(parent) if goes_left => parent.left = idx,
+            Some(parent) => parent.right = idx,
+            None => self.root = idx,
         }
-        while let Some(above) = self.parent(slot) {
+        while let Some(above) = self.parent(idx) {
             if self
                 .nodes
                 .at(above)
@@ -229,18 +230,18 @@ impl ExtentTree {
             {
                 break;
             }
-            self.lift(slot);
+            self.lift(idx);
         }
         // INVARIANT: lowered nodes are digested in `lift`; this node and all nodes above it are
         // digested here.
-        self.digest_up(slot);
-        Some(slot)
+        self.digest_up(idx);
+        Some(idx)
     }
 
-    /// Removes the extent at index `slot`, from [`ExtentTree::insert`].
-    pub fn remove(&mut self, slot: u32) {
+    /// Removes the extent at index `idx`, from [`ExtentTree::insert`].
+    pub fn remove(&mut self, idx: u32) {
         // Lowered until it has no child. Nodes lifted over it are above it, and are digested below.
-        while let Some(node) = self.nodes.at(slot) {
+        while let Some(node) = self.nodes.at(idx) {
             let priority = |child: u32| self.nodes.at(child).map(|child| child.priority);
             let child = if priority(node.left) > priority(node.right) {
                 node.left
@@ -252,20 +253,20 @@ impl ExtentTree {
             }
             self.lift(child);
         }
-        if let Some(node) = self.nodes.remove(slot) {
-            self.replace_child(node.parent, slot, NONE);
+        if let Some(node) = self.nodes.remove(idx) {
+            self.replace_child(node.parent, idx, NONE);
             self.digest_up(node.parent);
         }
     }
 
-    fn visit(&mut self, slot: u32) -> Option<&ExtentNode> {
-        let node = self.nodes.at(slot)?;
+    fn visit(&mut self, idx: u32) -> Option<&ExtentNode> {
+        let node = self.nodes.at(idx)?;
         self.visits = self.visits.wrapping_add(1);
         Some(node)
     }
 
-    fn parent(&self, slot: u32) -> Option<u32> {
-        let parent = self.nodes.at(slot)?.parent;
+    fn parent(&self, idx: u32) -> Option<u32> {
+        let parent = self.nodes.at(idx)?.parent;
         (parent != NONE).then_some(parent)
     }
 
@@ -283,13 +284,13 @@ impl ExtentTree {
 
     /// Rotates a node above its parent, which becomes its child; computes the digests of the
     /// parent.
-    fn lift(&mut self, slot: u32) {
-        let Some(parent) = self.parent(slot) else {
+    fn lift(&mut self, idx: u32) {
+        let Some(parent) = self.parent(idx) else {
             return;
         };
         let above = self.nodes.at(parent).map_or(NONE, |node| node.parent);
-        let was_left = self.nodes.at(parent).is_some_and(|node| node.left == slot);
-        let Some(node) = self.nodes.at_mut(slot) else {
+        let was_left = self.nodes.at(parent).is_some_and(|node| node.left == idx);
+        let Some(node) = self.nodes.at_mut(idx) else {
             return;
         };
         let inner = if was_left {
@@ -297,9 +298,9 @@ impl ExtentTree {
         } else {
             core::mem::replace(&mut node.left, parent)
         };
-        self.replace_child(above, parent, slot);
+        self.replace_child(above, parent, idx);
         if let Some(node) = self.nodes.at_mut(parent) {
-            node.parent = slot;
+            node.parent = idx;
             if was_left {
                 node.left = inner;
             } else {
@@ -313,8 +314,8 @@ impl ExtentTree {
     }
 
     /// Computes the digests of a node from those of its children; returns its parent.
-    fn digest(&mut self, slot: u32) -> Option<u32> {
-        let node = self.nodes.at(slot)?;
+    fn digest(&mut self, idx: u32) -> Option<u32> {
+        let node = self.nodes.at(idx)?;
         let (mut all, mut writers) = node.own();
         for child in [node.left, node.right] {
             if let Some(child) = self.nodes.at(child) {
@@ -323,15 +324,15 @@ impl ExtentTree {
             }
         }
         self.visits = self.visits.wrapping_add(1);
-        let node = self.nodes.at_mut(slot)?;
+        let node = self.nodes.at_mut(idx)?;
         node.all = all;
         node.writers = writers;
         Some(node.parent)
     }
 
     /// Computes the digests of a node and all nodes above it.
-    fn digest_up(&mut self, slot: u32) {
-        let mut at = slot;
+    fn digest_up(&mut self, idx: u32) {
+        let mut at = idx;
         while let Some(parent) = self.digest(at) {
             at = parent;
         }

@@ -69,38 +69,38 @@ impl<I: Item> Order<I> {
 
     /// Continues the first listed chase.
     fn chase(&mut self) -> Option<OrderAction<I>> {
-        let slot = self.chase;
+        let idx = self.chase;
         let (waits, urgency) = {
-            let record = self.records.at(slot)?;
+            let record = self.records.at(idx)?;
             (record.waits != NONE, record.urgency)
         };
         if waits {
-            if !self.tell(slot) {
-                self.unlist(slot);
+            if !self.tell(idx) {
+                self.unlist(idx);
             }
             return None;
         }
-        self.unlist(slot);
+        self.unlist(idx);
         if urgency.forced != Forced::No {
-            self.take_out(slot)
+            self.take_out(idx)
         } else {
-            self.lift(slot)
+            self.lift(idx)
         }
     }
 
-    /// Removes the record in `slot`, the first of the listed chases, from the list.
-    fn unlist(&mut self, slot: u32) {
-        if let Some(record) = self.records.at_mut(slot) {
+    /// Removes the record at `idx`, the first of the listed chases, from the list.
+    fn unlist(&mut self, idx: u32) {
+        if let Some(record) = self.records.at_mut(idx) {
             record.chase.listed = false;
             self.chase = core::mem::replace(&mut record.chase.next, NONE);
         }
-        self.forget(slot);
+        self.forget(idx);
     }
 
     /// Passes the urgency of a blocked record to one more predecessor, or to several explicit
     /// ones; returns true if there may be more.
-    fn tell(&mut self, slot: u32) -> bool {
-        let Some(record) = self.records.at_mut(slot) else {
+    fn tell(&mut self, idx: u32) -> bool {
+        let Some(record) = self.records.at_mut(idx) else {
             return false;
         };
         let (mut chase, urgency, waits) = (record.chase, record.urgency, record.waits);
@@ -131,27 +131,27 @@ impl<I: Item> Order<I> {
             StandsFor::After(those) if first => {
                 for id in those.into_iter().flatten() {
                     if self.is_live(id) {
-                        self.urge(id.slot(), urgency);
+                        self.urge(id.idx(), urgency);
                     }
                 }
                 chase.before = 0;
             }
             _ => chase.before = 0,
         }
-        if let Some(record) = self.records.at_mut(slot) {
+        if let Some(record) = self.records.at_mut(idx) {
             record.chase.before = chase.before;
             record.chase.start = chase.start;
             record.chase.end = chase.end;
         }
         // Other records may have been listed before this one; it is removed when it is first again.
-        chase.before > 0 || self.chase != slot
+        chase.before > 0 || self.chase != idx
     }
 
     /// Moves a queued record to the high-priority head, if it is in the regular one.
-    fn lift(&mut self, slot: u32) -> Option<OrderAction<I>> {
-        let attrs = self.records.at(slot)?.attrs;
+    fn lift(&mut self, idx: u32) -> Option<OrderAction<I>> {
+        let attrs = self.records.at(idx)?.attrs;
         let regular = |priority| priority == Priority::Regular;
-        let (id, place, ticket, _) = self.take_in_hand(slot, regular)?;
+        let (id, place, ticket, _) = self.take_in_hand(idx, regular)?;
         Some(OrderAction::Move {
             id,
             place,
@@ -161,9 +161,9 @@ impl<I: Item> Order<I> {
     }
 
     /// Forces the dispatch of a queued record.
-    fn take_out(&mut self, slot: u32) -> Option<OrderAction<I>> {
-        let forced = self.forced(self.records.at(slot)?);
-        let (id, place, ticket, priority) = self.take_in_hand(slot, |_| true)?;
+    fn take_out(&mut self, idx: u32) -> Option<OrderAction<I>> {
+        let forced = self.forced(self.records.at(idx)?);
+        let (id, place, ticket, priority) = self.take_in_hand(idx, |_| true)?;
         Some(OrderAction::Force {
             id,
             place,
@@ -189,11 +189,11 @@ impl<I: Item> Order<I> {
     /// `wanted`.
     fn take_in_hand(
         &mut self,
-        slot: u32,
+        idx: u32,
         wanted: impl FnOnce(Priority) -> bool,
     ) -> Option<(RecordId, I::Place, HeadTicket, Priority)> {
-        let id = self.records.handle(slot)?;
-        let record = self.records.at_mut(slot)?;
+        let id = self.records.handle(idx)?;
+        let record = self.records.at_mut(idx)?;
         match core::mem::replace(&mut record.state, OrderState::Held) {
             OrderState::Queued {
                 place,
@@ -225,10 +225,10 @@ impl<I: Item> Order<I> {
     }
 
     /// Releases a blocked request without predecessors.
-    fn release(&mut self, slot: u32) -> Option<OrderAction<I>> {
-        let id = self.records.handle(slot)?;
-        let forced = self.forced(self.records.at(slot)?);
-        let record = self.records.at_mut(slot)?;
+    fn release(&mut self, idx: u32) -> Option<OrderAction<I>> {
+        let id = self.records.handle(idx)?;
+        let forced = self.forced(self.records.at(idx)?);
+        let record = self.records.at_mut(idx)?;
         match core::mem::replace(&mut record.state, OrderState::Held) {
             OrderState::Blocked(item) => {
                 self.blocked = self.blocked.wrapping_sub(1);
@@ -249,16 +249,16 @@ impl<I: Item> Order<I> {
 
     /// Examines one record while all are being forced.
     fn sweep(&mut self) -> Option<OrderAction<I>> {
-        let slot = self.sweep;
-        self.sweep = slot.wrapping_add(1);
-        if self.sweep as usize >= self.records.slots() {
+        let idx = self.sweep;
+        self.sweep = idx.wrapping_add(1);
+        if self.sweep as usize >= self.records.entry_count() {
             self.sweep = NONE;
         }
-        let record = self.records.at(slot)?;
+        let record = self.records.at(idx)?;
         if record.serial >= self.forced_before {
             return None;
         }
-        self.take_out(slot)
+        self.take_out(idx)
     }
 
     /// Creates a record for the oldest overflowed request.
@@ -266,7 +266,7 @@ impl<I: Item> Order<I> {
         let front = self.overflow.front()?;
         let note = OverflowMark::of_mark(front.mark());
         let relation = note.relation(front);
-        let slot = self.make(&relation)?;
+        let idx = self.make(&relation)?;
         let mut item = self.overflow.pop()?;
         item.set_mark(0);
         let urgency = Urgency {
@@ -277,10 +277,10 @@ impl<I: Item> Order<I> {
             },
         };
         self.overflow_forced = self.overflow_forced.saturating_sub(1);
-        let free = self.settle(slot, urgency);
-        self.keep(slot, item);
+        let free = self.settle(idx, urgency);
+        self.keep(idx, item);
         if free {
-            self.release(slot)
+            self.release(idx)
         } else {
             None
         }

@@ -103,8 +103,8 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         if let Some(ident) = ident {
             // The default class that is used for lack of memory is not cached.
             let keep = self.head.is_live(&ticket);
-            if let Some(slot) = self.cache.get_mut(place(ident)) {
-                *slot = keep.then_some(Cached {
+            if let Some(entry) = self.cache.get_mut(place(ident)) {
+                *entry = keep.then_some(Cached {
                     ident: *ident,
                     ticket,
                 });

@@ -102,8 +102,8 @@ pub trait Classful<I: Item>: Sized {
     /// Returns the maximum number of classes in the class table.
     fn classes_max(config: &Self::Config) -> u32;
 
-    /// Returns an empty queue for up to `slots` classes.
-    fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory>;
+    /// Returns an empty queue for up to `entries` classes.
+    fn queue(config: &Self::Config, entries: usize) -> Result<Self::Queue, NoMemory>;
 
     /// Returns the maximum number of idle classes.
     fn idle_max(&self) -> usize {
@@ -145,9 +145,9 @@ pub trait Classful<I: Item>: Sized {
         true
     }
 
-    /// Applies the last update to the class at `slot`; called before other uses of the class.
+    /// Applies the last update to the class at `idx`; called before other uses of the class.
     /// Returns the number of comparisons beyond the basic cost of a class.
-    fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) -> u32 {
+    fn sync(_state: &mut State<I, Self>, _idx: u32, _now: u64) -> u32 {
         0
     }
 
@@ -156,7 +156,7 @@ pub trait Classful<I: Item>: Sized {
     fn push(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut ClassOf<I, Self>,
         item: I,
         now: u64,
@@ -167,7 +167,7 @@ pub trait Classful<I: Item>: Sized {
     fn remove(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut ClassOf<I, Self>,
         place: &I::Place,
         now: u64,
@@ -186,15 +186,15 @@ pub trait Classful<I: Item>: Sized {
     fn pop(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut ClassOf<I, Self>,
         now: u64,
     ) -> Option<(I, u32)>;
 
-    /// Counts a request that is not queued; see [`Part::pass`]. The class at `slot` exists.
+    /// Counts a request that is not queued; see [`Part::pass`]. The class at `idx` exists.
     fn pass(
         state: &mut State<I, Self>,
-        slot: u32,
+        idx: u32,
         cost: Cost,
         way: BypassReason,
         now: impl FnOnce() -> u64,
@@ -300,7 +300,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         let policy = &mut self.policy;
         let make = || Class::new(policy.record(Some(&key), shared, now));
         let id = self.table.create(key, place, limit, now, make)?;
-        self.queue.create(id.slot());
+        self.queue.create(id.idx());
         Some(id)
     }
 
@@ -310,26 +310,26 @@ impl<I: Item, P: Classful<I>> State<I, P> {
     fn open(&mut self, class: ClassId, now: u64) -> u32 {
         let known = self.table.get(class);
         if known.is_some_and(|class| self.policy.is_synced(&class.record)) {
-            return class.slot();
+            return class.idx();
         }
-        let slot = self.table.resolve(class);
-        P::sync(self, slot, now);
-        slot
+        let idx = self.table.resolve(class);
+        P::sync(self, idx, now);
+        idx
     }
 
-    /// Marks the class at `slot` idle after its last request has left.
-    fn idle(&mut self, slot: u32, now: u64) {
-        self.table.idle(slot, now);
-        self.keep(slot);
+    /// Marks the class at `idx` idle after its last request has left.
+    fn idle(&mut self, idx: u32, now: u64) {
+        self.table.idle(idx, now);
+        self.keep(idx);
         self.table.trim(now, self.policy.idle_max());
     }
 
-    /// Keeps the class at `slot` as long as its record requires.
-    pub fn keep(&mut self, slot: u32) {
+    /// Keeps the class at `idx` as long as its record requires.
+    pub fn keep(&mut self, idx: u32) {
         if self.policy.keeps() {
-            let class = self.table.at(slot);
+            let class = self.table.at(idx);
             let until = class.map_or(0, |class| P::keep_until(&class.record));
-            self.table.keep(slot, until);
+            self.table.keep(idx, until);
         }
     }
 }
@@ -354,33 +354,33 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     /// Enqueues into the default class if `class` is stale.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> Result<(), I> {
-        let slot = self.open(class, now);
-        let Some(class) = self.table.at_mut(slot) else {
+        let idx = self.open(class, now);
+        let Some(class) = self.table.at_mut(idx) else {
             bug!();
             return Err(item);
         };
-        self.policy.push(&mut self.queue, slot, class, item, now)?;
+        self.policy.push(&mut self.queue, idx, class, item, now)?;
         let idle = !class.is_active();
         // INVARIANT: the class and the part have one more request, so the class is busy.
         class.queued = class.queued.saturating_add(1);
         self.queued = self.queued.saturating_add(1);
         if idle {
-            self.table.busy(slot);
+            self.table.busy(idx);
         }
         P::settle(self);
         Ok(())
     }
 
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-        let slot = self.open(class, now);
-        let class = self.table.at_mut(slot)?;
+        let idx = self.open(class, now);
+        let class = self.table.at_mut(idx)?;
         let queue = &mut self.queue;
-        let item = self.policy.remove(queue, slot, class, place, now)?;
+        let item = self.policy.remove(queue, idx, class, place, now)?;
         // INVARIANT: the class and the part have one request less.
         class.queued = class.queued.saturating_sub(1);
         self.queued = self.queued.saturating_sub(1);
         if !class.is_active() {
-            self.idle(slot, now);
+            self.idle(idx, now);
         }
         P::settle(self);
         Some(item)
@@ -390,19 +390,19 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         if self.queued == 0 {
             return Decision::Empty;
         }
-        let slot = match P::next(self, view) {
-            Decision::Item(slot) => slot,
+        let idx = match P::next(self, view) {
+            Decision::Item(idx) => idx,
             Decision::Throttled { until } => return Decision::Throttled { until },
             Decision::Empty => {
                 bug!();
                 return Decision::Empty;
             }
         };
-        let Some((id, class)) = self.table.named_mut(slot) else {
+        let Some((id, class)) = self.table.named_mut(idx) else {
             bug!();
             return Decision::Empty;
         };
-        let popped = self.policy.pop(&mut self.queue, slot, class, view.now);
+        let popped = self.policy.pop(&mut self.queue, idx, class, view.now);
         let Some((item, withheld)) = popped else {
             bug!();
             return Decision::Empty;
@@ -427,7 +427,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
         match self.table.use_mut(class) {
-            Some(_) => P::pass(self, class.slot(), cost, way, now),
+            Some(_) => P::pass(self, class.idx(), cost, way, now),
             None => BypassOutcome::Stale,
         }
     }
@@ -436,7 +436,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         if let Some(class) = self.table.get_mut(grant.class) {
             class.active = class.active.saturating_sub(1);
             if !class.is_active() {
-                self.idle(grant.class.slot(), now);
+                self.idle(grant.class.idx(), now);
             }
         }
     }
@@ -446,8 +446,8 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 
     fn need(&self) -> Self::Need {
-        let slots = self.table.target();
-        (self.table.need(), self.queue.wants(slots))
+        let entries = self.table.target();
+        (self.table.need(), self.queue.wants(entries))
     }
 
     fn grow(&mut self, (classes, queue): Self::Spare) -> Self::Spare {
@@ -466,12 +466,12 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-        let (slots, mut left) = (self.table.slots(), max.saturating_mul(CLASS_WORK));
-        for slot in from..slots {
+        let (entries, mut left) = (self.table.entry_count(), max.saturating_mul(CLASS_WORK));
+        for idx in from..entries {
             if left == 0 {
-                return Some(slot);
+                return Some(idx);
             }
-            let work = P::sync(self, slot, now);
+            let work = P::sync(self, idx, now);
             left = left.saturating_sub(CLASS_WORK.saturating_add(work));
         }
         None
@@ -479,8 +479,8 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
         let table = &mut self.table;
-        each(table.slots(), from, max, |slot| {
-            if let Some(class) = table.at_mut(slot) {
+        each(table.entry_count(), from, max, |idx| {
+            if let Some(class) = table.at_mut(idx) {
                 P::reset(&mut class.record);
             }
         })
@@ -495,27 +495,27 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 }
 
-/// Calls `f` for at most `max` of `slots` indices from `from` on; returns the index to continue
+/// Calls `f` for at most `max` of `entries` indices from `from` on; returns the index to continue
 /// from, or `None` at the end.
-pub fn each(slots: u32, from: u32, max: u32, f: impl FnMut(u32)) -> Option<u32> {
-    let end = from.saturating_add(max).min(slots);
+pub fn each(entries: u32, from: u32, max: u32, f: impl FnMut(u32)) -> Option<u32> {
+    let end = from.saturating_add(max).min(entries);
     (from..end).for_each(f);
-    (end < slots).then_some(end)
+    (end < entries).then_some(end)
 }
 
-/// Fills `out` with the rows that `row` returns for the `slots` indices from `from` on. Returns the
-/// index to continue from, or `None` at the end.
+/// Fills `out` with the rows that `row` returns for the indices from `from` on, below `entries`.
+/// Returns the index to continue from, or `None` at the end.
 pub fn fill<T, const N: usize>(
     out: &mut Block<T, N>,
-    slots: u32,
+    entries: u32,
     from: u32,
     mut row: impl FnMut(u32) -> Option<T>,
 ) -> Option<u32> {
-    for slot in from..slots {
+    for idx in from..entries {
         if out.is_full() {
-            return Some(slot);
+            return Some(idx);
         }
-        if let Some(row) = row(slot) {
+        if let Some(row) = row(idx) {
             bug!(out.push(row).is_err());
         }
     }

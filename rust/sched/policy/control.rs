@@ -178,8 +178,8 @@ pub trait Parts {
 /// Applies the last update to all classes of the part in `running`, at `now`, ns.
 pub fn refresh(running: &impl RunningPart, now: u64) {
     let mut from = Some(0);
-    while let Some(slot) = from {
-        from = running.with(|part| part.refresh(slot, ROWS as u32, now));
+    while let Some(idx) = from {
+        from = running.with(|part| part.refresh(idx, ROWS as u32, now));
     }
 }
 

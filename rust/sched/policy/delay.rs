@@ -128,10 +128,11 @@ impl<I: Item> State<I> {
 
     /// Returns true if there is room for another record.
     fn has_room(&self) -> bool {
-        let slots = self.records.slots();
+        let entries = self.records.entry_count();
         let vacant = self.records.vacant() > 0;
-        let new =
-            slots < self.max && slots < self.forest.capacity() && self.records.wants(1).is_empty();
+        let new = entries < self.max
+            && entries < self.forest.capacity()
+            && self.records.wants(1).is_empty();
         vacant || new
     }
 
@@ -141,22 +142,21 @@ impl<I: Item> State<I> {
             Ok(handle) => handle,
             Err(item) => return self.line.push(item),
         };
-        let slot = handle.slot();
+        let idx = handle.idx();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
-        self.forest.create(slot);
+        self.forest.create(idx);
         // INVARIANT: the record joins the queue, and the mark is its handle.
-        self.forest
-            .push(&mut self.queue, DueKey { due, turn }, slot);
-        if let Some(item) = self.records.at_mut(slot) {
+        self.forest.push(&mut self.queue, DueKey { due, turn }, idx);
+        if let Some(item) = self.records.at_mut(idx) {
             item.set_mark(handle.bits());
         }
     }
 
-    /// Removes the request with the record at index `slot`.
-    fn take(&mut self, slot: u32) -> Option<I> {
-        self.forest.remove(&mut self.queue, slot);
-        self.records.remove(slot)
+    /// Removes the request with the record at index `idx`.
+    fn take(&mut self, idx: u32) -> Option<I> {
+        self.forest.remove(&mut self.queue, idx);
+        self.records.remove(idx)
     }
 
     /// Creates records for at most `most` requests of the line.
@@ -176,7 +176,7 @@ impl<I: Item> State<I> {
     /// there is one.
     fn first(&self) -> Option<(u64, Option<u32>)> {
         match self.forest.top(self.queue) {
-            Some((slot, key)) => Some((key.due, Some(slot))),
+            Some((idx, key)) => Some((key.due, Some(idx))),
             None => self.line.front().map(|item| (item.mark(), None)),
         }
     }
@@ -221,7 +221,7 @@ impl<I: Item> Part<I> for State<I> {
         } else {
             let handle = Handle::from_bits(mark);
             self.records.get(handle)?;
-            self.take(handle.slot())
+            self.take(handle.idx())
         };
         self.refill(STEP);
         item
@@ -233,14 +233,14 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn get(&mut self, view: &PartView<'_>) -> Decision<(I, Grant)> {
-        let Some((due, slot)) = self.first() else {
+        let Some((due, idx)) = self.first() else {
             return Decision::Empty;
         };
         if due > view.now && !view.force {
             return Decision::Throttled { until: due };
         }
-        let item = match slot {
-            Some(slot) => self.take(slot),
+        let item = match idx {
+            Some(idx) => self.take(idx),
             None => self.line.pop(),
         };
         self.refill(STEP);
@@ -279,9 +279,9 @@ impl<I: Item> Part<I> for State<I> {
 
     fn need(&self) -> Need<I> {
         let live = self.len() as usize;
-        let slots = live.saturating_add(RESERVE).min(self.max);
-        let missing = slots.saturating_sub(self.records.slots());
-        (self.records.wants(missing), self.forest.wants(slots))
+        let entries = live.saturating_add(RESERVE).min(self.max);
+        let missing = entries.saturating_sub(self.records.entry_count());
+        (self.records.wants(missing), self.forest.wants(entries))
     }
 
     fn grow(&mut self, (records, knots): Spare<I>) -> Spare<I> {

@@ -123,15 +123,15 @@ impl<I: Item> State<I> {
         let tunables = &config.tunables;
         let mut rng = Rng::new(seed);
         let mut members = Members::new(config, rng.next_u64(), shared)?;
-        let slots = (tunables.classes_max.get() as usize).saturating_add(1);
+        let entries = (tunables.classes_max.get() as usize).saturating_add(1);
         let opp_threshold = tunables.opp_threshold.get();
         let mut selector =
-            Selector::new(tunables.select, slots, opp_threshold > 0, rng.next_u64())?;
-        let slots = members.table.target();
-        selector.feed(selector.wants(slots).allocate()?);
+            Selector::new(tunables.select, entries, opp_threshold > 0, rng.next_u64())?;
+        let entries = members.table.target();
+        selector.feed(selector.wants(entries).allocate()?);
         members
             .details
-            .feed(members.details.wants(slots).allocate()?);
+            .feed(members.details.wants(entries).allocate()?);
         members.details.create(DEFAULT);
         selector.create(&mut members, DEFAULT);
         Ok(Self {
@@ -156,27 +156,27 @@ impl<I: Item> State<I> {
     /// Copies the statistics of the nodes from index `from` on into `out` until `out` is full.
     /// Returns the index to continue from, or `None` at the end.
     pub fn rows(&self, from: u32, out: &mut NodeRowBuf) -> Option<u32> {
-        let slots = self.members.table.slots();
-        fill(out, slots, from, |slot| self.row(slot))
+        let entries = self.members.table.entry_count();
+        fill(out, entries, from, |idx| self.row(idx))
     }
 
-    /// Returns the node at index `slot` if the node is reported to the agent. The default class and
+    /// Returns the node at index `idx` if the node is reported to the agent. The default class and
     /// shared leaves are not, because their members differ between servers.
-    fn reported_node(&self, slot: u32) -> Option<&TreeNode<I>> {
-        let node = self.members.table.at(slot)?;
+    fn reported_node(&self, idx: u32) -> Option<&TreeNode<I>> {
+        let node = self.members.table.at(idx)?;
         (node.key != Key::Default).then_some(node)
     }
 
-    /// Returns the account of `node`, at index `slot`, for the agent. Service and activity of a
+    /// Returns the account of `node`, at index `idx`, for the agent. Service and activity of a
     /// group are those of the shared leaf below the group.
-    fn account(&self, slot: u32, node: &TreeNode<I>) -> Account {
+    fn account(&self, idx: u32, node: &TreeNode<I>) -> Account {
         let is_leaf = node.leaf().is_some();
         let served = match is_leaf {
-            true => Some(slot),
+            true => Some(idx),
             false => self.members.find_shared(node.id),
         };
-        let leaf = served.and_then(|slot| self.members.leaf(slot));
-        let ledger = served.and_then(|slot| self.members.ledger(slot));
+        let leaf = served.and_then(|idx| self.members.leaf(idx));
+        let ledger = served.and_then(|idx| self.members.ledger(idx));
         Account {
             id: node.id.0,
             parent: self.parent_id(node),
@@ -188,13 +188,13 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Samples the lag and the service of the leaf at index `slot`.
-    fn sample(&mut self, slot: u32, now: u64) {
-        let lag = self.selector.lag(&self.members, slot);
-        let Some(is_active) = self.members.leaf(slot).map(Leaf::is_active) else {
+    /// Samples the lag and the service of the leaf at index `idx`.
+    fn sample(&mut self, idx: u32, now: u64) {
+        let lag = self.selector.lag(&self.members, idx);
+        let Some(is_active) = self.members.leaf(idx).map(Leaf::is_active) else {
             return;
         };
-        if let Some(ledger) = self.members.ledger_mut(slot) {
+        if let Some(ledger) = self.members.ledger_mut(idx) {
             if is_active {
                 ledger.debt(lag);
             }
@@ -203,18 +203,18 @@ impl<I: Item> State<I> {
         }
     }
 
-    /// Returns the node at index `slot`; `None` for a default class that is idle and never
+    /// Returns the node at index `idx`; `None` for a default class that is idle and never
     /// dispatched.
-    fn shown(&self, slot: u32) -> Option<&TreeNode<I>> {
-        let node = self.members.table.at(slot)?;
+    fn shown(&self, idx: u32) -> Option<&TreeNode<I>> {
+        let node = self.members.table.at(idx)?;
         let quiet = |node: &TreeNode<I>| {
             let served = self
                 .members
-                .ledger(slot)
+                .ledger(idx)
                 .map(|ledger| ledger.counts.dispatched);
             served == Some(0) && node.leaf().is_some_and(|leaf| !leaf.is_active())
         };
-        (slot != DEFAULT || !quiet(node)).then_some(node)
+        (idx != DEFAULT || !quiet(node)).then_some(node)
     }
 
     fn parent_id(&self, node: &TreeNode<I>) -> u64 {
@@ -222,18 +222,18 @@ impl<I: Item> State<I> {
         parent.map_or(PathId::ROOT.0, |parent| parent.id.0)
     }
 
-    /// Returns the statistics of the node at index `slot`.
-    fn row(&self, slot: u32) -> Option<NodeRow> {
-        let node = self.shown(slot)?;
+    /// Returns the statistics of the node at index `idx`.
+    fn row(&self, idx: u32) -> Option<NodeRow> {
+        let node = self.shown(idx)?;
         let level = self.members.mode.levels().get(usize::from(node.level));
         let level = match level {
-            Some(level) if slot != DEFAULT => level.name(),
+            Some(level) if idx != DEFAULT => level.name(),
             _ => "default",
         };
         let (id, parent, weight) = (node.id.0, self.parent_id(node), node.entity.weight());
-        let lag_decipages = self.selector.lag(&self.members, slot);
-        let size = self.members.job_size(slot, self.time);
-        let factor = match slot {
+        let lag_decipages = self.selector.lag(&self.members, idx);
+        let size = self.members.job_size(idx, self.time);
+        let factor = match idx {
             DEFAULT => ONE,
             _ => self.members.factor_of(node.id),
         };
@@ -242,7 +242,7 @@ impl<I: Item> State<I> {
                 active: leaf.is_active(),
                 size,
                 factor,
-                ledger: *self.members.ledger(slot)?,
+                ledger: *self.members.ledger(idx)?,
                 lag_decipages,
                 queue_depth: leaf.queue.len(),
                 requests: leaf.active,
@@ -257,45 +257,45 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Charges the leaf at index `slot` for the growth of one of its requests. The cost model
+    /// Charges the leaf at index `idx` for the growth of one of its requests. The cost model
     /// `time` charges nothing here, because the measured time of the request is charged at its end.
     #[cold]
-    fn merge(&mut self, slot: u32, cost: Cost) {
+    fn merge(&mut self, idx: u32, cost: Cost) {
         let charge = match self.members.cost_model {
             CostModel::Pages => cost.pages,
             CostModel::Rpcs | CostModel::Time => 0,
         };
-        if let Some(ledger) = self.members.ledger_mut(slot) {
+        if let Some(ledger) = self.members.ledger_mut(idx) {
             ledger.count_passed(0, cost.pages.into(), charge.into());
         }
         if charge > 0 {
-            self.owe(slot, charge);
+            self.owe(idx, charge);
         }
     }
 
-    /// Charges the leaf at index `slot` for a request dispatched without queueing.
+    /// Charges the leaf at index `idx` for a request dispatched without queueing.
     #[cold]
-    fn owe(&mut self, slot: u32, charge: u32) {
-        let Some((leaf, tariff)) = self.members.open(slot) else {
+    fn owe(&mut self, idx: u32, charge: u32) {
+        let Some((leaf, tariff)) = self.members.open(idx) else {
             bug!();
             return;
         };
         let next = tariff.next(leaf);
         let step = RequestStep::Owe(charge);
-        self.selector.step(&mut self.members, slot, step, next);
+        self.selector.step(&mut self.members, idx, step, next);
     }
 
     /// Corrects the charge of a request by the time that the request took.
-    fn correct(&mut self, slot: u32, grant: &Grant, cost: Cost, now: u64) {
+    fn correct(&mut self, idx: u32, grant: &Grant, cost: Cost, now: u64) {
         let elapsed = self.members.busy.end(grant.stamp, now);
         let part = &mut self.members.estimates;
         part.note(cost.direction, cost.pages, elapsed);
         let own = self.members.details.estimates.as_mut();
-        if let Some(own) = own.and_then(|own| own.get_mut(slot)) {
+        if let Some(own) = own.and_then(|own| own.get_mut(idx)) {
             own.note(cost.direction, cost.pages, elapsed);
         }
-        let leaf = self.members.table.at_mut(slot).and_then(TreeNode::leaf_mut);
-        let ledger = self.members.details.ledgers.get_mut(slot);
+        let leaf = self.members.table.at_mut(idx).and_then(TreeNode::leaf_mut);
+        let ledger = self.members.details.ledgers.get_mut(idx);
         let (Some(leaf), Some(ledger)) = (leaf, ledger) else {
             return;
         };
@@ -306,7 +306,7 @@ impl<I: Item> State<I> {
         let delta = device_time::correction(grant.charged, elapsed, &mut leaf.rest);
         ledger.correct(delta);
         let step = RequestStep::Correct(delta);
-        self.selector.step(&mut self.members, slot, step, None);
+        self.selector.step(&mut self.members, idx, step, None);
     }
 }
 
@@ -328,7 +328,7 @@ impl<I: Item> Part<I> for State<I> {
 
     fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
         self.members
-            .note_job_size(class.slot(), attrs, &mut self.selector, now);
+            .note_job_size(class.idx(), attrs, &mut self.selector, now);
     }
 
     fn is_live(&self, class: ClassId) -> bool {
@@ -340,8 +340,8 @@ impl<I: Item> Part<I> for State<I> {
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         self.time = now;
         let locality = self.members.locality;
-        let slot = self.members.table.resolve(class);
-        let Some((leaf, tariff)) = self.members.open(slot) else {
+        let idx = self.members.table.resolve(class);
+        let Some((leaf, tariff)) = self.members.open(idx) else {
             bug!();
             return Err(item);
         };
@@ -351,10 +351,10 @@ impl<I: Item> Part<I> for State<I> {
         leaf.queue.push(item, locality);
         self.queued = self.queued.saturating_add(1);
         if idle {
-            self.members.table.busy(slot);
+            self.members.table.busy(idx);
         }
         if first {
-            self.selector.join(&mut self.members, slot, charge);
+            self.selector.join(&mut self.members, idx, charge);
         }
         Ok(())
     }
@@ -364,22 +364,22 @@ impl<I: Item> Part<I> for State<I> {
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         self.time = now;
         let locality = self.members.locality;
-        let slot = self.members.table.resolve(class);
-        let arrival = self.members.arrival(slot);
-        let (leaf, tariff) = self.members.open(slot)?;
+        let idx = self.members.table.resolve(class);
+        let arrival = self.members.arrival(idx);
+        let (leaf, tariff) = self.members.open(idx)?;
         let before = tariff.next(leaf);
         let item = leaf.queue.remove(place, locality)?;
         let next = tariff.next(leaf);
         let idle = !leaf.is_active();
         self.queued = self.queued.saturating_sub(1);
-        self.slice.check(slot, next.is_some());
+        self.slice.check(idx, next.is_some());
         // A front with the same cost and arrival leaves the position of the leaf unchanged.
-        if next != before || self.members.arrival(slot) != arrival {
+        if next != before || self.members.arrival(idx) != arrival {
             self.selector
-                .step(&mut self.members, slot, RequestStep::Skip, next);
+                .step(&mut self.members, idx, RequestStep::Skip, next);
         }
         if idle {
-            self.members.table.idle(slot, now);
+            self.members.table.idle(idx, now);
         }
         Some(item)
     }
@@ -390,7 +390,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         self.time = view.now;
         let opportunity = !view.force && self.queued < self.opp_threshold;
-        let slot = if opportunity {
+        let idx = if opportunity {
             self.selector.oldest()
         } else {
             let kept = self.slice.holder();
@@ -399,12 +399,12 @@ impl<I: Item> Part<I> for State<I> {
                 self.selector.pick(nodes, &mut self.rng, view.table)
             })
         };
-        let Some(slot) = slot else {
+        let Some(idx) = idx else {
             bug!();
             return Decision::Empty;
         };
         let locality = self.members.locality;
-        let Some((id, leaf, tariff)) = self.members.open_named(slot) else {
+        let Some((id, leaf, tariff)) = self.members.open_named(idx) else {
             bug!();
             return Decision::Empty;
         };
@@ -416,18 +416,18 @@ impl<I: Item> Part<I> for State<I> {
         let charge = tariff.of(cost);
         let next = tariff.next(leaf);
         leaf.active = leaf.active.saturating_add(1);
-        if let Some(ledger) = self.members.ledger_mut(slot) {
+        if let Some(ledger) = self.members.ledger_mut(idx) {
             ledger.count(cost.pages, charge, opportunity);
             ledger.waited(view.now.saturating_sub(item.arrival()));
         }
         self.queued = self.queued.saturating_sub(1);
         if opportunity {
-            self.slice.check(slot, next.is_some());
+            self.slice.check(idx, next.is_some());
             self.selector
-                .step(&mut self.members, slot, RequestStep::Skip, next);
+                .step(&mut self.members, idx, RequestStep::Skip, next);
         } else {
-            self.slice.serve(slot, cost.pages, next.is_some());
-            self.selector.charge(&mut self.members, slot, charge, next);
+            self.slice.serve(idx, cost.pages, next.is_some());
+            self.selector.charge(&mut self.members, idx, charge, next);
         }
         let stamp = match self.members.cost_model {
             CostModel::Time => self.members.busy.start(view.now),
@@ -455,18 +455,18 @@ impl<I: Item> Part<I> for State<I> {
             return BypassOutcome::Stale;
         };
         if way == BypassReason::Merged {
-            self.merge(class.slot(), cost);
+            self.merge(class.idx(), cost);
             return BypassOutcome::Counted;
         }
         let charge = tariff.of(cost);
-        if let Some(ledger) = self.members.ledger_mut(class.slot()) {
+        if let Some(ledger) = self.members.ledger_mut(class.idx()) {
             ledger.count(cost.pages, charge, !owes);
             if owes {
                 ledger.forced();
             }
         }
         if owes {
-            self.owe(class.slot(), charge);
+            self.owe(class.idx(), charge);
         }
         BypassOutcome::Counted
     }
@@ -484,21 +484,21 @@ impl<I: Item> Part<I> for State<I> {
         if self.members.pass(class).is_none() {
             return;
         }
-        if let Some(ledger) = self.members.ledger_mut(class.slot()) {
+        if let Some(ledger) = self.members.ledger_mut(class.idx()) {
             ledger.count_passed(requests, pages, service);
         }
     }
 
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
-        let slot = grant.class.slot();
+        let idx = grant.class.idx();
         if self.members.cost_model == CostModel::Time && self.members.table.is_live(grant.class) {
-            self.correct(slot, grant, cost, now);
+            self.correct(idx, grant, cost, now);
         }
         let node = self.members.table.get_mut(grant.class);
         if let Some(leaf) = node.and_then(TreeNode::leaf_mut) {
             leaf.active = leaf.active.saturating_sub(1);
             if !leaf.is_active() {
-                self.members.table.idle(slot, now);
+                self.members.table.idle(idx, now);
             }
         }
     }
@@ -508,11 +508,11 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn need(&self) -> Need<I> {
-        let slots = self.members.table.target();
+        let entries = self.members.table.target();
         (
             self.members.table.need(),
-            self.members.details.wants(slots),
-            self.selector.wants(slots),
+            self.members.details.wants(entries),
+            self.selector.wants(entries),
         )
     }
 
@@ -528,9 +528,9 @@ impl<I: Item> Part<I> for State<I> {
     fn age(&mut self, now: u64, max: u32) -> bool {
         self.time = now;
         let more = self.members.expire(now, max, &mut self.selector);
-        let slots = self.members.table.slots();
-        for _ in 0..max.min(slots) {
-            if self.sweep >= slots {
+        let entries = self.members.table.entry_count();
+        for _ in 0..max.min(entries) {
+            if self.sweep >= entries {
                 self.sweep = 0;
             }
             self.selector.refresh(&mut self.members, self.sweep);
@@ -553,16 +553,16 @@ impl<I: Item> Part<I> for State<I> {
         if from == 0 {
             self.members.follow_factors(now);
         }
-        each(self.members.table.slots(), from, max, |slot| {
-            if slot != DEFAULT {
-                self.members.reweigh(slot, &mut self.selector, now);
+        each(self.members.table.entry_count(), from, max, |idx| {
+            if idx != DEFAULT {
+                self.members.reweigh(idx, &mut self.selector, now);
             }
         })
     }
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-        each(self.members.table.slots(), from, max, |slot| {
-            if let Some(ledger) = self.members.ledger_mut(slot) {
+        each(self.members.table.entry_count(), from, max, |idx| {
+            if let Some(ledger) = self.members.ledger_mut(idx) {
                 ledger.reset();
             }
         })
@@ -586,9 +586,9 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn briefs(&mut self, from: u32, now: u64, out: &mut NodeReports) -> Option<u32> {
-        fill(out, self.members.table.slots(), from, |slot| {
-            self.sample(slot, now);
-            let node = self.shown(slot)?;
+        fill(out, self.members.table.entry_count(), from, |idx| {
+            self.sample(idx, now);
+            let node = self.shown(idx)?;
             Some(NodeReport {
                 id: node.id.0,
                 parent: self.parent_id(node),
@@ -601,10 +601,10 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn reports(&self, from: u32, out: &mut ReportBuf) -> Option<u32> {
-        fill(out, self.members.table.slots(), from, |slot| {
-            let node = self.reported_node(slot)?;
+        fill(out, self.members.table.entry_count(), from, |idx| {
+            let node = self.reported_node(idx)?;
             Some(Report {
-                account: self.account(slot, node),
+                account: self.account(idx, node),
                 level: node.level,
                 factor: self.members.factor_of(node.id),
             })

@@ -71,31 +71,31 @@ impl TicketTree {
         self.nodes.get(index).copied().unwrap_or(0)
     }
 
-    /// Changes the number of tickets of the class at index `slot` from `before` to `now`.
-    fn set(&mut self, slot: u32, before: u32, now: u32) {
+    /// Changes the number of tickets of the class at index `idx` from `before` to `now`.
+    fn set(&mut self, idx: u32, before: u32, now: u32) {
         let moved = |sum: u64| sum.wrapping_add(now.into()).wrapping_sub(u64::from(before));
-        let mut index = slot as usize;
-        while let Some(node) = self.nodes.get_mut(index) {
-            *node = moved(*node);
-            index |= index.wrapping_add(1);
+        let mut node = idx as usize;
+        while let Some(sum) = self.nodes.get_mut(node) {
+            *sum = moved(*sum);
+            node |= node.wrapping_add(1);
         }
         self.sum = moved(self.sum);
     }
 
     /// Returns the index of the class with ticket number `ticket`.
     fn find(&self, mut ticket: u64) -> u32 {
-        let mut slot = 0usize;
+        let mut idx = 0usize;
         let mut step = self.nodes.len().checked_ilog2().map_or(0, |log| 1 << log);
         while step > 0 {
-            let end = slot.wrapping_add(step);
+            let end = idx.wrapping_add(step);
             let tickets = self.node(end.wrapping_sub(1));
             if end <= self.nodes.len() && tickets <= ticket {
                 ticket = ticket.wrapping_sub(tickets);
-                slot = end;
+                idx = end;
             }
             step >>= 1;
         }
-        slot as u32
+        idx as u32
     }
 }
 
@@ -107,14 +107,14 @@ impl Grow for TicketTree {
         self.nodes.capacity()
     }
 
-    fn create(&mut self, slot: u32) {
-        let index = slot as usize;
-        if index < self.nodes.len() {
+    fn create(&mut self, idx: u32) {
+        let node = idx as usize;
+        if node < self.nodes.len() {
             return;
         }
         // The new class has no tickets; the classes before it that the node covers may have some.
-        let first = index & index.wrapping_add(1);
-        let (mut sum, mut end) = (0, index);
+        let first = node & node.wrapping_add(1);
+        let (mut sum, mut end) = (0, node);
         while end > first {
             let last = end.wrapping_sub(1);
             sum = self.node(last).wrapping_add(sum);
@@ -123,8 +123,8 @@ impl Grow for TicketTree {
         bug!(self.nodes.push(sum).is_err());
     }
 
-    fn wants(&self, slots: usize) -> Chunks<u64> {
-        self.nodes.wants(slots.saturating_sub(self.nodes.len()))
+    fn wants(&self, entries: usize) -> Chunks<u64> {
+        self.nodes.wants(entries.saturating_sub(self.nodes.len()))
     }
 
     fn feed(&mut self, spare: ChunkPile<u64>) -> ChunkPile<u64> {
@@ -144,9 +144,9 @@ pub type State<I> = classes::State<I, Lottery>;
 
 impl Lottery {
     /// Updates the tickets of a class, whose number of queued requests changes to `now`.
-    fn set<F>(&self, drum: &mut TicketTree, slot: u32, class: &Class<F>, now: u32) {
+    fn set<F>(&self, drum: &mut TicketTree, idx: u32, class: &Class<F>, now: u32) {
         let tickets = |queued: u32| queued.min(self.tickets);
-        drum.set(slot, tickets(class.queued()), tickets(now));
+        drum.set(idx, tickets(class.queued()), tickets(now));
     }
 }
 
@@ -172,9 +172,9 @@ impl<I: Item> Classful<I> for Lottery {
         config.tunables.classes_max.get()
     }
 
-    fn queue(_config: &Config, slots: usize) -> Result<TicketTree, NoMemory> {
+    fn queue(_config: &Config, entries: usize) -> Result<TicketTree, NoMemory> {
         Ok(TicketTree {
-            nodes: Bulk::new(slots)?,
+            nodes: Bulk::new(entries)?,
             sum: 0,
         })
     }
@@ -190,26 +190,26 @@ impl<I: Item> Classful<I> for Lottery {
     fn push(
         &mut self,
         drum: &mut TicketTree,
-        slot: u32,
+        idx: u32,
         class: &mut Class<I::Fifo>,
         item: I,
         _now: u64,
     ) -> Result<(), I> {
         class.record.push(item);
-        self.set(drum, slot, class, class.record.len());
+        self.set(drum, idx, class, class.record.len());
         Ok(())
     }
 
     fn remove(
         &mut self,
         drum: &mut TicketTree,
-        slot: u32,
+        idx: u32,
         class: &mut Class<I::Fifo>,
         place: &I::Place,
         _now: u64,
     ) -> Option<I> {
         let item = class.record.remove(place)?;
-        self.set(drum, slot, class, class.record.len());
+        self.set(drum, idx, class, class.record.len());
         Some(item)
     }
 
@@ -223,18 +223,18 @@ impl<I: Item> Classful<I> for Lottery {
     fn pop(
         &mut self,
         drum: &mut TicketTree,
-        slot: u32,
+        idx: u32,
         class: &mut Class<I::Fifo>,
         _now: u64,
     ) -> Option<(I, u32)> {
         let item = class.record.pop()?;
-        self.set(drum, slot, class, class.record.len());
+        self.set(drum, idx, class, class.record.len());
         Some((item, 0))
     }
 
     fn pass(
         _state: &mut State<I>,
-        _slot: u32,
+        _idx: u32,
         _cost: Cost,
         _way: BypassReason,
         _now: impl FnOnce() -> u64,
@@ -271,19 +271,19 @@ mod tests {
                 tickets.push(0);
             }
             if !tickets.is_empty() {
-                let slot = rng.below(tickets.len() as u64) as usize;
+                let idx = rng.below(tickets.len() as u64) as usize;
                 let new = rng.below(4) as u32;
-                drum.set(slot as u32, tickets[slot], new);
-                tickets[slot] = new;
+                drum.set(idx as u32, tickets[idx], new);
+                tickets[idx] = new;
             }
             let all: Vec<u32> = (tickets.iter().zip(0..))
-                .flat_map(|(&count, slot)| (0..count).map(move |_| slot))
+                .flat_map(|(&count, idx)| (0..count).map(move |_| idx))
                 .collect();
             assert_eq!(drum.sum, all.len() as u64);
             assert!(all
                 .iter()
                 .zip(0..)
-                .all(|(&slot, ticket)| drum.find(ticket) == slot));
+                .all(|(&idx, ticket)| drum.find(ticket) == idx));
         }
     }
 }

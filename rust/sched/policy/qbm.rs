@@ -170,12 +170,12 @@ impl<I: Item> State<I> {
         self.gates.as_ref()
     }
 
-    /// Claims a gate for the class at `slot` if its current gate is not the right one; returns true
+    /// Claims a gate for the class at `idx` if its current gate is not the right one; returns true
     /// if it did.
     #[inline]
-    fn settle(&mut self, slot: u32, now: u64) -> bool {
+    fn settle(&mut self, idx: u32, now: u64) -> bool {
         let gates = self.gates.as_deref();
-        let Some(record) = self.table.at(slot) else {
+        let Some(record) = self.table.at(idx) else {
             return false;
         };
         let holds = record.generation == self.generation
@@ -184,11 +184,11 @@ impl<I: Item> State<I> {
         let own = |who: &RequestOwner| who.party != RequestOwner::SHARED.party;
         let shares = record.seat.is_shared()
             && record.fifo.is_empty()
-            && self.table.key(slot).is_some_and(own);
+            && self.table.key(idx).is_some_and(own);
         if holds && !shares {
             return false;
         }
-        self.sit(slot, now);
+        self.sit(idx, now);
         true
     }
 
@@ -224,30 +224,30 @@ impl<I: Item> State<I> {
         let (limit, generation) = (self.queue.capacity(), self.generation);
         let make = || QbmClass::new(generation);
         let id = self.table.create(who, place, limit, now, make)?;
-        self.queue.create(id.slot());
-        self.sit(id.slot(), now);
+        self.queue.create(id.idx());
+        self.sit(id.idx(), now);
         Some(id)
     }
 
-    /// Reports the client of the class at `slot` to the manager, if the manager does not know it.
+    /// Reports the client of the class at `idx` to the manager, if the manager does not know it.
     #[inline]
-    fn announce(&self, slot: u32) {
-        if let Some(record) = self.table.at(slot) {
+    fn announce(&self, idx: u32) {
+        if let Some(record) = self.table.at(idx) {
             record.announce(self.gates.as_deref());
         }
     }
 
-    /// Claims the gate of the class at `slot`.
-    fn sit(&mut self, slot: u32, now: u64) {
+    /// Claims the gate of the class at `idx`.
+    fn sit(&mut self, idx: u32, now: u64) {
         let gates = self.gates.as_deref();
-        let who = match self.table.key(slot) {
-            Some(who) if slot != DEFAULT => *who,
+        let who = match self.table.key(idx) {
+            Some(who) if idx != DEFAULT => *who,
             _ => RequestOwner {
                 target: self.target,
                 ..RequestOwner::SHARED
             },
         };
-        let Some(record) = self.table.at_mut(slot) else {
+        let Some(record) = self.table.at_mut(idx) else {
             return;
         };
         let (plan, plans) = (self.plan.as_deref(), self.plans);
@@ -264,29 +264,29 @@ impl<I: Item> State<I> {
         }
         let front = record.fifo.front().map(Item::cost);
         let keys = record.sit(gates, seat, self.generation, front, now);
-        self.queue.set(slot, &mut record.keys, keys);
+        self.queue.set(idx, &mut record.keys, keys);
     }
 
-    /// Updates the position of the class at `slot` in the queue.
+    /// Updates the position of the class at `idx` in the queue.
     #[inline]
-    fn look(&mut self, slot: u32, now: u64) {
-        if self.settle(slot, now) {
+    fn look(&mut self, idx: u32, now: u64) {
+        if self.settle(idx, now) {
             return;
         }
         let gates = self.gates.as_deref();
-        if let Some(record) = self.table.at_mut(slot) {
+        if let Some(record) = self.table.at_mut(idx) {
             if let Some(cost) = record.fifo.front().map(Item::cost) {
                 let keys = record.look(gates, cost, now);
-                self.queue.set(slot, &mut record.keys, keys);
+                self.queue.set(idx, &mut record.keys, keys);
             }
         }
     }
 
-    /// Removes the front of the class at `slot`, and books for the next front.
-    fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
-        let id = self.table.id(slot);
+    /// Removes the front of the class at `idx`, and books for the next front.
+    fn serve(&mut self, idx: u32, now: u64) -> Option<(I, Grant)> {
+        let id = self.table.id(idx);
         let gates = self.gates.as_deref();
-        let record = self.table.at_mut(slot)?;
+        let record = self.table.at_mut(idx)?;
         let item = record.fifo.pop()?;
         // INVARIANT: one request less is queued; the class stays busy, because one more is in
         // flight.
@@ -295,7 +295,7 @@ impl<I: Item> State<I> {
         let withheld = record.withheld(item.arrival(), now);
         let next = record.fifo.front().map(Item::cost);
         let keys = record.serve(gates, item.cost(), next, now);
-        self.queue.set(slot, &mut record.keys, keys);
+        self.queue.set(idx, &mut record.keys, keys);
         Some((item, Grant::of(id).after(withheld)))
     }
 
@@ -308,24 +308,24 @@ impl<I: Item> State<I> {
         for _ in 0..LOOKS {
             later = self.queue.waiting();
             match later {
-                Some((slot, until)) if until <= now => self.look(slot, now),
+                Some((idx, until)) if until <= now => self.look(idx, now),
                 _ => break,
             }
         }
         for _ in 0..LOOKS {
-            let Some(slot) = self.queue.ready(now) else {
+            let Some(idx) = self.queue.ready(now) else {
                 break;
             };
-            if !self.settle(slot, now) {
-                return Ok(slot);
+            if !self.settle(idx, now) {
+                return Ok(idx);
             }
         }
         if view.force {
             // A class that was ready may be throttled by now.
-            let waiting = self.queue.waiting().map(|(slot, _)| slot);
-            if let Some(slot) = waiting.or_else(|| self.queue.ready(now)) {
-                self.settle(slot, now);
-                return Ok(slot);
+            let waiting = self.queue.waiting().map(|(idx, _)| idx);
+            if let Some(idx) = waiting.or_else(|| self.queue.ready(now)) {
+                self.settle(idx, now);
+                return Ok(idx);
             }
         }
         match later {
@@ -345,8 +345,8 @@ impl<I: Item> Part<I> for State<I> {
         let who = RequestOwner::of(self.by, attrs);
         let known = self.table.look(&who, now);
         let id = known.unwrap_or_else(|| self.create(who, now));
-        self.settle(id.slot(), now);
-        self.announce(id.slot());
+        self.settle(id.idx(), now);
+        self.announce(id.idx());
         id
     }
 
@@ -355,15 +355,15 @@ impl<I: Item> Part<I> for State<I> {
     fn is_live(&self, class: ClassId) -> bool {
         let gates = self.gates.as_deref();
         let knows = |record: &QbmClass<I::Fifo>| record.is_known(gates);
-        self.table.is_permanent(class) && self.table.at(class.slot()).is_some_and(knows)
+        self.table.is_permanent(class) && self.table.at(class.idx()).is_some_and(knows)
     }
 
     /// Queues the request and never declines it; uses the default class if `class` is stale.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
-        let slot = self.table.resolve(class);
-        self.settle(slot, now);
+        let idx = self.table.resolve(class);
+        self.settle(idx, now);
         let gates = self.gates.as_deref();
-        let Some(record) = self.table.at_mut(slot) else {
+        let Some(record) = self.table.at_mut(idx) else {
             return Err(item);
         };
         let (first, idle) = (record.fifo.is_empty(), !record.is_active());
@@ -373,20 +373,20 @@ impl<I: Item> Part<I> for State<I> {
         if first {
             record.begin(gates, now);
             let keys = record.stage(gates, cost, now);
-            self.queue.set(slot, &mut record.keys, keys);
+            self.queue.set(idx, &mut record.keys, keys);
         }
         if idle {
-            self.table.busy(slot);
+            self.table.busy(idx);
         }
         Ok(())
     }
 
     /// Removes the request. A removed front returns its tokens, and the next front takes its own.
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-        let slot = self.table.resolve(class);
-        self.settle(slot, now);
+        let idx = self.table.resolve(class);
+        self.settle(idx, now);
         let gates = self.gates.as_deref();
-        let record = self.table.at_mut(slot)?;
+        let record = self.table.at_mut(idx)?;
         let before = record.fifo.front().map(Item::cost);
         let item = record.fifo.remove(place)?;
         let next = record.fifo.front().map(Item::cost);
@@ -394,10 +394,10 @@ impl<I: Item> Part<I> for State<I> {
         // A new front of the same cost takes over the tokens.
         if next != before {
             let keys = record.withdraw(gates, next, now);
-            self.queue.set(slot, &mut record.keys, keys);
+            self.queue.set(idx, &mut record.keys, keys);
         }
         if !record.is_active() {
-            self.table.idle(slot, now);
+            self.table.idle(idx, now);
         }
         Some(item)
     }
@@ -407,7 +407,7 @@ impl<I: Item> Part<I> for State<I> {
             return Decision::Empty;
         }
         match self.next(view) {
-            Ok(slot) => match self.serve(slot, view.now) {
+            Ok(idx) => match self.serve(idx, view.now) {
                 Some(found) => Decision::Item(found),
                 None => Decision::Empty,
             },
@@ -430,10 +430,10 @@ impl<I: Item> Part<I> for State<I> {
         if self.table.use_mut(class).is_none() {
             return BypassOutcome::Stale;
         }
-        let (slot, now) = (class.slot(), now());
-        self.settle(slot, now);
+        let (idx, now) = (class.idx(), now());
+        self.settle(idx, now);
         let gates = self.gates.as_deref();
-        let Some(record) = self.table.at_mut(slot) else {
+        let Some(record) = self.table.at_mut(idx) else {
             return BypassOutcome::Stale;
         };
         // The request is classified again, so that the worker is woken.
@@ -453,11 +453,11 @@ impl<I: Item> Part<I> for State<I> {
         if !self.table.is_live(grant.class) {
             return;
         }
-        let slot = grant.class.slot();
-        if let Some(record) = self.table.at_mut(slot) {
+        let idx = grant.class.idx();
+        if let Some(record) = self.table.at_mut(idx) {
             record.end(self.gates.as_deref(), self.generation);
             if !record.is_active() {
-                self.table.idle(slot, now);
+                self.table.idle(idx, now);
             }
         }
     }
@@ -499,27 +499,27 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Updates the fronts whose gate has another rate or rank, or is replaced.
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-        let slots = self.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
+        let entries = self.table.entry_count();
+        let end = from.saturating_add(max).min(entries);
+        for idx in from..end {
             // Classes without requests are updated when a request arrives.
-            let record = self.table.at(slot);
+            let record = self.table.at(idx);
             let Some(record) = record.filter(|record| !record.fifo.is_empty()) else {
                 continue;
             };
             if record.seat.is_shared() {
-                self.sit(slot, now);
+                self.sit(idx, now);
             }
-            if self.settle(slot, now) {
+            if self.settle(idx, now) {
                 continue;
             }
             let gates = self.gates.as_deref();
-            let record = self.table.at(slot);
+            let record = self.table.at(idx);
             if record.is_some_and(|record| record.is_outdated(gates)) {
-                self.look(slot, now);
+                self.look(idx, now);
             }
         }
-        (end < slots).then_some(end)
+        (end < entries).then_some(end)
     }
 
     /// Returns the number of requests for which no class could be created.

@@ -203,16 +203,18 @@ impl<I: Item> State<I> {
     /// Copies the statistics of the classes from index `from` on into `out` until `out` is full.
     /// Returns the index to continue from, or `None` at the end.
     pub fn rows(&self, from: u32, now: u64, out: &mut TbfRowBuf) -> Option<u32> {
-        fill(out, self.table.slots(), from, |slot| self.row(slot, now))
+        fill(out, self.table.entry_count(), from, |idx| {
+            self.row(idx, now)
+        })
     }
 
-    /// Returns the statistics of the class at `slot`; `None` for a default class that was never
+    /// Returns the statistics of the class at `idx`; `None` for a default class that was never
     /// used.
-    fn row(&self, slot: u32, now: u64) -> Option<TbfRow> {
-        let class = self.table.at(slot)?;
+    fn row(&self, idx: u32, now: u64) -> Option<TbfRow> {
+        let class = self.table.at(idx)?;
         let record = &class.record;
-        let key = self.table.key(slot).filter(|_| slot != DEFAULT);
-        if slot == DEFAULT && record.counters.dispatched == 0 && !class.is_active() {
+        let key = self.table.key(idx).filter(|_| idx != DEFAULT);
+        if idx == DEFAULT && record.counters.dispatched == 0 && !class.is_active() {
             return None;
         }
         let plan = self.policy.update.plan();
@@ -248,9 +250,9 @@ impl<I: Item> State<I> {
     /// `from` on. Returns the index to continue from, or `None` at the end. The default class
     /// counts only while it is in use.
     pub fn refs(&self, from: u32, max: u32, mut count: impl FnMut(u32)) -> Option<u32> {
-        each(self.table.slots(), from, max, |slot| {
-            let class = self.table.at(slot);
-            if let Some(class) = class.filter(|class| slot != DEFAULT || class.is_active()) {
+        each(self.table.entry_count(), from, max, |idx| {
+            let class = self.table.at(idx);
+            if let Some(class) = class.filter(|class| idx != DEFAULT || class.is_active()) {
                 count(class.record.rule_id());
             }
         })
@@ -274,22 +276,22 @@ impl<I: Item> State<I> {
         let Some(first) = self.queue.first(ratio, now) else {
             return Ok(Decision::Empty);
         };
-        let (slot, due) = match first {
-            NextClass::Due(slot, due) => (slot, Some(due)),
-            NextClass::Go(slot) => (slot, None),
+        let (idx, due) = match first {
+            NextClass::Due(idx, due) => (idx, Some(due)),
+            NextClass::Go(idx) => (idx, None),
         };
         if view.force {
-            Tbf::sync(self, slot, now);
-            return Ok(Decision::Item(slot));
+            Tbf::sync(self, idx, now);
+            return Ok(Decision::Item(idx));
         }
         if let Some(until) = due.filter(|due| *due > now) {
             return Ok(Decision::Throttled { until });
         }
-        let Some(Class { record, .. }) = self.table.at_mut(slot) else {
+        let Some(Class { record, .. }) = self.table.at_mut(idx) else {
             return Err(0);
         };
         if record.generation != self.policy.generation {
-            return Err(Tbf::sync(self, slot, now));
+            return Err(Tbf::sync(self, idx, now));
         }
         let mut context = self.policy.context(now);
         if !record.may_go(&context) {
@@ -298,7 +300,7 @@ impl<I: Item> State<I> {
             };
             let keys = record.advance(&mut context, cost);
             let may_go = record.may_go(&context);
-            self.queue.set(slot, &mut record.keys, keys);
+            self.queue.set(idx, &mut record.keys, keys);
             if !may_go {
                 return Err(0);
             }
@@ -306,12 +308,12 @@ impl<I: Item> State<I> {
         if due.is_some() && !last && self.queue.is_crowded() {
             let keys = record.ripe(&context);
             if !self.queue.is_first(&keys) {
-                self.queue.set(slot, &mut record.keys, keys);
+                self.queue.set(idx, &mut record.keys, keys);
                 return Err(0);
             }
         }
         self.queue.chosen(record.keys.minimum);
-        Ok(Decision::Item(slot))
+        Ok(Decision::Item(idx))
     }
 }
 
@@ -351,8 +353,8 @@ impl<I: Item> Classful<I> for Tbf {
         config.tunables.classes_max.get()
     }
 
-    fn queue(_config: &Config, slots: usize) -> core::result::Result<TbfQueue, NoMemory> {
-        TbfQueue::new(slots)
+    fn queue(_config: &Config, entries: usize) -> core::result::Result<TbfQueue, NoMemory> {
+        TbfQueue::new(entries)
     }
 
     fn idle_max(&self) -> usize {
@@ -404,15 +406,15 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     /// Matches the class against the rules in effect, unless that was done before.
-    fn sync(state: &mut State<I>, slot: u32, now: u64) -> u32 {
+    fn sync(state: &mut State<I>, idx: u32, now: u64) -> u32 {
         let policy = &mut state.policy;
-        let class = state.table.at(slot);
+        let class = state.table.at(idx);
         if class.is_none_or(|class| class.record.generation == policy.generation) {
             return 0;
         }
-        let key = state.table.key(slot).filter(|_| slot != DEFAULT);
+        let key = state.table.key(idx).filter(|_| idx != DEFAULT);
         let ClassTerms { rule, work, .. } = policy.terms(key);
-        let Some(Class { record, .. }) = state.table.at_mut(slot) else {
+        let Some(Class { record, .. }) = state.table.at_mut(idx) else {
             return work;
         };
         let mut context = policy.context(now);
@@ -423,7 +425,7 @@ impl<I: Item> Classful<I> for Tbf {
         record.bind(&context, rule);
         if let Some(cost) = front {
             let keys = record.restage(&mut context, cost);
-            state.queue.set(slot, &mut record.keys, keys);
+            state.queue.set(idx, &mut record.keys, keys);
         }
         work
     }
@@ -432,7 +434,7 @@ impl<I: Item> Classful<I> for Tbf {
     fn push(
         &mut self,
         queue: &mut TbfQueue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<TbfClass<I::Fifo>>,
         item: I,
         now: u64,
@@ -444,7 +446,7 @@ impl<I: Item> Classful<I> for Tbf {
             let mut context = self.context(now);
             record.begin(&context);
             let keys = record.stage(&mut context, cost);
-            queue.set(slot, &mut record.keys, keys);
+            queue.set(idx, &mut record.keys, keys);
         }
         Ok(())
     }
@@ -453,7 +455,7 @@ impl<I: Item> Classful<I> for Tbf {
     fn remove(
         &mut self,
         queue: &mut TbfQueue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<TbfClass<I::Fifo>>,
         place: &I::Place,
         now: u64,
@@ -465,7 +467,7 @@ impl<I: Item> Classful<I> for Tbf {
         // A new front of the same cost takes over the tokens.
         if next != before {
             let keys = record.withdraw(&mut self.context(now), next);
-            queue.set(slot, &mut record.keys, keys);
+            queue.set(idx, &mut record.keys, keys);
         }
         Some(item)
     }
@@ -494,7 +496,7 @@ impl<I: Item> Classful<I> for Tbf {
     fn pop(
         &mut self,
         queue: &mut TbfQueue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<TbfClass<I::Fifo>>,
         now: u64,
     ) -> Option<(I, u32)> {
@@ -507,20 +509,20 @@ impl<I: Item> Classful<I> for Tbf {
             Some(next) => record.stage(&mut context, next),
             None => queue::TbfKeys::default(),
         };
-        queue.set(slot, &mut record.keys, keys);
+        queue.set(idx, &mut record.keys, keys);
         Some((item, withheld))
     }
 
     fn pass(
         state: &mut State<I>,
-        slot: u32,
+        idx: u32,
         cost: Cost,
         way: BypassReason,
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
         let now = now();
-        Self::sync(state, slot, now);
-        let Some(Class { record, .. }) = state.table.at_mut(slot) else {
+        Self::sync(state, idx, now);
+        let Some(Class { record, .. }) = state.table.at_mut(idx) else {
             return BypassOutcome::Stale;
         };
         let mut context = state.policy.context(now);
@@ -530,7 +532,7 @@ impl<I: Item> Classful<I> for Tbf {
             BypassReason::Opportunity if record.pass(&mut context, cost) => {}
             BypassReason::Opportunity => return BypassOutcome::Refused,
         }
-        state.keep(slot);
+        state.keep(idx);
         BypassOutcome::Counted
     }
 

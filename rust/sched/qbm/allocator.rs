@@ -149,7 +149,7 @@ pub struct NoBandwidth;
 ///   has at least the drawn amount.
 pub struct Allocator {
     setup: AllocatorParameters,
-    slots: GrowingList<ClientEntry>,
+    entries: GrowingList<ClientEntry>,
     /// Work queue, with room for all clients.
     queue: GrowingList<ClientId>,
     vacant: Option<ClientId>,
@@ -169,7 +169,7 @@ impl Allocator {
         let setup = setup.bounded();
         let mut allocator = Self {
             setup,
-            slots: GrowingList::new(),
+            entries: GrowingList::new(),
             queue: GrowingList::new(),
             vacant: None,
             tallies: PerClass([ClassTally::default(); CLASSES]),

@@ -201,17 +201,17 @@ fn borrow(at: usize, text: &str) -> Result<bool, RuleError> {
 /// Parses the value of `also=`: names joined by `+`, or nothing.
 fn also(at: usize, text: &str) -> Result<[Option<Located<Name>>; ALSO_MAX], RuleError> {
     let mut names = [None; ALSO_MAX];
-    let mut slots = names.iter_mut();
+    let mut places = names.iter_mut();
     if text.is_empty() {
         return Ok(names);
     }
     let mut from = at;
     for text in text.split('+') {
         let reason = "too many rules in also= (limit: 3)";
-        let slot = slots
+        let place = places
             .next()
             .ok_or(RuleError::new(Code::Invalid, from, reason))?;
-        *slot = Some(name_in(from, text)?);
+        *place = Some(name_in(from, text)?);
         from = from.saturating_add(text.len()).saturating_add(1);
     }
     Ok(names)

@@ -209,10 +209,10 @@ impl AlsoRules {
         if self.ids().contains(&id) {
             return true;
         }
-        let Some(slot) = self.ids.get_mut(usize::from(self.len)) else {
+        let Some(place) = self.ids.get_mut(usize::from(self.len)) else {
             return false;
         };
-        *slot = id;
+        *place = id;
         self.len = self.len.wrapping_add(1);
         true
     }

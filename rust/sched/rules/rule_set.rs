@@ -245,8 +245,8 @@ impl RuleSet {
         for (index, rule) in (0u32..).zip(rules) {
             let (mut also, mut len) = ([0; ALSO_MAX], 0u8);
             let others = rule.limits.also.ids().iter().filter_map(|&id| place(id));
-            for (slot, other) in also.iter_mut().zip(others) {
-                *slot = other;
+            for (to, other) in also.iter_mut().zip(others) {
+                *to = other;
                 len = len.wrapping_add(1);
             }
             for conditions in rule.conditions.conjunctions() {

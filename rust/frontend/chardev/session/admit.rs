@@ -241,7 +241,7 @@ impl Session {
                 bug!();
                 return Err(AdmitError::Error(ENOMEM));
             };
-            let (told, over) = inner.state(joined.handle.slot(), &new.statement);
+            let (told, over) = inner.state(joined.handle.idx(), &new.statement);
             self.set_timer(&mut inner);
             EntryOutcome {
                 joined,

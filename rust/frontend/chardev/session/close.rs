@@ -23,13 +23,13 @@ impl Session {
     /// Releases all queued requests, whatever the policy decides, and waits until each request is
     /// completed. No request may arrive any more. May sleep.
     pub(crate) fn drain(&self) {
-        let slots = {
+        let entries = {
             let mut inner = self.inner.lock();
             inner.draining = true;
-            inner.rows.slots()
+            inner.rows.entry_count()
         };
-        for slot in 0..slots {
-            let queued = self.inner.lock().queued(slot);
+        for idx in 0..entries {
+            let queued = self.inner.lock().queued(idx);
             if let Some(record) = queued {
                 self.service.force(record);
             }
@@ -49,18 +49,18 @@ impl Session {
     /// Ends all requests, queued or running. No request may arrive any more. May sleep.
     pub(crate) fn close(&self) {
         let mut ready = BoxFifo::new();
-        let slots = {
+        let entries = {
             let mut inner = self.inner.lock();
             inner.closing = true;
             ready.append(&mut inner.ready);
-            inner.rows.slots()
+            inner.rows.entry_count()
         };
         // The timer is not armed again, because the session is closing.
         self.cancel();
         self.remainder.close();
         drop(ready);
-        for slot in 0..slots {
-            let rest = self.inner.lock().close(slot);
+        for idx in 0..entries {
+            let rest = self.inner.lock().close(idx);
             match rest {
                 CloseAction::Nothing => {}
                 CloseAction::End(finished) => self.end_all(finished, CANCELED),

@@ -172,8 +172,8 @@ pub(super) enum BusyOutcome {
 impl TableState {
     /// Stores the deadline of a request that was just entered. Returns true if its early reply is
     /// the first unread one, and true if its deadline has passed.
-    pub(super) fn state(&mut self, slot: u32, statement: &StatedDeadline) -> (bool, bool) {
-        let Some(row) = self.rows.at_mut(slot) else {
+    pub(super) fn state(&mut self, idx: u32, statement: &StatedDeadline) -> (bool, bool) {
+        let Some(row) = self.rows.at_mut(idx) else {
             bug!();
             return (false, false);
         };
@@ -196,23 +196,23 @@ impl TableState {
             last: statement.look >= deadline,
             ..DeadlineWatch::NONE
         };
-        (self.place(slot, place), false)
+        (self.place(idx, place), false)
     }
 
     /// Removes the watch of a request that ends; returns true if its deadline has passed unnoticed.
-    pub(super) fn unwatch(&mut self, slot: u32) -> bool {
+    pub(super) fn unwatch(&mut self, idx: u32) -> bool {
         let watch = self
             .rows
-            .at(slot)
+            .at(idx)
             .map_or(DeadlineWatch::NONE, |row| row.watch);
-        self.place(slot, WatchQueue::None);
+        self.place(idx, WatchQueue::None);
         watch.place != WatchQueue::None && watch.deadline <= now()
     }
 
     /// Returns the time until the deadline of a request, ms; `None`: it has passed; 0: there is
     /// none.
-    pub(super) fn left(&self, slot: u32) -> Option<u32> {
-        let row = self.rows.at(slot)?;
+    pub(super) fn left(&self, idx: u32) -> Option<u32> {
+        let row = self.rows.at(idx)?;
         if row.expired {
             return None;
         }
@@ -223,10 +223,10 @@ impl TableState {
     }
 
     /// Marks the deadline of a request as passed.
-    fn expire(&mut self, slot: u32, found: &mut EarlyFindings) {
+    fn expire(&mut self, idx: u32, found: &mut EarlyFindings) {
         found.expired = found.expired.wrapping_add(1);
-        self.place(slot, WatchQueue::None);
-        if let Some(row) = self.rows.at_mut(slot) {
+        self.place(idx, WatchQueue::None);
+        if let Some(row) = self.rows.at_mut(idx) {
             row.expired = true;
         }
     }
@@ -242,11 +242,11 @@ impl TableState {
         let mut taken = [None; TOLD];
         let now = now();
         for to in taken.iter_mut().take(max as usize) {
-            let Some((slot, deadline)) = self.watches.top(self.told) else {
+            let Some((idx, deadline)) = self.watches.top(self.told) else {
                 break;
             };
-            let (cookie, handle) = (self.rows.key(slot).copied(), self.rows.handle(slot));
-            let row = self.rows.at_mut(slot).filter(|_| deadline > now);
+            let (cookie, handle) = (self.rows.key(idx).copied(), self.rows.handle(idx));
+            let row = self.rows.at_mut(idx).filter(|_| deadline > now);
             let (Some(cookie), Some(handle), Some(row)) = (cookie, handle, row) else {
                 break;
             };
@@ -254,7 +254,7 @@ impl TableState {
             (row.watch.deadline, row.watch.granted, row.watch.flags) = (granted, 0, 0);
             let timeout = between(row.arrival, granted);
             let look = early::wake(terms, granted).clamp(now, granted);
-            self.place(slot, WatchQueue::Waiting(look));
+            self.place(idx, WatchQueue::Waiting(look));
             *to = Some(TakenReply {
                 handle,
                 deadline,
@@ -272,7 +272,7 @@ impl TableState {
         if matches!(row.watch.place, WatchQueue::Waiting(_)) {
             row.watch.granted = core::mem::replace(&mut row.watch.deadline, told.deadline);
             row.watch.flags = told.record.header.flags;
-            self.place(told.handle.slot(), WatchQueue::Told);
+            self.place(told.handle.idx(), WatchQueue::Told);
         }
     }
 
@@ -284,15 +284,15 @@ impl TableState {
         let recovery = self.window.extra(terms, now);
         let due = |at: &(u32, u64)| at.1 <= now;
         for _ in 0..CHUNK {
-            if let Some((slot, _)) = self.watches.top(self.told).filter(due) {
+            if let Some((idx, _)) = self.watches.top(self.told).filter(due) {
                 found.late = found.late.wrapping_add(1);
-                self.expire(slot, &mut found);
+                self.expire(idx, &mut found);
                 continue;
             }
-            let Some((slot, _)) = self.watches.top(self.waiting).filter(due) else {
+            let Some((idx, _)) = self.watches.top(self.waiting).filter(due) else {
                 break;
             };
-            let Some(row) = self.rows.at_mut(slot) else {
+            let Some(row) = self.rows.at_mut(idx) else {
                 bug!();
                 break;
             };
@@ -311,18 +311,18 @@ impl TableState {
                         found.feed = found.feed.max(feed);
                     }
                     row.watch.granted = deadline;
-                    found.readable |= self.place(slot, WatchQueue::Told);
+                    found.readable |= self.place(idx, WatchQueue::Told);
                 }
                 EarlyReply::Refuse(why) if stated.deadline <= now => {
                     if matches!(why, EarlyRefusal::Late) && !row.watch.last {
                         found.late = found.late.wrapping_add(1);
                     }
-                    self.expire(slot, &mut found);
+                    self.expire(idx, &mut found);
                 }
                 EarlyReply::Refuse(_) => {
                     found.refused = found.refused.wrapping_add(1);
                     row.watch.last = true;
-                    self.place(slot, WatchQueue::Waiting(stated.deadline));
+                    self.place(idx, WatchQueue::Waiting(stated.deadline));
                 }
             }
         }
@@ -333,11 +333,11 @@ impl TableState {
     /// request was not read, or is completed.
     fn busy(&mut self, cookie: &u64, until: u64, terms: &TimeoutTerms) -> Option<BusyOutcome> {
         let now = now();
-        let slot = self.find(cookie)?;
-        self.rows.at(slot)?.served().filter(|served| served.read)?;
+        let idx = self.find(cookie)?;
+        self.rows.at(idx)?.served().filter(|served| served.read)?;
         let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
-        self.extend(slot, misc::now().saturating_add(lasts));
-        let row = self.rows.at_mut(slot)?;
+        self.extend(idx, misc::now().saturating_add(lasts));
+        let row = self.rows.at_mut(idx)?;
         let (arrival, deadline) = (row.arrival, row.watch.deadline);
         if row.watch.place == WatchQueue::None {
             return Some(BusyOutcome::Lease);
@@ -351,7 +351,7 @@ impl TableState {
         row.watch.busy = until.max(row.watch.busy);
         row.watch.flags |= wire::EARLY_BUSY;
         row.watch.last = false;
-        let first = self.place(slot, WatchQueue::Told);
+        let first = self.place(idx, WatchQueue::Told);
         Some(BusyOutcome::Deadline { first })
     }
 }

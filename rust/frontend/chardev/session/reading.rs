@@ -134,9 +134,9 @@ impl TableState {
             if let Some(served) = served {
                 served.read = true;
                 self.running = self.running.wrapping_add(1);
-                let urgent = self.is_urgent(handle.slot());
+                let urgent = self.is_urgent(handle.idx());
                 boxed.value().urgent.set(urgent.into());
-                let left = self.left(handle.slot()).map_or(PASSED, u64::from);
+                let left = self.left(handle.idx()).map_or(PASSED, u64::from);
                 boxed.value().left.set(left);
             }
             taken.push(boxed);

@@ -298,10 +298,10 @@ impl TableState {
 
     /// Returns the memory that is needed for one more request.
     pub(super) fn need(&self) -> RequestTableNeed {
-        let slots = (self.rows.slots() as usize).saturating_add(1);
+        let entries = (self.rows.entry_count() as usize).saturating_add(1);
         (
             (self.rows.need(), self.peers.need()),
-            (self.watches.wants(slots), self.leases.wants(slots)),
+            (self.watches.wants(entries), self.leases.wants(entries)),
         )
     }
 
@@ -321,9 +321,9 @@ impl TableState {
         self.rows.find(cookie, RequestRow::is_live)
     }
 
-    /// Returns true if requests depend on a request of the peer of the request in `slot`.
-    pub(super) fn is_urgent(&mut self, slot: u32) -> bool {
-        let peer = self.rows.at(slot).map(|row| row.peer);
+    /// Returns true if requests depend on a request of the peer of the request at `idx`.
+    pub(super) fn is_urgent(&mut self, idx: u32) -> bool {
+        let peer = self.rows.at(idx).map(|row| row.peer);
         let peer = peer.and_then(|peer| self.peers.get_mut(peer));
         peer.is_some_and(|peer| peer.urgent > 0)
     }
@@ -333,7 +333,7 @@ impl TableState {
         let known = self.peers.find(&peer, |_| true);
         let first = known.is_none();
         let peer = match known {
-            Some(slot) => self.peers.handle(slot)?,
+            Some(idx) => self.peers.handle(idx)?,
             None => {
                 let none = PeerCounts {
                     requests: 0,
@@ -359,9 +359,9 @@ impl TableState {
         };
         // INVARIANT: The only live row of its cookie, and in no queue.
         let handle = self.rows.insert(cookie, row).ok()?;
-        self.watches.create(handle.slot());
+        self.watches.create(handle.idx());
         if self.lease_ns != 0 {
-            self.leases.create(handle.slot());
+            self.leases.create(handle.idx());
         }
         self.live = self.live.wrapping_add(1);
         Some(JoinOutcome {
@@ -391,7 +391,7 @@ impl TableState {
         }
         if self.lease_ns != 0 {
             let end = now.saturating_add(self.lease_ns);
-            self.leases.push(&mut self.oldest, end, handle.slot());
+            self.leases.push(&mut self.oldest, end, handle.idx());
         }
     }
 
@@ -407,8 +407,8 @@ impl TableState {
 
     /// Marks a request as one of high priority. `None`: there is no such request.
     pub(super) fn promote(&mut self, cookie: &u64) -> Option<PromoteAction> {
-        let slot = self.find(cookie)?;
-        let row = self.rows.at_mut(slot)?;
+        let idx = self.find(cookie)?;
+        let row = self.rows.at_mut(idx)?;
         if row.high || !matches!(row.state, RequestState::Queued) {
             return Some(PromoteAction::Nothing);
         }
@@ -440,7 +440,7 @@ impl TableState {
             if *named == cookie {
                 return PredecessorCheck::Unknown;
             }
-            let Some(row) = self.find(named).and_then(|slot| self.rows.at(slot)) else {
+            let Some(row) = self.find(named).and_then(|idx| self.rows.at(idx)) else {
                 if self.rows.find(named, |_| true).is_some() {
                     continue;
                 }
@@ -469,7 +469,7 @@ impl TableState {
         known.urgent = known.urgent.wrapping_sub(promoted.into());
         let idle = known.requests == 0;
         if idle {
-            self.peers.remove(peer.slot());
+            self.peers.remove(peer.idx());
         }
         idle
     }
@@ -480,8 +480,8 @@ impl TableState {
         bug!(row.is_none());
         let row = row?;
         let (peer, promoted) = (row.peer, row.promoted);
-        let expired = self.unwatch(handle.slot());
-        self.rows.remove(handle.slot());
+        let expired = self.unwatch(handle.idx());
+        self.rows.remove(handle.idx());
         Some(RemovalEvents {
             expired,
             peer_idle: self.leave(peer, promoted),
@@ -490,25 +490,25 @@ impl TableState {
 
     /// Removes a request that was read; `remember`: it may be named as a predecessor.
     pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<FinishedRequest> {
-        let slot = self.find(cookie)?;
-        let read = self.rows.at(slot)?.served()?.read;
+        let idx = self.find(cookie)?;
+        let read = self.rows.at(idx)?.served()?.read;
         if !read {
             return None;
         }
         let earlier = self.rows.find(cookie, |row| !row.is_live());
-        let finished = self.take_out(slot)?;
+        let finished = self.take_out(idx)?;
         if remember {
-            self.remember(slot, earlier);
+            self.remember(idx, earlier);
         } else {
-            self.rows.remove(slot);
+            self.rows.remove(idx);
         }
         Some(finished)
     }
 
     /// Ends a released request, whose row is still to be removed or remembered.
-    fn take_out(&mut self, slot: u32) -> Option<FinishedRequest> {
-        let expired = self.unwatch(slot);
-        let row = self.rows.at_mut(slot)?;
+    fn take_out(&mut self, idx: u32) -> Option<FinishedRequest> {
+        let expired = self.unwatch(idx);
+        let row = self.rows.at_mut(idx)?;
         let served = *row.served()?;
         let owed = match core::mem::replace(&mut row.state, RequestState::Ended) {
             RequestState::Released(owed, _) => Some(owed),
@@ -521,7 +521,7 @@ impl TableState {
         if owed.is_some() {
             peer_idle = self.leave(peer, promoted);
             if self.lease_ns != 0 {
-                self.leases.remove(&mut self.oldest, slot);
+                self.leases.remove(&mut self.oldest, idx);
             }
         }
         self.live = self.live.wrapping_sub(1);
@@ -537,10 +537,10 @@ impl TableState {
         })
     }
 
-    /// Remembers the completion in `slot`, and drops the `earlier` one of its cookie, or else the
+    /// Remembers the completion at `idx`, and drops the `earlier` one of its cookie, or else the
     /// oldest.
-    fn remember(&mut self, slot: u32, earlier: Option<u32>) {
-        self.rows.push(&mut self.past, slot);
+    fn remember(&mut self, idx: u32, earlier: Option<u32>) {
+        self.rows.push(&mut self.past, idx);
         self.remembered = self.remembered.wrapping_add(1);
         let old = match earlier {
             None if self.remembered > self.window_max => self.past.first(),
@@ -554,14 +554,14 @@ impl TableState {
     }
 
     /// Extends the lease of a request to one that begins at `from` (ns), if that ends later.
-    pub(super) fn extend(&mut self, slot: u32, from: u64) {
+    pub(super) fn extend(&mut self, idx: u32, from: u64) {
         let owes = self
             .rows
-            .at(slot)
+            .at(idx)
             .is_some_and(|row| matches!(row.state, RequestState::Released(..)));
         let end = from.saturating_add(self.lease_ns);
-        if owes && self.leases.key(slot).is_some_and(|old| old < end) {
-            self.leases.update(&mut self.oldest, end, slot);
+        if owes && self.leases.key(idx).is_some_and(|old| old < end) {
+            self.leases.update(&mut self.oldest, end, idx);
         }
     }
 
@@ -570,14 +570,14 @@ impl TableState {
     pub(super) fn end_leases(&mut self, now: u64) -> [Option<(RequestResources, bool)>; LEASES] {
         let mut over = [None; LEASES];
         for place in &mut over {
-            let Some((slot, end)) = self.leases.top(self.oldest) else {
+            let Some((idx, end)) = self.leases.top(self.oldest) else {
                 break;
             };
             if end > now {
                 break;
             }
-            self.leases.remove(&mut self.oldest, slot);
-            let row = self.rows.at_mut(slot);
+            self.leases.remove(&mut self.oldest, idx);
+            let row = self.rows.at_mut(idx);
             let state = row.as_ref().map(|row| row.state);
             let (Some(row), Some(RequestState::Released(mut owed, served))) = (row, state) else {
                 bug!();
@@ -610,26 +610,26 @@ impl TableState {
 
     /// Moves the watch of a request to a queue; returns true if it is the first early reply to be
     /// read.
-    pub(super) fn place(&mut self, slot: u32, place: WatchQueue) -> bool {
-        let Some(row) = self.rows.at_mut(slot) else {
+    pub(super) fn place(&mut self, idx: u32, place: WatchQueue) -> bool {
+        let Some(row) = self.rows.at_mut(idx) else {
             bug!();
             return false;
         };
         let deadline = row.watch.deadline;
         match core::mem::replace(&mut row.watch.place, place) {
             WatchQueue::None => {}
-            WatchQueue::Waiting(_) => self.watches.remove(&mut self.waiting, slot),
-            WatchQueue::Told => self.watches.remove(&mut self.told, slot),
+            WatchQueue::Waiting(_) => self.watches.remove(&mut self.waiting, idx),
+            WatchQueue::Told => self.watches.remove(&mut self.told, idx),
         }
         match place {
             WatchQueue::None => false,
             WatchQueue::Waiting(look) => {
-                self.watches.push(&mut self.waiting, look, slot);
+                self.watches.push(&mut self.waiting, look, idx);
                 false
             }
             WatchQueue::Told => {
                 let first = self.told == HeapRoot::EMPTY;
-                self.watches.push(&mut self.told, deadline, slot);
+                self.watches.push(&mut self.told, deadline, idx);
                 first
             }
         }
@@ -640,21 +640,21 @@ impl TableState {
         !self.ready.is_empty() || self.told != HeapRoot::EMPTY || self.window.is_readable()
     }
 
-    /// Returns the record of the request in `slot`, if it is queued.
-    pub(super) fn queued(&self, slot: u32) -> Option<OrderHandle> {
+    /// Returns the record of the request at `idx`, if it is queued.
+    pub(super) fn queued(&self, idx: u32) -> Option<OrderHandle> {
         let queued = |row: &&RequestRow| matches!(row.state, RequestState::Queued);
-        self.rows.at(slot).filter(queued)?.record
+        self.rows.at(idx).filter(queued)?.record
     }
 
-    /// Returns the action for the request in `slot` when the session is closed.
-    pub(super) fn close(&mut self, slot: u32) -> CloseAction {
-        if let Some(record) = self.queued(slot) {
+    /// Returns the action for the request at `idx` when the session is closed.
+    pub(super) fn close(&mut self, idx: u32) -> CloseAction {
+        if let Some(record) = self.queued(idx) {
             return CloseAction::Force(record);
         }
-        match self.rows.at(slot).map(|row| &row.state) {
-            Some(RequestState::Released(..) | RequestState::Late(_)) => match self.take_out(slot) {
+        match self.rows.at(idx).map(|row| &row.state) {
+            Some(RequestState::Released(..) | RequestState::Late(_)) => match self.take_out(idx) {
                 Some(finished) => {
-                    self.rows.remove(slot);
+                    self.rows.remove(idx);
                     CloseAction::End(finished)
                 }
                 None => CloseAction::Nothing,

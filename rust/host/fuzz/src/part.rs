@@ -412,9 +412,9 @@ impl Model {
         let mut buf = NodeReports::new().expect("memory");
         for part in &mut self.parts {
             let mut from = Some(0);
-            while let Some(slot) = from {
+            while let Some(idx) = from {
                 buf.clear();
-                from = part.briefs(slot, self.now, &mut buf);
+                from = part.briefs(idx, self.now, &mut buf);
                 outline.extend(buf.as_slice()).expect("memory");
             }
         }
@@ -426,12 +426,12 @@ impl Model {
         let (part, max) = (&mut self.parts[home], 1 + u32::from(which / 4));
         let mut from = Some(0);
         for _ in 0..4096 {
-            let Some(slot) = from else {
+            let Some(idx) = from else {
                 return;
             };
             from = match which % 4 {
-                0 => part.refresh(slot, max, self.now),
-                1 => part.reset(slot, max),
+                0 => part.refresh(idx, max, self.now),
+                1 => part.reset(idx, max),
                 _ => part.age(self.now, max).then_some(0),
             };
         }

@@ -246,8 +246,8 @@ fn agent(c: &mut Criterion) {
             let mut part = desk.part(0);
             drop(part.update(update, 0));
             let mut from = Some(0);
-            while let Some(slot) = from {
-                from = part.refresh(slot, ROWS as u32, 0);
+            while let Some(idx) = from {
+                from = part.refresh(idx, ROWS as u32, 0);
             }
         });
     });

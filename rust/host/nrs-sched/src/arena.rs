@@ -31,7 +31,7 @@ struct Record {
 #[derive(Clone, Copy, Default)]
 struct ArenaRequest {
     /// Index in the arena while the request is queued.
-    slot: Option<u32>,
+    idx: Option<u32>,
     mark: u64,
 }
 
@@ -153,7 +153,7 @@ impl Item for Request {
         assert_eq!(self.registered, 0, "registered twice");
         self.registered = number();
         let known = ArenaRequest {
-            slot: None,
+            idx: None,
             mark: self.mark,
         };
         KNOWN.with_borrow_mut(|all| all.insert(self.registered, known));
@@ -178,14 +178,14 @@ pub struct IndexFifo {
 }
 
 impl IndexFifo {
-    /// Removes the record at index `slot`.
-    fn take(&mut self, arena: &mut Slab<Record>, slot: u32) -> Option<Request> {
-        self.list.remove(arena, slot);
+    /// Removes the record at index `idx`.
+    fn take(&mut self, arena: &mut Slab<Record>, idx: u32) -> Option<Request> {
+        self.list.remove(arena, idx);
         self.len -= 1;
         let next = self.list.first().and_then(|next| arena.at(next));
         self.front = next.map(|record| record.request);
-        let request = arena.remove(slot)?.request;
-        note(request.registered, |known| known.slot = None);
+        let request = arena.remove(idx)?.request;
+        note(request.registered, |known| known.idx = None);
         Some(request)
     }
 }
@@ -222,9 +222,9 @@ impl Fifo for IndexFifo {
             queue: self.number,
         };
         ARENA.with_borrow_mut(|arena| {
-            let slot = insert(arena, record).slot();
-            self.list.push(arena, slot);
-            note(request.registered, |known| known.slot = Some(slot));
+            let idx = insert(arena, record).idx();
+            self.list.push(arena, idx);
+            note(request.registered, |known| known.idx = Some(idx));
         });
         self.front = self.front.or(Some(request));
         self.len += 1;
@@ -232,16 +232,16 @@ impl Fifo for IndexFifo {
 
     fn pop(&mut self) -> Option<Request> {
         ARENA.with_borrow_mut(|arena| {
-            let slot = self.list.first()?;
-            self.take(arena, slot)
+            let idx = self.list.first()?;
+            self.take(arena, idx)
         })
     }
 
     fn remove(&mut self, place: &Number) -> Option<Request> {
-        let slot = KNOWN.with_borrow(|known| known.get(&place.0)?.slot)?;
+        let idx = KNOWN.with_borrow(|known| known.get(&place.0)?.idx)?;
         ARENA.with_borrow_mut(|arena| {
-            let here = arena.at(slot)?.queue == self.number;
-            here.then(|| self.take(arena, slot)).flatten()
+            let here = arena.at(idx)?.queue == self.number;
+            here.then(|| self.take(arena, idx)).flatten()
         })
     }
 
@@ -348,9 +348,9 @@ pub fn rows(part: &AnyPart<Request>) -> Vec<NodeRow> {
     let state = part.fairshare().expect("fairshare");
     let mut buf = NodeRowBuf::new().expect("memory");
     let (mut all, mut from) = (Vec::new(), Some(0));
-    while let Some(slot) = from {
+    while let Some(idx) = from {
         buf.clear();
-        from = state.rows(slot, &mut buf);
+        from = state.rows(idx, &mut buf);
         assert!(from.is_none() || buf.as_slice().len() == ROWS);
         all.extend_from_slice(buf.as_slice());
     }

@@ -344,9 +344,9 @@ impl Crowd {
         let mut outline = RangeBuilder::new();
         let mut buf = NodeReports::new().expect("memory");
         let mut from = Some(0);
-        while let Some(slot) = from {
+        while let Some(idx) = from {
             buf.clear();
-            from = self.part.briefs(slot, self.now, &mut buf);
+            from = self.part.briefs(idx, self.now, &mut buf);
             outline.extend(buf.as_slice()).expect("memory");
         }
         self.table = Some(outline.build().expect("memory").table);

@@ -456,9 +456,9 @@ impl Sim {
         let mut buf = NodeReports::new().expect("memory");
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let mut from = Some(0);
-            while let Some(slot) = from {
+            while let Some(idx) = from {
                 buf.clear();
-                from = lane.part.briefs(slot, self.now, &mut buf);
+                from = lane.part.briefs(idx, self.now, &mut buf);
                 let part = number as u16;
                 let briefs = buf
                     .as_slice()
@@ -526,8 +526,8 @@ impl Sim {
     pub fn refresh(&mut self) {
         for lane in &mut self.lanes {
             let mut from = Some(0);
-            while let Some(slot) = from {
-                from = lane.part.refresh(slot, 64, self.now);
+            while let Some(idx) = from {
+                from = lane.part.refresh(idx, 64, self.now);
             }
         }
     }

@@ -40,7 +40,7 @@ impl ExtentQuery {
 
 /// Subtrees that are still to be visited.
 struct Stack {
-    slots: [u32; STACK],
+    nodes: [u32; STACK],
     len: usize,
     /// Subtree that did not fit.
     dropped: u32,
@@ -49,25 +49,25 @@ struct Stack {
 impl Stack {
     const fn new() -> Self {
         Self {
-            slots: [NONE; STACK],
+            nodes: [NONE; STACK],
             len: 0,
             dropped: NONE,
         }
     }
 
-    fn push(&mut self, slot: u32) {
-        match self.slots.get_mut(self.len) {
+    fn push(&mut self, idx: u32) {
+        match self.nodes.get_mut(self.len) {
             Some(place) => {
-                *place = slot;
+                *place = idx;
                 self.len = self.len.wrapping_add(1);
             }
-            None => self.dropped = slot,
+            None => self.dropped = idx,
         }
     }
 
     fn pop(&mut self) -> Option<u32> {
         self.len = self.len.checked_sub(1)?;
-        self.slots.get(self.len).copied()
+        self.nodes.get(self.len).copied()
     }
 }
 
@@ -83,21 +83,21 @@ impl ExtentTree {
     pub(super) fn search(&mut self, asks: ExtentQuery, mut left: u32) -> ExtentSearch {
         let mut best = None;
         let mut stack = self.split(&asks, &mut best);
-        while let Some(slot) = stack.pop() {
+        while let Some(idx) = stack.pop() {
             let bound = best.map_or(0, |best: ExtentHit| best.serial);
-            if !self.promises(slot, &asks, bound) {
+            if !self.promises(idx, &asks, bound) {
                 continue;
             }
             if left == 0 {
-                stack.dropped = slot;
+                stack.dropped = idx;
                 break;
             }
             left = left.wrapping_sub(1);
-            let Some(node) = self.visit(slot) else {
+            let Some(node) = self.visit(idx) else {
                 continue;
             };
             let (first, second) = (node.left, node.right);
-            self.consider(slot, &asks, &mut best);
+            self.consider(idx, &asks, &mut best);
             // The child with the later serial is visited first.
             let last = |child: u32| self.nodes.at(child).map(|child| asks.digest(child).last);
             let (first, second) = if last(first) < last(second) {
@@ -161,58 +161,58 @@ impl ExtentTree {
         stack
     }
 
-    /// Pushes the subtree of `slot` for a later visit, if it may contain a result.
-    fn put_off(&self, stack: &mut Stack, slot: u32, asks: &ExtentQuery) {
-        if self.promises(slot, asks, 0) {
-            stack.push(slot);
+    /// Pushes the subtree of `idx` for a later visit, if it may contain a result.
+    fn put_off(&self, stack: &mut Stack, idx: u32, asks: &ExtentQuery) {
+        if self.promises(idx, asks, 0) {
+            stack.push(idx);
         }
     }
 
-    /// Makes the node at index `slot` the best result, if it matches and is later than the current
+    /// Makes the node at index `idx` the best result, if it matches and is later than the current
     /// one.
-    fn consider(&self, slot: u32, asks: &ExtentQuery, best: &mut Option<ExtentHit>) {
-        if let Some(node) = self.nodes.at(slot).filter(|node| asks.wants(node)) {
+    fn consider(&self, idx: u32, asks: &ExtentQuery, best: &mut Option<ExtentHit>) {
+        if let Some(node) = self.nodes.at(idx).filter(|node| asks.wants(node)) {
             if best.is_none_or(|best| best.serial < node.serial) {
                 *best = Some(node.hit());
             }
         }
     }
 
-    /// Returns true if the subtree of `slot` may contain a result later than serial `bound`.
-    fn promises(&self, slot: u32, asks: &ExtentQuery, bound: u64) -> bool {
-        self.nodes.at(slot).is_some_and(|node| {
+    /// Returns true if the subtree of `idx` may contain a result later than serial `bound`.
+    fn promises(&self, idx: u32, asks: &ExtentQuery, bound: u64) -> bool {
+        self.nodes.at(idx).is_some_and(|node| {
             let digest = asks.digest(node);
             digest.end > asks.extent.start && digest.first < asks.before && digest.last > bound
         })
     }
 
-    /// Returns a substitute from the subtree of `slot`, which may contain a result. This is the
+    /// Returns a substitute from the subtree of `idx`, which may contain a result. This is the
     /// node with the largest end, which overlaps, if it is before the given serial; else the
     /// earliest node.
-    fn settle(&mut self, slot: u32, asks: &ExtentQuery) -> ExtentSearch {
+    fn settle(&mut self, idx: u32, asks: &ExtentQuery) -> ExtentSearch {
         let widest = |node: &ExtentNode| asks.digest(node).end;
-        if let Some(hit) = self.descend(slot, asks, widest) {
+        if let Some(hit) = self.descend(idx, asks, widest) {
             if hit.serial < asks.before && hit.extent.conflicts(&asks.extent) {
                 return ExtentSearch::Conflict(hit);
             }
         }
         let earliest = |node: &ExtentNode| u64::MAX.wrapping_sub(asks.digest(node).first);
-        match self.descend(slot, asks, earliest) {
+        match self.descend(idx, asks, earliest) {
             Some(hit) => ExtentSearch::StandIn(hit),
             None => ExtentSearch::Nothing,
         }
     }
 
-    /// Returns the node in the subtree of `slot` that gives the subtree its largest `figure`;
+    /// Returns the node in the subtree of `idx` that gives the subtree its largest `figure`;
     /// `None` if the node cannot conflict with the query.
     fn descend(
         &mut self,
-        slot: u32,
+        idx: u32,
         asks: &ExtentQuery,
         figure: impl Fn(&ExtentNode) -> u64,
     ) -> Option<ExtentHit> {
-        let want = self.nodes.at(slot).map(&figure)?;
-        let mut at = slot;
+        let want = self.nodes.at(idx).map(&figure)?;
+        let mut at = idx;
         loop {
             let node = self.visit(at)?;
             let (left, right, hit) = (node.left, node.right, node.hit());

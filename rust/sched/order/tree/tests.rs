@@ -21,14 +21,14 @@ const fn extent(domain: u64, start: u64, end: u64, writes: bool) -> Extent {
 }
 
 /// Checks the invariants of the tree; returns the keys in order.
-fn check(tree: &ExtentTree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
-    let Some(node) = tree.nodes.at(slot) else {
+fn check(tree: &ExtentTree, idx: u32, parent: u32) -> Vec<(u64, u64, u64)> {
+    let Some(node) = tree.nodes.at(idx) else {
         return Vec::new();
     };
     assert_eq!(node.parent, parent);
-    let mut keys = check(tree, node.left, slot);
+    let mut keys = check(tree, node.left, idx);
     keys.push(node.key());
-    keys.extend(check(tree, node.right, slot));
+    keys.extend(check(tree, node.right, idx));
     let (mut all, mut writers) = node.own();
     for child in [node.left, node.right] {
         if let Some(child) = tree.nodes.at(child) {
@@ -103,11 +103,11 @@ fn against_a_list() {
                 let found = tree.search(ExtentQuery { extent, before }, visits);
                 forced_up += u32::from(is_right(found, &model, one, before));
             }
-            let slot = tree.insert(one, serial, serial as u32).unwrap();
-            model.push((one, serial, slot));
+            let idx = tree.insert(one, serial, serial as u32).unwrap();
+            model.push((one, serial, idx));
             while model.len() as u64 > rng.below(2 * keep) {
-                let (.., slot) = model.swap_remove(rng.below(model.len() as u64) as usize);
-                tree.remove(slot);
+                let (.., idx) = model.swap_remove(rng.below(model.len() as u64) as usize);
+                tree.remove(idx);
             }
             if serial % 16 == 0 {
                 let keys = check(&tree, tree.root, NONE);
@@ -115,8 +115,8 @@ fn against_a_list() {
                 assert!(keys.is_sorted());
             }
         }
-        while let Some((.., slot)) = model.pop() {
-            tree.remove(slot);
+        while let Some((.., idx)) = model.pop() {
+            tree.remove(idx);
         }
         assert_eq!((tree.root, tree.nodes.live()), (NONE, 0));
     }

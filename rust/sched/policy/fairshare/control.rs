@@ -170,14 +170,14 @@ fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
         refresh_stale(&part, host.now());
         let high = part.priority() == Priority::High;
         let mut from = Some(0);
-        while let Some(slot) = from {
+        while let Some(idx) = from {
             buf.clear();
             from = part.with(|part| {
                 let part = part.fairshare()?;
-                if slot == 0 {
+                if idx == 0 {
                     rows.total(&part.total(), high);
                 }
-                part.rows(slot, &mut buf)
+                part.rows(idx, &mut buf)
             });
             rows.extend(buf.as_slice(), high).map_err(Error::from)?;
         }

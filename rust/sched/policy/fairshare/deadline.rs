@@ -132,47 +132,47 @@ impl NodeScheduler {
     }
 
     /// Updates the position of a member after a change of its tag or its next cost.
-    fn settle(&mut self, lines: &mut Timelines, entity: &Entity, slot: u32) {
+    fn settle(&mut self, lines: &mut Timelines, entity: &Entity, idx: u32) {
         if entity.place == TimelineState::In {
-            lines.set(&mut self.line, slot, entity.start, entity.deadline());
+            lines.set(&mut self.line, idx, entity.start, entity.deadline());
         }
     }
 
     /// Updates a member whose next request costs `next`; without a next request the member leaves.
-    fn go_on(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, next: Option<u32>) {
+    fn go_on(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32, next: Option<u32>) {
         match next {
             Some(next) => {
                 entity.head = next;
-                self.settle(lines, entity, slot);
+                self.settle(lines, entity, idx);
             }
-            None => self.leave(lines, entity, slot),
+            None => self.leave(lines, entity, idx),
         }
     }
 
     /// Removes a child without requests, and saves the child's lag.
-    fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32) {
+    fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32) {
         if entity.place == TimelineState::Out {
             return;
         }
-        lines.remove(&mut self.line, slot);
+        lines.remove(&mut self.line, idx);
         let more = entity.retire(self.clock.now());
         self.clock.add_imbalance(entity.service(more));
         self.clock.leave(entity.weight());
     }
 
-    /// Adds the child at index `slot`, whose first request costs `cost`, unless the child is a
+    /// Adds the child at index `idx`, whose first request costs `cost`, unless the child is a
     /// member.
     pub(super) fn join(
         &mut self,
         lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         cost: u32,
     ) {
         self.chosen = NONE;
         let now = self.clock.now();
         let Some(entity) = nodes
-            .entity_mut(slot)
+            .entity_mut(idx)
             .filter(|e| e.place == TimelineState::Out)
         else {
             return;
@@ -189,7 +189,7 @@ impl NodeScheduler {
             entity.deadline()
         };
         entity.place = TimelineState::In;
-        lines.add(&mut self.line, slot, entity.start, deadline);
+        lines.add(&mut self.line, idx, entity.start, deadline);
     }
 
     /// Returns the eligible child with the first deadline.
@@ -208,27 +208,27 @@ impl NodeScheduler {
             return eligible;
         }
         // Work conserving: the children that are owed service have no requests now.
-        let (slot, tag) = lines.least(self.line)?;
-        let slack = nodes.entity(slot).map_or(0, |entity| {
+        let (idx, tag) = lines.least(self.line)?;
+        let slack = nodes.entity(idx).map_or(0, |entity| {
             entity.advance(entity.head).saturating_mul(SLACK)
         });
         self.clock.jump(tag.wrapping_sub(slack));
-        Some(slot)
+        Some(idx)
     }
 
-    /// Applies `step` of a request below the child at index `slot`, which is `entity`; the child's
+    /// Applies `step` of a request below the child at index `idx`, which is `entity`; the child's
     /// next request costs `next`.
     pub(super) fn step(
         &mut self,
         lines: &mut Timelines,
         entity: &mut Entity,
-        slot: u32,
+        idx: u32,
         step: RequestStep,
         next: Option<u32>,
     ) {
         self.chosen = NONE;
         match step {
-            RequestStep::Skip => self.go_on(lines, entity, slot, next),
+            RequestStep::Skip => self.go_on(lines, entity, idx, next),
             // Without members the request took no share here; other partitions are informed by
             // [`super::tree`].
             RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
@@ -239,23 +239,23 @@ impl NodeScheduler {
             RequestStep::Owe(cost) => {
                 let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
                 if entity.lag(self.clock.now()) > floor {
-                    self.charge(lines, entity, slot, cost, next);
+                    self.charge(lines, entity, idx, cost, next);
                 }
             }
-            RequestStep::Correct(delta) => self.correct(lines, entity, slot, delta),
+            RequestStep::Correct(delta) => self.correct(lines, entity, idx, delta),
         }
     }
 
     /// Corrects tag and clock after a request of a child that cost `delta` more than its charge.
     #[inline(never)]
-    fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, delta: i64) {
+    fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32, delta: i64) {
         self.clock.correct(delta);
         if entity.place == TimelineState::Out {
             let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.add_imbalance(more);
         } else {
             entity.correct(delta);
-            self.settle(lines, entity, slot);
+            self.settle(lines, entity, idx);
         }
     }
 
@@ -265,7 +265,7 @@ impl NodeScheduler {
         &mut self,
         lines: &mut Timelines,
         entity: &mut Entity,
-        slot: u32,
+        idx: u32,
         cost: u32,
         next: Option<u32>,
     ) {
@@ -277,24 +277,24 @@ impl NodeScheduler {
             Some(next) => {
                 entity.busy = true;
                 entity.head = next;
-                lines.replace(&mut self.line, slot, entity.start, entity.deadline());
+                lines.replace(&mut self.line, idx, entity.start, entity.deadline());
             }
-            None => self.leave(lines, entity, slot),
+            None => self.leave(lines, entity, idx),
         }
     }
 
-    /// Charges `cost` units of service elsewhere, and pending units, to the child at index `slot`
+    /// Charges `cost` units of service elsewhere, and pending units, to the child at index `idx`
     /// and to the clock. The tag stays at most `bound` units ahead of the clock; the rest is
     /// pending. Returns true if anything was charged.
     pub(super) fn pull(
         &mut self,
         lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         cost: u64,
         bound: u32,
     ) -> bool {
-        let Some(entity) = nodes.entity_mut(slot) else {
+        let Some(entity) = nodes.entity_mut(idx) else {
             return false;
         };
         if cost == 0 && entity.pending == 0 {
@@ -314,20 +314,20 @@ impl NodeScheduler {
         entity.pulled = entity.pulled.saturating_add(taken);
         entity.charge(taken);
         self.clock.pull(taken);
-        self.settle(lines, entity, slot);
+        self.settle(lines, entity, idx);
         taken > 0
     }
 
-    /// Sets the weight of the child at index `slot`; the child's lag in units stays the same.
+    /// Sets the weight of the child at index `idx`; the child's lag in units stays the same.
     pub(super) fn reweight(
         &mut self,
         lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         weight: u32,
     ) {
         let now = self.clock.now();
-        let Some(entity) = nodes.entity_mut(slot) else {
+        let Some(entity) = nodes.entity_mut(idx) else {
             return;
         };
         self.chosen = NONE;
@@ -336,14 +336,14 @@ impl NodeScheduler {
         if entity.place != TimelineState::Out {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
-            self.settle(lines, entity, slot);
+            self.settle(lines, entity, idx);
         }
     }
 
-    /// Drops the lag of the child at index `slot`, which is no member and is removed.
-    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
+    /// Drops the lag of the child at index `idx`, which is no member and is removed.
+    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         if let Some(entity) = nodes
-            .entity_mut(slot)
+            .entity_mut(idx)
             .filter(|e| e.place == TimelineState::Out)
         {
             let owed = core::mem::take(&mut entity.owed);
@@ -355,9 +355,9 @@ impl NodeScheduler {
     /// Returns the child that is dispatched next if this node is; `None` without members.
     pub(super) fn choose(&mut self, lines: &Timelines) -> Option<u32> {
         match self.eligible(lines) {
-            Some(slot) => {
-                self.chosen = slot;
-                Some(slot)
+            Some(idx) => {
+                self.chosen = idx;
+                Some(idx)
             }
             None => Some(lines.least(self.line)?.0),
         }

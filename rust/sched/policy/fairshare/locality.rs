@@ -150,10 +150,10 @@ impl<F: Fifo> OffsetQueue<F> {
 ///
 /// # Invariants
 ///
-/// The leaf at index `slot` has requests, unless `slot` is [`NONE`].
+/// The leaf at index `idx` has requests, unless `idx` is [`NONE`].
 #[derive(Clone, Copy)]
 pub struct LocalitySlice {
-    slot: u32,
+    idx: u32,
     /// Pages left in the slice.
     pages: u32,
     /// Requests left in the slice.
@@ -167,7 +167,7 @@ impl LocalitySlice {
     /// ends first.
     pub const fn new(size: u32) -> Self {
         Self {
-            slot: NONE,
+            idx: NONE,
             pages: 0,
             requests: 0,
             size,
@@ -177,37 +177,37 @@ impl LocalitySlice {
     /// Returns the leaf that is dispatched next without a choice.
     #[inline]
     pub const fn holder(&self) -> Option<u32> {
-        if self.slot == NONE {
+        if self.idx == NONE {
             None
         } else {
-            Some(self.slot)
+            Some(self.idx)
         }
     }
 
-    /// Charges a request of `pages` to the slice; the leaf at index `slot` has `more` requests or
+    /// Charges a request of `pages` to the slice; the leaf at index `idx` has `more` requests or
     /// not.
     #[inline]
-    pub fn serve(&mut self, slot: u32, pages: u32, more: bool) {
+    pub fn serve(&mut self, idx: u32, pages: u32, more: bool) {
         if self.size == 0 {
             return;
         }
-        if self.slot != slot {
-            (self.slot, self.pages, self.requests) = (slot, self.size, BATCH);
+        if self.idx != idx {
+            (self.idx, self.pages, self.requests) = (idx, self.size, BATCH);
         }
         self.pages = self.pages.saturating_sub(pages);
         self.requests = self.requests.saturating_sub(1);
         if self.pages == 0 || self.requests == 0 {
-            self.slot = NONE;
+            self.idx = NONE;
         } else {
-            self.check(slot, more);
+            self.check(idx, more);
         }
     }
 
-    /// Ends the slice of the leaf at index `slot` if the leaf has no `more` requests.
+    /// Ends the slice of the leaf at index `idx` if the leaf has no `more` requests.
     #[inline]
-    pub fn check(&mut self, slot: u32, more: bool) {
-        if self.slot == slot && !more {
-            self.slot = NONE;
+    pub fn check(&mut self, idx: u32, more: bool) {
+        if self.idx == idx && !more {
+            self.idx = NONE;
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::sched::{
     class::{ClassId, ClassQuota, ClassRoom, ClassTable, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
-    mem::{self, grow, Grow, NoMemory, PerSlot},
+    mem::{self, grow, Grow, NoMemory, PerIndex},
     slab::NONE,
 };
 
@@ -75,34 +75,34 @@ impl ChargeModel<'_> {
 /// the data that decisions read close together.
 pub struct NodeStats {
     /// Statistics of leaves.
-    pub(super) ledgers: PerSlot<EntityStats>,
+    pub(super) ledgers: PerIndex<EntityStats>,
     /// Estimates of the time of leaves' requests, if time is measured.
-    pub(super) estimates: Option<PerSlot<Estimates>>,
+    pub(super) estimates: Option<PerIndex<Estimates>>,
 }
 
 grow!(NodeStats {
-    ledgers: PerSlot<EntityStats>,
-    estimates: Option<PerSlot<Estimates>>,
+    ledgers: PerIndex<EntityStats>,
+    estimates: Option<PerIndex<Estimates>>,
 });
 
 impl NodeStats {
     /// Creates tables for up to `max` nodes; may sleep.
     fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            ledgers: PerSlot::new(max)?,
+            ledgers: PerIndex::new(max)?,
             estimates: match model {
-                CostModel::Time => Some(PerSlot::new(max)?),
+                CostModel::Time => Some(PerIndex::new(max)?),
                 CostModel::Pages | CostModel::Rpcs => None,
             },
         })
     }
 
-    /// Returns the charges by `model` for requests of the leaf at index `slot`; `part` has the
+    /// Returns the charges by `model` for requests of the leaf at index `idx`; `part` has the
     /// estimates of the part.
     #[inline]
-    fn tariff<'a>(&'a self, slot: u32, model: CostModel, part: &'a Estimates) -> ChargeModel<'a> {
+    fn tariff<'a>(&'a self, idx: u32, model: CostModel, part: &'a Estimates) -> ChargeModel<'a> {
         let own = match model {
-            CostModel::Time => self.estimates.as_ref().and_then(|own| own.get(slot)),
+            CostModel::Time => self.estimates.as_ref().and_then(|own| own.get(idx)),
             CostModel::Pages | CostModel::Rpcs => None,
         };
         ChargeModel { model, own, part }
@@ -169,18 +169,18 @@ impl<I: Item> Members<I> {
         })
     }
 
-    /// Returns the leaf at index `slot`, for writing, and its charges.
+    /// Returns the leaf at index `idx`, for writing, and its charges.
     #[inline]
-    pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
-        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
-        Some((self.table.at_mut(slot)?.leaf_mut()?, tariff))
+    pub fn open(&mut self, idx: u32) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
+        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
+        Some((self.table.at_mut(idx)?.leaf_mut()?, tariff))
     }
 
-    /// Returns the class id of the leaf at index `slot`, the leaf, for writing, and its charges.
+    /// Returns the class id of the leaf at index `idx`, the leaf, for writing, and its charges.
     #[inline]
-    pub fn open_named(&mut self, slot: u32) -> Option<(ClassId, &mut Leaf<I>, ChargeModel<'_>)> {
-        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
-        let (id, node) = self.table.named_mut(slot)?;
+    pub fn open_named(&mut self, idx: u32) -> Option<(ClassId, &mut Leaf<I>, ChargeModel<'_>)> {
+        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
+        let (id, node) = self.table.named_mut(idx)?;
         Some((id, node.leaf_mut()?, tariff))
     }
 
@@ -188,33 +188,33 @@ impl<I: Item> Members<I> {
     /// `class` is stale.
     #[inline]
     pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
-        let slot = class.slot();
-        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
+        let idx = class.idx();
+        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
         Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
     }
 
-    /// Returns the leaf at index `slot`.
+    /// Returns the leaf at index `idx`.
     #[inline]
-    pub fn leaf(&self, slot: u32) -> Option<&Leaf<I>> {
-        self.table.at(slot)?.leaf()
+    pub fn leaf(&self, idx: u32) -> Option<&Leaf<I>> {
+        self.table.at(idx)?.leaf()
     }
 
-    /// Returns the statistics of the leaf at index `slot`.
+    /// Returns the statistics of the leaf at index `idx`.
     #[inline]
-    pub fn ledger(&self, slot: u32) -> Option<&EntityStats> {
-        self.details.ledgers.get(slot)
+    pub fn ledger(&self, idx: u32) -> Option<&EntityStats> {
+        self.details.ledgers.get(idx)
     }
 
-    /// Returns the statistics of the leaf at index `slot`, for writing.
+    /// Returns the statistics of the leaf at index `idx`, for writing.
     #[inline]
-    pub fn ledger_mut(&mut self, slot: u32) -> Option<&mut EntityStats> {
-        self.details.ledgers.get_mut(slot)
+    pub fn ledger_mut(&mut self, idx: u32) -> Option<&mut EntityStats> {
+        self.details.ledgers.get_mut(idx)
     }
 
-    /// Returns the leaf at index `slot`, for writing.
+    /// Returns the leaf at index `idx`, for writing.
     #[inline]
-    pub fn leaf_mut(&mut self, slot: u32) -> Option<&mut Leaf<I>> {
-        self.table.at_mut(slot)?.leaf_mut()
+    pub fn leaf_mut(&mut self, idx: u32) -> Option<&mut Leaf<I>> {
+        self.table.at_mut(idx)?.leaf_mut()
     }
 
     /// Returns the leaf of a request with `attrs`; creates missing nodes of its path from reserved
@@ -246,7 +246,7 @@ impl<I: Item> Members<I> {
                 self.table.overflowed();
                 return self.shared_leaf(parent, selector, now);
             };
-            parent = node.slot();
+            parent = node.idx();
             last = node;
         }
         last
@@ -305,8 +305,8 @@ impl<I: Item> Members<I> {
         self.add_child(parent);
         let limit = selector.capacity().min(self.details.capacity());
         let room = self.table.room(place, limit, now);
-        if let ClassRoom::After(slot) = room {
-            self.forget(slot, selector, now);
+        if let ClassRoom::After(idx) = room {
+            self.forget(idx, selector, now);
         }
         let made = match room {
             ClassRoom::No => None,
@@ -316,14 +316,13 @@ impl<I: Item> Members<I> {
             self.drop_child(parent, selector, now);
             return None;
         };
-        if let (Some(counters), Some(node)) =
-            (&self.shared.counters, self.table.at_mut(made.slot()))
+        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(made.idx()))
         {
             let full = !node.tally.open(counters, id.0);
             self.counts.counters_full = self.counts.counters_full.saturating_add(full.into());
         }
-        self.details.create(made.slot());
-        selector.create(self, made.slot());
+        self.details.create(made.idx());
+        selector.create(self, made.idx());
         Some(made)
     }
 
@@ -372,16 +371,16 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Removes the idle node at index `slot`, and the nodes above it that have no other child.
-    fn forget(&mut self, slot: u32, selector: &mut Selector, now: u64) {
-        let parent = self.remove(slot, selector);
+    /// Removes the idle node at index `idx`, and the nodes above it that have no other child.
+    fn forget(&mut self, idx: u32, selector: &mut Selector, now: u64) {
+        let parent = self.remove(idx, selector);
         self.drop_child(parent, selector, now);
     }
 
-    /// Removes the idle node at index `slot` from the table; returns the index of its parent.
-    fn remove(&mut self, slot: u32, selector: &mut Selector) -> u32 {
-        selector.forget(self, slot);
-        match (self.table.forget(slot), &self.shared.counters) {
+    /// Removes the idle node at index `idx` from the table; returns the index of its parent.
+    fn remove(&mut self, idx: u32, selector: &mut Selector) -> u32 {
+        selector.forget(self, idx);
+        match (self.table.forget(idx), &self.shared.counters) {
             (Some(mut node), Some(counters)) => {
                 node.tally.close(counters);
                 node.parent
@@ -396,7 +395,7 @@ impl<I: Item> Members<I> {
     pub fn expire(&mut self, now: u64, max: u32, selector: &mut Selector) -> bool {
         for _ in 0..max {
             match self.table.expired(now) {
-                Some(slot) => self.forget(slot, selector, now),
+                Some(idx) => self.forget(idx, selector, now),
                 None => return false,
             }
         }
@@ -429,15 +428,15 @@ impl<I: Item> Members<I> {
         self.mode.has_size().then_some(self.told.live.size_window)
     }
 
-    /// Updates the weight of the node at index `slot`.
-    pub fn reweigh(&mut self, slot: u32, selector: &mut Selector, now: u64) {
-        let Some(node) = self.table.at(slot) else {
+    /// Updates the weight of the node at index `idx`.
+    pub fn reweigh(&mut self, idx: u32, selector: &mut Selector, now: u64) {
+        let Some(node) = self.table.at(idx) else {
             return;
         };
         let weight = self.weight_of(&node.key, node.level, node.size, now);
         let weight = self.weight_here(node.id, weight);
         if node.entity.weight() != weight {
-            selector.reweight(self, slot, weight);
+            selector.reweight(self, idx, weight);
         }
     }
 
@@ -466,7 +465,7 @@ impl<I: Item> Members<I> {
         factors.map_or(ONE, |factors| factors.of(id.0, self.steps))
     }
 
-    /// Returns the weight of the node at index `slot` on all servers together.
+    /// Returns the weight of the node at index `idx` on all servers together.
     pub fn weight_everywhere(&self, node: &TreeNode<I>, now: u64) -> u32 {
         self.weight_of(&node.key, node.level, node.size, now)
     }
@@ -485,21 +484,21 @@ impl<I: Item> Members<I> {
         size.clamp(1, self.told.live.size_max)
     }
 
-    /// Returns the job size in the weight of the node at index `slot`; 0 if the node's level has no
+    /// Returns the job size in the weight of the node at index `idx`; 0 if the node's level has no
     /// sizes.
-    pub fn job_size(&self, slot: u32, now: u64) -> u32 {
-        match self.table.at(slot) {
-            Some(node) if self.size_level == Some(node.level) && slot != DEFAULT => {
+    pub fn job_size(&self, idx: u32, now: u64) -> u32 {
+        match self.table.at(idx) {
+            Some(node) if self.size_level == Some(node.level) && idx != DEFAULT => {
                 self.size_of(&node.key, node.size, now)
             }
             _ => 0,
         }
     }
 
-    /// Notes the job size that a request with `attrs` of the leaf at index `slot` reports, or else
+    /// Notes the job size that a request with `attrs` of the leaf at index `idx` reports, or else
     /// counts the client of the request.
-    pub fn note_job_size(&mut self, slot: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
-        let Some(level) = self.size_level.filter(|_| slot != DEFAULT) else {
+    pub fn note_job_size(&mut self, idx: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
+        let Some(level) = self.size_level.filter(|_| idx != DEFAULT) else {
             return;
         };
         let said = match (attrs.size, self.size_source) {
@@ -515,7 +514,7 @@ impl<I: Item> Members<I> {
             }
             return;
         }
-        let mut at = slot;
+        let mut at = idx;
         while let Some(node) = self.table.at_mut(at) {
             if node.level == level {
                 // A shared leaf has no size, because its requests are of several jobs.
@@ -529,10 +528,10 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Maintains the service counter of the node at index `slot`, every few seconds.
-    pub fn upkeep(&mut self, slot: u32) {
-        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(slot)) {
-            if slot != DEFAULT {
+    /// Maintains the service counter of the node at index `idx`, every few seconds.
+    pub fn upkeep(&mut self, idx: u32) {
+        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(idx)) {
+            if idx != DEFAULT {
                 node.tally.upkeep(counters, node.id.0);
             }
         }
@@ -542,33 +541,33 @@ impl<I: Item> Members<I> {
 /// Interface of selectors; nodes are identified by index.
 impl<I: Item> Members<I> {
     /// Returns the weight and the tag of the node.
-    pub(super) fn entity(&self, slot: u32) -> Option<&Entity> {
-        self.table.at(slot).map(|node| &node.entity)
+    pub(super) fn entity(&self, idx: u32) -> Option<&Entity> {
+        self.table.at(idx).map(|node| &node.entity)
     }
 
     /// Returns the weight and the tag of the node, for writing.
-    pub(super) fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
-        self.table.at_mut(slot).map(|node| &mut node.entity)
+    pub(super) fn entity_mut(&mut self, idx: u32) -> Option<&mut Entity> {
+        self.table.at_mut(idx).map(|node| &mut node.entity)
     }
 
     /// Returns the index of the parent; [`NONE`] stands for the root.
-    pub(super) fn parent(&self, slot: u32) -> u32 {
-        self.table.at(slot).map_or(NONE, |node| node.parent)
+    pub(super) fn parent(&self, idx: u32) -> u32 {
+        self.table.at(idx).map_or(NONE, |node| node.parent)
     }
 
     /// Returns the scheduler of an inner node; `None` for a leaf.
-    pub(super) fn sched(&self, slot: u32) -> Option<&NodeScheduler> {
-        Some(&self.table.at(slot)?.inner()?.sched)
+    pub(super) fn sched(&self, idx: u32) -> Option<&NodeScheduler> {
+        Some(&self.table.at(idx)?.inner()?.sched)
     }
 
     /// Returns the scheduler of an inner node, for writing.
-    pub(super) fn sched_mut(&mut self, slot: u32) -> Option<&mut NodeScheduler> {
-        Some(&mut self.table.at_mut(slot)?.inner_mut()?.sched)
+    pub(super) fn sched_mut(&mut self, idx: u32) -> Option<&mut NodeScheduler> {
+        Some(&mut self.table.at_mut(idx)?.inner_mut()?.sched)
     }
 
     /// Returns the arrival time of a leaf's next request, ns; `None` without requests.
-    pub(super) fn arrival(&self, slot: u32) -> Option<u64> {
-        self.leaf(slot)?.queue.front().map(Item::arrival)
+    pub(super) fn arrival(&self, idx: u32) -> Option<u64> {
+        self.leaf(idx)?.queue.front().map(Item::arrival)
     }
 
     /// Returns the index of the node with the path `id`.
@@ -599,12 +598,12 @@ impl<I: Item> Members<I> {
 
     /// Returns the units of cost that other partitions served to the node since the last call; 0 if
     /// shares apply to each partition.
-    pub(super) fn elsewhere(&mut self, slot: u32) -> u64 {
+    pub(super) fn elsewhere(&mut self, idx: u32) -> u64 {
         let Some(counters) = &self.shared.counters else {
             return 0;
         };
         // The counter is read in any case, to keep that service from being charged later.
-        let node = self.table.at_mut(slot);
+        let node = self.table.at_mut(idx);
         let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
         if self.told.live.cross_cpt {
             cost
@@ -616,11 +615,11 @@ impl<I: Item> Members<I> {
     /// Reports to the other partitions that this partition served `cost` units to the node, or took
     /// them back.
     #[inline]
-    pub(super) fn note(&mut self, slot: u32, cost: i64) {
+    pub(super) fn note(&mut self, idx: u32, cost: i64) {
         let Some(counters) = &self.shared.counters else {
             return;
         };
-        if let Some(node) = self.table.at_mut(slot) {
+        if let Some(node) = self.table.at_mut(idx) {
             node.tally.note(counters, cost);
         }
     }

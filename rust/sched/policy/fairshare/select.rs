@@ -75,23 +75,23 @@ impl Selector {
         Ok(Self { tree, arrivals })
     }
 
-    /// Adds the new node at index `slot`, below the capacity, whose parent exists.
-    pub fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        Grow::create(self, slot);
+    /// Adds the new node at index `idx`, below the capacity, whose parent exists.
+    pub fn create(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
+        Grow::create(self, idx);
         if let Some(tree) = &mut self.tree {
-            tree.begin(nodes, slot);
+            tree.begin(nodes, idx);
         }
     }
 
-    /// Adds the leaf at index `slot`, whose first request costs `cost`.
+    /// Adds the leaf at index `idx`, whose first request costs `cost`.
     #[inline]
-    pub fn join(&mut self, nodes: &mut Members<impl Item>, slot: u32, cost: u32) {
+    pub fn join(&mut self, nodes: &mut Members<impl Item>, idx: u32, cost: u32) {
         if let Some(queue) = &mut self.arrivals {
-            let arrival = nodes.arrival(slot).unwrap_or(0);
-            queue.forest.push(&mut queue.root, arrival, slot);
+            let arrival = nodes.arrival(idx).unwrap_or(0);
+            queue.forest.push(&mut queue.root, arrival, idx);
         }
         if let Some(tree) = &mut self.tree {
-            tree.join(nodes, slot, cost);
+            tree.join(nodes, idx, cost);
         }
     }
 
@@ -108,91 +108,91 @@ impl Selector {
             None => {
                 let draw = rng.next_u32();
                 let drawn = table.and_then(|table| table.find(draw));
-                let slot = drawn.and_then(|id| nodes.find(id));
-                slot.filter(|slot| nodes.arrival(*slot).is_some())
+                let idx = drawn.and_then(|id| nodes.find(id));
+                idx.filter(|idx| nodes.arrival(*idx).is_some())
             }
         };
         picked.or_else(|| self.oldest())
     }
 
-    /// Charges `cost` to the leaf at index `slot`, whose next request costs `next`; without a next
+    /// Charges `cost` to the leaf at index `idx`, whose next request costs `next`; without a next
     /// request the leaf leaves.
     #[inline]
     pub(super) fn charge(
         &mut self,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         cost: u32,
         next: Option<u32>,
     ) {
         if self.arrivals.is_some() {
-            self.arrange(nodes, slot);
+            self.arrange(nodes, idx);
         }
         if let Some(tree) = &mut self.tree {
-            tree.charge(nodes, slot, cost, next);
+            tree.charge(nodes, idx, cost, next);
         }
     }
 
-    /// Applies `step` to a request of the leaf at index `slot`, whose next request costs `next`;
+    /// Applies `step` to a request of the leaf at index `idx`, whose next request costs `next`;
     /// without a next request the leaf leaves.
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         step: RequestStep,
         next: Option<u32>,
     ) {
         if let (Some(_), RequestStep::Skip) = (&self.arrivals, step) {
-            self.arrange(nodes, slot);
+            self.arrange(nodes, idx);
         }
         if let Some(tree) = &mut self.tree {
-            tree.step(nodes, slot, step, next);
+            tree.step(nodes, idx, step, next);
         }
     }
 
-    /// Updates the position of the leaf at index `slot` after the removal of one of the leaf's
+    /// Updates the position of the leaf at index `idx` after the removal of one of the leaf's
     /// requests.
     #[inline(never)]
-    fn arrange(&mut self, nodes: &Members<impl Item>, slot: u32) {
+    fn arrange(&mut self, nodes: &Members<impl Item>, idx: u32) {
         let Some(queue) = &mut self.arrivals else {
             return;
         };
-        match nodes.arrival(slot) {
-            Some(arrival) => queue.forest.update(&mut queue.root, arrival, slot),
-            None => queue.forest.remove(&mut queue.root, slot),
+        match nodes.arrival(idx) {
+            Some(arrival) => queue.forest.update(&mut queue.root, arrival, idx),
+            None => queue.forest.remove(&mut queue.root, idx),
         }
     }
 
-    /// Sets the weight of the node at index `slot`; the node's lag in units stays the same. Draws
+    /// Sets the weight of the node at index `idx`; the node's lag in units stays the same. Draws
     /// use the weight from the next publication on.
-    pub fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
+    pub fn reweight(&mut self, nodes: &mut Members<impl Item>, idx: u32, weight: u32) {
         match &mut self.tree {
-            Some(tree) => tree.reweight(nodes, slot, weight),
+            Some(tree) => tree.reweight(nodes, idx, weight),
             None => {
-                if let Some(entity) = nodes.entity_mut(slot) {
+                if let Some(entity) = nodes.entity_mut(idx) {
                     *entity = Entity::new(weight);
                 }
             }
         }
     }
 
-    /// Returns the lag of the node at index `slot`, tenths of a unit of cost; 0 for `paper`.
-    pub fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {
-        self.tree.as_ref().map_or(0, |tree| tree.lag(nodes, slot))
+    /// Returns the lag of the node at index `idx`, tenths of a unit of cost; 0 for `paper`.
+    pub fn lag(&self, nodes: &Members<impl Item>, idx: u32) -> i64 {
+        self.tree.as_ref().map_or(0, |tree| tree.lag(nodes, idx))
     }
 
-    /// Removes the node at index `slot`, which has no requests.
-    pub fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
+    /// Removes the node at index `idx`, which has no requests.
+    pub fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         if let Some(tree) = &mut self.tree {
-            tree.forget(nodes, slot);
+            tree.forget(nodes, idx);
         }
     }
 
     /// Limits the distance of an idle node's tag from the clock, so that the tag cannot wrap
     /// around.
-    pub fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
+    pub fn refresh(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
         if let Some(tree) = &mut self.tree {
-            tree.refresh(nodes, slot);
+            tree.refresh(nodes, idx);
         }
     }
 

@@ -76,15 +76,15 @@ impl Grow for Timelines {
         self.points.capacity()
     }
 
-    fn create(&mut self, slot: u32) {
-        while self.points.len() <= slot as usize
+    fn create(&mut self, idx: u32) {
+        while self.points.len() <= idx as usize
             && self.points.push(TimelineNode::new(0, 0, 0)).is_ok()
         {}
-        bug!(self.points.len() <= slot as usize);
+        bug!(self.points.len() <= idx as usize);
     }
 
-    fn wants(&self, slots: usize) -> Self::Need {
-        self.points.wants(slots.saturating_sub(self.points.len()))
+    fn wants(&self, entries: usize) -> Self::Need {
+        self.points.wants(entries.saturating_sub(self.points.len()))
     }
 
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
@@ -140,17 +140,17 @@ impl Timelines {
     }
 
     #[inline]
-    fn get(&self, slot: u32) -> Option<&TimelineNode> {
+    fn get(&self, idx: u32) -> Option<&TimelineNode> {
         #[cfg(test)]
         tests::count();
-        self.points.get(slot as usize)
+        self.points.get(idx as usize)
     }
 
     #[inline]
-    fn get_mut(&mut self, slot: u32) -> Option<&mut TimelineNode> {
+    fn get_mut(&mut self, idx: u32) -> Option<&mut TimelineNode> {
         #[cfg(test)]
         tests::count();
-        self.points.get_mut(slot as usize)
+        self.points.get_mut(idx as usize)
     }
 
     /// Draws a priority (G. Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14),
@@ -197,7 +197,7 @@ impl Timelines {
     }
 
     /// Adds a node that is in no timeline.
-    pub(super) fn add(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
+    pub(super) fn add(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
         let mut new = TimelineNode::new(tag, deadline, self.draw());
         // Descend to the node that is to be below the new one.
         let mut at = line.0;
@@ -207,45 +207,45 @@ impl Timelines {
             if point.priority < new.priority {
                 new.least = least;
                 if point.left == NONE && point.right == NONE {
-                    point.parent = slot;
-                    match point.deadline.before(at, &deadline, slot) {
+                    point.parent = idx;
+                    match point.deadline.before(at, &deadline, idx) {
                         true => new.left = at,
                         false => new.right = at,
                     }
                 } else {
-                    (new.left, new.right) = self.split(at, slot, deadline);
+                    (new.left, new.right) = self.split(at, idx, deadline);
                 }
                 break;
             }
             point.least = least;
             new.parent = at;
-            is_left = deadline.before(slot, &point.deadline, at);
+            is_left = deadline.before(idx, &point.deadline, at);
             at = if is_left { point.left } else { point.right };
             if at == NONE {
                 break;
             }
         }
         let above = new.parent;
-        match self.get_mut(slot) {
+        match self.get_mut(idx) {
             Some(point) => *point = new,
             None => bug!(),
         }
         match self.get_mut(above) {
-            Some(point) if is_left => point.left = slot,
-            Some(point) => point.right = slot,
-            None => line.0 = slot,
+            Some(point) if is_left => point.left = idx,
+            Some(point) => point.right = idx,
+            None => line.0 = idx,
         }
     }
 
     /// Removes a node of this timeline.
-    pub(super) fn remove(&mut self, line: &mut Timeline, slot: u32) {
+    pub(super) fn remove(&mut self, line: &mut Timeline, idx: u32) {
         let Some(&TimelineNode {
             left,
             right,
             parent,
             tag,
             ..
-        }) = self.get(slot)
+        }) = self.get(idx)
         else {
             bug!();
             return;
@@ -263,7 +263,7 @@ impl Timelines {
             line.0 = rest;
             return;
         };
-        if point.left == slot {
+        if point.left == idx {
             point.left = rest;
         } else {
             point.right = rest;
@@ -279,24 +279,24 @@ impl Timelines {
     }
 
     /// Sets the tag and the deadline of a node of this timeline.
-    pub(super) fn set(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
-        let point = self.get(slot);
+    pub(super) fn set(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
+        let point = self.get(idx);
         if point.is_some_and(|point| (point.tag, point.deadline) != (tag, deadline)) {
-            self.replace(line, slot, tag, deadline);
+            self.replace(line, idx, tag, deadline);
         }
     }
 
     /// Sets the tag and the deadline of a node of this timeline, at least one of which changes.
     #[inline]
-    pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
-        if line.0 == slot {
-            if let Some(point) = self.get_mut(slot).filter(|point| point.is_alone()) {
+    pub(super) fn replace(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
+        if line.0 == idx {
+            if let Some(point) = self.get_mut(idx).filter(|point| point.is_alone()) {
                 *point = TimelineNode::new(tag, deadline, point.priority);
                 return;
             }
         }
-        self.remove(line, slot);
-        self.add(line, slot, tag, deadline);
+        self.remove(line, idx);
+        self.add(line, idx, tag, deadline);
     }
 
     /// Merges the subtree at `left` with the subtree at `right`, all of whose nodes come after;
@@ -340,22 +340,22 @@ impl Timelines {
         }
     }
 
-    /// Splits the subtree at `top` into the nodes before and after `slot` with `deadline`, as
-    /// subtrees of `slot`; returns the root node of each.
-    fn split(&mut self, top: u32, slot: u32, deadline: u64) -> (u32, u32) {
+    /// Splits the subtree at `top` into the nodes before and after `idx` with `deadline`, as
+    /// subtrees of `idx`; returns the root node of each.
+    fn split(&mut self, top: u32, idx: u32, deadline: u64) -> (u32, u32) {
         let (mut left, mut right) = (NONE, NONE);
         // Parent of the next node of each part.
         let (mut low, mut high) = (NONE, NONE);
         let mut at = top;
         while let Some(point) = self.get_mut(at) {
-            if point.deadline.before(at, &deadline, slot) {
+            if point.deadline.before(at, &deadline, idx) {
                 let next = point.right;
-                point.parent = if low == NONE { slot } else { low };
+                point.parent = if low == NONE { idx } else { low };
                 self.hang(low, true, at, &mut left);
                 (low, at) = (at, next);
             } else {
                 let next = point.left;
-                point.parent = if high == NONE { slot } else { high };
+                point.parent = if high == NONE { idx } else { high };
                 self.hang(high, false, at, &mut right);
                 (high, at) = (at, next);
             }
@@ -365,11 +365,11 @@ impl Timelines {
         }
         if low != NONE {
             self.hang(low, true, NONE, &mut left);
-            self.renew_up(low, slot);
+            self.renew_up(low, idx);
         }
         if high != NONE {
             self.hang(high, false, NONE, &mut right);
-            self.renew_up(high, slot);
+            self.renew_up(high, idx);
         }
         (left, right)
     }
@@ -383,14 +383,14 @@ impl Timelines {
     }
 
     /// Recomputes the least tag of a node; returns true if the tag changed.
-    fn renew(&mut self, slot: u32) -> bool {
+    fn renew(&mut self, idx: u32) -> bool {
         let Some(&TimelineNode {
             tag,
             least: known,
             left,
             right,
             ..
-        }) = self.get(slot)
+        }) = self.get(idx)
         else {
             return false;
         };
@@ -405,7 +405,7 @@ impl Timelines {
         if least == known {
             return false;
         }
-        if let Some(point) = self.get_mut(slot) {
+        if let Some(point) = self.get_mut(idx) {
             point.least = least;
         }
         true

@@ -77,21 +77,21 @@ pub struct SchedulerTree {
     largest: RecentMaxCost,
 }
 
-/// Runs `$body` on the scheduler of the node at index `$slot`, or of the root.
+/// Runs `$body` on the scheduler of the node at index `$idx`, or of the root.
 ///
 /// The scheduler of a node is stored in the nodes that `$body` changes, so `$body` runs on a copy
 /// that is stored afterwards.
 macro_rules! at {
-    ($tree:ident, $nodes:ident, $slot:expr, $sched:ident => $body:expr) => {
-        if $slot == NONE {
+    ($tree:ident, $nodes:ident, $idx:expr, $sched:ident => $body:expr) => {
+        if $idx == NONE {
             let $sched = &mut $tree.root;
             $body
         } else {
-            let copy = $nodes.sched($slot).copied();
+            let copy = $nodes.sched($idx).copied();
             let mut copy = copy.unwrap_or_else(NodeScheduler::new);
             let $sched = &mut copy;
             let result = $body;
-            if let Some(stored) = $nodes.sched_mut($slot) {
+            if let Some(stored) = $nodes.sched_mut($idx) {
                 *stored = copy;
             }
             result
@@ -131,43 +131,43 @@ impl SchedulerTree {
         })
     }
 
-    /// Returns the virtual time of the scheduler above the node at index `slot`.
-    fn now(&self, nodes: &Members<impl Item>, slot: u32) -> u64 {
-        match nodes.parent(slot) {
+    /// Returns the virtual time of the scheduler above the node at index `idx`.
+    fn now(&self, nodes: &Members<impl Item>, idx: u32) -> u64 {
+        match nodes.parent(idx) {
             NONE => self.root.now(),
             parent => nodes.sched(parent).map_or(0, NodeScheduler::now),
         }
     }
 
-    /// Charges `cost` units to the leaf at index `slot`, whose next request costs `next`, and to
+    /// Charges `cost` units to the leaf at index `idx`, whose next request costs `next`, and to
     /// the nodes above it.
     #[inline]
     pub(super) fn charge(
         &mut self,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         cost: u32,
         next: Option<u32>,
     ) {
         self.largest.see(cost);
         self.climb(
             nodes,
-            slot,
+            idx,
             cost.into(),
             next,
-            |sched, lines, entity, slot, next| {
-                sched.charge(lines, entity, slot, cost, next);
+            |sched, lines, entity, idx, next| {
+                sched.charge(lines, entity, idx, cost, next);
             },
         );
     }
 
-    /// Applies `step` of a request of the leaf at index `slot`, whose next request costs `next`, to
+    /// Applies `step` of a request of the leaf at index `idx`, whose next request costs `next`, to
     /// the schedulers above.
     #[inline(never)]
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,
-        slot: u32,
+        idx: u32,
         step: RequestStep,
         next: Option<u32>,
     ) {
@@ -178,36 +178,36 @@ impl SchedulerTree {
         };
         self.climb(
             nodes,
-            slot,
+            idx,
             served,
             next,
-            |sched, lines, entity, slot, next| {
-                sched.step(lines, entity, slot, step, next);
+            |sched, lines, entity, idx, next| {
+                sched.step(lines, entity, idx, step, next);
             },
         );
     }
 
-    /// Applies `step` to the schedulers above the leaf at index `slot`. Other partitions are
+    /// Applies `step` to the schedulers above the leaf at index `idx`. Other partitions are
     /// informed of `served`, units of cost.
     #[inline(always)]
     fn climb(
         &mut self,
         nodes: &mut Members<impl Item>,
-        mut slot: u32,
+        mut idx: u32,
         served: i64,
         mut next: Option<u32>,
         step: impl Fn(&mut NodeScheduler, &mut Timelines, &mut Entity, u32, Option<u32>),
     ) {
         loop {
-            nodes.note(slot, served);
-            let Some(node) = nodes.table.at_mut(slot) else {
+            nodes.note(idx, served);
+            let Some(node) = nodes.table.at_mut(idx) else {
                 bug!();
                 return;
             };
             let parent = node.parent;
             let entity = &mut node.entity;
             if parent == NONE {
-                step(&mut self.root, &mut self.lines, entity, slot, next);
+                step(&mut self.root, &mut self.lines, entity, idx, next);
                 return;
             }
             // The scheduler of the parent is stored in `nodes`, too.
@@ -216,37 +216,37 @@ impl SchedulerTree {
                 bug!();
                 return;
             };
-            step(sched, &mut self.lines, &mut entity, slot, next);
+            step(sched, &mut self.lines, &mut entity, idx, next);
             let chosen = sched.choose(&self.lines);
-            if let Some(stored) = nodes.entity_mut(slot) {
+            if let Some(stored) = nodes.entity_mut(idx) {
                 *stored = entity;
             }
-            next = chosen.and_then(|slot| Some(nodes.entity(slot)?.head));
-            slot = parent;
+            next = chosen.and_then(|idx| Some(nodes.entity(idx)?.head));
+            idx = parent;
         }
     }
 
-    pub(super) fn begin(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        let now = self.now(nodes, slot);
-        if let Some(entity) = nodes.entity_mut(slot) {
+    pub(super) fn begin(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
+        let now = self.now(nodes, idx);
+        if let Some(entity) = nodes.entity_mut(idx) {
             entity.start = now;
         }
     }
 
-    pub(super) fn join(&mut self, nodes: &mut Members<impl Item>, mut slot: u32, cost: u32) {
+    pub(super) fn join(&mut self, nodes: &mut Members<impl Item>, mut idx: u32, cost: u32) {
         loop {
             // Service elsewhere before the node joined here is not charged.
-            let _ = nodes.elsewhere(slot);
-            let parent = nodes.parent(slot);
+            let _ = nodes.elsewhere(idx);
+            let parent = nodes.parent(idx);
             let first = at!(self, nodes, parent, sched => {
                 let first = sched.is_empty();
-                sched.join(&mut self.lines, nodes, slot, cost);
+                sched.join(&mut self.lines, nodes, idx, cost);
                 first
             });
             if parent == NONE || !first {
                 return;
             }
-            slot = parent;
+            idx = parent;
         }
     }
 
@@ -276,24 +276,24 @@ impl SchedulerTree {
         }
     }
 
-    pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
-        let parent = nodes.parent(slot);
-        at!(self, nodes, parent, sched => sched.reweight(&mut self.lines, nodes, slot, weight));
+    pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, idx: u32, weight: u32) {
+        let parent = nodes.parent(idx);
+        at!(self, nodes, parent, sched => sched.reweight(&mut self.lines, nodes, idx, weight));
     }
 
-    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        let parent = nodes.parent(slot);
-        at!(self, nodes, parent, sched => sched.forget(nodes, slot));
+    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
+        let parent = nodes.parent(idx);
+        at!(self, nodes, parent, sched => sched.forget(nodes, idx));
     }
 
-    pub(super) fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {
-        let now = self.now(nodes, slot);
-        nodes.entity(slot).map_or(0, |entity| entity.tenths_at(now))
+    pub(super) fn lag(&self, nodes: &Members<impl Item>, idx: u32) -> i64 {
+        let now = self.now(nodes, idx);
+        nodes.entity(idx).map_or(0, |entity| entity.tenths_at(now))
     }
 
-    pub(super) fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        let now = self.now(nodes, slot);
-        if let Some(entity) = nodes.entity_mut(slot) {
+    pub(super) fn refresh(&mut self, nodes: &mut Members<impl Item>, idx: u32) {
+        let now = self.now(nodes, idx);
+        if let Some(entity) = nodes.entity_mut(idx) {
             if entity.place == TimelineState::Out {
                 entity.refresh(now);
             }

@@ -104,10 +104,10 @@ impl QbmQueue {
         })
     }
 
-    /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
+    /// Moves the class at `idx` from the orders in `keys` to those in `to`, and stores `to` in
     /// `keys`.
     #[inline]
-    pub fn set(&mut self, slot: u32, keys: &mut QbmKeys, to: QbmKeys) {
+    pub fn set(&mut self, idx: u32, keys: &mut QbmKeys, to: QbmKeys) {
         let was = core::mem::replace(keys, to);
         for (queue, was, to) in [
             (&mut self.waiting, was.waiting(), to.waiting()),
@@ -115,7 +115,7 @@ impl QbmQueue {
             (&mut self.overdue, was.overdue(), to.overdue()),
         ] {
             if was != to {
-                queue.set(slot, to);
+                queue.set(idx, to);
             }
         }
     }
@@ -124,7 +124,7 @@ impl QbmQueue {
     #[inline]
     pub fn waiting(&self) -> Option<(u32, u64)> {
         let entry = self.waiting.top()?;
-        Some((entry.slot, entry.key))
+        Some((entry.idx, entry.key))
     }
 
     /// Returns the ready class that is first at `now`.
@@ -132,7 +132,7 @@ impl QbmQueue {
     pub fn ready(&self, now: u64) -> Option<u32> {
         let overdue = self.overdue.top().filter(|entry| entry.key <= now);
         let entry = overdue.or(self.ready.top())?;
-        Some(entry.slot)
+        Some(entry.idx)
     }
 }
 
@@ -160,14 +160,14 @@ mod tests {
     /// Compares the first class with the result of a linear search.
     #[test]
     fn first_is_first() {
-        const SLOTS: usize = 50;
-        let mut queue = QbmQueue::new(SLOTS).unwrap();
-        queue.feed(queue.wants(SLOTS).allocate().unwrap());
-        (0..SLOTS as u32).for_each(|slot| queue.create(slot));
-        let mut keys = [QbmKeys::Away; SLOTS];
+        const ENTRIES: usize = 50;
+        let mut queue = QbmQueue::new(ENTRIES).unwrap();
+        queue.feed(queue.wants(ENTRIES).allocate().unwrap());
+        (0..ENTRIES as u32).for_each(|idx| queue.create(idx));
+        let mut keys = [QbmKeys::Away; ENTRIES];
         let mut rng = Rng::new(1);
         for step in 0..50_000 {
-            let slot = rng.below(SLOTS as u64) as u32;
+            let idx = rng.below(ENTRIES as u64) as u32;
             let time = rng.below(1000);
             let to = match rng.below(3) {
                 0 => QbmKeys::Away,
@@ -177,18 +177,17 @@ mod tests {
                     overdue: time + rng.below(500),
                 },
             };
-            queue.set(slot, &mut keys[slot as usize], to);
-            assert_eq!(keys[slot as usize], to);
+            queue.set(idx, &mut keys[idx as usize], to);
+            assert_eq!(keys[idx as usize], to);
             let now = step % 1500;
             let by = |key: fn(QbmKeys) -> Option<u64>| {
                 let all = keys.iter().zip(0u32..);
-                all.filter_map(|(keys, slot)| Some((key(*keys)?, slot)))
-                    .min()
+                all.filter_map(|(keys, idx)| Some((key(*keys)?, idx))).min()
             };
             let due = by(QbmKeys::overdue).filter(|(key, _)| *key <= now);
-            let want = due.or(by(QbmKeys::turn)).map(|(_, slot)| slot);
+            let want = due.or(by(QbmKeys::turn)).map(|(_, idx)| idx);
             assert_eq!(queue.ready(now), want);
-            let want = by(QbmKeys::waiting).map(|(key, slot)| (slot, key));
+            let want = by(QbmKeys::waiting).map(|(key, idx)| (idx, key));
             assert_eq!(queue.waiting(), want);
         }
     }

@@ -58,10 +58,10 @@ pub struct RobinClass<B> {
 }
 
 impl<B> RobinClass<B> {
-    /// Returns the class at index `slot`, for the store.
-    const fn at(&self, slot: u32, busy: u32) -> BinOwner {
+    /// Returns the class at index `idx`, for the store.
+    const fn at(&self, idx: u32, busy: u32) -> BinOwner {
         BinOwner {
-            slot,
+            idx,
             key: self.tie,
             busy,
         }
@@ -95,13 +95,13 @@ impl<S> RoundQueue<S> {
 
     /// Updates the position of a class in the ring to the turn of the front of its bin.
     #[inline]
-    fn place<I: Item>(&mut self, ties: TieBreak, slot: u32, record: &RobinClass<S::Bin>)
+    fn place<I: Item>(&mut self, ties: TieBreak, idx: u32, record: &RobinClass<S::Bin>)
     where
         S: BinStore<I>,
     {
         let front = self.store.front(&record.bin);
         let turn = front.map(|tag| record.turn(ties, tag));
-        self.ring.place(slot, turn);
+        self.ring.place(idx, turn);
     }
 }
 
@@ -154,9 +154,9 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
         config.tunables.bounds().classes
     }
 
-    fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory> {
+    fn queue(config: &Self::Config, entries: usize) -> Result<Self::Queue, NoMemory> {
         Ok(RoundQueue {
-            ring: Placed::new(slots)?,
+            ring: Placed::new(entries)?,
             store: P::Store::new(
                 config.tunables.bounds(),
                 config.tunables.update(config.priority).setting,
@@ -186,7 +186,7 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
     fn push(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<Self::Record>,
         item: I,
         now: u64,
@@ -197,11 +197,11 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
         let (first, record) = (class.queued() == 0, &mut class.record);
         let busy = queue.busy().saturating_add(u32::from(first));
         let tag = self.rounds.admit(&mut record.batch, !first, busy, now);
-        let at = record.at(slot, busy);
+        let at = record.at(idx, busy);
         queue.store.push(at, &mut record.bin, item, tag);
         if first {
             let turn = record.turn(self.rounds.ties(), tag);
-            queue.ring.place(slot, Some(turn));
+            queue.ring.place(idx, Some(turn));
         }
         Ok(())
     }
@@ -209,22 +209,22 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
     fn remove(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<Self::Record>,
         place: &I::Place,
         now: u64,
     ) -> Option<I> {
-        let first = queue.ring.top().map(|entry| (entry.slot, entry.key));
+        let first = queue.ring.top().map(|entry| (entry.idx, entry.key));
         let (last, record) = (class.queued() == 1, &mut class.record);
-        let at = record.at(slot, queue.busy());
+        let at = record.at(idx, queue.busy());
         let (item, tag) = queue.store.remove(at, &mut record.bin, place)?;
         if last {
             self.rounds.dry(&mut record.batch, now);
         }
         let ties = self.rounds.ties();
-        queue.place(ties, slot, record);
+        queue.place(ties, idx, record);
         // With ties by key, only dispatched requests advance the round.
-        if first == Some((slot, record.turn(ties, tag))) && ties == TieBreak::Sequence {
+        if first == Some((idx, record.turn(ties, tag))) && ties == TieBreak::Sequence {
             self.leave(queue, tag);
         }
         Some(item)
@@ -232,20 +232,20 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
 
     fn next(state: &mut State<I, P>, _view: &PartView<'_>) -> Decision<u32> {
         let first = state.queue.ring.top();
-        first.map_or(Decision::Empty, |entry| Decision::Item(entry.slot))
+        first.map_or(Decision::Empty, |entry| Decision::Item(entry.idx))
     }
 
     fn pop(
         &mut self,
         queue: &mut Self::Queue,
-        slot: u32,
+        idx: u32,
         class: &mut Class<Self::Record>,
         now: u64,
     ) -> Option<(I, u32)> {
         let (last, record) = (class.queued() == 1, &mut class.record);
-        let at = record.at(slot, queue.busy());
+        let at = record.at(idx, queue.busy());
         let (item, tag) = queue.store.pop(at, &mut record.bin)?;
-        queue.place(self.rounds.ties(), slot, record);
+        queue.place(self.rounds.ties(), idx, record);
         self.leave(queue, tag);
         if last {
             self.rounds.dry(&mut record.batch, now);
@@ -257,12 +257,12 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
     /// once.
     fn pass(
         state: &mut State<I, P>,
-        slot: u32,
+        idx: u32,
         cost: Cost,
         way: BypassReason,
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
-        let Some(class) = state.table.at_mut(slot) else {
+        let Some(class) = state.table.at_mut(idx) else {
             return BypassOutcome::Stale;
         };
         if way == BypassReason::Merged || !state.queue.store.takes(cost) {
@@ -290,11 +290,11 @@ impl<I: Item, P: Robin<I>> Classful<I> for RobinPolicy<P> {
     #[inline]
     fn settle(state: &mut State<I, P>) {
         for _ in 0..REFILL {
-            let Some(slot) = state.queue.store.refill() else {
+            let Some(idx) = state.queue.store.refill() else {
                 return;
             };
-            if let Some(class) = state.table.at_mut(slot) {
-                let at = class.record.at(slot, state.queue.busy());
+            if let Some(class) = state.table.at_mut(idx) {
+                let at = class.record.at(idx, state.queue.busy());
                 state.queue.store.draw(at, &mut class.record.bin);
             }
         }

@@ -88,9 +88,9 @@ impl<I> Grow for Plain<I> {
         usize::MAX
     }
 
-    fn create(&mut self, _slot: u32) {}
+    fn create(&mut self, _idx: u32) {}
 
-    fn wants(&self, _slots: usize) {}
+    fn wants(&self, _entries: usize) {}
 
     fn feed(&mut self, (): ()) {}
 }

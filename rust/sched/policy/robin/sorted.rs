@@ -120,9 +120,9 @@ impl<I: Item> Sorted<I> {
 
     /// Returns true if there is memory for another record.
     fn has_room(&self) -> bool {
-        let slots = self.records.slots();
+        let entries = self.records.entry_count();
         let capacity = self.records.capacity().min(self.forest.capacity());
-        self.records.vacant() > 0 || slots < capacity
+        self.records.vacant() > 0 || entries < capacity
     }
 
     /// Sorts `item` into a bin; returns `item` as an error without memory.
@@ -139,24 +139,24 @@ impl<I: Item> Sorted<I> {
         let rank = self.rank(&item, round);
         let record = SortedRequest {
             item,
-            class: at.slot,
+            class: at.idx,
         };
         let handle = self.records.insert(record).map_err(|record| record.item)?;
         if let Some(record) = self.records.get_mut(handle) {
             record.item.set_mark(handle.bits());
         }
-        self.forest.create(handle.slot());
-        self.forest.push(&mut bin.root, rank, handle.slot());
+        self.forest.create(handle.idx());
+        self.forest.push(&mut bin.root, rank, handle.idx());
         bin.records = bin.records.saturating_add(1);
         Ok(())
     }
 
-    /// Removes the record at index `slot` from a bin.
-    fn take(&mut self, bin: &mut SortedBin<I::Fifo>, slot: u32) -> Option<(I, BatchTag)> {
-        let round = self.forest.key(slot)?.round;
-        self.forest.remove(&mut bin.root, slot);
+    /// Removes the record at index `idx` from a bin.
+    fn take(&mut self, bin: &mut SortedBin<I::Fifo>, idx: u32) -> Option<(I, BatchTag)> {
+        let round = self.forest.key(idx)?.round;
+        self.forest.remove(&mut bin.root, idx);
         bin.records = bin.records.saturating_sub(1);
-        let record = self.records.remove(slot)?;
+        let record = self.records.remove(idx)?;
         Some((record.item, BatchTag { round, sequence: 0 }))
     }
 
@@ -164,7 +164,7 @@ impl<I: Item> Sorted<I> {
     fn join(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>, mut item: I, round: u64) {
         item.set_mark(round << 1);
         if bin.line.is_empty() {
-            self.lines.place(at.slot, Some(at.turn(round)));
+            self.lines.place(at.idx, Some(at.turn(round)));
         }
         bin.line.push(item);
         self.waiting = self.waiting.saturating_add(1);
@@ -174,7 +174,7 @@ impl<I: Item> Sorted<I> {
     fn shorten(&mut self, at: BinOwner, bin: &SortedBin<I::Fifo>) {
         self.waiting = self.waiting.saturating_sub(1);
         let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
-        self.lines.place(at.slot, front);
+        self.lines.place(at.idx, front);
     }
 }
 
@@ -190,23 +190,23 @@ impl<I> Grow for Sorted<I> {
         self.lines.capacity()
     }
 
-    fn create(&mut self, slot: u32) {
-        self.lines.create(slot);
+    fn create(&mut self, idx: u32) {
+        self.lines.create(idx);
     }
 
     /// Returns the need of records for all requests in lines, and a reserve of a quarter, at least
     /// [`RESERVE`].
-    fn wants(&self, slots: usize) -> Self::Need {
+    fn wants(&self, entries: usize) -> Self::Need {
         let live = self.records.live();
         let bound = self.max.max(live).saturating_add(RESERVE);
         let reserve = RESERVE.max(live / 4).saturating_add(self.waiting);
         let target = live.saturating_add(reserve).min(bound) as usize;
-        let target = target.max(self.records.slots());
-        let extra = target.saturating_sub(self.records.slots());
+        let target = target.max(self.records.entry_count());
+        let extra = target.saturating_sub(self.records.entry_count());
         (
             self.records.wants(extra),
             self.forest.wants(target),
-            self.lines.wants(slots),
+            self.lines.wants(entries),
         )
     }
 
@@ -277,8 +277,8 @@ impl<I: Item> BinStore<I> for Sorted<I> {
 
     #[inline]
     fn pop(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>) -> Option<(I, BatchTag)> {
-        if let Some(slot) = bin.root.top() {
-            return self.take(bin, slot);
+        if let Some(idx) = bin.root.top() {
+            return self.take(bin, idx);
         }
         let item = bin.line.pop()?;
         self.shorten(at, bin);
@@ -295,8 +295,8 @@ impl<I: Item> BinStore<I> for Sorted<I> {
         let mark = place.mark();
         if mark & 1 == 1 {
             let handle = Handle::from_bits(mark);
-            self.records.get(handle).filter(|r| r.class == at.slot)?;
-            return self.take(bin, handle.slot());
+            self.records.get(handle).filter(|r| r.class == at.idx)?;
+            return self.take(bin, handle.idx());
         }
         let item = bin.line.remove(place)?;
         self.shorten(at, bin);
@@ -309,7 +309,7 @@ impl<I: Item> BinStore<I> for Sorted<I> {
         if self.waiting == 0 || self.records.live() >= self.max || !self.has_room() {
             return None;
         }
-        self.lines.top().map(|entry| entry.slot)
+        self.lines.top().map(|entry| entry.idx)
     }
 
     fn draw(&mut self, at: BinOwner, bin: &mut SortedBin<I::Fifo>) {

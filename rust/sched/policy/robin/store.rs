@@ -12,7 +12,7 @@ use crate::sched::{
 #[derive(Clone, Copy, Debug)]
 pub struct BinOwner {
     /// Index of the class.
-    pub slot: u32,
+    pub idx: u32,
     /// Tie-break of the class, if ties are broken by key.
     pub key: [u64; 2],
     /// Number of classes with queued requests, including this class.

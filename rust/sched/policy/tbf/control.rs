@@ -270,10 +270,10 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
             let here = |part: &_| is_at(part, cpt, priority);
             for part in host.running().filter(here) {
                 let mut from = Some(0);
-                while let Some(slot) = from {
+                while let Some(idx) = from {
                     from = part.with(|part| {
                         let part = part.tbf()?;
-                        part.refs(slot, ROWS as u32, |id| refs.count(id))
+                        part.refs(idx, ROWS as u32, |id| refs.count(id))
                     });
                 }
             }
@@ -290,9 +290,9 @@ fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
     let now = host.now();
     for part in host.running() {
         let mut from = Some(0);
-        while let Some(slot) = from {
+        while let Some(idx) = from {
             buf.clear();
-            from = part.with(|part| part.tbf()?.rows(slot, now, &mut buf));
+            from = part.with(|part| part.tbf()?.rows(idx, now, &mut buf));
             let high = part.priority() == Priority::High;
             rows.extend(buf.as_slice(), high).map_err(Error::from)?;
         }

@@ -86,21 +86,21 @@ impl TbfQueue {
         })
     }
 
-    /// Moves the class at `slot` from the orders in `keys` to those in `to`, and stores `to` in
+    /// Moves the class at `idx` from the orders in `keys` to those in `to`, and stores `to` in
     /// `keys`.
     #[inline]
-    pub fn set(&mut self, slot: u32, keys: &mut TbfKeys, to: TbfKeys) {
+    pub fn set(&mut self, idx: u32, keys: &mut TbfKeys, to: TbfKeys) {
         let was = core::mem::replace(keys, to);
         if was.floor.is_some() || to.floor.is_some() {
-            self.floors.set(slot, to.floor);
+            self.floors.set(idx, to.floor);
         }
         if (was.place, was.minimum) != (to.place, to.minimum) {
             if let Some(queue) = self.at(&was) {
-                queue.set(slot, None);
+                queue.set(idx, None);
             }
         }
         if let Some(queue) = self.at(&to) {
-            queue.set(slot, Some(to.key));
+            queue.set(idx, Some(to.key));
         }
     }
 
@@ -127,10 +127,10 @@ impl TbfQueue {
         let (due, other) = (self.due.top(), self.others.top());
         match (due, other) {
             (Some(due), Some(other)) if due.key > now || due.key >= other.key => {
-                Some(NextClass::Go(other.slot))
+                Some(NextClass::Go(other.idx))
             }
-            (Some(due), _) => Some(NextClass::Due(due.slot, due.key)),
-            (None, other) => other.map(|other| NextClass::Go(other.slot)),
+            (Some(due), _) => Some(NextClass::Due(due.idx, due.key)),
+            (None, other) => other.map(|other| NextClass::Go(other.idx)),
         }
     }
 
@@ -142,7 +142,7 @@ impl TbfQueue {
 
     #[cold]
     fn with_minimums(&self, ratio: u32, now: u64) -> Option<NextClass> {
-        let due = self.due.top().map(|due| NextClass::Due(due.slot, due.key));
+        let due = self.due.top().map(|due| NextClass::Due(due.idx, due.key));
         if due.is_some_and(|due| due.may_go(now)) {
             return due;
         }
@@ -153,7 +153,7 @@ impl TbfQueue {
             (Some(other), Some(first)) if floor.is_none() && other.key <= first.key => Some(other),
             (other, first) => first.or(other),
         };
-        go.map(|entry| NextClass::Go(entry.slot)).or(due)
+        go.map(|entry| NextClass::Go(entry.idx)).or(due)
     }
 
     /// Records the choice of a class, whose rule has a `minimum` or not.
@@ -203,8 +203,7 @@ mod tests {
     fn walk(keys: &[TbfKeys], streak: u32, ratio: u32, now: u64) -> Option<u32> {
         let first = |fits: &dyn Fn(&TbfKeys) -> bool, key: &dyn Fn(&TbfKeys) -> Option<u64>| {
             let all = keys.iter().zip(0u32..).filter(|(keys, _)| fits(keys));
-            all.filter_map(|(keys, slot)| Some((key(keys)?, slot)))
-                .min()
+            all.filter_map(|(keys, idx)| Some((key(keys)?, idx))).min()
         };
         let deadline = |keys: &TbfKeys| (keys.place == ClassSet::Ready).then_some(keys.key);
         let any = first(&|_| true, &deadline);
@@ -222,15 +221,15 @@ mod tests {
     fn first_is_first() {
         let mut queue = TbfQueue::new(50).unwrap();
         queue.feed(queue.wants(50).allocate().unwrap());
-        (0..50).for_each(|slot| queue.create(slot));
+        (0..50).for_each(|idx| queue.create(idx));
         let mut keys = [TbfKeys::default(); 50];
         let (mut rng, mut streak) = (Rng::new(1), 0);
         for step in 0..50_000u64 {
-            let slot = rng.below(50) as u32;
+            let idx = rng.below(50) as u32;
             let now = step % 1000 * 50;
             // No two keys are equal; in every other 10,000 steps, no rule has a minimum.
-            let mut key = |from: u64, count| (from + rng.below(count)) * 50 + u64::from(slot);
-            let minimum = step / 10_000 % 2 == 0 && (slot % 3 == 0 || step % 7 == 0);
+            let mut key = |from: u64, count| (from + rng.below(count)) * 50 + u64::from(idx);
+            let minimum = step / 10_000 % 2 == 0 && (idx % 3 == 0 || step % 7 == 0);
             let (deadline, due) = (key(0, 2000), key(0, 1000));
             let floor = minimum.then(|| key(500, 1000));
             let to = match step % 5 {
@@ -249,22 +248,22 @@ mod tests {
                     floor: floor.map(|floor| floor.max(due)),
                 },
             };
-            queue.set(slot, &mut keys[slot as usize], to);
-            assert_eq!(keys[slot as usize], to);
+            queue.set(idx, &mut keys[idx as usize], to);
+            assert_eq!(keys[idx as usize], to);
             // Classes that are due get deadlines.
             let got = loop {
                 match queue.first(3, now) {
-                    Some(NextClass::Due(slot, due)) if due <= now => {
-                        let was = keys[slot as usize];
+                    Some(NextClass::Due(idx, due)) if due <= now => {
+                        let was = keys[idx as usize];
                         assert_eq!((was.place, was.key), (ClassSet::Due, due));
                         let ripe = TbfKeys {
                             place: ClassSet::Ready,
                             ..was
                         };
                         let before = queue.is_first(&ripe);
-                        queue.set(slot, &mut keys[slot as usize], ripe);
+                        queue.set(idx, &mut keys[idx as usize], ripe);
                         if before {
-                            assert_eq!(queue.first(3, now), Some(NextClass::Go(slot)));
+                            assert_eq!(queue.first(3, now), Some(NextClass::Go(idx)));
                         }
                     }
                     first => break first,

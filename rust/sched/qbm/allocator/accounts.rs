@@ -163,38 +163,38 @@ impl Allocator {
         if let Some(id) = self.vacant {
             return Ok(id);
         }
-        let slots = self.slots.as_slice().len();
-        if slots >= CLIENTS_MAX {
+        let entries = self.entries.as_slice().len();
+        if entries >= CLIENTS_MAX {
             return Err(NoMemory);
         }
-        let id = slots as ClientId;
-        if self.queue.as_slice().len() <= slots {
+        let id = entries as ClientId;
+        if self.queue.as_slice().len() <= entries {
             self.queue.push(id)?;
         }
-        self.slots.push(ClientEntry::Vacant(None))?;
+        self.entries.push(ClientEntry::Vacant(None))?;
         self.vacant = Some(id);
         Ok(id)
     }
 
     /// Inserts `client` into the first vacant entry, which is `id`.
     pub(super) fn insert(&mut self, id: ClientId, client: AllocatorClient) {
-        if let Some(slot) = self.slots.as_mut_slice().get_mut(id as usize) {
-            if let ClientEntry::Vacant(next) = slot {
+        if let Some(entry) = self.entries.as_mut_slice().get_mut(id as usize) {
+            if let ClientEntry::Vacant(next) = entry {
                 self.vacant = *next;
             }
-            *slot = ClientEntry::Taken(client);
+            *entry = ClientEntry::Taken(client);
             self.tallies.of_mut(client.terms.class).add(&client);
         }
     }
 
     /// Removes client `id` from the accounts; the caller must release its allocation.
     pub(super) fn remove(&mut self, id: ClientId) -> Option<AllocatorClient> {
-        let slot = self.slots.as_mut_slice().get_mut(id as usize)?;
-        let ClientEntry::Taken(client) = slot else {
+        let entry = self.entries.as_mut_slice().get_mut(id as usize)?;
+        let ClientEntry::Taken(client) = entry else {
             return None;
         };
         let client = *client;
-        *slot = ClientEntry::Vacant(self.vacant);
+        *entry = ClientEntry::Vacant(self.vacant);
         self.vacant = Some(id);
         self.tallies.of_mut(client.terms.class).sub(&client);
         Some(client)
@@ -202,7 +202,7 @@ impl Allocator {
 
     /// Returns client `id`.
     pub(super) fn client(&self, id: ClientId) -> Option<&AllocatorClient> {
-        match self.slots.as_slice().get(id as usize)? {
+        match self.entries.as_slice().get(id as usize)? {
             ClientEntry::Taken(client) => Some(client),
             ClientEntry::Vacant(_) => None,
         }
@@ -210,8 +210,8 @@ impl Allocator {
 
     /// Iterates over all clients and their identifiers.
     pub(super) fn clients(&self) -> impl Iterator<Item = (ClientId, &AllocatorClient)> {
-        let slots = (0..).zip(self.slots.as_slice());
-        slots.filter_map(|(id, slot)| match slot {
+        let entries = (0..).zip(self.entries.as_slice());
+        entries.filter_map(|(id, entry)| match entry {
             ClientEntry::Taken(client) => Some((id, client)),
             ClientEntry::Vacant(_) => None,
         })
@@ -225,7 +225,7 @@ impl Allocator {
 
     /// Changes client `id`, but not its class.
     pub(super) fn change(&mut self, id: ClientId, change: impl FnOnce(&mut AllocatorClient)) {
-        if let Some(ClientEntry::Taken(client)) = self.slots.as_mut_slice().get_mut(id as usize) {
+        if let Some(ClientEntry::Taken(client)) = self.entries.as_mut_slice().get_mut(id as usize) {
             let tally = self.tallies.of_mut(client.terms.class);
             self.changed |= tally.change(client, change);
         }
@@ -238,8 +238,8 @@ impl Allocator {
         mut change: impl FnMut(&mut AllocatorClient),
     ) {
         let tally = self.tallies.of_mut(class);
-        for slot in self.slots.as_mut_slice() {
-            match slot {
+        for entry in self.entries.as_mut_slice() {
+            match entry {
                 ClientEntry::Taken(client) if client.terms.class == class => {
                     self.changed |= tally.change(client, &mut change);
                 }
@@ -286,8 +286,8 @@ impl Allocator {
         if !core::mem::take(&mut self.changed) {
             return;
         }
-        for (id, slot) in (0..).zip(self.slots.as_mut_slice()) {
-            if let ClientEntry::Taken(client) = slot {
+        for (id, entry) in (0..).zip(self.entries.as_mut_slice()) {
+            if let ClientEntry::Taken(client) = entry {
                 if client.allocation != client.reported {
                     client.reported = client.allocation;
                     say(id, client.allocation);

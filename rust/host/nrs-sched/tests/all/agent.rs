@@ -358,8 +358,8 @@ fn refresh(desk: &Desk, now: u64) {
     desk.set_time(now);
     for part in 0..2 {
         let mut from = Some(0);
-        while let Some(slot) = from {
-            from = desk.part(part).refresh(slot, 64, now);
+        while let Some(idx) = from {
+            from = desk.part(part).refresh(idx, 64, now);
         }
     }
 }

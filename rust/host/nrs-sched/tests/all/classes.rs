@@ -92,7 +92,7 @@ proptest! {
                 ClassOp::Busy(uid) => {
                     if let Some((id, busy)) = known.get_mut(&uid) {
                         if table.is_live(*id) {
-                            table.busy(id.slot());
+                            table.busy(id.idx());
                             *busy = true;
                         }
                     }
@@ -100,7 +100,7 @@ proptest! {
                 ClassOp::Idle(uid) => {
                     if let Some((id, busy)) = known.get_mut(&uid) {
                         if table.is_live(*id) {
-                            table.idle(id.slot(), now);
+                            table.idle(id.idx(), now);
                             *busy = false;
                         }
                     }
@@ -119,8 +119,8 @@ proptest! {
             prop_assert!(table.len() <= max as usize);
             for (uid, (id, _)) in &known {
                 prop_assert!(table.is_live(*id));
-                prop_assert_eq!(table.find(&Key::Uid(*uid)), Some(id.slot()));
-                prop_assert_eq!(table.at(id.slot()), Some(uid));
+                prop_assert_eq!(table.find(&Key::Uid(*uid)), Some(id.idx()));
+                prop_assert_eq!(table.at(id.idx()), Some(uid));
             }
         }
     }
@@ -190,7 +190,7 @@ fn looks_of_others_hide_none() {
         for _ in 0..count {
             let id = class(&mut table, owner, 1).expect("room");
             if busy {
-                table.busy(id.slot());
+                table.busy(id.idx());
             }
         }
     }

@@ -124,8 +124,8 @@ fn counters() {
     let (ahead, behind) = (row(&part, third.owner), row(&part, 1 - third.owner));
     assert_eq!((ahead.lag_decipages, behind.lag_decipages), (-20, 20));
     let mut from = Some(0);
-    while let Some(slot) = from {
-        from = part.reset(slot, 1);
+    while let Some(idx) = from {
+        from = part.reset(idx, 1);
     }
     let got = row(&part, third.owner);
     assert_eq!(counts(&got), (0, 0, 0));
@@ -156,7 +156,7 @@ fn stale_ids_change_nothing() {
     let stale = part.classify(&attrs(1), 0);
     part.age(u64::MAX, 64);
     let heir = part.classify(&attrs(2), 0);
-    assert_eq!((stale.slot(), part.is_live(stale)), (heir.slot(), false));
+    assert_eq!((stale.idx(), part.is_live(stale)), (heir.idx(), false));
     assert_eq!(
         pass(&mut part, stale, Cost::of_bytes(1)),
         BypassOutcome::Stale

@@ -72,13 +72,13 @@ fn steps_are_logarithmic() {
         let mut heap = Heap::<Counted>::new(count as usize).expect("memory");
         let mut places = Places::filled(count as usize, || u32::MAX).expect("memory");
         heap.feed(heap.wants(count as usize).allocate().expect("memory"));
-        let push = most(count, |slot| {
-            heap.push(&mut places, Counted(rng.next_u64()), slot);
+        let push = most(count, |idx| {
+            heap.push(&mut places, Counted(rng.next_u64()), idx);
         });
-        let update = most(count, |slot| {
-            heap.update(&mut places, Counted(rng.next_u64()), slot);
+        let update = most(count, |idx| {
+            heap.update(&mut places, Counted(rng.next_u64()), idx);
         });
-        let remove = most(count, |slot| assert!(heap.remove(&mut places, slot)));
+        let remove = most(count, |idx| assert!(heap.remove(&mut places, idx)));
         println!("heap of {count}: push {push}, update {update}, remove {remove}");
         assert!(push <= log / 2 + 2);
         assert!(update.max(remove) <= 5 * (log / 2 + 2));
@@ -86,14 +86,14 @@ fn steps_are_logarithmic() {
         let mut forest = LeftistForest::<Counted>::new(count as usize).expect("memory");
         forest.feed(forest.wants(count as usize).allocate().expect("memory"));
         let mut root = HeapRoot::EMPTY;
-        let push = most(count, |slot| {
-            forest.create(slot);
-            forest.push(&mut root, Counted(rng.next_u64()), slot);
+        let push = most(count, |idx| {
+            forest.create(idx);
+            forest.push(&mut root, Counted(rng.next_u64()), idx);
         });
-        let update = most(count, |slot| {
-            forest.update(&mut root, Counted(rng.next_u64()), slot);
+        let update = most(count, |idx| {
+            forest.update(&mut root, Counted(rng.next_u64()), idx);
         });
-        let remove = most(count, |slot| forest.remove(&mut root, slot));
+        let remove = most(count, |idx| forest.remove(&mut root, idx));
         println!("forest of {count}: push {push}, update {update}, remove {remove}");
         assert!(push.max(remove) <= 2 * log + 2);
         assert!(update <= 4 * log + 5);

@@ -27,18 +27,18 @@ fn timelines(max: usize) -> Timelines {
     lines
 }
 
-/// Checks the subtree at `at` below `parent`; appends its indices in order to `slots`, and returns
-/// its least tag.
-fn check(lines: &Timelines, at: u32, parent: u32, slots: &mut Vec<u32>) -> Option<u64> {
+/// Checks the subtree at `at` below `parent`; appends its indices in order to `indices`, and
+/// returns its least tag.
+fn check(lines: &Timelines, at: u32, parent: u32, indices: &mut Vec<u32>) -> Option<u64> {
     let point = lines.points.get(at as usize)?;
     assert_eq!(point.parent, parent);
     for child in [point.left, point.right] {
         let child = lines.points.get(child as usize);
         assert!(child.is_none_or(|child| child.priority <= point.priority));
     }
-    let left = check(lines, point.left, at, slots);
-    slots.push(at);
-    let right = check(lines, point.right, at, slots);
+    let left = check(lines, point.left, at, indices);
+    indices.push(at);
+    let right = check(lines, point.right, at, indices);
     let least = [left, right]
         .iter()
         .flatten()
@@ -51,37 +51,37 @@ fn check(lines: &Timelines, at: u32, parent: u32, slots: &mut Vec<u32>) -> Optio
 /// numbers.
 #[test]
 fn against_a_list() {
-    const SLOTS: u64 = 60;
+    const ENTRIES: u64 = 60;
     let base = u64::MAX - 30;
-    let mut lines = timelines(SLOTS as usize);
+    let mut lines = timelines(ENTRIES as usize);
     let mut line = [Timeline::EMPTY; 2];
     let mut model = [const { Vec::<(u64, u32, u64)>::new() }; 2];
     let mut rng = Rng::new(1);
     for _ in 0..40_000 {
-        let slot = rng.below(SLOTS) as u32;
-        let side = slot as usize % 2;
+        let idx = rng.below(ENTRIES) as u32;
+        let side = idx as usize % 2;
         let (line, model) = (&mut line[side], &mut model[side]);
         let tag = rng.below(100);
         let deadline = tag + rng.below(50);
         let (told, due) = (base.wrapping_add(tag), base.wrapping_add(deadline));
-        match model.iter().position(|entry| entry.1 == slot) {
+        match model.iter().position(|entry| entry.1 == idx) {
             None => {
-                lines.add(line, slot, told, due);
-                model.push((deadline, slot, tag));
+                lines.add(line, idx, told, due);
+                model.push((deadline, idx, tag));
             }
             Some(at) if rng.below(3) == 0 => {
-                lines.remove(line, slot);
+                lines.remove(line, idx);
                 model.swap_remove(at);
             }
             Some(at) => {
-                lines.set(line, slot, told, due);
-                model[at] = (deadline, slot, tag);
+                lines.set(line, idx, told, due);
+                model[at] = (deadline, idx, tag);
             }
         }
         model.sort_unstable();
-        let mut slots = Vec::new();
-        check(&lines, line.0, NONE, &mut slots);
-        assert!(slots.iter().eq(model.iter().map(|entry| &entry.1)));
+        let mut indices = Vec::new();
+        check(&lines, line.0, NONE, &mut indices);
+        assert!(indices.iter().eq(model.iter().map(|entry| &entry.1)));
         let now = rng.below(120);
         let first = model.iter().find(|entry| entry.2 <= now);
         let found = lines.eligible(*line, base.wrapping_add(now));
@@ -96,7 +96,7 @@ fn against_a_list() {
 /// dispatched.
 #[test]
 #[should_panic = "impossible state"]
-fn a_slot_without_memory_is_reported() {
+fn an_index_without_memory_is_reported() {
     let mut line = Timeline::EMPTY;
     Timelines::new(9, 1).unwrap().add(&mut line, 0, 0, 0);
 }

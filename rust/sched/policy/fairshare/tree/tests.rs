@@ -39,25 +39,25 @@ fn check(state: &State<Request>) -> u64 {
     let tree = state.selector.tree.as_ref().unwrap();
     let nodes = &state.members;
     let mut weights = HashMap::from([(NONE, 0)]);
-    for slot in 0..nodes.table.slots() {
-        let Some(node) = nodes.table.at(slot) else {
+    for idx in 0..nodes.table.entry_count() {
+        let Some(node) = nodes.table.at(idx) else {
             continue;
         };
         let busy = match &node.body {
             NodeBody::Leaf(leaf) => !leaf.queue.is_empty(),
             NodeBody::Inner(inner) => {
-                weights.entry(slot).or_insert(0);
+                weights.entry(idx).or_insert(0);
                 !inner.sched.is_empty()
             }
         };
-        assert_eq!(node.entity.place != TimelineState::Out, busy, "{slot}");
+        assert_eq!(node.entity.place != TimelineState::Out, busy, "{idx}");
         if busy {
             *weights.entry(node.parent).or_insert(0) += u64::from(node.entity.weight());
         }
     }
-    for (slot, weight) in weights {
-        let sched = nodes.sched(slot).map(NodeScheduler::weight);
-        assert_eq!(sched.unwrap_or(tree.root.weight()), weight, "{slot}");
+    for (idx, weight) in weights {
+        let sched = nodes.sched(idx).map(NodeScheduler::weight);
+        assert_eq!(sched.unwrap_or(tree.root.weight()), weight, "{idx}");
     }
     tree.root.now()
 }

@@ -34,7 +34,7 @@ impl Bins {
         };
         if fed {
             bins.feed();
-            (0..classes).for_each(|slot| bins.store.create(slot));
+            (0..classes).for_each(|idx| bins.store.create(idx));
         }
         bins
     }
@@ -44,15 +44,15 @@ impl Bins {
         self.store.feed(need.allocate().unwrap());
     }
 
-    fn at(&self, slot: u32, busy: u32) -> BinOwner {
+    fn at(&self, idx: u32, busy: u32) -> BinOwner {
         BinOwner {
-            slot,
-            key: [0, u64::from(slot)],
+            idx,
+            key: [0, u64::from(idx)],
             busy,
         }
     }
 
-    fn push(&mut self, slot: u32, busy: u32) {
+    fn push(&mut self, idx: u32, busy: u32) {
         self.next += 1;
         let item = Request {
             id: self.next,
@@ -61,19 +61,18 @@ impl Bins {
             direction: Direction::Read,
             ..Request::default()
         };
-        let at = self.at(slot, busy);
+        let at = self.at(idx, busy);
         let tag = BatchTag::default();
-        self.store
-            .push(at, &mut self.bins[slot as usize], item, tag);
+        self.store.push(at, &mut self.bins[idx as usize], item, tag);
         self.feed();
     }
 
-    fn pop(&mut self, slot: u32) -> Option<u64> {
-        let at = self.at(slot, 1);
-        let (item, _) = self.store.pop(at, &mut self.bins[slot as usize])?;
-        while let Some(slot) = self.store.refill() {
-            let at = self.at(slot, 1);
-            self.store.draw(at, &mut self.bins[slot as usize]);
+    fn pop(&mut self, idx: u32) -> Option<u64> {
+        let at = self.at(idx, 1);
+        let (item, _) = self.store.pop(at, &mut self.bins[idx as usize])?;
+        while let Some(idx) = self.store.refill() {
+            let at = self.at(idx, 1);
+            self.store.draw(at, &mut self.bins[idx as usize]);
         }
         Some(item.id)
     }
@@ -138,15 +137,15 @@ fn without_memory() {
     bins.store
         .lines
         .feed(bins.store.lines.wants(2).allocate().unwrap());
-    (0..2).for_each(|slot| bins.store.create(slot));
-    for slot in [0, 1, 0, 1] {
-        let at = bins.at(slot, 2);
+    (0..2).for_each(|idx| bins.store.create(idx));
+    for idx in [0, 1, 0, 1] {
+        let at = bins.at(idx, 2);
         bins.next += 1;
         let item = Request {
             id: bins.next,
             ..Request::default()
         };
-        let bin = &mut bins.bins[slot as usize];
+        let bin = &mut bins.bins[idx as usize];
         bins.store.push(at, bin, item, BatchTag::default());
     }
     assert_eq!((bins.records(), bins.lines()), (vec![0; 2], vec![2; 2]));

@@ -316,8 +316,8 @@ impl QbmSim {
                 break;
             }
             let mut from = Some(0);
-            while let Some(slot) = from {
-                from = self.part.refresh(slot, 64, self.now);
+            while let Some(idx) = from {
+                from = self.part.refresh(idx, 64, self.now);
             }
         }
         self.part.age(self.now, 64);

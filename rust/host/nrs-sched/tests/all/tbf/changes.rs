@@ -137,8 +137,8 @@ fn classes_are_counted_by_rule() {
     let refs = |sim: &TbfSim| {
         let mut refs = BTreeMap::new();
         let mut from = Some(0);
-        while let Some(slot) = from {
-            from = sim.parts[0].refs(slot, 64, |id| *refs.entry(id).or_insert(0) += 1);
+        while let Some(idx) = from {
+            from = sim.parts[0].refs(idx, 64, |id| *refs.entry(id).or_insert(0) += 1);
         }
         let mut text = String::new();
         let count = |id| refs.get(&id).copied().unwrap_or(0);
@@ -208,10 +208,10 @@ fn a_hold_compares_few_patterns() {
     // Classes that are matched again under one lock hold, each with `work` comparisons.
     let mut holds = 0;
     let mut from = Some(0);
-    while let Some(slot) = from {
-        from = sim.parts[0].refresh(slot, 64, sim.now);
+    while let Some(idx) = from {
+        from = sim.parts[0].refresh(idx, 64, sim.now);
         let end = from.unwrap_or(201);
-        assert!((end - slot) * work <= 2 * RULES, "{slot} to {end}");
+        assert!((end - idx) * work <= 2 * RULES, "{idx} to {end}");
         holds += 1;
     }
     assert!(holds >= 100, "{holds}");

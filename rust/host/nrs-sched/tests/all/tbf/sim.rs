@@ -82,8 +82,8 @@ impl TbfSim {
         self.rule_later(command);
         for part in &mut self.parts {
             let mut from = Some(0);
-            while let Some(slot) = from {
-                from = part.refresh(slot, 64, self.now);
+            while let Some(idx) = from {
+                from = part.refresh(idx, 64, self.now);
             }
         }
     }
@@ -130,8 +130,8 @@ impl TbfSim {
     pub fn tell(&mut self, part: usize, update: &Update) {
         self.parts[part].update(update.clone(), self.now);
         let mut from = Some(0);
-        while let Some(slot) = from {
-            from = self.parts[part].refresh(slot, 64, self.now);
+        while let Some(idx) = from {
+            from = self.parts[part].refresh(idx, 64, self.now);
         }
         self.wake[part] = 0;
     }
@@ -247,9 +247,9 @@ impl TbfSim {
         let mut all = Vec::new();
         for part in &self.parts {
             let mut from = Some(0);
-            while let Some(slot) = from {
+            while let Some(idx) = from {
                 let mut rows = TbfRowBuf::new().expect("memory");
-                from = part.rows(slot, self.now, &mut rows);
+                from = part.rows(idx, self.now, &mut rows);
                 all.extend_from_slice(rows.as_slice());
             }
         }

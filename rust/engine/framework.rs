@@ -114,8 +114,8 @@ impl FrameworkService {
         cpt: u16,
     ) -> refusal::Result<PolicyDriver> {
         let kind = Kind::from_name(name)?;
-        let lanes = self.service().lanes_of(self.attachment.target());
-        let partition = lanes.and_then(|lanes| lanes.get(usize::from(cpt)));
+        let partitions = self.service().partitions_of(self.attachment.target());
+        let partition = partitions.and_then(|partitions| partitions.get(usize::from(cpt)));
         let partition = partition.ok_or(ENOENT)?.clone();
         let driver = 1u64 << cpt;
         let mut started = self.started.lock();

@@ -92,7 +92,7 @@ impl PublishedShares {
 
 /// Creates a head cache with a fallback made by `config`.
 #[inline(never)]
-fn lane(config: Config) -> Result<Owned<HeadCache<Held, KernelPart, Config>>> {
+fn head_cache(config: Config) -> Result<Owned<HeadCache<Held, KernelPart, Config>>> {
     let shared = AnyShared::new(&config, 0, 1).map_err(|_| ENOMEM)?;
     let fallback = KernelPart::new(&config, misc::random(), &shared).map_err(|_| ENOMEM)?;
     HeadCache::new(fallback, config).map_err(|_| ENOMEM)
@@ -127,7 +127,7 @@ impl Partition {
         records: u32,
     ) -> Result<Arc<WithTimer<Self>>> {
         let order = order_table(records)?;
-        let (mut regular, high) = (lane(config)?, lane(config)?);
+        let (mut regular, high) = (head_cache(config)?, head_cache(config)?);
         let tabs = FastPath::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         regular.set_tabs(tabs.clone()).map_err(|_| ENOMEM)?;
         Arc::pin_init(

@@ -114,7 +114,10 @@ impl TargetPartitions {
 
     /// Dispatches requests while slots are free, then submits them and the requests of `kick`.
     pub(crate) fn pass_on(&self, kick: PendingSubmission) {
-        let mut turns = TargetTurns { lanes: self, kick };
+        let mut turns = TargetTurns {
+            partitions: self,
+            kick,
+        };
         round::pass_on(&mut turns, 0);
         self.target.kick(turns.kick);
     }
@@ -123,7 +126,7 @@ impl TargetPartitions {
     /// then dispatches while slots are free. Returns true if an order table has work left.
     pub(crate) fn ended(&self, cpt: Option<u16>, account: &NodeAccount, cost: Cost) -> bool {
         let mut turns = TargetTurns {
-            lanes: self,
+            partitions: self,
             kick: PendingSubmission::none(),
         };
         let mut busy = false;
@@ -140,7 +143,10 @@ impl TargetPartitions {
     /// partitions are next. Then submits them and the requests of `kick`.
     #[inline(always)]
     pub(crate) fn arrived(&self, others: bool, kick: PendingSubmission) {
-        let mut turns = TargetTurns { lanes: self, kick };
+        let mut turns = TargetTurns {
+            partitions: self,
+            kick,
+        };
         round::arrived(&mut turns, others);
         self.target.kick(turns.kick);
     }
@@ -175,22 +181,22 @@ impl TargetPartitions {
 
 /// The partitions of one target during one round of dispatching.
 struct TargetTurns<'a> {
-    lanes: &'a TargetPartitions,
+    partitions: &'a TargetPartitions,
     /// Requests that the target received in this round.
     kick: PendingSubmission,
 }
 
 impl round::RoundPartitions for TargetTurns<'_> {
     fn line(&self) -> &SlotPool {
-        self.lanes.target.line()
+        self.partitions.target.line()
     }
 
     fn limits(&self) -> SlotLimits {
-        self.lanes.target.limits()
+        self.partitions.target.limits()
     }
 
     fn decide(&mut self, cpt: u16, most: u32) -> Decided {
-        match self.lanes.at(cpt) {
+        match self.partitions.at(cpt) {
             Some(partition) => partition.decide_more(most, &mut self.kick),
             None => Decided::default(),
         }
@@ -200,39 +206,42 @@ impl round::RoundPartitions for TargetTurns<'_> {
 /// The partitions of a service.
 pub(crate) struct Partitions {
     /// Target partitions by target index, [`TARGETS_MAX`] entries.
-    lanes: KVec<SetOnce<TargetPartitions>>,
+    by_target: KVec<SetOnce<TargetPartitions>>,
 }
 
 impl Partitions {
     /// Creates the table of partitions, without any partition.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let mut lanes = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
+        let mut by_target = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
         for _ in 0..TARGETS_MAX {
-            lanes.push(SetOnce::new(), GFP_KERNEL)?;
+            by_target.push(SetOnce::new(), GFP_KERNEL)?;
         }
-        Ok(Arc::new(Self { lanes }, GFP_KERNEL)?)
+        Ok(Arc::new(Self { by_target }, GFP_KERNEL)?)
     }
 
-    /// Adds `lanes`, whose target has the next index. Calls must be serialised.
+    /// Adds `partitions`, whose target has the next index. Calls must be serialised.
     ///
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`TARGETS_MAX`] targets.
-    pub(crate) fn add(&self, lanes: TargetPartitions) -> Result<&TargetPartitions> {
-        let index = usize::from(lanes.target.index());
-        let place = self.lanes.get(index).ok_or(ENOSPC)?;
-        bug!(!place.populate(lanes));
+    pub(crate) fn add(&self, partitions: TargetPartitions) -> Result<&TargetPartitions> {
+        let index = usize::from(partitions.target.index());
+        let place = self.by_target.get(index).ok_or(ENOSPC)?;
+        bug!(!place.populate(partitions));
         place.as_ref().ok_or(ENOSPC)
     }
 
     /// Returns the partitions of each target that the service ever had.
-    pub(crate) fn lanes(&self) -> impl Iterator<Item = &TargetPartitions> {
-        self.lanes.iter().map_while(|lanes| lanes.as_ref())
+    pub(crate) fn all_targets(&self) -> impl Iterator<Item = &TargetPartitions> {
+        self.by_target
+            .iter()
+            .map_while(|partitions| partitions.as_ref())
     }
 
     /// Returns the partitions of the targets that have users.
     pub(crate) fn used(&self) -> impl Iterator<Item = &TargetPartitions> {
-        self.lanes().filter(|lanes| lanes.target().users() > 0)
+        self.all_targets()
+            .filter(|partitions| partitions.target().users() > 0)
     }
 
     /// Returns the targets that have users.
@@ -242,21 +251,21 @@ impl Partitions {
 
     /// Returns the partitions of target `index`, which must exist.
     pub(crate) fn of(&self, index: u16) -> Option<&TargetPartitions> {
-        let lanes = self.lanes.get(usize::from(index));
-        let lanes = lanes.and_then(|lanes| lanes.as_ref());
-        bug!(lanes.is_none());
-        lanes
+        let partitions = self.by_target.get(usize::from(index));
+        let partitions = partitions.and_then(|partitions| partitions.as_ref());
+        bug!(partitions.is_none());
+        partitions
     }
 
     /// Returns the partition that `home` identifies, and the partitions of its target.
     pub(crate) fn at(&self, home: u16) -> Option<(&TargetPartitions, &Arc<WithTimer<Partition>>)> {
-        let lanes = self.of(home >> CPT_BITS)?;
-        Some((lanes, lanes.at(cpt_of(home))?))
+        let partitions = self.of(home >> CPT_BITS)?;
+        Some((partitions, partitions.at(cpt_of(home))?))
     }
 
     /// Returns all partitions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<WithTimer<Partition>>> {
-        self.lanes().flat_map(|lanes| lanes.iter())
+        self.all_targets().flat_map(|partitions| partitions.iter())
     }
 
     /// Runs `f` on each part of each head, and releases the lock in between.
@@ -272,19 +281,19 @@ impl Partitions {
 
     /// Dispatches all queued requests without taking slots.
     pub(crate) fn drain(&self) {
-        for lanes in self.lanes() {
-            lanes.drain();
+        for partitions in self.all_targets() {
+            partitions.drain();
         }
     }
 
     /// Retries the decisions of all partitions after a change of slots, policies, rules or rates.
     pub(crate) fn run_all(&self) {
-        for lanes in self.lanes() {
-            for partition in lanes.iter() {
+        for partitions in self.all_targets() {
+            for partition in partitions.iter() {
                 partition.reconsider();
             }
-            lanes.pass_on(PendingSubmission::none());
-            lanes.target().call_framework();
+            partitions.pass_on(PendingSubmission::none());
+            partitions.target().call_framework();
         }
     }
 }

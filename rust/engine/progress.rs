@@ -121,8 +121,8 @@ impl ProgressGuard {
         if stall == 0 || self.dispatch.is_fed_by(ClientKind::User) {
             return;
         }
-        for lanes in self.partitions.lanes() {
-            if lanes.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
+        for partitions in self.partitions.all_targets() {
+            if partitions.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
                 pr_warn!(
                     "service {}: stall: no request dispatched for {} ms; \
                      dispatching queued requests without slots\n",
@@ -144,8 +144,8 @@ impl WorkItem for ProgressGuard {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        for lanes in this.partitions.lanes() {
-            lanes.settle();
+        for partitions in this.partitions.all_targets() {
+            partitions.settle();
         }
         let now = misc::now();
         if this.is_due(now) {

@@ -187,7 +187,7 @@ impl Service {
         )?;
         // `nrs_policies` reads the policies from the partitions of a target, so one target exists
         // from the start.
-        service.add_lanes(&mut service.settings.lock())?;
+        service.add_target(&mut service.settings.lock())?;
         Ok(service)
     }
 
@@ -311,12 +311,12 @@ impl Service {
     ///
     /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use. `ENOMEM`.
     fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
-        let all = || self.partitions.lanes().map(TargetPartitions::target);
+        let all = || self.partitions.all_targets().map(TargetPartitions::target);
         let known = |target: &&Arc<Target>| target.number() == number;
         let idle = |target: &&Arc<Target>| target.users() == 0;
         let target = match all().find(known).or_else(|| all().find(idle)) {
             Some(target) => target,
-            None => self.add_lanes(settings)?.target(),
+            None => self.add_target(settings)?.target(),
         };
         Ok(target.clone())
     }
@@ -326,8 +326,8 @@ impl Service {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets. `ENOMEM`.
-    fn add_lanes(&self, settings: &mut Settings) -> Result<&TargetPartitions> {
-        let index = self.partitions.lanes().count();
+    fn add_target(&self, settings: &mut Settings) -> Result<&TargetPartitions> {
+        let index = self.partitions.all_targets().count();
         if index >= partitions::TARGETS_MAX {
             return Err(ENOSPC);
         }
@@ -343,9 +343,9 @@ impl Service {
             let partition = Partition::new(cpt, target, published, fallback, records)?;
             list.push(partition, GFP_KERNEL)?;
         }
-        let lanes = TargetPartitions::new(target, published, list);
-        self.furnish(settings, &lanes)?;
-        self.partitions.add(lanes)
+        let partitions = TargetPartitions::new(target, published, list);
+        self.furnish(settings, &partitions)?;
+        self.partitions.add(partitions)
     }
 
     /// Sets the queue depth of the device of `target`.
@@ -374,7 +374,7 @@ impl Service {
     }
 
     /// Returns the partitions of `target`, by CPT.
-    pub(crate) fn lanes_of(&self, target: &Target) -> Option<&TargetPartitions> {
+    pub(crate) fn partitions_of(&self, target: &Target) -> Option<&TargetPartitions> {
         self.partitions.of(target.index())
     }
 
@@ -414,7 +414,7 @@ impl Service {
                 partitions::home(arrival.target.index(), cpt)
             }
         };
-        let Some((lanes, partition)) = self.partitions.at(home) else {
+        let Some((partitions, partition)) = self.partitions.at(home) else {
             // Each target has partitions; if they were missing, the request is submitted.
             return ArrivalOutcome {
                 went: AdmissionOutcome::Passed(held),
@@ -422,13 +422,13 @@ impl Service {
             };
         };
         let mut found = SlotSearch::default();
-        if lanes.target().line().is_uncontended() {
+        if partitions.target().line().is_uncontended() {
             found = partition.pass(&mut held, arrival);
         }
         if found.slot {
             held.account_mut().home = home;
             if found.others {
-                lanes.pass_on(PendingSubmission::none());
+                partitions.pass_on(PendingSubmission::none());
             }
             return ArrivalOutcome {
                 went: AdmissionOutcome::Passed(held),
@@ -437,7 +437,7 @@ impl Service {
         }
         let priority = held.account().placement.priority;
         let (arrived, kick) = partition.arrive(held, arrival, &attrs);
-        lanes.arrived(arrived.others || found.others, kick);
+        partitions.arrived(arrived.others || found.others, kick);
         if arrived.needs_memory {
             // Several new classes in a row cannot wait for the worker, which may run late.
             if arrival.may_sleep {
@@ -491,9 +491,9 @@ impl Service {
     /// then dispatches further requests.
     #[inline(never)]
     fn go_on(&self, account: &NodeAccount, cost: Cost, target: &Target, home: bool) {
-        if let Some(lanes) = self.partitions.of(target.index()) {
+        if let Some(partitions) = self.partitions.of(target.index()) {
             let cpt = home.then(|| partitions::cpt_of(account.home));
-            if lanes.ended(cpt, account, cost) {
+            if partitions.ended(cpt, account, cost) {
                 self.ticker.worker().keeper().call();
             }
         }
@@ -530,16 +530,16 @@ impl Service {
     /// Dispatches all requests queued for `target` without taking slots; returns true if there were
     /// any.
     pub(crate) fn drain_target(&self, target: &Target) -> bool {
-        let lanes = self.partitions.of(target.index());
-        lanes.is_some_and(TargetPartitions::drain)
+        let partitions = self.partitions.of(target.index());
+        partitions.is_some_and(TargetPartitions::drain)
     }
 
     /// Dispatches all requests queued for devices that pull, without taking slots.
     #[cfg(feature = "elevator")]
     pub(crate) fn drain_pulled(&self) {
-        for lanes in self.partitions.lanes() {
-            if lanes.target().pulls() {
-                lanes.drain();
+        for partitions in self.partitions.all_targets() {
+            if partitions.target().pulls() {
+                partitions.drain();
             }
         }
     }
@@ -571,8 +571,8 @@ impl Service {
         }
         self.roster.with(|_| {
             self.dispatch.set_slots(slots);
-            for lanes in self.partitions.lanes() {
-                lanes.target().follow_slots();
+            for partitions in self.partitions.all_targets() {
+                partitions.target().follow_slots();
             }
             self.concurrency.set_slots(slots.count());
         });

@@ -64,7 +64,7 @@ fn lower(name: &CStr, number: u32, depth: u32) -> LowerDevice<'_> {
 /// A partition with one target, and a record of its submitted requests.
 struct PartitionBench {
     partition: Arc<WithTimer<Partition>>,
-    lanes: TargetPartitions,
+    partitions: TargetPartitions,
     probe: Arc<SubmitProbe>,
     target: Arc<Target>,
     dispatch: Arc<TargetParameters>,
@@ -123,7 +123,7 @@ impl PartitionBench {
         let mut list = KVec::new();
         list.push(partition.clone(), GFP_KERNEL)?;
         Ok(Self {
-            lanes: TargetPartitions::new(target.clone(), published, list),
+            partitions: TargetPartitions::new(target.clone(), published, list),
             partition,
             probe: SubmitProbe::new()?,
             target,
@@ -346,7 +346,7 @@ mod life {
         bench.target.line().put(Priority::Regular);
         other.arm(misc::now());
         let called = caretaker.wait();
-        bench.lanes.settle();
+        bench.partitions.settle();
         let served = bench.end_submitted(0);
         bench.target.notify_other_partitions(1);
         bench.dispatch.set_progress_hook(None);

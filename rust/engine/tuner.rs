@@ -93,11 +93,11 @@ impl WorkItem for Tuner {
             return;
         }
         let totals = this.totals();
-        for lanes in this.partitions.used() {
-            let target = lanes.target();
+        for partitions in this.partitions.used() {
+            let target = partitions.target();
             let totals = totals.get(usize::from(target.index()));
             if totals.is_some_and(|totals| target.tune(*totals)) {
-                lanes.pass_on(PendingSubmission::none());
+                partitions.pass_on(PendingSubmission::none());
             }
         }
     }

@@ -211,10 +211,10 @@ impl Worker {
     fn can_rest(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
         since < REST
-            && self.partitions.used().all(|lanes| {
-                let line = lanes.target().line();
+            && self.partitions.used().all(|partitions| {
+                let line = partitions.target().line();
                 let is_idle = line.is_uncontended() && line.used().active() == 0;
-                is_idle && (!lanes.target().is_driven() || lanes.are_idle())
+                is_idle && (!partitions.target().is_driven() || partitions.are_idle())
             })
     }
 
@@ -224,9 +224,9 @@ impl Worker {
         let mut outlines = self.outlines.lock();
         let before = self.computed.xchg(misc::now(), ordering::Relaxed);
         let mut done = Ok(());
-        for lanes in self.partitions.used() {
+        for partitions in self.partitions.used() {
             // Lack of memory for one target does not stop the work for the others.
-            done = done.and(self.publish_to(lanes, &mut outlines, before));
+            done = done.and(self.publish_to(partitions, &mut outlines, before));
         }
         done
     }
@@ -236,7 +236,7 @@ impl Worker {
     #[inline(never)]
     fn publish_to(
         &self,
-        lanes: &TargetPartitions,
+        partitions: &TargetPartitions,
         outlines: &mut [RangeBuilder; 2],
         before: u64,
     ) -> Result {
@@ -249,9 +249,9 @@ impl Worker {
         };
         for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
             outline.clear();
-            let turns = priority == Priority::Regular && lanes.len() > 1 && by_shares;
-            let is_read = gather(lanes, outline, priority)? || turns || trace::Shares::is_on();
-            let published = lanes.published().of(priority);
+            let turns = priority == Priority::Regular && partitions.len() > 1 && by_shares;
+            let is_read = gather(partitions, outline, priority)? || turns || trace::Shares::is_on();
+            let published = partitions.published().of(priority);
             if !is_read {
                 published.clear();
                 continue;
@@ -283,7 +283,7 @@ impl Worker {
         if !by_shares {
             by_part = None;
         }
-        lanes
+        partitions
             .target()
             .line()
             .set_shares(&by_part.unwrap_or([0; PARTS]));
@@ -304,16 +304,16 @@ impl Worker {
     }
 }
 
-/// Adds the competitors that the primaries of the heads of `priority` in `lanes` report to
+/// Adds the competitors that the primaries of the heads of `priority` in `partitions` report to
 /// `outline`. Returns true if any primary reads published shares.
 fn gather(
-    lanes: &TargetPartitions,
+    partitions: &TargetPartitions,
     outline: &mut RangeBuilder,
     priority: Priority,
 ) -> Result<bool> {
     let mut wants_table = false;
     let mut buf = NodeReports::new().map_err(|_| ENOMEM)?;
-    for (part, partition) in (0u16..).zip(lanes.iter()) {
+    for (part, partition) in (0u16..).zip(partitions.iter()) {
         partition.walk(
             &mut buf,
             |buf, inner, from| {

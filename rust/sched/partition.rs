@@ -269,7 +269,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         }
     }
 
-    fn lane(&mut self, priority: Priority) -> &mut HeadCache<I, P, T> {
+    fn head_cache(&mut self, priority: Priority) -> &mut HeadCache<I, P, T> {
         match priority {
             Priority::Regular => &mut self.regular,
             Priority::High => &mut self.high,
@@ -278,9 +278,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Returns the head of `priority` after counting all requests dispatched without the lock.
     pub fn head(&mut self, priority: Priority) -> &mut Head<I, P, T> {
-        let lane = self.lane(priority);
-        lane.fold();
-        &mut lane.head
+        let head_cache = self.head_cache(priority);
+        head_cache.fold();
+        &mut head_cache.head
     }
 
     /// Returns the order table.
@@ -325,9 +325,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Returns the earliest time, ns, at which a head that is throttled at `now` becomes eligible.
     pub fn next_expiry(&self, now: u64) -> Option<u64> {
-        let expiry = |lane: &HeadCache<I, P, T>| {
-            let throttled = lane.until > now && lane.head.queued() > 0;
-            throttled.then_some(lane.until)
+        let expiry = |head_cache: &HeadCache<I, P, T>| {
+            let throttled = head_cache.until > now && head_cache.head.queued() > 0;
+            throttled.then_some(head_cache.until)
         };
         earlier(expiry(&self.regular), expiry(&self.high))
     }
@@ -341,8 +341,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         };
         let since = [&self.regular, &self.high]
             .into_iter()
-            .filter(|lane| lane.has_work(now))
-            .map(|lane| lane.until.max(moved))
+            .filter(|head_cache| head_cache.has_work(now))
+            .map(|head_cache| head_cache.until.max(moved))
             .min();
         PartitionHealth {
             queued: self.queued().into(),
@@ -389,11 +389,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Returns the tag of instance `id` of the head of `priority`; if `id` is `None`, of the
     /// instance that takes new requests.
     pub fn tag(&self, priority: Priority, id: Option<InstanceId>) -> Option<&T> {
-        let lane = match priority {
+        let head_cache = match priority {
             Priority::Regular => &self.regular,
             Priority::High => &self.high,
         };
-        let mut all = lane.head.instances();
+        let mut all = head_cache.head.instances();
         match id {
             Some(id) => all.find(|one| one.id == id),
             // The fallback is the first instance.
@@ -406,7 +406,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// partition.
     fn count_end(&mut self, placement: &Placement, cost: Cost, now: u64) {
         if let Some(ticket) = &placement.ticket {
-            let head = &mut self.lane(placement.priority).head;
+            let head = &mut self.head_cache(placement.priority).head;
             head.stop(ticket, cost, now);
         }
         if placement.admission == Admission::Slot {
@@ -421,6 +421,6 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 impl<I: Scheduled, P: Part<I>> PartitionMachine<I, P, Config> {
     /// Clears the class cache of the head of `priority` at the interval that the policy requires.
     pub fn refresh_cache(&mut self, priority: Priority, now: u64) {
-        self.lane(priority).refresh_cache(now);
+        self.head_cache(priority).refresh_cache(now);
     }
 }

@@ -161,8 +161,8 @@ impl WorkItem for ClientNotifier {
             if stage.told == changes {
                 // Odd: the client is lost.
                 if stage.fails && changes & 1 != 0 {
-                    if let Some(lanes) = stage.partitions.of(stage.target) {
-                        lanes.drain();
+                    if let Some(partitions) = stage.partitions.of(stage.target) {
+                        partitions.drain();
                     }
                 }
                 return;

@@ -380,7 +380,7 @@ impl Service {
     }
 
     /// Starts the primaries on the partitions of a new target.
-    pub(super) fn furnish(&self, settings: &mut Settings, lanes: &TargetPartitions) -> Result {
+    pub(super) fn furnish(&self, settings: &mut Settings, partitions: &TargetPartitions) -> Result {
         let primaries = settings.primaries;
         let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
         for (priority, config) in Priority::ALL.into_iter().zip(primaries) {
@@ -389,7 +389,7 @@ impl Service {
             };
             let update = settings.update(&config, priority)?.or(oversight.update());
             let shared = self.shared(&config, of_head(&mut settings.shared, priority))?;
-            for partition in lanes.iter() {
+            for partition in partitions.iter() {
                 let part = part(&config, &shared, update.as_ref())?;
                 let refused =
                     partition.with(|inner| inner.head(priority).install(part, config).err());
@@ -438,9 +438,9 @@ impl Service {
                 continue;
             };
             let update = settings.update(&config, priority)?.or(oversight.update());
-            for lanes in self.partitions.lanes() {
+            for partitions in self.partitions.all_targets() {
                 let shared = self.shared(&config, shared)?;
-                for partition in lanes.iter() {
+                for partition in partitions.iter() {
                     partition.reap();
                     partition.with(|inner| inner.head(priority).can_install())?;
                     parts.push(Some(part(&config, &shared, update.as_ref())?), GFP_KERNEL)?;

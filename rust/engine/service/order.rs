@@ -56,13 +56,13 @@ impl Service {
     }
 
     fn reorder(&self, record: OrderHandle, change: impl FnOnce(&mut Order<Held>, RecordId)) {
-        if let Some((lanes, partition)) = self.partitions.at(record.home) {
+        if let Some((partitions, partition)) = self.partitions.at(record.home) {
             let mut kick = PendingSubmission::none();
             let busy = partition.reorder(|order| change(order, record.id), &mut kick);
             if busy {
                 self.ticker.worker().keeper().call();
             }
-            lanes.pass_on(kick);
+            partitions.pass_on(kick);
         }
     }
 

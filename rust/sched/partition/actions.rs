@@ -52,10 +52,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     ) -> Result<bool, I> {
         let priority = item.placement().priority;
         let place = record.map(|id| (id, item.register()));
-        let (queued, needs_memory) = match self.lane(priority).enqueue(item, ident, attrs, now) {
-            Ok((ticket, needs_memory)) => (Ok(ticket), needs_memory),
-            Err(item) => (Err(item), false),
-        };
+        let (queued, needs_memory) =
+            match self.head_cache(priority).enqueue(item, ident, attrs, now) {
+                Ok((ticket, needs_memory)) => (Ok(ticket), needs_memory),
+                Err(item) => (Err(item), false),
+            };
         self.record_queued(place, queued, priority, now, attrs)?;
         Ok(needs_memory)
     }
@@ -141,13 +142,15 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 let way = BypassReason::Forced {
                     contended: !env.line().is_uncontended(),
                 };
-                let lane = self.lane(priority);
+                let head_cache = self.head_cache(priority);
                 // The policy cannot refuse.
                 let _ = match (attrs, kept) {
-                    (None, Some(ticket)) => lane.head.pass(&ticket, item.cost(), way, || now),
+                    (None, Some(ticket)) => head_cache.head.pass(&ticket, item.cost(), way, || now),
                     (attrs, _) => {
                         let (attrs, cost) = (attrs.unwrap_or(Attrs::UNKNOWN), item.cost());
-                        lane.classify_and_pass(None, &attrs, cost, way, || now).0
+                        head_cache
+                            .classify_and_pass(None, &attrs, cost, way, || now)
+                            .0
                     }
                 };
                 self.send(env, item, forced);
@@ -178,7 +181,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 ticket,
                 priority,
                 forced,
-            } => match self.lane(priority).dequeue(&ticket, &place, now) {
+            } => match self.head_cache(priority).dequeue(&ticket, &place, now) {
                 Some(mut item) => {
                     item.unregister(place);
                     self.send(env, item, forced);
@@ -206,11 +209,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
         let (priority, record) = (item.placement().priority, item.placement().record);
         env.note_queued(&item);
-        let lane = self.lane(priority);
-        let queued = match kept.filter(|ticket| lane.head.is_live(ticket)) {
+        let head_cache = self.head_cache(priority);
+        let queued = match kept.filter(|ticket| head_cache.head.is_live(ticket)) {
             Some(ticket) => {
                 let place = record.map(|id| (id, item.register()));
-                let ticket = lane.enqueue_as(item, ticket, &attrs, now);
+                let ticket = head_cache.enqueue_as(item, ticket, &attrs, now);
                 self.record_queued(place, ticket, priority, now, &attrs)
             }
             None => self.queue(item, record, None, &attrs, now).map(drop),

@@ -119,9 +119,9 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             } else {
                 BypassReason::Opportunity
             };
-            let (cost, lane) = (item.cost(), self.lane(priority));
+            let (cost, head_cache) = (item.cost(), self.head_cache(priority));
             let passed;
-            (passed, needs_memory) = lane.pass(terms.ident, attrs, cost, way, || env.now());
+            (passed, needs_memory) = head_cache.pass(terms.ident, attrs, cost, way, || env.now());
             if forced || passed != BypassOutcome::Refused {
                 if let Some(id) = record {
                     self.go(id, &mut item);
@@ -173,10 +173,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.
     /// Returns true if the part needs memory.
     pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
-        let lane = self.lane(attrs.priority);
+        let head_cache = self.head_cache(attrs.priority);
         // The policy cannot refuse.
         let way = BypassReason::Merged;
-        let (_, needs_memory) = lane.classify_and_pass(None, attrs, cost, way, || now);
+        let (_, needs_memory) = head_cache.classify_and_pass(None, attrs, cost, way, || now);
         needs_memory
     }
 
@@ -245,7 +245,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let priority = item.placement().priority;
         let attrs = self.keep(env, &mut item, attrs);
         let now = env.now();
-        let (ticket, _) = self.lane(priority).classify(terms.ident, &attrs, now);
+        let (ticket, _) = self.head_cache(priority).classify(terms.ident, &attrs, now);
         // The attributes are not stored; the ticket names their class.
         item.placement_mut().ticket = Some(ticket);
         let (high, forced) = (priority == Priority::High, terms.forced != Forced::No);

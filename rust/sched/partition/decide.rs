@@ -145,7 +145,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             if self.decide(env, priority, now, Leave::Slot) {
                 self.turn.served(priority);
                 decided.count = decided.count.wrapping_add(1);
-                if !self.lane(priority).has_work(now) {
+                if !self.head_cache(priority).has_work(now) {
                     pending = pending.without(priority);
                 }
             } else {
@@ -185,7 +185,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         leave: Leave,
     ) -> bool {
         let slot = leave == Leave::Slot;
-        let (lane, other) = match priority {
+        let (head_cache, other) = match priority {
             Priority::Regular => (&mut self.regular, &self.high),
             Priority::High => (&mut self.high, &self.regular),
         };
@@ -196,19 +196,19 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 table,
             };
             let contended = || other.has_work(now) || env.line().others_ready(env.index());
-            lane.head.get(&view, contended)
+            head_cache.head.get(&view, contended)
         });
         let (mut item, ticket) = match found {
             Decision::Item(found) => found,
             Decision::Empty => return false,
             Decision::Throttled { until } => {
-                lane.until = until;
-                let queued = lane.head.queued();
+                head_cache.until = until;
+                let queued = head_cache.head.queued();
                 env.trace_throttle(priority, || self.tag(priority, None), now, until, queued);
                 return false;
             }
         };
-        lane.until = 0;
+        head_cache.until = 0;
         self.moved = now;
         if slot {
             self.progressed(now);

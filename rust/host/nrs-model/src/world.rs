@@ -194,23 +194,29 @@ impl World {
             let shared = AnyShared::new(config, 1, 1).expect("memory");
             AnyPart::new(config, 1, &shared).expect("memory")
         };
-        let lane = || {
-            let mut lane = HeadCache::new(part(&fifo), fifo).expect("memory");
+        let head_cache = || {
+            let mut head_cache = HeadCache::new(part(&fifo), fifo).expect("memory");
             if rate.is_some() {
-                assert!(lane.head.install(part(&tbf), tbf).is_ok());
+                assert!(head_cache.head.install(part(&tbf), tbf).is_ok());
             }
-            lane
+            head_cache
         };
         let tabs =
             rows.map(|cpus| (0..partitions).map(move |_| FastPath::new(cpus).expect("memory")));
         let tabs: Vec<_> = tabs.into_iter().flatten().collect();
         let partition = |index: u16| {
             let order = Order::new(16, 1).and_then(Owned::new).expect("memory");
-            let mut regular = lane();
+            let mut regular = head_cache();
             if let Some(tabs) = tabs.get(usize::from(index)) {
                 regular.set_tabs(tabs.clone()).expect("memory");
             }
-            Mutex::new(PartitionMachine::new(regular, lane(), order, 16, START))
+            Mutex::new(PartitionMachine::new(
+                regular,
+                head_cache(),
+                order,
+                16,
+                START,
+            ))
         };
         Self {
             line: SlotPool::with_stocks(partitions, slots, SlotCaches::new(cpus).expect("memory")),

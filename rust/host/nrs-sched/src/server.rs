@@ -156,14 +156,14 @@ impl Server {
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, records: u32, seed: u64) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
-        let lane = || HeadCache::new(lone_part(&fifo, seed)?, fifo);
+        let head_cache = || HeadCache::new(lone_part(&fifo, seed)?, fifo);
         let order = Owned::new(Order::new(records, seed)?)?;
         let now = 86_400_000_000_000;
         let mut server = Self {
             now,
             started: Vec::new(),
             gathered: 0,
-            machine: PartitionMachine::new(lane()?, lane()?, order, records, now),
+            machine: PartitionMachine::new(head_cache()?, head_cache()?, order, records, now),
             yard: Yard {
                 line: SlotPool::new(1, slots),
                 now,

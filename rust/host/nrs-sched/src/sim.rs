@@ -171,7 +171,7 @@ impl<'a> Setup<'a> {
 }
 
 /// A part, and its mark in the line: whether it has requests.
-struct Lane {
+struct MarkedPart {
     part: AnyPart<Request>,
     mark: PartitionMark,
 }
@@ -194,7 +194,7 @@ pub struct Sim {
     pub turns: Turns,
     /// Random numbers for the test.
     pub rng: Rng,
-    lanes: Vec<Lane>,
+    parts: Vec<MarkedPart>,
     weights: mem::Shared<Weights>,
     /// Parameters that the parts received last.
     tunables: fairshare::Tunables,
@@ -215,12 +215,12 @@ impl Sim {
         let config = Config::parse(Kind::Fairshare, Some(setup.mode), &setup.tunables);
         let config = config.unwrap_or_else(|error| panic!("{}: {error:?}", setup.mode));
         let shared = AnyShared::new(&config, setup.seed, setup.parts as u32).expect("memory");
-        let lane = |seed| Lane {
+        let marked = |seed| MarkedPart {
             part: AnyPart::new(&config, seed, &shared).expect("memory"),
             mark: PartitionMark::default(),
         };
-        let lanes: Vec<Lane> = (0..setup.parts as u64)
-            .map(|part| lane(setup.seed.wrapping_add(part << 32)))
+        let parts: Vec<MarkedPart> = (0..setup.parts as u64)
+            .map(|part| marked(setup.seed.wrapping_add(part << 32)))
             .collect();
         let Config::Fairshare(inner) = &config else {
             panic!("another policy");
@@ -236,7 +236,7 @@ impl Sim {
             forgetful: false,
             turns: Turns::Equal,
             rng: Rng::new(setup.seed),
-            lanes,
+            parts,
             weights,
             tunables: inner.tunables,
             table: None,
@@ -283,7 +283,7 @@ impl Sim {
     /// Returns the class of `source`; creates it if necessary.
     fn class(&mut self, source: usize) -> ClassId {
         let from = &mut self.sources[source];
-        let part = &mut self.lanes[from.part].part;
+        let part = &mut self.parts[from.part].part;
         match from.class {
             Some(class) if !self.forgetful && part.is_live(class) => class,
             _ => {
@@ -327,32 +327,32 @@ impl Sim {
             ..Request::default()
         };
         from.queued += 1;
-        let lane = from.part;
-        let queued = self.lanes[lane].part.enqueue(request, class, self.now);
+        let index = from.part;
+        let queued = self.parts[index].part.enqueue(request, class, self.now);
         assert!(queued.is_ok());
-        self.mark(lane);
+        self.mark(index);
         self.ideal.arrives(source);
         self.id
     }
 
-    /// Returns the part in `lane`.
-    pub fn part(&mut self, lane: usize) -> &mut AnyPart<Request> {
-        &mut self.lanes[lane].part
+    /// Returns the part at `index`.
+    pub fn part(&mut self, index: usize) -> &mut AnyPart<Request> {
+        &mut self.parts[index].part
     }
 
     /// Returns the number of requests queued at all parts.
     pub fn queued(&self) -> u32 {
-        self.lanes.iter().map(|lane| lane.part.len()).sum()
+        self.parts.iter().map(|marked| marked.part.len()).sum()
     }
 
-    /// Takes a request from the part in `lane`; the request does not end.
-    pub fn get(&mut self, lane: usize) -> Option<(Request, Grant)> {
+    /// Takes a request from the part at `index`; the request does not end.
+    pub fn get(&mut self, index: usize) -> Option<(Request, Grant)> {
         let view = PartView {
             now: self.now,
             force: false,
             table: self.table.as_ref(),
         };
-        let part = &mut self.lanes[lane].part;
+        let part = &mut self.parts[index].part;
         let Decision::Item((request, grant)) = part.get(&view) else {
             return None;
         };
@@ -366,26 +366,26 @@ impl Sim {
         Some((request, grant))
     }
 
-    /// Ends `request` of the part in `lane`.
-    pub fn stop(&mut self, lane: usize, request: &Request, grant: &Grant) {
-        let part = &mut self.lanes[lane].part;
+    /// Ends `request` of the part at `index`.
+    pub fn stop(&mut self, index: usize, request: &Request, grant: &Grant) {
+        let part = &mut self.parts[index].part;
         part.stop(grant, request.cost(), self.now);
     }
 
-    /// Serves a request of the part in `lane` and refills the queue of its source; returns the
+    /// Serves a request of the part at `index` and refills the queue of its source; returns the
     /// source.
-    pub fn serve(&mut self, lane: usize) -> Option<usize> {
+    pub fn serve(&mut self, index: usize) -> Option<usize> {
         if self.delta > 0 && self.dispatches % self.delta == 0 {
             self.publish();
         }
-        let (request, grant) = self.get(lane)?;
+        let (request, grant) = self.get(index)?;
         self.dispatches += 1;
-        self.stop(lane, &request, &grant);
+        self.stop(index, &request, &grant);
         self.upkeep();
         let owner = request.owner as usize;
         self.fill(owner);
-        self.line.charge(lane as u16, request.pages);
-        self.mark(lane);
+        self.line.charge(index as u16, request.pages);
+        self.mark(index);
         Some(owner)
     }
 
@@ -393,29 +393,29 @@ impl Sim {
     fn upkeep(&mut self) {
         if self.now - self.aged >= SECOND {
             self.aged = self.now;
-            for lane in &mut self.lanes {
-                lane.part.age(self.now, 1 << 20);
+            for marked in &mut self.parts {
+                marked.part.age(self.now, 1 << 20);
             }
         }
     }
 
     /// Returns the part whose turn it is, of the parts with requests.
-    fn next_lane(&self) -> Option<usize> {
+    fn next_part(&self) -> Option<usize> {
         let next = self
             .line
             .next(0, || self.line.limits(0, self.now / NSEC_PER_MSEC))?;
         Some(next.index.into())
     }
 
-    /// Updates the mark of the part in `lane`.
-    fn mark(&mut self, lane: usize) {
-        let Lane { part, mark } = &mut self.lanes[lane];
+    /// Updates the mark of the part at `index`.
+    fn mark(&mut self, index: usize) {
+        let MarkedPart { part, mark } = &mut self.parts[index];
         let new = PartitionMark {
             waiting: !part.is_empty(),
             ready: !part.is_empty(),
             urgent: false,
         };
-        self.line.mark(lane as u16, *mark, new);
+        self.line.mark(index as u16, *mark, new);
         *mark = new;
     }
 
@@ -428,9 +428,9 @@ impl Sim {
     pub fn run_with(&mut self, count: u64, mut before: impl FnMut(&mut Self, u64)) {
         for turn in 0..count {
             before(self, turn);
-            match self.next_lane() {
-                Some(lane) => {
-                    self.serve(lane);
+            match self.next_part() {
+                Some(index) => {
+                    self.serve(index);
                 }
                 None => self.now += self.step,
             }
@@ -440,8 +440,8 @@ impl Sim {
     /// Serves `count` requests of each part, turn by turn, as if each part had its own device.
     pub fn run_apart(&mut self, count: u64) {
         for _ in 0..count {
-            for lane in 0..self.lanes.len() {
-                self.serve(lane);
+            for index in 0..self.parts.len() {
+                self.serve(index);
             }
         }
     }
@@ -454,11 +454,11 @@ impl Sim {
     pub fn publish(&mut self) {
         let mut outline = RangeBuilder::new();
         let mut buf = NodeReports::new().expect("memory");
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
+        for (number, marked) in self.parts.iter_mut().enumerate() {
             let mut from = Some(0);
             while let Some(idx) = from {
                 buf.clear();
-                from = lane.part.briefs(idx, self.now, &mut buf);
+                from = marked.part.briefs(idx, self.now, &mut buf);
                 let part = number as u16;
                 let briefs = buf
                     .as_slice()
@@ -514,8 +514,8 @@ impl Sim {
     /// Passes the weights and the parameters to all parts.
     fn tell(&mut self) {
         let update = Update::new(self.weights.clone(), &self.tunables);
-        for lane in &mut self.lanes {
-            let _ = lane
+        for marked in &mut self.parts {
+            let _ = marked
                 .part
                 .update(AnyUpdate::Fairshare(update.clone()), self.now);
         }
@@ -524,10 +524,10 @@ impl Sim {
 
     /// Refreshes the weights of all nodes, 64 at a time.
     pub fn refresh(&mut self) {
-        for lane in &mut self.lanes {
+        for marked in &mut self.parts {
             let mut from = Some(0);
             while let Some(idx) = from {
-                from = lane.part.refresh(idx, 64, self.now);
+                from = marked.part.refresh(idx, 64, self.now);
             }
         }
     }
@@ -540,9 +540,9 @@ impl Sim {
         }
     }
 
-    /// Returns the statistics of the part in `lane`.
-    pub fn rows(&self, lane: usize) -> Vec<NodeRow> {
-        arena::rows(&self.lanes[lane].part)
+    /// Returns the statistics of the part at `index`.
+    pub fn rows(&self, index: usize) -> Vec<NodeRow> {
+        arena::rows(&self.parts[index].part)
     }
 
     /// Returns the number of pages served so far, per source.

@@ -121,12 +121,12 @@ impl Threads {
     /// - [`NoMemory`]: the allocation failed.
     pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
-        let lane = || HeadCache::new(lone_part(&fifo, 1)?, fifo);
+        let head_cache = || HeadCache::new(lone_part(&fifo, 1)?, fifo);
         let tabs = FastPath::new(cpus)?;
-        let mut regular = lane()?;
+        let mut regular = head_cache()?;
         regular.set_tabs(tabs.clone())?;
         let order = Owned::new(Order::new(16, 1)?)?;
-        let mut machine = PartitionMachine::new(regular, lane()?, order, 16, NOW);
+        let mut machine = PartitionMachine::new(regular, head_cache()?, order, 16, NOW);
         if config.kind() != Kind::Fifo {
             let part = lone_part(config, 1)?;
             drop(machine.head(Priority::Regular).install(part, *config));

@@ -207,8 +207,8 @@ fn debts_do_not_swing() {
         let mut worst = [0; 2];
         for at in 0..100 {
             sim.run_apart(WINDOW / 25);
-            for lane in 0..4 {
-                for row in sim.rows(lane) {
+            for part in 0..4 {
+                for row in sim.rows(part) {
                     let debt = row.lag_decipages.unsigned_abs();
                     worst[at / 50] = debt.max(worst[at / 50]);
                 }

@@ -121,7 +121,7 @@ impl OverseerChange {
 #[pin_data]
 pub(crate) struct OverseerState {
     partitions: Arc<Partitions>,
-    roster: Arc<ClientList>,
+    clients: Arc<ClientList>,
     seed: u64,
     /// True if there is an overseer.
     running: Atomic<bool>,
@@ -130,17 +130,17 @@ pub(crate) struct OverseerState {
 }
 
 impl OverseerState {
-    /// Creates the state of a service without an overseer; `roster` lists the clients. `seed` must
+    /// Creates the state of a service without an overseer; `clients` lists the clients. `seed` must
     /// be unknown to those who name clients.
     pub(crate) fn new(
         partitions: Arc<Partitions>,
-        roster: Arc<ClientList>,
+        clients: Arc<ClientList>,
         seed: u64,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 partitions,
-                roster,
+                clients,
                 seed,
                 running: Atomic::new(false),
                 overseer <- NoIoMutex::new(new_mutex!(None, "nrs_overseer")),
@@ -224,7 +224,7 @@ impl OverseerState {
 
     /// Updates `overseer` to `parameters`.
     fn lead(&self, overseer: &mut AnyOverseer, parameters: &Parameters) -> Result {
-        let followed = overseer.follow(&parameters.kept, &*self.roster, misc::now());
+        let followed = overseer.follow(&parameters.kept, &*self.clients, misc::now());
         followed.map_err(|_| ENOMEM)
     }
 
@@ -238,14 +238,14 @@ impl OverseerState {
             let Some(overseer) = overseer else {
                 return (false, Ok(()));
             };
-            let Ok(looked) = overseer.look(misc::now(), &*self.roster, due) else {
+            let Ok(looked) = overseer.look(misc::now(), &*self.clients, due) else {
                 return (false, Err(ENOMEM));
             };
             let mut done = Ok(());
             if looked.refresh {
                 self.refresh(overseer);
                 // The refresh may have given parts new state.
-                match overseer.look(misc::now(), &*self.roster, false) {
+                match overseer.look(misc::now(), &*self.clients, false) {
                     Ok(again) if again.refresh => self.refresh(overseer),
                     Ok(_) => {}
                     Err(_) => done = Err(ENOMEM),
@@ -272,7 +272,7 @@ impl OverseerState {
         &self,
         f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R,
     ) -> R {
-        self.with(|overseer| f(overseer.as_mut(), &*self.roster))
+        self.with(|overseer| f(overseer.as_mut(), &*self.clients))
     }
 
     /// Runs `f` with the mutex held.

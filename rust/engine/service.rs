@@ -123,7 +123,7 @@ pub(crate) struct Service {
     seed: u64,
     oversight: Arc<OverseerState>,
     agent: Arc<Agent>,
-    roster: Arc<ClientList>,
+    clients: Arc<ClientList>,
     #[pin]
     settings: NoIoMutex<Settings>,
 }
@@ -152,8 +152,8 @@ impl Service {
             Concurrency::new(dispatch.slots().count(), values.service.buffer_max.get())?;
         let partitions = Partitions::new()?;
         let seed = misc::random();
-        let roster = ClientList::new()?;
-        let oversight = OverseerState::new(partitions.clone(), roster.clone(), seed)?;
+        let clients = ClientList::new()?;
+        let oversight = OverseerState::new(partitions.clone(), clients.clone(), seed)?;
         let agent = Agent::new(CString::try_from(name)?)?;
         let worker = Worker::new(
             CString::try_from(name)?,
@@ -162,7 +162,7 @@ impl Service {
             oversight.clone(),
             agent.clone(),
         )?;
-        let tuner = Tuner::new(dispatch.clone(), partitions.clone(), roster.clone())?;
+        let tuner = Tuner::new(dispatch.clone(), partitions.clone(), clients.clone())?;
         let timeouts = Timeouts::new(count)?;
         let settings = Settings::new(values)?;
         let ticker = Ticker::new(worker, tuner, values.policies.upkeep().delta_ms)?;
@@ -180,7 +180,7 @@ impl Service {
                 seed,
                 oversight,
                 agent,
-                roster,
+                clients,
                 settings <- NoIoMutex::new(new_mutex!(settings, "nrs_settings")),
             }? Error),
             GFP_KERNEL,
@@ -268,7 +268,7 @@ impl Service {
         for running in self.partitions.running() {
             refresh_stale(&running, misc::now());
         }
-        self.roster.with(|clients| {
+        self.clients.with(|clients| {
             // A device that pulls is its own client, and briefly has a second client while its
             // queues change.
             let loops = match &lower.runner {
@@ -351,12 +351,12 @@ impl Service {
     /// Sets the queue depth of the device of `target`.
     #[cfg(feature = "elevator")]
     pub(crate) fn set_depth(&self, target: &Target, depth: u32) {
-        self.roster.with(|_| target.set_depth(depth));
+        self.clients.with(|_| target.set_depth(depth));
     }
 
     /// Removes `client`, which used `target`.
     pub(crate) fn leave(&self, client: &Arc<Client>, target: &Target) {
-        self.roster.with(|clients| {
+        self.clients.with(|clients| {
             target.detach();
             clients.remove(client);
         });
@@ -555,7 +555,7 @@ impl Service {
             return;
         }
         self.timeouts.set(terms);
-        self.roster.with(|clients| {
+        self.clients.with(|clients| {
             for client in clients.iter() {
                 if let Some(deadlines) = client.deadlines() {
                     deadlines.follow();
@@ -569,7 +569,7 @@ impl Service {
         if self.dispatch.slots() == slots {
             return;
         }
-        self.roster.with(|_| {
+        self.clients.with(|_| {
             self.dispatch.set_slots(slots);
             for partitions in self.partitions.all_targets() {
                 partitions.target().follow_slots();

@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct Tuner {
     dispatch: Arc<TargetParameters>,
     partitions: Arc<Partitions>,
-    roster: Arc<ClientList>,
+    clients: Arc<ClientList>,
     #[pin]
     work: Work<Self>,
 }
@@ -36,17 +36,17 @@ impl_has_work! {
 }
 
 impl Tuner {
-    /// Creates the tuner of `partitions`, whose clients are in `roster`.
+    /// Creates the tuner of `partitions`, whose clients are in `clients`.
     pub(crate) fn new(
         dispatch: Arc<TargetParameters>,
         partitions: Arc<Partitions>,
-        roster: Arc<ClientList>,
+        clients: Arc<ClientList>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 dispatch,
                 partitions,
-                roster,
+                clients,
                 work <- new_work!("nrs_tuner"),
             }),
             GFP_KERNEL,
@@ -73,7 +73,7 @@ impl Tuner {
     /// that leaves are lost.
     fn totals(&self) -> [Totals; TARGETS_MAX] {
         let mut totals = [Totals::at(misc::now()); TARGETS_MAX];
-        self.roster.with(|clients| {
+        self.clients.with(|clients| {
             for client in clients.iter() {
                 if let Some(totals) = totals.get_mut(usize::from(client.target())) {
                     let (ended, bytes) = client.ended();

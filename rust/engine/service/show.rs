@@ -119,7 +119,7 @@ impl Service {
 
     /// Writes the slots, the counters of each client and the state of each target in YAML.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
-        self.roster
+        self.clients
             .with(|clients| self.write_clients_to(clients, out))
             .map_err(|_| ENOSPC)
     }
@@ -192,7 +192,7 @@ impl Service {
             }
             Ok(())
         };
-        self.roster
+        self.clients
             .with(|clients| write(clients, out))
             .map_err(|_| ENOSPC)
     }

@@ -97,9 +97,9 @@ impl Client {
         service: &CStr,
         partitions: Arc<Partitions>,
     ) -> Result<Self> {
-        let herald = ClientNotifier::new(&self.name, service, partitions, target.index())?;
+        let notifier = ClientNotifier::new(&self.name, service, partitions, target.index())?;
         let held = self.held.clone();
-        self.deadlines = Some(Deadlines::new(timeouts, target, held, herald)?);
+        self.deadlines = Some(Deadlines::new(timeouts, target, held, notifier)?);
         Ok(self)
     }
 

@@ -153,18 +153,18 @@ pub(crate) struct Deadlines {
     fails: Hint,
     /// Number of queued requests of the client.
     held: Arc<AtomicWord>,
-    herald: Arc<ClientNotifier>,
+    notifier: Arc<ClientNotifier>,
     counts: DeadlineCounts<Counter>,
 }
 
 impl Deadlines {
     /// Creates the deadlines of a client that has `held` requests queued, dispatches to `target`,
-    /// and is reported by `herald`.
+    /// and is reported by `notifier`.
     pub(crate) fn new(
         timeouts: Arc<Timeouts>,
         target: Arc<Target>,
         held: Arc<AtomicWord>,
-        herald: Arc<ClientNotifier>,
+        notifier: Arc<ClientNotifier>,
     ) -> Result<Arc<WithTimer<Self>>> {
         let flights = PerCpu::new(nr_cpu_ids(), InFlightCpu::new).map_err(|_| ENOMEM)?;
         let deadlines = Arc::pin_init(
@@ -181,7 +181,7 @@ impl Deadlines {
                 dead: Hint::new(0),
                 fails: Hint::new(0),
                 held,
-                herald,
+                notifier,
                 counts: DeadlineCounts::default(),
             })),
             GFP_KERNEL,
@@ -228,7 +228,7 @@ impl Deadlines {
     /// lost.
     pub(crate) fn open(&self, disk: Disk, fails: bool) {
         self.fails.set(fails.into());
-        self.herald.open(disk, fails);
+        self.notifier.open(disk, fails);
     }
 
     /// Returns the service times of the client's requests.
@@ -377,7 +377,7 @@ impl Deadlines {
         self.counts.timeouts.count(late.into());
         self.timeouts.counts().lost.count(1);
         self.timeouts.counts().timeouts.count(late.into());
-        self.herald.changed();
+        self.notifier.changed();
         // A request that ended meanwhile may have seen the client as not lost.
         if self.target.life() != alive {
             self.find();
@@ -390,7 +390,7 @@ impl Deadlines {
         if self.lost.change(|lost| (lost != 0).then_some(0)) {
             self.counts.found.count(1);
             self.timeouts.counts().found.count(1);
-            self.herald.changed();
+            self.notifier.changed();
         }
     }
 
@@ -442,7 +442,7 @@ impl TimerCallback for Deadlines {
             timed.find();
             return timed.arm_for(look.unwrap_or(now));
         } else if timed.fails.get() != 0 && timed.held.get() != 0 {
-            timed.herald.look_after();
+            timed.notifier.look_after();
         }
         timed.arm_for(now.saturating_add(POLL));
     }
@@ -452,6 +452,6 @@ impl TimerCallback for Deadlines {
 #[pinned_drop]
 impl PinnedDrop for Deadlines {
     fn drop(self: Pin<&mut Self>) {
-        self.herald.close();
+        self.notifier.close();
     }
 }

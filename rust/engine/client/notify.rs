@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// State of the reporting work.
-struct HeraldContext {
+struct NotifierContext {
     /// The mapped device, which emits the uevents.
     disk: Option<Disk>,
     /// Number of changes that were reported.
-    told: u64,
+    reported: u64,
     /// True if queued requests of a lost client are to fail.
     fails: bool,
     partitions: Arc<Partitions>,
@@ -45,7 +45,7 @@ pub(crate) struct ClientNotifier {
     changes: AtomicWord,
     /// State of the work; `None`: the client was removed.
     #[pin]
-    stage: Mutex<Option<HeraldContext>>,
+    context: Mutex<Option<NotifierContext>>,
     #[pin]
     work: Work<Self>,
 }
@@ -75,9 +75,9 @@ impl ClientNotifier {
         target: u16,
     ) -> Result<Arc<Self>> {
         let (client, service) = (printable(client)?, printable(service)?);
-        let stage = HeraldContext {
+        let context = NotifierContext {
             disk: None,
-            told: 0,
+            reported: 0,
             fails: false,
             partitions,
             target,
@@ -87,7 +87,7 @@ impl ClientNotifier {
                 client,
                 service,
                 changes: AtomicWord::new(0),
-                stage <- new_mutex!(Some(stage), "nrs_herald"),
+                context <- new_mutex!(Some(context), "nrs_herald"),
                 work <- new_work!("nrs_herald"),
             }),
             GFP_KERNEL,
@@ -96,17 +96,17 @@ impl ClientNotifier {
 
     /// Enables uevents of `disk`. With `fails`, queued requests fail while the client is lost.
     pub(crate) fn open(&self, disk: Disk, fails: bool) {
-        let mut stage = self.stage.lock();
-        if let Some(stage) = &mut *stage {
-            stage.disk = Some(disk);
-            stage.fails = fails;
+        let mut context = self.context.lock();
+        if let Some(context) = &mut *context {
+            context.disk = Some(disk);
+            context.fails = fails;
         }
     }
 
     /// Stops reporting; waits for a report in progress.
     pub(crate) fn close(&self) {
-        let stage = self.stage.lock().take();
-        drop(stage);
+        let context = self.context.lock().take();
+        drop(context);
     }
 
     /// Records a loss or a recovery of the client. Any context.
@@ -152,24 +152,24 @@ impl WorkItem for ClientNotifier {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let mut stage = this.stage.lock();
-        let Some(stage) = &mut *stage else {
+        let mut context = this.context.lock();
+        let Some(context) = &mut *context else {
             return;
         };
         loop {
             let changes = this.changes.get();
-            if stage.told == changes {
+            if context.reported == changes {
                 // Odd: the client is lost.
-                if stage.fails && changes & 1 != 0 {
-                    if let Some(partitions) = stage.partitions.of(stage.target) {
+                if context.fails && changes & 1 != 0 {
+                    if let Some(partitions) = context.partitions.of(context.target) {
                         partitions.drain();
                     }
                 }
                 return;
             }
-            let lost = stage.told & 1 == 0;
-            stage.told = stage.told.wrapping_add(1);
-            misc::without_io(|| this.say(stage.disk.as_ref(), lost));
+            let lost = context.reported & 1 == 0;
+            context.reported = context.reported.wrapping_add(1);
+            misc::without_io(|| this.say(context.disk.as_ref(), lost));
         }
     }
 }

@@ -33,12 +33,12 @@ use crate::{
 /// Limit on the concurrency of the submitters of a block device.
 struct Submitters {
     concurrency: Arc<Concurrency>,
-    line: Arc<HeldSubmitters>,
+    queue: Arc<HeldSubmitters>,
 }
 
 impl Drop for Submitters {
     fn drop(&mut self) {
-        self.concurrency.close(&self.line);
+        self.concurrency.close(&self.queue);
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Client {
     /// Number of requests that are queued now.
     held: Arc<AtomicWord>,
     /// Limit under which the client counts as active while it has queued requests.
-    crowd: Option<Submitters>,
+    submitters: Option<Submitters>,
     /// Deadlines of the requests in flight, if the client is a block device.
     deadlines: Option<Arc<WithTimer<Deadlines>>>,
 }
@@ -77,9 +77,9 @@ impl Client {
             serial,
             counts: PerCpu::new(nr_cpu_ids(), ClientCounts::default).map_err(|_| ENOMEM)?,
             held: Arc::new(AtomicWord::new(0), GFP_KERNEL)?,
-            crowd: match concurrency {
+            submitters: match concurrency {
                 Some(concurrency) => Some(Submitters {
-                    line: concurrency.open()?,
+                    queue: concurrency.open()?,
                     concurrency,
                 }),
                 None => None,
@@ -155,8 +155,8 @@ impl Client {
     pub(crate) fn count_queued(&self, cpu: u16) {
         self.count(cpu, |counts| &counts.queued);
         if self.held.add(1) == 0 {
-            if let Some(crowd) = &self.crowd {
-                crowd.concurrency.enter();
+            if let Some(submitters) = &self.submitters {
+                submitters.concurrency.enter();
             }
         }
     }
@@ -164,13 +164,13 @@ impl Client {
     /// Counts a queued request that is dispatched.
     pub(crate) fn count_submitted(&self) {
         let before = self.held.sub(1);
-        if let Some(crowd) = &self.crowd {
+        if let Some(submitters) = &self.submitters {
             if before == 1 {
-                crowd.concurrency.leave();
+                submitters.concurrency.leave();
             }
             // A submitter that waits counts itself before it checks the limit.
-            if crowd.line.is_busy() {
-                crowd.concurrency.call(&crowd.line, false);
+            if submitters.queue.is_busy() {
+                submitters.concurrency.call(&submitters.queue, false);
             }
         }
     }
@@ -181,18 +181,18 @@ impl Client {
     #[inline]
     #[must_use]
     pub(crate) fn hold_back(&self, go_on: impl Fn() -> bool) -> bool {
-        let Some(crowd) = &self.crowd else {
+        let Some(submitters) = &self.submitters else {
             return false;
         };
-        if !crowd.concurrency.is_full(self.held()) {
+        if !submitters.concurrency.is_full(self.held()) {
             return false;
         }
         if !task::can_be_throttled() {
-            crowd.concurrency.count_over();
+            submitters.concurrency.count_over();
             return false;
         }
-        let is_full = || crowd.concurrency.is_full(self.held()) && !go_on();
-        crowd.concurrency.stand(&crowd.line, is_full);
+        let is_full = || submitters.concurrency.is_full(self.held()) && !go_on();
+        submitters.concurrency.stand(&submitters.queue, is_full);
         true
     }
 
@@ -200,17 +200,17 @@ impl Client {
     /// one when it is dispatched; the request of the woken submitter may have bypassed the queue.
     #[cold]
     pub(crate) fn hand_on(&self) {
-        if let Some(crowd) = &self.crowd {
-            if crowd.line.is_busy() && !crowd.concurrency.is_full(self.held()) {
-                crowd.concurrency.call(&crowd.line, false);
+        if let Some(submitters) = &self.submitters {
+            if submitters.queue.is_busy() && !submitters.concurrency.is_full(self.held()) {
+                submitters.concurrency.call(&submitters.queue, false);
             }
         }
     }
 
     /// Wakes all blocked submitters.
     pub(crate) fn let_go(&self) {
-        if let Some(crowd) = &self.crowd {
-            crowd.concurrency.call(&crowd.line, true);
+        if let Some(submitters) = &self.submitters {
+            submitters.concurrency.call(&submitters.queue, true);
         }
     }
 

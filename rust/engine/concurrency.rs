@@ -166,7 +166,7 @@ impl Concurrency {
     ///
     /// `ENOMEM`.
     pub(crate) fn open(&self) -> Result<Arc<HeldSubmitters>> {
-        let line = Arc::new(
+        let queue = Arc::new(
             HeldSubmitters {
                 waiting: AtomicWord::new(0),
                 bell: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
@@ -176,37 +176,37 @@ impl Concurrency {
         loop {
             let len = self.gate.lock().len();
             let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL)?;
-            let mut lines = self.gate.lock();
+            let mut queues = self.gate.lock();
             // No allocation under the lock. If lists were added meanwhile, the next attempt has
             // room for them.
-            if lines.len() <= len {
-                for line in lines.drain_all() {
-                    let _ = more.push_within_capacity(line);
+            if queues.len() <= len {
+                for queue in queues.drain_all() {
+                    let _ = more.push_within_capacity(queue);
                 }
-                let _ = more.push_within_capacity(line.clone());
-                core::mem::swap(&mut *lines, &mut more);
-                drop(lines);
-                return Ok(line);
+                let _ = more.push_within_capacity(queue.clone());
+                core::mem::swap(&mut *queues, &mut more);
+                drop(queues);
+                return Ok(queue);
             }
         }
     }
 
     /// Removes a list without blocked submitters.
-    pub(crate) fn close(&self, line: &Arc<HeldSubmitters>) {
-        self.gate.lock().retain(|other| !Arc::ptr_eq(other, line));
+    pub(crate) fn close(&self, queue: &Arc<HeldSubmitters>) {
+        self.gate.lock().retain(|other| !Arc::ptr_eq(other, queue));
     }
 
-    /// Blocks in `line` until `full` returns false, a signal arrives, or [`PATIENCE_MS`] have
+    /// Blocks in `queue` until `full` returns false, a signal arrives, or [`PATIENCE_MS`] have
     /// passed.
     #[cold]
-    pub(crate) fn stand(&self, line: &HeldSubmitters, full: impl Fn() -> bool) {
+    pub(crate) fn stand(&self, queue: &HeldSubmitters, full: impl Fn() -> bool) {
         self.waits.count(1);
-        line.waiting.add(1);
+        queue.waiting.add(1);
         self.standing.add(1);
         let mut left = msecs_to_jiffies(PATIENCE_MS);
         let mut gate = self.gate.lock();
         while full() {
-            match line.bell.wait_interruptible_timeout(&mut gate, left) {
+            match queue.bell.wait_interruptible_timeout(&mut gate, left) {
                 CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
                 CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => {
                     self.count_over();
@@ -216,17 +216,17 @@ impl Concurrency {
         }
         drop(gate);
         self.standing.sub(1);
-        line.waiting.sub(1);
+        queue.waiting.sub(1);
     }
 
-    /// Wakes one submitter that is blocked in `line`, or `all`.
+    /// Wakes one submitter that is blocked in `queue`, or `all`.
     #[cold]
-    pub(crate) fn call(&self, line: &HeldSubmitters, all: bool) {
+    pub(crate) fn call(&self, queue: &HeldSubmitters, all: bool) {
         drop(self.gate.lock());
         if all {
-            line.bell.notify_all();
+            queue.bell.notify_all();
         } else {
-            line.bell.notify_one();
+            queue.bell.notify_one();
         }
     }
 
@@ -234,9 +234,9 @@ impl Concurrency {
     /// enforced. Any context.
     #[cold]
     fn wake_each_line(&self) {
-        let lines = self.gate.lock();
-        for line in lines.iter().filter(|line| line.is_busy()) {
-            line.bell.notify_one();
+        let queues = self.gate.lock();
+        for queue in queues.iter().filter(|queue| queue.is_busy()) {
+            queue.bell.notify_one();
         }
     }
 

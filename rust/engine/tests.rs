@@ -562,10 +562,10 @@ mod many {
         let started = bench.install(config)?;
         // The slot is taken, so all requests are queued.
         bench.bring(0, 1, Priority::Regular, false)?;
-        let mut crowds: KVec<Arc<ArrivalLoad>> = KVec::new();
+        let mut loads: KVec<Arc<ArrivalLoad>> = KVec::new();
         for seed in [7, 11, 13] {
             let its_bench = bench.clone();
-            let crowd = Arc::pin_init(
+            let load = Arc::pin_init(
                 pin_init!(ArrivalLoad {
                     bench: its_bench,
                     seed,
@@ -575,13 +575,13 @@ mod many {
                 }),
                 GFP_KERNEL,
             )?;
-            let _ = queue::upkeep().enqueue(crowd.clone());
-            crowds.push(crowd, GFP_KERNEL)?;
+            let _ = queue::upkeep().enqueue(load.clone());
+            loads.push(load, GFP_KERNEL)?;
         }
         let mut failures = 0;
-        for crowd in crowds.iter() {
-            crowd.done.wait_for_completion();
-            failures += crowd.failures.load(ordering::Relaxed);
+        for load in loads.iter() {
+            load.done.wait_for_completion();
+            failures += load.failures.load(ordering::Relaxed);
         }
         let queued = bench
             .partition

@@ -182,7 +182,7 @@ impl Index {
 
     /// Returns the maximum number of conjunctions that share a value of `condition`. A condition
     /// with patterns has a higher result than any condition without.
-    fn crowd(&self, rule: &Conditions, condition: &Condition) -> usize {
+    fn path_length(&self, rule: &Conditions, condition: &Condition) -> usize {
         let patterns = rule.nid_patterns(condition).len();
         let patterns = patterns.saturating_add(rule.job_patterns(condition).count());
         if patterns > 0 {
@@ -206,10 +206,10 @@ impl Index {
     ) -> Result<GrowingList<u16>, NoMemory> {
         let mut paths = GrowingList::with_capacity(all.len())?;
         for (_, rule, conditions) in conjunctions(entries, all) {
-            let crowds = conditions
+            let lengths = conditions
                 .iter()
-                .map(|condition| self.crowd(rule, condition));
-            let path = (0u16..).zip(crowds).min_by_key(|&(_, crowd)| crowd);
+                .map(|condition| self.path_length(rule, condition));
+            let path = (0u16..).zip(lengths).min_by_key(|&(_, length)| length);
             paths.push(path.map_or(0, |(place, _)| place))?;
         }
         Ok(paths)

@@ -193,7 +193,7 @@ impl Target {
             Slots::Auto => knee.slots(),
             Slots::Fixed(slots) => slots.get(),
         };
-        let stocks = SlotCaches::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        let caches = SlotCaches::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -205,7 +205,7 @@ impl Target {
                 forced: AtomicWord::new(0),
                 free: AtomicWord::new(0),
                 over: AtomicWord::new(0),
-                line: SlotPool::with_stocks(cpts, slots, stocks),
+                line: SlotPool::with_caches(cpts, slots, caches),
                 life,
                 runner <- WithTimer::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),

@@ -26,7 +26,7 @@ const LISTED: u64 = 1 << 32;
 pub struct SlotCaches {
     /// Bitmap of listed caches; CPUs whose numbers are equal modulo 64 share a bit.
     listed: AtomicWord,
-    stocks: PerCpu<AtomicWord>,
+    caches: PerCpu<AtomicWord>,
 }
 
 impl SlotCaches {
@@ -34,7 +34,7 @@ impl SlotCaches {
     pub const fn none() -> Self {
         Self {
             listed: AtomicWord::new(0),
-            stocks: PerCpu::none(),
+            caches: PerCpu::none(),
         }
     }
 
@@ -42,14 +42,14 @@ impl SlotCaches {
     pub fn new(cpus: u32) -> Result<Self, NoMemory> {
         Ok(Self {
             listed: AtomicWord::new(0),
-            stocks: PerCpu::new(cpus, || AtomicWord::new(0))?,
+            caches: PerCpu::new(cpus, || AtomicWord::new(0))?,
         })
     }
 
     /// Returns the maximum number of slots in one cache: half of `slots` divided by the number of
     /// CPUs.
     pub(super) fn most(&self, slots: u32) -> u32 {
-        let cpus = self.stocks.len();
+        let cpus = self.caches.len();
         slots
             .checked_div(cpus.saturating_mul(2))
             .unwrap_or(0)
@@ -59,9 +59,9 @@ impl SlotCaches {
     /// Takes a slot from the cache of `cpu`; returns true if the cache had one.
     #[inline]
     pub(super) fn take(&self, cpu: u32) -> bool {
-        self.stocks.of(cpu).is_some_and(|stock| {
-            let slots = stock.get();
-            count_of(slots) > 0 && stock.replace(slots, slots.wrapping_sub(1))
+        self.caches.of(cpu).is_some_and(|cache| {
+            let slots = cache.get();
+            count_of(slots) > 0 && cache.replace(slots, slots.wrapping_sub(1))
         })
     }
 
@@ -69,23 +69,23 @@ impl SlotCaches {
     /// returns true if it did.
     #[inline]
     pub(super) fn put_one(&self, cpu: u32, most: u32) -> bool {
-        self.stocks.of(cpu).is_some_and(|stock| {
-            let slots = stock.get();
+        self.caches.of(cpu).is_some_and(|cache| {
+            let slots = cache.get();
             let room = slots >= LISTED && count_of(slots) < most;
-            room && stock.replace(slots, slots.wrapping_add(1))
+            room && cache.replace(slots, slots.wrapping_add(1))
         })
     }
 
     /// Puts `slots` slots into the cache of `cpu`, up to `most` in all; returns the number of
     /// excess slots. A cache that would exceed `most` keeps half of `most`, rounded up.
     pub(super) fn put(&self, cpu: u32, slots: u32, most: u32) -> u32 {
-        let Some(stock) = self.stocks.of(cpu) else {
+        let Some(cache) = self.caches.of(cpu) else {
             return slots;
         };
         let (mut before, mut left) = (0, 0);
-        stock.change(|stock| {
-            before = stock;
-            let sum = count_of(stock).wrapping_add(slots);
+        cache.change(|cache| {
+            before = cache;
+            let sum = count_of(cache).wrapping_add(slots);
             left = if sum <= most {
                 0
             } else {
@@ -102,8 +102,8 @@ impl SlotCaches {
     /// Empties the cache of `cpu`; returns the number of its slots.
     #[cold]
     pub(super) fn empty(&self, cpu: u32) -> u32 {
-        let stock = self.stocks.of(cpu);
-        stock.map_or(0, |stock| count_of(stock.swap(0)))
+        let cache = self.caches.of(cpu);
+        cache.map_or(0, |cache| count_of(cache.swap(0)))
     }
 
     /// Empties all listed caches; returns the number of their slots.
@@ -118,10 +118,10 @@ impl SlotCaches {
     #[cold]
     fn empty_listed(&self) -> u32 {
         let listed = self.listed.swap(0);
-        let all = (0..).zip(self.stocks.iter());
+        let all = (0..).zip(self.caches.iter());
         let found = all.filter(|(cpu, _)| listed & bit(*cpu) != 0);
-        found.fold(0, |sum, (_, stock)| {
-            sum.wrapping_add(count_of(stock.swap(0)))
+        found.fold(0, |sum, (_, cache)| {
+            sum.wrapping_add(count_of(cache.swap(0)))
         })
     }
 
@@ -130,14 +130,14 @@ impl SlotCaches {
         if self.listed.get() == 0 {
             return 0;
         }
-        let counts = self.stocks.iter().map(|stock| count_of(stock.get()));
+        let counts = self.caches.iter().map(|cache| count_of(cache.get()));
         counts.fold(0, u32::wrapping_add)
     }
 }
 
 /// Returns the number of slots in a cache.
-const fn count_of(stock: u64) -> u32 {
-    stock as u32
+const fn count_of(cache: u64) -> u32 {
+    cache as u32
 }
 
 /// Returns the bit of `cpu` in the list.

@@ -148,9 +148,9 @@ pub struct SlotPool {
     alone: bool,
     /// Slots in use, including cached slots, as a [`Pool`].
     pool: CacheAligned<AtomicWord>,
-    stocks: SlotCaches,
+    caches: SlotCaches,
     /// Maximum slots of one slot cache.
-    stock_max: Hint,
+    cache_max: Hint,
     /// Effective number of slots.
     limit: AtomicWord,
     /// Time of the last high-priority request, ms of the coarse clock.
@@ -172,16 +172,16 @@ impl SlotPool {
     /// Creates the pool of a target with `slots` slots and `partitions` partitions, none ready, and
     /// without slot caches.
     pub fn new(partitions: u16, slots: u32) -> Self {
-        Self::with_stocks(partitions, slots, SlotCaches::none())
+        Self::with_caches(partitions, slots, SlotCaches::none())
     }
 
-    /// Creates a pool as [`SlotPool::new`] does, with `stocks`.
-    pub fn with_stocks(partitions: u16, slots: u32, stocks: SlotCaches) -> Self {
+    /// Creates a pool as [`SlotPool::new`] does, with `caches`.
+    pub fn with_caches(partitions: u16, slots: u32, caches: SlotCaches) -> Self {
         Self {
             alone: partitions <= 1,
             pool: CacheAligned(AtomicWord::new(Pool::EMPTY.bits())),
-            stock_max: Hint::new(stocks.most(slots).into()),
-            stocks,
+            cache_max: Hint::new(caches.most(slots).into()),
+            caches,
             limit: AtomicWord::new(slots.into()),
             urgent_ms: Hint::new(0),
             lender: AtomicWord::new(0),
@@ -202,7 +202,7 @@ impl SlotPool {
     /// Sets the effective number of slots.
     pub fn set_slots(&self, slots: u32) {
         self.limit.set(slots.into());
-        self.stock_max.set(self.stocks.most(slots).into());
+        self.cache_max.set(self.caches.most(slots).into());
     }
 
     /// Returns the slots in use, including cached slots.
@@ -212,7 +212,7 @@ impl SlotPool {
 
     /// Returns the slots in use by requests.
     pub fn used(&self) -> Pool {
-        self.pool().without(self.stocks.sum())
+        self.pool().without(self.caches.sum())
     }
 
     /// Returns the limits of the slots at `now_ms` of the coarse clock, with at most `ratio`
@@ -239,8 +239,8 @@ impl SlotPool {
     /// Takes a slot for a request of `priority` on `cpu`, from its slot cache if possible.
     #[inline]
     pub fn take_on(&self, cpu: u32, priority: Priority, limits: &SlotLimits) -> SlotSearch {
-        let stocked = priority == Priority::Regular && self.pool().is_within(limits);
-        if stocked && self.stocks.take(cpu) {
+        let cached = priority == Priority::Regular && self.pool().is_within(limits);
+        if cached && self.caches.take(cpu) {
             return SlotSearch {
                 slot: true,
                 others: false,
@@ -254,7 +254,7 @@ impl SlotPool {
     #[inline(never)]
     fn take_several(&self, cpu: u32, priority: Priority, limits: &SlotLimits) -> SlotSearch {
         let most = match priority {
-            Priority::Regular => self.stock_max.get() as u32,
+            Priority::Regular => self.cache_max.get() as u32,
             Priority::High => 0,
         };
         let mut taken = 0;
@@ -264,7 +264,7 @@ impl SlotPool {
             Some(pool.bits())
         });
         if !any {
-            let others = self.flush_stocks();
+            let others = self.flush_caches();
             return SlotSearch {
                 slot: others && self.take(priority, limits),
                 others,
@@ -272,7 +272,7 @@ impl SlotPool {
         }
         SlotSearch {
             slot: true,
-            others: taken > 1 && self.stock(cpu, taken.wrapping_sub(1), most),
+            others: taken > 1 && self.cache(cpu, taken.wrapping_sub(1), most),
         }
     }
 
@@ -284,13 +284,13 @@ impl SlotPool {
             return self.put(priority);
         }
         let most = match priority {
-            Priority::Regular => self.stock_max.get() as u32,
+            Priority::Regular => self.cache_max.get() as u32,
             Priority::High => 0,
         };
-        if self.stocks.put_one(cpu, most) {
+        if self.caches.put_one(cpu, most) {
             self.look_again(cpu);
         } else if most > 0 {
-            self.stock(cpu, 1, most);
+            self.cache(cpu, 1, most);
         } else {
             self.put(priority);
         }
@@ -299,8 +299,8 @@ impl SlotPool {
     /// Puts `slots` slots into the slot cache of `cpu`, up to `most` in all. Returns true if they
     /// went to the pool, because a partition is backlogged.
     #[inline(never)]
-    fn stock(&self, cpu: u32, slots: u32, most: u32) -> bool {
-        let left = self.stocks.put(cpu, slots, most);
+    fn cache(&self, cpu: u32, slots: u32, most: u32) -> bool {
+        let left = self.caches.put(cpu, slots, most);
         if left > 0 {
             self.give(left);
         }
@@ -313,7 +313,7 @@ impl SlotPool {
     fn look_again(&self, cpu: u32) -> bool {
         let is_contended = !self.is_uncontended();
         if is_contended {
-            self.give(self.stocks.empty(cpu));
+            self.give(self.caches.empty(cpu));
         }
         is_contended
     }
@@ -325,8 +325,8 @@ impl SlotPool {
     }
 
     /// Empties all slot caches into the pool; returns true if they had slots.
-    fn flush_stocks(&self) -> bool {
-        let slots = self.stocks.flush_all();
+    fn flush_caches(&self) -> bool {
+        let slots = self.caches.flush_all();
         if slots > 0 {
             self.give(slots);
         }
@@ -399,7 +399,7 @@ impl SlotPool {
             self.mark_ready(index, old, new);
         }
         if new.waiting && !old.waiting {
-            self.flush_stocks();
+            self.flush_caches();
         }
         if old.waiting && self.is_uncontended() {
             self.uncontended_seen.set(1);
@@ -581,8 +581,8 @@ mod tests {
     /// Checks that slots are taken through slot caches of at most four, and that `used` does not
     /// count slot caches.
     #[test]
-    fn stocks_keep_slots() {
-        let line = SlotPool::with_stocks(1, 16, SlotCaches::new(2).unwrap());
+    fn caches_keep_slots() {
+        let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
         let limits = || line.limits(10, 5000);
         let take = |cpu| {
             let found = line.take_on(cpu, Priority::Regular, &limits());
@@ -613,10 +613,10 @@ mod tests {
 
     /// Checks that slot caches stay within the limits: fewer slots, and the reserved slot.
     #[test]
-    fn stocks_are_within_limits() {
+    fn caches_are_within_limits() {
         let high = Priority::High;
         for (slots, urgent) in [(12, false), (16, true)] {
-            let line = SlotPool::with_stocks(1, 16, SlotCaches::new(2).unwrap());
+            let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
             let limits = || line.limits(10, 5000);
             (0..16).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
             (0..4).for_each(|_| line.put_on(0, Priority::Regular));
@@ -633,13 +633,13 @@ mod tests {
 
     /// Checks that slot caches are emptied and stay empty while a partition is backlogged.
     #[test]
-    fn stocks_are_empty_while_a_partition_waits() {
+    fn caches_are_empty_while_a_partition_waits() {
         let waits = PartitionMark {
             waiting: true,
             ready: true,
             urgent: false,
         };
-        let line = SlotPool::with_stocks(1, 16, SlotCaches::new(2).unwrap());
+        let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
         assert!(line.take_on(0, Priority::Regular, &line.limits(10, 0)).slot);
         line.mark(0, PartitionMark::default(), waits);
         assert_eq!(line.pool().active(), 1);

@@ -219,7 +219,7 @@ impl World {
             ))
         };
         Self {
-            line: SlotPool::with_stocks(partitions, slots, SlotCaches::new(cpus).expect("memory")),
+            line: SlotPool::with_caches(partitions, slots, SlotCaches::new(cpus).expect("memory")),
             partitions: (0..partitions).map(partition).collect(),
             tabs,
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),

@@ -132,7 +132,7 @@ impl Threads {
             drop(machine.head(Priority::Regular).install(part, *config));
         }
         Ok(Self {
-            line: SlotPool::with_stocks(1, slots, SlotCaches::new(cpus)?),
+            line: SlotPool::with_caches(1, slots, SlotCaches::new(cpus)?),
             tabs,
             machine: Mutex::new(machine),
         })

@@ -101,7 +101,7 @@ fn three_cpus() {
 /// Checks slots in the slot caches of CPUs: of four slots, two CPUs may cache one each, of eight
 /// two each.
 #[test]
-fn stocks() {
+fn slot_caches() {
     let waits = |home| {
         Arrive(Kindred {
             may_pass: false,
@@ -110,7 +110,7 @@ fn stocks() {
     };
     let (wait, other) = (waits(0), waits(1));
     let full = [A, A, A, A];
-    let stocked = [A, A, A, A, Complete];
+    let cached = [A, A, A, A, Complete];
     let two = [A, A, A, A, A, A, A, A, Complete, Complete];
     let rows: [Row<'_, 2>; 15] = [
         // A slot goes into a slot cache while a request looks for a slot, or is queued.
@@ -119,14 +119,14 @@ fn stocks() {
         (2, 4, &full, [&[other], &[Complete, B]]),
         (1, 4, &full, [&[A, Complete], &[Complete, A]]),
         // The slot is in a slot cache.
-        (1, 4, &stocked, [&[A], &[A]]),
-        (1, 4, &stocked, [&[wait], &[A]]),
-        (2, 4, &stocked, [&[wait], &[other]]),
-        (2, 4, &stocked, [&[wait], &[Complete, B]]),
-        (1, 4, &stocked, [&[HIGH], &[Complete]]),
-        (1, 4, &stocked, [&[HIGH], &[A]]),
-        (1, 4, &stocked, [&[Change(2), A], &[A]]),
-        (1, 4, &stocked, [&[Change(2), wait], &[Complete, A]]),
+        (1, 4, &cached, [&[A], &[A]]),
+        (1, 4, &cached, [&[wait], &[A]]),
+        (2, 4, &cached, [&[wait], &[other]]),
+        (2, 4, &cached, [&[wait], &[Complete, B]]),
+        (1, 4, &cached, [&[HIGH], &[Complete]]),
+        (1, 4, &cached, [&[HIGH], &[A]]),
+        (1, 4, &cached, [&[Change(2), A], &[A]]),
+        (1, 4, &cached, [&[Change(2), wait], &[Complete, A]]),
         // Several slots are taken at once.
         (1, 8, &[A, A, A, A, A, A], [&[A, wait], &[A]]),
         (2, 8, &[A, A, A, A, A, A], [&[A], &[other, other]]),
@@ -135,11 +135,11 @@ fn stocks() {
     ];
     run(None, rows);
     let full = [A; 6];
-    let stocked = [A, A, A, A, A, A, Complete];
+    let cached = [A, A, A, A, A, A, Complete];
     let rows: [Row<'_, 3>; 3] = [
         (2, 6, &full, [&[A], &[B], &[Complete]]),
-        (2, 6, &stocked, [&[wait], &[other], &[A]]),
-        (3, 6, &stocked, [&[wait], &[other], &[Complete, C]]),
+        (2, 6, &cached, [&[wait], &[other], &[A]]),
+        (3, 6, &cached, [&[wait], &[other], &[Complete, C]]),
     ];
     run(None, rows);
     // A request passes only if it arrives while its user is not throttled.

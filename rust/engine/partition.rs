@@ -278,8 +278,8 @@ struct KernelEnv<'a> {
 
 impl Env<Held, Config> for KernelEnv<'_> {
     #[inline]
-    fn line(&self) -> &SlotPool {
-        self.partition.target.line()
+    fn slot_pool(&self) -> &SlotPool {
+        self.partition.target.slot_pool()
     }
 
     #[inline]
@@ -451,11 +451,11 @@ impl WithTimer<Partition> {
         if !plain || !regular || trace::follows() {
             return SlotSearch::default();
         }
-        let (line, pages) = (self.target.line(), held.cost().pages);
+        let (slot_pool, pages) = (self.target.slot_pool(), held.cost().pages);
         let limits = || self.target.limits();
         let cpu = held.account().cpu.into();
         let ident = arrival.ident.as_ref();
-        let found = self.tabs.pass(line, cpu, ident, pages, limits);
+        let found = self.tabs.pass(slot_pool, cpu, ident, pages, limits);
         if found.slot {
             held.placement_mut().admission = Admission::Slot;
         }

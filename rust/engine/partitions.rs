@@ -187,8 +187,8 @@ struct TargetTurns<'a> {
 }
 
 impl round::RoundPartitions for TargetTurns<'_> {
-    fn line(&self) -> &SlotPool {
-        self.partitions.target.line()
+    fn slot_pool(&self) -> &SlotPool {
+        self.partitions.target.slot_pool()
     }
 
     fn limits(&self) -> SlotLimits {

@@ -422,7 +422,7 @@ impl Service {
             };
         };
         let mut found = SlotSearch::default();
-        if partitions.target().line().is_uncontended() {
+        if partitions.target().slot_pool().is_uncontended() {
             found = partition.pass(&mut held, arrival);
         }
         if found.slot {
@@ -482,7 +482,7 @@ impl Service {
         let placement = &account.placement;
         target.kick(target.leave(placement.admission, placement.priority, cpu));
         let home = placement.ticket.is_some() || placement.record.is_some();
-        if home || !target.line().is_uncontended() {
+        if home || !target.slot_pool().is_uncontended() {
             self.go_on(account, cost, target, home);
         }
     }

@@ -163,7 +163,7 @@ pub(crate) struct Target {
     free: AtomicWord,
     /// Requests in flight beyond the limits.
     over: AtomicWord,
-    line: SlotPool,
+    slot_pool: SlotPool,
     /// Time of the last sign of life of the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
     /// Notifier that makes the device pull ready requests; if empty, the work item submits them.
@@ -205,7 +205,7 @@ impl Target {
                 forced: AtomicWord::new(0),
                 free: AtomicWord::new(0),
                 over: AtomicWord::new(0),
-                line: SlotPool::with_caches(cpts, slots, caches),
+                slot_pool: SlotPool::with_caches(cpts, slots, caches),
                 life,
                 runner <- WithTimer::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
@@ -327,7 +327,7 @@ impl Target {
                 knee.slots()
             }
         };
-        self.line.set_slots(slots);
+        self.slot_pool.set_slots(slots);
     }
 
     /// Updates the automatic slots from the completed requests in `totals`; returns true if the
@@ -338,7 +338,7 @@ impl Target {
         let active = self.pool().active();
         // Some slots may be free for a moment only.
         let full = active.saturating_add(1) >= before.saturating_sub(before / 8);
-        let load = match self.line.was_always_contended() && full {
+        let load = match self.slot_pool.was_always_contended() && full {
             true if active > before => DeviceLoad::Over,
             true => DeviceLoad::Full,
             false => DeviceLoad::Light,
@@ -351,14 +351,14 @@ impl Target {
     /// Returns the measured number of slots that keep the device busy, if slots are `auto`.
     pub(crate) fn found(&self) -> SearchState {
         match self.dispatch.slots() {
-            Slots::Auto => self.knee.lock().found(!self.line.is_uncontended()),
+            Slots::Auto => self.knee.lock().found(!self.slot_pool.is_uncontended()),
             Slots::Fixed(_) => SearchState::default(),
         }
     }
 
     /// Returns the slots in effect.
     pub(crate) fn limit(&self) -> u32 {
-        self.line.slots()
+        self.slot_pool.slots()
     }
 
     /// Returns the number of requests in flight.
@@ -387,8 +387,8 @@ impl Target {
     }
 
     /// Returns the slots, and the partitions that wait for them.
-    pub(crate) fn line(&self) -> &SlotPool {
-        &self.line
+    pub(crate) fn slot_pool(&self) -> &SlotPool {
+        &self.slot_pool
     }
 
     /// Returns the number of high-priority requests in a row while a regular one is pending.
@@ -398,17 +398,17 @@ impl Target {
 
     /// Returns the current limits of the slots.
     pub(crate) fn limits(&self) -> SlotLimits {
-        self.line.limits(self.ratio(), misc::millis())
+        self.slot_pool.limits(self.ratio(), misc::millis())
     }
 
     /// Returns the slots in use.
     pub(crate) fn pool(&self) -> Pool {
-        self.line.used()
+        self.slot_pool.used()
     }
 
     /// Calls the progress hook if a partition other than that of `cpt` may take a slot.
     pub(crate) fn notify_other_partitions(&self, cpt: u16) {
-        if round::is_needed(&self.line, cpt, || self.limits()) {
+        if round::is_needed(&self.slot_pool, cpt, || self.limits()) {
             self.dispatch.call_progress_hook();
         }
     }
@@ -460,7 +460,7 @@ impl Target {
     ) -> PendingSubmission {
         match admission {
             Admission::None => {}
-            Admission::Slot => self.line.put_on(cpu.into(), priority),
+            Admission::Slot => self.slot_pool.put_on(cpu.into(), priority),
             Admission::Free => {
                 self.free.sub(1);
             }
@@ -618,7 +618,7 @@ impl Target {
     #[inline]
     pub(crate) fn defers(&self, admission: Admission) -> bool {
         admission == Admission::Slot
-            && !self.line.is_uncontended()
+            && !self.slot_pool.is_uncontended()
             && self.is_few_in_interrupt()
             && !self.pool().allows(Priority::Regular, &self.limits())
     }

@@ -212,7 +212,7 @@ impl PartitionBench {
 
     /// Ends a request that was dispatched on arrival.
     fn end_passed(&self, priority: Priority) {
-        self.target.line().put(priority);
+        self.target.slot_pool().put(priority);
         let mut kick = PendingSubmission::none();
         self.partition.decide_more(BATCH, &mut kick);
         self.target.kick(kick);
@@ -338,12 +338,12 @@ mod life {
         let other = Partition::new(1, bench.target.clone(), published, config(Kind::Fifo)?, 1)?;
         bench
             .target
-            .line()
+            .slot_pool()
             .take(Priority::Regular, &bench.target.limits());
         let came = bench.bring(1, 1, Priority::Regular, false)?;
         bench.target.notify_other_partitions(1);
         let full = caretaker.calls();
-        bench.target.line().put(Priority::Regular);
+        bench.target.slot_pool().put(Priority::Regular);
         other.arm(misc::now());
         let called = caretaker.wait();
         bench.partitions.settle();

@@ -60,7 +60,7 @@ impl Tuner {
             && self
                 .partitions
                 .targets()
-                .any(|target| !target.line().is_uncontended())
+                .any(|target| !target.slot_pool().is_uncontended())
     }
 
     /// Schedules a measurement. Any context.

@@ -212,8 +212,8 @@ impl Worker {
         let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
         since < REST
             && self.partitions.used().all(|partitions| {
-                let line = partitions.target().line();
-                let is_idle = line.is_uncontended() && line.used().active() == 0;
+                let slot_pool = partitions.target().slot_pool();
+                let is_idle = slot_pool.is_uncontended() && slot_pool.used().active() == 0;
                 is_idle && (!partitions.target().is_driven() || partitions.are_idle())
             })
     }
@@ -285,7 +285,7 @@ impl Worker {
         }
         partitions
             .target()
-            .line()
+            .slot_pool()
             .set_shares(&by_part.unwrap_or([0; PARTS]));
         Ok(())
     }

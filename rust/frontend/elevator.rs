@@ -251,7 +251,7 @@ impl Scheduler for ScheduledDisk {
         let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, mut account) = (traits.cost(), traits.account());
         // The counts only matter while requests are queued.
-        if !target.line().is_uncontended() {
+        if !target.slot_pool().is_uncontended() {
             account.submitter = self.tags.enter(&who);
         }
         let held = request.into_held(cost, target.index(), traits.wants_file, account);

@@ -131,7 +131,7 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// partition is released.
 pub trait Env<I: Item, T> {
     /// Returns the slots and the partitions of the target.
-    fn line(&self) -> &SlotPool;
+    fn slot_pool(&self) -> &SlotPool;
 
     /// Returns the index of the partition in the slot pool.
     fn index(&self) -> u16;
@@ -219,7 +219,7 @@ pub trait Env<I: Item, T> {
     /// Returns the current limits of the slots.
     #[inline]
     fn limits(&self) -> SlotLimits {
-        self.line().limits(self.ratio(), self.millis())
+        self.slot_pool().limits(self.ratio(), self.millis())
     }
 }
 
@@ -370,11 +370,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             mark.ready |= mark.urgent;
         }
         if mark.urgent {
-            env.line().note_high_priority(env.millis());
+            env.slot_pool().note_high_priority(env.millis());
         }
         let old = core::mem::replace(&mut self.mark, mark);
         if mark != old {
-            env.line().mark(env.index(), old, mark);
+            env.slot_pool().mark(env.index(), old, mark);
         }
     }
 

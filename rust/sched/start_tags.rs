@@ -95,7 +95,7 @@ mod tests {
 
     /// Ready partitions, with their shares and the costs of their requests.
     struct ReadyPartitions {
-        line: SlotPool,
+        slot_pool: SlotPool,
         costs: Vec<u32>,
         served: Vec<u64>,
     }
@@ -104,19 +104,23 @@ mod tests {
         fn new(partitions: &[(u64, u32)]) -> Self {
             let (shares, costs): (Vec<u64>, Vec<u32>) = partitions.iter().copied().unzip();
             let service = Self {
-                line: SlotPool::new(costs.len() as u16, 4),
+                slot_pool: SlotPool::new(costs.len() as u16, 4),
                 served: vec![0; costs.len()],
                 costs,
             };
-            service.line.set_shares(&shares);
+            service.slot_pool.set_shares(&shares);
             (0..shares.len()).for_each(|index| service.ready(index, true));
             service
         }
 
         fn serve(&mut self) -> usize {
-            let next = self.line.next(0, || self.line.limits(2, 0)).unwrap().index;
+            let next = self
+                .slot_pool
+                .next(0, || self.slot_pool.limits(2, 0))
+                .unwrap()
+                .index;
             let index = usize::from(next);
-            self.line.charge(next, self.costs[index]);
+            self.slot_pool.charge(next, self.costs[index]);
             self.served[index] += u64::from(self.costs[index]);
             index
         }
@@ -131,7 +135,7 @@ mod tests {
             if !ready {
                 core::mem::swap(&mut old, &mut new);
             }
-            self.line.mark(index as u16, old, new);
+            self.slot_pool.mark(index as u16, old, new);
         }
 
         fn served(&self) -> Vec<u64> {
@@ -185,7 +189,7 @@ mod tests {
         // Both are idle, and the partition that was behind becomes ready first.
         service.ready(0, false);
         service.ready(1, false);
-        service.line.charge(0, 4);
+        service.slot_pool.charge(0, 4);
         service.ready(1, true);
         service.ready(0, true);
         let before = service.served();

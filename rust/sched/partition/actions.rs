@@ -140,7 +140,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                     return self.release(env, item, attrs, kept, now);
                 }
                 let way = BypassReason::Forced {
-                    contended: !env.line().is_uncontended(),
+                    contended: !env.slot_pool().is_uncontended(),
                 };
                 let head_cache = self.head_cache(priority);
                 // The policy cannot refuse.

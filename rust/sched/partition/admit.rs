@@ -88,7 +88,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let priority = item.placement().priority;
         let forced = terms.forced != Forced::No;
         if priority == Priority::High && !forced {
-            env.line().note_high_priority(env.millis());
+            env.slot_pool().note_high_priority(env.millis());
         }
         let mut record = None;
         if let Some(relation) = terms.relation {
@@ -106,15 +106,15 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             item.placement_mut().record = record;
         }
         let mut found = SlotSearch::default();
-        if !forced && terms.may_pass && env.line().is_uncontended() {
-            found = env.line().take_on(env.cpu(), priority, &env.limits());
+        if !forced && terms.may_pass && env.slot_pool().is_uncontended() {
+            found = env.slot_pool().take_on(env.cpu(), priority, &env.limits());
         }
         let slot = found.slot;
         let mut needs_memory = false;
         if slot || forced {
             let way = if forced {
                 BypassReason::Forced {
-                    contended: !env.line().is_uncontended(),
+                    contended: !env.slot_pool().is_uncontended(),
                 }
             } else {
                 BypassReason::Opportunity
@@ -137,7 +137,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                     ..ArrivalEffects::just(went, record)
                 };
             }
-            env.line().put(priority);
+            env.slot_pool().put(priority);
         }
 
         let now = env.now();
@@ -158,7 +158,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
             }
         }
         self.tell(env, now);
-        let mut others = env.line().others_ready(env.index());
+        let mut others = env.slot_pool().others_ready(env.index());
         if !others {
             others = self.pump(env, now, BATCH).vain;
         }

@@ -72,7 +72,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Dispatches requests that became eligible when the timer expired.
     pub fn expired(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.armed = 0;
-        env.line().clear_reserve_timer(env.index());
+        env.slot_pool().clear_reserve_timer(env.index());
         self.decide_more(env, now, BATCH);
     }
 
@@ -132,12 +132,12 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let mut pending = self.pending(now);
         while decided.count < most {
             let limits = env.limits();
-            let first = self.turn.first(pending, env.line().pool(), &limits);
+            let first = self.turn.first(pending, env.slot_pool().pool(), &limits);
             // Another partition may have taken the slot meanwhile, so that only the reserved slot
             // is left.
-            let Some(priority) = first.filter(|first| env.line().take(*first, &limits)) else {
+            let Some(priority) = first.filter(|first| env.slot_pool().take(*first, &limits)) else {
                 if pending.regular && limits.high_priority {
-                    lent = env.line().reserve_expiry_ms(&limits);
+                    lent = env.slot_pool().reserve_expiry_ms(&limits);
                 }
                 break;
             };
@@ -149,8 +149,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                     pending = pending.without(priority);
                 }
             } else {
-                env.line().put(priority);
-                decided.vain = env.line().has_several_partitions();
+                env.slot_pool().put(priority);
+                decided.vain = env.slot_pool().has_several_partitions();
                 pending = pending.without(priority);
             }
         }
@@ -160,7 +160,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         // Earliest expiry of a throttled head, or the time at which the reserved slot is lent. A
         // head that is not throttled waits for a slot.
         let lent = lent.map(|at| {
-            env.line().set_reserve_timer(env.index());
+            env.slot_pool().set_reserve_timer(env.index());
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });
@@ -195,7 +195,7 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
                 force: leave == Leave::Forced,
                 table,
             };
-            let contended = || other.has_work(now) || env.line().others_ready(env.index());
+            let contended = || other.has_work(now) || env.slot_pool().others_ready(env.index());
             head_cache.head.get(&view, contended)
         });
         let (mut item, ticket) = match found {
@@ -216,12 +216,12 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         if let Some(id) = item.placement().record {
             self.go(id, &mut item);
         }
-        if slot && env.line().has_several_partitions() {
+        if slot && env.slot_pool().has_several_partitions() {
             let charged = match ticket.grant().charged {
                 0 => item.cost().pages,
                 charged => charged,
             };
-            env.line().charge(env.index(), charged);
+            env.slot_pool().charge(env.index(), charged);
         }
         item.placement_mut().ticket = Some(ticket);
         item.note_wait(now);

@@ -143,19 +143,19 @@ impl FastPath {
         }
     }
 
-    /// Passes a regular request of `pages` on `cpu` with a slot of `line`, if the row of `ident` is
-    /// open and a slot is available. A result with `others` means that slots were returned, which
-    /// other CPUs may have missed.
+    /// Passes a regular request of `pages` on `cpu` with a slot of `slot_pool`, if the row of
+    /// `ident` is open and a slot is available. A result with `others` means that slots were
+    /// returned, which other CPUs may have missed.
     #[inline]
     pub fn pass(
         &self,
-        line: &SlotPool,
+        slot_pool: &SlotPool,
         cpu: u32,
         ident: Option<&Ident>,
         pages: u32,
         limits: impl FnOnce() -> SlotLimits,
     ) -> SlotSearch {
-        if !line.is_uncontended() {
+        if !slot_pool.is_uncontended() {
             return SlotSearch::default();
         }
         let ident = ident.unwrap_or(&UNKNOWN);
@@ -167,9 +167,9 @@ impl FastPath {
         if tally == 0 || !row.has(ident) {
             return SlotSearch::default();
         }
-        let found = line.take_on(cpu, Priority::Regular, &limits());
+        let found = slot_pool.take_on(cpu, Priority::Regular, &limits());
         if found.slot && !row.count(tally, pages) {
-            line.put(Priority::Regular);
+            slot_pool.put(Priority::Regular);
             return SlotSearch {
                 slot: false,
                 others: true,

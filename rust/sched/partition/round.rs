@@ -23,7 +23,7 @@ use crate::sched::slots::SlotLimits;
 /// Partitions of a target, each with its own lock.
 pub trait RoundPartitions {
     /// Returns the slot pool of the target.
-    fn line(&self) -> &SlotPool;
+    fn slot_pool(&self) -> &SlotPool;
 
     /// Returns the current limits of the slots.
     fn limits(&self) -> SlotLimits;
@@ -37,7 +37,7 @@ pub trait RoundPartitions {
 pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
     let mut left = BATCH;
     while let Some(next) = partitions
-        .line()
+        .slot_pool()
         .next(asked, || partitions.limits())
         .filter(|_| left > 0)
     {
@@ -58,7 +58,7 @@ pub fn pass_on(partitions: &mut impl RoundPartitions, mut asked: u64) {
 /// partition is backlogged. Returns true if a round was needed.
 #[inline]
 pub fn arrived(partitions: &mut impl RoundPartitions, others: bool) -> bool {
-    let needed = others && !partitions.line().is_uncontended();
+    let needed = others && !partitions.slot_pool().is_uncontended();
     if needed {
         pass_on(partitions, 0);
     }
@@ -78,7 +78,7 @@ pub fn ended<R: RoundPartitions>(
     if let Some(index) = home {
         // `end` takes the lock of `home` anyway, so `home` dispatches there if no other partition
         // is ready.
-        let pump = !partitions.line().others_ready(index);
+        let pump = !partitions.slot_pool().others_ready(index);
         end(partitions, index, if pump { BATCH } else { 0 });
         if pump {
             asked = bit(index);
@@ -88,6 +88,6 @@ pub fn ended<R: RoundPartitions>(
 }
 
 /// Returns true if a partition other than `index`, whose timer has expired, may have a slot.
-pub fn is_needed(line: &SlotPool, index: u16, limits: impl FnOnce() -> SlotLimits) -> bool {
-    line.next(bit(index), limits).is_some()
+pub fn is_needed(slot_pool: &SlotPool, index: u16, limits: impl FnOnce() -> SlotLimits) -> bool {
+    slot_pool.next(bit(index), limits).is_some()
 }

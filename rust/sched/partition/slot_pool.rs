@@ -535,80 +535,80 @@ mod tests {
             urgent,
         };
         let (idle, ready, urgent) = (PartitionMark::default(), mark(false), mark(true));
-        let line = SlotPool::new(3, 2);
-        line.note_high_priority(5000);
-        let limits = || line.limits(10, 5001);
+        let pool = SlotPool::new(3, 2);
+        pool.note_high_priority(5000);
+        let limits = || pool.limits(10, 5001);
         let next = |asked| {
-            line.next(asked, limits)
+            pool.next(asked, limits)
                 .map(|next| (next.index, next.alone))
         };
         assert_eq!(next(0), None);
-        line.mark(2, idle, ready);
+        pool.mark(2, idle, ready);
         assert_eq!(next(0), Some((2, true)));
-        line.mark(0, idle, ready);
+        pool.mark(0, idle, ready);
         assert_eq!(next(0), Some((0, false)));
-        line.charge(0, 1);
+        pool.charge(0, 1);
         assert_eq!(next(0), Some((2, false)));
-        line.set_shares(&[1 << 31, 0, 1 << 31]);
-        line.charge(2, 4);
+        pool.set_shares(&[1 << 31, 0, 1 << 31]);
+        pool.charge(2, 4);
         // Partition 1 starts at the virtual time.
-        line.mark(1, idle, urgent);
+        pool.mark(1, idle, urgent);
         assert_eq!(next(0), Some((1, false)));
-        assert!(line.others_ready(0) && line.others_ready(1));
+        assert!(pool.others_ready(0) && pool.others_ready(1));
         // The remaining slot is reserved for high priority.
-        assert!(line.take(Priority::Regular, &limits()));
+        assert!(pool.take(Priority::Regular, &limits()));
         assert_eq!(next(0), Some((1, true)));
         // One partition becomes the lender.
         assert_eq!(next(0b010), Some((0, false)));
-        line.set_reserve_timer(2);
+        pool.set_reserve_timer(2);
         assert_eq!(next(0b010), None);
-        line.clear_reserve_timer(0);
+        pool.clear_reserve_timer(0);
         assert_eq!(next(0b010), None);
-        line.clear_reserve_timer(2);
+        pool.clear_reserve_timer(2);
         assert_eq!(next(0b110), Some((0, true)));
-        line.set_reserve_timer(0);
-        assert_eq!(line.reserve_expiry_ms(&limits()), Some(6000));
-        assert!(line.take(Priority::High, &limits()));
-        assert_eq!((next(0), line.reserve_expiry_ms(&limits())), (None, None));
-        line.put(Priority::High);
-        line.put(Priority::Regular);
+        pool.set_reserve_timer(0);
+        assert_eq!(pool.reserve_expiry_ms(&limits()), Some(6000));
+        assert!(pool.take(Priority::High, &limits()));
+        assert_eq!((next(0), pool.reserve_expiry_ms(&limits())), (None, None));
+        pool.put(Priority::High);
+        pool.put(Priority::Regular);
         for (index, old) in [(0, ready), (1, urgent), (2, ready)] {
-            line.mark(index, old, idle);
+            pool.mark(index, old, idle);
         }
-        assert!(line.is_uncontended());
+        assert!(pool.is_uncontended());
     }
 
     /// Checks that slots are taken through slot caches of at most four, and that `used` does not
     /// count slot caches.
     #[test]
     fn caches_keep_slots() {
-        let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
-        let limits = || line.limits(10, 5000);
+        let pool = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
+        let limits = || pool.limits(10, 5000);
         let take = |cpu| {
-            let found = line.take_on(cpu, Priority::Regular, &limits());
+            let found = pool.take_on(cpu, Priority::Regular, &limits());
             assert!(!found.others);
             found.slot
         };
         // Two slots more than needed.
         assert!(take(0));
-        assert_eq!((line.pool().active(), line.used().active()), (3, 1));
+        assert_eq!((pool.pool().active(), pool.used().active()), (3, 1));
         assert!(take(0) && take(0));
-        assert_eq!((line.pool().active(), line.used().active()), (3, 3));
+        assert_eq!((pool.pool().active(), pool.used().active()), (3, 3));
         // A slot cache above four keeps two.
         assert!((0..4).all(|_| take(1)));
-        (0..5).for_each(|_| line.put_on(1, Priority::Regular));
-        assert_eq!((line.pool().active(), line.used().active()), (6, 2));
-        (0..2).for_each(|_| line.put_on(0, Priority::Regular));
-        assert_eq!((line.pool().active(), line.used().active()), (6, 0));
+        (0..5).for_each(|_| pool.put_on(1, Priority::Regular));
+        assert_eq!((pool.pool().active(), pool.used().active()), (6, 2));
+        (0..2).for_each(|_| pool.put_on(0, Priority::Regular));
+        assert_eq!((pool.pool().active(), pool.used().active()), (6, 0));
         // All sixteen slots can be taken, including those in other slot caches.
-        (0..10).for_each(|_| assert!(line.take(Priority::Regular, &limits())));
+        (0..10).for_each(|_| assert!(pool.take(Priority::Regular, &limits())));
         assert!((0..4).all(|_| take(1)));
-        let found = line.take_on(1, Priority::Regular, &limits());
+        let found = pool.take_on(1, Priority::Regular, &limits());
         assert!(found.slot && found.others);
         assert!(take(1));
-        let none = line.take_on(1, Priority::Regular, &limits());
+        let none = pool.take_on(1, Priority::Regular, &limits());
         assert_eq!(none, SlotSearch::default());
-        assert_eq!((line.pool().active(), line.used().active()), (16, 16));
+        assert_eq!((pool.pool().active(), pool.used().active()), (16, 16));
     }
 
     /// Checks that slot caches stay within the limits: fewer slots, and the reserved slot.
@@ -616,18 +616,18 @@ mod tests {
     fn caches_are_within_limits() {
         let high = Priority::High;
         for (slots, urgent) in [(12, false), (16, true)] {
-            let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
-            let limits = || line.limits(10, 5000);
-            (0..16).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
-            (0..4).for_each(|_| line.put_on(0, Priority::Regular));
-            line.set_slots(slots);
+            let pool = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
+            let limits = || pool.limits(10, 5000);
+            (0..16).for_each(|_| assert!(pool.take_on(0, Priority::Regular, &limits()).slot));
+            (0..4).for_each(|_| pool.put_on(0, Priority::Regular));
+            pool.set_slots(slots);
             if urgent {
-                line.note_high_priority(5000);
-                (0..3).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
+                pool.note_high_priority(5000);
+                (0..3).for_each(|_| assert!(pool.take_on(0, Priority::Regular, &limits()).slot));
             }
-            assert!(!line.take_on(0, Priority::Regular, &limits()).slot);
-            assert_eq!(line.take_on(1, high, &limits()).slot, urgent);
-            assert_eq!(line.used().active(), if urgent { 16 } else { 12 });
+            assert!(!pool.take_on(0, Priority::Regular, &limits()).slot);
+            assert_eq!(pool.take_on(1, high, &limits()).slot, urgent);
+            assert_eq!(pool.used().active(), if urgent { 16 } else { 12 });
         }
     }
 
@@ -639,12 +639,12 @@ mod tests {
             ready: true,
             urgent: false,
         };
-        let line = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
-        assert!(line.take_on(0, Priority::Regular, &line.limits(10, 0)).slot);
-        line.mark(0, PartitionMark::default(), waits);
-        assert_eq!(line.pool().active(), 1);
-        line.put_on(1, Priority::Regular);
-        assert_eq!(line.pool().active(), 0);
+        let pool = SlotPool::with_caches(1, 16, SlotCaches::new(2).unwrap());
+        assert!(pool.take_on(0, Priority::Regular, &pool.limits(10, 0)).slot);
+        pool.mark(0, PartitionMark::default(), waits);
+        assert_eq!(pool.pool().active(), 1);
+        pool.put_on(1, Priority::Regular);
+        assert_eq!(pool.pool().active(), 0);
     }
 
     /// Checks that a partition keeps its turn after any idle time, although tags wrap.
@@ -661,16 +661,16 @@ mod tests {
         // Charges of 2^49 each at a whole share: counts before, in and after the middle of the
         // range.
         for charges in [1_000, 16_000, 20_000, 30_000, 32_760, 33_000, 52_000] {
-            let line = SlotPool::new(2, 4);
-            let next = || line.next(0, || line.limits(2, 0)).map(|next| next.index);
-            line.mark(0, idle, ready);
+            let pool = SlotPool::new(2, 4);
+            let next = || pool.next(0, || pool.limits(2, 0)).map(|next| next.index);
+            pool.mark(0, idle, ready);
             for _ in 0..charges {
-                line.charge(0, start_tags::COST_MAX);
+                pool.charge(0, start_tags::COST_MAX);
             }
-            line.mark(1, idle, ready);
+            pool.mark(1, idle, ready);
             assert_eq!(next(), Some(1), "{charges}");
-            line.charge(1, start_tags::COST_MAX);
-            line.charge(1, start_tags::COST_MAX);
+            pool.charge(1, start_tags::COST_MAX);
+            pool.charge(1, start_tags::COST_MAX);
             assert_eq!(next(), Some(0), "{charges}");
         }
     }

@@ -68,7 +68,7 @@ pub struct Kindred {
 
 /// A target with its partitions.
 pub struct World {
-    line: SlotPool,
+    slot_pool: SlotPool,
     partitions: Vec<Mutex<Decider>>,
     /// Rows of each partition, if requests pass without the lock.
     tabs: Vec<Shared<FastPath>>,
@@ -99,8 +99,8 @@ struct Yard<'a> {
 }
 
 impl Env<Request, Config> for Yard<'_> {
-    fn line(&self) -> &SlotPool {
-        &self.world.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.world.slot_pool
     }
 
     fn index(&self) -> u16 {
@@ -157,12 +157,12 @@ impl Env<Request, Config> for Yard<'_> {
 }
 
 impl round::RoundPartitions for &World {
-    fn line(&self) -> &SlotPool {
-        &self.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.slot_pool
     }
 
     fn limits(&self) -> SlotLimits {
-        self.line.limits(2, self.now() / NSEC_PER_MSEC)
+        self.slot_pool.limits(2, self.now() / NSEC_PER_MSEC)
     }
 
     fn decide(&mut self, index: u16, most: u32) -> Decided {
@@ -219,7 +219,11 @@ impl World {
             ))
         };
         Self {
-            line: SlotPool::with_caches(partitions, slots, SlotCaches::new(cpus).expect("memory")),
+            slot_pool: SlotPool::with_caches(
+                partitions,
+                slots,
+                SlotCaches::new(cpus).expect("memory"),
+            ),
             partitions: (0..partitions).map(partition).collect(),
             tabs,
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
@@ -257,7 +261,7 @@ impl World {
         let limits = || round::RoundPartitions::limits(&self);
         let tabs = self.tabs.get(usize::from(kindred.home));
         let found = match tabs.filter(|_| kindred.unlocked) {
-            Some(tabs) => tabs.pass(&self.line, cpu(), Some(&ident), 1, limits),
+            Some(tabs) => tabs.pass(&self.slot_pool, cpu(), Some(&ident), 1, limits),
             None => SlotSearch::default(),
         };
         if found.slot {
@@ -309,10 +313,10 @@ impl World {
         };
         let placement = *request.placement();
         if placement.admission == Admission::Slot {
-            self.line.put_on(cpu(), placement.priority);
+            self.slot_pool.put_on(cpu(), placement.priority);
         }
         let known = placement.ticket.is_some() || placement.record.is_some();
-        if known || !self.line.is_uncontended() {
+        if known || !self.slot_pool.is_uncontended() {
             let home = known.then(|| homes[request.id as usize]);
             round::ended(&mut &*self, home, |_, index, most| {
                 let busy = self.at(index, |machine, yard, now| {
@@ -333,7 +337,7 @@ impl World {
         self.now.fetch_max(at, SeqCst);
         self.at(index, |machine, yard, now| machine.expired(yard, now));
         let limits = || round::RoundPartitions::limits(&self);
-        if round::is_needed(&self.line, index, limits) {
+        if round::is_needed(&self.slot_pool, index, limits) {
             self.called.store(true, SeqCst);
         }
         true
@@ -356,7 +360,7 @@ impl World {
     /// Changes policies, rates and the number of slots to `slots`.
     pub fn change(&self, slots: u32) {
         self.slots.fetch_max(slots.into(), SeqCst);
-        self.line.set_slots(slots);
+        self.slot_pool.set_slots(slots);
         for index in 0..self.partitions.len() as u16 {
             self.at(index, |machine, yard, now| machine.reconsider(yard, now));
         }
@@ -383,7 +387,7 @@ impl World {
     /// Checks that no request is stalled. No task and no progress guard may be about to act.
     fn check(&self) {
         let limits = round::RoundPartitions::limits(&self);
-        let (pool, now) = (self.line.used(), self.now());
+        let (pool, now) = (self.slot_pool.used(), self.now());
         let armed = |index: usize| self.timers[index].load(SeqCst);
         let mut regular = false;
         for (index, partition) in self.partitions.iter().enumerate() {
@@ -408,7 +412,11 @@ impl World {
                 }
             });
         }
-        if let Some(lent) = self.line.reserve_expiry_ms(&limits).filter(|_| regular) {
+        if let Some(lent) = self
+            .slot_pool
+            .reserve_expiry_ms(&limits)
+            .filter(|_| regular)
+        {
             let until = (lent + 1) * NSEC_PER_MSEC;
             let mut timers = (0..self.partitions.len()).map(armed);
             assert!(
@@ -441,6 +449,6 @@ impl World {
         dispatched.sort_unstable();
         let all: Vec<u64> = (0..self.came.load(SeqCst)).collect();
         assert_eq!(dispatched, all, "each request is dispatched once");
-        assert!(self.line.is_uncontended() && self.line.used().active() == 0);
+        assert!(self.slot_pool.is_uncontended() && self.slot_pool.used().active() == 0);
     }
 }

@@ -51,7 +51,7 @@ pub enum Stage {
 
 /// Environment of the partition.
 struct Yard {
-    line: SlotPool,
+    slot_pool: SlotPool,
     now: u64,
     /// Expiry of the timer, ns; 0 if it is not armed.
     timer: u64,
@@ -63,8 +63,8 @@ struct Yard {
 }
 
 impl Env<Request, Config> for Yard {
-    fn line(&self) -> &SlotPool {
-        &self.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.slot_pool
     }
 
     fn index(&self) -> u16 {
@@ -134,8 +134,8 @@ pub struct Server {
 }
 
 impl round::RoundPartitions for Server {
-    fn line(&self) -> &SlotPool {
-        &self.yard.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.yard.slot_pool
     }
 
     fn limits(&self) -> SlotLimits {
@@ -165,7 +165,7 @@ impl Server {
             gathered: 0,
             machine: PartitionMachine::new(head_cache()?, head_cache()?, order, records, now),
             yard: Yard {
-                line: SlotPool::new(1, slots),
+                slot_pool: SlotPool::new(1, slots),
                 now,
                 timer: 0,
                 started: Vec::new(),
@@ -242,10 +242,10 @@ impl Server {
         self.yard.now = self.now;
         let (placement, cost) = (request.placement, request.cost());
         if placement.admission == Admission::Slot {
-            self.yard.line.put(placement.priority);
+            self.yard.slot_pool.put(placement.priority);
         }
         let home = placement.ticket.is_some() || placement.record.is_some();
-        if home || !self.yard.line.is_uncontended() {
+        if home || !self.yard.slot_pool.is_uncontended() {
             round::ended(self, home.then_some(0), |server, _, most| {
                 let (machine, now) = (&mut server.machine, server.now);
                 machine.end(&mut server.yard, now, &placement, cost, most);

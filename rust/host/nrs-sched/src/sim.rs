@@ -199,7 +199,7 @@ pub struct Sim {
     /// Parameters that the parts received last.
     tunables: fairshare::Tunables,
     table: Option<RangeTable>,
-    line: SlotPool,
+    slot_pool: SlotPool,
     dispatches: u64,
     aged: u64,
     id: u64,
@@ -240,7 +240,7 @@ impl Sim {
             weights,
             tunables: inner.tunables,
             table: None,
-            line: SlotPool::new(setup.parts as u16, 1),
+            slot_pool: SlotPool::new(setup.parts as u16, 1),
             dispatches: 0,
             aged: START,
             id: 0,
@@ -384,7 +384,7 @@ impl Sim {
         self.upkeep();
         let owner = request.owner as usize;
         self.fill(owner);
-        self.line.charge(index as u16, request.pages);
+        self.slot_pool.charge(index as u16, request.pages);
         self.mark(index);
         Some(owner)
     }
@@ -402,8 +402,8 @@ impl Sim {
     /// Returns the part whose turn it is, of the parts with requests.
     fn next_part(&self) -> Option<usize> {
         let next = self
-            .line
-            .next(0, || self.line.limits(0, self.now / NSEC_PER_MSEC))?;
+            .slot_pool
+            .next(0, || self.slot_pool.limits(0, self.now / NSEC_PER_MSEC))?;
         Some(next.index.into())
     }
 
@@ -415,7 +415,7 @@ impl Sim {
             ready: !part.is_empty(),
             urgent: false,
         };
-        self.line.mark(index as u16, *mark, new);
+        self.slot_pool.mark(index as u16, *mark, new);
         *mark = new;
     }
 
@@ -470,7 +470,7 @@ impl Sim {
         }
         let published = outline.build().expect("memory");
         if self.turns == Turns::Shares {
-            self.line.set_shares(&published.by_part);
+            self.slot_pool.set_shares(&published.by_part);
         }
         self.table = Some(published.table);
     }

@@ -34,7 +34,7 @@ pub type Decider = PartitionMachine<Request, AnyPart<Request>, Config>;
 /// A partition that is the only one of its target.
 pub struct Threads {
     /// Slots of the target.
-    pub line: SlotPool,
+    pub slot_pool: SlotPool,
     tabs: Shared<FastPath>,
     machine: Mutex<Decider>,
 }
@@ -47,8 +47,8 @@ struct User<'a> {
 }
 
 impl Env<Request, Config> for User<'_> {
-    fn line(&self) -> &SlotPool {
-        &self.threads.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.threads.slot_pool
     }
 
     fn index(&self) -> u16 {
@@ -98,8 +98,8 @@ impl Env<Request, Config> for User<'_> {
 }
 
 impl round::RoundPartitions for User<'_> {
-    fn line(&self) -> &SlotPool {
-        &self.threads.line
+    fn slot_pool(&self) -> &SlotPool {
+        &self.threads.slot_pool
     }
 
     fn limits(&self) -> SlotLimits {
@@ -132,7 +132,7 @@ impl Threads {
             drop(machine.head(Priority::Regular).install(part, *config));
         }
         Ok(Self {
-            line: SlotPool::with_caches(1, slots, SlotCaches::new(cpus)?),
+            slot_pool: SlotPool::with_caches(1, slots, SlotCaches::new(cpus)?),
             tabs,
             machine: Mutex::new(machine),
         })
@@ -144,18 +144,18 @@ impl Threads {
     }
 
     fn limits(&self) -> SlotLimits {
-        self.line.limits(2, NOW / 1_000_000)
+        self.slot_pool.limits(2, NOW / 1_000_000)
     }
 
     /// Tries to pass `request` on `cpu` without the lock; `slot` of the result is true if it
     /// passed.
     #[inline]
     pub fn pass(&self, cpu: u32, request: &mut Request) -> SlotSearch {
-        let (line, pages) = (&self.line, request.cost().pages);
+        let (slot_pool, pages) = (&self.slot_pool, request.cost().pages);
         let ident = ident(request.owner);
         let found = self
             .tabs
-            .pass(line, cpu, ident.as_ref(), pages, || self.limits());
+            .pass(slot_pool, cpu, ident.as_ref(), pages, || self.limits());
         if found.slot {
             request.placement.admission = Admission::Slot;
         }
@@ -211,11 +211,11 @@ impl Threads {
     pub fn end(&self, cpu: u32, request: &Request) -> Vec<Request> {
         let placement = &request.placement;
         if placement.admission == Admission::Slot {
-            self.line.put_on(cpu, placement.priority);
+            self.slot_pool.put_on(cpu, placement.priority);
         }
         let mut user = self.user(cpu);
         let home = placement.ticket.map(|_| 0);
-        if home.is_some() || !self.line.is_uncontended() {
+        if home.is_some() || !self.slot_pool.is_uncontended() {
             round::ended(&mut user, home, |user, _, most| {
                 self.with(|machine| machine.end(user, NOW, placement, request.cost(), most));
             });

@@ -89,7 +89,7 @@ fn what_passed_is_counted_once() {
     println!("{unlocked} of {} without the lock", 2 * EACH);
     assert!(unlocked > 0 && looked.load(Relaxed));
     assert_eq!(served(&threads), [(EACH, EACH), (EACH, 2 * EACH)]);
-    assert_eq!(threads.line.used().active(), 0);
+    assert_eq!(threads.slot_pool.used().active(), 0);
 }
 
 /// Checks that 10,000 passed requests of a user leave no debt. That user and another one are then

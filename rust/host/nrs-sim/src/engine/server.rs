@@ -101,7 +101,7 @@ struct Surroundings<'a> {
 }
 
 impl Env<Item, Config> for Surroundings<'_> {
-    fn line(&self) -> &SlotPool {
+    fn slot_pool(&self) -> &SlotPool {
         &self.yard.line
     }
 
@@ -183,7 +183,7 @@ impl Turns<'_> {
 }
 
 impl round::RoundPartitions for Turns<'_> {
-    fn line(&self) -> &SlotPool {
+    fn slot_pool(&self) -> &SlotPool {
         &self.yard.line
     }
 

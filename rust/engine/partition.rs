@@ -111,7 +111,7 @@ pub(crate) struct Partition {
     cpt: u16,
     target: Arc<Target>,
     published: Arc<PublishedShares>,
-    tabs: Shared<FastPath>,
+    fast_path: Shared<FastPath>,
     #[pin]
     inner: SpinLockIrq<PartitionState>,
 }
@@ -128,14 +128,16 @@ impl Partition {
     ) -> Result<Arc<WithTimer<Self>>> {
         let order = order_table(records)?;
         let (mut regular, high) = (head_cache(config)?, head_cache(config)?);
-        let tabs = FastPath::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
-        regular.set_tabs(tabs.clone()).map_err(|_| ENOMEM)?;
+        let fast_path = FastPath::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        regular
+            .set_fast_path(fast_path.clone())
+            .map_err(|_| ENOMEM)?;
         Arc::pin_init(
             WithTimer::new(pin_init!(Self {
                 cpt,
                 target,
                 published,
-                tabs,
+                fast_path,
                 inner <- new_spinlock_irq!(
                     PartitionMachine::new(regular, high, order, records, misc::now()),
                     "nrs_partition"
@@ -455,7 +457,7 @@ impl WithTimer<Partition> {
         let limits = || self.target.limits();
         let cpu = held.account().cpu.into();
         let ident = arrival.ident.as_ref();
-        let found = self.tabs.pass(slot_pool, cpu, ident, pages, limits);
+        let found = self.fast_path.pass(slot_pool, cpu, ident, pages, limits);
         if found.slot {
             held.placement_mut().admission = Admission::Slot;
         }

@@ -192,7 +192,7 @@ struct OpenRow {
 
 /// Open rows; requires the lock of the partition.
 pub struct OpenRows {
-    tabs: Shared<FastPath>,
+    fast_path: Shared<FastPath>,
     /// Open rows; capacity [`OPEN_MAX`] is preallocated.
     open: GrowingList<OpenRow>,
     /// Number of the row opened last.
@@ -200,10 +200,10 @@ pub struct OpenRows {
 }
 
 impl OpenRows {
-    /// Creates the state of the rows of `tabs`, none open; sleeps.
-    pub fn new(tabs: Shared<FastPath>) -> Result<Self, NoMemory> {
+    /// Creates the state of the rows of `fast_path`, none open; sleeps.
+    pub fn new(fast_path: Shared<FastPath>) -> Result<Self, NoMemory> {
         Ok(Self {
-            tabs,
+            fast_path,
             open: GrowingList::with_capacity(OPEN_MAX)?,
             number: 0,
         })
@@ -219,8 +219,8 @@ impl OpenRows {
         ticket: &HeadTicket,
     ) -> Option<(HeadTicket, PassTally)> {
         let ident = ident.unwrap_or(&UNKNOWN);
-        let index = self.tabs.index(cpu, ident);
-        let row = self.tabs.rows.as_slice().get(index)?;
+        let index = self.fast_path.index(cpu, ident);
+        let row = self.fast_path.rows.as_slice().get(index)?;
         let full = self.open.as_slice().len() >= OPEN_MAX;
         let mut opened = self.open.as_mut_slice().iter_mut();
         let before = match opened.find(|opened| opened.index == index) {
@@ -267,7 +267,7 @@ impl OpenRows {
         let opened = *self.open.as_slice().last()?;
         let left = self.open.as_slice().len().wrapping_sub(1);
         self.open.truncate(left);
-        let row = self.tabs.rows.as_slice().get(opened.index)?;
+        let row = self.fast_path.rows.as_slice().get(opened.index)?;
         Some((opened.ticket, PassTally::of(row.tally.swap(0))))
     }
 }

@@ -54,9 +54,9 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         })
     }
 
-    /// Enables the fast path `tabs`; sleeps.
-    pub fn set_tabs(&mut self, tabs: Shared<FastPath>) -> Result<(), NoMemory> {
-        self.folder = Some(OpenRows::new(tabs)?);
+    /// Enables `fast_path`; sleeps.
+    pub fn set_fast_path(&mut self, fast_path: Shared<FastPath>) -> Result<(), NoMemory> {
+        self.folder = Some(OpenRows::new(fast_path)?);
         Ok(())
     }
 

@@ -71,7 +71,7 @@ pub struct World {
     slot_pool: SlotPool,
     partitions: Vec<Mutex<Decider>>,
     /// Rows of each partition, if requests pass without the lock.
-    tabs: Vec<Shared<FastPath>>,
+    fast_path: Vec<Shared<FastPath>>,
     /// Expiry of the timer of each partition, ns; 0 if it is not armed.
     timers: Vec<AtomicU64>,
     now: AtomicU64,
@@ -201,14 +201,14 @@ impl World {
             }
             head_cache
         };
-        let tabs =
+        let fast_path =
             rows.map(|cpus| (0..partitions).map(move |_| FastPath::new(cpus).expect("memory")));
-        let tabs: Vec<_> = tabs.into_iter().flatten().collect();
+        let fast_path: Vec<_> = fast_path.into_iter().flatten().collect();
         let partition = |index: u16| {
             let order = Order::new(16, 1).and_then(Owned::new).expect("memory");
             let mut regular = head_cache();
-            if let Some(tabs) = tabs.get(usize::from(index)) {
-                regular.set_tabs(tabs.clone()).expect("memory");
+            if let Some(fast_path) = fast_path.get(usize::from(index)) {
+                regular.set_fast_path(fast_path.clone()).expect("memory");
             }
             Mutex::new(PartitionMachine::new(
                 regular,
@@ -225,7 +225,7 @@ impl World {
                 SlotCaches::new(cpus).expect("memory"),
             ),
             partitions: (0..partitions).map(partition).collect(),
-            tabs,
+            fast_path,
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
             now: AtomicU64::new(START),
             called: AtomicBool::new(false),
@@ -259,9 +259,9 @@ impl World {
         });
         let ident = [kindred.uid.into(), 0, 0, 0, 0];
         let limits = || round::RoundPartitions::limits(&self);
-        let tabs = self.tabs.get(usize::from(kindred.home));
-        let found = match tabs.filter(|_| kindred.unlocked) {
-            Some(tabs) => tabs.pass(&self.slot_pool, cpu(), Some(&ident), 1, limits),
+        let fast_path = self.fast_path.get(usize::from(kindred.home));
+        let found = match fast_path.filter(|_| kindred.unlocked) {
+            Some(fast_path) => fast_path.pass(&self.slot_pool, cpu(), Some(&ident), 1, limits),
             None => SlotSearch::default(),
         };
         if found.slot {

@@ -35,7 +35,7 @@ pub type Decider = PartitionMachine<Request, AnyPart<Request>, Config>;
 pub struct Threads {
     /// Slots of the target.
     pub slot_pool: SlotPool,
-    tabs: Shared<FastPath>,
+    fast_path: Shared<FastPath>,
     machine: Mutex<Decider>,
 }
 
@@ -122,9 +122,9 @@ impl Threads {
     pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
         let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
         let head_cache = || HeadCache::new(lone_part(&fifo, 1)?, fifo);
-        let tabs = FastPath::new(cpus)?;
+        let fast_path = FastPath::new(cpus)?;
         let mut regular = head_cache()?;
-        regular.set_tabs(tabs.clone())?;
+        regular.set_fast_path(fast_path.clone())?;
         let order = Owned::new(Order::new(16, 1)?)?;
         let mut machine = PartitionMachine::new(regular, head_cache()?, order, 16, NOW);
         if config.kind() != Kind::Fifo {
@@ -133,7 +133,7 @@ impl Threads {
         }
         Ok(Self {
             slot_pool: SlotPool::with_caches(1, slots, SlotCaches::new(cpus)?),
-            tabs,
+            fast_path,
             machine: Mutex::new(machine),
         })
     }
@@ -154,7 +154,7 @@ impl Threads {
         let (slot_pool, pages) = (&self.slot_pool, request.cost().pages);
         let ident = ident(request.owner);
         let found = self
-            .tabs
+            .fast_path
             .pass(slot_pool, cpu, ident.as_ref(), pages, || self.limits());
         if found.slot {
             request.placement.admission = Admission::Slot;

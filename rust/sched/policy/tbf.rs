@@ -226,7 +226,7 @@ impl<I: Item> State<I> {
                 known.unwrap_or(plan.rules().default_index())
             }
         };
-        let gauge = plan.gauge(rule)?;
+        let compiled = plan.compiled(rule)?;
         let subject = match key {
             Some(ClassFields::One(subject)) => Some(*subject),
             _ => None,
@@ -235,10 +235,10 @@ impl<I: Item> State<I> {
             subject: subject.unwrap_or(Subject::NONE),
             high: false,
             default: subject.is_none(),
-            id: gauge.id,
-            rule: gauge.name,
-            rate: gauge.rate,
-            count: gauge.count(),
+            id: compiled.id,
+            rule: compiled.name,
+            rate: compiled.rate,
+            count: compiled.count(),
             counters: record.counters,
             queued: class.queued(),
             active: class.active(),

@@ -129,12 +129,12 @@ impl<F: Fifo> TbfClass<F> {
             floor: SharedBucketRef::NONE,
             reserved: None,
         };
-        if let Some(gauge) = context.plan.gauge(rule) {
-            record.id = gauge.id;
-            record.window = gauge.meter.window;
-            record.unit = gauge.meter.unit;
+        if let Some(compiled) = context.plan.compiled(rule) {
+            record.id = compiled.id;
+            record.window = compiled.meter.window;
+            record.unit = compiled.meter.unit;
             if context.global {
-                record.seat = context.own_seat(gauge, hash);
+                record.seat = context.own_seat(compiled, hash);
             }
         }
         record.bind(context, rule);
@@ -165,13 +165,13 @@ impl<F: Fifo> TbfClass<F> {
     pub fn bind(&mut self, context: &Context<'_>, rule: u32) {
         self.generation = context.plan.rules().generation();
         self.rule = rule;
-        let Some(gauge) = context.plan.gauge(rule) else {
+        let Some(compiled) = context.plan.compiled(rule) else {
             return;
         };
         let now = context.now;
-        let meter = &gauge.meter;
+        let meter = &compiled.meter;
         // An unchanged bucket also keeps its lateness.
-        if (self.id, self.window, self.unit) != (gauge.id, meter.window, meter.unit) {
+        if (self.id, self.window, self.unit) != (compiled.id, meter.window, meter.unit) {
             let level = self.level.at_least(context.floor(self.window));
             let forced = self.forced;
             let rescale =
@@ -179,35 +179,35 @@ impl<F: Fifo> TbfClass<F> {
             (self.level, self.forced) = (rescale(level), rescale(forced));
         }
         if context.global {
-            self.seat = context.own_seat(gauge, self.hash).after(self.seat);
+            self.seat = context.own_seat(compiled, self.hash).after(self.seat);
         }
-        self.id = gauge.id;
+        self.id = compiled.id;
         (self.window, self.unit) = (meter.window, meter.unit);
-        self.floor = SharedBucketRef::floor(context, gauge, &self.floor);
+        self.floor = SharedBucketRef::floor(context, compiled, &self.floor);
         let before = core::mem::replace(&mut self.others, [SharedBucketRef::NONE; ALSO_MAX]);
-        for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
-            if let Some(gauge) = context.plan.gauge(index) {
-                let was = before.iter().find(|other| other.id == gauge.id);
-                *other = SharedBucketRef::new(context, gauge, was);
+        for (other, &index) in self.others.iter_mut().zip(compiled.also()) {
+            if let Some(compiled) = context.plan.compiled(index) {
+                let was = before.iter().find(|other| other.id == compiled.id);
+                *other = SharedBucketRef::new(context, compiled, was);
             }
         }
     }
 
     /// Removes credit beyond the depth after a pause.
-    fn wake(&mut self, context: &Context<'_>, gauge: &CompiledRule) {
+    fn wake(&mut self, context: &Context<'_>, compiled: &CompiledRule) {
         if context.now.saturating_sub(self.emptied) > LATE {
             self.level = self.level.at_least(context.floor(self.window));
             let (buckets, now) = (context.buckets, context.now);
-            if let Some(minimum) = &gauge.floor {
+            if let Some(minimum) = &compiled.floor {
                 let (window, depth) = (minimum.window(), minimum.meter.window);
                 buckets.drop_lateness(&mut self.floor.seat, window, depth, now);
             }
             if context.global {
-                buckets.drop_lateness(&mut self.seat, gauge.shared_window(), self.window, now);
+                buckets.drop_lateness(&mut self.seat, compiled.shared_window(), self.window, now);
             }
-            for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
-                if let Some(gauge) = context.plan.gauge(index) {
-                    let window = gauge.shared_window();
+            for (other, &index) in self.others.iter_mut().zip(compiled.also()) {
+                if let Some(compiled) = context.plan.compiled(index) {
+                    let window = compiled.shared_window();
                     buckets.drop_lateness(&mut other.seat, window, other.window, now);
                 }
             }
@@ -273,19 +273,19 @@ impl<F: Fifo> TbfClass<F> {
     /// Takes more tokens for the front, which costs `cost`; returns the keys of the class.
     pub fn advance(&mut self, context: &mut Context<'_>, cost: Cost) -> TbfKeys {
         let plan = context.plan;
-        let Some(gauge) = plan.gauge(self.rule) else {
+        let Some(compiled) = plan.compiled(self.rule) else {
             return TbfKeys::default();
         };
-        self.due = self.pay(context, gauge, cost).max(self.due);
+        self.due = self.pay(context, compiled, cost).max(self.due);
         // Fronts are ordered by eligibility. If lateness counted here for all classes, a class that
         // is never short of tokens would always precede classes that are throttled.
-        let floor = match &gauge.floor {
+        let floor = match &compiled.floor {
             Some(minimum) => self.reserve(context, minimum, cost),
             None => None,
         };
         let keys = TbfKeys {
             place: ClassSet::Due,
-            minimum: gauge.floor.is_some(),
+            minimum: compiled.floor.is_some(),
             key: clock(self.due),
             floor: floor.map(|floor| clock(floor.max(self.due))),
         };
@@ -294,25 +294,25 @@ impl<F: Fifo> TbfClass<F> {
         }
         TbfKeys {
             place: ClassSet::Ready,
-            key: self.deadline(plan, gauge),
+            key: self.deadline(plan, compiled),
             ..keys
         }
     }
 
     /// Returns the deadline of the class once its front has its tokens, ns.
     #[inline]
-    fn deadline(&self, plan: &RulePlan, gauge: &CompiledRule) -> u64 {
-        let staged = self.staged.saturating_sub(gauge.lead);
+    fn deadline(&self, plan: &RulePlan, compiled: &CompiledRule) -> u64 {
+        let staged = self.staged.saturating_sub(compiled.lead);
         let turn = staged.saturating_add(plan.deferral(self.span));
         clock(self.due.max(turn))
     }
 
     /// Returns the keys after the front, which was not due before, has got its tokens.
     pub fn ripe(&self, context: &Context<'_>) -> TbfKeys {
-        let gauge = context.plan.gauge(self.rule);
+        let compiled = context.plan.compiled(self.rule);
         TbfKeys {
             place: ClassSet::Ready,
-            key: gauge.map_or(0, |gauge| self.deadline(context.plan, gauge)),
+            key: compiled.map_or(0, |compiled| self.deadline(context.plan, compiled)),
             ..self.keys
         }
     }
@@ -333,28 +333,28 @@ impl<F: Fifo> TbfClass<F> {
     /// Returns true if the front is eligible.
     #[inline]
     pub fn may_go(&self, context: &Context<'_>) -> bool {
-        let gauge = context.plan.gauge(self.rule);
-        self.due <= context.now && gauge.is_none_or(|gauge| self.is_paid(gauge))
+        let compiled = context.plan.compiled(self.rule);
+        self.due <= context.now && compiled.is_none_or(|compiled| self.is_paid(compiled))
     }
 
     /// Charges the front, which costs `cost` and is dispatched; the unpaid part becomes debt.
     #[inline]
     pub fn serve(&mut self, context: &mut Context<'_>, cost: Cost) {
         let plan = context.plan;
-        let Some(gauge) = plan.gauge(self.rule) else {
+        let Some(compiled) = plan.compiled(self.rule) else {
             return;
         };
         let now = context.now;
-        if self.due > now || !self.is_paid(gauge) {
-            self.owe(context, gauge, cost, self.paid);
+        if self.due > now || !self.is_paid(compiled) {
+            self.owe(context, compiled, cost, self.paid);
             self.counters.forced = self.counters.forced.saturating_add(1);
         }
         self.waited(now);
         // Lateness beyond the limit is lost.
         let late = now.saturating_sub(self.due.max(self.staged));
-        let lost = late.saturating_sub(gauge.late);
+        let lost = late.saturating_sub(compiled.late);
         self.level = BucketLevel(self.level.0.saturating_add(lost));
-        self.leave(context, gauge, cost);
+        self.leave(context, compiled, cost);
         if self.fifo.is_empty() {
             self.emptied = now;
         }
@@ -362,8 +362,8 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Prepares the class after a pause; must be called before the first request is staged.
     pub fn begin(&mut self, context: &Context<'_>) {
-        if let Some(gauge) = context.plan.gauge(self.rule) {
-            self.wake(context, gauge);
+        if let Some(compiled) = context.plan.compiled(self.rule) {
+            self.wake(context, compiled);
         }
     }
 
@@ -371,20 +371,20 @@ impl<F: Fifo> TbfClass<F> {
     /// there were.
     pub fn pass(&mut self, context: &mut Context<'_>, cost: Cost) -> bool {
         let plan = context.plan;
-        let Some(gauge) = plan.gauge(self.rule) else {
+        let Some(compiled) = plan.compiled(self.rule) else {
             return false;
         };
         if !self.fifo.is_empty() {
             return false;
         }
-        self.wake(context, gauge);
+        self.wake(context, compiled);
         self.paid = 0;
-        let due = self.pay(context, gauge, cost);
-        if due > context.now || !self.is_paid(gauge) {
+        let due = self.pay(context, compiled, cost);
+        if due > context.now || !self.is_paid(compiled) {
             self.refund(context);
             return false;
         }
-        self.leave(context, gauge, cost);
+        self.leave(context, compiled, cost);
         true
     }
 
@@ -392,38 +392,38 @@ impl<F: Fifo> TbfClass<F> {
     /// if the class is not limited.
     #[inline]
     fn woken<'p>(&mut self, context: &mut Context<'p>) -> Option<&'p CompiledRule> {
-        let gauge = context.plan.gauge(self.rule)?;
+        let compiled = context.plan.compiled(self.rule)?;
         if self.fifo.is_empty() {
-            self.wake(context, gauge);
+            self.wake(context, compiled);
         }
-        Some(gauge)
+        Some(compiled)
     }
 
     /// Charges a request of `cost` that is dispatched without queueing and without tokens.
     pub fn force(&mut self, context: &mut Context<'_>, cost: Cost) {
-        let Some(gauge) = self.woken(context) else {
+        let Some(compiled) = self.woken(context) else {
             return;
         };
-        self.owe(context, gauge, cost, 0);
-        context.pool_charge_forced(gauge, cost);
+        self.owe(context, compiled, cost, 0);
+        context.pool_charge_forced(compiled, cost);
         self.counters.forced = self.counters.forced.saturating_add(1);
-        self.count(context, gauge, cost);
+        self.count(context, compiled, cost);
     }
 
     /// Charges the growth of a request by `cost`, without tokens. Buckets that count requests are
     /// not charged.
     #[cold]
     pub fn merge(&mut self, context: &mut Context<'_>, cost: Cost) {
-        let Some(gauge) = self.woken(context) else {
+        let Some(compiled) = self.woken(context) else {
             return;
         };
-        self.charge_growth_debt(context, gauge, cost);
-        if gauge.count() != RateUnit::Requests {
-            context.pool_charge_forced(gauge, cost);
+        self.charge_growth_debt(context, compiled, cost);
+        if compiled.count() != RateUnit::Requests {
+            context.pool_charge_forced(compiled, cost);
             let counters = &mut self.counters;
-            counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
+            counters.cost = counters.cost.saturating_add(compiled.count().of(cost));
         }
-        let floor = gauge.floor.as_ref();
+        let floor = compiled.floor.as_ref();
         if let Some(minimum) = floor.filter(|floor| floor.meter.count() != RateUnit::Requests) {
             self.charge_minimum_debt(context, minimum, cost);
         }
@@ -432,23 +432,23 @@ impl<F: Fifo> TbfClass<F> {
     /// Records a dispatched request of `cost`; charges the pool if the request was not paid
     /// from the pool.
     #[inline]
-    fn leave(&mut self, context: &mut Context<'_>, gauge: &CompiledRule, cost: Cost) {
+    fn leave(&mut self, context: &mut Context<'_>, compiled: &CompiledRule, cost: Cost) {
         if self.paid & POOLED != 0 {
             self.counters.borrowed = self.counters.borrowed.saturating_add(1);
         } else {
-            context.pool_charge_forced(gauge, cost);
+            context.pool_charge_forced(compiled, cost);
         }
         self.paid = 0;
-        self.count(context, gauge, cost);
+        self.count(context, compiled, cost);
     }
 
     /// Counts a dispatched request.
     #[inline]
-    fn count(&mut self, context: &Context<'_>, gauge: &CompiledRule, cost: Cost) {
+    fn count(&mut self, context: &Context<'_>, compiled: &CompiledRule, cost: Cost) {
         let counters = &mut self.counters;
         counters.dispatched = counters.dispatched.saturating_add(1);
-        counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
-        if let Some(minimum) = &gauge.floor {
+        counters.cost = counters.cost.saturating_add(compiled.count().of(cost));
+        if let Some(minimum) = &compiled.floor {
             self.count_minimum(context, minimum, cost);
         }
     }

@@ -45,39 +45,39 @@ impl Context<'_> {
         BucketRef::new(BucketTag::new(hash, window, unit))
     }
 
-    /// Returns the reference to a class's own bucket under `gauge`; `hash` is that of the key, and
-    /// is the same under any rule.
-    pub fn own_seat(&self, gauge: &CompiledRule, hash: u64) -> BucketRef {
-        self.seat(hash, gauge.shared_window(), gauge.meter.unit)
+    /// Returns the reference to a class's own bucket under `compiled`; `hash` is that of the key,
+    /// and is the same under any rule.
+    pub fn own_seat(&self, compiled: &CompiledRule, hash: u64) -> BucketRef {
+        self.seat(hash, compiled.shared_window(), compiled.meter.unit)
     }
 
     /// Returns the instant at which the pool has enough for a request of `cost`; `None` if no rule
     /// borrows.
-    pub fn pool_ready(&mut self, gauge: &CompiledRule, cost: Cost) -> Option<u64> {
-        let charge = self.plan.pool_charge(gauge.count(), cost)?;
-        let seat = self.pools.get_mut(gauge.count() as usize)?;
+    pub fn pool_ready(&mut self, compiled: &CompiledRule, cost: Cost) -> Option<u64> {
+        let charge = self.plan.pool_charge(compiled.count(), cost)?;
+        let seat = self.pools.get_mut(compiled.count() as usize)?;
         self.buckets.ready(seat, POOL, charge, self.now)
     }
 
     /// Takes tokens for a request of `cost` from the pool; returns the instant at which they exist,
     /// and the span taken.
-    pub fn pool_take(&mut self, gauge: &CompiledRule, cost: Cost) -> Option<(u64, u64)> {
-        let charge = self.plan.pool_charge(gauge.count(), cost)?;
-        let seat = self.pools.get_mut(gauge.count() as usize)?;
+    pub fn pool_take(&mut self, compiled: &CompiledRule, cost: Cost) -> Option<(u64, u64)> {
+        let charge = self.plan.pool_charge(compiled.count(), cost)?;
+        let seat = self.pools.get_mut(compiled.count() as usize)?;
         let ready = self.buckets.take(seat, POOL, charge, self.now)?;
         Some((ready, charge.span))
     }
 
     /// Charges a request to the pool without checking the pool's credit.
     #[inline]
-    pub fn pool_charge_forced(&mut self, gauge: &CompiledRule, cost: Cost) {
-        if !gauge.pooled {
+    pub fn pool_charge_forced(&mut self, compiled: &CompiledRule, cost: Cost) {
+        if !compiled.pooled {
             return;
         }
-        let Some(charge) = self.plan.pool_charge(gauge.count(), cost) else {
+        let Some(charge) = self.plan.pool_charge(compiled.count(), cost) else {
             return;
         };
-        if let Some(seat) = self.pools.get_mut(gauge.count() as usize) {
+        if let Some(seat) = self.pools.get_mut(compiled.count() as usize) {
             let bound = self.now.saturating_add(POOL);
             self.buckets.force(seat, POOL, charge, bound, self.now);
         }
@@ -107,38 +107,39 @@ impl SharedBucketRef {
         window: 0,
     };
 
-    /// Creates the reference to the bucket of the rule of `gauge`; `was` is the previous reference,
-    /// if the rule was named before.
-    pub fn new(context: &Context<'_>, gauge: &CompiledRule, was: Option<&Self>) -> Self {
-        let shared = gauge.shared_window();
-        Self::with(context, gauge, RULE, &gauge.meter, shared, was)
+    /// Creates the reference to the bucket of the rule of `compiled`; `was` is the previous
+    /// reference, if the rule was named before.
+    pub fn new(context: &Context<'_>, compiled: &CompiledRule, was: Option<&Self>) -> Self {
+        let shared = compiled.shared_window();
+        Self::with(context, compiled, RULE, &compiled.meter, shared, was)
     }
 
-    /// Creates the reference to the bucket of the minimum of the rule of `gauge`; `was` is the
+    /// Creates the reference to the bucket of the minimum of the rule of `compiled`; `was` is the
     /// previous reference.
-    pub fn floor(context: &Context<'_>, gauge: &CompiledRule, was: &Self) -> Self {
-        let Some(minimum) = &gauge.floor else {
+    pub fn floor(context: &Context<'_>, compiled: &CompiledRule, was: &Self) -> Self {
+        let Some(minimum) = &compiled.floor else {
             return Self::NONE;
         };
-        let was = Some(was).filter(|was| was.id == gauge.id);
+        let was = Some(was).filter(|was| was.id == compiled.id);
         let (meter, window) = (&minimum.meter, minimum.window());
-        Self::with(context, gauge, MINIMUM, meter, window, was)
+        Self::with(context, compiled, MINIMUM, meter, window, was)
     }
 
-    /// Creates the reference to the bucket with `hash` of the rule of `gauge`, which `meter` fills.
+    /// Creates the reference to the bucket with `hash` of the rule of `compiled`, which `meter`
+    /// fills.
     fn with(
         context: &Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         hash: u64,
         meter: &RateDepth,
         shared: u64,
         was: Option<&Self>,
     ) -> Self {
-        let seat = context.seat(hash ^ gauge.hash(), shared, meter.unit);
+        let seat = context.seat(hash ^ compiled.hash(), shared, meter.unit);
         Self {
             seat: was.map_or(seat, |was| seat.after(was.seat)),
             span: 0,
-            id: gauge.id,
+            id: compiled.id,
             window: meter.window,
         }
     }

@@ -224,7 +224,7 @@ impl CompiledRule {
 /// order, with the indices.
 pub struct RulePlan {
     rules: mem::Shared<RuleSet>,
-    gauges: GrowingList<CompiledRule>,
+    compiled: GrowingList<CompiledRule>,
     ids: GrowingList<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
     /// Maximum number of idle classes.
@@ -240,7 +240,7 @@ impl RulePlan {
         let tunables = &config.tunables;
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
         let default = rules.default_index();
-        let mut gauges = GrowingList::with_capacity(rules.len() as usize)?;
+        let mut compiled = GrowingList::with_capacity(rules.len() as usize)?;
         let mut ids = GrowingList::with_capacity(rules.len() as usize)?;
         let (mut sums, mut borrowers) = ([0u64; COUNTS], [false; COUNTS]);
         for index in 0..rules.len() {
@@ -264,7 +264,7 @@ impl RulePlan {
                 alsos = alsos.saturating_add(1);
             }
             ids.push((rule.id, index))?;
-            gauges.push(CompiledRule {
+            compiled.push(CompiledRule {
                 id: rule.id,
                 name: rule.name,
                 rate: limits.rate,
@@ -287,7 +287,7 @@ impl RulePlan {
         sort_by(ids.as_mut_slice(), Ord::cmp);
         Ok(Self {
             rules,
-            gauges,
+            compiled,
             ids,
             pools,
             idle_max: tunables.cache_size.get() as usize,
@@ -303,8 +303,8 @@ impl RulePlan {
 
     /// Returns the compiled rule `index`.
     #[inline]
-    pub fn gauge(&self, index: u32) -> Option<&CompiledRule> {
-        self.gauges.as_slice().get(index as usize)
+    pub fn compiled(&self, index: u32) -> Option<&CompiledRule> {
+        self.compiled.as_slice().get(index as usize)
     }
 
     /// Returns the time, ticks, by which a class defers to other classes with tokens after a
@@ -320,7 +320,7 @@ impl RulePlan {
 
     /// Returns the identifier of rule `index`.
     pub fn id_of(&self, index: u32) -> Option<u32> {
-        self.gauge(index).map(|gauge| gauge.id)
+        self.compiled(index).map(|compiled| compiled.id)
     }
 
     /// Returns the index of the rule with `id`.

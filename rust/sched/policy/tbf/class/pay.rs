@@ -32,29 +32,31 @@ const fn other_bit(index: usize) -> u8 {
 impl<F: Fifo> TbfClass<F> {
     /// Returns the instant from which on credit counts in the class's own level.
     #[inline]
-    fn local_floor(&self, context: &Context<'_>, gauge: &CompiledRule) -> u64 {
-        context.floor(self.window.max(gauge.late))
+    fn local_floor(&self, context: &Context<'_>, compiled: &CompiledRule) -> u64 {
+        context.floor(self.window.max(compiled.late))
     }
 
     /// Returns the instant at which the own bucket or the pool has enough, and which of both.
     fn own_ready(
         &mut self,
         context: &mut Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         charge: Charge,
         cost: Cost,
     ) -> Own {
-        let mut ready = self.level.ready(self.local_floor(context, gauge), charge);
+        let mut ready = self
+            .level
+            .ready(self.local_floor(context, compiled), charge);
         if context.global {
-            let (window, now) = (gauge.shared_window(), context.now);
+            let (window, now) = (compiled.shared_window(), context.now);
             let global = context.buckets.ready(&mut self.seat, window, charge, now);
             ready = ready.max(global.unwrap_or(0));
         }
-        if !gauge.borrow || ready <= context.now {
+        if !compiled.borrow || ready <= context.now {
             return Own::Paid(ready);
         }
         let soon = context.now.saturating_add(POOL);
-        match context.pool_ready(gauge, cost) {
+        match context.pool_ready(compiled, cost) {
             Some(pool) if pool < ready && pool <= soon => Own::Borrowed(pool),
             // The pause equals the time already waited, so that a long wait takes few checks.
             Some(_) if ready > soon => {
@@ -68,12 +70,12 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Takes from the own bucket; returns the instant at which the tokens exist.
     #[inline]
-    fn own_take(&mut self, context: &Context<'_>, gauge: &CompiledRule, charge: Charge) -> u64 {
-        let floor = self.local_floor(context, gauge);
+    fn own_take(&mut self, context: &Context<'_>, compiled: &CompiledRule, charge: Charge) -> u64 {
+        let floor = self.local_floor(context, compiled);
         let mut ready = self.level.ready(floor, charge);
         self.level = self.level.take(floor, charge);
         if context.global {
-            let (window, now) = (gauge.shared_window(), context.now);
+            let (window, now) = (compiled.shared_window(), context.now);
             let global = context.buckets.take(&mut self.seat, window, charge, now);
             ready = ready.max(global.unwrap_or(0));
         }
@@ -84,20 +86,20 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Takes from the pool instead of the own bucket; returns the instant at which the tokens
     /// exist.
-    fn borrow(&mut self, context: &mut Context<'_>, gauge: &CompiledRule, cost: Cost) -> u64 {
-        let Some((ready, span)) = context.pool_take(gauge, cost) else {
-            return self.own_take(context, gauge, gauge.charge(cost));
+    fn borrow(&mut self, context: &mut Context<'_>, compiled: &CompiledRule, cost: Cost) -> u64 {
+        let Some((ready, span)) = context.pool_take(compiled, cost) else {
+            return self.own_take(context, compiled, compiled.charge(cost));
         };
         self.paid |= OWN | POOLED;
         self.span = span;
-        self.pool = gauge.count() as u8;
+        self.pool = compiled.count() as u8;
         ready
     }
 
-    /// Returns true if the front is fully paid; `gauge` is that of its rule.
+    /// Returns true if the front is fully paid; `compiled` is that of its rule.
     #[inline]
-    pub fn is_paid(&self, gauge: &CompiledRule) -> bool {
-        let others = gauge.also().len();
+    pub fn is_paid(&self, compiled: &CompiledRule) -> bool {
+        let others = compiled.also().len();
         let all = OWN | other_bit(others).wrapping_sub(OTHER);
         self.paid & !POOLED == all
     }
@@ -108,13 +110,13 @@ impl<F: Fifo> TbfClass<F> {
     pub(super) fn pay(
         &mut self,
         context: &mut Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         cost: Cost,
     ) -> u64 {
-        if !gauge.also().is_empty() || gauge.borrow {
-            self.pay_some(context, gauge, cost)
+        if !compiled.also().is_empty() || compiled.borrow {
+            self.pay_some(context, compiled, cost)
         } else if self.paid & OWN == 0 {
-            self.own_take(context, gauge, gauge.charge(cost))
+            self.own_take(context, compiled, compiled.charge(cost))
         } else {
             context.now
         }
@@ -122,20 +124,20 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Takes as [`TbfClass::pay`] does, under a rule that borrows or names other rules.
     #[inline(never)]
-    fn pay_some(&mut self, context: &mut Context<'_>, gauge: &CompiledRule, cost: Cost) -> u64 {
+    fn pay_some(&mut self, context: &mut Context<'_>, compiled: &CompiledRule, cost: Cost) -> u64 {
         let own = if self.paid & OWN == 0 {
-            Some(self.own_ready(context, gauge, gauge.charge(cost), cost))
+            Some(self.own_ready(context, compiled, compiled.charge(cost), cost))
         } else {
             None
         };
         let mut last = own.as_ref().map_or(0, Own::ready);
         let mut slowest = None;
-        for (index, &rule) in gauge.also().iter().enumerate() {
-            let Some((other, gauge)) = self.unpaid(context, index, rule) else {
+        for (index, &rule) in compiled.also().iter().enumerate() {
+            let Some((other, compiled)) = self.unpaid(context, index, rule) else {
                 continue;
             };
-            let (window, now) = (gauge.shared_window(), context.now);
-            let charge = gauge.charge(cost);
+            let (window, now) = (compiled.shared_window(), context.now);
+            let charge = compiled.charge(cost);
             let ready = context.buckets.ready(&mut other.seat, window, charge, now);
             if let Some(ready) = ready.filter(|&ready| ready > last) {
                 last = ready;
@@ -145,17 +147,17 @@ impl<F: Fifo> TbfClass<F> {
         let wait = last > context.now;
         if wait && slowest.is_none() {
             if let Some(own) = own {
-                return self.own_pay(context, gauge, cost, own);
+                return self.own_pay(context, compiled, cost, own);
             }
         }
         let mut due = 0;
-        for (index, &rule) in gauge.also().iter().enumerate() {
+        for (index, &rule) in compiled.also().iter().enumerate() {
             if wait && slowest != Some(index) {
                 continue;
             }
-            if let Some((other, gauge)) = self.unpaid(context, index, rule) {
-                let (window, now) = (gauge.shared_window(), context.now);
-                let charge = gauge.charge(cost);
+            if let Some((other, compiled)) = self.unpaid(context, index, rule) {
+                let (window, now) = (compiled.shared_window(), context.now);
+                let charge = compiled.charge(cost);
                 let ready = context.buckets.take(&mut other.seat, window, charge, now);
                 other.span = charge.span;
                 self.paid |= other_bit(index);
@@ -164,7 +166,7 @@ impl<F: Fifo> TbfClass<F> {
         }
         if !wait {
             if let Some(own) = own {
-                due = due.max(self.own_pay(context, gauge, cost, own));
+                due = due.max(self.own_pay(context, compiled, cost, own));
             }
         }
         due
@@ -174,13 +176,13 @@ impl<F: Fifo> TbfClass<F> {
     fn own_pay(
         &mut self,
         context: &mut Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         cost: Cost,
         own: Own,
     ) -> u64 {
         match own {
-            Own::Paid(_) => self.own_take(context, gauge, gauge.charge(cost)),
-            Own::Borrowed(_) => self.borrow(context, gauge, cost),
+            Own::Paid(_) => self.own_take(context, compiled, compiled.charge(cost)),
+            Own::Borrowed(_) => self.borrow(context, compiled, cost),
             Own::Later(soon) => soon,
         }
     }
@@ -195,7 +197,7 @@ impl<F: Fifo> TbfClass<F> {
         if self.paid & other_bit(index) != 0 {
             return None;
         }
-        Some((self.others.get_mut(index)?, context.plan.gauge(rule)?))
+        Some((self.others.get_mut(index)?, context.plan.compiled(rule)?))
     }
 
     /// Returns the tokens taken for the front to their buckets.
@@ -224,45 +226,45 @@ impl<F: Fifo> TbfClass<F> {
     pub(super) fn charge_growth_debt(
         &mut self,
         context: &mut Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         cost: Cost,
     ) {
-        let counts = |gauge: &CompiledRule| gauge.count() == RateUnit::Requests;
-        let mut paid = if counts(gauge) { OWN } else { 0 };
-        for (index, &rule) in gauge.also().iter().enumerate() {
-            if context.plan.gauge(rule).is_some_and(counts) {
+        let counts = |compiled: &CompiledRule| compiled.count() == RateUnit::Requests;
+        let mut paid = if counts(compiled) { OWN } else { 0 };
+        for (index, &rule) in compiled.also().iter().enumerate() {
+            if context.plan.compiled(rule).is_some_and(counts) {
                 paid |= other_bit(index);
             }
         }
-        self.owe(context, gauge, cost, paid);
+        self.owe(context, compiled, cost, paid);
     }
 
     /// Charges a request to all buckets except those in `paid`, up to the maximum debt.
     pub(super) fn owe(
         &mut self,
         context: &mut Context<'_>,
-        gauge: &CompiledRule,
+        compiled: &CompiledRule,
         cost: Cost,
         paid: u8,
     ) {
         let now = context.now;
         let bound = now.saturating_add(DEBT_MAX);
         if paid & OWN == 0 {
-            let charge = gauge.charge(cost);
-            let floor = self.local_floor(context, gauge);
+            let charge = compiled.charge(cost);
+            let floor = self.local_floor(context, compiled);
             let before = self.level;
             self.level = before.force(floor, charge, bound);
             self.forced = self.forced.forced(before, self.level, now);
             if context.global {
-                let window = gauge.shared_window();
+                let window = compiled.shared_window();
                 let seat = &mut self.seat;
                 context.buckets.owe(seat, window, charge, bound, now);
             }
         }
-        for (index, &rule) in gauge.also().iter().enumerate() {
-            let other = self.others.get_mut(index).zip(context.plan.gauge(rule));
-            if let Some((other, gauge)) = other.filter(|_| paid & other_bit(index) == 0) {
-                let (window, charge) = (gauge.shared_window(), gauge.charge(cost));
+        for (index, &rule) in compiled.also().iter().enumerate() {
+            let other = self.others.get_mut(index).zip(context.plan.compiled(rule));
+            if let Some((other, compiled)) = other.filter(|_| paid & other_bit(index) == 0) {
+                let (window, charge) = (compiled.shared_window(), compiled.charge(cost));
                 let seat = &mut other.seat;
                 context.buckets.owe(seat, window, charge, bound, now);
             }

@@ -148,7 +148,7 @@ pub struct NoBandwidth;
 /// - Remaining and drawn bandwidth of a reserve add up to the reserve of the parameters; the class
 ///   has at least the drawn amount.
 pub struct Allocator {
-    setup: AllocatorParameters,
+    parameters: AllocatorParameters,
     entries: GrowingList<ClientEntry>,
     /// Work queue, with room for all clients.
     queue: GrowingList<ClientId>,
@@ -165,10 +165,10 @@ pub struct Allocator {
 
 impl Allocator {
     /// Creates the allocator of a group without clients.
-    pub fn new(setup: AllocatorParameters) -> Self {
-        let setup = setup.bounded();
+    pub fn new(parameters: AllocatorParameters) -> Self {
+        let parameters = parameters.bounded();
         let mut allocator = Self {
-            setup,
+            parameters,
             entries: GrowingList::new(),
             queue: GrowingList::new(),
             vacant: None,
@@ -178,7 +178,7 @@ impl Allocator {
             clock: 0,
             changed: false,
         };
-        allocator.open(setup);
+        allocator.open(parameters);
         allocator
     }
 
@@ -202,7 +202,7 @@ impl Allocator {
     pub fn enter(&mut self, terms: Entitlement) -> Result<ClientId, NoMemory> {
         let id = self.reserve_entry()?;
         let now = self.now();
-        self.insert(id, AllocatorClient::new(terms, self.setup.floor, now));
+        self.insert(id, AllocatorClient::new(terms, self.parameters.floor, now));
         Ok(id)
     }
 
@@ -264,7 +264,7 @@ impl Allocator {
 
     /// Decreases the allocation of a client by `by` bytes/s, but not below the floor.
     pub fn decrease(&mut self, id: ClientId, by: u64) {
-        let floor = self.setup.floor;
+        let floor = self.parameters.floor;
         let Some(client) = self.client(id) else {
             return;
         };
@@ -300,7 +300,7 @@ impl Allocator {
             self.remove(id);
             self.release(client.terms.class, client.allocation);
             let now = self.now();
-            let mut moved = AllocatorClient::new(terms, self.setup.floor, now);
+            let mut moved = AllocatorClient::new(terms, self.parameters.floor, now);
             moved.reported = client.reported;
             self.insert(id, moved);
         }
@@ -308,10 +308,10 @@ impl Allocator {
     }
 
     /// Changes the parameters of the group. Equal parameters have no effect.
-    pub fn set_setup(&mut self, setup: AllocatorParameters) {
-        let setup = setup.bounded();
-        if self.setup != setup {
-            self.open(setup);
+    pub fn set_parameters(&mut self, parameters: AllocatorParameters) {
+        let parameters = parameters.bounded();
+        if self.parameters != parameters {
+            self.open(parameters);
             self.reallocate();
         }
     }
@@ -338,8 +338,8 @@ impl Allocator {
     }
 
     /// Returns the parameters, clamped to the bounds.
-    pub const fn setup(&self) -> &AllocatorParameters {
-        &self.setup
+    pub const fn parameters(&self) -> &AllocatorParameters {
+        &self.parameters
     }
 
     /// Returns the free bandwidth in the pool, bytes/s.
@@ -369,7 +369,7 @@ impl Allocator {
     /// Changes the requested amount of a client. A client that becomes unmet queues behind the
     /// clients that already are.
     fn ask(&mut self, id: ClientId, ask: impl FnOnce(&mut AllocatorClient, u64)) {
-        let floor = self.setup.floor;
+        let floor = self.parameters.floor;
         let now = self.now();
         self.change(id, |client| {
             let waited = client.is_unmet();

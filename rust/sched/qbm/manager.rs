@@ -274,7 +274,7 @@ impl BandwidthManager {
             }
             if let (Some(gate), Some(terms)) = (gate, client.terms) {
                 let start = match group.movers {
-                    Some(_) => group.allocator.setup().floor,
+                    Some(_) => group.allocator.parameters().floor,
                     None => group.start(&terms),
                 };
                 self.changed |= client.set(gate, start, now);

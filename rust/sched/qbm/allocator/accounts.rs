@@ -119,14 +119,14 @@ pub(super) enum ClientEntry {
 }
 
 impl Allocator {
-    /// Resets to `setup`, which is within bounds, with all allocations 0.
+    /// Resets to `parameters`, which is within bounds, with all allocations 0.
     ///
     /// Oversubscribed bandwidth moves to the pool and stays oversubscribed.
-    pub(super) fn open(&mut self, setup: AllocatorParameters) {
-        self.setup = setup;
-        let floor = setup.floor;
-        self.pool = setup.capacity.wrapping_add(self.over);
-        for (class, reserve) in BandwidthClass::ALL.into_iter().zip(setup.reserves) {
+    pub(super) fn open(&mut self, parameters: AllocatorParameters) {
+        self.parameters = parameters;
+        let floor = parameters.floor;
+        self.pool = parameters.capacity.wrapping_add(self.over);
+        for (class, reserve) in BandwidthClass::ALL.into_iter().zip(parameters.reserves) {
             self.each(class, |client| {
                 client.had = client.allocation;
                 client.set(0);
@@ -145,7 +145,9 @@ impl Allocator {
 
     /// Returns the sum of the floors of the clients of `class`, bytes/s.
     pub(super) const fn floors(&self, class: BandwidthClass) -> u64 {
-        self.tally(class).clients.saturating_mul(self.setup.floor)
+        self.tally(class)
+            .clients
+            .saturating_mul(self.parameters.floor)
     }
 
     /// Returns the logical time of a request, for comparison with other requests.

@@ -166,7 +166,7 @@ impl Allocator {
     /// Allocates the floor to the clients of `class` without an allocation; bandwidth that is not
     /// available is oversubscribed.
     fn absolute_minimum(&mut self, class: BandwidthClass) {
-        let floor = self.setup.floor;
+        let floor = self.parameters.floor;
         let need = self.tally(class).empty.saturating_mul(floor);
         if need == 0 {
             return;
@@ -227,8 +227,8 @@ impl Allocator {
     /// A class that draws from its reserve may then hold more bandwidth from elsewhere than it
     /// needs. Higher classes may take that bandwidth, so the pass is repeated.
     fn give_unmet(&mut self) {
-        let lent = |book: &Self| {
-            let lent = |class| book.tally(class).lent;
+        let lent = |allocator: &Self| {
+            let lent = |class| allocator.tally(class).lent;
             SHARING.into_iter().map(lent).fold(0, u64::wrapping_add)
         };
         loop {
@@ -276,15 +276,15 @@ impl Allocator {
             client.terms.class != BandwidthClass::Mover && client.wants()
         };
         let count = self.queue(wants, |client| client.wished);
-        self.each_queued(count, |book, id| {
-            let wish = book.client(id).map_or(0, |client| client.wish);
-            book.give_more(&MORE_OF_FREED, id, wish);
+        self.each_queued(count, |allocator, id| {
+            let wish = allocator.client(id).map_or(0, |client| client.wish);
+            allocator.give_more(&MORE_OF_FREED, id, wish);
         });
     }
 
     /// Returns true if there is bandwidth for a wanting client.
     fn has_more(&self) -> bool {
-        let has = |tally: &ClassTally| self.pool >= self.setup.grant || tally.reserve > 0;
+        let has = |tally: &ClassTally| self.pool >= self.parameters.grant || tally.reserve > 0;
         let mut tallies = BandwidthClass::ALL
             .into_iter()
             .map(|class| self.tally(class));
@@ -334,7 +334,7 @@ impl Allocator {
 
     /// Takes up to `need` from the pool, unless the pool is below the grant threshold.
     fn more_from_pool(&mut self, _class: BandwidthClass, need: u64) -> u64 {
-        if self.pool < self.setup.grant {
+        if self.pool < self.parameters.grant {
             return 0;
         }
         self.draw_pool(need)
@@ -368,9 +368,9 @@ impl Allocator {
                 client.terms.class != BandwidthClass::Mover && client.had > client.goal
             };
             let count = self.queue(had_extra, |client| client.since);
-            self.each_queued(count, |book, id| {
-                let had = book.client(id).map_or(0, |client| client.had);
-                book.give_more(&MORE_OF_FREED, id, had);
+            self.each_queued(count, |allocator, id| {
+                let had = allocator.client(id).map_or(0, |client| client.had);
+                allocator.give_more(&MORE_OF_FREED, id, had);
             });
         }
         self.settle();
@@ -382,7 +382,7 @@ impl Allocator {
         let Some(client) = self.client(id) else {
             return;
         };
-        let need = client.had.min(client.goal).max(self.setup.floor);
+        let need = client.had.min(client.goal).max(self.parameters.floor);
         let free = self.tally(BandwidthClass::FirstCome).reserve;
         if need <= free.saturating_add(self.pool) {
             let found = self.find(BandwidthClass::FirstCome, need);

@@ -137,7 +137,7 @@ impl Allocator {
     /// floor and at most the goal for each. No client may have extra. The total must be less than
     /// the sum of goals and at least the sum of floors.
     pub(super) fn divide_below_goals(&mut self, class: BandwidthClass, total: u64) {
-        let floor = self.setup.floor;
+        let floor = self.parameters.floor;
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
         let mut carver = ExactDivider::new(ratio);
         self.each(class, |client| {

@@ -17,7 +17,7 @@ const FLOOR: u64 = 32 << 10;
 const GRANT: u64 = 256 << 10;
 
 /// Creates the parameters of a group with `capacity` and `reserves`, MB/s.
-fn setup(capacity: u64, reserves: [u64; CLASSES]) -> AllocatorParameters {
+fn parameters(capacity: u64, reserves: [u64; CLASSES]) -> AllocatorParameters {
     AllocatorParameters {
         capacity: capacity * MB,
         reserves: reserves.map(|reserve| reserve * MB),
@@ -41,7 +41,7 @@ fn group<const N: usize>(
     capacity: u64,
     clients: [(BandwidthClass, u64, u64); N],
 ) -> (Allocator, [ClientId; N]) {
-    let mut allocator = Allocator::new(setup(capacity, [0; CLASSES]));
+    let mut allocator = Allocator::new(parameters(capacity, [0; CLASSES]));
     let ids = clients.map(|(class, min, max)| register(&mut allocator, class, min, max));
     (allocator, ids)
 }

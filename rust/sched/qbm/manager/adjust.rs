@@ -4,7 +4,7 @@
 
 use super::{
     client::{GroupCounts, KEEP},
-    group::setup_of,
+    group::parameters_of,
     mover_strategy::GroupLoad,
     rate::{percent, rate},
     usage::{ClientTotals, MarkTime, UsageLevel},
@@ -188,8 +188,8 @@ impl BandwidthManager {
         for (settings, (group, load)) in self.plan.groups().iter().zip(groups) {
             let left = group.movers.as_mut().and_then(|movers| movers.see(load));
             if let Some(left) = left {
-                let setup = setup_of(settings, &tick.tuning, left);
-                group.allocator.set_setup(setup);
+                let parameters = parameters_of(settings, &tick.tuning, left);
+                group.allocator.set_parameters(parameters);
             }
         }
     }

@@ -55,7 +55,7 @@ impl ManagedGroup {
         Self {
             number,
             place,
-            allocator: Allocator::new(setup_of(settings, tuning, settings.capacity())),
+            allocator: Allocator::new(parameters_of(settings, tuning, settings.capacity())),
             places: GrowingList::new(),
             clients: 0,
             movers: MoverStrategy::of(settings, tuning),
@@ -77,14 +77,14 @@ impl ManagedGroup {
             None => settings.capacity(),
         };
         self.allocator
-            .set_setup(setup_of(settings, tuning, capacity));
+            .set_parameters(parameters_of(settings, tuning, capacity));
     }
 
     /// Returns the allocation of client `id`, bytes/s; the floor if the client is not yet served.
     pub fn allocation(&self, id: ClientId) -> u64 {
         self.allocator
             .allocation(id)
-            .max(self.allocator.setup().floor)
+            .max(self.allocator.parameters().floor)
     }
 
     /// Unregisters client `id` at the allocator; the allocation is released when gates are set.
@@ -109,14 +109,16 @@ impl ManagedGroup {
         if self.movers.is_some() {
             return UNREGULATED;
         }
-        let setup = self.allocator.setup();
+        let parameters = self.allocator.parameters();
         let all = u64::from(self.clients).saturating_add(1);
         let rate = match terms.class {
             BandwidthClass::FirstCome if self.allocator.free() < terms.min => 0,
             BandwidthClass::FirstCome => terms.min,
-            _ => terms.min.min(setup.capacity.checked_div(all).unwrap_or(0)),
+            _ => terms
+                .min
+                .min(parameters.capacity.checked_div(all).unwrap_or(0)),
         };
-        rate.max(setup.floor)
+        rate.max(parameters.floor)
     }
 
     /// Registers the client at `place` with the allocator; may sleep.
@@ -186,7 +188,7 @@ impl ManagedGroup {
 
 /// Creates the allocator's parameters for a group with an allocatable capacity of `capacity`
 /// bytes/s.
-pub fn setup_of(
+pub fn parameters_of(
     settings: &Settings,
     tuning: &BandwidthParameters,
     capacity: u64,

@@ -7,18 +7,18 @@ use crate::sched::rng::Rng;
 
 /// Asserts the invariants between two requests.
 pub(super) fn check(allocator: &Allocator) {
-    let book = allocator;
-    let setup = book.setup;
+    let allocator = allocator;
+    let parameters = allocator.parameters;
     let mut sum = 0;
     let mut unmet_below = false;
     for class in BandwidthClass::ALL {
-        let tally = *book.tally(class);
+        let tally = *allocator.tally(class);
         let mut want = ClassTally {
             reserve: tally.reserve,
             lent: tally.lent,
             ..ClassTally::default()
         };
-        for client in book.members(class) {
+        for client in allocator.members(class) {
             want.clients += 1;
             want.empty += u64::from(client.is_empty());
             want.allocated += client.allocation;
@@ -26,31 +26,34 @@ pub(super) fn check(allocator: &Allocator) {
             want.missing += client.missing();
             want.extra += client.extra();
             want.wanting += u64::from(client.wants());
-            check_client(client, &setup);
+            check_client(client, &parameters);
         }
         assert_eq!(tally, want, "sums of {class:?}");
         sum += tally.allocated + tally.reserve;
-        check_reserve(&tally, setup.reserves[class.index()]);
+        check_reserve(&tally, parameters.reserves[class.index()]);
         unmet_below |= tally.missing > 0 && class != BandwidthClass::FirstCome;
     }
     // Bandwidth is neither created nor lost.
-    assert_eq!(sum + book.pool, setup.capacity + book.over);
-    assert!(book.over == 0 || book.pool == 0);
-    assert_eq!(book.all_goals_met(), !unmet_below && book.over == 0);
-    check_unmet(book);
-    check_left(book);
+    assert_eq!(sum + allocator.pool, parameters.capacity + allocator.over);
+    assert!(allocator.over == 0 || allocator.pool == 0);
+    assert_eq!(
+        allocator.all_goals_met(),
+        !unmet_below && allocator.over == 0
+    );
+    check_unmet(allocator);
+    check_left(allocator);
 }
 
 /// Asserts that the allocation is at least the floor and at most the maximum.
-fn check_client(client: &AllocatorClient, setup: &AllocatorParameters) {
-    let most = client.terms.max.min(RATE_MAX).max(setup.floor);
-    assert!(client.allocation >= setup.floor, "{client:?}");
+fn check_client(client: &AllocatorClient, parameters: &AllocatorParameters) {
+    let most = client.terms.max.min(RATE_MAX).max(parameters.floor);
+    assert!(client.allocation >= parameters.floor, "{client:?}");
     assert!(
         client.allocation <= client.cap && client.cap <= most,
         "{client:?}"
     );
-    assert!(setup.floor <= client.goal && client.goal <= client.cap);
-    assert!(client.goal <= client.terms.min.max(setup.floor));
+    assert!(parameters.floor <= client.goal && client.goal <= client.cap);
+    assert!(client.goal <= client.terms.min.max(parameters.floor));
     assert!(client.wish == 0 || client.wish > client.allocation && client.wish <= client.cap);
     assert!(client.allocation <= client.given());
 }
@@ -62,29 +65,30 @@ fn check_reserve(tally: &ClassTally, reserve: u64) {
 }
 
 /// Asserts that no bandwidth is left that an unmet client could get.
-fn check_unmet(book: &Allocator) {
-    if !book.all_goals_met() {
+fn check_unmet(allocator: &Allocator) {
+    if !allocator.all_goals_met() {
         for class in BandwidthClass::ALL {
-            assert_eq!(book.tally(class).extra, 0, "{class:?} has extra");
+            assert_eq!(allocator.tally(class).extra, 0, "{class:?} has extra");
         }
     }
     for class in BandwidthClass::ALL {
-        let reach = book.available_to(class);
+        let reach = allocator.available_to(class);
         if class == BandwidthClass::FirstCome {
-            let unmet = book.members(class).filter(|client| client.is_unmet());
+            let unmet = allocator.members(class).filter(|client| client.is_unmet());
             unmet.for_each(|client| assert!(client.missing() > reach, "{client:?} {reach}"));
-        } else if book.tally(class).missing > 0 {
+        } else if allocator.tally(class).missing > 0 {
             assert_eq!(reach, 0, "{class:?}");
-            check_shares(book, class);
+            check_shares(allocator, class);
         }
     }
 }
 
 /// Asserts that a class with unmet clients shares in proportion to goals.
-fn check_shares(book: &Allocator, class: BandwidthClass) {
-    let floor = book.setup.floor;
+fn check_shares(allocator: &Allocator, class: BandwidthClass) {
+    let floor = allocator.parameters.floor;
     let above = || {
-        book.members(class)
+        allocator
+            .members(class)
             .filter(|client| client.allocation > floor)
     };
     let Some(first) = above().next() else {
@@ -98,7 +102,7 @@ fn check_shares(book: &Allocator, class: BandwidthClass) {
         assert!(a.abs_diff(b) <= slack, "{client:?} {first:?}");
     }
     // Clients at the floor would get less in proportion.
-    for client in book
+    for client in allocator
         .members(class)
         .filter(|client| client.allocation == floor)
     {
@@ -112,12 +116,12 @@ fn check_shares(book: &Allocator, class: BandwidthClass) {
 }
 
 /// Asserts that the remaining bandwidth is with the movers, or below the grant threshold.
-fn check_left(book: &Allocator) {
-    if !book.all_goals_met() {
+fn check_left(allocator: &Allocator) {
+    if !allocator.all_goals_met() {
         return;
     }
-    let free = book.pool + book.tally(BandwidthClass::Mover).reserve;
-    for client in book.members(BandwidthClass::Mover) {
+    let free = allocator.pool + allocator.tally(BandwidthClass::Mover).reserve;
+    for client in allocator.members(BandwidthClass::Mover) {
         assert!(
             free == 0 || client.allocation == client.cap,
             "{client:?} {free}"
@@ -128,10 +132,10 @@ fn check_left(book: &Allocator) {
         BandwidthClass::FairShare,
         BandwidthClass::LowShare,
     ] {
-        let tally = book.tally(class);
-        let mut members = book.members(class);
+        let tally = allocator.tally(class);
+        let mut members = allocator.members(class);
         if members.any(|client| client.wants() && !client.is_unmet()) {
-            assert!(book.pool < book.setup.grant.max(1));
+            assert!(allocator.pool < allocator.parameters.grant.max(1));
             assert_eq!(tally.reserve, 0);
         }
     }
@@ -163,16 +167,16 @@ struct Run {
 impl Run {
     fn new(case: Case) -> Self {
         let mut rng = Rng::new(case.seed);
-        let setup = Self::setup(&mut rng, case);
+        let parameters = Self::parameters(&mut rng, case);
         Self {
             rng,
             case,
-            allocator: Allocator::new(setup),
+            allocator: Allocator::new(parameters),
             ids: Vec::new(),
         }
     }
 
-    fn setup(rng: &mut Rng, case: Case) -> AllocatorParameters {
+    fn parameters(rng: &mut Rng, case: Case) -> AllocatorParameters {
         // Rates of up to terabytes/s.
         let capacity = match case.seed % 3 {
             0 => (1 << 20) + rng.below(1 << 30),
@@ -193,7 +197,7 @@ impl Run {
     }
 
     fn terms(&mut self) -> Entitlement {
-        let most = self.allocator.setup().capacity / self.case.part + 1;
+        let most = self.allocator.parameters().capacity / self.case.part + 1;
         let classes = self.case.classes;
         // Powers of two, because 64-bit products of them would wrap to small values.
         let min = match self.case.seed % 3 {
@@ -257,7 +261,7 @@ impl Run {
                 let by = match self.rng.below(3) {
                     0 => allocation / 10 * 3,
                     1 => self.rng.below(allocation + 1),
-                    _ => self.rng.below(self.allocator.setup().capacity),
+                    _ => self.rng.below(self.allocator.parameters().capacity),
                 };
                 self.first_come_keeps(Some(id), class, |run| {
                     let answer = run.allocator.increase(id, by);
@@ -281,11 +285,11 @@ impl Run {
                 self.allocator.set_terms(id, terms);
             }
             _ => {
-                let mut setup = Self::setup(&mut self.rng, self.case);
+                let mut parameters = Self::parameters(&mut self.rng, self.case);
                 if self.rng.below(2) == 0 {
-                    setup.floor = self.allocator.setup().floor;
+                    parameters.floor = self.allocator.parameters().floor;
                 }
-                self.allocator.set_setup(setup);
+                self.allocator.set_parameters(parameters);
             }
         }
     }
@@ -345,9 +349,9 @@ impl Run {
     fn reallocate(&mut self) {
         let before = self.first_come(None);
         let was_content = self.allocator.all_goals_met();
-        let mut setup = *self.allocator.setup();
-        setup.grant ^= 1;
-        self.allocator.set_setup(setup);
+        let mut parameters = *self.allocator.parameters();
+        parameters.grant ^= 1;
+        self.allocator.set_parameters(parameters);
         for (id, before) in before {
             let now = self.allocator.allocation(id);
             assert!(before.is_unmet() || now >= before.goal, "{before:?} {now}");
@@ -398,14 +402,14 @@ fn run(case: Case) {
         run.allocator.leave(id);
     }
     check(&run.allocator);
-    let setup = *run.allocator.setup();
+    let parameters = *run.allocator.parameters();
     assert_eq!(run.allocator.oversubscribed(), 0);
     for class in BandwidthClass::ALL {
-        let reserve = setup.reserves[class.index()];
+        let reserve = parameters.reserves[class.index()];
         assert_eq!(run.allocator.reserve_left(class), reserve);
     }
-    let kept: u64 = setup.reserves.iter().sum();
-    assert_eq!(run.allocator.free(), setup.capacity - kept);
+    let kept: u64 = parameters.reserves.iter().sum();
+    assert_eq!(run.allocator.free(), parameters.capacity - kept);
 }
 
 /// Runs many requests of few clients, to reach all corner cases of the rules.

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_reserve_comes_first_and_is_for_its_class() {
-    let mut allocator = Allocator::new(setup(1000, [0, 300, 0, 0]));
+    let mut allocator = Allocator::new(parameters(1000, [0, 300, 0, 0]));
     assert_eq!(allocator.free(), 700 * MB);
     // Other classes cannot draw from the reserve, even if unmet.
     let greedy = register(&mut allocator, FirstCome, 800, 1000);
@@ -228,7 +228,7 @@ fn little_free_bandwidth_is_not_given_beyond_minimums() {
 
 #[test]
 fn more_from_the_reserve_of_the_class() {
-    let mut allocator = Allocator::new(setup(1000, [0, 300, 0, 0]));
+    let mut allocator = Allocator::new(parameters(1000, [0, 300, 0, 0]));
     let first = register(&mut allocator, FirstCome, 700, 700);
     let fair = register(&mut allocator, FairShare, 100, 1000);
     assert_eq!(
@@ -338,7 +338,7 @@ fn movers_follow_the_capacity() {
         (0, [0, 0]),
         (2000, [1000, 1000]),
     ] {
-        allocator.set_setup(setup(capacity, [0; CLASSES]));
+        allocator.set_parameters(parameters(capacity, [0; CLASSES]));
         assert_eq!(megabytes(&allocator, ids), want, "{capacity}");
     }
 }
@@ -357,13 +357,13 @@ fn a_new_setup_leaves_those_that_had_theirs() {
     let ids = [old, waits, young, fair];
     assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
     // The unmet client is older than `young`, and stays unmet.
-    allocator.set_setup(setup(900, [0; CLASSES]));
+    allocator.set_parameters(parameters(900, [0; CLASSES]));
     assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
-    allocator.set_setup(setup(800, [0; CLASSES]));
+    allocator.set_parameters(parameters(800, [0; CLASSES]));
     assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 100]);
-    allocator.set_setup(setup(500, [0; CLASSES]));
+    allocator.set_parameters(parameters(500, [0; CLASSES]));
     assert_eq!(megabytes(&allocator, ids), [400, 0, 0, 100]);
-    allocator.set_setup(setup(1700, [0, 200, 0, 0]));
+    allocator.set_parameters(parameters(1700, [0, 200, 0, 0]));
     assert_eq!(megabytes(&allocator, ids), [400, 700, 300, 200]);
     assert_eq!(allocator.free(), 100 * MB);
     // Extra is kept while there is enough bandwidth.
@@ -371,7 +371,7 @@ fn a_new_setup_leaves_those_that_had_theirs() {
         allocator.increase(young, 50 * MB),
         Ok(Increase::Whole(350 * MB))
     );
-    allocator.set_setup(setup(1690, [0, 100, 50, 0]));
+    allocator.set_parameters(parameters(1690, [0, 100, 50, 0]));
     assert_eq!(megabytes(&allocator, ids), [400, 700, 340, 200]);
 }
 
@@ -426,7 +426,7 @@ fn numbers_out_of_bounds_count_as_the_bound() {
         floor: 0,
         grant: u64::MAX,
     });
-    assert_eq!(allocator.setup().floor, 1);
+    assert_eq!(allocator.parameters().floor, 1);
     assert_eq!(allocator.reserve_left(FirstCome), RATE_MAX);
     assert_eq!(allocator.reserve_left(FairShare), 0);
     for class in BandwidthClass::ALL {
@@ -441,7 +441,7 @@ fn numbers_out_of_bounds_count_as_the_bound() {
             random::check(&allocator);
         }
     }
-    allocator.set_setup(AllocatorParameters {
+    allocator.set_parameters(AllocatorParameters {
         capacity: 0,
         reserves: [0; CLASSES],
         floor: u64::MAX,
@@ -453,7 +453,7 @@ fn numbers_out_of_bounds_count_as_the_bound() {
 
 #[test]
 fn as_many_clients_as_there_may_be() {
-    let mut allocator = Allocator::new(setup(1000, [0; CLASSES]));
+    let mut allocator = Allocator::new(parameters(1000, [0; CLASSES]));
     for _ in 0..client::CLIENTS_MAX {
         allocator.enter(terms(FirstCome, 0, 0)).unwrap();
     }
@@ -461,7 +461,7 @@ fn as_many_clients_as_there_may_be() {
     allocator.settle();
     assert_eq!(allocator.len(), 32_768);
     random::check(&allocator);
-    allocator.set_setup(setup(2000, [0; CLASSES]));
+    allocator.set_parameters(parameters(2000, [0; CLASSES]));
     allocator.set_terms(7, terms(FairShare, 1, 1));
     random::check(&allocator);
     allocator.leave(9);

@@ -135,7 +135,7 @@ fn rule_name(name: &CStr) -> Result<Name> {
 
 /// Returns the rules of the first head of `heads` that has a rule called `name`.
 fn rules_with(service: &Service, name: &Name, heads: Heads) -> Option<Shared<RuleList>> {
-    service.parameters().kept.tbf.book_with(name, heads)
+    service.parameters().kept.tbf.rule_list_with(name, heads)
 }
 
 /// Returns the errno of a syntax error, and logs the reason for `service` to the kernel log.
@@ -229,13 +229,13 @@ impl fmt::Display for WrittenPairs<'_> {
     }
 }
 
-/// Returns the pairs of the rule `name` of `book`, except `rank`, which is not stored there.
-fn pairs_in(book: &RuleList, name: &Name) -> RulePairs {
-    let Some(rule) = book.get(name) else {
+/// Returns the pairs of the rule `name` of `list`, except `rank`, which is not stored there.
+fn pairs_in(list: &RuleList, name: &Name) -> RulePairs {
+    let Some(rule) = list.get(name) else {
         return RulePairs::default();
     };
     let limits = &rule.limits;
-    let named = |id: &u32| book.rules().find(|other| other.id == *id);
+    let named = |id: &u32| list.rules().find(|other| other.id == *id);
     let mut names = limits.also.ids().iter().filter_map(named);
     RulePairs {
         rate: Some((0, limits.rate)),
@@ -353,7 +353,7 @@ impl RuleDirectory {
     fn show_pair(&self, key: &PairKey, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = self.draft.lock();
         let pairs = match self.started(&draft, &self.place.service()) {
-            Some(book) if key.name != RANK.name => pairs_in(&book, &self.name),
+            Some(list) if key.name != RANK.name => pairs_in(&list, &self.name),
             _ => draft.pairs,
         };
         line(page, format_args!("{}", PairValue(&pairs, key)))
@@ -416,8 +416,8 @@ impl AttributeOperations<0> for RuleDirectory {
 
     fn show(this: &RuleDirectory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = this.draft.lock();
-        let book = this.started(&draft, &this.place.service());
-        match book.as_ref().and_then(|book| book.get(&this.name)) {
+        let list = this.started(&draft, &this.place.service());
+        match list.as_ref().and_then(|list| list.get(&this.name)) {
             Some(rule) => line(page, format_args!("{}", *rule.conditions)),
             None => line(
                 page,

@@ -103,7 +103,7 @@ impl Shared {
             // Each partition has its own buckets for minimums and for rules that other rules name.
             rules.saturating_mul(8)
         };
-        let rules = mem::Shared::new(config.book()?.compile(0)?)?;
+        let rules = mem::Shared::new(config.rule_list()?.compile(0)?)?;
         Ok(Self {
             buckets: BucketTable::new(count, seed)?,
             start: Update::new(rules, config)?,

@@ -76,10 +76,10 @@ impl RuleList {
     /// Returns a rule list with the same rules, another rate for rules that are started without a
     /// rate, and another maximum.
     pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
-        let mut book = self.edit(None, None)?;
-        book.rate = rate;
-        book.max = max;
-        Ok(book)
+        let mut list = self.edit(None, None)?;
+        list.rate = rate;
+        list.max = max;
+        Ok(list)
     }
 
     /// Returns the fields to which conditions may refer.
@@ -148,10 +148,10 @@ impl RuleList {
                 let reason = "too many rules (limit: nrs_tbf_rules_max)";
                 let next = next.ok_or(RuleError::new(Code::NoSpace, at, reason))?;
                 let rule = Rule::new(id, name, Shared::new(conditions)?, limits);
-                let mut book = self.edit(None, Some((Shared::new(rule)?, place)))?;
+                let mut list = self.edit(None, Some((Shared::new(rule)?, place)))?;
                 // INVARIANT: the identifier of the new rule is below.
-                book.next = next;
-                Ok(book)
+                list.next = next;
+                Ok(list)
             }
             RuleAction::Change(pairs) => {
                 let rule = known.ok_or(missing)?;

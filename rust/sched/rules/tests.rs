@@ -14,29 +14,34 @@ use crate::sched::{
 
 const DEFAULT_RATE: u64 = 10_000;
 
-fn book(fields: &str) -> RuleList {
+fn rule_list(fields: &str) -> RuleList {
     let rate = Rate::new(DEFAULT_RATE, Unit::Plain).unwrap();
     RuleList::new(Fields::parse(fields).unwrap(), rate, 8).unwrap()
 }
 
-fn apply(book: &RuleList, text: &str) -> Result<RuleList, RuleError> {
-    book.apply(&RuleCommand::parse(text)?)
+fn apply(rule_list: &RuleList, text: &str) -> Result<RuleList, RuleError> {
+    rule_list.apply(&RuleCommand::parse(text)?)
 }
 
 fn with(fields: &str, commands: &[&str]) -> RuleList {
-    commands.iter().fold(book(fields), |book, command| {
-        apply(&book, command).unwrap_or_else(|error| panic!("{command}: {error}"))
-    })
+    commands
+        .iter()
+        .fold(rule_list(fields), |rule_list, command| {
+            apply(&rule_list, command).unwrap_or_else(|error| panic!("{command}: {error}"))
+        })
 }
 
-fn lines(book: &RuleList) -> String {
+fn lines(rule_list: &RuleList) -> String {
     let mut out = String::new();
-    book.write(&mut out, |id| u64::from(id) * 10).unwrap();
+    rule_list.write(&mut out, |id| u64::from(id) * 10).unwrap();
     out
 }
 
-fn names(book: &RuleList) -> Vec<String> {
-    book.rules().map(|rule| rule.name.to_string()).collect()
+fn names(rule_list: &RuleList) -> Vec<String> {
+    rule_list
+        .rules()
+        .map(|rule| rule.name.to_string())
+        .collect()
 }
 
 /// Returns the subject written as conditions are.
@@ -60,12 +65,12 @@ fn subject(text: &str) -> Subject {
 }
 
 /// Returns the name of the rule for a subject; compares the compiled lookup with a linear search.
-fn rule_for(book: &RuleList, text: &str) -> String {
+fn rule_for(rule_list: &RuleList, text: &str) -> String {
     let subject = subject(text);
-    let set = book.compile(7).unwrap();
-    assert_eq!((set.generation(), set.len() as usize), (7, book.len()));
+    let set = rule_list.compile(7).unwrap();
+    assert_eq!((set.generation(), set.len() as usize), (7, rule_list.len()));
     let found = &set.rule(set.find(&subject)).unwrap().name;
-    let mut rules = book.rules();
+    let mut rules = rule_list.rules();
     let walked = rules.find(|rule| rule.conditions.hold(&subject));
     let walked = walked.map_or(&Name::DEFAULT, |rule| &rule.name);
     assert_eq!(found, walked, "{text}");
@@ -279,12 +284,16 @@ fn conditions_and_who_they_are_for() {
         // Never true, but not an error.
         ("uid", "uid={1}&uid={2}", &[], &["uid=1", "uid=2"]),
     ] {
-        let book = with(fields, &[&format!("start a {conditions}")]);
+        let rule_list = with(fields, &[&format!("start a {conditions}")]);
         for text in yes {
-            assert_eq!(rule_for(&book, text), "a", "{conditions}: {text}");
+            assert_eq!(rule_for(&rule_list, text), "a", "{conditions}: {text}");
         }
         for text in no {
-            assert_eq!(rule_for(&book, text), "default", "{conditions}: {text}");
+            assert_eq!(
+                rule_for(&rule_list, text),
+                "default",
+                "{conditions}: {text}"
+            );
         }
     }
 }
@@ -301,7 +310,7 @@ fn fields_of_the_policy() {
         ("uid", "{ost_read}", 10),
         ("opcode", "{1}", 10),
     ] {
-        let error = apply(&book(fields), &format!("start a {conditions}"))
+        let error = apply(&rule_list(fields), &format!("start a {conditions}"))
             .map(|_| ())
             .unwrap_err();
         assert_eq!(
@@ -315,7 +324,7 @@ fn fields_of_the_policy() {
 /// Compares the error codes of each command with Lustre's.
 #[test]
 fn codes_of_commands() {
-    let book = with(
+    let rule_list = with(
         "uid",
         &[
             "start a uid={1} rate=5",
@@ -345,10 +354,10 @@ fn codes_of_commands() {
         ("stop default", Permission),
         ("stop a", Busy),
     ] {
-        let error = apply(&book, text).map(|_| ()).unwrap_err();
+        let error = apply(&rule_list, text).map(|_| ()).unwrap_err();
         assert_eq!(error.code, code, "{text}: {error}");
     }
-    let before = lines(&book);
+    let before = lines(&rule_list);
     for text in [
         "stop x",
         "stop c",
@@ -364,10 +373,10 @@ fn codes_of_commands() {
         "start d uid={9} minrate=10000",
         "reg start d uid={9} also=a+a+b rank=default",
     ] {
-        assert!(apply(&book, text).is_ok(), "{text}");
-        assert_eq!(lines(&book), before, "{text}");
+        assert!(apply(&rule_list, text).is_ok(), "{text}");
+        assert_eq!(lines(&rule_list), before, "{text}");
     }
-    assert_eq!(lines(&apply(&book, "stop x").unwrap()), before);
+    assert_eq!(lines(&apply(&rule_list, "stop x").unwrap()), before);
     let freed = with(
         "uid",
         &[
@@ -382,8 +391,8 @@ fn codes_of_commands() {
 
 #[test]
 fn rules_are_limited() {
-    let full = (0..8).fold(book("uid"), |book, i| {
-        apply(&book, &format!("start r{i} {{{i}}}")).unwrap()
+    let full = (0..8).fold(rule_list("uid"), |rule_list, i| {
+        apply(&rule_list, &format!("start r{i} {{{i}}}")).unwrap()
     });
     let error = apply(&full, "start r8 {8}").map(|_| ()).unwrap_err();
     assert_eq!((error.code, error.column), (NoSpace, 7));
@@ -403,7 +412,7 @@ fn rules_are_limited() {
 
 #[test]
 fn shown_like_lustre() {
-    let book = with(
+    let rule_list = with(
         "generic",
         &[
             "start a uid={1}  & gid={ 2 3 },jobid={x*} rate=5",
@@ -413,7 +422,7 @@ fn shown_like_lustre() {
         ],
     );
     assert_eq!(
-        lines(&book),
+        lines(&rule_list),
         "ios opcode={ost_read} 300iops, ref 30\n\
          bytes nid={0@lo} 1MiB/s realtime=1, ref 20\n\
          a uid={1}  & gid={ 2 3 },jobid={x*} 5, ref 10\n\
@@ -430,7 +439,7 @@ fn shown_like_lustre() {
 /// Shows all limits of a rule in the form in which they are written.
 #[test]
 fn all_limits_are_shown() {
-    let book = with(
+    let rule_list = with(
         "uid",
         &[
             "start a {1} rate=5",
@@ -440,7 +449,7 @@ fn all_limits_are_shown() {
         ],
     );
     assert_eq!(
-        lines(&book),
+        lines(&rule_list),
         "c uid={3} 7iops also=b+a, ref 30\n\
          b uid={2} 1MB/s minrate=10KB/s realtime=1 borrow=1 also=a, ref 20\n\
          a uid={1} 5, ref 10\n\
@@ -451,8 +460,8 @@ fn all_limits_are_shown() {
 #[test]
 fn order_and_rank() {
     let start = ["start target uid={1}", "start before uid={1}"];
-    let mut book = with("uid", &start);
-    assert_eq!(names(&book), ["before", "target", "default"]);
+    let mut rule_list = with("uid", &start);
+    assert_eq!(names(&rule_list), ["before", "target", "default"]);
     for (command, order) in [
         (
             "start after uid={1} rank=default",
@@ -472,12 +481,12 @@ fn order_and_rank() {
         ("stop default2", "new default after mid before target"),
         ("stop new", "default after mid before target"),
     ] {
-        book = apply(&book, command).unwrap();
-        assert_eq!(names(&book).join(" "), order, "{command}");
-        let first = book.rules().find(|rule| rule.name != Name::DEFAULT);
+        rule_list = apply(&rule_list, command).unwrap();
+        assert_eq!(names(&rule_list).join(" "), order, "{command}");
+        let first = rule_list.rules().find(|rule| rule.name != Name::DEFAULT);
         let want = first.unwrap().name.to_string();
-        assert_eq!(rule_for(&book, "uid=1"), want, "{command}");
-        assert_eq!(rule_for(&book, "uid=2"), "default");
+        assert_eq!(rule_for(&rule_list, "uid=1"), want, "{command}");
+        assert_eq!(rule_for(&rule_list, "uid=2"), "default");
     }
 }
 
@@ -487,8 +496,8 @@ fn changes_keep_identifiers() {
         "uid",
         &["start a {1} rate=5 minrate=2", "start b {2} rate=6"],
     );
-    let get = |book: &RuleList, name: &str| {
-        let rule = book.get(&Name::new(name).unwrap()).unwrap();
+    let get = |rule_list: &RuleList, name: &str| {
+        let rule = rule_list.get(&Name::new(name).unwrap()).unwrap();
         (rule.id, rule.limits)
     };
     let (id, limits) = get(&old, "a");
@@ -521,20 +530,20 @@ fn changes_keep_identifiers() {
 #[test]
 fn known_traps() {
     // Operations far beyond the number of known operations.
-    let book = with(
+    let rule_list = with(
         "opcode",
         &["start a {lfsck_query out_update fld_read sec_ctx_fini obd_ping}"],
     );
-    assert_eq!(rule_for(&book, "opcode=lfsck_query"), "a");
+    assert_eq!(rule_for(&rule_list, "opcode=lfsck_query"), "a");
     let mut high = Subject::NONE;
     high.opcode = Opcode::new(u32::MAX - 1);
-    let set = book.compile(1).unwrap();
+    let set = rule_list.compile(1).unwrap();
     assert_eq!(set.find(&high), set.default_index());
     // Rates above 65535 and 999999.
-    let book = with("uid", &["start a {1} rate=65536", "change a rate=1000000"]);
-    assert!(lines(&book).starts_with("a uid={1} 1000000,"));
+    let rule_list = with("uid", &["start a {1} rate=65536", "change a rate=1000000"]);
+    assert!(lines(&rule_list).starts_with("a uid={1} 1000000,"));
     // Rank of adjacent rules.
-    let book = with(
+    let rule_list = with(
         "nid",
         &[
             "start a {*@tcp}",
@@ -543,12 +552,12 @@ fn known_traps() {
             "stop a",
         ],
     );
-    assert_eq!(names(&book), ["b", "default"]);
+    assert_eq!(names(&rule_list), ["b", "default"]);
     // As many values as fit into a command.
     let ids: Vec<String> = (0..815).map(|i| (1000 + i).to_string()).collect();
     let text = format!("start a uid={{{}}}", ids.join(" "));
     assert!(text.len() > 4080 && text.len() <= COMMAND_MAX);
-    let book = with("uid", &[&text]);
-    assert_eq!(rule_for(&book, "uid=1814"), "a");
-    assert_eq!(rule_for(&book, "uid=1815"), "default");
+    let rule_list = with("uid", &[&text]);
+    assert_eq!(rule_for(&rule_list, "uid=1814"), "a");
+    assert_eq!(rule_for(&rule_list, "uid=1815"), "default");
 }

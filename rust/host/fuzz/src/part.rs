@@ -376,14 +376,14 @@ impl Model {
     fn update(&mut self, which: u8) {
         let update = match &self.config {
             Config::Tbf(config) => {
-                let mut book = config.book().expect("memory");
+                let mut rule_list = config.rule_list().expect("memory");
                 for rule in RULES[usize::from(which) % RULES.len()] {
                     // Some fields are not fields of the policy.
                     let command =
                         RuleCommand::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
-                    book = book.apply(&command).unwrap_or(book);
+                    rule_list = rule_list.apply(&command).unwrap_or(rule_list);
                 }
-                let rules = Shared::new(book.compile(u64::from(which)).expect("memory"));
+                let rules = Shared::new(rule_list.compile(u64::from(which)).expect("memory"));
                 let update = tbf::Update::new(rules.expect("memory"), config);
                 AnyUpdate::Tbf(update.expect("memory"))
             }

@@ -29,9 +29,11 @@ const TYPES: [&str; 11] = [
 const RULES_MAX: u32 = 20;
 
 /// Returns the lines of a rule list.
-pub fn lines(book: &RuleList) -> String {
+pub fn lines(rule_list: &RuleList) -> String {
     let mut out = String::new();
-    book.write(&mut out, u64::from).expect("strings take all");
+    rule_list
+        .write(&mut out, u64::from)
+        .expect("strings take all");
     out
 }
 
@@ -53,8 +55,8 @@ fn subjects() -> impl Iterator<Item = Subject> {
 }
 
 /// Returns the name of the first matching rule, found by checking every rule in order.
-pub fn walk(book: &RuleList, subject: &Subject) -> Name {
-    let mut rules = book.rules();
+pub fn walk(rule_list: &RuleList, subject: &Subject) -> Name {
+    let mut rules = rule_list.rules();
     let found = rules.find(|rule| rule.conditions.hold(subject));
     found.map_or(Name::DEFAULT, |rule| rule.name)
 }
@@ -67,18 +69,19 @@ pub fn find(set: &RuleSet, subject: &Subject) -> Name {
 }
 
 /// Applies a command that must be valid.
-fn enter(book: &RuleList, command: &str) -> RuleList {
+fn enter(rule_list: &RuleList, command: &str) -> RuleList {
     let parsed = RuleCommand::parse(command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    book.apply(&parsed)
+    rule_list
+        .apply(&parsed)
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// Enters the rules of `book` again from its lines; `max` is the maximum number of rules. The names
-/// of shared buckets are entered last, because they may refer to later rules.
-pub fn enter_again(book: &RuleList, rate: Rate, max: u32) -> RuleList {
-    let mut again = RuleList::new(book.fields(), rate, max).expect("memory");
+/// Enters the rules of `rule_list` again from its lines; `max` is the maximum number of rules. The
+/// names of shared buckets are entered last, because they may refer to later rules.
+pub fn enter_again(rule_list: &RuleList, rate: Rate, max: u32) -> RuleList {
+    let mut again = RuleList::new(rule_list.fields(), rate, max).expect("memory");
     let mut links = Vec::new();
-    for line in lines(book).lines() {
+    for line in lines(rule_list).lines() {
         let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
         let (rule, also) = rule.split_once(" also=").unwrap_or((rule, ""));
         // Conditions end with a brace or a star, and no such character follows.
@@ -98,12 +101,14 @@ pub fn enter_again(book: &RuleList, rate: Rate, max: u32) -> RuleList {
             links.push(format!("change {name} also={also}"));
         }
     }
-    links.iter().fold(again, |book, link| enter(&book, link))
+    links
+        .iter()
+        .fold(again, |rule_list, link| enter(&rule_list, link))
 }
 
 /// Returns the rules of a rule list, sorted: the position of the default rule has no meaning.
-fn settings(book: &RuleList) -> Vec<String> {
-    let text = lines(book);
+fn settings(rule_list: &RuleList) -> Vec<String> {
+    let text = lines(rule_list);
     let rules = text.lines().filter_map(|line| line.rsplit_once(", ref "));
     let mut found: Vec<_> = rules.map(|(rule, _)| rule.to_owned()).collect();
     found.sort();
@@ -118,17 +123,17 @@ pub fn run(data: &[u8]) {
     };
     let kind = TYPES[usize::from(first) % TYPES.len()];
     let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
-    let mut book =
+    let mut rule_list =
         RuleList::new(Fields::parse(kind).expect("valid"), rate, RULES_MAX).expect("memory");
     for line in rest.split(|&b| b == b'\n') {
         let Ok(text) = core::str::from_utf8(line) else {
             continue;
         };
-        let before = lines(&book);
-        let result = RuleCommand::parse(text).and_then(|command| book.apply(&command));
-        assert_eq!(lines(&book), before, "the old book is left alone");
+        let before = lines(&rule_list);
+        let result = RuleCommand::parse(text).and_then(|command| rule_list.apply(&command));
+        assert_eq!(lines(&rule_list), before, "the old list is left alone");
         match result {
-            Ok(new) => book = new,
+            Ok(new) => rule_list = new,
             Err(error) => {
                 assert!(!error.to_string().contains('\n'));
                 assert!((1..=text.len() + 1).contains(&usize::from(error.column)));
@@ -136,15 +141,15 @@ pub fn run(data: &[u8]) {
             }
         }
     }
-    assert!(book.len() <= RULES_MAX as usize + 1);
-    let set = book.compile(1).expect("memory");
+    assert!(rule_list.len() <= RULES_MAX as usize + 1);
+    let set = rule_list.compile(1).expect("memory");
     // The default rule may have been ranked; its position has no meaning, and it is last after
     // being entered again.
-    let again = enter_again(&book, rate, RULES_MAX);
-    assert_eq!(settings(&again), settings(&book));
+    let again = enter_again(&rule_list, rate, RULES_MAX);
+    assert_eq!(settings(&again), settings(&rule_list));
     for subject in subjects() {
         let found = find(&set, &subject);
-        assert_eq!(found, walk(&book, &subject), "{subject}");
+        assert_eq!(found, walk(&rule_list, &subject), "{subject}");
         assert_eq!(found, walk(&again, &subject), "{subject}");
     }
 }

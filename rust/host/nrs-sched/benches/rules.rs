@@ -38,13 +38,13 @@ fn patterns(i: u32) -> String {
     }
 }
 
-fn book(rules: u32, make: Make) -> RuleList {
+fn rule_list(rules: u32, make: Make) -> RuleList {
     let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
-    let book = RuleList::new(Fields::ALL, rate, rules).expect("memory");
-    (0..rules).fold(book, |book, i| {
+    let rule_list = RuleList::new(Fields::ALL, rate, rules).expect("memory");
+    (0..rules).fold(rule_list, |rule_list, i| {
         let text = format!("start r{i} {} rate=100 rank=default", make(i));
         let command = RuleCommand::parse(&text).expect("valid");
-        book.apply(&command).expect("valid")
+        rule_list.apply(&command).expect("valid")
     })
 }
 
@@ -70,8 +70,8 @@ fn find(c: &mut Criterion) {
     let kinds: [(&str, Make); 3] = [("sets", sets), ("ranges", ranges), ("patterns", patterns)];
     for (name, make) in kinds {
         for rules in [10, 100, 1000, 4096] {
-            let book = book(rules, make);
-            let set = book.compile(1).expect("memory");
+            let rule_list = rule_list(rules, make);
+            let set = rule_list.compile(1).expect("memory");
             let subject = subject(rules);
             let rule = set.rule(set.find(&subject)).expect("an index of the set");
             assert_eq!(rule.name.as_str(), format!("r{}", rules - 1));
@@ -80,7 +80,7 @@ fn find(c: &mut Criterion) {
             group.bench_function(found, |b| b.iter(|| set.find(black_box(&subject))));
             let compiled = BenchmarkId::new(format!("compile/{name}"), rules);
             group.bench_function(compiled, |b| {
-                b.iter(|| book.compile(1).map(|set| set.len()));
+                b.iter(|| rule_list.compile(1).map(|set| set.len()));
             });
         }
     }

@@ -120,14 +120,14 @@ impl Case {
         let Config::Tbf(config) = config else {
             return None;
         };
-        let mut book = config.book().expect("memory");
+        let mut rule_list = config.rule_list().expect("memory");
         for rule in 0..self.rules {
             let rate = rate(classes) + rule % 7;
             let text = format!("start r{rule} gid={{{rule}}} rate={rate} rank=default");
             let command = RuleCommand::parse(&text).expect("valid");
-            book = book.apply(&command).expect("valid");
+            rule_list = rule_list.apply(&command).expect("valid");
         }
-        let rules = Shared::new(book.compile(1).expect("memory"));
+        let rules = Shared::new(rule_list.compile(1).expect("memory"));
         let update = tbf::Update::new(rules.expect("memory"), config);
         Some(AnyUpdate::Tbf(update.expect("memory")))
     }

@@ -75,7 +75,7 @@ impl Config {
     }
 
     /// Returns the initial rules: only the default rule.
-    pub fn book(&self) -> core::result::Result<RuleList, NoMemory> {
+    pub fn rule_list(&self) -> core::result::Result<RuleList, NoMemory> {
         let max = self.tunables.rules_max.get();
         RuleList::new(self.fields(), self.default_rate()?, max)
     }

@@ -31,7 +31,7 @@ use core::fmt::Write;
 #[derive(Clone)]
 pub struct Kept {
     /// `None` if `tbf` is not started on the head.
-    books: ByHead<Option<Shared<RuleList>>>,
+    rule_lists: ByHead<Option<Shared<RuleList>>>,
     /// Error of the last command.
     error: Option<Error>,
     /// Generation of the rules that were compiled last.
@@ -40,8 +40,8 @@ pub struct Kept {
 
 impl Kept {
     /// Returns the rules of the head of `priority`.
-    fn book(&self, priority: Priority) -> Option<&Shared<RuleList>> {
-        let [regular, high] = &self.books;
+    fn rule_list(&self, priority: Priority) -> Option<&Shared<RuleList>> {
+        let [regular, high] = &self.rule_lists;
         match priority {
             Priority::Regular => regular,
             Priority::High => high,
@@ -50,11 +50,11 @@ impl Kept {
     }
 
     /// Returns the rules of the first head in `heads` that has a rule named `name`.
-    pub fn book_with(&self, name: &Name, heads: Heads) -> Option<Shared<RuleList>> {
+    pub fn rule_list_with(&self, name: &Name, heads: Heads) -> Option<Shared<RuleList>> {
         let mut priorities = Priority::ALL.into_iter();
         priorities.find_map(|priority| {
-            let book = self.book(priority)?;
-            (addresses(heads, priority) && book.get(name).is_some()).then(|| book.clone())
+            let rule_list = self.rule_list(priority)?;
+            (addresses(heads, priority) && rule_list.get(name).is_some()).then(|| rule_list.clone())
         })
     }
 
@@ -66,12 +66,12 @@ impl Kept {
     /// - `ENODEV`: a change or stop, but `tbf` is not started on the head.
     /// - The errors of [`RuleList::apply`].
     fn apply(&mut self, command: &RuleCommand<'_>) -> core::result::Result<(), RuleError> {
-        let is_started = self.books.each_ref().map(Option::is_some);
-        for (priority, place) in Priority::ALL.into_iter().zip(&mut self.books) {
+        let is_started = self.rule_lists.each_ref().map(Option::is_some);
+        for (priority, place) in Priority::ALL.into_iter().zip(&mut self.rule_lists) {
             if !addresses(command.heads, priority) {
                 continue;
             }
-            let Some(book) = place else {
+            let Some(rule_list) = place else {
                 // Without a prefix, a head with another policy is skipped if `tbf` is started on
                 // the other head.
                 if matches!(command.heads, Heads::All) && is_started.contains(&true) {
@@ -83,7 +83,7 @@ impl Kept {
                 };
                 return Err(RuleError::anywhere(code, "tbf is not started on the head"));
             };
-            let new = book.apply(command)?;
+            let new = rule_list.apply(command)?;
             *place = Some(Shared::new(new).map_err(|_| RuleError::no_memory())?);
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Kept {
 impl Keep<Config> for Kept {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
-            books: [None, None],
+            rule_lists: [None, None],
             error: None,
             generation: 0,
         })
@@ -105,7 +105,7 @@ impl Keep<Config> for Kept {
         old: &ByHead<Option<Config>>,
         new: &ByHead<Option<Config>>,
     ) -> core::result::Result<(), NoMemory> {
-        for (place, (old, new)) in self.books.iter_mut().zip(old.iter().zip(new)) {
+        for (place, (old, new)) in self.rule_lists.iter_mut().zip(old.iter().zip(new)) {
             let Some(config) = new else {
                 *place = None;
                 continue;
@@ -113,12 +113,12 @@ impl Keep<Config> for Kept {
             let same = old.is_some_and(|old| old.fields() == config.fields());
             match place {
                 Some(_) if same && old == new => {}
-                Some(book) if same => {
+                Some(rule_list) if same => {
                     let max = config.tunables.rules_max.get();
-                    let new = book.with_defaults(config.default_rate()?, max)?;
+                    let new = rule_list.with_defaults(config.default_rate()?, max)?;
                     *place = Some(Shared::new(new)?);
                 }
-                _ => *place = Some(Shared::new(config.book()?)?),
+                _ => *place = Some(Shared::new(config.rule_list()?)?),
             }
         }
         Ok(())
@@ -126,7 +126,12 @@ impl Keep<Config> for Kept {
 
     fn check(&self, tunables: &Tunables) -> Result {
         let max = tunables.rules_max.get();
-        match self.books.iter().flatten().all(|book| book.fits(max)) {
+        match self
+            .rule_lists
+            .iter()
+            .flatten()
+            .all(|rule_list| rule_list.fits(max))
+        {
             true => Ok(()),
             false => Err(Error::new(
                 Code::Busy,
@@ -142,10 +147,10 @@ impl Keep<Config> for Kept {
         priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
         self.generation = self.generation.wrapping_add(1);
-        let Some(book) = self.book(priority) else {
+        let Some(rule_list) = self.rule_list(priority) else {
             return Ok(None);
         };
-        let set = Shared::new(book.compile(self.generation)?)?;
+        let set = Shared::new(rule_list.compile(self.generation)?)?;
         Update::new(set, config).map(Some)
     }
 
@@ -157,7 +162,7 @@ impl Keep<Config> for Kept {
         _old_tunables: &Tunables,
         priority: Priority,
     ) -> bool {
-        match (self.book(priority), old.book(priority)) {
+        match (self.rule_list(priority), old.rule_list(priority)) {
             (Some(new), Some(old)) => !new.ptr_eq(old),
             _ => false,
         }
@@ -206,9 +211,9 @@ pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Ref
 struct RuleRefs(GrowingList<(u32, u64)>);
 
 impl RuleRefs {
-    fn of(book: &RuleList) -> Result<Self> {
-        let mut refs = GrowingList::with_capacity(book.len())?;
-        for rule in book.rules() {
+    fn of(rule_list: &RuleList) -> Result<Self> {
+        let mut refs = GrowingList::with_capacity(rule_list.len())?;
+        for rule in rule_list.rules() {
             refs.push((rule.id, 0))?;
         }
         sort_by(refs.as_mut_slice(), |a: &(u32, u64), b: &(u32, u64)| {
@@ -252,7 +257,7 @@ fn is_at(part: &impl RunningPart, cpt: u16, priority: Priority) -> bool {
 /// Shows the rules of each head and CPT, in order.
 fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
     let kept = host.parameters().kept.tbf;
-    if kept.books.iter().all(Option::is_none) {
+    if kept.rule_lists.iter().all(Option::is_none) {
         return Err(Error::new(Code::NoDevice, "tbf is not started").into());
     }
     for priority in Priority::ALL {
@@ -261,10 +266,10 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
             Priority::High => "high_priority_requests:",
         };
         writeln!(out, "{section}").map_err(Error::from)?;
-        let Some(book) = kept.book(priority) else {
+        let Some(rule_list) = kept.rule_list(priority) else {
             continue;
         };
-        let mut refs = RuleRefs::of(book)?;
+        let mut refs = RuleRefs::of(rule_list)?;
         for cpt in 0..host.cpts() {
             refs.clear();
             let here = |part: &_| is_at(part, cpt, priority);
@@ -278,7 +283,8 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
                 }
             }
             writeln!(out, "CPT {cpt}:").map_err(Error::from)?;
-            book.write(&mut &mut *out, |id| refs.get(id))
+            rule_list
+                .write(&mut &mut *out, |id| refs.get(id))
                 .map_err(Error::from)?;
         }
     }

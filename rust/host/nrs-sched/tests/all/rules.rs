@@ -259,8 +259,8 @@ fn default_rate() -> Rate {
     Rate::new(10_000, Unit::Plain).unwrap()
 }
 
-fn without_refs(book: &RuleList) -> String {
-    let all = harness::lines(book);
+fn without_refs(rule_list: &RuleList) -> String {
+    let all = harness::lines(rule_list);
     let lines: Vec<&str> = all
         .lines()
         .map(|line| line.rsplit_once(", ref ").unwrap().0)
@@ -279,30 +279,30 @@ proptest! {
         subjects in proptest::collection::vec(who(), 40),
     ) {
         let mut model = RulesModel::default();
-        let mut book = RuleList::new(Fields::ALL, default_rate(), 100).unwrap();
+        let mut rule_list = RuleList::new(Fields::ALL, default_rate(), 100).unwrap();
         for op in &ops {
-            let before = harness::lines(&book);
-            let old = book.compile(1).unwrap();
+            let before = harness::lines(&rule_list);
+            let old = rule_list.compile(1).unwrap();
             let (command, fits) = model.apply(op);
-            let new = book.apply(&RuleCommand::parse(&command).unwrap());
+            let new = rule_list.apply(&RuleCommand::parse(&command).unwrap());
             prop_assert_eq!(new.is_ok(), fits, "{}", command);
-            prop_assert_eq!(&harness::lines(&book), &before);
+            prop_assert_eq!(&harness::lines(&rule_list), &before);
             let who = subjects[0].subject();
-            prop_assert_eq!(harness::find(&old, &who), harness::walk(&book, &who));
+            prop_assert_eq!(harness::find(&old, &who), harness::walk(&rule_list, &who));
             if let Ok(new) = new {
-                book = new;
+                rule_list = new;
             }
-            prop_assert_eq!(without_refs(&book), model.lines());
+            prop_assert_eq!(without_refs(&rule_list), model.lines());
         }
-        let set = book.compile(2).unwrap();
-        let again = harness::enter_again(&book, default_rate(), 100);
+        let set = rule_list.compile(2).unwrap();
+        let again = harness::enter_again(&rule_list, default_rate(), 100);
         prop_assert_eq!(without_refs(&again), model.lines());
         let again = again.compile(3).unwrap();
         for who in subjects {
             let subject = who.subject();
             let want = model.find(who);
             prop_assert_eq!(harness::find(&set, &subject).to_string(), &want[..], "{}", subject);
-            prop_assert_eq!(harness::walk(&book, &subject).to_string(), &want[..]);
+            prop_assert_eq!(harness::walk(&rule_list, &subject).to_string(), &want[..]);
             prop_assert_eq!(harness::find(&again, &subject).to_string(), &want[..]);
         }
     }

@@ -142,7 +142,7 @@ fn classes_are_counted_by_rule() {
         }
         let mut text = String::new();
         let count = |id| refs.get(&id).copied().unwrap_or(0);
-        sim.book.write(&mut text, count).unwrap();
+        sim.rule_list.write(&mut text, count).unwrap();
         text
     };
     assert_eq!(
@@ -192,7 +192,10 @@ fn a_hold_compares_few_patterns() {
     let mut sim = TbfSim::new("uid+jobid", 1, &Tunables::default());
     for rule in 0..RULES {
         let text = format!("start r{rule} jobid={{batch{rule}.*}} rate=100");
-        sim.book = sim.book.apply(&RuleCommand::parse(&text).unwrap()).unwrap();
+        sim.rule_list = sim
+            .rule_list
+            .apply(&RuleCommand::parse(&text).unwrap())
+            .unwrap();
     }
     sim.rule_later("change default rate=20");
     for uid in 1..=200 {
@@ -224,11 +227,11 @@ fn a_hold_compares_few_patterns() {
 fn patterns_are_bounded() {
     let sim = TbfSim::new("jobid", 1, &Tunables::default());
     let patterns: Vec<String> = (0..512).map(|i| format!("{i}*")).collect();
-    let mut book = sim.book;
+    let mut rule_list = sim.rule_list;
     for rule in 0..=16 {
         let text = format!("start r{rule} jobid={{{}}} rate=5", patterns.join(" "));
-        match book.apply(&RuleCommand::parse(&text).unwrap()) {
-            Ok(next) if rule < 16 => book = next,
+        match rule_list.apply(&RuleCommand::parse(&text).unwrap()) {
+            Ok(next) if rule < 16 => rule_list = next,
             Ok(_) => panic!("no bound"),
             Err(error) => {
                 assert_eq!((rule, error.code), (16, Code::NoSpace));
@@ -238,7 +241,7 @@ fn patterns_are_bounded() {
     }
     // Exact values need no patterns.
     let command = RuleCommand::parse("start exact jobid={a b c} rate=5").unwrap();
-    assert!(book.apply(&command).is_ok());
+    assert!(rule_list.apply(&command).is_ok());
 }
 
 /// Applies fifty changes by `commands` in turn to four partitions, one after another, with a

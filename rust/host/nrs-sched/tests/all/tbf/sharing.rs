@@ -177,14 +177,14 @@ fn only_who_may_borrows() {
 fn threads_share_one_rate() {
     let config = Config::parse(Some("uid"), &Tunables::default()).unwrap();
     let shared = mem::Shared::new(Shared::new(&config, 5, 1).unwrap()).unwrap();
-    let book = config.book().unwrap();
-    let book = book
+    let rule_list = config.rule_list().unwrap();
+    let rule_list = rule_list
         .apply(&RuleCommand::parse("start a uid={1} rate=1000000").unwrap())
         .unwrap();
-    let book = book
+    let rule_list = rule_list
         .apply(&RuleCommand::parse("start b uid={2} rate=1000 also=a").unwrap())
         .unwrap();
-    let rules = mem::Shared::new(book.compile(1).unwrap()).unwrap();
+    let rules = mem::Shared::new(rule_list.compile(1).unwrap()).unwrap();
     let update = Update::new(rules, &config).unwrap();
     // Simulated time that all threads advance.
     let clock = AtomicU64::new(100 * SECOND);

@@ -27,7 +27,7 @@ pub struct TbfSim {
     pub parts: Vec<State<Request>>,
     pub shared: mem::Shared<Shared>,
     pub config: Config,
-    pub book: RuleList,
+    pub rule_list: RuleList,
     pub now: u64,
     /// Maximum delay of the timer, ns.
     pub late: u64,
@@ -58,7 +58,7 @@ impl TbfSim {
         let make = |seed| State::new(&config, seed, &shared).expect("memory");
         Self {
             parts: (0..parts).map(make).collect(),
-            book: config.book().expect("memory"),
+            rule_list: config.rule_list().expect("memory"),
             shared,
             config,
             now: 86_400 * SECOND,
@@ -114,14 +114,14 @@ impl TbfSim {
     /// Returns the update for parts after a command.
     pub fn command(&mut self, command: &str) -> Update {
         let parsed = RuleCommand::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
-        let book = self.book.apply(&parsed);
-        self.book = book.unwrap_or_else(|e| panic!("{command}: {e}"));
+        let rule_list = self.rule_list.apply(&parsed);
+        self.rule_list = rule_list.unwrap_or_else(|e| panic!("{command}: {e}"));
         self.update()
     }
 
     fn update(&mut self) -> Update {
         self.generation += 1;
-        let rules = self.book.compile(self.generation).expect("memory");
+        let rules = self.rule_list.compile(self.generation).expect("memory");
         let rules = mem::Shared::new(rules).expect("memory");
         Update::new(rules, &self.config).expect("memory")
     }

@@ -176,13 +176,13 @@ impl<I: Item> State<I> {
             false => self.members.find_shared(node.id),
         };
         let leaf = served.and_then(|idx| self.members.leaf(idx));
-        let ledger = served.and_then(|idx| self.members.ledger(idx));
+        let stats = served.and_then(|idx| self.members.stats(idx));
         Account {
             id: node.id.0,
             parent: self.parent_id(node),
             weight: self.members.weight_everywhere(node, self.time),
             leaf: is_leaf,
-            service: ledger.map_or(0, EntityStats::service),
+            service: stats.map_or(0, EntityStats::service),
             active: leaf.is_some_and(Leaf::is_active),
             waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
         }
@@ -194,11 +194,11 @@ impl<I: Item> State<I> {
         let Some(is_active) = self.members.leaf(idx).map(Leaf::is_active) else {
             return;
         };
-        if let Some(ledger) = self.members.ledger_mut(idx) {
+        if let Some(stats) = self.members.stats_mut(idx) {
             if is_active {
-                ledger.debt(lag);
+                stats.debt(lag);
             }
-            let since = ledger.sample(now);
+            let since = stats.sample(now);
             self.total.add(since, now);
         }
     }
@@ -208,10 +208,7 @@ impl<I: Item> State<I> {
     fn shown(&self, idx: u32) -> Option<&TreeNode<I>> {
         let node = self.members.table.at(idx)?;
         let quiet = |node: &TreeNode<I>| {
-            let served = self
-                .members
-                .ledger(idx)
-                .map(|ledger| ledger.counts.dispatched);
+            let served = self.members.stats(idx).map(|stats| stats.counts.dispatched);
             served == Some(0) && node.leaf().is_some_and(|leaf| !leaf.is_active())
         };
         (idx != DEFAULT || !quiet(node)).then_some(node)
@@ -242,7 +239,7 @@ impl<I: Item> State<I> {
                 active: leaf.is_active(),
                 size,
                 factor,
-                ledger: *self.members.ledger(idx)?,
+                stats: *self.members.stats(idx)?,
                 lag_decipages,
                 queue_depth: leaf.queue.len(),
                 requests: leaf.active,
@@ -265,8 +262,8 @@ impl<I: Item> State<I> {
             CostModel::Pages => cost.pages,
             CostModel::Rpcs | CostModel::Time => 0,
         };
-        if let Some(ledger) = self.members.ledger_mut(idx) {
-            ledger.count_passed(0, cost.pages.into(), charge.into());
+        if let Some(stats) = self.members.stats_mut(idx) {
+            stats.count_passed(0, cost.pages.into(), charge.into());
         }
         if charge > 0 {
             self.owe(idx, charge);
@@ -276,11 +273,11 @@ impl<I: Item> State<I> {
     /// Charges the leaf at index `idx` for a request dispatched without queueing.
     #[cold]
     fn owe(&mut self, idx: u32, charge: u32) {
-        let Some((leaf, tariff)) = self.members.open(idx) else {
+        let Some((leaf, charge_model)) = self.members.open(idx) else {
             bug!();
             return;
         };
-        let next = tariff.next(leaf);
+        let next = charge_model.next(leaf);
         let step = RequestStep::Owe(charge);
         self.selector.step(&mut self.members, idx, step, next);
     }
@@ -295,16 +292,16 @@ impl<I: Item> State<I> {
             own.note(cost.direction, cost.pages, elapsed);
         }
         let leaf = self.members.table.at_mut(idx).and_then(TreeNode::leaf_mut);
-        let ledger = self.members.details.ledgers.get_mut(idx);
-        let (Some(leaf), Some(ledger)) = (leaf, ledger) else {
+        let stats = self.members.details.stats.get_mut(idx);
+        let (Some(leaf), Some(stats)) = (leaf, stats) else {
             return;
         };
-        ledger.time(elapsed / NSEC_PER_USEC);
+        stats.time(elapsed / NSEC_PER_USEC);
         if grant.charged == 0 {
             return;
         }
         let delta = device_time::correction(grant.charged, elapsed, &mut leaf.rest);
-        ledger.correct(delta);
+        stats.correct(delta);
         let step = RequestStep::Correct(delta);
         self.selector.step(&mut self.members, idx, step, None);
     }
@@ -341,13 +338,13 @@ impl<I: Item> Part<I> for State<I> {
         self.time = now;
         let locality = self.members.locality;
         let idx = self.members.table.resolve(class);
-        let Some((leaf, tariff)) = self.members.open(idx) else {
+        let Some((leaf, charge_model)) = self.members.open(idx) else {
             bug!();
             return Err(item);
         };
         let first = leaf.queue.is_empty();
         let idle = !leaf.is_active();
-        let charge = tariff.of(item.cost());
+        let charge = charge_model.of(item.cost());
         leaf.queue.push(item, locality);
         self.queued = self.queued.saturating_add(1);
         if idle {
@@ -366,10 +363,10 @@ impl<I: Item> Part<I> for State<I> {
         let locality = self.members.locality;
         let idx = self.members.table.resolve(class);
         let arrival = self.members.arrival(idx);
-        let (leaf, tariff) = self.members.open(idx)?;
-        let before = tariff.next(leaf);
+        let (leaf, charge_model) = self.members.open(idx)?;
+        let before = charge_model.next(leaf);
         let item = leaf.queue.remove(place, locality)?;
-        let next = tariff.next(leaf);
+        let next = charge_model.next(leaf);
         let idle = !leaf.is_active();
         self.queued = self.queued.saturating_sub(1);
         self.slice.check(idx, next.is_some());
@@ -404,7 +401,7 @@ impl<I: Item> Part<I> for State<I> {
             return Decision::Empty;
         };
         let locality = self.members.locality;
-        let Some((id, leaf, tariff)) = self.members.open_named(idx) else {
+        let Some((id, leaf, charge_model)) = self.members.open_named(idx) else {
             bug!();
             return Decision::Empty;
         };
@@ -413,12 +410,12 @@ impl<I: Item> Part<I> for State<I> {
             return Decision::Empty;
         };
         let cost = item.cost();
-        let charge = tariff.of(cost);
-        let next = tariff.next(leaf);
+        let charge = charge_model.of(cost);
+        let next = charge_model.next(leaf);
         leaf.active = leaf.active.saturating_add(1);
-        if let Some(ledger) = self.members.ledger_mut(idx) {
-            ledger.count(cost.pages, charge, opportunity);
-            ledger.waited(view.now.saturating_sub(item.arrival()));
+        if let Some(stats) = self.members.stats_mut(idx) {
+            stats.count(cost.pages, charge, opportunity);
+            stats.waited(view.now.saturating_sub(item.arrival()));
         }
         self.queued = self.queued.saturating_sub(1);
         if opportunity {
@@ -451,18 +448,18 @@ impl<I: Item> Part<I> for State<I> {
         _now: impl FnOnce() -> u64,
     ) -> BypassOutcome {
         let owes = way == BypassReason::Forced { contended: true };
-        let Some((_, tariff)) = self.members.pass(class) else {
+        let Some((_, charge_model)) = self.members.pass(class) else {
             return BypassOutcome::Stale;
         };
         if way == BypassReason::Merged {
             self.merge(class.idx(), cost);
             return BypassOutcome::Counted;
         }
-        let charge = tariff.of(cost);
-        if let Some(ledger) = self.members.ledger_mut(class.idx()) {
-            ledger.count(cost.pages, charge, !owes);
+        let charge = charge_model.of(cost);
+        if let Some(stats) = self.members.stats_mut(class.idx()) {
+            stats.count(cost.pages, charge, !owes);
             if owes {
-                ledger.forced();
+                stats.forced();
             }
         }
         if owes {
@@ -484,8 +481,8 @@ impl<I: Item> Part<I> for State<I> {
         if self.members.pass(class).is_none() {
             return;
         }
-        if let Some(ledger) = self.members.ledger_mut(class.idx()) {
-            ledger.count_passed(requests, pages, service);
+        if let Some(stats) = self.members.stats_mut(class.idx()) {
+            stats.count_passed(requests, pages, service);
         }
     }
 
@@ -562,8 +559,8 @@ impl<I: Item> Part<I> for State<I> {
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
         each(self.members.table.entry_count(), from, max, |idx| {
-            if let Some(ledger) = self.members.ledger_mut(idx) {
-                ledger.reset();
+            if let Some(stats) = self.members.stats_mut(idx) {
+                stats.reset();
             }
         })
     }

@@ -128,16 +128,16 @@ fn rows(users: u32, jobs: u32) -> Vec<NodeRow> {
         for job in 0..jobs {
             let name = format!("batch_sim.{job}");
             let key = Key::Jobid(JobId::new(name.as_bytes()));
-            let mut ledger = EntityStats::new();
+            let mut stats = EntityStats::new();
             for i in 0..100 {
-                ledger.count(256, 256, i % 7 == 0);
-                ledger.sample(1000 * i);
-                ledger.waited(5000 * (i + 1));
-                ledger.debt(5 * i as i64 - 200);
+                stats.count(256, 256, i % 7 == 0);
+                stats.sample(1000 * i);
+                stats.waited(5000 * (i + 1));
+                stats.debt(5 * i as i64 - 200);
             }
             rows.push(NodeRow {
                 active: true,
-                ledger,
+                stats,
                 lag_decipages: -124,
                 queue_depth: 7,
                 ..NodeRow::new(avalanche(user + u64::from(job)), user, "jobid", key, 4096)

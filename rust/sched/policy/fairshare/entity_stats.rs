@@ -503,14 +503,14 @@ mod tests {
         let (mut sum, mut all) = (EntityStats::new(), Vec::new());
         assert_eq!((sum.waits.percentile(500), sum.waits.max()), (0, 0));
         for (count, most) in [(1, 1 << 20), (1000, 1 << 24), (200_000, 1 << 30)] {
-            let mut ledger = EntityStats::new();
+            let mut stats = EntityStats::new();
             for _ in 0..count {
                 let most = 1 + rng.below(most);
                 let ns = 2000 + rng.below(most);
-                ledger.waited(ns);
+                stats.waited(ns);
                 all.push(ns);
             }
-            sum.merge(&ledger);
+            sum.merge(&stats);
             all.sort();
             for mille in [1, 500, 900, 990] {
                 let rank = (all.len() * mille as usize).div_ceil(1000);
@@ -562,27 +562,27 @@ mod tests {
             (40_960, 7),
             (i64::MAX, 7),
         ] {
-            let mut ledger = EntityStats::new();
-            ledger.debt(decipages);
-            assert_eq!(ledger.debts[bucket], 1, "{decipages}");
+            let mut stats = EntityStats::new();
+            stats.debt(decipages);
+            assert_eq!(stats.debts[bucket], 1, "{decipages}");
         }
     }
 
     #[test]
     fn counts_and_resets() {
-        let mut ledger = EntityStats::new();
-        ledger.count(3, 4, true);
-        ledger.sample(0);
-        ledger.count(5, 6, false);
-        ledger.sample(10);
-        ledger.forced();
-        ledger.time(100);
-        ledger.waited(2000);
-        ledger.debt(5);
-        ledger.correct(-1);
-        ledger.sample(20);
-        let mut sum = ledger;
-        sum.merge(&ledger);
+        let mut stats = EntityStats::new();
+        stats.count(3, 4, true);
+        stats.sample(0);
+        stats.count(5, 6, false);
+        stats.sample(10);
+        stats.forced();
+        stats.time(100);
+        stats.waited(2000);
+        stats.debt(5);
+        stats.correct(-1);
+        stats.sample(20);
+        let mut sum = stats;
+        sum.merge(&stats);
         assert_eq!((sum.counts.dispatched, sum.counts.cost_pages), (4, 16));
         assert_eq!((sum.counts.opportunity, sum.counts.forced), (2, 2));
         assert_eq!((sum.counts.time_us, sum.debts[4]), (200, 2));

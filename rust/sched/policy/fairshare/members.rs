@@ -75,13 +75,13 @@ impl ChargeModel<'_> {
 /// the data that decisions read close together.
 pub struct NodeStats {
     /// Statistics of leaves.
-    pub(super) ledgers: PerIndex<EntityStats>,
+    pub(super) stats: PerIndex<EntityStats>,
     /// Estimates of the time of leaves' requests, if time is measured.
     pub(super) estimates: Option<PerIndex<Estimates>>,
 }
 
 grow!(NodeStats {
-    ledgers: PerIndex<EntityStats>,
+    stats: PerIndex<EntityStats>,
     estimates: Option<PerIndex<Estimates>>,
 });
 
@@ -89,7 +89,7 @@ impl NodeStats {
     /// Creates tables for up to `max` nodes; may sleep.
     fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            ledgers: PerIndex::new(max)?,
+            stats: PerIndex::new(max)?,
             estimates: match model {
                 CostModel::Time => Some(PerIndex::new(max)?),
                 CostModel::Pages | CostModel::Rpcs => None,
@@ -100,7 +100,12 @@ impl NodeStats {
     /// Returns the charges by `model` for requests of the leaf at index `idx`; `part` has the
     /// estimates of the part.
     #[inline]
-    fn tariff<'a>(&'a self, idx: u32, model: CostModel, part: &'a Estimates) -> ChargeModel<'a> {
+    fn charge_model<'a>(
+        &'a self,
+        idx: u32,
+        model: CostModel,
+        part: &'a Estimates,
+    ) -> ChargeModel<'a> {
         let own = match model {
             CostModel::Time => self.estimates.as_ref().and_then(|own| own.get(idx)),
             CostModel::Pages | CostModel::Rpcs => None,
@@ -172,16 +177,20 @@ impl<I: Item> Members<I> {
     /// Returns the leaf at index `idx`, for writing, and its charges.
     #[inline]
     pub fn open(&mut self, idx: u32) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
-        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
-        Some((self.table.at_mut(idx)?.leaf_mut()?, tariff))
+        let charge_model = self
+            .details
+            .charge_model(idx, self.cost_model, &self.estimates);
+        Some((self.table.at_mut(idx)?.leaf_mut()?, charge_model))
     }
 
     /// Returns the class id of the leaf at index `idx`, the leaf, for writing, and its charges.
     #[inline]
     pub fn open_named(&mut self, idx: u32) -> Option<(ClassId, &mut Leaf<I>, ChargeModel<'_>)> {
-        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
+        let charge_model = self
+            .details
+            .charge_model(idx, self.cost_model, &self.estimates);
         let (id, node) = self.table.named_mut(idx)?;
-        Some((id, node.leaf_mut()?, tariff))
+        Some((id, node.leaf_mut()?, charge_model))
     }
 
     /// Returns the leaf of `class` and its charges, without keeping the class busy; `None` if
@@ -189,8 +198,10 @@ impl<I: Item> Members<I> {
     #[inline]
     pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, ChargeModel<'_>)> {
         let idx = class.idx();
-        let tariff = self.details.tariff(idx, self.cost_model, &self.estimates);
-        Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
+        let charge_model = self
+            .details
+            .charge_model(idx, self.cost_model, &self.estimates);
+        Some((self.table.use_mut(class)?.leaf_mut()?, charge_model))
     }
 
     /// Returns the leaf at index `idx`.
@@ -201,14 +212,14 @@ impl<I: Item> Members<I> {
 
     /// Returns the statistics of the leaf at index `idx`.
     #[inline]
-    pub fn ledger(&self, idx: u32) -> Option<&EntityStats> {
-        self.details.ledgers.get(idx)
+    pub fn stats(&self, idx: u32) -> Option<&EntityStats> {
+        self.details.stats.get(idx)
     }
 
     /// Returns the statistics of the leaf at index `idx`, for writing.
     #[inline]
-    pub fn ledger_mut(&mut self, idx: u32) -> Option<&mut EntityStats> {
-        self.details.ledgers.get_mut(idx)
+    pub fn stats_mut(&mut self, idx: u32) -> Option<&mut EntityStats> {
+        self.details.stats.get_mut(idx)
     }
 
     /// Returns the leaf at index `idx`, for writing.

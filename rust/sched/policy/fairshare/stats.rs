@@ -64,7 +64,7 @@ pub struct NodeRow {
     /// True if the node is on the high-priority head.
     pub high: bool,
     /// Counters.
-    pub ledger: EntityStats,
+    pub stats: EntityStats,
     /// Debt, tenths of a page.
     pub lag_decipages: i64,
     /// Number of queued requests.
@@ -87,7 +87,7 @@ impl NodeRow {
             active: false,
             leaf: true,
             high: false,
-            ledger: EntityStats::new(),
+            stats: EntityStats::new(),
             lag_decipages: 0,
             queue_depth: 0,
             requests: 0,
@@ -109,7 +109,7 @@ impl NodeRow {
         self.size = self.size.max(other.size);
         self.active |= other.active;
         self.leaf &= other.leaf;
-        self.ledger.merge(&other.ledger);
+        self.stats.merge(&other.stats);
         self.lag_decipages = self.lag_decipages.saturating_add(other.lag_decipages);
         self.queue_depth = self.queue_depth.saturating_add(other.queue_depth);
         self.requests = self.requests.saturating_add(other.requests);
@@ -279,7 +279,7 @@ impl HeadRows {
     fn write(&self, out: &mut impl Write, now: u64) -> fmt::Result {
         let leaves = || self.iter().filter(|(_, row)| row.leaf);
         let sum = |part: &dyn Fn(&ServiceWindows) -> u64| {
-            let rows = leaves().map(|(_, row)| part(&row.ledger.windows));
+            let rows = leaves().map(|(_, row)| part(&row.stats.windows));
             // Removed entities are in the total only.
             part(&self.total).max(rows.fold(0, u64::saturating_add))
         };
@@ -287,7 +287,7 @@ impl HeadRows {
         let minute = sum(&|windows| windows.minute(now));
         for (index, row) in leaves() {
             writeln!(out, "- entity: \"{}\"", self.path(index))?;
-            let windows = &row.ledger.windows;
+            let windows = &row.stats.windows;
             let received = [
                 ratio(windows.second(now), second),
                 ratio(windows.minute(now), minute),
@@ -304,8 +304,8 @@ impl HeadRows {
         let (lo, end) = range.map_or((0, 0), |range| (u64::from(range.lo), range.end));
         let entitled = shares.and_then(|shares| shares.entitled.range_of(row.id));
         let entitled = entitled.map_or(0, |range| range.len());
-        let ledger = &row.ledger;
-        let counts = &ledger.counts;
+        let stats = &row.stats;
+        let counts = &stats.counts;
         let queue = if row.high { "high_priority" } else { "regular" };
         let opportunities = ratio(counts.opportunity, counts.dispatched);
         let [second, minute] = received;
@@ -330,8 +330,8 @@ impl HeadRows {
         writeln!(out, "  share_60s: {}", Fraction(minute))?;
         let borrowed = Fraction(minute.saturating_sub(entitled));
         writeln!(out, "  borrowed: {borrowed}")?;
-        write_debts(out, ledger)?;
-        write_waits(out, &ledger.waits)
+        write_debts(out, stats)?;
+        write_waits(out, &stats.waits)
     }
 }
 
@@ -399,11 +399,11 @@ pub fn write_yaml(out: &mut impl Write, rows: &NodeRows, now: u64) -> fmt::Resul
 }
 
 /// Writes the histogram of debt, pages; the first number belongs to a bucket, the second does not.
-fn write_debts(out: &mut impl Write, ledger: &EntityStats) -> fmt::Result {
+fn write_debts(out: &mut impl Write, stats: &EntityStats) -> fmt::Result {
     out.write_str("  debt_histogram: {")?;
     let (mut start, mut comma) = (None, "");
     let ends = DEBTS.iter().map(Some).chain([None]);
-    for (end, count) in ends.zip(&ledger.debts) {
+    for (end, count) in ends.zip(&stats.debts) {
         write!(out, "{comma} \"")?;
         if let Some(start) = start {
             write!(out, "{start}")?;

@@ -48,11 +48,11 @@ fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, Grant)> {
 
 /// Returns the number of requests, their pages, and the requests served without a decision.
 fn counts(row: &NodeRow) -> (u64, u64, u64) {
-    let ledger = &row.ledger;
+    let stats = &row.stats;
     (
-        ledger.counts.dispatched,
-        ledger.counts.cost_pages,
-        ledger.counts.opportunity,
+        stats.counts.dispatched,
+        stats.counts.cost_pages,
+        stats.counts.opportunity,
     )
 }
 
@@ -75,7 +75,7 @@ fn from_the_threshold_on_shares_decide() {
     assert_eq!(order[9..], [0, 0, 0, 1, 1, 1, 1]);
     let opportunity: u64 = rows(&part)
         .iter()
-        .map(|row| row.ledger.counts.opportunity)
+        .map(|row| row.stats.counts.opportunity)
         .sum();
     assert_eq!(opportunity, 7);
 }
@@ -93,7 +93,7 @@ fn force_is_no_opportunity() {
     assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
     assert!(rows(&part)
         .iter()
-        .all(|row| row.ledger.counts.opportunity == 0));
+        .all(|row| row.stats.counts.opportunity == 0));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn stale_ids_change_nothing() {
     assert_eq!(rows(&part)[0].requests, 1);
     part.stop(&grant, request.cost(), 0);
     assert_eq!(rows(&part)[0].requests, 0);
-    assert_eq!(row(&part, 2).ledger.counts.dispatched, 0);
+    assert_eq!(row(&part, 2).stats.counts.dispatched, 0);
 }
 
 /// Checks that a class with a request in service is not evicted, regardless of the time.

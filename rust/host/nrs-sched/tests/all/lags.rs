@@ -64,7 +64,7 @@ fn what_is_not_queued_comes_out_of_the_share() {
         }
         let (served, rows) = (sim.served(), sim.rows(0));
         assert!((served[0] + passed).abs_diff(served[1]) <= 8, "{served:?}");
-        let counts = rows.iter().map(|row| row.ledger.counts);
+        let counts = rows.iter().map(|row| row.stats.counts);
         let (dispatched, pages) = counts.fold((0, 0), |(dispatched, pages), counts| {
             (dispatched + counts.dispatched, pages + counts.cost_pages)
         });

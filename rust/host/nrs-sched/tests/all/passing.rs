@@ -24,7 +24,7 @@ fn served(threads: &Threads) -> Vec<(u64, u64)> {
         let primary = machine.head(Priority::Regular).primary_mut();
         let rows = rows(primary.expect("fairshare"));
         let leaves = rows.iter().filter(|row| row.leaf);
-        let counts = leaves.map(|row| row.ledger.counts);
+        let counts = leaves.map(|row| row.stats.counts);
         let mut served: Vec<_> = counts
             .map(|counts| (counts.dispatched, counts.cost_pages))
             .filter(|(dispatched, _)| *dispatched > 0)

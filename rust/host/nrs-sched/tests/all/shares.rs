@@ -182,7 +182,7 @@ fn parameters_change_in_place() {
     assert!(served[0].abs_diff(350) <= 2, "{served:?}");
     sim.retune(|tunables| tunables.opp_threshold = OppThreshold::new(256).unwrap());
     sim.run(1000);
-    let counts = sim.rows(0).into_iter().map(|row| row.ledger.counts);
+    let counts = sim.rows(0).into_iter().map(|row| row.stats.counts);
     let counts: Vec<_> = counts.collect();
     assert_eq!(counts.iter().map(|one| one.dispatched).sum::<u64>(), 3000);
     assert_eq!(counts.iter().map(|one| one.opportunity).sum::<u64>(), 1000);

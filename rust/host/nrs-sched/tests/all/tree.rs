@@ -235,7 +235,7 @@ fn by_job(sim: &mut Sim, seconds: u64) -> Vec<u64> {
     let sum = |sim: &Sim| {
         let rows = sim.rows(0);
         rows.iter()
-            .map(|row| (row.key, row.ledger.counts.cost_pages))
+            .map(|row| (row.key, row.stats.counts.cost_pages))
             .collect()
     };
     before.extend::<Vec<_>>(sum(sim));

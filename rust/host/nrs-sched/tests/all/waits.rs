@@ -169,8 +169,8 @@ fn fifo_below_the_threshold() {
             let sum = |count: fn(&nrs_sched::policy::fairshare::stats::NodeRow) -> u64| -> u64 {
                 rows.iter().map(count).sum()
             };
-            assert_eq!(sum(|row| row.ledger.counts.opportunity), next - 1);
-            assert_eq!(sum(|row| row.ledger.counts.dispatched), next - 1);
+            assert_eq!(sum(|row| row.stats.counts.opportunity), next - 1);
+            assert_eq!(sum(|row| row.stats.counts.dispatched), next - 1);
         }
     }
 }

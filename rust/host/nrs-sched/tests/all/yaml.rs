@@ -41,17 +41,17 @@ fn parse(list: &[NodeRow]) -> Vec<Yaml> {
 
 #[test]
 fn the_fields_are_those_of_the_design() {
-    let mut ledger = EntityStats::new();
+    let mut stats = EntityStats::new();
     for _ in 0..3 {
-        ledger.count(4, 4, true);
-        ledger.sample(0);
-        ledger.waited(3_000_000);
+        stats.count(4, 4, true);
+        stats.sample(0);
+        stats.waited(3_000_000);
     }
-    ledger.time(17);
-    ledger.debt(-124);
+    stats.time(17);
+    stats.debt(-124);
     let job = NodeRow {
         size: 3,
-        ledger,
+        stats,
         ..row(12, 11, "size", jobid(b"batch_sim.12345"))
     };
     let entities = parse(&[NodeRow::inner(11, 0, "uid", Key::Uid(1000), 4096), job]);

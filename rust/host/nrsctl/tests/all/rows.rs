@@ -190,10 +190,10 @@ fn rows_of_tbf() {
 fn rows_of_fairshare() {
     let mut row = EntityRow::new(1, 0, "uid", Key::Uid(7), 4096);
     for round in 0..9 {
-        row.ledger.count(30, 1, round < 5);
+        row.stats.count(30, 1, round < 5);
     }
-    row.ledger.forced();
-    row.ledger.time(1234);
+    row.stats.forced();
+    row.stats.time(1234);
     let mut rows = fairshare::NodeRows::new();
     rows.extend(&[row], false).expect("memory");
     rows.merge().expect("memory");
@@ -205,7 +205,7 @@ fn rows_of_fairshare() {
         ("policy", "fairshare"),
         ("entity", "uid:7"),
     ];
-    let counts = &row.ledger.counts;
+    let counts = &row.stats.counts;
     assert!(counts.values().all(|number| number > 0));
     shown.has(
         counts,

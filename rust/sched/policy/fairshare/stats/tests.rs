@@ -63,8 +63,8 @@ fn rows_of_one_entity_become_one() {
         row.lag_decipages = i64::from(n) - 2;
         row.queue_depth = n;
         row.requests = 1;
-        row.ledger.count(n * 10, n * 10, n == 1);
-        row.ledger.sample(0);
+        row.stats.count(n * 10, n * 10, n == 1);
+        row.stats.sample(0);
         [row, uid(7)]
     };
     let rows = merged(&[
@@ -80,10 +80,10 @@ fn rows_of_one_entity_become_one() {
     assert_eq!((row.weight, row.active, row.lag_decipages), (3, true, 0));
     assert_eq!((row.queue_depth, row.requests), (6, 3));
     assert_eq!(
-        (row.ledger.counts.dispatched, row.ledger.counts.cost_pages),
+        (row.stats.counts.dispatched, row.stats.counts.cost_pages),
         (3, 60)
     );
-    assert!(all[3].leaf && all[3].high && all[3].ledger.counts.cost_pages == 20);
+    assert!(all[3].leaf && all[3].high && all[3].stats.counts.cost_pages == 20);
     assert_eq!(
         field(&rows, 0, "queue"),
         ["\"regular\"", "\"high_priority\""]
@@ -145,14 +145,14 @@ fn shares() {
     rows[0].weight = 2 * 4096;
     rows[0].size = 2;
     for second in 540..600 {
-        rows[0].ledger.count(30, 30, false);
-        rows[0].ledger.sample(second * SECOND);
-        rows[1].ledger.count(10, 10, true);
-        rows[1].ledger.sample(second * SECOND);
+        rows[0].stats.count(30, 30, false);
+        rows[0].stats.sample(second * SECOND);
+        rows[1].stats.count(10, 10, true);
+        rows[1].stats.sample(second * SECOND);
         // This entity became idle half a minute ago.
         if second < 570 {
-            rows[2].ledger.count(40, 40, true);
-            rows[2].ledger.sample(second * SECOND);
+            rows[2].stats.count(40, 40, true);
+            rows[2].stats.sample(second * SECOND);
         }
     }
     let list = merged(&[(&rows, false)]);
@@ -196,13 +196,13 @@ fn shares() {
 fn histograms() {
     let mut row = job(1, "a", 11);
     for pages in [-5000, -100, -1, 0, 5, 16, 300] {
-        row.ledger.debt(pages * 10);
+        row.stats.debt(pages * 10);
     }
     for _ in 0..98 {
-        row.ledger.waited(0);
+        row.stats.waited(0);
     }
-    row.ledger.waited(1 << 20);
-    row.ledger.waited(1 << 30);
+    row.stats.waited(1 << 20);
+    row.stats.waited(1 << 30);
     let rows = merged(&[(&[row], false)]);
     assert_eq!(
         field(&rows, 0, "debt_histogram"),

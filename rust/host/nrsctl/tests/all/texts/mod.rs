@@ -190,16 +190,16 @@ pub fn fairshare(entities: u32) -> String {
                 users.push(user);
                 rows.extend(&[group], high).expect("memory");
             }
-            let mut ledger = EntityStats::new();
+            let mut stats = EntityStats::new();
             for round in 0..=number % 3 {
-                ledger.count(1 + number % 256, 1 + number % 256, round == 0);
-                ledger.sample(SECOND);
-                ledger.waited(u64::from(number) * 10_000);
-                ledger.time(u64::from(number));
+                stats.count(1 + number % 256, 1 + number % 256, round == 0);
+                stats.sample(SECOND);
+                stats.waited(u64::from(number) * 10_000);
+                stats.time(u64::from(number));
             }
             let row = NodeRow {
                 active: number % 3 != 0,
-                ledger,
+                stats,
                 lag_decipages: i64::from(number % 200) - 100,
                 queue_depth: number % 20,
                 ..NodeRow::new(

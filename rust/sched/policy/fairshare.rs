@@ -543,7 +543,7 @@ impl<I: Item> Part<I> for State<I> {
         if self.opp_threshold > 0 {
             self.opp_threshold = update.live.opp_threshold;
         }
-        self.members.tell(update, now)
+        self.members.apply_update(update, now)
     }
 
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {

@@ -134,7 +134,7 @@ pub struct Members<I: Item> {
     pub(super) busy: DeviceClock,
     /// Numbers of failures to find room in tables that the parts share.
     pub(super) counts: Counts,
-    told: Update,
+    update: Update,
     /// Number of steps towards one in the factors that [`Members::reweigh`] applies.
     steps: u32,
     size_level: Option<u8>,
@@ -167,7 +167,7 @@ impl<I: Item> Members<I> {
             details: NodeStats::new(tunables.cost_model, (max as usize).saturating_add(1))?,
             busy: DeviceClock::default(),
             counts: Counts::ZERO,
-            told: Update::new(mem::Shared::new(Weights::new())?, tunables),
+            update: Update::new(mem::Shared::new(Weights::new())?, tunables),
             steps: 0,
             size_level: size_level(&mode),
             size_source: tunables.size_source,
@@ -413,30 +413,30 @@ impl<I: Item> Members<I> {
         true
     }
 
-    /// Applies the changes in `told` at `now`, ns; [`Members::reweigh`] applies new weights.
+    /// Applies the changes in `update` at `now`, ns; [`Members::reweigh`] applies new weights.
     /// Returns the replaced update.
-    pub fn tell(&mut self, told: Update, now: u64) -> Update {
+    pub fn apply_update(&mut self, update: Update, now: u64) -> Update {
         if let Some(sizes) = &self.shared.sizes {
-            sizes.set_window(told.live.size_window);
+            sizes.set_window(update.live.size_window);
         }
-        self.steps = told.steps(now);
-        core::mem::replace(&mut self.told, told)
+        self.steps = update.steps(now);
+        core::mem::replace(&mut self.update, update)
     }
 
     /// Advances the factors to `now`, ns, for [`Members::reweigh`].
     pub fn follow_factors(&mut self, now: u64) {
-        self.steps = self.told.steps(now);
+        self.steps = self.update.steps(now);
     }
 
     /// Returns true if the factors at `now`, ns, differ from the applied factors.
     pub fn are_factors_stale(&self, now: u64) -> bool {
-        self.told.steps(now) != self.steps
+        self.update.steps(now) != self.steps
     }
 
     /// Returns the window in which a client of a job counts, ns; `None` if the mode has no job
     /// sizes.
     pub fn size_window(&self) -> Option<u64> {
-        self.mode.has_size().then_some(self.told.live.size_window)
+        self.mode.has_size().then_some(self.update.live.size_window)
     }
 
     /// Updates the weight of the node at index `idx`.
@@ -454,7 +454,7 @@ impl<I: Item> Members<I> {
     /// Returns the weight of a node of `level` with `key`, whose job has `size` according to its
     /// requests.
     fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
-        let mut weight = self.told.weights.of(key);
+        let mut weight = self.update.weights.of(key);
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
@@ -464,7 +464,7 @@ impl<I: Item> Members<I> {
     /// Returns `weight` of the node `id` on this server, which is less if other servers serve the
     /// node more.
     fn weight_here(&self, id: PathId, weight: u32) -> u32 {
-        match &self.told.factors {
+        match &self.update.factors {
             Some(_) => scaled(weight, self.factor_of(id)),
             None => weight,
         }
@@ -472,7 +472,7 @@ impl<I: Item> Members<I> {
 
     /// Returns the factor of the node `id`; [`ONE`] without a factor.
     pub fn factor_of(&self, id: PathId) -> u32 {
-        let factors = self.told.factors.as_ref();
+        let factors = self.update.factors.as_ref();
         factors.map_or(ONE, |factors| factors.of(id.0, self.steps))
     }
 
@@ -492,7 +492,7 @@ impl<I: Item> Members<I> {
             0 => counted().unwrap_or(1),
             size => size,
         };
-        size.clamp(1, self.told.live.size_max)
+        size.clamp(1, self.update.live.size_max)
     }
 
     /// Returns the job size in the weight of the node at index `idx`; 0 if the node's level has no
@@ -616,7 +616,7 @@ impl<I: Item> Members<I> {
         // The counter is read in any case, to keep that service from being charged later.
         let node = self.table.at_mut(idx);
         let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
-        if self.told.live.cross_cpt {
+        if self.update.live.cross_cpt {
             cost
         } else {
             0

@@ -30,7 +30,7 @@ pub struct MoverStrategy {
     room: u64,
     outside: u64,
     /// Capacity last set at the allocator, bytes/s.
-    told: u64,
+    reported: u64,
 }
 
 /// Usage of a group.
@@ -54,7 +54,7 @@ impl MoverStrategy {
             headroom,
             room: headroom,
             outside: 0,
-            told: capacity,
+            reported: capacity,
         })
     }
 
@@ -65,7 +65,7 @@ impl MoverStrategy {
             outside: old.outside,
             ..self
         };
-        new.told = new.now_left();
+        new.reported = new.now_left();
         new
     }
 
@@ -76,7 +76,7 @@ impl MoverStrategy {
 
     /// Returns the bandwidth of all movers together, bytes/s.
     pub const fn left(&self) -> u64 {
-        self.told
+        self.reported
     }
 
     fn now_left(&self) -> u64 {
@@ -97,10 +97,10 @@ impl MoverStrategy {
             (self.room / 2).max(self.headroom)
         };
         let left = self.now_left();
-        if left.abs_diff(self.told) <= self.capacity / 512 {
+        if left.abs_diff(self.reported) <= self.capacity / 512 {
             return None;
         }
-        self.told = left;
+        self.reported = left;
         Some(left)
     }
 }
@@ -117,7 +117,7 @@ mod tests {
             headroom: 2 * MB,
             room: 2 * MB,
             outside: 0,
-            told: 100 * MB,
+            reported: 100 * MB,
         }
     }
 
@@ -149,8 +149,8 @@ mod tests {
         let mut ticks = 0;
         while left > 1 {
             // All other clients together use all that movers leave.
-            let told = movers.see(&load(0, 100 - left, left));
-            left = told.map_or(left, |told| told / MB);
+            let reported = movers.see(&load(0, 100 - left, left));
+            left = reported.map_or(left, |reported| reported / MB);
             ticks += 1;
             assert!(ticks < 8, "{left}");
         }

@@ -89,7 +89,7 @@ const SLACK: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct NodeScheduler {
     clock: VirtualClock,
-    line: Timeline,
+    timeline: Timeline,
     chosen: u32,
 }
 
@@ -110,7 +110,7 @@ impl NodeScheduler {
     pub(super) fn new() -> Self {
         Self {
             clock: VirtualClock::default(),
-            line: Timeline::EMPTY,
+            timeline: Timeline::EMPTY,
             chosen: NONE,
         }
     }
@@ -132,29 +132,35 @@ impl NodeScheduler {
     }
 
     /// Updates the position of a member after a change of its tag or its next cost.
-    fn settle(&mut self, lines: &mut Timelines, entity: &Entity, idx: u32) {
+    fn settle(&mut self, timelines: &mut Timelines, entity: &Entity, idx: u32) {
         if entity.place == TimelineState::In {
-            lines.set(&mut self.line, idx, entity.start, entity.deadline());
+            timelines.set(&mut self.timeline, idx, entity.start, entity.deadline());
         }
     }
 
     /// Updates a member whose next request costs `next`; without a next request the member leaves.
-    fn go_on(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32, next: Option<u32>) {
+    fn go_on(
+        &mut self,
+        timelines: &mut Timelines,
+        entity: &mut Entity,
+        idx: u32,
+        next: Option<u32>,
+    ) {
         match next {
             Some(next) => {
                 entity.head = next;
-                self.settle(lines, entity, idx);
+                self.settle(timelines, entity, idx);
             }
-            None => self.leave(lines, entity, idx),
+            None => self.leave(timelines, entity, idx),
         }
     }
 
     /// Removes a child without requests, and saves the child's lag.
-    fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32) {
+    fn leave(&mut self, timelines: &mut Timelines, entity: &mut Entity, idx: u32) {
         if entity.place == TimelineState::Out {
             return;
         }
-        lines.remove(&mut self.line, idx);
+        timelines.remove(&mut self.timeline, idx);
         let more = entity.retire(self.clock.now());
         self.clock.add_imbalance(entity.service(more));
         self.clock.leave(entity.weight());
@@ -164,7 +170,7 @@ impl NodeScheduler {
     /// member.
     pub(super) fn join(
         &mut self,
-        lines: &mut Timelines,
+        timelines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         idx: u32,
         cost: u32,
@@ -189,26 +195,30 @@ impl NodeScheduler {
             entity.deadline()
         };
         entity.place = TimelineState::In;
-        lines.add(&mut self.line, idx, entity.start, deadline);
+        timelines.add(&mut self.timeline, idx, entity.start, deadline);
     }
 
     /// Returns the eligible child with the first deadline.
     #[inline]
-    pub(super) fn eligible(&self, lines: &Timelines) -> Option<u32> {
+    pub(super) fn eligible(&self, timelines: &Timelines) -> Option<u32> {
         if self.chosen != NONE {
             return Some(self.chosen);
         }
-        lines.eligible(self.line, self.clock.now())
+        timelines.eligible(self.timeline, self.clock.now())
     }
 
     /// Chooses a child; `None` if there are no members.
-    pub(super) fn pick(&mut self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
-        let eligible = self.eligible(lines);
+    pub(super) fn pick(
+        &mut self,
+        timelines: &Timelines,
+        nodes: &Members<impl Item>,
+    ) -> Option<u32> {
+        let eligible = self.eligible(timelines);
         if eligible.is_some() {
             return eligible;
         }
         // Work conserving: the children that are owed service have no requests now.
-        let (idx, tag) = lines.least(self.line)?;
+        let (idx, tag) = timelines.least(self.timeline)?;
         let slack = nodes.entity(idx).map_or(0, |entity| {
             entity.advance(entity.head).saturating_mul(SLACK)
         });
@@ -220,7 +230,7 @@ impl NodeScheduler {
     /// next request costs `next`.
     pub(super) fn step(
         &mut self,
-        lines: &mut Timelines,
+        timelines: &mut Timelines,
         entity: &mut Entity,
         idx: u32,
         step: RequestStep,
@@ -228,7 +238,7 @@ impl NodeScheduler {
     ) {
         self.chosen = NONE;
         match step {
-            RequestStep::Skip => self.go_on(lines, entity, idx, next),
+            RequestStep::Skip => self.go_on(timelines, entity, idx, next),
             // Without members the request took no share here; other partitions are informed by
             // [`super::tree`].
             RequestStep::Owe(_) | RequestStep::Correct(_) if self.is_empty() => {}
@@ -239,23 +249,23 @@ impl NodeScheduler {
             RequestStep::Owe(cost) => {
                 let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
                 if entity.lag(self.clock.now()) > floor {
-                    self.charge(lines, entity, idx, cost, next);
+                    self.charge(timelines, entity, idx, cost, next);
                 }
             }
-            RequestStep::Correct(delta) => self.correct(lines, entity, idx, delta),
+            RequestStep::Correct(delta) => self.correct(timelines, entity, idx, delta),
         }
     }
 
     /// Corrects tag and clock after a request of a child that cost `delta` more than its charge.
     #[inline(never)]
-    fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, idx: u32, delta: i64) {
+    fn correct(&mut self, timelines: &mut Timelines, entity: &mut Entity, idx: u32, delta: i64) {
         self.clock.correct(delta);
         if entity.place == TimelineState::Out {
             let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.add_imbalance(more);
         } else {
             entity.correct(delta);
-            self.settle(lines, entity, idx);
+            self.settle(timelines, entity, idx);
         }
     }
 
@@ -263,7 +273,7 @@ impl NodeScheduler {
     #[inline]
     pub(super) fn charge(
         &mut self,
-        lines: &mut Timelines,
+        timelines: &mut Timelines,
         entity: &mut Entity,
         idx: u32,
         cost: u32,
@@ -277,9 +287,9 @@ impl NodeScheduler {
             Some(next) => {
                 entity.busy = true;
                 entity.head = next;
-                lines.replace(&mut self.line, idx, entity.start, entity.deadline());
+                timelines.replace(&mut self.timeline, idx, entity.start, entity.deadline());
             }
-            None => self.leave(lines, entity, idx),
+            None => self.leave(timelines, entity, idx),
         }
     }
 
@@ -288,7 +298,7 @@ impl NodeScheduler {
     /// pending. Returns true if anything was charged.
     pub(super) fn pull(
         &mut self,
-        lines: &mut Timelines,
+        timelines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         idx: u32,
         cost: u64,
@@ -314,14 +324,14 @@ impl NodeScheduler {
         entity.pulled = entity.pulled.saturating_add(taken);
         entity.charge(taken);
         self.clock.pull(taken);
-        self.settle(lines, entity, idx);
+        self.settle(timelines, entity, idx);
         taken > 0
     }
 
     /// Sets the weight of the child at index `idx`; the child's lag in units stays the same.
     pub(super) fn reweight(
         &mut self,
-        lines: &mut Timelines,
+        timelines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         idx: u32,
         weight: u32,
@@ -336,7 +346,7 @@ impl NodeScheduler {
         if entity.place != TimelineState::Out {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
-            self.settle(lines, entity, idx);
+            self.settle(timelines, entity, idx);
         }
     }
 
@@ -353,13 +363,13 @@ impl NodeScheduler {
     }
 
     /// Returns the child that is dispatched next if this node is; `None` without members.
-    pub(super) fn choose(&mut self, lines: &Timelines) -> Option<u32> {
-        match self.eligible(lines) {
+    pub(super) fn choose(&mut self, timelines: &Timelines) -> Option<u32> {
+        match self.eligible(timelines) {
             Some(idx) => {
                 self.chosen = idx;
                 Some(idx)
             }
-            None => Some(lines.least(self.line)?.0),
+            None => Some(timelines.least(self.timeline)?.0),
         }
     }
 }

@@ -165,8 +165,8 @@ impl Timelines {
 
     /// Returns the eligible node with the first deadline at virtual time `now`.
     #[inline]
-    pub(super) fn eligible(&self, line: Timeline, now: u64) -> Option<u32> {
-        let mut at = line.0;
+    pub(super) fn eligible(&self, timeline: Timeline, now: u64) -> Option<u32> {
+        let mut at = timeline.0;
         let mut point = self.get(at)?;
         if is_after(point.least, now) {
             return None;
@@ -191,16 +191,16 @@ impl Timelines {
 
     /// Returns the node with the least tag, among equal tags the node with the first deadline,
     /// and the tag.
-    pub(super) fn least(&self, line: Timeline) -> Option<(u32, u64)> {
-        let tag = self.get(line.0)?.least;
-        Some((self.eligible(line, tag)?, tag))
+    pub(super) fn least(&self, timeline: Timeline) -> Option<(u32, u64)> {
+        let tag = self.get(timeline.0)?.least;
+        Some((self.eligible(timeline, tag)?, tag))
     }
 
     /// Adds a node that is in no timeline.
-    pub(super) fn add(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
+    pub(super) fn add(&mut self, timeline: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
         let mut new = TimelineNode::new(tag, deadline, self.draw());
         // Descend to the node that is to be below the new one.
-        let mut at = line.0;
+        let mut at = timeline.0;
         let mut is_left = false;
         while let Some(point) = self.get_mut(at) {
             let least = earlier(point.least, tag);
@@ -233,12 +233,12 @@ impl Timelines {
         match self.get_mut(above) {
             Some(point) if is_left => point.left = idx,
             Some(point) => point.right = idx,
-            None => line.0 = idx,
+            None => timeline.0 = idx,
         }
     }
 
     /// Removes a node of this timeline.
-    pub(super) fn remove(&mut self, line: &mut Timeline, idx: u32) {
+    pub(super) fn remove(&mut self, timeline: &mut Timeline, idx: u32) {
         let Some(&TimelineNode {
             left,
             right,
@@ -260,7 +260,7 @@ impl Timelines {
             }
         }
         let Some(point) = self.get_mut(parent) else {
-            line.0 = rest;
+            timeline.0 = rest;
             return;
         };
         if point.left == idx {
@@ -279,24 +279,24 @@ impl Timelines {
     }
 
     /// Sets the tag and the deadline of a node of this timeline.
-    pub(super) fn set(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
+    pub(super) fn set(&mut self, timeline: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
         let point = self.get(idx);
         if point.is_some_and(|point| (point.tag, point.deadline) != (tag, deadline)) {
-            self.replace(line, idx, tag, deadline);
+            self.replace(timeline, idx, tag, deadline);
         }
     }
 
     /// Sets the tag and the deadline of a node of this timeline, at least one of which changes.
     #[inline]
-    pub(super) fn replace(&mut self, line: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
-        if line.0 == idx {
+    pub(super) fn replace(&mut self, timeline: &mut Timeline, idx: u32, tag: u64, deadline: u64) {
+        if timeline.0 == idx {
             if let Some(point) = self.get_mut(idx).filter(|point| point.is_alone()) {
                 *point = TimelineNode::new(tag, deadline, point.priority);
                 return;
             }
         }
-        self.remove(line, idx);
-        self.add(line, idx, tag, deadline);
+        self.remove(timeline, idx);
+        self.add(timeline, idx, tag, deadline);
     }
 
     /// Merges the subtree at `left` with the subtree at `right`, all of whose nodes come after;

@@ -73,7 +73,7 @@ impl RecentMaxCost {
 /// An inner node is a member if and only if its own scheduler has members.
 pub struct SchedulerTree {
     root: NodeScheduler,
-    lines: Timelines,
+    timelines: Timelines,
     largest: RecentMaxCost,
 }
 
@@ -102,31 +102,33 @@ macro_rules! at {
 /// Chooses a child of one level without service elsewhere that is not charged yet.
 fn choose(
     sched: &mut NodeScheduler,
-    lines: &mut Timelines,
+    timelines: &mut Timelines,
     nodes: &mut Members<impl Item>,
     bound: u32,
 ) -> Option<u32> {
     if nodes.has_single_partition() {
-        return sched.pick(lines, nodes);
+        return sched.pick(timelines, nodes);
     }
     for _ in 0..REMOTE_RETRIES {
-        let child = sched.pick(lines, nodes)?;
+        let child = sched.pick(timelines, nodes)?;
         let cost = nodes.elsewhere(child);
-        if !sched.pull(lines, nodes, child, cost, bound) {
+        if !sched.pull(timelines, nodes, child, cost, bound) {
             return Some(child);
         }
     }
-    sched.pick(lines, nodes)
+    sched.pick(timelines, nodes)
 }
 
-grow!(SchedulerTree { lines: Timelines });
+grow!(SchedulerTree {
+    timelines: Timelines
+});
 
 impl SchedulerTree {
     /// Creates a tree for up to `max` nodes; may sleep.
     pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             root: NodeScheduler::new(),
-            lines: Timelines::new(max, seed)?,
+            timelines: Timelines::new(max, seed)?,
             largest: RecentMaxCost::default(),
         })
     }
@@ -155,8 +157,8 @@ impl SchedulerTree {
             idx,
             cost.into(),
             next,
-            |sched, lines, entity, idx, next| {
-                sched.charge(lines, entity, idx, cost, next);
+            |sched, timelines, entity, idx, next| {
+                sched.charge(timelines, entity, idx, cost, next);
             },
         );
     }
@@ -181,8 +183,8 @@ impl SchedulerTree {
             idx,
             served,
             next,
-            |sched, lines, entity, idx, next| {
-                sched.step(lines, entity, idx, step, next);
+            |sched, timelines, entity, idx, next| {
+                sched.step(timelines, entity, idx, step, next);
             },
         );
     }
@@ -207,7 +209,7 @@ impl SchedulerTree {
             let parent = node.parent;
             let entity = &mut node.entity;
             if parent == NONE {
-                step(&mut self.root, &mut self.lines, entity, idx, next);
+                step(&mut self.root, &mut self.timelines, entity, idx, next);
                 return;
             }
             // The scheduler of the parent is stored in `nodes`, too.
@@ -216,8 +218,8 @@ impl SchedulerTree {
                 bug!();
                 return;
             };
-            step(sched, &mut self.lines, &mut entity, idx, next);
-            let chosen = sched.choose(&self.lines);
+            step(sched, &mut self.timelines, &mut entity, idx, next);
+            let chosen = sched.choose(&self.timelines);
             if let Some(stored) = nodes.entity_mut(idx) {
                 *stored = entity;
             }
@@ -240,7 +242,7 @@ impl SchedulerTree {
             let parent = nodes.parent(idx);
             let first = at!(self, nodes, parent, sched => {
                 let first = sched.is_empty();
-                sched.join(&mut self.lines, nodes, idx, cost);
+                sched.join(&mut self.timelines, nodes, idx, cost);
                 first
             });
             if parent == NONE || !first {
@@ -255,7 +257,7 @@ impl SchedulerTree {
         if nodes.has_single_partition() {
             // Read-only access suffices as long as there is an eligible child.
             let mut sched = &self.root;
-            while let Some(child) = sched.eligible(&self.lines) {
+            while let Some(child) = sched.eligible(&self.timelines) {
                 if nodes.are_flat() {
                     return Some(child);
                 }
@@ -268,7 +270,7 @@ impl SchedulerTree {
         let bound = self.largest.get().saturating_mul(PULL_MAX);
         loop {
             let child =
-                at!(self, nodes, at, sched => choose(sched, &mut self.lines, nodes, bound))?;
+                at!(self, nodes, at, sched => choose(sched, &mut self.timelines, nodes, bound))?;
             if nodes.sched(child).is_none() {
                 return Some(child);
             }
@@ -278,7 +280,7 @@ impl SchedulerTree {
 
     pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, idx: u32, weight: u32) {
         let parent = nodes.parent(idx);
-        at!(self, nodes, parent, sched => sched.reweight(&mut self.lines, nodes, idx, weight));
+        at!(self, nodes, parent, sched => sched.reweight(&mut self.timelines, nodes, idx, weight));
     }
 
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, idx: u32) {

@@ -21,24 +21,24 @@ pub(in super::super) fn looks() -> u64 {
 }
 
 fn timelines(max: usize) -> Timelines {
-    let mut lines = Timelines::new(max, 7).unwrap();
-    lines.feed(lines.wants(max).allocate().unwrap());
-    lines.create(max as u32 - 1);
-    lines
+    let mut timelines = Timelines::new(max, 7).unwrap();
+    timelines.feed(timelines.wants(max).allocate().unwrap());
+    timelines.create(max as u32 - 1);
+    timelines
 }
 
 /// Checks the subtree at `at` below `parent`; appends its indices in order to `indices`, and
 /// returns its least tag.
-fn check(lines: &Timelines, at: u32, parent: u32, indices: &mut Vec<u32>) -> Option<u64> {
-    let point = lines.points.get(at as usize)?;
+fn check(timelines: &Timelines, at: u32, parent: u32, indices: &mut Vec<u32>) -> Option<u64> {
+    let point = timelines.points.get(at as usize)?;
     assert_eq!(point.parent, parent);
     for child in [point.left, point.right] {
-        let child = lines.points.get(child as usize);
+        let child = timelines.points.get(child as usize);
         assert!(child.is_none_or(|child| child.priority <= point.priority));
     }
-    let left = check(lines, point.left, at, indices);
+    let left = check(timelines, point.left, at, indices);
     indices.push(at);
-    let right = check(lines, point.right, at, indices);
+    let right = check(timelines, point.right, at, indices);
     let least = [left, right]
         .iter()
         .flatten()
@@ -53,42 +53,42 @@ fn check(lines: &Timelines, at: u32, parent: u32, indices: &mut Vec<u32>) -> Opt
 fn against_a_list() {
     const ENTRIES: u64 = 60;
     let base = u64::MAX - 30;
-    let mut lines = timelines(ENTRIES as usize);
-    let mut line = [Timeline::EMPTY; 2];
+    let mut timelines = timelines(ENTRIES as usize);
+    let mut timeline = [Timeline::EMPTY; 2];
     let mut model = [const { Vec::<(u64, u32, u64)>::new() }; 2];
     let mut rng = Rng::new(1);
     for _ in 0..40_000 {
         let idx = rng.below(ENTRIES) as u32;
         let side = idx as usize % 2;
-        let (line, model) = (&mut line[side], &mut model[side]);
+        let (timeline, model) = (&mut timeline[side], &mut model[side]);
         let tag = rng.below(100);
         let deadline = tag + rng.below(50);
         let (told, due) = (base.wrapping_add(tag), base.wrapping_add(deadline));
         match model.iter().position(|entry| entry.1 == idx) {
             None => {
-                lines.add(line, idx, told, due);
+                timelines.add(timeline, idx, told, due);
                 model.push((deadline, idx, tag));
             }
             Some(at) if rng.below(3) == 0 => {
-                lines.remove(line, idx);
+                timelines.remove(timeline, idx);
                 model.swap_remove(at);
             }
             Some(at) => {
-                lines.set(line, idx, told, due);
+                timelines.set(timeline, idx, told, due);
                 model[at] = (deadline, idx, tag);
             }
         }
         model.sort_unstable();
         let mut indices = Vec::new();
-        check(&lines, line.0, NONE, &mut indices);
+        check(&timelines, timeline.0, NONE, &mut indices);
         assert!(indices.iter().eq(model.iter().map(|entry| &entry.1)));
         let now = rng.below(120);
         let first = model.iter().find(|entry| entry.2 <= now);
-        let found = lines.eligible(*line, base.wrapping_add(now));
+        let found = timelines.eligible(*timeline, base.wrapping_add(now));
         assert_eq!(found, first.map(|entry| entry.1));
         let least = model.iter().min_by_key(|entry| (entry.2, entry.0, entry.1));
         let least = least.map(|entry| (entry.1, base.wrapping_add(entry.2)));
-        assert_eq!(lines.least(*line), least);
+        assert_eq!(timelines.least(*timeline), least);
     }
 }
 
@@ -97,6 +97,6 @@ fn against_a_list() {
 #[test]
 #[should_panic = "impossible state"]
 fn an_index_without_memory_is_reported() {
-    let mut line = Timeline::EMPTY;
-    Timelines::new(9, 1).unwrap().add(&mut line, 0, 0, 0);
+    let mut timeline = Timeline::EMPTY;
+    Timelines::new(9, 1).unwrap().add(&mut timeline, 0, 0, 0);
 }

@@ -102,7 +102,7 @@ impl Default for HeapRoot {
 ///   children.
 /// - A node in no queue is single, as is the only node of a queue.
 pub struct LeftistForest<K = u64> {
-    knots: Bulk<LeftistNode<K>>,
+    nodes: Bulk<LeftistNode<K>>,
 }
 
 impl<K: Sort> Grow for LeftistForest<K> {
@@ -110,22 +110,22 @@ impl<K: Sort> Grow for LeftistForest<K> {
     type Spare = ChunkPile<LeftistNode<K>>;
 
     fn capacity(&self) -> usize {
-        self.knots.capacity()
+        self.nodes.capacity()
     }
 
     fn create(&mut self, idx: u32) {
-        while self.knots.len() <= idx as usize
-            && self.knots.push(LeftistNode::single(K::default())).is_ok()
+        while self.nodes.len() <= idx as usize
+            && self.nodes.push(LeftistNode::single(K::default())).is_ok()
         {}
-        bug!(self.knots.len() <= idx as usize);
+        bug!(self.nodes.len() <= idx as usize);
     }
 
     fn wants(&self, entries: usize) -> Self::Need {
-        self.knots.wants(entries.saturating_sub(self.knots.len()))
+        self.nodes.wants(entries.saturating_sub(self.nodes.len()))
     }
 
     fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
-        self.knots.feed(spare)
+        self.nodes.feed(spare)
     }
 }
 
@@ -138,14 +138,14 @@ impl<K: Sort> LeftistForest<K> {
     /// Creates a forest like [`Self::new`], with the memory `charged` or not, as in [`Bulk::with`].
     pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            knots: Bulk::with(max, charged)?,
+            nodes: Bulk::with(max, charged)?,
         })
     }
 
     /// Returns the sort key of `idx`.
     #[inline]
     pub fn key(&self, idx: u32) -> Option<K> {
-        Some(self.knots.get(idx as usize)?.key)
+        Some(self.nodes.get(idx as usize)?.key)
     }
 
     /// Returns the table index that comes out of `root` first, and its key.
@@ -157,21 +157,21 @@ impl<K: Sort> LeftistForest<K> {
 
     /// Adds `idx`, which must be in no queue.
     pub fn push(&mut self, root: &mut HeapRoot, key: K, idx: u32) {
-        let Some(knot) = self.knots.get_mut(idx as usize) else {
+        let Some(node) = self.nodes.get_mut(idx as usize) else {
             bug!();
             return;
         };
-        *knot = LeftistNode::single(key);
+        *node = LeftistNode::single(key);
         root.0 = self.merge(root.0, idx);
     }
 
     /// Removes `idx`, which must be in this queue.
     pub fn remove(&mut self, root: &mut HeapRoot, idx: u32) {
-        let Some(knot) = self.knots.get_mut(idx as usize) else {
+        let Some(node) = self.nodes.get_mut(idx as usize) else {
             bug!();
             return;
         };
-        let gone = core::mem::replace(knot, LeftistNode::single(knot.key));
+        let gone = core::mem::replace(node, LeftistNode::single(node.key));
         for child in [gone.left, gone.right] {
             self.hang(child, NONE);
         }
@@ -181,8 +181,8 @@ impl<K: Sort> LeftistForest<K> {
             return;
         }
         self.hang(rest, gone.parent);
-        let rank = self.knots.get(rest as usize).map_or(0, LeftistNode::rank);
-        if let Some(parent) = self.knots.get_mut(gone.parent as usize) {
+        let rank = self.nodes.get(rest as usize).map_or(0, LeftistNode::rank);
+        if let Some(parent) = self.nodes.get_mut(gone.parent as usize) {
             if parent.left == idx {
                 (parent.left, parent.left_rank) = (rest, rank);
             } else {
@@ -194,35 +194,35 @@ impl<K: Sort> LeftistForest<K> {
 
     /// Sets the key of `idx`, which must be in this queue; cheap if the node can stay in place.
     pub fn update(&mut self, root: &mut HeapRoot, key: K, idx: u32) {
-        let Some(&knot) = self.knots.get(idx as usize) else {
+        let Some(&node) = self.nodes.get(idx as usize) else {
             bug!();
             return;
         };
-        let stays = match key.compare(&knot.key) {
+        let stays = match key.compare(&node.key) {
             Ordering::Equal => return,
-            Ordering::Less => knot.parent == NONE || self.key_before(knot.parent, key, idx),
-            Ordering::Greater => [knot.left, knot.right]
+            Ordering::Less => node.parent == NONE || self.key_before(node.parent, key, idx),
+            Ordering::Greater => [node.left, node.right]
                 .iter()
                 .all(|&child| child == NONE || !self.key_before(child, key, idx)),
         };
         if !stays {
             self.remove(root, idx);
             self.push(root, key, idx);
-        } else if let Some(knot) = self.knots.get_mut(idx as usize) {
-            knot.key = key;
+        } else if let Some(node) = self.nodes.get_mut(idx as usize) {
+            node.key = key;
         }
     }
 
-    /// Returns true if `knot` comes out before `idx` with `key`.
-    fn key_before(&self, knot: u32, key: K, idx: u32) -> bool {
-        self.key(knot)
-            .is_some_and(|other| other.before(knot, &key, idx))
+    /// Returns true if `node` comes out before `idx` with `key`.
+    fn key_before(&self, node: u32, key: K, idx: u32) -> bool {
+        self.key(node)
+            .is_some_and(|other| other.before(node, &key, idx))
     }
 
     /// Sets the parent of `child`, if there is a child.
     fn hang(&mut self, child: u32, parent: u32) {
-        if let Some(knot) = self.knots.get_mut(child as usize) {
-            knot.parent = parent;
+        if let Some(node) = self.nodes.get_mut(child as usize) {
+            node.parent = parent;
         }
     }
 
@@ -232,8 +232,8 @@ impl<K: Sort> LeftistForest<K> {
             return other;
         }
         let (Some(a), Some(b)) = (
-            self.knots.get(one as usize).copied(),
-            self.knots.get(other as usize).copied(),
+            self.nodes.get(one as usize).copied(),
+            self.nodes.get(other as usize).copied(),
         ) else {
             return one;
         };
@@ -244,7 +244,7 @@ impl<K: Sort> LeftistForest<K> {
         let mut at = top;
         // Nothing was changed above this node.
         let mut first = NONE;
-        while let Some(&next) = self.knots.get(right as usize) {
+        while let Some(&next) = self.nodes.get(right as usize) {
             if next.key.before(right, &tree.key, over) {
                 at = right;
                 right = next.right;
@@ -270,9 +270,9 @@ impl<K: Sort> LeftistForest<K> {
     /// Makes `child`, which is `tree`, the right child of `at`.
     #[inline]
     fn attach(&mut self, at: u32, child: u32, tree: &LeftistNode<K>) {
-        if let Some(knot) = self.knots.get_mut(at as usize) {
-            knot.right = child;
-            knot.right_rank = tree.rank();
+        if let Some(node) = self.nodes.get_mut(at as usize) {
+            node.right = child;
+            node.right_rank = tree.rank();
         }
         self.hang(child, at);
     }
@@ -281,10 +281,10 @@ impl<K: Sort> LeftistForest<K> {
     /// `least`. Continues up to the root as long as ranks change.
     fn climb(&mut self, mut at: u32, least: u32) {
         let mut early = false;
-        while let Some(knot) = self.knots.get_mut(at as usize) {
-            knot.lean();
-            let (rank, parent) = (knot.rank(), knot.parent);
-            let Some(above) = self.knots.get_mut(parent as usize) else {
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            node.lean();
+            let (rank, parent) = (node.rank(), node.parent);
+            let Some(above) = self.nodes.get_mut(parent as usize) else {
                 return;
             };
             let told = if above.left == at {

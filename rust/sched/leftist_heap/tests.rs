@@ -15,7 +15,7 @@ fn forest(entries: u32) -> LeftistForest {
 
 impl LeftistForest {
     fn at(&self, idx: u32) -> LeftistNode {
-        *self.knots.get(idx as usize).unwrap()
+        *self.nodes.get(idx as usize).unwrap()
     }
 
     /// Checks the invariants of one queue with ranks computed by definition; returns the number of
@@ -28,11 +28,11 @@ impl LeftistForest {
         let mut order = vec![top];
         let mut next = 0;
         while next < order.len() {
-            let knot = self.at(order[next]);
-            for child in [knot.left, knot.right] {
+            let node = self.at(order[next]);
+            for child in [node.left, node.right] {
                 if child != NONE {
                     assert_eq!(self.at(child).parent, order[next]);
-                    assert!(!self.key_before(child, knot.key, order[next]));
+                    assert!(!self.key_before(child, node.key, order[next]));
                     order.push(child);
                 }
             }
@@ -40,13 +40,13 @@ impl LeftistForest {
         }
         let mut ranks = BTreeMap::from([(NONE, 0u8)]);
         for &idx in order.iter().rev() {
-            let knot = self.at(idx);
+            let node = self.at(idx);
             assert_eq!(
-                (knot.left_rank, knot.right_rank),
-                (ranks[&knot.left], ranks[&knot.right])
+                (node.left_rank, node.right_rank),
+                (ranks[&node.left], ranks[&node.right])
             );
-            assert!(knot.left_rank >= knot.right_rank);
-            ranks.insert(idx, knot.right_rank + 1);
+            assert!(node.left_rank >= node.right_rank);
+            ranks.insert(idx, node.right_rank + 1);
         }
         let bound = (order.len() + 1).ilog2();
         assert!(u32::from(ranks[&top]) <= bound);

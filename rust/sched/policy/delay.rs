@@ -284,8 +284,8 @@ impl<I: Item> Part<I> for State<I> {
         (self.records.wants(missing), self.forest.wants(entries))
     }
 
-    fn grow(&mut self, (records, knots): Spare<I>) -> Spare<I> {
-        let spare = (self.records.feed(records), self.forest.feed(knots));
+    fn grow(&mut self, (records, nodes): Spare<I>) -> Spare<I> {
+        let spare = (self.records.feed(records), self.forest.feed(nodes));
         self.refill(BATCH);
         spare
     }

@@ -144,9 +144,9 @@ pub type State<I> = classes::State<I, Lottery>;
 
 impl Lottery {
     /// Updates the tickets of a class, whose number of queued requests changes to `now`.
-    fn set<F>(&self, drum: &mut TicketTree, idx: u32, class: &Class<F>, now: u32) {
+    fn set<F>(&self, tree: &mut TicketTree, idx: u32, class: &Class<F>, now: u32) {
         let tickets = |queued: u32| queued.min(self.tickets);
-        drum.set(idx, tickets(class.queued()), tickets(now));
+        tree.set(idx, tickets(class.queued()), tickets(now));
     }
 }
 
@@ -189,27 +189,27 @@ impl<I: Item> Classful<I> for Lottery {
 
     fn push(
         &mut self,
-        drum: &mut TicketTree,
+        tree: &mut TicketTree,
         idx: u32,
         class: &mut Class<I::Fifo>,
         item: I,
         _now: u64,
     ) -> Result<(), I> {
         class.record.push(item);
-        self.set(drum, idx, class, class.record.len());
+        self.set(tree, idx, class, class.record.len());
         Ok(())
     }
 
     fn remove(
         &mut self,
-        drum: &mut TicketTree,
+        tree: &mut TicketTree,
         idx: u32,
         class: &mut Class<I::Fifo>,
         place: &I::Place,
         _now: u64,
     ) -> Option<I> {
         let item = class.record.remove(place)?;
-        self.set(drum, idx, class, class.record.len());
+        self.set(tree, idx, class, class.record.len());
         Some(item)
     }
 
@@ -222,13 +222,13 @@ impl<I: Item> Classful<I> for Lottery {
 
     fn pop(
         &mut self,
-        drum: &mut TicketTree,
+        tree: &mut TicketTree,
         idx: u32,
         class: &mut Class<I::Fifo>,
         _now: u64,
     ) -> Option<(I, u32)> {
         let item = class.record.pop()?;
-        self.set(drum, idx, class, class.record.len());
+        self.set(tree, idx, class, class.record.len());
         Some((item, 0))
     }
 
@@ -259,31 +259,31 @@ mod tests {
     /// Compares look-ups with a list of tickets, while classes are added and tickets change.
     #[test]
     fn each_ticket_is_found() {
-        let mut drum = TicketTree {
+        let mut tree = TicketTree {
             nodes: Bulk::new(100).unwrap(),
             sum: 0,
         };
-        drum.feed(drum.wants(100).allocate().unwrap());
+        tree.feed(tree.wants(100).allocate().unwrap());
         let (mut tickets, mut rng) = (Vec::new(), Rng::new(1));
         for _ in 0..2_000 {
             if tickets.len() < 100 && rng.below(10) == 0 {
-                drum.create(tickets.len() as u32);
+                tree.create(tickets.len() as u32);
                 tickets.push(0);
             }
             if !tickets.is_empty() {
                 let idx = rng.below(tickets.len() as u64) as usize;
                 let new = rng.below(4) as u32;
-                drum.set(idx as u32, tickets[idx], new);
+                tree.set(idx as u32, tickets[idx], new);
                 tickets[idx] = new;
             }
             let all: Vec<u32> = (tickets.iter().zip(0..))
                 .flat_map(|(&count, idx)| (0..count).map(move |_| idx))
                 .collect();
-            assert_eq!(drum.sum, all.len() as u64);
+            assert_eq!(tree.sum, all.len() as u64);
             assert!(all
                 .iter()
                 .zip(0..)
-                .all(|(&idx, ticket)| drum.find(ticket) == idx));
+                .all(|(&idx, ticket)| tree.find(ticket) == idx));
         }
     }
 }

@@ -210,10 +210,10 @@ impl<I> Grow for Sorted<I> {
         )
     }
 
-    fn feed(&mut self, (records, knots, lines): Self::Spare) -> Self::Spare {
+    fn feed(&mut self, (records, nodes, lines): Self::Spare) -> Self::Spare {
         (
             self.records.feed(records),
-            self.forest.feed(knots),
+            self.forest.feed(nodes),
             self.lines.feed(lines),
         )
     }

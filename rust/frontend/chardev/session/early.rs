@@ -63,7 +63,7 @@ pub(super) enum WatchQueue {
     /// Queue of looks, with the time of the look.
     Waiting(u64),
     /// Queue of early replies to be read.
-    Told,
+    Reported,
 }
 
 /// State of the deadline of a request.
@@ -186,7 +186,7 @@ impl TableState {
             return (false, true);
         }
         let (place, granted, flags) = match statement.granted {
-            Some(granted) => (WatchQueue::Told, granted, wire::EARLY_AT_ONCE),
+            Some(granted) => (WatchQueue::Reported, granted, wire::EARLY_AT_ONCE),
             None => (WatchQueue::Waiting(statement.look), 0, 0),
         };
         row.watch = DeadlineWatch {
@@ -242,7 +242,7 @@ impl TableState {
         let mut taken = [None; TOLD];
         let now = now();
         for to in taken.iter_mut().take(max as usize) {
-            let Some((idx, deadline)) = self.watches.top(self.told) else {
+            let Some((idx, deadline)) = self.watches.top(self.reported) else {
                 break;
             };
             let (cookie, handle) = (self.rows.key(idx).copied(), self.rows.handle(idx));
@@ -272,7 +272,7 @@ impl TableState {
         if matches!(row.watch.place, WatchQueue::Waiting(_)) {
             row.watch.granted = core::mem::replace(&mut row.watch.deadline, told.deadline);
             row.watch.flags = told.record.header.flags;
-            self.place(told.handle.idx(), WatchQueue::Told);
+            self.place(told.handle.idx(), WatchQueue::Reported);
         }
     }
 
@@ -284,7 +284,7 @@ impl TableState {
         let recovery = self.window.extra(terms, now);
         let due = |at: &(u32, u64)| at.1 <= now;
         for _ in 0..CHUNK {
-            if let Some((idx, _)) = self.watches.top(self.told).filter(due) {
+            if let Some((idx, _)) = self.watches.top(self.reported).filter(due) {
                 found.late = found.late.wrapping_add(1);
                 self.expire(idx, &mut found);
                 continue;
@@ -311,7 +311,7 @@ impl TableState {
                         found.feed = found.feed.max(feed);
                     }
                     row.watch.granted = deadline;
-                    found.readable |= self.place(idx, WatchQueue::Told);
+                    found.readable |= self.place(idx, WatchQueue::Reported);
                 }
                 EarlyReply::Refuse(why) if stated.deadline <= now => {
                     if matches!(why, EarlyRefusal::Late) && !row.watch.last {
@@ -351,7 +351,7 @@ impl TableState {
         row.watch.busy = until.max(row.watch.busy);
         row.watch.flags |= wire::EARLY_BUSY;
         row.watch.last = false;
-        let first = self.place(idx, WatchQueue::Told);
+        let first = self.place(idx, WatchQueue::Reported);
         Some(BusyOutcome::Deadline { first })
     }
 }

@@ -220,9 +220,9 @@ impl DueTimes {
 ///
 /// At most one row of a cookie is not `Ended`; at most one is. `live` is the number of rows that
 /// are not, `running` the number of those rows that were read. Each request in `ready` has a row
-/// that is released and was not read. A row is in `waiting` or `told` according to its watch, and
-/// in `past` if it is `Ended`. A `Released` row is in `oldest` if there are leases. `peers` counts
-/// the requests that are queued or owe something.
+/// that is released and was not read. A row is in `waiting` or `reported` according to its
+/// watch, and in `completed` if it is `Ended`. A `Released` row is in `oldest` if there are leases.
+/// `peers` counts the requests that are queued or owe something.
 pub(super) struct TableState {
     pub(super) rows: Table<u64, RequestRow>,
     pub(super) peers: Table<Key, PeerCounts>,
@@ -230,12 +230,12 @@ pub(super) struct TableState {
     /// Deadlines to check, by time of the look.
     pub(super) waiting: HeapRoot,
     /// Early replies to be read, by the deadline that they move.
-    pub(super) told: HeapRoot,
+    pub(super) reported: HeapRoot,
     leases: LeftistForest,
     /// Released requests by the end of their lease.
     oldest: HeapRoot,
     lease_ns: u64,
-    past: SlabList,
+    completed: SlabList,
     remembered: u32,
     window_max: u32,
     pub(super) ready: BoxFifo<SessionRequest>,
@@ -268,8 +268,8 @@ impl TableState {
         window_max: u32,
         seed: u64,
     ) -> Result<Self, NoMemory> {
-        let (limit, past) = (limit as usize, window_max as usize);
-        let rows = limit.saturating_add(past).saturating_add(1);
+        let (limit, completed) = (limit as usize, window_max as usize);
+        let rows = limit.saturating_add(completed).saturating_add(1);
         let leases = if lease_ns == 0 { 0 } else { rows };
         // INVARIANT: All are empty.
         Ok(Self {
@@ -277,11 +277,11 @@ impl TableState {
             peers: Table::new(limit, seed, true)?,
             watches: LeftistForest::with(rows, true)?,
             waiting: HeapRoot::EMPTY,
-            told: HeapRoot::EMPTY,
+            reported: HeapRoot::EMPTY,
             leases: LeftistForest::with(leases, true)?,
             oldest: HeapRoot::EMPTY,
             lease_ns,
-            past: SlabList::new(),
+            completed: SlabList::new(),
             remembered: 0,
             window_max,
             ready: BoxFifo::new(),
@@ -540,14 +540,14 @@ impl TableState {
     /// Remembers the completion at `idx`, and drops the `earlier` one of its cookie, or else the
     /// oldest.
     fn remember(&mut self, idx: u32, earlier: Option<u32>) {
-        self.rows.push(&mut self.past, idx);
+        self.rows.push(&mut self.completed, idx);
         self.remembered = self.remembered.wrapping_add(1);
         let old = match earlier {
-            None if self.remembered > self.window_max => self.past.first(),
+            None if self.remembered > self.window_max => self.completed.first(),
             earlier => earlier,
         };
         if let Some(old) = old {
-            self.rows.unlist(&mut self.past, old);
+            self.rows.unlist(&mut self.completed, old);
             self.rows.remove(old);
             self.remembered = self.remembered.wrapping_sub(1);
         }
@@ -595,7 +595,11 @@ impl TableState {
     /// Returns the times of the next events.
     pub(super) fn due(&self) -> DueTimes {
         let front = |root| self.watches.top(root).map(|(_, at)| at);
-        let looks = [front(self.waiting), front(self.told), self.window.ends()];
+        let looks = [
+            front(self.waiting),
+            front(self.reported),
+            self.window.ends(),
+        ];
         DueTimes {
             look: looks.into_iter().flatten().min().unwrap_or(u64::MAX),
             lease: self.leases.top(self.oldest).map_or(u64::MAX, |(_, at)| at),
@@ -619,7 +623,7 @@ impl TableState {
         match core::mem::replace(&mut row.watch.place, place) {
             WatchQueue::None => {}
             WatchQueue::Waiting(_) => self.watches.remove(&mut self.waiting, idx),
-            WatchQueue::Told => self.watches.remove(&mut self.told, idx),
+            WatchQueue::Reported => self.watches.remove(&mut self.reported, idx),
         }
         match place {
             WatchQueue::None => false,
@@ -627,9 +631,9 @@ impl TableState {
                 self.watches.push(&mut self.waiting, look, idx);
                 false
             }
-            WatchQueue::Told => {
-                let first = self.told == HeapRoot::EMPTY;
-                self.watches.push(&mut self.told, deadline, idx);
+            WatchQueue::Reported => {
+                let first = self.reported == HeapRoot::EMPTY;
+                self.watches.push(&mut self.reported, deadline, idx);
                 first
             }
         }
@@ -637,7 +641,7 @@ impl TableState {
 
     /// Returns true if there is something to read.
     pub(super) fn is_readable(&self) -> bool {
-        !self.ready.is_empty() || self.told != HeapRoot::EMPTY || self.window.is_readable()
+        !self.ready.is_empty() || self.reported != HeapRoot::EMPTY || self.window.is_readable()
     }
 
     /// Returns the record of the request at `idx`, if it is queued.

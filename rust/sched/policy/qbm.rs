@@ -188,7 +188,7 @@ impl<I: Item> State<I> {
         if holds && !shares {
             return false;
         }
-        self.sit(idx, now);
+        self.claim_gate(idx, now);
         true
     }
 
@@ -213,7 +213,7 @@ impl<I: Item> State<I> {
         let id = known.or_else(|| self.make(shared, ClassQuota::Shared, now));
         id.unwrap_or_else(|| {
             if core::mem::replace(&mut self.target, who.target) != who.target {
-                self.sit(DEFAULT, now);
+                self.claim_gate(DEFAULT, now);
             }
             DEFAULT_ID
         })
@@ -225,7 +225,7 @@ impl<I: Item> State<I> {
         let make = || QbmClass::new(generation);
         let id = self.table.create(who, place, limit, now, make)?;
         self.queue.create(id.idx());
-        self.sit(id.idx(), now);
+        self.claim_gate(id.idx(), now);
         Some(id)
     }
 
@@ -238,7 +238,7 @@ impl<I: Item> State<I> {
     }
 
     /// Claims the gate of the class at `idx`.
-    fn sit(&mut self, idx: u32, now: u64) {
+    fn claim_gate(&mut self, idx: u32, now: u64) {
         let gates = self.gates.as_deref();
         let who = match self.table.key(idx) {
             Some(who) if idx != DEFAULT => *who,
@@ -263,7 +263,7 @@ impl<I: Item> State<I> {
             record.unlisted = plans;
         }
         let front = record.fifo.front().map(Item::cost);
-        let keys = record.sit(gates, seat, self.generation, front, now);
+        let keys = record.claim_gate(gates, seat, self.generation, front, now);
         self.queue.set(idx, &mut record.keys, keys);
     }
 
@@ -508,7 +508,7 @@ impl<I: Item> Part<I> for State<I> {
                 continue;
             };
             if record.seat.is_shared() {
-                self.sit(idx, now);
+                self.claim_gate(idx, now);
             }
             if self.settle(idx, now) {
                 continue;

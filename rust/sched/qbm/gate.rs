@@ -118,7 +118,7 @@ pub struct Gates {
     /// Gates reserved for clients that the plan lists, part of `max`.
     kept: AtomicU32,
     used: AtomicU32,
-    doors: Bulk<GroupEntry>,
+    entries: Bulk<GroupEntry>,
     /// Generation of the set of groups.
     epoch: AtomicU32,
     /// Last announced gate.
@@ -148,7 +148,7 @@ impl Gates {
             max: count,
             kept: AtomicU32::new(0),
             used: AtomicU32::new(0),
-            doors: Bulk::filled(GROUPS_MAX, GroupEntry::shut)?,
+            entries: Bulk::filled(GROUPS_MAX, GroupEntry::shut)?,
             epoch: AtomicU32::new(0),
             news: AtomicU32::new(table::END),
             stamps: AtomicU32::new(0),

@@ -41,7 +41,7 @@ pub(super) enum SchedulerChange<S> {
 /// Current scheduler and requested change.
 pub(super) struct SchedulerControl<T: Scheduler> {
     pub(super) current: Arc<T>,
-    stage: SchedulerChange<T::Settings>,
+    change: SchedulerChange<T::Settings>,
     /// Result of the last change.
     outcome: Result,
     /// True once the instance has been started.
@@ -54,7 +54,7 @@ impl<T: Scheduler> SchedulerControl<T> {
     pub(super) fn new(current: Arc<T>) -> Self {
         Self {
             current,
-            stage: SchedulerChange::Idle,
+            change: SchedulerChange::Idle,
             outcome: Ok(()),
             started: false,
             closed: false,
@@ -62,14 +62,14 @@ impl<T: Scheduler> SchedulerControl<T> {
     }
 
     fn is_idle(&self) -> bool {
-        matches!(self.stage, SchedulerChange::Idle)
+        matches!(self.change, SchedulerChange::Idle)
     }
 
     /// Withdraws a change that has not begun; returns true if there was one.
     fn withdraw(&mut self) -> bool {
-        let waits = matches!(self.stage, SchedulerChange::Asked(_));
+        let waits = matches!(self.change, SchedulerChange::Asked(_));
         if waits {
-            self.stage = SchedulerChange::Idle;
+            self.change = SchedulerChange::Idle;
         }
         waits
     }
@@ -139,7 +139,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
         }
         let mut settings = control.current.settings().clone();
         store.ok_or(EINVAL)?(&mut settings, text.trim_end_matches('\n'))?;
-        control.stage = SchedulerChange::Asked(settings);
+        control.change = SchedulerChange::Asked(settings);
         // If the work item is already queued, that run makes the change.
         let _ = queue::upkeep().enqueue::<_, 0>(Arc::from(this));
         let mut left = msecs_to_jiffies(PATIENCE_MS);
@@ -179,11 +179,11 @@ impl<T: Scheduler> SchedulerInstance<T> {
     fn change(&self) {
         let (settings, before) = {
             let mut control = self.control.lock();
-            match core::mem::replace(&mut control.stage, SchedulerChange::Making) {
+            match core::mem::replace(&mut control.change, SchedulerChange::Making) {
                 SchedulerChange::Asked(settings) => (settings, control.current.clone()),
-                stage => {
+                change => {
                     // The change was withdrawn.
-                    control.stage = stage;
+                    control.change = change;
                     return;
                 }
             }
@@ -196,7 +196,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
         self.wait_for_drain();
         let mut control = self.control.lock();
         control.outcome = outcome;
-        control.stage = SchedulerChange::Idle;
+        control.change = SchedulerChange::Idle;
         drop(control);
         self.changed.notify_all();
     }

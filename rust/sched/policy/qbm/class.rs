@@ -98,7 +98,7 @@ impl<F: Fifo> QbmClass<F> {
     /// Moves the class to the gate of `seat`, of `generation`. Returns the keys of the class;
     /// `front` is the cost of the front, if there is one. A front that stays at its gate keeps its
     /// booking.
-    pub fn sit(
+    pub fn claim_gate(
         &mut self,
         gates: Option<&Gates>,
         seat: GateClaim,

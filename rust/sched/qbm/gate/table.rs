@@ -263,8 +263,8 @@ impl Gates {
     /// Finds the index of the group of `target`.
     fn door_of(&self, target: u32) -> Option<usize> {
         let mut all = None;
-        for place in 0..self.doors.len() {
-            match self.doors.get(place)?.target.load(Relaxed) {
+        for place in 0..self.entries.len() {
+            match self.entries.get(place)?.target.load(Relaxed) {
                 NO_TARGET => break,
                 ALL_TARGETS => all = Some(place),
                 other if other == u64::from(target) => return Some(place),
@@ -293,14 +293,14 @@ impl Gates {
         let Some(place) = self.door_of(who.target) else {
             return none;
         };
-        let Some(door) = self.doors.get(place) else {
+        let Some(entry) = self.entries.get(place) else {
             return none;
         };
-        if let Some((place, tag)) = self.find(who, door, listed, now) {
+        if let Some((place, tag)) = self.find(who, entry, listed, now) {
             return GateClaim { place, epoch, tag };
         }
         if !before.is_shared() && who.party != RequestOwner::SHARED.party {
-            door.full.fetch_add(1, Relaxed);
+            entry.full.fetch_add(1, Relaxed);
         }
         let place = place as u32;
         let state = self.get(place).map(|gate| gate.state.load(SeqCst));
@@ -311,20 +311,20 @@ impl Gates {
         })
     }
 
-    /// Finds or claims the gate of `who` in the group of `door`; returns index and tag. Returns
+    /// Finds or claims the gate of `who` in the group of `entry`; returns index and tag. Returns
     /// `None` if both blocks are full, the limit of claimed gates is reached or all attempts
     /// failed.
     fn find(
         &self,
         who: &RequestOwner,
-        door: &GroupEntry,
+        entry: &GroupEntry,
         listed: impl Fn() -> bool,
         now: u64,
     ) -> Option<(u32, u64)> {
         if who.party == ClientKey::Key(Key::Default) {
             return None;
         }
-        let group = door.number.load(Relaxed);
+        let group = entry.number.load(Relaxed);
         let key = RequestOwner {
             target: group,
             ..*who
@@ -369,8 +369,8 @@ impl Gates {
                 continue;
             }
             let owner = GateOwner { who: *who, group };
-            let rank = door.rank.load(Relaxed) as u8;
-            gate.begin(&owner, door.rate.load(Relaxed), rank, now);
+            let rank = entry.rank.load(Relaxed) as u8;
+            gate.begin(&owner, entry.rate.load(Relaxed), rank, now);
             gate.state.store(tag << USERS_BITS, SeqCst);
             self.announce(index);
             return Some((index, tag));
@@ -514,8 +514,8 @@ impl Gates {
     ) {
         // The rate is set before the target, so that a claim that finds the group finds the rate.
         self.set_start(place, start, now);
-        if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
-            door.number.store(number, Relaxed);
+        if let (Some(entry), Some(gate)) = (self.entries.get(place as usize), self.get(place)) {
+            entry.number.store(number, Relaxed);
             gate.group.store(number, Relaxed);
             gate.target.store(target.unwrap_or(u32::MAX), Relaxed);
             let tag = u64::from(number).saturating_add(1) << STAMP_BITS;
@@ -523,15 +523,15 @@ impl Gates {
                 gate.state.store(tag << USERS_BITS, SeqCst);
             }
             let target = target.map_or(ALL_TARGETS, u64::from);
-            door.target.store(target, Relaxed);
+            entry.target.store(target, Relaxed);
         }
     }
 
     /// Closes the groups from index `place` on, and makes all classes look up their groups again.
     pub fn opened(&self, place: u32) {
-        for place in place as usize..self.doors.len() {
-            if let Some(door) = self.doors.get(place) {
-                door.target.store(NO_TARGET, Relaxed);
+        for place in place as usize..self.entries.len() {
+            if let Some(entry) = self.entries.get(place) {
+                entry.target.store(NO_TARGET, Relaxed);
             }
             self.revoke(place as u32);
         }
@@ -541,9 +541,9 @@ impl Gates {
     /// Sets the rate, bytes/s, and the rank of clients of the group at `place` until the manager
     /// registers them. For the manager only.
     pub fn set_start(&self, place: u32, (rate, rank): (u64, u8), now: u64) {
-        if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
-            door.rate.store(rate, Relaxed);
-            door.rank.store(rank.into(), Relaxed);
+        if let (Some(entry), Some(gate)) = (self.entries.get(place as usize), self.get(place)) {
+            entry.rate.store(rate, Relaxed);
+            entry.rank.store(rank.into(), Relaxed);
             if !gate.is_known() {
                 gate.set(rate, LAST, now);
             }
@@ -553,7 +553,7 @@ impl Gates {
     /// Returns the number of classes of the group at `place` that found no gate of their own since
     /// the last call.
     pub fn take_full(&self, place: u32) -> u64 {
-        let door = self.doors.get(place as usize);
-        door.map_or(0, |door| door.full.swap(0, Relaxed))
+        let entry = self.entries.get(place as usize);
+        entry.map_or(0, |entry| entry.full.swap(0, Relaxed))
     }
 }

@@ -54,7 +54,7 @@ impl ServiceFixture {
         service.use_begin(ClientKind::Block)?;
         let (name, device) = (CString::try_from(c"one")?, CString::try_from(c"254:0")?);
         let (client, target) = service.join(name, device, super::lower(c"8:0", 8 << 20, 0))?;
-        let yard = Self {
+        let fixture = Self {
             service,
             client,
             target,
@@ -62,10 +62,10 @@ impl ServiceFixture {
             ended: Cell::new(0),
             brought: Cell::new(0),
         };
-        yard.set("slots", "64")?;
-        yard.set("nrs_qbm_config", plan)?;
-        yard.set("nrs_policies", "qbm")?;
-        Ok(yard)
+        fixture.set("slots", "64")?;
+        fixture.set("nrs_qbm_config", plan)?;
+        fixture.set("nrs_policies", "qbm")?;
+        Ok(fixture)
     }
 
     fn set(&self, name: &str, value: &str) -> Result {
@@ -207,25 +207,25 @@ mod life {
     #[test]
     fn a_refused_plan_changes_nothing() -> Result {
         const PLAN: &str = "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi";
-        let yard = ServiceFixture::new(PLAN)?;
-        yard.queue(1, 40)?;
-        yard.serve(100);
-        let before = yard.text("nrs_qbm_config")?;
+        let fixture = ServiceFixture::new(PLAN)?;
+        fixture.queue(1, 40)?;
+        fixture.serve(100);
+        let before = fixture.text("nrs_qbm_config")?;
         let mut refused = true;
         for wrong in [
             "group",
             "by uid; group all capacity=1Gi; client 1 class=none min=1Mi",
             "by uid\ngroup all capacity=8Mi\ndefault min=9Mi max=8Mi",
         ] {
-            refused &= yard.set("nrs_qbm_config", wrong) == Err(EINVAL);
-            refused &= yard.text("nrs_qbm_config")?[..] == before[..];
+            refused &= fixture.set("nrs_qbm_config", wrong) == Err(EINVAL);
+            refused &= fixture.text("nrs_qbm_config")?[..] == before[..];
         }
-        let error = yard.text("nrs_qbm_config_error")?;
-        let [_, served, ..] = yard.serve(1_000);
-        yard.set("nrs_qbm_config", PLAN)?;
-        let fine = yard.text("nrs_qbm_config_error")?;
-        let status = yard.text("nrs_qbm_status")?;
-        let empty = yard.close()?;
+        let error = fixture.text("nrs_qbm_config_error")?;
+        let [_, served, ..] = fixture.serve(1_000);
+        fixture.set("nrs_qbm_config", PLAN)?;
+        let fine = fixture.text("nrs_qbm_config_error")?;
+        let status = fixture.text("nrs_qbm_status")?;
+        let empty = fixture.close()?;
         assert!(refused && has(&error, "line ") && fine.is_empty());
         assert!(served > 0 && empty);
         assert!(has(&status, "all") && has(&status, "fair_share"));
@@ -234,7 +234,7 @@ mod life {
 
     #[test]
     fn what_waits_for_tokens_goes_when_the_policy_does() -> Result {
-        let yard = ServiceFixture::new(
+        let fixture = ServiceFixture::new(
             "by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki",
         )?;
         let mut gone = 0;
@@ -248,36 +248,36 @@ mod life {
             "tbf uid",
             "qbm",
         ] {
-            yard.queue(1, 5)?;
-            yard.queue(2, 5)?;
-            gone += yard.serve(100).iter().sum::<u64>();
-            yard.set("nrs_policies", policy)?;
+            fixture.queue(1, 5)?;
+            fixture.queue(2, 5)?;
+            gone += fixture.serve(100).iter().sum::<u64>();
+            fixture.set("nrs_policies", policy)?;
         }
-        let status = yard.text("nrs_qbm_status");
-        let empty = yard.close()?;
+        let status = fixture.text("nrs_qbm_status");
+        let empty = fixture.close()?;
         assert!(empty && gone <= 140 && status.is_ok());
         Ok(())
     }
 
     #[test]
     fn forced_requests_and_drained_ones_go() -> Result {
-        let yard = ServiceFixture::new(
+        let fixture = ServiceFixture::new(
             "by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki",
         )?;
-        yard.queue(1, 20)?;
-        yard.serve(300);
+        fixture.queue(1, 20)?;
+        fixture.serve(300);
         let mut passed = 0;
         for index in 0..20 {
-            passed += u64::from(yard.bring(1, index % 2, Priority::Regular, true)?);
+            passed += u64::from(fixture.bring(1, index % 2, Priority::Regular, true)?);
         }
-        let held = yard.held();
-        yard.service.drain();
-        yard.serve(50);
-        let left = yard.held();
+        let held = fixture.held();
+        fixture.service.drain();
+        fixture.serve(50);
+        let left = fixture.held();
         // Forced and drained requests are charged.
-        yard.bring(1, 0, Priority::Regular, false)?;
-        let [_, owed, ..] = yard.serve(300);
-        let empty = yard.close()?;
+        fixture.bring(1, 0, Priority::Regular, false)?;
+        let [_, owed, ..] = fixture.serve(300);
+        let empty = fixture.close()?;
         assert!(passed == 20 && held >= 37 && left == 0);
         assert!(owed == 0 && empty);
         Ok(())
@@ -285,21 +285,21 @@ mod life {
 
     #[test]
     fn parts_restart_with_another_number_of_clients() -> Result {
-        let yard = ServiceFixture::new(
+        let fixture = ServiceFixture::new(
             "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi",
         )?;
-        yard.queue(1, 60)?;
-        yard.serve(200);
-        let (held, ended) = (yard.held(), yard.ended.get());
-        yard.set("nrs_qbm_clients_max", "16")?;
+        fixture.queue(1, 60)?;
+        fixture.serve(200);
+        let (held, ended) = (fixture.held(), fixture.ended.get());
+        fixture.set("nrs_qbm_clients_max", "16")?;
         // Parts restart immediately, but the machine may be busy.
-        yard.serve_all();
-        let rest = yard.ended.get() - ended;
-        yard.queue(2, 20)?;
-        yard.serve(200);
-        let [_, _, served, _] = yard.serve(1_000);
-        let wrong = yard.set("nrs_qbm_clients_max", "15");
-        let empty = yard.close()?;
+        fixture.serve_all();
+        let rest = fixture.ended.get() - ended;
+        fixture.queue(2, 20)?;
+        fixture.serve(200);
+        let [_, _, served, _] = fixture.serve(1_000);
+        let wrong = fixture.set("nrs_qbm_clients_max", "15");
+        let empty = fixture.close()?;
         assert!(held > 20 && rest as u64 == held && wrong == Err(EINVAL));
         assert!(served > 0 && empty);
         Ok(())

@@ -93,12 +93,12 @@ fn cpu() -> u32 {
 }
 
 /// Environment of one partition.
-struct Yard<'a> {
+struct PartitionEnv<'a> {
     world: &'a World,
     index: u16,
 }
 
-impl Env<Request, Config> for Yard<'_> {
+impl Env<Request, Config> for PartitionEnv<'_> {
     fn slot_pool(&self) -> &SlotPool {
         &self.world.slot_pool
     }
@@ -166,8 +166,8 @@ impl round::RoundPartitions for &World {
     }
 
     fn decide(&mut self, index: u16, most: u32) -> Decided {
-        self.at(index, |machine, yard, now| {
-            machine.decide_more(yard, now, most)
+        self.at(index, |machine, env, now| {
+            machine.decide_more(env, now, most)
         })
     }
 }
@@ -242,10 +242,14 @@ impl World {
 
     /// Runs `f` under the lock of the partition at `index`, with the time before the lock was
     /// taken.
-    fn at<R>(&self, index: u16, f: impl FnOnce(&mut Decider, &mut Yard<'_>, u64) -> R) -> R {
+    fn at<R>(
+        &self,
+        index: u16,
+        f: impl FnOnce(&mut Decider, &mut PartitionEnv<'_>, u64) -> R,
+    ) -> R {
         let now = self.now();
-        let mut yard = Yard { world: self, index };
-        self.partitions[usize::from(index)].with(|machine| f(machine, &mut yard, now))
+        let mut env = PartitionEnv { world: self, index };
+        self.partitions[usize::from(index)].with(|machine| f(machine, &mut env, now))
     }
 
     /// Handles the arrival of request `id`.
@@ -285,8 +289,8 @@ impl World {
             priority: kindred.priority,
             ..Attrs::UNKNOWN
         };
-        let arrived = self.at(kindred.home, |machine, yard, _| {
-            let arrived = machine.arrive(yard, request, &terms, &attrs);
+        let arrived = self.at(kindred.home, |machine, env, _| {
+            let arrived = machine.arrive(env, request, &terms, &attrs);
             // The worker determines which partition it was.
             self.called
                 .fetch_or(arrived.needs_memory && machine.order().is_busy(), SeqCst);
@@ -302,7 +306,7 @@ impl World {
 
     /// Submits a request that passed at the partition at `index`.
     fn send(&self, index: u16, request: Request) {
-        Yard { world: self, index }.send(request);
+        PartitionEnv { world: self, index }.send(request);
     }
 
     /// Ends the oldest request in flight; `homes` are the partitions of all requests. Returns false
@@ -319,8 +323,8 @@ impl World {
         if known || !self.slot_pool.is_uncontended() {
             let home = known.then(|| homes[request.id as usize]);
             round::ended(&mut &*self, home, |_, index, most| {
-                let busy = self.at(index, |machine, yard, now| {
-                    machine.end(yard, now, &placement, request.cost(), most)
+                let busy = self.at(index, |machine, env, now| {
+                    machine.end(env, now, &placement, request.cost(), most)
                 });
                 self.called.fetch_or(busy, SeqCst);
             });
@@ -335,7 +339,7 @@ impl World {
             return false;
         }
         self.now.fetch_max(at, SeqCst);
-        self.at(index, |machine, yard, now| machine.expired(yard, now));
+        self.at(index, |machine, env, now| machine.expired(env, now));
         let limits = || round::RoundPartitions::limits(&self);
         if round::is_needed(&self.slot_pool, index, limits) {
             self.called.store(true, SeqCst);
@@ -349,8 +353,8 @@ impl World {
             return false;
         }
         for index in 0..self.partitions.len() as u16 {
-            while self.at(index, |machine, yard, now| {
-                machine.run_some_actions(yard, now)
+            while self.at(index, |machine, env, now| {
+                machine.run_some_actions(env, now)
             }) {}
         }
         round::pass_on(&mut &*self, 0);
@@ -362,7 +366,7 @@ impl World {
         self.slots.fetch_max(slots.into(), SeqCst);
         self.slot_pool.set_slots(slots);
         for index in 0..self.partitions.len() as u16 {
-            self.at(index, |machine, yard, now| machine.reconsider(yard, now));
+            self.at(index, |machine, env, now| machine.reconsider(env, now));
         }
         round::pass_on(&mut &*self, 0);
     }
@@ -370,14 +374,14 @@ impl World {
     /// Dispatches all queued requests of a partition.
     pub fn drain(&self, index: u16) {
         self.at(index, |machine, _, _| machine.order().force_all());
-        while self.at(index, |machine, yard, now| {
-            machine.run_some_actions(yard, now)
+        while self.at(index, |machine, env, now| {
+            machine.run_some_actions(env, now)
         }) {}
         let mut left = self.at(index, |machine, _, _| machine.queued());
         while left > 0 {
-            self.at(index, |machine, yard, now| {
+            self.at(index, |machine, env, now| {
                 let leave = crate::partition::decide::Leave::Forced;
-                machine.dispatch_without_slots(yard, now, BATCH, leave);
+                machine.dispatch_without_slots(env, now, BATCH, leave);
             });
             left = left.saturating_sub(BATCH);
         }

@@ -5,15 +5,15 @@
 //! `scripts/bench.sh --instructions` runs it; the tool counts [`decide`] only.
 
 use nrs_sched::{
-    crowd::{Case, Crowd},
+    backlog::{Backlog, Case},
     policy::{fairshare::params::Select, Kind},
 };
 
 /// Makes `count` decisions.
 #[inline(never)]
-fn decide(crowd: &mut Crowd, count: u32) {
+fn decide(backlog: &mut Backlog, count: u32) {
     for _ in 0..count {
-        crowd.step();
+        backlog.step();
     }
 }
 
@@ -36,6 +36,6 @@ fn main() {
     };
     let case = cases.iter().find(|case| case.name == name);
     let classes = classes.parse().expect("a number of classes");
-    let mut crowd = Crowd::new(case.expect("a case"), classes);
-    decide(&mut crowd, count.parse().expect("a number of decisions"));
+    let mut backlog = Backlog::new(case.expect("a case"), classes);
+    decide(&mut backlog, count.parse().expect("a number of decisions"));
 }

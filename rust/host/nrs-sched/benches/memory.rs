@@ -10,7 +10,7 @@ mod lean;
 
 use footprint::{measure, order};
 use nrs_sched::{
-    crowd::Case,
+    backlog::Case,
     policy::{fairshare::params::Select, Kind},
 };
 

@@ -6,7 +6,7 @@
 //! Rounds are short, and the fastest one counts: no other task ran on either processor during it.
 
 use nrs_sched::{
-    crowd::{Case, Crowd},
+    backlog::{Backlog, Case},
     policy::{fairshare::params::Select, Kind},
 };
 use std::{
@@ -22,13 +22,13 @@ const DECISIONS: u32 = 5_000;
 /// Number of rounds.
 const ROUNDS: u32 = 600;
 
-/// Makes `count` decisions on each of `crowds` concurrently; returns the time of the slowest.
-fn decide(crowds: &mut [Crowd], count: u32) -> Duration {
-    let (ready, all) = (AtomicUsize::new(0), crowds.len());
+/// Makes `count` decisions on each of `backlogs` concurrently; returns the time of the slowest.
+fn decide(backlogs: &mut [Backlog], count: u32) -> Duration {
+    let (ready, all) = (AtomicUsize::new(0), backlogs.len());
     thread::scope(|scope| {
-        let threads: Vec<_> = crowds
+        let threads: Vec<_> = backlogs
             .iter_mut()
-            .map(|crowd| {
+            .map(|backlog| {
                 let ready = &ready;
                 scope.spawn(move || {
                     ready.fetch_add(1, SeqCst);
@@ -36,7 +36,7 @@ fn decide(crowds: &mut [Crowd], count: u32) -> Duration {
                         hint::spin_loop();
                     }
                     let start = Instant::now();
-                    (0..count).for_each(|_| crowd.step());
+                    (0..count).for_each(|_| backlog.step());
                     start.elapsed()
                 })
             })
@@ -65,7 +65,7 @@ fn main() {
     ];
     for case in cases {
         for classes in [2, 64, 1_000] {
-            let mut pair = Crowd::pair(&case, classes);
+            let mut pair = Backlog::pair(&case, classes);
             let mut best = [Duration::MAX; 2];
             for _ in 0..rounds {
                 for (best, threads) in best.iter_mut().zip([1, 2]) {

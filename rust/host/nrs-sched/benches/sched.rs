@@ -8,8 +8,7 @@ use nrs_sched::{
     agent::{FactorPairs, LastReading, Lease, Reading, ONE},
     arena::{attrs, feed, lone_part, reserve, Request},
     attr::Priority,
-    crowd::{Case, Crowd},
-    desk::Desk,
+    backlog::{Backlog, Case},
     jobid::JobId,
     key::Key,
     mem::Shared,
@@ -25,6 +24,7 @@ use nrs_sched::{
     },
     ranges::{NodeReport, RangeBuilder},
     rng::avalanche,
+    running_parts::RunningParts,
 };
 use std::{hint::black_box, time::Duration};
 
@@ -66,10 +66,10 @@ fn decisions(c: &mut Criterion) {
     for (case, counts) in cases() {
         for &count in counts {
             // Cases that are filtered out are not created.
-            let mut crowd = None;
+            let mut backlog = None;
             group.bench_function(BenchmarkId::new(case.name, count), |b| {
-                let crowd = crowd.get_or_insert_with(|| Crowd::new(&case, count));
-                b.iter(|| black_box(&mut *crowd).step());
+                let backlog = backlog.get_or_insert_with(|| Backlog::new(&case, count));
+                b.iter(|| black_box(&mut *backlog).step());
             });
         }
     }
@@ -91,10 +91,10 @@ fn classes(c: &mut Criterion) {
     let tbf = Case::new("tbf_rules", Kind::Tbf).rules(256);
     for case in [crrn, deadline, fairshare3, tbf] {
         for count in [8, 1_000, 16_384] {
-            let mut crowd = None;
+            let mut backlog = None;
             group.bench_function(BenchmarkId::new(case.name, count), |b| {
-                let crowd = crowd.get_or_insert_with(|| Crowd::new(&case, count));
-                b.iter(|| black_box(&mut *crowd).find());
+                let backlog = backlog.get_or_insert_with(|| Backlog::new(&case, count));
+                b.iter(|| black_box(&mut *backlog).find());
             });
         }
     }
@@ -112,8 +112,8 @@ fn solo(c: &mut Criterion) {
     let deadline = Case::select("fairshare", Select::Deadline);
     let fairshare3 = deadline.levels(3).named("fairshare3");
     for case in [Case::new("fifo", Kind::Fifo), deadline, fairshare3] {
-        let mut crowd = Crowd::new(&case, 1);
-        group.bench_function(case.name, |b| b.iter(|| black_box(&mut crowd).step()));
+        let mut backlog = Backlog::new(&case, 1);
+        group.bench_function(case.name, |b| b.iter(|| black_box(&mut backlog).step()));
     }
     group.finish();
 }
@@ -203,8 +203,8 @@ fn agent(c: &mut Criterion) {
         let request = Request::new(uid, uid.into(), 1, 0);
         assert!(part.enqueue(request, class, 0).is_ok());
     }
-    let mut desk = Desk::default();
-    desk.add(Priority::Regular, part);
+    let mut parts = RunningParts::default();
+    parts.add(Priority::Regular, part);
     let mut parameters = Parameters {
         values: Values::default(),
         kept: Kept::empty().expect("memory"),
@@ -218,14 +218,14 @@ fn agent(c: &mut Criterion) {
     let mut told = LastReading::new();
     group.bench_function("accounts/10000", |b| {
         b.iter(|| {
-            let reading = Reading::of(&desk).expect("memory");
+            let reading = Reading::of(&parts).expect("memory");
             let changes = told.changes(1, &reading, true);
             let service = changes.fold(0, |sum, (report, _)| sum ^ report.account.service);
             told.note(1, reading);
             service
         });
     });
-    let reading = Reading::of(&desk).expect("memory");
+    let reading = Reading::of(&parts).expect("memory");
     let changes = told.changes(1, &reading, true);
     let ids: Vec<u64> = changes.map(|(report, _)| report.account.id).collect();
     assert_eq!(ids.len(), COUNT as usize);
@@ -243,7 +243,7 @@ fn agent(c: &mut Criterion) {
             kept.set_factors(pairs, &lease).expect("memory");
             let update = parameters.update(&config, Priority::Regular);
             let update = update.expect("memory").expect("an update");
-            let mut part = desk.part(0);
+            let mut part = parts.part(0);
             drop(part.update(update, 0));
             let mut from = Some(0);
             while let Some(idx) = from {

@@ -32,9 +32,9 @@ mod layout {
 }
 
 pub mod arena;
-pub mod crowd;
-pub mod desk;
+pub mod backlog;
 pub mod max_min;
+pub mod running_parts;
 pub mod scale;
 pub mod server;
 pub mod sim;

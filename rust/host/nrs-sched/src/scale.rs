@@ -4,8 +4,8 @@
 
 use crate::{
     arena::{self, feed, hand_gates, lone_part, view, walk, Number, Request},
+    backlog::{member, rate, Case},
     class::ClassId,
-    crowd::{member, rate, Case},
     item::{ByteRange, Direction, Item},
     policy::{AnyPart, Decision, Grant, Kind, Part},
     rng::Rng,

@@ -50,7 +50,7 @@ pub enum Stage {
 }
 
 /// Environment of the partition.
-struct Yard {
+struct ServerEnv {
     slot_pool: SlotPool,
     now: u64,
     /// Expiry of the timer, ns; 0 if it is not armed.
@@ -62,7 +62,7 @@ struct Yard {
     device: HashMap<u64, Request>,
 }
 
-impl Env<Request, Config> for Yard {
+impl Env<Request, Config> for ServerEnv {
     fn slot_pool(&self) -> &SlotPool {
         &self.slot_pool
     }
@@ -130,20 +130,20 @@ pub struct Server {
     /// Number of times that the attributes of a request were gathered.
     pub gathered: u64,
     machine: PartitionMachine<Request, AnyPart<Request>, Config>,
-    yard: Yard,
+    env: ServerEnv,
 }
 
 impl round::RoundPartitions for Server {
     fn slot_pool(&self) -> &SlotPool {
-        &self.yard.slot_pool
+        &self.env.slot_pool
     }
 
     fn limits(&self) -> SlotLimits {
-        self.yard.limits()
+        self.env.limits()
     }
 
     fn decide(&mut self, _index: u16, most: u32) -> Decided {
-        self.machine.decide_more(&mut self.yard, self.now, most)
+        self.machine.decide_more(&mut self.env, self.now, most)
     }
 }
 
@@ -164,7 +164,7 @@ impl Server {
             started: Vec::new(),
             gathered: 0,
             machine: PartitionMachine::new(head_cache()?, head_cache()?, order, records, now),
-            yard: Yard {
+            env: ServerEnv {
                 slot_pool: SlotPool::new(1, slots),
                 now,
                 timer: 0,
@@ -205,25 +205,23 @@ impl Server {
         };
         let id = request.id;
         request.placement.priority = attrs.priority;
-        self.yard.now = self.now;
+        self.env.now = self.now;
         let gathered = Cell::new(self.gathered);
         let gather = || {
             gathered.set(gathered.get() + 1);
             *attrs
         };
-        let arrived = self
-            .machine
-            .arrive(&mut self.yard, request, &terms, &gather);
+        let arrived = self.machine.arrive(&mut self.env, request, &terms, &gather);
         self.gathered = gathered.get();
         match arrived.went {
-            AdmissionOutcome::Passed(request) => self.yard.send(request),
+            AdmissionOutcome::Passed(request) => self.env.send(request),
             AdmissionOutcome::Queued => {}
             AdmissionOutcome::Blocked => {
                 let stage = match arrived.record {
                     Some(_) => Stage::Blocked,
                     None => Stage::Overflowed,
                 };
-                self.yard.here.entry(id).or_insert((stage, arrived.record));
+                self.env.here.entry(id).or_insert((stage, arrived.record));
             }
             AdmissionOutcome::Refused(_) => return false,
         }
@@ -237,18 +235,18 @@ impl Server {
 
     /// Completes a request in flight; returns it.
     pub fn complete(&mut self, id: u64) -> Option<Request> {
-        let request = self.yard.device.remove(&id)?;
-        self.yard.here.remove(&id)?;
-        self.yard.now = self.now;
+        let request = self.env.device.remove(&id)?;
+        self.env.here.remove(&id)?;
+        self.env.now = self.now;
         let (placement, cost) = (request.placement, request.cost());
         if placement.admission == Admission::Slot {
-            self.yard.slot_pool.put(placement.priority);
+            self.env.slot_pool.put(placement.priority);
         }
         let home = placement.ticket.is_some() || placement.record.is_some();
-        if home || !self.yard.slot_pool.is_uncontended() {
+        if home || !self.env.slot_pool.is_uncontended() {
             round::ended(self, home.then_some(0), |server, _, most| {
                 let (machine, now) = (&mut server.machine, server.now);
-                machine.end(&mut server.yard, now, &placement, cost, most);
+                machine.end(&mut server.env, now, &placement, cost, most);
             });
         }
         self.settle();
@@ -314,10 +312,10 @@ impl Server {
         if self.furnish() {
             self.run_all();
         }
-        self.yard.now = self.now;
-        if (1..=self.now).contains(&self.yard.timer) {
-            self.yard.timer = 0;
-            self.machine.expired(&mut self.yard, self.now);
+        self.env.now = self.now;
+        if (1..=self.now).contains(&self.env.timer) {
+            self.env.timer = 0;
+            self.machine.expired(&mut self.env, self.now);
         }
         self.settle();
     }
@@ -325,29 +323,29 @@ impl Server {
     /// Dispatches eligible requests without slots if none was dispatched for `stall` ns, as the
     /// service's progress guard does.
     pub fn unstall(&mut self, stall: u64) {
-        self.yard.now = self.now;
-        self.machine.unstall(&mut self.yard, self.now, stall);
+        self.env.now = self.now;
+        self.machine.unstall(&mut self.env, self.now, stall);
         self.settle();
     }
 
     /// Returns the expiry of the timer, ns, if it is armed.
     pub fn next_expiry(&self) -> Option<u64> {
-        Some(self.yard.timer).filter(|at| *at > 0)
+        Some(self.env.timer).filter(|at| *at > 0)
     }
 
     /// Returns the number of requests that have arrived and not ended.
     pub fn len(&self) -> usize {
-        self.yard.here.len()
+        self.env.here.len()
     }
 
     /// Returns the stage of a request.
     pub fn stage(&self, id: u64) -> Option<Stage> {
-        Some(self.yard.here.get(&id)?.0)
+        Some(self.env.here.get(&id)?.0)
     }
 
     /// Returns the record of a request, if it has one.
     pub fn record(&self, id: u64) -> Option<RecordId> {
-        self.yard.here.get(&id)?.1
+        self.env.here.get(&id)?.1
     }
 
     /// Returns the order table.
@@ -357,24 +355,24 @@ impl Server {
 
     /// Applies `change` to the order table.
     fn reorder(&mut self, change: impl FnOnce(&mut Order<Request>)) {
-        self.yard.now = self.now;
-        self.machine.reorder(&mut self.yard, self.now, change);
+        self.env.now = self.now;
+        self.machine.reorder(&mut self.env, self.now, change);
         self.settle();
     }
 
     /// Does the deferred work of the order table, as the service's progress guard does, and uses
     /// free slots.
     fn settle(&mut self) {
-        self.yard.now = self.now;
-        while self.machine.run_some_actions(&mut self.yard, self.now) {}
+        self.env.now = self.now;
+        while self.machine.run_some_actions(&mut self.env, self.now) {}
         round::pass_on(self, 0);
-        self.started.append(&mut self.yard.started);
+        self.started.append(&mut self.env.started);
     }
 
     /// Polls throttled heads again, because policies or rates have changed.
     fn run_all(&mut self) {
-        self.yard.now = self.now;
-        self.machine.reconsider(&mut self.yard, self.now);
+        self.env.now = self.now;
+        self.machine.reconsider(&mut self.env, self.now);
         self.settle();
     }
 

@@ -6,7 +6,7 @@
 
 use super::lean::Lean;
 use nrs_sched::{
-    crowd::{member, Case},
+    backlog::{member, Case},
     item::{ByteRange, Direction, Item},
     mem::{taken, Need},
     order::{Order, OrderOutcome, Relation},

@@ -6,7 +6,6 @@ use nrs_sched::{
     agent::{self, faded, FactorPairs, LastReading, Lease, Reading, Report, ONE},
     arena::{self, attrs, feed, view, Request},
     attr::Priority,
-    desk::Desk,
     key::{Hasher, Key},
     mem::Shared,
     parameters::Values,
@@ -15,6 +14,7 @@ use nrs_sched::{
         params::ClassesMax,
         AnyPart, AnyShared, AnyUpdate, Config, Decision, Kept, Kind, Part, Tunables, Tuning as _,
     },
+    running_parts::RunningParts,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 use std::cell::{Cell, RefCell};
@@ -26,9 +26,9 @@ fn config(kind: Kind, argument: Option<&str>) -> Config {
 }
 
 /// Creates two parts of each of `configs`, which share state like the parts of a service.
-fn desk(configs: &[(Priority, Config)]) -> Desk {
+fn parts(configs: &[(Priority, Config)]) -> RunningParts {
     arena::reserve(64).expect("memory");
-    let mut desk = Desk::default();
+    let mut parts = RunningParts::default();
     let shared: Vec<AnyShared> = configs
         .iter()
         .map(|(_, config)| AnyShared::new(config, SEED, 2).expect("memory"))
@@ -37,10 +37,10 @@ fn desk(configs: &[(Priority, Config)]) -> Desk {
         for ((priority, config), shared) in configs.iter().zip(&shared) {
             let mut part = AnyPart::new(config, seed, shared).expect("memory");
             feed(&mut part);
-            desk.add(*priority, part);
+            parts.add(*priority, part);
         }
     }
-    desk
+    parts
 }
 
 /// Enqueues and serves a request of user `uid` with `pages` pages.
@@ -57,29 +57,29 @@ fn serve(part: &mut AnyPart<Request>, uid: u32, pages: u32, now: u64) {
 }
 
 /// Returns the reports that a new agent receives.
-fn all(desk: &Desk) -> Vec<Report> {
-    let reading = Reading::of(desk).expect("memory");
+fn all(parts: &RunningParts) -> Vec<Report> {
+    let reading = Reading::of(parts).expect("memory");
     let told = LastReading::new();
     let changes = told.changes(1, &reading, true);
     changes.map(|(report, _)| report).collect()
 }
 
-fn names(desk: &Desk, ids: &[u64]) -> String {
+fn names(parts: &RunningParts, ids: &[u64]) -> String {
     let mut text = String::new();
-    agent::write_names(desk, ids.iter().copied(), &mut text).expect("memory");
+    agent::write_names(parts, ids.iter().copied(), &mut text).expect("memory");
     text
 }
 
 #[test]
 fn reports_of_all_parts_add_up() {
     let fair = config(Kind::Fairshare, Some("gid_then_uid_fair"));
-    let desk = desk(&[(Priority::Regular, fair), (Priority::High, fair)]);
-    assert!(all(&desk).is_empty());
+    let parts = parts(&[(Priority::Regular, fair), (Priority::High, fair)]);
+    assert!(all(&parts).is_empty());
     // Regular and high of the first partition, then of the second one.
     for (part, uid, pages) in [(0, 5, 10), (1, 5, 20), (2, 5, 30), (3, 7, 40)] {
-        serve(&mut desk.part(part), uid, pages, 0);
+        serve(&mut parts.part(part), uid, pages, 0);
     }
-    let reports = all(&desk);
+    let reports = all(&parts);
     assert_eq!(reports.len(), 3, "{reports:?}");
     let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
     assert!(ids.is_sorted());
@@ -97,7 +97,7 @@ fn reports_of_all_parts_add_up() {
         assert_eq!((leaf.account.weight, leaf.factor), (4096, ONE));
         assert!(!leaf.account.active && !leaf.account.waiting);
     }
-    let names = names(&desk, &[1, ids[0], ids[1], ids[2], u64::MAX, 0]);
+    let names = names(&parts, &[1, ids[0], ids[1], ids[2], u64::MAX, 0]);
     let mut kinds: Vec<&str> = names.lines().map(|line| &line[17..]).collect();
     assert_eq!(kinds.len(), 3, "{names}");
     for (line, id) in names.lines().zip(&ids) {
@@ -110,14 +110,14 @@ fn reports_of_all_parts_add_up() {
 /// Checks lists with more classes and more ids than one lock hold covers.
 #[test]
 fn long_lists_are_whole() {
-    let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
+    let parts = parts(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
     for uid in 0..500 {
-        serve(&mut desk.part(uid as usize % 2), uid, 1, 0);
+        serve(&mut parts.part(uid as usize % 2), uid, 1, 0);
     }
-    let reports = all(&desk);
+    let reports = all(&parts);
     assert_eq!(reports.len(), 500);
     let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
-    assert_eq!(names(&desk, &ids).lines().count(), 500);
+    assert_eq!(names(&parts, &ids).lines().count(), 500);
 }
 
 /// Checks that only parts that share state with the regular parts of the first partition are
@@ -132,11 +132,11 @@ fn only_sharing_parts_are_reported() {
         (fair("uid_fair"), fifo, 1),
         (fifo, fair("uid_fair"), 0),
     ] {
-        let desk = desk(&[(Priority::Regular, regular), (Priority::High, high)]);
-        serve(&mut desk.part(0), 1, 1, 0);
-        serve(&mut desk.part(1), 2, 1, 0);
-        let reading = Reading::of(&desk).expect("memory");
-        assert_eq!(all(&desk).len(), told);
+        let parts = parts(&[(Priority::Regular, regular), (Priority::High, high)]);
+        serve(&mut parts.part(0), 1, 1, 0);
+        serve(&mut parts.part(1), 2, 1, 0);
+        let reading = Reading::of(&parts).expect("memory");
+        assert_eq!(all(&parts).len(), told);
         assert_eq!(reading.terms() == 0, told == 0);
     }
     let terms = |mode| terms(mode, SEED);
@@ -155,26 +155,26 @@ fn shared_leaves_are_of_their_group() {
         let mut tunables = Tunables::default();
         tunables.set_classes_max(ClassesMax::new(64).expect("valid"));
         let config = Config::parse(Kind::Fairshare, Some(mode), &tunables).expect("valid");
-        let desk = desk(&[(Priority::Regular, config)]);
+        let parts = parts(&[(Priority::Regular, config)]);
         let users = 100;
         for uid in 0..users {
-            let mut part = desk.part(0);
+            let mut part = parts.part(0);
             let class = part.classify(&attrs(uid), 0);
             feed(&mut *part);
             let request = Request::new(uid, 1, 1, 0);
             assert!(part.enqueue(request, class, 0).is_ok());
         }
         let waits = |report: &Report| report.account.waiting && report.account.active;
-        assert!(all(&desk).iter().all(waits), "{mode}");
-        let mut part = desk.part(0);
+        assert!(all(&parts).iter().all(waits), "{mode}");
+        let mut part = parts.part(0);
         while let Decision::Item((request, grant)) = part.get(&view(0, false)) {
             let cost = nrs_sched::item::Item::cost(&request);
             part.stop(&grant, cost, 0);
         }
         drop(part);
-        let reports = all(&desk);
+        let reports = all(&parts);
         let ids: Vec<u64> = reports.iter().map(|report| report.account.id).collect();
-        let said = names(&desk, &ids);
+        let said = names(&parts, &ids);
         assert_eq!(said.lines().count(), ids.len());
         assert!(!said.contains("default"), "{said}");
         let sum = |leaf| -> u64 {
@@ -188,7 +188,7 @@ fn shared_leaves_are_of_their_group() {
         assert_eq!(sum(false), rest, "{mode}");
         for report in reports.iter().filter(|report| !report.account.leaf) {
             let shared = Hasher::new(SEED).path(report.account.id, &Key::Default);
-            assert_eq!(names(&desk, &[shared]), "");
+            assert_eq!(names(&parts, &[shared]), "");
         }
     }
 }
@@ -301,24 +301,24 @@ fn cgroups_are_not_shared() {
 /// Checks that an idle class is reported once more when it is evicted.
 #[test]
 fn the_last_report_says_so() {
-    let desk = desk(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
+    let parts = parts(&[(Priority::Regular, config(Kind::Fairshare, Some("uid_fair")))]);
     let mut told = LastReading::new();
     let mut step = || {
-        let reading = Reading::of(&desk).expect("memory");
+        let reading = Reading::of(&parts).expect("memory");
         let said: Vec<_> = told.changes(1, &reading, false).collect();
         told.note(1, reading);
         said
     };
-    serve(&mut desk.part(0), 1, 3, 0);
-    serve(&mut desk.part(1), 1, 4, 0);
-    serve(&mut desk.part(1), 2, 4, 0);
+    serve(&mut parts.part(0), 1, 3, 0);
+    serve(&mut parts.part(1), 1, 4, 0);
+    serve(&mut parts.part(1), 2, 4, 0);
     assert_eq!(step().len(), 2);
     assert!(step().is_empty());
-    serve(&mut desk.part(1), 1, 1, 0);
+    serve(&mut parts.part(1), 1, 1, 0);
     let said = step();
     assert_eq!((said.len(), said[0].0.account.service), (1, 8));
     for part in 0..2 {
-        while desk.part(part).age(11 * NSEC_PER_SEC, 64) {}
+        while parts.part(part).age(11 * NSEC_PER_SEC, 64) {}
     }
     let said = step();
     assert!(
@@ -343,23 +343,23 @@ fn set_factor(kept: &mut Kept, id: u64, factor: u32, lease: &Shared<Lease>) {
 }
 
 /// Passes the state of the service to the parts, as the engine does.
-fn retell(desk: &Desk, parameters: &mut Parameters, config: &Config, now: u64) {
+fn retell(parts: &RunningParts, parameters: &mut Parameters, config: &Config, now: u64) {
     let update = parameters
         .update(config, Priority::Regular)
         .expect("memory");
     let update: AnyUpdate = update.expect("an update");
     for part in 0..2 {
-        desk.part(part).update(update.clone(), now);
-        refresh(desk, now);
+        parts.part(part).update(update.clone(), now);
+        refresh(parts, now);
     }
 }
 
-fn refresh(desk: &Desk, now: u64) {
-    desk.set_time(now);
+fn refresh(parts: &RunningParts, now: u64) {
+    parts.set_time(now);
     for part in 0..2 {
         let mut from = Some(0);
         while let Some(idx) = from {
-            from = desk.part(part).refresh(idx, 64, now);
+            from = parts.part(part).refresh(idx, 64, now);
         }
     }
 }
@@ -368,10 +368,10 @@ fn refresh(desk: &Desk, now: u64) {
 fn factors_are_in_force_while_the_lease_lasts() {
     const MS: u64 = NSEC_PER_MSEC;
     let fair = config(Kind::Fairshare, Some("uid_fair"));
-    let desk = desk(&[(Priority::Regular, fair)]);
-    serve(&mut desk.part(0), 1, 1, 0);
-    serve(&mut desk.part(1), 2, 1, 0);
-    let ids: Vec<u64> = all(&desk).iter().map(|report| report.account.id).collect();
+    let parts = parts(&[(Priority::Regular, fair)]);
+    serve(&mut parts.part(0), 1, 1, 0);
+    serve(&mut parts.part(1), 2, 1, 0);
+    let ids: Vec<u64> = all(&parts).iter().map(|report| report.account.id).collect();
     let mut parameters = parameters();
     let kept = &mut parameters.kept;
     assert_eq!(kept.starts(), None);
@@ -383,24 +383,24 @@ fn factors_are_in_force_while_the_lease_lasts() {
     let lease = Shared::new(Lease::new(0, 1000)).expect("memory");
     set(kept, ONE / 4, &lease);
     assert!(kept.lease().is_some_and(|own| own.ptr_eq(&lease)));
-    retell(&desk, &mut parameters, &fair, 0);
-    let factors = || -> Vec<u32> { all(&desk).iter().map(|report| report.factor).collect() };
+    retell(&parts, &mut parameters, &fair, 0);
+    let factors = || -> Vec<u32> { all(&parts).iter().map(|report| report.factor).collect() };
     let weights = || -> Vec<u32> {
-        let rows = arena::rows(&desk.part(0));
-        let more = arena::rows(&desk.part(1));
+        let rows = arena::rows(&parts.part(0));
+        let more = arena::rows(&parts.part(1));
         let mut rows: Vec<_> = rows.iter().chain(&more).collect();
         rows.sort_unstable_by_key(|row| row.id);
         rows.iter().map(|row| row.weight).collect()
     };
     assert_eq!(factors(), [ONE / 4, ONE]);
     assert_eq!(weights(), [1024, 4096]);
-    assert!(all(&desk)
+    assert!(all(&parts)
         .iter()
         .all(|report| report.account.weight == 4096));
     // Other weights, and the same factors.
     let old = parameters.clone();
     assert!(!parameters.is_news(&old, &fair, Priority::Regular));
-    retell(&desk, &mut parameters, &fair, 999 * MS);
+    retell(&parts, &mut parameters, &fair, 999 * MS);
     assert_eq!(factors(), [ONE / 4, ONE]);
     // A start on the other head changes nothing.
     let kept = &mut parameters.kept;
@@ -410,17 +410,17 @@ fn factors_are_in_force_while_the_lease_lasts() {
     // The lease ends. Readers see the effect even if no worker runs.
     for (now, steps) in [(999, 0), (1000, 1), (1099, 1), (1100, 2), (5000, 10)] {
         let stale = factors()[0] != faded(ONE / 4, steps);
-        assert_eq!(desk.part(0).wants_refresh(now * MS), stale, "{now}");
-        desk.set_time(now * MS);
+        assert_eq!(parts.part(0).wants_refresh(now * MS), stale, "{now}");
+        parts.set_time(now * MS);
         assert_eq!(factors(), [faded(ONE / 4, steps), ONE], "{now}");
-        assert!(!desk.part(0).wants_refresh(now * MS));
+        assert!(!parts.part(0).wants_refresh(now * MS));
     }
     assert_eq!(weights(), [4096, 4096]);
     // Other factors are news, and so is their removal.
     let lease = Shared::new(Lease::new(5000 * MS, 1000)).expect("memory");
     set(&mut parameters.kept, ONE / 2, &lease);
     assert!(parameters.is_news(&old, &fair, Priority::Regular));
-    retell(&desk, &mut parameters, &fair, 5000 * MS);
+    retell(&parts, &mut parameters, &fair, 5000 * MS);
     assert_eq!(factors(), [ONE / 2, ONE]);
     let before = parameters.clone();
     let other = config(Kind::Fairshare, Some("gid_fair"));
@@ -435,7 +435,7 @@ fn factors_are_in_force_while_the_lease_lasts() {
     assert_eq!(kept.starts(), None);
     // Running parts lose their factors, too.
     lease.void();
-    refresh(&desk, 5000 * MS);
+    refresh(&parts, 5000 * MS);
     assert_eq!(factors(), [ONE, ONE]);
 }
 
@@ -446,10 +446,10 @@ fn factors_are_for_one_mode() {
     let fair = |mode| config(Kind::Fairshare, Some(mode));
     let regular = fair("uid_fair");
     for (high, takes) in [(regular, true), (fair("uid_then_jobid_fair"), false)] {
-        let desk = desk(&[(Priority::Regular, regular), (Priority::High, high)]);
-        serve(&mut desk.part(0), 1, 1, 0);
-        serve(&mut desk.part(1), 1, 1, 0);
-        let id = all(&desk)[0].account.id;
+        let parts = parts(&[(Priority::Regular, regular), (Priority::High, high)]);
+        serve(&mut parts.part(0), 1, 1, 0);
+        serve(&mut parts.part(1), 1, 1, 0);
+        let id = all(&parts)[0].account.id;
         let mut parameters = parameters();
         parameters
             .kept
@@ -464,9 +464,9 @@ fn factors_are_for_one_mode() {
         ] {
             assert_eq!(parameters.is_news(&old, &config, priority), takes);
             let update = parameters.update(&config, priority).expect("memory");
-            desk.part(part).update(update.expect("an update"), 0);
-            assert_eq!(desk.part(part).refresh(0, 64, 0), None);
-            let rows = arena::rows(&desk.part(part));
+            parts.part(part).update(update.expect("an update"), 0);
+            assert_eq!(parts.part(part).refresh(0, 64, 0), None);
+            let rows = arena::rows(&parts.part(part));
             let row = rows.iter().find(|row| row.id == id).expect("a row");
             assert_eq!(row.weight, if takes { 1024 } else { 4096 });
         }

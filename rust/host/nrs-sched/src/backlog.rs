@@ -223,7 +223,7 @@ pub fn rate(classes: u32) -> u32 {
 }
 
 /// A part and its classes.
-pub struct Crowd {
+pub struct Backlog {
     part: AnyPart<Bare>,
     table: Option<RangeTable>,
     now: u64,
@@ -262,7 +262,7 @@ pub fn member(i: u32, count: u32, depth: u32) -> Attrs {
     }
 }
 
-impl Crowd {
+impl Backlog {
     /// Creates a part of `case` with `classes` classes of [`QUEUED`] requests each. If all requests
     /// have one size, classes are served in the order of their memory.
     ///
@@ -275,7 +275,7 @@ impl Crowd {
         Self::filled(part, &config, case, classes)
     }
 
-    /// Creates two parts of one head with the same classes, each as [`Crowd::new`] creates a part.
+    /// Creates two parts of one head with the same classes, each as in [`Backlog::new`].
     ///
     /// # Panics
     ///
@@ -318,18 +318,18 @@ impl Crowd {
             }
         }
         walk(&mut part, 0);
-        let mut crowd = Self {
+        let mut backlog = Self {
             part,
             table: None,
             now: 0,
             members,
             last: 0,
         };
-        crowd.publish();
+        backlog.publish();
         for _ in 0..u64::from(classes) * 2 {
-            crowd.step();
+            backlog.step();
         }
-        crowd
+        backlog
     }
 
     /// Finds the class of a member that has a class; rotates through up to 1024 members.

@@ -14,18 +14,18 @@ use std::cell::{Cell, RefCell, RefMut};
 
 /// Parts with their heads.
 #[derive(Default)]
-pub struct Desk {
+pub struct RunningParts {
     parts: Vec<(Priority, RefCell<AnyPart<Request>>)>,
     time: Cell<u64>,
 }
 
-/// One part of a [`Desk`].
-struct Seat<'a> {
+/// One part of a [`RunningParts`].
+struct BorrowedPart<'a> {
     priority: Priority,
     part: &'a RefCell<AnyPart<Request>>,
 }
 
-impl RunningPart for Seat<'_> {
+impl RunningPart for BorrowedPart<'_> {
     type Item = Request;
 
     fn cpt(&self) -> u16 {
@@ -41,7 +41,7 @@ impl RunningPart for Seat<'_> {
     }
 }
 
-impl Parts for Desk {
+impl Parts for RunningParts {
     type Item = Request;
 
     fn now(&self) -> u64 {
@@ -49,14 +49,14 @@ impl Parts for Desk {
     }
 
     fn running(&self) -> impl Iterator<Item = impl RunningPart<Item = Request>> {
-        self.parts.iter().map(|(priority, part)| Seat {
+        self.parts.iter().map(|(priority, part)| BorrowedPart {
             priority: *priority,
             part,
         })
     }
 }
 
-impl Desk {
+impl RunningParts {
     /// Adds a part on the head of `priority`.
     pub fn add(&mut self, priority: Priority, part: AnyPart<Request>) {
         self.parts.push((priority, RefCell::new(part)));

@@ -10,7 +10,7 @@
 //! - Promoted: the request, with all its predecessors, is to be served from the high-priority head.
 //! - Forced: the request, with all its predecessors, must not be withheld, and is dispatched
 //!   without a slot.
-//! - Chase: propagation of a promotion or a force to all predecessors of a request.
+//! - Propagation: of a promotion or a force to all predecessors of a request.
 //!
 //! # States of a request
 //!
@@ -184,7 +184,7 @@ pub type OrderSpare<I> = <OrderNeed<I> as Need>::Spare;
 /// - A record is blocked only while a record with a smaller serial has not ended, and is in that
 ///   record's `waiters`.
 /// - The tree contains the extents of exactly the records that have not ended.
-/// - `chase` is the first record with a listed chase.
+/// - `propagation` is the first record with a listed propagation.
 /// - `ended` contains the records that have ended and still have waiters.
 /// - Requests that overflowed come after all records, in the order of arrival. The first
 ///   `overflow_forced` of them are forced.
@@ -203,7 +203,7 @@ pub struct Order<I: Item> {
     drained_before: u64,
     /// Index from which on queued records still have to be forced; [`NONE`]: no records are left.
     sweep: u32,
-    chase: u32,
+    propagation: u32,
     ended: SlabList,
     blocked: u32,
     /// Maximum number of records.
@@ -226,7 +226,7 @@ impl<I: Item> Order<I> {
             forced_before: 0,
             drained_before: 0,
             sweep: NONE,
-            chase: NONE,
+            propagation: NONE,
             ended: SlabList::new(),
             blocked: 0,
             max,

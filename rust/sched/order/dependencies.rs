@@ -144,12 +144,12 @@ impl<I: Item> Order<I> {
 
     /// Lists the record to propagate its urgency, from its first predecessor on.
     fn list(&mut self, idx: u32) {
-        let first = self.chase;
+        let first = self.propagation;
         if let Some(record) = self.records.at_mut(idx) {
             record.start_chase();
-            if !core::mem::replace(&mut record.chase.listed, true) {
-                record.chase.next = first;
-                self.chase = idx;
+            if !core::mem::replace(&mut record.propagation.listed, true) {
+                record.propagation.next = first;
+                self.propagation = idx;
             }
         }
     }
@@ -160,10 +160,10 @@ impl<I: Item> Order<I> {
         self.sweep = 0;
     }
 
-    /// Frees the record of an ended request, unless waiters or a chase still refer to it.
+    /// Frees the record of an ended request, unless waiters or a propagation still refer to it.
     pub(super) fn forget(&mut self, idx: u32) {
         let done = |record: &OrderRecord<I>| {
-            record.has_ended() && record.waiters.first().is_none() && !record.chase.listed
+            record.has_ended() && record.waiters.first().is_none() && !record.propagation.listed
         };
         if self.records.at(idx).is_some_and(done) {
             self.records.remove(idx);

@@ -81,17 +81,17 @@ impl Urgency {
 /// Predecessors with serials from `before` on, or outside of `start..end`, have inherited the
 /// urgency, or will inherit it from predecessors that have.
 #[derive(Clone, Copy)]
-pub(super) struct Chase {
+pub(super) struct Propagation {
     pub(super) before: u64,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// True if the record is in the list of records with unfinished chases; `next` is the next one
-    /// in the list.
+    /// True if the record is in the list of records with unfinished propagations; `next` is the
+    /// next one in the list.
     pub(super) listed: bool,
     pub(super) next: u32,
 }
 
-impl Chase {
+impl Propagation {
     pub(super) const NOT: Self = Self {
         before: 0,
         start: 0,
@@ -134,7 +134,7 @@ pub struct OrderRecord<I: Item> {
     /// Records that wait for this record.
     pub(super) waiters: SlabList,
     pub(super) links: Links,
-    pub(super) chase: Chase,
+    pub(super) propagation: Propagation,
 }
 
 impl<I: Item> OrderRecord<I> {
@@ -151,7 +151,7 @@ impl<I: Item> OrderRecord<I> {
             waits: NONE,
             waiters: SlabList::new(),
             links: Links::new(),
-            chase: Chase::NOT,
+            propagation: Propagation::NOT,
         }
     }
 
@@ -161,10 +161,10 @@ impl<I: Item> OrderRecord<I> {
 
     /// Starts propagating the urgency to the predecessors.
     pub(super) fn start_chase(&mut self) {
-        self.chase.before = self.serial;
+        self.propagation.before = self.serial;
         if let StandsFor::Range { extent, .. } = &self.ties {
-            self.chase.start = extent.start;
-            self.chase.end = extent.end;
+            self.propagation.start = extent.start;
+            self.propagation.end = extent.end;
         }
     }
 }
@@ -192,18 +192,18 @@ mod tests {
             (10, 20, true, (20, 20)),
             (0, 99, true, (99, 20)),
         ] {
-            let mut chase = Chase {
+            let mut propagation = Propagation {
                 start: 10,
                 end: 20,
-                ..Chase::NOT
+                ..Propagation::NOT
             };
-            chase.leave_out(&Extent {
+            propagation.leave_out(&Extent {
                 domain: 0,
                 start,
                 end,
                 writes,
             });
-            assert_eq!((chase.start, chase.end), left, "{start}..{end}");
+            assert_eq!((propagation.start, propagation.end), left, "{start}..{end}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Work after a change, one step at a time.
 //!
 //! ```text
-//!   a request became urgent ──▶ chase: propagate to one predecessor; move or force it if queued
+//!   a request became urgent ──▶ propagate to one predecessor; move or force it if queued
 //!   a request ended ──────────▶ look: one of its waiters waits for another record, or is released
 //!   all were forced ──────────▶ sweep: examine one record; force it if queued
 //!   a record is free ─────────▶ enter: the oldest overflowed request is blocked, or released
@@ -44,7 +44,7 @@ impl<I: Item> Order<I> {
     /// Returns true if [`Order::next`] has something to do. An owner that stops early has to
     /// continue later.
     pub fn is_busy(&self) -> bool {
-        self.chase != NONE
+        self.propagation != NONE
             || self.ended.first().is_some()
             || self.sweep != NONE
             || (!self.overflow.is_empty() && self.has_room())
@@ -56,8 +56,8 @@ impl<I: Item> Order<I> {
     }
 
     fn step(&mut self) -> Option<OrderAction<I>> {
-        if self.chase != NONE {
-            self.chase()
+        if self.propagation != NONE {
+            self.propagate()
         } else if let Some(ended) = self.ended.first() {
             self.look(ended)
         } else if self.sweep != NONE {
@@ -67,9 +67,9 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Continues the first listed chase.
-    fn chase(&mut self) -> Option<OrderAction<I>> {
-        let idx = self.chase;
+    /// Continues the first listed propagation.
+    fn propagate(&mut self) -> Option<OrderAction<I>> {
+        let idx = self.propagation;
         let (waits, urgency) = {
             let record = self.records.at(idx)?;
             (record.waits != NONE, record.urgency)
@@ -88,11 +88,11 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Removes the record at `idx`, the first of the listed chases, from the list.
+    /// Removes the record at `idx`, the first of the listed propagations, from the list.
     fn unlist(&mut self, idx: u32) {
         if let Some(record) = self.records.at_mut(idx) {
-            record.chase.listed = false;
-            self.chase = core::mem::replace(&mut record.chase.next, NONE);
+            record.propagation.listed = false;
+            self.propagation = core::mem::replace(&mut record.propagation.next, NONE);
         }
         self.forget(idx);
     }
@@ -103,29 +103,29 @@ impl<I: Item> Order<I> {
         let Some(record) = self.records.at_mut(idx) else {
             return false;
         };
-        let (mut chase, urgency, waits) = (record.chase, record.urgency, record.waits);
-        let first = chase.before == record.serial;
+        let (mut propagation, urgency, waits) = (record.propagation, record.urgency, record.waits);
+        let first = propagation.before == record.serial;
         match record.ties {
             StandsFor::Range { extent, .. } => {
                 if first {
                     self.urge(waits, urgency);
                 }
                 let rest = Extent {
-                    start: chase.start,
-                    end: chase.end,
+                    start: propagation.start,
+                    end: propagation.end,
                     ..extent
                 };
-                let found = if rest.start < rest.end && chase.before > 0 {
-                    self.tree.latest(rest, chase.before)
+                let found = if rest.start < rest.end && propagation.before > 0 {
+                    self.tree.latest(rest, propagation.before)
                 } else {
                     ExtentSearch::Nothing
                 };
                 if let ExtentSearch::Conflict(hit) = found {
                     self.urge(hit.owner, urgency);
-                    chase.before = hit.serial;
-                    chase.leave_out(&hit.extent);
+                    propagation.before = hit.serial;
+                    propagation.leave_out(&hit.extent);
                 } else {
-                    chase.before = 0;
+                    propagation.before = 0;
                 }
             }
             StandsFor::After(those) if first => {
@@ -134,17 +134,17 @@ impl<I: Item> Order<I> {
                         self.urge(id.idx(), urgency);
                     }
                 }
-                chase.before = 0;
+                propagation.before = 0;
             }
-            _ => chase.before = 0,
+            _ => propagation.before = 0,
         }
         if let Some(record) = self.records.at_mut(idx) {
-            record.chase.before = chase.before;
-            record.chase.start = chase.start;
-            record.chase.end = chase.end;
+            record.propagation.before = propagation.before;
+            record.propagation.start = propagation.start;
+            record.propagation.end = propagation.end;
         }
         // Other records may have been listed before this one; it is removed when it is first again.
-        chase.before > 0 || self.chase != idx
+        propagation.before > 0 || self.propagation != idx
     }
 
     /// Moves a queued record to the high-priority head, if it is in the regular one.

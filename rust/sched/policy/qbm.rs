@@ -372,7 +372,7 @@ impl<I: Item> Part<I> for State<I> {
         self.queued = self.queued.saturating_add(1);
         if first {
             record.begin(gates, now);
-            let keys = record.stage(gates, cost, now);
+            let keys = record.set_front(gates, cost, now);
             self.queue.set(idx, &mut record.keys, keys);
         }
         if idle {

@@ -445,7 +445,7 @@ impl<I: Item> Classful<I> for Tbf {
         if first {
             let mut context = self.context(now);
             record.begin(&context);
-            let keys = record.stage(&mut context, cost);
+            let keys = record.set_front(&mut context, cost);
             queue.set(idx, &mut record.keys, keys);
         }
         Ok(())
@@ -506,7 +506,7 @@ impl<I: Item> Classful<I> for Tbf {
         let withheld = record.withheld(item.arrival(), now);
         record.serve(&mut context, item.cost());
         let keys = match record.fifo.front().map(Item::cost) {
-            Some(next) => record.stage(&mut context, next),
+            Some(next) => record.set_front(&mut context, next),
             None => queue::TbfKeys::default(),
         };
         queue.set(idx, &mut record.keys, keys);

@@ -6,7 +6,7 @@
 //! known time at which the front is eligible, ns.
 //!
 //! ```text
-//!                    stage                     its time comes            serve
+//!                    set_front                 its time comes            serve
 //!   (becomes front) ───────► waits: booked ─────────────────────► ready ───────► (dispatched)
 //!                              ▲      │ the rate has changed
 //!                              └──────┘
@@ -218,7 +218,7 @@ impl<F: Fifo> QbmClass<F> {
 
     /// Makes a request of `cost` the front and books for it; returns the keys of the class.
     #[inline]
-    pub fn stage(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
+    pub fn set_front(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> QbmKeys {
         self.staged = now;
         self.book(gates, cost, now)
     }
@@ -319,7 +319,7 @@ impl<F: Fifo> QbmClass<F> {
     fn advance(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> QbmKeys {
         self.ticket = GateTicket::FREE;
         match next {
-            Some(next) => self.stage(gates, next, now),
+            Some(next) => self.set_front(gates, next, now),
             None => {
                 self.uncount(gates);
                 self.emptied = now;

@@ -13,7 +13,7 @@
 //! `due` is the instant from which the front is eligible, as far as it is paid.
 //!
 //! ```text
-//!                 stage                   due, all paid               serve
+//!                 set_front               due, all paid               serve
 //!  (becomes front) ───► waits for a bucket ───────────► eligible ──────────► (dispatched)
 //!                        ▲              │ due, not all paid
 //!                        └── advance ◄──┘
@@ -241,7 +241,7 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Makes a request of `cost` the front, and takes the tokens that can be taken for it; returns
     /// the keys of the class.
-    pub fn stage(&mut self, context: &mut Context<'_>, cost: Cost) -> TbfKeys {
+    pub fn set_front(&mut self, context: &mut Context<'_>, cost: Cost) -> TbfKeys {
         let keys = self.restage(context, cost);
         if self.due > context.now {
             self.counters.limit_hits = self.counters.limit_hits.saturating_add(1);
@@ -262,7 +262,7 @@ impl<F: Fifo> TbfClass<F> {
     pub fn withdraw(&mut self, context: &mut Context<'_>, next: Option<Cost>) -> TbfKeys {
         self.unstage(context);
         match next {
-            Some(next) => self.stage(context, next),
+            Some(next) => self.set_front(context, next),
             None => {
                 self.emptied = context.now;
                 TbfKeys::default()

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::{Failure, FailureKind, Result};
-use crate::stats::Snapshot;
 
 /// Maximum number of keys for one run of `getent`.
 const KEYS_MAX: usize = 1000;
@@ -210,14 +209,13 @@ impl Accounts {
         replaced(text, named.collect())
     }
 
-    /// Replaces the numbers of users and groups by names in the names of all entities of
-    /// `snapshot`.
-    pub fn name(&self, snapshot: &mut Snapshot) {
-        let entities = snapshot.entities.iter();
-        self.prepare(ENTITY, entities.map(|entity| &entity.name[..]));
-        for entity in &mut snapshot.entities {
-            if let Cow::Owned(name) = self.names(ENTITY, &entity.name) {
-                entity.name = name;
+    /// Replaces the numbers of users and groups by names in the names of `entities`.
+    pub fn name<'a>(&self, entities: impl Iterator<Item = &'a mut String>) {
+        let entities: Vec<&mut String> = entities.collect();
+        self.prepare(ENTITY, entities.iter().map(|entity| &entity[..]));
+        for entity in entities {
+            if let Cow::Owned(name) = self.names(ENTITY, entity) {
+                *entity = name;
             }
         }
     }
@@ -372,7 +370,6 @@ fn entities(text: &str) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Entity;
 
     fn accounts() -> Accounts {
         Accounts::of(
@@ -427,12 +424,9 @@ mod tests {
             ("uid:absent", "uid:absent"),
             ("jobid:dd.2001", "jobid:dd.2001"),
         ] {
-            let mut snapshot = Snapshot {
-                entities: vec![Entity::new("tbf", name.into())],
-                ..Snapshot::default()
-            };
-            accounts.name(&mut snapshot);
-            assert_eq!(snapshot.entities[0].name, want);
+            let mut entity = name.to_string();
+            accounts.name([&mut entity].into_iter());
+            assert_eq!(entity, want);
         }
     }
 

@@ -79,7 +79,8 @@ impl Source for NamedSource<'_> {
     fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
         let mut snapshot = self.source.snapshot(service)?;
         if let Some(snapshot) = &mut snapshot {
-            self.accounts.name(snapshot);
+            let entities = snapshot.entities.iter_mut();
+            self.accounts.name(entities.map(|entity| &mut entity.name));
         }
         Ok(snapshot)
     }

@@ -25,6 +25,7 @@ pub mod files;
 pub mod keys;
 pub mod plan;
 pub mod read;
+pub mod reader;
 pub mod render;
 pub mod rules;
 pub mod running;

@@ -29,10 +29,9 @@ use nrs_sched::parameters;
 
 use crate::accounts::Accounts;
 use crate::configuration::devices;
-use crate::configuration::read::is_service;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
-use crate::names::no_client;
+use crate::names::{is_service, no_client};
 
 use disks::Disks;
 use dmsetup::{Dmsetup, DmsetupError};

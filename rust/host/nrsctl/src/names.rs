@@ -26,6 +26,12 @@ use crate::failure::{Failure, FailureKind, Result};
 /// Description of a valid service name.
 pub const NAME: &str = "1 to 31 letters, digits and _ - . : not starting with a dot";
 
+/// Returns true if `name` is a valid service name.
+pub fn is_service(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    (1..=31).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(fits)
+}
+
 /// Prefixes of Lustre, in the order in which a pattern is matched.
 pub const PREFIXES: [[&str; 2]; 4] = [
     ["ost", "OSS"],

@@ -7,10 +7,9 @@ use std::io::Write;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::configuration::read::is_service;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, Kernel};
-use crate::names::NAME;
+use crate::names::{is_service, NAME};
 use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 

@@ -4,11 +4,10 @@
 
 use nrs_sched::{error::Error, qbm::plan::Plan};
 
-use super::document::{TomlValue, ValueNode};
+use super::document::{quote, value, TomlValue, ValueNode};
 use super::fault::{Fault, FilePosition};
 use super::keys::Table;
-use super::read::FileReader;
-use super::render::{quote, value};
+use super::reader::FileReader;
 
 /// Returns the text that the module shows after `text` is written.
 ///

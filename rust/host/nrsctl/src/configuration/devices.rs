@@ -7,10 +7,9 @@ use nrs_sched::attr::Stream;
 use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
 
-use super::read::is_service;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{Device, Kernel};
-use crate::names::NAME;
+use crate::names::{is_service, NAME};
 
 /// Sources of offset streams, with their help.
 pub const STREAMS: [(&str, &str); 3] = [

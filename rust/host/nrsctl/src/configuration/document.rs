@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! TOML file as a tree in which each key and each value has its place.
+//! TOML file as a tree in which each key and each value has its place, and text of TOML values.
 
 use std::rc::Rc;
 
@@ -76,6 +76,34 @@ pub fn parse(file: &str, text: &str) -> Result<ValueNode, Fault> {
             let reason = error.message().trim().replace('\n', "; ");
             Err(Fault::new(source.place(at), "", reason))
         }
+    }
+}
+
+/// Returns `text` as a TOML string.
+pub fn quote(text: &str) -> String {
+    let plain = |c: char| c != '\\' && c != '"' && !c.is_control();
+    if text.chars().all(plain) {
+        return format!("\"{text}\"");
+    }
+    if !text.contains('\'') && !text.chars().any(char::is_control) {
+        return format!("'{text}'");
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// Returns `text` as a number if it is one, else as a string.
+pub fn value(text: &str) -> String {
+    match text.parse::<u32>() {
+        Ok(number) if number.to_string() == text => text.to_string(),
+        _ => quote(text),
     }
 }
 

@@ -6,39 +6,12 @@ use std::collections::BTreeMap;
 
 use super::bandwidth;
 use super::devices;
+use super::document::{quote, value};
 use super::keys::Table;
 use super::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
 use super::state::{ServiceState, Setting, HEADS};
 use super::weights;
 use crate::kernel::Device;
-
-/// Returns `text` as a TOML string.
-pub fn quote(text: &str) -> String {
-    let plain = |c: char| c != '\\' && c != '"' && !c.is_control();
-    if text.chars().all(plain) {
-        return format!("\"{text}\"");
-    }
-    if !text.contains('\'') && !text.chars().any(char::is_control) {
-        return format!("'{text}'");
-    }
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out + "\""
-}
-
-/// Returns `text` as a number if it is one, else as a string.
-pub fn value(text: &str) -> String {
-    match text.parse::<u32>() {
-        Ok(number) if number.to_string() == text => text.to_string(),
-        _ => quote(text),
-    }
-}
 
 /// Returns a name as a part of a key path.
 fn part(name: &str) -> String {

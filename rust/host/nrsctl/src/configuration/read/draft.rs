@@ -4,10 +4,10 @@
 
 use nrs_sched::rules::{Fields, Name, RuleAction, RuleCommand, RulePairs, ALSO_MAX};
 
-use super::{at, FileReader};
 use crate::configuration::document::{TableEntry, TomlValue, ValueNode};
 use crate::configuration::fault::FilePosition;
 use crate::configuration::keys::Table;
+use crate::configuration::reader::{at, FileReader};
 use crate::configuration::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
 use crate::configuration::state::{normal_rate, HeadPolicy, ServiceState, HEADS};
 

@@ -16,8 +16,9 @@ use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use nrsctl::exporter::family::Gathered;
 use nrsctl::exporter::others::Memory;
-use nrsctl::exporter::page::{render, Gathered};
+use nrsctl::exporter::page::render;
 use nrsctl::stats;
 
 const ENTITIES: u32 = 10_000;

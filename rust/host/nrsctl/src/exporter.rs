@@ -22,6 +22,7 @@
 
 pub mod encode;
 pub mod families;
+pub mod family;
 pub mod http;
 pub mod others;
 pub mod page;

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use nrs_agent::{socket, status::Status};
 
 use crate::exporter::encode::CONTENT_TYPE;
+use crate::exporter::family::Gathered;
 use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
-use crate::exporter::page::{self, Gathered};
+use crate::exporter::page;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::{self, is_gone, Kernel};
 use crate::replace::replace;

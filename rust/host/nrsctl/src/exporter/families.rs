@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use nrs_agent::status::{PeerNumbers, PeerStatus, ServiceNumbers, ServiceStatus};
+use nrs_agent::status::{PeerNumbers, ServiceNumbers};
 use nrs_sched::policy::tbf::stats::RuleCounts;
 use nrs_sched::policy::{self, tbf::class::ClassCounts};
 use nrs_sched::qbm::manager::GroupCounts;
@@ -15,107 +15,9 @@ use nrs_sched::statistics::{
 };
 
 use super::encode::{MetricKind, Number};
+use super::family::{Family, FamilyRow, Of};
 use super::others::crowds;
-use super::page::{Gathered, Samples};
-use crate::stats::{
-    in_bytes, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target, POLICIES,
-};
-
-/// Subject of a family, with the function that adds its samples.
-#[derive(Clone, Copy)]
-pub enum Of {
-    /// The exporter itself.
-    Exporter(fn(&Gathered, &mut Samples<'_>)),
-    /// A service.
-    Service(fn(&Snapshot, &mut Samples<'_>)),
-    /// A head of a service.
-    Head(fn(&Head, &mut Samples<'_>)),
-    /// A policy of a head, unless the policy is stopped.
-    Policy(fn(&Policy, &mut Samples<'_>)),
-    /// A rule of tbf that has classes.
-    Rule(fn(&Rule, &mut Samples<'_>)),
-    /// A group of qbm.
-    Group(fn(&Group, &mut Samples<'_>)),
-    /// A client.
-    Client(fn(&Client, &mut Samples<'_>)),
-    /// A target device of a client.
-    Target(fn(&Target, &mut Samples<'_>)),
-    /// An entity.
-    Entity(fn(&Entity, &mut Samples<'_>)),
-    /// A service of the agent.
-    Agent(fn(&ServiceStatus, &mut Samples<'_>)),
-    /// Another server from which the agent receives datagrams.
-    Peer(fn(&PeerStatus, &mut Samples<'_>)),
-}
-
-impl Of {
-    /// Returns the subject's rank in pages, its title, and the labels common to all its samples.
-    const fn about(&self) -> (u8, &'static str, &'static [&'static str]) {
-        match self {
-            Self::Exporter(_) => (0, "The exporter", &[]),
-            Self::Service(_) => (1, "Services", &["service"]),
-            Self::Head(_) => (2, "Heads", &["service", "head"]),
-            Self::Policy(_) => (3, "Policies", &["service", "head", "policy"]),
-            Self::Rule(_) => (4, "Rules of tbf", &["service", "head", "rule"]),
-            Self::Group(_) => (5, "Groups of qbm", &["service", "group"]),
-            Self::Client(_) => (6, "Clients", &["service", "client"]),
-            Self::Target(_) => (7, "Devices below", &["service", "target"]),
-            Self::Entity(_) => {
-                let labels = &["service", "head", "policy", "rule", "group", "entity"];
-                (8, "Entities", labels)
-            }
-            Self::Agent(_) => (9, "The agent", &["service"]),
-            Self::Peer(_) => (10, "Other servers", &["service", "peer"]),
-        }
-    }
-
-    /// Returns the title of the subject.
-    pub const fn title(&self) -> &'static str {
-        self.about().1
-    }
-
-    /// Returns the labels common to all samples of the subject.
-    pub const fn labels(&self) -> &'static [&'static str] {
-        self.about().2
-    }
-}
-
-/// A metric family.
-pub struct Family {
-    /// Name of the family's samples.
-    pub name: &'static str,
-    /// Type of the family.
-    pub kind: MetricKind,
-    /// Description: one sentence without a full stop.
-    pub help: &'static str,
-    /// Labels of the samples in addition to the subject's labels.
-    pub more: Vec<&'static str>,
-    /// Rows of statistics of the family; empty if the family is in `declared`.
-    pub rows: Vec<FamilyRow>,
-    /// Subject of the family.
-    pub of: Of,
-}
-
-impl Family {
-    /// Returns true if all rows of the family belong to policies for tests; such families are on no
-    /// page.
-    pub fn is_for_tests(&self) -> bool {
-        let of_test = |row: &FamilyRow| policy::Kind::from_name(row.policy);
-        let kinds = self.rows.iter().map(of_test);
-        !self.rows.is_empty()
-            && kinds
-                .into_iter()
-                .all(|kind| kind.is_ok_and(policy::Kind::is_for_tests))
-    }
-}
-
-/// A row of statistics in a family.
-pub struct FamilyRow {
-    /// Row of statistics.
-    pub stat: &'static Stat,
-    /// Policy of the row, or the policy of the entities that have the row; empty if there is none.
-    pub policy: &'static str,
-}
+use crate::stats::{in_bytes, Client, Counters, Rule, Snapshot, POLICIES};
 
 /// Creates a family without labels of its own.
 fn family(kind: MetricKind, name: &'static str, help: &'static str, of: Of) -> Family {

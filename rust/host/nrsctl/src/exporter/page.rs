@@ -3,28 +3,14 @@
 //! Page of metrics: the text of snapshots and of the agent's status.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use nrs_agent::status::{PeerStatus, ServiceStatus, Status};
 
-use super::encode::{label, MetricKind, Number};
-use super::families::{Family, FamilyRow, Of, FAMILIES};
+use super::encode::{label, MetricKind};
+use super::families::FAMILIES;
+use super::family::{Family, Gathered, Of, Samples};
 use super::others::{self, unite, Memory, ShownEntities};
-use crate::failure::Failure;
 use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
-
-/// Data for one page.
-#[derive(Clone, Debug, Default)]
-pub struct Gathered {
-    /// Snapshots of the services.
-    pub snapshots: Vec<Snapshot>,
-    /// Status of the agent; `None` if no agent runs.
-    pub agent: Option<Status>,
-    /// Failure if not everything could be read.
-    pub failure: Option<Failure>,
-    /// Time of gathering the data, s.
-    pub seconds: f64,
-}
 
 /// Subject of samples with its labels, formatted once for all families.
 struct Labels<'a, T: Clone> {
@@ -161,61 +147,6 @@ impl<'a> Agent<'a> {
                 .collect(),
             peers: peers.map(peer).collect(),
         }
-    }
-}
-
-/// Writer of the samples of a family.
-pub struct Samples<'a> {
-    out: &'a mut String,
-    family: &'a Family,
-    /// True if the family's header is written.
-    begun: bool,
-    /// Labels of the current subject.
-    labels: &'a str,
-}
-
-impl Samples<'_> {
-    /// Writes a sample without additional labels.
-    pub fn one(&mut self, value: impl Into<Number>) {
-        self.more(&[], value);
-    }
-
-    /// Writes a sample if there is a value.
-    pub fn maybe(&mut self, value: Option<impl Into<Number>>) {
-        if let Some(value) = value {
-            self.one(value);
-        }
-    }
-
-    /// Writes a sample for each row of the family for which `number` returns a value.
-    pub fn rows(&mut self, number: impl Fn(&FamilyRow) -> Option<u64>) {
-        for row in &self.family.rows {
-            let Some(number) = number(row) else { continue };
-            let number = Number::of(row.stat.unit, number);
-            self.more(row.stat.labels, number);
-        }
-    }
-
-    /// Writes a sample with the additional labels `more`.
-    pub fn more(&mut self, more: &[(&str, &str)], value: impl Into<Number>) {
-        let mut labels = Cow::Borrowed(self.labels);
-        for (name, value) in more {
-            label(labels.to_mut(), name, value);
-        }
-        let Family {
-            name, kind, help, ..
-        } = self.family;
-        // Writing to a `String` cannot fail.
-        if !self.begun {
-            self.begun = true;
-            let _ = writeln!(self.out, "# HELP {name} {help}.");
-            let _ = writeln!(self.out, "# TYPE {name} {}", kind.name());
-        }
-        self.out.push_str(name);
-        if !labels.is_empty() {
-            let _ = write!(self.out, "{{{labels}}}");
-        }
-        let _ = writeln!(self.out, " {}", value.into());
     }
 }
 

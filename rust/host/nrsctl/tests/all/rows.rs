@@ -15,7 +15,8 @@ use nrs_sched::statistics::{
     TargetCounts, TimeoutCounts,
 };
 use nrsctl::exporter::encode::Number;
-use nrsctl::exporter::page::{render, Gathered};
+use nrsctl::exporter::family::Gathered;
+use nrsctl::exporter::page::render;
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, in_bytes};
 

@@ -152,7 +152,7 @@ impl Live {
             ),
             (libc::EBUSY, "add" | "change") => (
                 FailureKind::Busy,
-                "the target is in use, or the service has clients of /dev/nrs",
+                "the target is in use, or the service serves programs or kernel modules",
                 "see: lsblk; nrsctl service list",
             ),
             (libc::EBUSY, _) => (
@@ -241,7 +241,7 @@ impl Live {
             ),
             (libc::EBUSY, "service") => (
                 FailureKind::Busy,
-                format!("service {service} has clients of /dev/nrs"),
+                format!("service {service} serves programs or kernel modules"),
                 "use another service; see: nrsctl service list".into(),
             ),
             (libc::ELOOP, "service") => (

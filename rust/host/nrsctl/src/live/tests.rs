@@ -742,7 +742,7 @@ fn disks_put_back() {
             "san",
             EBUSY,
             FailureKind::Busy,
-            "service san has clients of /dev/nrs",
+            "service san serves programs or kernel modules",
         ),
         (
             "iosched/service",

@@ -110,7 +110,7 @@ pub struct Policy {
     pub fallback: bool,
     /// Number of queued requests.
     pub queued: u64,
-    /// Number of requests in service.
+    /// Number of requests in flight.
     pub active: u64,
     /// Counters of the policy as a whole (`FailureKind::counts`).
     #[serde(flatten, deserialize_with = "numbers")]
@@ -167,13 +167,13 @@ pub struct Entity {
     pub share_borrowed: Option<f64>,
     /// Lag: service owed to the entity, pages; negative if it is ahead of its share (fairshare).
     pub debt_pages: Option<f64>,
-    /// True if the entity has queued requests or requests in service (fairshare).
+    /// True if the entity has queued requests or requests in flight (fairshare).
     pub busy: bool,
     /// Rate limit in the format of the rule (`10MB/s`, `1000`), or allocation of qbm, bytes/s.
     pub limit: Option<String>,
     /// Number of queued requests.
     pub queued: u64,
-    /// Number of requests in service; 0 for fairshare and qbm, which do not report it.
+    /// Number of requests in flight; 0 for fairshare and qbm, which do not report it.
     pub active: u64,
     /// Unit of `cost`: `bytes`, `pages`, `requests`, `us`.
     pub unit: String,

@@ -225,7 +225,7 @@ fn declared() -> [Family; 31] {
         family(Gauge, "nrs_head_queued_requests", "Queued requests", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.queued).sum::<u64>());
         })),
-        family(Gauge, "nrs_head_active_requests", "Requests in service", Of::Head(|head, samples| {
+        family(Gauge, "nrs_head_active_requests", "Requests in flight", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.active).sum::<u64>());
         })),
         labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"],
@@ -236,7 +236,7 @@ fn declared() -> [Family; 31] {
             samples.more(&labels, true);
         })),
         family(Gauge, "nrs_policy_queued_requests", "Queued requests", field!(Policy, queued)),
-        family(Gauge, "nrs_policy_active_requests", "Requests in service", field!(Policy, active)),
+        family(Gauge, "nrs_policy_active_requests", "Requests in flight", field!(Policy, active)),
         // Rules.
         family(Gauge, "nrs_rule_limit_bytes_per_second",
             "Limit of each class, for rules in bytes or pages", Of::Rule(|rule, samples| {
@@ -288,7 +288,7 @@ fn declared() -> [Family; 31] {
             }
         })),
         family(Gauge, "nrs_entity_active_requests",
-            "Requests in service (tbf)", Of::Entity(|entity, samples| {
+            "Requests in flight (tbf)", Of::Entity(|entity, samples| {
             if entity.policy == "tbf" {
                 samples.one(entity.active);
             }

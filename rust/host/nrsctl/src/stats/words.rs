@@ -320,7 +320,7 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     if let Some(reason) = &snapshot.unhealthy {
         list.push((
             format!("not healthy: {}", printable(reason)),
-            "a target may hang: see dmesg, and the targets with requests in service in 'clients'",
+            "a target may hang: see dmesg, and the targets with requests in flight in 'clients'",
         ));
     }
     let lost = snapshot.clients.iter().filter(|client| client.lost);

@@ -1,43 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Replacement of `rust/sched/atomic.rs`: another task may run before each operation on an
-//! [`AtomicWord`], and the operations of a task can be listed ([`watch`]).
+//! [`AtomicWord`], and the operations of a task can be listed ([`watch`](crate::touch::watch)).
 
-use crate::search::point;
-use std::{
-    cell::RefCell,
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
-};
-
-/// An operation on a word or a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
-    /// Number of the cache line.
-    pub line: usize,
-    /// True if the operation may have changed the word.
-    pub write: bool,
-}
-
-thread_local! {
-    static TOUCHES: RefCell<Option<Vec<Touch>>> = const { RefCell::new(None) };
-}
-
-/// Returns the operations of `f` on words and locks, in order.
-pub fn watch(f: impl FnOnce()) -> Vec<Touch> {
-    TOUCHES.set(Some(Vec::new()));
-    f();
-    TOUCHES.take().unwrap_or_default()
-}
-
-/// Records an operation on `word`.
-pub(crate) fn touch<T>(word: &T, write: bool) {
-    let line = std::ptr::from_ref(word).addr() / 64;
-    TOUCHES.with_borrow_mut(|touches| {
-        if let Some(touches) = touches {
-            touches.push(Touch { line, write });
-        }
-    });
-}
+use crate::{search::point, touch::touch};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// A word of 64 bits.
 pub struct AtomicWord(AtomicU64);

@@ -14,6 +14,7 @@ pub mod atomic;
 mod request;
 pub mod scenario;
 pub mod search;
+pub mod touch;
 mod world;
 
 /// Directory of the pure scheduling code.

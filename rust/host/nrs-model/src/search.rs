@@ -7,7 +7,7 @@
 //! continues, which is no interruption. Each choice between tasks is recorded. The next run repeats
 //! all choices up to the last one with another option left.
 
-use crate::atomic::touch;
+use crate::touch::touch;
 use std::{
     cell::{Cell, RefCell},
     panic::{catch_unwind, resume_unwind, AssertUnwindSafe},

@@ -6,7 +6,7 @@ use super::{
     plain, Kindred, Scenario,
     Step::{self, Arrive, Attend, Change, Complete, Drain, Expire},
 };
-use crate::{atomic, search, world::World};
+use crate::{search, touch, world::World};
 use nrs_sched::attr::Priority;
 use std::collections::BTreeSet;
 
@@ -321,7 +321,7 @@ fn what_passes_writes_no_word_of_another_cpu() {
                 unlocked: true,
                 ..plain(0)
             };
-            let touches = atomic::watch(|| {
+            let touches = touch::watch(|| {
                 for _ in 0..EACH {
                     world.arrive(0, &unlocked);
                     world.complete(&[]);

@@ -51,7 +51,7 @@ use self::{
     device::SimDevice,
     exchange::Talk,
     network::SimNetwork,
-    queue::{Event, Scene},
+    queue::{Event, Scene, START},
     record::{Bins, Diary},
     server::{ServerSetup, SimServer},
     throttle::Throttle,
@@ -62,9 +62,6 @@ use crate::{
 };
 use nrs_sched::{ranges::PARTS, rng::avalanche};
 use std::time::Instant;
-
-/// Start of a run, monotonic ns: one day after the epoch of the clock.
-pub const START: u64 = 86_400_000_000_000;
 
 /// Number of events between two reports of progress.
 const LOOK: u64 = 1 << 16;
@@ -273,31 +270,6 @@ fn policies_of(scenario: &Scenario) -> impl Iterator<Item = String> + '_ {
     servers.flat_map(|server| server.names().map(|_| server.policy.clone()))
 }
 
-/// Checks that the policy of `written` would start.
-///
-/// # Errors
-///
-/// The key and the reason: the policy line, a rule, the plan, weights or a parameter is invalid.
-pub fn check(written: &scenario::Server) -> Result<(), policy::Refused> {
-    if is_baseline(written) {
-        let throttle = Throttle::new(&written.policy, 0, 0);
-        return throttle
-            .map(drop)
-            .map_err(|reason| ("policy".into(), reason));
-    }
-    // One partition finds every error, whatever their number.
-    let one = scenario::Server {
-        cpts: 1,
-        ..written.clone()
-    };
-    policy::start(&one, 0, 0, START).map(drop)
-}
-
-/// Returns true if the policy is a baseline of the simulator, not a policy of the kernel.
-fn is_baseline(written: &scenario::Server) -> bool {
-    written.policy.starts_with("throttle-")
-}
-
 /// Creates the server with number `index` from `written`.
 fn make_server(
     scenario: &Scenario,
@@ -320,7 +292,7 @@ fn make_server(
         now: START,
         lateness: settings.lateness_ns,
     };
-    if is_baseline(written) {
+    if policy::is_baseline(written) {
         let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
         return Ok(SimServer::with_throttle(setup, Box::new(throttle)));
     }

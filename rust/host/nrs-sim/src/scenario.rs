@@ -22,10 +22,10 @@ pub mod check;
 pub mod device;
 pub mod fault;
 pub mod job;
+pub mod load;
 pub mod units;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use serde::Deserialize;
@@ -207,45 +207,6 @@ pub struct Cut {
 }
 
 impl Scenario {
-    /// Loads a scenario file with keys overridden by `set`.
-    ///
-    /// `set` has pairs of a key path and a value. A path is, for example, `job.a.procs` or
-    /// `server.0.policy`: a list entry is selected by name or index. A value is a TOML value; a
-    /// word that is not TOML is taken as a string.
-    ///
-    /// # Errors
-    ///
-    /// All faults found, each with its place: the file cannot be read or the scenario is invalid.
-    pub fn load(path: &Path, set: &[(String, String)]) -> Result<Self, Faults> {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Faults::of(&file, "", error))?;
-        Self::parse(&file, &text, set)
-    }
-
-    /// Parses the scenario in `text`; `file` is used in messages only.
-    ///
-    /// # Errors
-    ///
-    /// See [`Scenario::load`].
-    pub fn parse(file: &str, text: &str, set: &[(String, String)]) -> Result<Self, Faults> {
-        let scenario = Self::read(file, text)?;
-        if set.is_empty() {
-            return Ok(scenario);
-        }
-        let text = fault::overridden(text, set)
-            .map_err(|(key, reason)| Faults::of("--set", &key, reason))?;
-        Self::read(&format!("{file} with --set"), &text)
-    }
-
-    fn read(file: &str, text: &str) -> Result<Self, Faults> {
-        let scenario: Self = fault::read(file, text)?;
-        let found = check::check(&scenario);
-        if found.is_empty() {
-            return Ok(scenario);
-        }
-        Err(Faults::located(file, text, found))
-    }
-
     /// Returns the names of all servers, in order.
     pub fn server_names(&self) -> Vec<String> {
         self.servers.iter().flat_map(Server::names).collect()

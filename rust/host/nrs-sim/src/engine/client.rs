@@ -19,8 +19,7 @@
 
 use super::{
     item::{Op, Record},
-    queue::{Event, Queue},
-    START,
+    queue::{Event, Queue, START},
 };
 use crate::{
     outcome::Rounds,

@@ -17,12 +17,9 @@
 //! After a seek the rotational position is random: the delay is up to one revolution. A request
 //! that continues where the last one ended needs neither seek nor rotation.
 
-use super::item::{Op, Record};
+use super::item::{Op, Record, DISK};
 use crate::scenario::{Device as Written, Model, Side};
-use nrs_sched::rng::{avalanche, Rng};
-
-/// Size of a disk, bytes.
-const DISK: u64 = 1 << 42;
+use nrs_sched::rng::Rng;
 
 /// Nanoseconds per second.
 const SECOND: u128 = 1_000_000_000;
@@ -31,11 +28,6 @@ const SECOND: u128 = 1_000_000_000;
 pub fn transfer(bytes: u64, rate: u64) -> u64 {
     let ns = u128::from(bytes) * SECOND / u128::from(rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX)
-}
-
-/// Returns the position of the data of `record` on a disk, bytes.
-pub fn place(record: &Record) -> u64 {
-    avalanche(record.object).wrapping_add(record.offset) % DISK
 }
 
 /// Simulated device.
@@ -155,7 +147,7 @@ impl SimDevice {
     /// Moves the arm to the data of `record` and leaves it at the end of the data; returns the
     /// time, ns.
     fn travel(&mut self, record: &Record, seek: u64, rotation: u64) -> u64 {
-        let place = place(record);
+        let place = record.place();
         let distance = self.arm.abs_diff(place);
         self.arm = (place + record.bytes) % DISK;
         if distance == 0 {

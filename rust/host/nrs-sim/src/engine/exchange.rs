@@ -14,9 +14,8 @@
 
 use super::{
     network::delay,
-    queue::{Event, Queue, Scene, Slab},
+    queue::{Event, Queue, Scene, Slab, START},
     server::SimServer,
-    START,
 };
 use crate::{
     outcome,

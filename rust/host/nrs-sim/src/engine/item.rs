@@ -5,13 +5,16 @@
 //! - *Record*: the state of a request from sending to the answer ([`Record`]).
 //! - *Item*: the request as policies queue it, with the index of its record ([`Item`]).
 
-use super::device;
 use nrs_sched::{
     head::HeadTicket,
     item::{self, ByteRange, Cost, Direction},
     partition::{Placement, Scheduled},
+    rng::avalanche,
 };
 use std::collections::VecDeque;
+
+/// Size of a disk, bytes.
+pub const DISK: u64 = 1 << 42;
 
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +69,11 @@ impl Record {
         };
         Cost::new(direction, self.bytes)
     }
+
+    /// Returns the position of the data on a disk, bytes.
+    pub fn place(&self) -> u64 {
+        avalanche(self.object).wrapping_add(self.offset) % DISK
+    }
 }
 
 /// Request as policies queue it.
@@ -88,7 +96,7 @@ impl Item {
             slot,
             cost: record.cost(),
             arrival: record.arrived,
-            spot: ByteRange::new(record.object, device::place(record), record.bytes),
+            spot: ByteRange::new(record.object, record.place(), record.bytes),
             mark: 0,
             placement: Placement::default(),
         }

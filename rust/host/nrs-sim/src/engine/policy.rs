@@ -8,7 +8,11 @@
 //! - A *text* is a parameter that the policy interprets itself, as it does for the service in the
 //!   kernel ([`Desk`]).
 
-use super::{item::Item, throttle::BASELINES};
+use super::{
+    item::Item,
+    queue::START,
+    throttle::{Throttle, BASELINES},
+};
 use crate::scenario::{Param, Server};
 use nrs_sched::{
     attr::Priority,
@@ -47,6 +51,31 @@ fn refused<E: std::fmt::Display>(key: &str, text: &str) -> impl FnOnce(E) -> Ref
 
 fn no_memory(_: NoMemory) -> Refused {
     ("policy".into(), "out of memory".into())
+}
+
+/// Checks that the policy of `written` would start.
+///
+/// # Errors
+///
+/// The key and the reason: the policy line, a rule, the plan, weights or a parameter is invalid.
+pub fn check(written: &Server) -> Result<(), Refused> {
+    if is_baseline(written) {
+        let throttle = Throttle::new(&written.policy, 0, 0);
+        return throttle
+            .map(drop)
+            .map_err(|reason| ("policy".into(), reason));
+    }
+    // One partition finds every error, whatever their number.
+    let one = Server {
+        cpts: 1,
+        ..written.clone()
+    };
+    start(&one, 0, 0, START).map(drop)
+}
+
+/// Returns true if the policy is a baseline of the simulator, not a policy of the kernel.
+pub fn is_baseline(written: &Server) -> bool {
+    written.policy.starts_with("throttle-")
 }
 
 /// Starts the policy of `server` on its partitions at `now`, ns.

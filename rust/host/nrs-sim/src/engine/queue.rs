@@ -9,6 +9,9 @@
 use super::item::Record;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+/// Start of a run, monotonic ns: one day after the epoch of the clock.
+pub const START: u64 = 86_400_000_000_000;
+
 /// Event of the engine; the number is an index of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {

@@ -4,7 +4,7 @@
 
 use super::{
     item::{Op, Record},
-    START,
+    queue::START,
 };
 use crate::outcome::{Count, JobOutcome, Latency};
 use hdrhistogram::Histogram;

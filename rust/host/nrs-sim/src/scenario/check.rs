@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Device, Exchange, Job, Loop, Model, Scenario, Server, Servers, Time, SECOND};
-use crate::engine;
+use crate::engine::policy;
 
 /// Maximum simulated time: one day.
 pub const DURATION_MAX: Time = Time(86_400 * SECOND);
@@ -219,7 +219,7 @@ fn of_server(found: &mut Found, path: &str, server: &Server, scenario: &Scenario
         let reason = format!("unknown device \"{}\"", server.device);
         found.add(format!("{path}.device"), reason);
     }
-    if let Err((key, reason)) = engine::check(server) {
+    if let Err((key, reason)) = policy::check(server) {
         found.add(format!("{path}.{key}"), reason);
     }
 }

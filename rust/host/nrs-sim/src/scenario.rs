@@ -30,10 +30,10 @@ use std::collections::BTreeMap;
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use serde::Deserialize;
 
-pub use device::{Device, Kind, Model, Side};
-pub use fault::{Fault, Faults};
-pub use job::{Access, Arrival, Burst, Io, Job, Loop, Mix, Phases, Servers};
-pub use units::{Rate, Size, Time};
+pub use device::{Device, Model, Side};
+pub use fault::Faults;
+pub use job::{Access, Arrival, Job, Loop, Servers};
+pub use units::{Rate, Time};
 
 /// Input of a simulation.
 ///

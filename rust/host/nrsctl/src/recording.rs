@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::stats::Snapshot;
 
 pub use reader::read;
-pub use series::{Points, Series, SeriesKind};
+pub use series::{Series, SeriesKind};
 pub use writer::Writer;
 
 /// Version of the format.

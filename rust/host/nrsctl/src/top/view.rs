@@ -20,8 +20,6 @@ use super::state::TopState;
 use crate::commands::agent::lost;
 use crate::stats::{self, Head, Snapshot};
 
-pub use layout::{columns, ShownColumn};
-
 /// Returns the number of lines above the headings.
 fn above(state: &TopState, height: u16) -> u16 {
     match height {

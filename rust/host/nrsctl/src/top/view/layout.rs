@@ -44,7 +44,7 @@ impl ShownColumn {
 }
 
 /// Returns the columns that have a value in at least one row of a snapshot.
-pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
+fn columns(snapshot: &Snapshot) -> Vec<Column> {
     let all = &snapshot.entities;
     let used = |column: &Column| match column {
         Column::Wanted => all.iter().any(|e| e.share_wanted.is_some()),

@@ -1,13 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! CPU partitions (CPTs): the sets of CPUs that share a partition.
+//!
+//! # Terms
+//!
+//! - *Home*: identifies a partition in its service by target and CPT ([`home`]).
 
 use kernel::{cpu::nr_cpu_ids, prelude::*};
 
-use crate::sys::misc;
+use crate::{sched::partition::slot_pool::PARTITIONS_MAX, sys::misc};
 
 /// Maximum number of partitions of a service for one target.
 pub(crate) const CPTS_MAX: u32 = 63;
+
+/// Number of bits of a home that hold the CPT.
+const CPT_BITS: u32 = 6;
+
+const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS && CPTS_MAX as usize <= PARTITIONS_MAX);
+
+/// Returns the identifier of the partition of `cpt` at target `target`.
+pub(crate) const fn home(target: u16, cpt: u16) -> u16 {
+    target << CPT_BITS | cpt
+}
+
+/// Returns the target of the partition that `home` identifies.
+pub(crate) const fn target_of(home: u16) -> u16 {
+    home >> CPT_BITS
+}
+
+/// Returns the CPT of the partition that `home` identifies.
+pub(crate) const fn cpt_of(home: u16) -> u16 {
+    home & ((1 << CPT_BITS) - 1)
+}
 
 /// Returns the partition of each CPU id, and the number of partitions.
 ///

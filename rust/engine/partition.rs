@@ -25,7 +25,7 @@ use kernel::{
 
 use super::{
     arrival::Arrival,
-    partitions,
+    cpt,
     target::{PendingSubmission, Target},
 };
 use crate::{
@@ -149,7 +149,7 @@ impl Partition {
 
     /// Returns the identifier of the partition in its service.
     pub(crate) fn home(&self) -> u16 {
-        partitions::home(self.target.index(), self.cpt)
+        cpt::home(self.target.index(), self.cpt)
     }
 
     /// Removes instances that have stopped.

@@ -6,7 +6,6 @@
 //!
 //! - *Target partitions*: the partitions of one target, one for each CPT. Requests for one target
 //!   are never queued behind requests for another target.
-//! - *Home*: identifies a partition in its service by target and CPT ([`home`]).
 //!
 //! No function here holds a lock for longer than one partition needs, or holds two locks.
 
@@ -18,7 +17,7 @@ use kernel::{
 };
 
 use super::{
-    cpt::CPTS_MAX,
+    cpt::{cpt_of, target_of},
     partition::{KernelPart, Partition, PublishedShares},
     target::{PendingSubmission, Target},
 };
@@ -26,11 +25,7 @@ use crate::{
     sched::{
         attr::Priority,
         item::Cost,
-        partition::{
-            decide::Decided,
-            round,
-            slot_pool::{SlotPool, PARTITIONS_MAX},
-        },
+        partition::{decide::Decided, round, slot_pool::SlotPool},
         slots::SlotLimits,
     },
     sys::{misc::bug, node::NodeAccount, timer::WithTimer},
@@ -38,21 +33,6 @@ use crate::{
 
 /// Maximum number of targets of one service.
 pub(crate) const TARGETS_MAX: usize = 64;
-
-/// Number of bits of a home that hold the CPT.
-const CPT_BITS: u32 = 6;
-
-const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS && CPTS_MAX as usize <= PARTITIONS_MAX);
-
-/// Returns the identifier of the partition of `cpt` at target `target`.
-pub(crate) const fn home(target: u16, cpt: u16) -> u16 {
-    target << CPT_BITS | cpt
-}
-
-/// Returns the CPT of the partition that `home` identifies.
-pub(crate) const fn cpt_of(home: u16) -> u16 {
-    home & ((1 << CPT_BITS) - 1)
-}
 
 /// The partitions of one target, by CPT.
 pub(crate) struct TargetPartitions {
@@ -259,7 +239,7 @@ impl Partitions {
 
     /// Returns the partition that `home` identifies, and the partitions of its target.
     pub(crate) fn at(&self, home: u16) -> Option<(&TargetPartitions, &Arc<WithTimer<Partition>>)> {
-        let partitions = self.of(home >> CPT_BITS)?;
+        let partitions = self.of(target_of(home))?;
         Some((partitions, partitions.at(cpt_of(home))?))
     }
 

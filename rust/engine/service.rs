@@ -17,7 +17,7 @@ use super::{
     cpt,
     overseer::OverseerState,
     partition::{Partition, PublishedShares},
-    partitions::{self, Partitions, TargetPartitions},
+    partitions::{Partitions, TargetPartitions, TARGETS_MAX},
     refusal::errno_of,
     target::{PendingSubmission, PullNotifier, Target},
     target_parameters::{ClientKind, TargetParameters},
@@ -309,7 +309,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use. `ENOMEM`.
+    /// `ENOSPC`: the service has [`TARGETS_MAX`] targets in use. `ENOMEM`.
     fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
         let all = || self.partitions.all_targets().map(TargetPartitions::target);
         let known = |target: &&Arc<Target>| target.number() == number;
@@ -325,10 +325,10 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets. `ENOMEM`.
+    /// `ENOSPC`: the service has [`TARGETS_MAX`] targets. `ENOMEM`.
     fn add_target(&self, settings: &mut Settings) -> Result<&TargetPartitions> {
         let index = self.partitions.all_targets().count();
-        if index >= partitions::TARGETS_MAX {
+        if index >= TARGETS_MAX {
             return Err(ENOSPC);
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
@@ -411,7 +411,7 @@ impl Service {
             Some(domain) => self.home(arrival.target, domain),
             None => {
                 let cpt = self.cpt_of(held.account().cpu);
-                partitions::home(arrival.target.index(), cpt)
+                cpt::home(arrival.target.index(), cpt)
             }
         };
         let Some((partitions, partition)) = self.partitions.at(home) else {
@@ -457,7 +457,7 @@ impl Service {
     /// `cost`, on `cpu`.
     #[cfg(feature = "elevator")]
     pub(crate) fn merge(&self, target: &Target, cpu: u16, attrs: &Attrs, cost: Cost) {
-        let home = partitions::home(target.index(), self.cpt_of(cpu));
+        let home = cpt::home(target.index(), self.cpt_of(cpu));
         if let Some((_, partition)) = self.partitions.at(home) {
             if partition.merge(attrs, cost) {
                 self.ticker.worker().feed();
@@ -492,7 +492,7 @@ impl Service {
     #[inline(never)]
     fn go_on(&self, account: &NodeAccount, cost: Cost, target: &Target, home: bool) {
         if let Some(partitions) = self.partitions.of(target.index()) {
-            let cpt = home.then(|| partitions::cpt_of(account.home));
+            let cpt = home.then(|| cpt::cpt_of(account.home));
             if partitions.ended(cpt, account, cost) {
                 self.ticker.worker().keeper().call();
             }
@@ -511,7 +511,7 @@ impl Service {
             head: trace::TraceHead {
                 service: self.name(),
                 policy: "",
-                cpt: partitions::cpt_of(account.home),
+                cpt: cpt::cpt_of(account.home),
                 priority: account.placement.priority,
             },
             id,

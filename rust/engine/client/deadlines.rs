@@ -45,7 +45,7 @@ use kernel::{cpu::nr_cpu_ids, prelude::*, sync::Arc};
 use super::notify::ClientNotifier;
 use crate::{
     engine::{
-        partitions::cpt_of,
+        cpt::cpt_of,
         target::Target,
         timeouts::{clock, History, Timeouts},
     },

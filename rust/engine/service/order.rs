@@ -10,7 +10,7 @@ use super::Service;
 use crate::{
     engine::{
         arrival::OrderHandle,
-        partitions,
+        cpt,
         target::{PendingSubmission, Target},
     },
     sched::{
@@ -85,7 +85,7 @@ impl Service {
     /// Returns the partition of the requests of `domain` for `target`.
     pub(crate) fn home(&self, target: &Target, domain: u64) -> u16 {
         let cpt = domain.checked_rem(self.cpts().into()).unwrap_or(0);
-        partitions::home(target.index(), cpt as u16)
+        cpt::home(target.index(), cpt as u16)
     }
 
     /// Writes the number of clients, their credits, and the counters of ordered requests.

@@ -45,7 +45,7 @@ use kernel::{
 use super::wire;
 use crate::{
     engine::{
-        client::Client, concurrency::Concurrency, partitions::cpt_of, registry::Attachment,
+        client::Client, concurrency::Concurrency, cpt::cpt_of, registry::Attachment,
         service::Service, target::Target,
     },
     sched::{item::Cost, mem::NoMemory, order::Level, slab::Handle, units::NSEC_PER_MSEC},

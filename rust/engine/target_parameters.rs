@@ -4,14 +4,17 @@
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
-use super::partition::KernelPart;
 use crate::{
     sched::{
-        order::Level, parameters::service::ServiceParameters as Values, policy::Config,
-        priority_sources::PrioritySources, slots::Slots,
+        order::Level,
+        parameters::service::ServiceParameters as Values,
+        policy::{AnyPart, Config},
+        priority_sources::PrioritySources,
+        slots::Slots,
     },
     sys::{
         atomic::{AtomicWord, Hint},
+        node::Held,
         series::{new_spinlock_irq, SpinLockIrq},
     },
 };
@@ -195,10 +198,10 @@ impl TargetParameters {
     pub(crate) fn serve<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) {
         let any = |asks: fn(&Config) -> bool| configs.clone().any(asks).into();
         self.wants_file
-            .set(any(|config| KernelPart::wants_file(config.kind())));
+            .set(any(|config| AnyPart::<Held>::wants_file(config.kind())));
         self.wants_cgroup.set(any(Config::wants_cgroup));
         self.wants_class.set(any(|config| {
-            KernelPart::only_class_of(config.kind()).is_none()
+            AnyPart::<Held>::only_class_of(config.kind()).is_none()
         }));
     }
 }

@@ -2,7 +2,7 @@
 
 //! Requests as front-ends submit them to a service.
 
-use super::{client::Client, target::Target};
+use super::{client::load::ClientLoad, target::Target};
 use crate::{
     sched::{
         order::{Forced, RecordId, Relation},
@@ -16,8 +16,8 @@ pub(crate) struct Arrival<'a> {
     /// Everything that the class may depend on; `None`: it exceeds the size limit, so that requests
     /// are classified one by one.
     pub(crate) ident: Option<Ident>,
-    /// Client of the request.
-    pub(crate) client: &'a Client,
+    /// Load of the client of the request.
+    pub(crate) load: &'a ClientLoad,
     /// Target of the request.
     pub(crate) target: &'a Target,
     /// True if the request must not be throttled.

@@ -229,8 +229,8 @@ impl PolicyDriver {
         });
         match queued {
             Ok((ticket, needs_memory)) => {
-                client.count_arrived(cpu, attrs.opcode);
-                client.count_queued(cpu);
+                client.load().count_arrived(cpu, attrs.opcode);
+                client.load().count_queued(cpu);
                 if needs_memory {
                     self.engine.service().feed();
                 }
@@ -262,7 +262,7 @@ impl PolicyDriver {
             Some(queued) => held.unregister(queued.place),
             None => bug!(),
         }
-        self.engine.attachment.client().count_submitted();
+        self.engine.attachment.client().load().count_submitted();
         let cost = held.cost();
         Decision::Item((held, StartedRequest { ticket, cost }))
     }
@@ -288,7 +288,7 @@ impl PolicyDriver {
             return Err(DrivenRequest { ticket, place });
         };
         held.unregister(place);
-        self.engine.attachment.client().count_submitted();
+        self.engine.attachment.client().load().count_submitted();
         Ok(held)
     }
 
@@ -296,8 +296,8 @@ impl PolicyDriver {
     pub(crate) fn finish(&self, running: &StartedRequest) {
         let StartedRequest { ticket, cost } = running;
         self.drive(false, |head, view| head.stop(ticket, *cost, view.now));
-        let client = self.engine.attachment.client();
-        client.count_ended(misc::cpu(), *cost, false);
+        let load = self.engine.attachment.client().load();
+        load.count_ended(misc::cpu(), *cost, false);
     }
 }
 

@@ -343,7 +343,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
     fn hold(&mut self, held: &mut Held, now: u64) {
         held.hold(now);
         if let Some((arrival, _)) = self.arrival {
-            arrival.client.count_queued(held.account().cpu);
+            arrival.load.count_queued(held.account().cpu);
         }
     }
 
@@ -493,7 +493,7 @@ impl WithTimer<Partition> {
         let arrived = inner.arrive(&mut env, held, &terms, attrs);
         drop(inner);
         if forced != Forced::No && !matches!(arrived.went, AdmissionOutcome::Refused(_)) {
-            arrival.client.count_forced(cpu);
+            arrival.load.count_forced(cpu);
         }
         (arrived, env.kick)
     }

@@ -408,7 +408,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         // Front-ends wait for all requests before they drop the attachment.
-        bug!(self.client.held() != 0);
+        bug!(self.client.load().held() != 0);
         self.service.leave(&self.client, &self.target);
         if let Ok(registry) = registry() {
             registry.unuse(&self.service);

@@ -174,7 +174,7 @@ impl PartitionBench {
         let draining = || self.draining.get() != 0;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
-            client: &self.client,
+            load: self.client.load(),
             target: &self.target,
             must_pass,
             reclaims,

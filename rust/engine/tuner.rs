@@ -76,7 +76,7 @@ impl Tuner {
         self.clients.with(|clients| {
             for client in clients.iter() {
                 if let Some(totals) = totals.get_mut(usize::from(client.target())) {
-                    let (ended, bytes) = client.ended();
+                    let (ended, bytes) = client.load().ended();
                     *totals = totals.plus(ended, bytes);
                 }
             }

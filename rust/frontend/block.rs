@@ -244,9 +244,10 @@ impl BlockClient {
         who: &Submitter<'_>,
         draining: &dyn Fn() -> bool,
     ) -> AdmissionOutcome<Held> {
-        self.client().count_operation(traits.cpu, traits.opcode);
+        let load = self.client().load();
+        load.count_operation(traits.cpu, traits.opcode);
         if who.is_anonymous() {
-            self.client().count_anonymous(traits.cpu);
+            load.count_anonymous(traits.cpu);
         }
         let dispatch = self.service().dispatch();
         let target = self.target();
@@ -259,7 +260,7 @@ impl BlockClient {
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
             ident: (dispatch.wants_class() && fits).then(|| self.ident(traits, naming, who)),
-            client: self.client(),
+            load,
             target,
             must_pass: traits.must_pass,
             reclaims: traits.reclaims,
@@ -280,7 +281,7 @@ impl BlockClient {
     #[inline]
     pub(crate) fn may_grow(&self, naming: &ClientNaming) -> bool {
         let dispatch = self.service().dispatch();
-        self.client().held() != 0
+        self.client().load().held() != 0
             && dispatch.level() != Level::Overlap
             && !dispatch.wants_file()
             && !naming.template.uses_host()
@@ -383,7 +384,7 @@ impl BlockClient {
     pub(crate) fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
         let client = self.client();
         let cpu = misc::cpu();
-        client.count_ended(cpu, cost, error != 0);
+        client.load().count_ended(cpu, cost, error != 0);
         if let Some(deadlines) = client.deadlines() {
             deadlines.leave(account);
         }
@@ -395,7 +396,7 @@ impl BlockClient {
     /// submitted.
     pub(crate) fn submitting(&self, account: &mut NodeAccount) -> bool {
         let client = self.client();
-        client.count_submitted();
+        client.load().count_submitted();
         match client.deadlines() {
             Some(deadlines) => deadlines.begin_queued(account),
             None => true,
@@ -409,7 +410,7 @@ impl BlockClient {
     /// have predecessors that have not ended.
     pub(crate) fn drain(&self) {
         for _ in 0..DRAINS_MAX {
-            if !self.service().drain_target(self.target()) || self.client().held() == 0 {
+            if !self.service().drain_target(self.target()) || self.client().load().held() == 0 {
                 break;
             }
             // Dispatched requests reach the device meanwhile.

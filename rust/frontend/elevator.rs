@@ -295,7 +295,7 @@ impl Scheduler for ScheduledDisk {
 
     #[inline]
     fn holds(&self) -> bool {
-        self.member.client().held() != 0
+        self.member.client().load().held() != 0
     }
 
     fn drain(&self) {

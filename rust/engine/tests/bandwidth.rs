@@ -81,7 +81,7 @@ impl ServiceFixture {
         let held = test_request::request(&self.probe, name, BYTES, priority)?;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
-            client: &self.client,
+            load: self.client.load(),
             target: &self.target,
             must_pass,
             reclaims: false,
@@ -127,7 +127,7 @@ impl ServiceFixture {
     fn end(&self, served: &mut ServedByUser) {
         while let Some((name, account)) = self.probe.seen(self.ended.get()) {
             self.ended.set(self.ended.get() + 1);
-            self.client.count_submitted();
+            self.client.load().count_submitted();
             self.service.complete(&account, COST, &self.target, 0, 0);
             if let Some(count) = served.get_mut((name >> 32) as usize) {
                 *count += 1;
@@ -150,7 +150,7 @@ impl ServiceFixture {
 
     /// Returns the number of queued requests.
     fn held(&self) -> u64 {
-        self.client.held()
+        self.client.load().held()
     }
 
     /// Returns the value of a parameter.

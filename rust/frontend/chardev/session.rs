@@ -237,7 +237,7 @@ impl Session {
         let (account, cost, handle) = (boxed.account(), boxed.cost(), boxed.value().handle);
         let owed = RequestResources { account, cost };
         if boxed.arrival() != 0 {
-            self.client.count_submitted();
+            self.client.load().count_submitted();
             if !account.has_slot() {
                 self.counters.forced.count(1);
             }
@@ -305,7 +305,7 @@ impl Session {
             self.counters.failed.count(1);
         }
         let cost = Cost::of_bytes(record.bytes);
-        self.client.count_ended(misc::cpu(), cost, failed);
+        self.client.load().count_ended(misc::cpu(), cost, failed);
         if finished.owed.is_none() {
             self.counters.late.count(1);
         }

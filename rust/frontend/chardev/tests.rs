@@ -114,7 +114,7 @@ impl SessionBench {
         self.session.close();
         let stats = self.session.stats();
         let left = stats.queued + stats.ready + stats.running + u64::from(stats.peers);
-        left == 0 && self.attachment.client().held() == 0
+        left == 0 && self.attachment.client().load().held() == 0
     }
 
     /// Returns the next item to read, within five seconds.

@@ -274,7 +274,7 @@ impl Session {
             // The properties that a class may depend on do not fit, and the attributes are at hand
             // anyway.
             ident: None,
-            client: &self.client,
+            load: self.client.load(),
             target: &self.target,
             must_pass: false,
             reclaims: false,
@@ -309,7 +309,7 @@ impl Session {
             expired: entered.over,
             peer_idle: false,
         });
-        self.client.count_arrived(account.cpu, attrs.opcode);
+        self.client.load().count_arrived(account.cpu, attrs.opcode);
         if joined.requests > self.concurrency.credits(joined.urgent) {
             self.counters.over.count(1);
             self.concurrency.count_over();

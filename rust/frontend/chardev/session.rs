@@ -71,6 +71,7 @@ mod remainder;
 mod table;
 
 use counters::Counters;
+mod watch;
 use early::EarlyFindings;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use reading::ReadItem;
@@ -344,7 +345,7 @@ impl Session {
 
     /// Adds the service time of a request to the estimates.
     fn measure(&self, finished: &FinishedRequest) {
-        let now = early::now();
+        let now = misc::millis();
         let took = early::between(finished.arrival, now);
         let timeouts = self.service.timeouts();
         let service = timeouts.queued(took, finished.served.withheld);
@@ -384,7 +385,7 @@ impl Session {
         }
         // INVARIANT: Armed for no later than the due times.
         inner.armed = due;
-        let wait = due.look.saturating_sub(early::now());
+        let wait = due.look.saturating_sub(misc::millis());
         let look = misc::now().saturating_add(wait.saturating_mul(NSEC_PER_MSEC));
         self.arm(look.min(due.lease).max(inner.rest));
     }

@@ -27,7 +27,11 @@
 
 use kernel::prelude::*;
 
-use super::{table::TableState, Session, CHUNK};
+use super::{
+    table::TableState,
+    watch::{DeadlineWatch, WatchQueue},
+    Session, CHUNK,
+};
 use crate::{
     engine::timeouts::Timeouts,
     frontend::chardev::wire,
@@ -45,53 +49,9 @@ use crate::{
 /// Maximum number of early replies that one lock hold returns.
 pub(super) const TOLD: usize = 16;
 
-/// Returns the current time, ms.
-pub(super) fn now() -> u64 {
-    misc::millis()
-}
-
 /// Returns the time between two instants, ms; 0 if `to` is not later.
 pub(super) fn between(from: u64, to: u64) -> u32 {
     u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX)
-}
-
-/// Queue of the watch of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum WatchQueue {
-    /// No queue: there is no deadline, or it has passed.
-    None,
-    /// Queue of looks, with the time of the look.
-    Waiting(u64),
-    /// Queue of early replies to be read.
-    Reported,
-}
-
-/// State of the deadline of a request.
-#[derive(Clone, Copy)]
-pub(super) struct DeadlineWatch {
-    pub(super) place: WatchQueue,
-    /// Time at which the client gives up, as far as the server knows.
-    pub(super) deadline: u64,
-    /// Deadline of the unread early reply; 0: none.
-    granted: u64,
-    /// Time until which the server reported to be busy with the request; 0: none.
-    busy: u64,
-    /// Flags of the early reply: `EARLY_*`.
-    flags: u32,
-    /// True if there will be no further early reply.
-    last: bool,
-}
-
-impl DeadlineWatch {
-    /// State without a deadline.
-    pub(super) const NONE: Self = Self {
-        place: WatchQueue::None,
-        deadline: 0,
-        granted: 0,
-        busy: 0,
-        flags: 0,
-        last: false,
-    };
 }
 
 /// Deadline of a new request, from its record.
@@ -110,7 +70,7 @@ pub(super) struct StatedDeadline {
 impl StatedDeadline {
     /// Returns the deadline of `record`.
     pub(super) fn of(record: &wire::Request, timeouts: &Timeouts) -> Self {
-        let arrival = now().saturating_sub(record.elapsed_ms.into());
+        let arrival = misc::millis().saturating_sub(record.elapsed_ms.into());
         let none = Self {
             arrival,
             deadline: None,
@@ -181,7 +141,7 @@ impl TableState {
         let Some(deadline) = statement.deadline else {
             return (false, false);
         };
-        if deadline <= now() {
+        if deadline <= misc::millis() {
             row.expired = true;
             return (false, true);
         }
@@ -199,16 +159,6 @@ impl TableState {
         (self.place(idx, place), false)
     }
 
-    /// Removes the watch of a request that ends; returns true if its deadline has passed unnoticed.
-    pub(super) fn unwatch(&mut self, idx: u32) -> bool {
-        let watch = self
-            .rows
-            .at(idx)
-            .map_or(DeadlineWatch::NONE, |row| row.watch);
-        self.place(idx, WatchQueue::None);
-        watch.place != WatchQueue::None && watch.deadline <= now()
-    }
-
     /// Returns the time until the deadline of a request, ms; `None`: it has passed; 0: there is
     /// none.
     pub(super) fn left(&self, idx: u32) -> Option<u32> {
@@ -219,7 +169,7 @@ impl TableState {
         if row.watch.place == WatchQueue::None {
             return Some(0);
         }
-        Some(between(now(), row.watch.deadline)).filter(|left| *left > 0)
+        Some(between(misc::millis(), row.watch.deadline)).filter(|left| *left > 0)
     }
 
     /// Marks the deadline of a request as passed.
@@ -240,7 +190,7 @@ impl TableState {
         terms: &TimeoutTerms,
     ) -> [Option<TakenReply>; TOLD] {
         let mut taken = [None; TOLD];
-        let now = now();
+        let now = misc::millis();
         for to in taken.iter_mut().take(max as usize) {
             let Some((idx, deadline)) = self.watches.top(self.reported) else {
                 break;
@@ -279,7 +229,7 @@ impl TableState {
     /// Processes due watches, at most [`CHUNK`].
     pub(super) fn look(&mut self, terms: &TimeoutTerms) -> EarlyFindings {
         let mut found = EarlyFindings::default();
-        let now = now();
+        let now = misc::millis();
         found.readable = self.window.close(now);
         let recovery = self.window.extra(terms, now);
         let due = |at: &(u32, u64)| at.1 <= now;
@@ -332,7 +282,7 @@ impl TableState {
     /// Moves the deadline of a request that the server reports to take until `until`. `None`: the
     /// request was not read, or is completed.
     fn busy(&mut self, cookie: &u64, until: u64, terms: &TimeoutTerms) -> Option<BusyOutcome> {
-        let now = now();
+        let now = misc::millis();
         let idx = self.find(cookie)?;
         self.rows.at(idx)?.served().filter(|served| served.read)?;
         let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
@@ -421,7 +371,7 @@ impl Session {
             return Err(EINVAL);
         }
         let terms = self.service.timeouts().terms();
-        let until = now().saturating_add(record.extra_ms.into());
+        let until = misc::millis().saturating_add(record.extra_ms.into());
         let moved = {
             let mut inner = self.inner.lock();
             let moved = inner.busy(&record.cookie, until, &terms);

@@ -15,10 +15,11 @@
 
 use kernel::prelude::*;
 
-use super::{early::now, Session};
+use super::Session;
 use crate::{
     frontend::chardev::{decode, wire},
     sched::timeouts::{recovery::Recovery, terms::TimeoutTerms},
+    sys::misc,
 };
 
 /// The window of a session.
@@ -105,7 +106,7 @@ impl Session {
         .ok_or(EINVAL)?;
         let terms = self.service.timeouts().terms();
         let mut inner = self.inner.lock();
-        inner.window.join(now(), record.timeout_ms, &terms);
+        inner.window.join(misc::millis(), record.timeout_ms, &terms);
         self.set_timer(&mut inner);
         let readable = inner.window.is_readable();
         drop(inner);

@@ -20,8 +20,8 @@
 //! request needs.
 
 use super::{
-    early::{self, DeadlineWatch, WatchQueue},
     recovery::RecoveryWindow,
+    watch::{DeadlineWatch, WatchQueue},
     SessionRequest,
 };
 use crate::{
@@ -35,7 +35,11 @@ use crate::{
         slab::{Handle, Linked, Links, SlabList},
         table::{Table, TableNeed},
     },
-    sys::{chardev::boxed::BoxFifo, misc::bug, node::NodeAccount},
+    sys::{
+        chardev::boxed::BoxFifo,
+        misc::{self, bug},
+        node::NodeAccount,
+    },
 };
 
 /// Maximum number of leases that one lock hold ends.
@@ -609,7 +613,7 @@ impl TableState {
     /// Returns true if an event is due at `now` (ns).
     pub(super) fn is_due(&self, now: u64) -> bool {
         let due = self.due();
-        due.look <= early::now() || due.lease <= now
+        due.look <= misc::millis() || due.lease <= now
     }
 
     /// Moves the watch of a request to a queue; returns true if it is the first early reply to be
@@ -637,6 +641,16 @@ impl TableState {
                 first
             }
         }
+    }
+
+    /// Removes the watch of a request that ends; returns true if its deadline has passed unnoticed.
+    fn unwatch(&mut self, idx: u32) -> bool {
+        let watch = self
+            .rows
+            .at(idx)
+            .map_or(DeadlineWatch::NONE, |row| row.watch);
+        self.place(idx, WatchQueue::None);
+        watch.place != WatchQueue::None && watch.deadline <= misc::millis()
     }
 
     /// Returns true if there is something to read.

@@ -54,6 +54,7 @@ mod merge;
 mod queue;
 mod request;
 mod request_table;
+mod settings;
 
 pub(crate) use queue::RequestQueue;
 pub(crate) use request::Request;

@@ -6,7 +6,7 @@ use super::{client::load::ClientLoad, target::Target};
 use crate::{
     sched::{
         order::{Forced, RecordId, Relation},
-        partition::{admit::AdmissionOutcome, head_cache::Ident},
+        partition::{admit::AdmissionOutcome, ident::Ident},
     },
     sys::node::Held,
 };

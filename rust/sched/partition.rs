@@ -50,6 +50,7 @@ pub mod admit;
 pub mod decide;
 pub mod fast_path;
 pub mod head_cache;
+pub mod ident;
 pub mod round;
 pub mod slot_cache;
 pub mod slot_pool;

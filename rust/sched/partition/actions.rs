@@ -14,7 +14,7 @@
 //! A request that must not be throttled, and its predecessors, are dispatched without slots instead
 //! of being queued.
 
-use super::{head_cache::Ident, Env, PartitionMachine, Scheduled};
+use super::{ident::Ident, Env, PartitionMachine, Scheduled};
 use crate::sched::{
     attr::{Attrs, Priority},
     head::HeadTicket,

@@ -12,7 +12,7 @@
 //! ```
 
 use super::{
-    head_cache::Ident, slot_pool::SlotSearch, Admission, Env, PartitionMachine, Scheduled, BATCH,
+    ident::Ident, slot_pool::SlotSearch, Admission, Env, PartitionMachine, Scheduled, BATCH,
 };
 use crate::sched::{
     attr::{Attrs, Priority},

@@ -31,7 +31,7 @@
 //! is lost, by the argument for a request of another partition ([`super::slot_pool`]).
 
 use super::{
-    head_cache::{place, Ident},
+    ident::{place, Ident},
     slot_pool::{SlotPool, SlotSearch},
 };
 use crate::sched::{

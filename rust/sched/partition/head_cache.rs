@@ -5,7 +5,10 @@
 //! An [`Ident`] has all inputs of classification and is short enough to compare. The cache maps
 //! idents of recent requests to classes, so that attributes need not be gathered again.
 
-use super::fast_path::{FastPath, OpenRows};
+use super::{
+    fast_path::{FastPath, OpenRows},
+    ident::{place, Ident, PLACES},
+};
 use crate::sched::{
     attr::Attrs,
     head::{Head, HeadTicket},
@@ -13,12 +16,6 @@ use crate::sched::{
     mem::{Need, NoMemory, Owned, Shared},
     policy::{BypassOutcome, BypassReason, Part},
 };
-
-/// Entries of the cache; a power of two.
-const CACHE: usize = 16;
-
-/// All properties of a request on which its class may depend.
-pub type Ident = [u64; 5];
 
 /// Ident of a recent request, and its class.
 #[derive(Clone, Copy)]
@@ -31,7 +28,7 @@ struct Cached {
 pub struct HeadCache<I, P, T> {
     /// Policies of the head.
     pub head: Head<I, P, T>,
-    cache: [Option<Cached>; CACHE],
+    cache: [Option<Cached>; PLACES],
     /// Time until which all requests are throttled, ns; 0 if unknown.
     pub(super) until: u64,
     /// Time at which the cache was last cleared, ns.
@@ -47,7 +44,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
     pub fn new(fallback: P, tag: T) -> Result<Owned<Self>, NoMemory> {
         Owned::new(Self {
             head: Head::new(fallback, tag),
-            cache: [None; CACHE],
+            cache: [None; PLACES],
             until: 0,
             cleared: 0,
             folder: None,
@@ -217,24 +214,13 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
             self.cleared = now;
             self.fold();
-            self.cache = [None; CACHE];
+            self.cache = [None; PLACES];
         }
     }
 }
 
-/// Returns the cache index of an ident. The hash is cheap, because a collision only costs a
-/// classification.
-pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
-    let sum = client
-        .wrapping_add(*ids)
-        .wrapping_add(low.wrapping_mul(3))
-        .wrapping_add(high.wrapping_mul(5))
-        .wrapping_add(*detail);
-    (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (CACHE - 1)
-}
-
 /// Returns the cached class of `ident`.
-fn cached<'a>(cache: &'a [Option<Cached>; CACHE], ident: &Ident) -> Option<&'a HeadTicket> {
+fn cached<'a>(cache: &'a [Option<Cached>; PLACES], ident: &Ident) -> Option<&'a HeadTicket> {
     let cached = cache.get(place(ident))?.as_ref()?;
     let pairs = cached.ident.iter().zip(ident);
     let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));

@@ -7,7 +7,7 @@ use nrs_sched::{
     attr::Priority,
     mem::{Need, Owned},
     order::Order,
-    partition::{head_cache, PartitionMachine},
+    partition::{head_cache::HeadCache, ident::Ident, PartitionMachine},
     policy::{AnyPart, AnyShared, Config, Kind, Part, Tunables},
     rng::avalanche,
 };
@@ -39,7 +39,7 @@ impl Lane {
         let shared = AnyShared::new(&fifo, 0, 1).expect("memory");
         let lane = || {
             let fallback = AnyPart::new(&fifo, 0, &shared).expect("memory");
-            head_cache::HeadCache::new(fallback, fifo).expect("memory")
+            HeadCache::new(fallback, fifo).expect("memory")
         };
         // No request is ordered.
         let order = Order::new(1, 0).and_then(Owned::new).expect("memory");
@@ -63,7 +63,7 @@ impl Lane {
     }
 
     /// Returns the values on which the class of `record` depends.
-    pub fn ident(&self, record: &Record) -> head_cache::Ident {
+    pub fn ident(&self, record: &Record) -> Ident {
         let object = if self.by_object { record.object } else { 0 };
         let client = (u64::from(record.node) << 2) | record.op as u64;
         [avalanche(client), object, 0, 0, 0]

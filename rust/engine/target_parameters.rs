@@ -6,8 +6,7 @@ use kernel::{prelude::*, str::CString, sync::Arc};
 
 use crate::{
     sched::{
-        order::Level,
-        parameters::service::ServiceParameters as Values,
+        parameters::service::{Level, ServiceParameters as Values},
         policy::{AnyPart, Config},
         priority_sources::PrioritySources,
         slots::Slots,

@@ -22,7 +22,8 @@ use crate::{
         item::{Cost, Item},
         jobid::{JobId, Source, Template},
         nid::Nid,
-        order::{Level, Relation},
+        order::Relation,
+        parameters::service::Level,
         partition::admit::AdmissionOutcome,
     },
     sys::{

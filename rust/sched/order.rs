@@ -52,7 +52,6 @@ use crate::sched::{
     head::HeadTicket,
     item::{Fifo, Item},
     mem::{Need, NoMemory},
-    policy::params::{choice, number},
     slab::{Handle, Slab, SlabList, SlabNeed, NONE},
 };
 
@@ -66,25 +65,6 @@ use record::{OrderRecord, OrderState, StandsFor, Urgency};
 use relation::OverflowMark;
 pub use relation::Relation;
 use tree::{ExtentTree, TreeNeed};
-
-choice! {
-    /// Order of requests that a service guarantees.
-    Level, "nrs_pop":
-    /// No order.
-    #[default]
-    None = "none",
-    /// Overlapping requests keep their order if one of them writes.
-    Overlap = "overlap",
-    /// Requests of the same stream keep their order.
-    Stream = "stream",
-    /// Requests name their predecessors.
-    Graph = "graph",
-}
-
-number! {
-    /// Number of ended requests that can still be named as predecessors.
-    PopWindow, "nrs_pop_window": "requests of a file of /dev/nrs, ", 1..=65_536 = 1_024
-}
 
 /// Maximum number of predecessors that a request can name.
 pub const PREDECESSORS_MAX: usize = 8;

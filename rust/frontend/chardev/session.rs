@@ -48,7 +48,9 @@ use crate::{
         client::Client, concurrency::Concurrency, cpt::cpt_of, registry::Attachment,
         service::Service, target::Target,
     },
-    sched::{item::Cost, mem::NoMemory, order::Level, slab::Handle, units::NSEC_PER_MSEC},
+    sched::{
+        item::Cost, mem::NoMemory, parameters::service::Level, slab::Handle, units::NSEC_PER_MSEC,
+    },
     sys::{
         atomic::Hint,
         chardev::{
@@ -69,9 +71,9 @@ mod reading;
 mod recovery;
 mod remainder;
 mod table;
+mod watch;
 
 use counters::Counters;
-mod watch;
 use early::EarlyFindings;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use reading::ReadItem;

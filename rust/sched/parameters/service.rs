@@ -7,12 +7,7 @@ use super::{
     schema::{parameters, rows},
     Parameter,
 };
-use crate::sched::{
-    order::{Level, PopWindow},
-    policy::params::BufferMax,
-    priority_sources::PrioritySources,
-    slots::Slots,
-};
+use crate::sched::{policy::params::BufferMax, priority_sources::PrioritySources, slots::Slots};
 
 /// Parameters that select policies.
 pub const POLICIES: &[Parameter] = rows! {
@@ -27,9 +22,20 @@ parameters! {
     /// Values of a service, beside its policies and timeouts.
     pub struct ServiceParameters of |values| values.service, "concepts.md", "" {
         /// Order that every policy keeps.
-        "nrs_pop" level: [given Level] page "order.md",
+        "nrs_pop" level: [choice Level,
+            /// No order.
+            #[default]
+            None = "none",
+            /// Overlapping requests keep their order if one of them writes.
+            Overlap = "overlap",
+            /// Requests of the same stream keep their order.
+            Stream = "stream",
+            /// Requests name their predecessors.
+            Graph = "graph",
+        ] page "order.md",
         /// Completed requests remembered as predecessors.
-        "nrs_pop_window" pop_window: [given PopWindow] page "order.md",
+        "nrs_pop_window" pop_window: [number PopWindow,
+            "requests of a file of /dev/nrs, ", 1..=65_536 = 1_024] page "order.md",
         /// Limit of sorted and ordered requests.
         "buffer_max" buffer_max: [given BufferMax] errors "EBUSY, EAGAIN, ENOMEM",
         /// Submitters to a block device at its credit limit wait (1) or continue (0).

@@ -51,6 +51,7 @@ use crate::sched::{
     error::{Code, Error, Result},
     item::{Cost, Item},
     policy::{BypassOutcome, BypassReason, Decision, Grant, Part, PartView},
+    text::PolicyState,
 };
 use core::marker::PhantomData;
 
@@ -62,31 +63,6 @@ pub const MAX_INSTANCES: usize = 4;
 
 /// Maximum number of instances without the fallback.
 const OTHERS: usize = MAX_INSTANCES - 1;
-
-/// State of a policy on a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyState {
-    /// No instance of the policy exists.
-    Stopped,
-    /// The part is being built.
-    Starting,
-    /// The instance takes new requests.
-    Started,
-    /// The instance takes no new requests; its queue is drained.
-    Stopping,
-}
-
-impl PolicyState {
-    /// Returns the name of the state in control files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Starting => "starting",
-            Self::Started => "started",
-            Self::Stopping => "stopping",
-        }
-    }
-}
 
 /// Identity of an instance; never reused for another instance, and stale after the instance was
 /// removed.

@@ -32,7 +32,6 @@
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
-    head::PolicyState,
     statistics::Stat,
 };
 use core::{
@@ -49,6 +48,31 @@ pub const NAME_MAX: usize = 15;
 
 /// Maximum bytes of the argument of a policy.
 pub const ARGUMENT_MAX: usize = 63;
+
+/// State of a policy on a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyState {
+    /// No instance of the policy exists.
+    Stopped,
+    /// The part is being built.
+    Starting,
+    /// The instance takes new requests.
+    Started,
+    /// The instance takes no new requests; its queue is drained.
+    Stopping,
+}
+
+impl PolicyState {
+    /// Returns the name of the state in control files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Started => "started",
+            Self::Stopping => "stopping",
+        }
+    }
+}
 
 /// Policy of one priority, summed over the partitions of a service.
 #[derive(Clone, Copy)]

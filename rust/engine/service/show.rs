@@ -11,13 +11,12 @@ use crate::{
     engine::{client_list::ClientRoster, partition::PartitionState, target::Target},
     sched::{
         attr::Priority,
-        head::PolicyState,
         health::{self, HealthLimits},
         key::escape,
         policy::{Config, Kind, Part, COUNTS_MAX},
         slots::Slots,
         statistics::{ServiceCounts, Stats, TargetCounts},
-        text::{self, PolicyRow},
+        text::{self, PolicyRow, PolicyState},
     },
     sys::misc::{self, bug},
 };

@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nrs_agent::status::Status;
-use nrs_sched::head::PolicyState as Run;
 use nrs_sched::parameters::{self, Values};
 use nrs_sched::policy::fairshare::weights::Weights;
 use nrs_sched::policy::Kind;
 use nrs_sched::qbm::plan::Plan;
 use nrs_sched::rules::{Rate, RuleCommand, RuleList};
+use nrs_sched::text::PolicyState as Run;
 use nrs_sched::text::{write_policies, Heads, PolicyCommand, PolicyRow};
 
 use crate::accounts::Accounts;

@@ -12,7 +12,6 @@ use nrs_agent::status::{
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
-    head::PolicyState,
     jobid::JobId,
     key::Key,
     mem::Shared,
@@ -38,7 +37,7 @@ use nrs_sched::{
         ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stats,
         TargetCounts, TimeoutCounts,
     },
-    text,
+    text::{self, PolicyState},
 };
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};

@@ -47,7 +47,7 @@ use crate::{
     },
     frontend::chardev::wire,
     sched::{
-        agent::{self, Changes, FactorPairs, Report},
+        agent::{self, reading::Changes, FactorPairs, Report},
         control::{NodeCommand, WORDS_MAX},
         policy::control::TEXT_MAX,
     },

@@ -25,13 +25,13 @@
 //! page in Documentation/. `lottery`, which exists in tests only, is an example.
 
 use crate::sched::{
-    agent::{FactorPairs, Lease, ReportBuf},
+    agent::{FactorPairs, Lease, Report},
     attr::{Attrs, Priority},
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
     key::Key,
-    mem::{Need, NoMemory, Owned, Shared},
+    mem::{Block, Need, NoMemory, Owned, Shared},
     parameters::Parameter,
     ranges::{NodeReports, RangeTable},
     statistics::{Stat, Stats},
@@ -377,6 +377,9 @@ pub const COUNTS_MAX: usize = {
 
 /// Maximum number of classes that are examined in one lock hold.
 pub const ROWS: usize = 64;
+
+/// Buffer for [`Part::reports`].
+pub type ReportBuf = Block<Report, ROWS>;
 
 impl Kind {
     /// Policy of heads on which no other policy was started, and the policy for requests that

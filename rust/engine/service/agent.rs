@@ -13,7 +13,11 @@ use crate::{
         refusal::{self, errno_of, RefusedError},
     },
     sched::{
-        agent::{self, Changes, FactorPairs, LastReading, Lease, Reading},
+        agent::{
+            self,
+            reading::{self, Changes, LastReading, Reading},
+            FactorPairs, Lease,
+        },
         error::{self, Code},
         mem::Shared,
     },
@@ -120,7 +124,7 @@ impl Service {
         ids: impl Iterator<Item = u64>,
         out: &mut dyn fmt::Write,
     ) -> Result {
-        agent::write_names(self, ids, out).map_err(|error| errno_of(error.code))
+        reading::write_names(self, ids, out).map_err(|error| errno_of(error.code))
     }
 
     /// Replaces the factors of `instance` by `pairs`, in force for `lease_ms` unless replaced

@@ -24,7 +24,7 @@
 //! with locality in the order of offset within bounded batches ([`locality`]).
 
 use crate::sched::{
-    agent::{Account, Report, ReportBuf},
+    agent::{Account, Report},
     attr::Attrs,
     class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
@@ -32,7 +32,7 @@ use crate::sched::{
     mem::{self, Grow, Need as _, NoMemory},
     policy::{
         classes::{each, fill},
-        BypassOutcome, BypassReason, Decision, Grant, Part, PartView, ROWS,
+        BypassOutcome, BypassReason, Decision, Grant, Part, PartView, ReportBuf, ROWS,
     },
     ranges::{NodeReport, NodeReports},
     rng::Rng,

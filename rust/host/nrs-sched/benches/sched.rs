@@ -5,7 +5,10 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
-    agent::{FactorPairs, LastReading, Lease, Reading, ONE},
+    agent::{
+        reading::{LastReading, Reading},
+        FactorPairs, Lease, ONE,
+    },
     arena::{attrs, feed, lone_part, reserve, Request},
     attr::Priority,
     backlog::{Backlog, Case},

@@ -3,7 +3,11 @@
 //! Reports of parts to an agent, and the factors that the agent sets.
 
 use nrs_sched::{
-    agent::{self, faded, FactorPairs, LastReading, Lease, Reading, Report, ONE},
+    agent::{
+        self, faded,
+        reading::{self, LastReading, Reading},
+        FactorPairs, Lease, Report, ONE,
+    },
     arena::{self, attrs, feed, view, Request},
     attr::Priority,
     key::{Hasher, Key},
@@ -66,7 +70,7 @@ fn all(parts: &RunningParts) -> Vec<Report> {
 
 fn names(parts: &RunningParts, ids: &[u64]) -> String {
     let mut text = String::new();
-    agent::write_names(parts, ids.iter().copied(), &mut text).expect("memory");
+    reading::write_names(parts, ids.iter().copied(), &mut text).expect("memory");
     text
 }
 

@@ -4,7 +4,7 @@
 //! selection rule.
 
 use nrs_sched::{
-    agent::{Account, FactorPairs, ReportBuf},
+    agent::{Account, FactorPairs},
     arena::attrs,
     attr::Attrs,
     item::ByteRange,
@@ -17,7 +17,7 @@ use nrs_sched::{
             weights::Weights,
             Tunables, Update,
         },
-        AnyUpdate, Part,
+        AnyUpdate, Part, ReportBuf,
     },
     sim::{Setup, Sim, Source},
 };

@@ -23,11 +23,11 @@ use crate::{
 };
 use nrs_agent::{Exchange, Terms};
 use nrs_sched::{
-    agent::{FactorPairs, ReportBuf},
+    agent::FactorPairs,
     mem::Shared,
     policy::{
         fairshare::{factors::Factors, Update},
-        AnyUpdate, Part as _,
+        AnyUpdate, Part as _, ReportBuf,
     },
     rng::{avalanche, Rng},
 };

@@ -5,10 +5,9 @@
 #
 # Builds nrs.ko of the commit BASE (default: HEAD) and of the checkout, and compares all sections
 # that the kernel loads. For changes that must not change the module: names, comments, formatting.
-# Both builds leave out the line numbers of panics; the line numbers of bug!() are not compared.
-# Prints the sections that differ, and fails if any does. Where names or the order of files have
-# changed, compares functions one by one in place of the sections of code: their instructions must
-# be the same, wherever they stand.
+# Both builds leave out the line numbers of panics. Prints the sections that differ, and fails if
+# any does. Where names or the order of files have changed, compares functions one by one in place
+# of the sections of code and their tables: the instructions must be the same, wherever they stand.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
@@ -27,14 +26,16 @@ done
 "$NRS_SCRIPTS/in-root.sh" python3 - "$NRS_TOP"/build/stock-{before,after}/nrs.ko <<'EOF'
 import collections
 import hashlib
+import re
 import struct
+import subprocess
 import sys
 
-ALLOC, EXECUTABLE, NOBITS, RELA, SYMBOLS = 2, 4, 8, 4, 2
-# Bytes of struct bug_entry: three offsets, then the line number and flags of 2 bytes each.
-BUG_ENTRY = 16
+ALLOC, EXECUTABLE, NOBITS = 2, 4, 8
 # What names the build, and not what it does.
 IGNORED = (".note", ".modinfo", "__versions", "__version_ext", ".gnu.linkonce")
+# What stands in the order of the functions: tables about code, and its constants.
+ORDERED = (".orc_unwind", ".call_sites", ".return_sites", "__bug_table", ".rodata")
 
 
 def sections(path):
@@ -49,32 +50,37 @@ def sections(path):
         yield strings[name : strings.index(0, name)].decode(), flags, kind, link, info, body
 
 
-def without_lines(name, body):
-    """Returns the bytes of a section without the line numbers of bug!()."""
-    if name != "__bug_table":
-        return body
-    starts = range(0, len(body), BUG_ENTRY)
-    return b"".join(body[i : i + 12] + body[i + 14 : i + BUG_ENTRY] for i in starts)
-
-
 def functions(path):
-    """Returns how often each function occurs, by a digest of its bytes; relocations are zero."""
-    all_sections = list(sections(path))
-    found = collections.Counter()
-    for _, _, kind, _, _, body in all_sections:
-        if kind != SYMBOLS:
-            continue
-        for _, info, _, index, value, size in struct.iter_unpack("<IBBHQQ", body):
-            if info & 15 == 2 and 0 < index < len(all_sections):
-                code = all_sections[index][5][value : value + size]
-                found[hashlib.sha256(code).hexdigest()] += 1
+    """Returns the names of the functions by their instructions.
+
+    Targets in the same function are offsets. Of others only the names of C are compared.
+    """
+    command = ["objdump", "--disassemble", "--reloc", "--demangle", "--no-show-raw-insn", path]
+    listing = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = collections.defaultdict(list)
+    name, start, lines = None, 0, []
+    for line in [*listing.splitlines(), "0 <>:"]:
+        if head := re.fullmatch(r"([0-9a-f]+) <(.*)>:", line):
+            # The padding in front of a function has a symbol of its own.
+            if name and not name.startswith("__pfx_"):
+                found["\n".join(lines)].append(name)
+            start, name, lines = int(head[1], 16), head[2], []
+        elif reloc := re.search(r"\tR_X86_64_\w+\s+(\w+)([+-]0x[0-9a-f]+)?$", line):
+            lines.append(reloc[1])
+        elif step := re.fullmatch(r" *[0-9a-f]+:\t(.*?)\s*(# [0-9a-f]+ <.*)?", line):
+            target = re.fullmatch(r"(\S+ +)([0-9a-f]+) <(.*?)(\+0x[0-9a-f]+)?>", step[1])
+            if target:
+                inside = target[3] == name
+                lines.append(target[1] + (f"{int(target[2], 16) - start:x}" if inside else ""))
+            elif not re.match(r"nop|cs nop|data16|xchg +%ax,%ax", step[1]):
+                lines.append(step[1])
     return found
 
 
 def loaded(path):
     """Returns digest and size of each section that is loaded."""
     return {
-        name: (hashlib.sha256(without_lines(name, body)).hexdigest(), len(body), flags)
+        name: (hashlib.sha256(body).hexdigest(), len(body), flags)
         for name, flags, kind, _, _, body in sections(path)
         if flags & ALLOC and not name.startswith(IGNORED)
     }
@@ -87,8 +93,14 @@ for name in differ:
     sizes = [str(side[name][1]) if name in side else "none" for side in (before, after)]
     print(f"{name}: {sizes[0]} and {sizes[1]} bytes differ")
 one, other = (functions(path) for path in sys.argv[1:])
-print(f"{sum(one.values())} and {sum(other.values())} functions,"
-      f" {sum((one - other).values())} only before, {sum((other - one).values())} only after")
+count = [sum(map(len, side.values())) for side in (one, other)]
+print(f"{count[0]} and {count[1]} functions")
+same = True
+for when, side, rest in (("before", one, other), ("after", other, one)):
+    for text, names in sorted(side.items(), key=lambda item: item[1]):
+        for name in names[len(rest.get(text, ())) :]:
+            same = False
+            print(f"only {when}: {name} ({text.count(chr(10)) + 1} instructions)")
 print(f"{len(before)} sections, {len(differ)} differ")
-sys.exit(bool(set(differ) - set(code)) or one != other)
+sys.exit(any(n not in code and not n.startswith(ORDERED) for n in differ) or not same)
 EOF

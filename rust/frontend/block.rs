@@ -245,10 +245,11 @@ impl BlockClient {
         who: &Submitter<'_>,
         draining: &dyn Fn() -> bool,
     ) -> AdmissionOutcome<Held> {
-        let load = self.client().load();
-        load.count_operation(traits.cpu, traits.opcode);
+        self.client()
+            .load()
+            .count_operation(traits.cpu, traits.opcode);
         if who.is_anonymous() {
-            load.count_anonymous(traits.cpu);
+            self.client().load().count_anonymous(traits.cpu);
         }
         let dispatch = self.service().dispatch();
         let target = self.target();
@@ -261,7 +262,7 @@ impl BlockClient {
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
             ident: (dispatch.wants_class() && fits).then(|| self.ident(traits, naming, who)),
-            load,
+            load: self.client().load(),
             target,
             must_pass: traits.must_pass,
             reclaims: traits.reclaims,

@@ -90,27 +90,27 @@ impl DmTarget for DmDevice {
     #[inline]
     fn map(&self, bio: Bio<'_, Self>) -> MapOutcome {
         let client = self.member.client();
-        let (load, deadlines) = (client.load(), client.deadlines());
+        let deadlines = client.deadlines();
         let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());
         if is_failing() {
-            load.count_refused();
+            client.load().count_refused();
             return bio.time_out();
         }
         let view = bio.view();
         // A flush, unless flushes bypass the target: callers wait for flushes, so there is no order
         // to keep, and there is no data to charge.
         if view.bytes() == 0 {
-            load.count_operation(misc::cpu(), Opcode::OST_SYNC);
+            client.load().count_operation(misc::cpu(), Opcode::OST_SYNC);
             return bio.bypass();
         }
         let who = task::submitter();
         let traits = self.member.traits(view, &who, bio.offset(), view.bytes());
         let go_on = || self.draining.get() != 0 || is_failing();
-        let waited = traits.can_wait() && load.hold_back(go_on);
+        let waited = traits.can_wait() && client.load().hold_back(go_on);
         // The device may have been lost meanwhile.
         if waited && is_failing() {
-            load.count_refused();
-            load.hand_on();
+            client.load().count_refused();
+            client.load().hand_on();
             return bio.time_out();
         }
         let target = self.member.target().index();
@@ -119,7 +119,7 @@ impl DmTarget for DmDevice {
         let draining = || self.draining.get() != 0;
         let went = self.member.arrive(held, &traits, naming, &who, &draining);
         if waited {
-            load.hand_on();
+            client.load().hand_on();
         }
         match went {
             AdmissionOutcome::Passed(mut held) => {

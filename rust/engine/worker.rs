@@ -39,11 +39,12 @@ use crate::{
         attr::Priority,
         head::InstanceId,
         knee::LOOK_MIN,
+        partition::slot_pool::PARTITIONS_MAX,
         policy::{
             control::{refresh_stale, Parts},
             Part, ROWS,
         },
-        ranges::{NodeReport, NodeReports, RangeBuilder, PARTS},
+        ranges::{NodeReport, NodeReports, RangeBuilder},
         units::NSEC_PER_MSEC,
     },
     sys::{
@@ -286,7 +287,7 @@ impl Worker {
         partitions
             .target()
             .slot_pool()
-            .set_shares(&by_part.unwrap_or([0; PARTS]));
+            .set_shares(&by_part.unwrap_or([0; PARTITIONS_MAX]));
         Ok(())
     }
 

@@ -16,7 +16,10 @@ mod builder;
 #[cfg(test)]
 mod tests;
 
-use crate::sched::mem::{Block, GrowingList};
+use crate::sched::{
+    mem::{Block, GrowingList},
+    partition::slot_pool::PARTITIONS_MAX,
+};
 
 pub use builder::RangeBuilder;
 
@@ -33,7 +36,7 @@ pub struct NodeReport {
     pub leaf: bool,
     /// True if the leaf has requests, queued or in flight; ignored for an inner node.
     pub active: bool,
-    /// Index of the partition; an index of [`PARTS`] or more counts as the last one.
+    /// Index of the partition; an index of [`PARTITIONS_MAX`] or more counts as the last one.
     pub part: u16,
 }
 
@@ -42,9 +45,6 @@ pub const BRIEFS: usize = 64;
 
 /// Buffer for node reports.
 pub type NodeReports = Block<NodeReport, BRIEFS>;
-
-/// Number of partitions with separate shares.
-pub const PARTS: usize = 64;
 
 /// Count of all 32-bit numbers.
 const WHOLE: u64 = 1 << 32;
@@ -121,5 +121,5 @@ pub struct PublishedRanges {
     pub table: RangeTable,
     /// Share of each partition, of 2^32: the sum of the ranges of the leaves, each split evenly
     /// among the partitions where the leaf is active. All 0 if the table is empty.
-    pub by_part: [u64; PARTS],
+    pub by_part: [u64; PARTITIONS_MAX],
 }

@@ -22,7 +22,7 @@
 //! each live leaf first gets one number and only the rest is split by weight. This takes at most
 //! one number per live leaf from the others.
 
-use super::{NodeReport, PublishedRanges, RangeEntry, RangeTable, PARTS, WHOLE};
+use super::{NodeReport, PublishedRanges, RangeEntry, RangeTable, PARTITIONS_MAX, WHOLE};
 use crate::sched::{
     mem::{GrowingList, NoMemory},
     sort::{merge_sorted, radix},
@@ -71,7 +71,7 @@ impl OutlineNode {
     };
 
     fn new(brief: &NodeReport) -> Self {
-        let bit = u32::from(brief.part).min(const { PARTS as u32 - 1 });
+        let bit = u32::from(brief.part).min(const { PARTITIONS_MAX as u32 - 1 });
         Self {
             id: brief.id,
             parent: brief.parent,
@@ -96,7 +96,7 @@ impl OutlineNode {
 
     /// Adds the range of the leaf to the shares of the partitions where the leaf is active, in
     /// equal parts. The first partitions get the remainder.
-    fn share_out(&self, by_part: &mut [u64; PARTS]) {
+    fn share_out(&self, by_part: &mut [u64; PARTITIONS_MAX]) {
         let count = u64::from(self.parts.count_ones());
         let share = self.len.checked_div(count).unwrap_or(0);
         let mut rest = self.len.checked_rem(count).unwrap_or(0);
@@ -255,7 +255,7 @@ impl RangeBuilder {
         let total = nodes.first().map_or(0, |root| root.leaves);
         let mut entries = GrowingList::with_capacity(total as usize)?;
         let mut by_id = GrowingList::with_capacity(total as usize)?;
-        let mut by_part = [0u64; PARTS];
+        let mut by_part = [0u64; PARTITIONS_MAX];
         for _ in 0..total {
             entries.push(RangeEntry::default())?;
         }

@@ -146,7 +146,7 @@ fn briefs_of_one_node_are_merged() {
         assert_eq!(length(82), Some(eighth));
         assert_eq!(length(9), Some(4 * eighth));
         assert_eq!((length(8), length(0), length(u64::MAX)), (None, None, None));
-        let mut want = [0; PARTS];
+        let mut want = [0; PARTITIONS_MAX];
         want[0] = 3 * eighth / 2;
         want[1] = 4 * eighth;
         want[2] = 3 * eighth / 2 + eighth / 2;

@@ -60,7 +60,7 @@ use crate::{
     outcome::{self, Outcome},
     scenario::{self, Scenario},
 };
-use nrs_sched::{ranges::PARTS, rng::avalanche};
+use nrs_sched::{partition::slot_pool::PARTITIONS_MAX, rng::avalanche};
 use std::time::Instant;
 
 /// Number of events between two reports of progress.
@@ -209,8 +209,8 @@ impl Engine {
                 self.clients.answered(&mut scene.queue, &record, now);
             }
             Event::Wake(timer) => {
-                let place = timer as usize % PARTS;
-                self.servers[server(timer) / PARTS].wake(scene, place);
+                let place = timer as usize % PARTITIONS_MAX;
+                self.servers[server(timer) / PARTITIONS_MAX].wake(scene, place);
             }
             Event::Work(index) => self.servers[server(index)].work(scene),
             Event::Call(index) => self.servers[server(index)].answer(scene),

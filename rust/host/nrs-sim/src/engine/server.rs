@@ -29,11 +29,11 @@ use nrs_sched::{
         admit::{AdmissionOutcome, ArrivalTerms},
         decide::Decided,
         round,
-        slot_pool::SlotPool,
+        slot_pool::{SlotPool, PARTITIONS_MAX},
         Admission, Env, PartitionMachine, Placement, Scheduled as _,
     },
     policy::{control::Parameters, AnyOverseer, AnyPart, Config, Decision, Part as _, Upkeep},
-    ranges::{RangeBuilder, RangeTable, PARTS},
+    ranges::{RangeBuilder, RangeTable},
     rng::avalanche,
     slots::SlotLimits,
 };
@@ -123,7 +123,7 @@ impl Env<Item, Config> for Surroundings<'_> {
 
     fn arm(&mut self, at: u64) {
         *self.timer = at;
-        let timer = self.yard.server * PARTS as u32 + u32::from(self.index);
+        let timer = self.yard.server * PARTITIONS_MAX as u32 + u32::from(self.index);
         let at = at + self.yard.lateness;
         self.scene.queue.push(at, Event::Wake(timer));
     }
@@ -489,7 +489,7 @@ impl SimServer {
                 Decision::Throttled { until } => {
                     if self.due <= now || until < self.due {
                         self.due = until.max(now + 1);
-                        let timer = index * PARTS as u32;
+                        let timer = index * PARTITIONS_MAX as u32;
                         scene.queue.push(self.due + late, Event::Wake(timer));
                     }
                     break;

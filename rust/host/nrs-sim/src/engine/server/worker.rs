@@ -8,8 +8,9 @@
 use super::{Order, Scene, SimServer, MS};
 use crate::engine::queue::Event;
 use nrs_sched::{
+    partition::slot_pool::PARTITIONS_MAX,
     policy::{AnyUpdate, Nothing, Part},
-    ranges::{NodeReport, NodeReports, RangeBuilder, PARTS},
+    ranges::{NodeReport, NodeReports, RangeBuilder},
 };
 
 /// Interval between two looks of the overseer, ns; as in the kernel.
@@ -99,7 +100,7 @@ impl SimServer {
         let built = outline.build().expect("memory");
         let shares = match self.upkeep.by_shares {
             true => built.by_part,
-            false => [0; PARTS],
+            false => [0; PARTITIONS_MAX],
         };
         self.yard.line.set_shares(&shares);
         self.yard.table = Some(built.table).filter(|table| !table.is_empty());

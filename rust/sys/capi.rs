@@ -50,9 +50,6 @@ type State = <KernelFramework as FrameworkOps>::State;
 /// Words of a `struct nrs_item`.
 const ITEM_WORDS: usize = raw::NRS_ITEM_WORDS as usize;
 
-/// Largest record, bytes.
-const RECORD_MAX: usize = 512;
-
 /// The calling module.
 pub(crate) struct CallerModule(*mut bindings::module);
 
@@ -141,6 +138,9 @@ impl Waker {
 
 /// A server of another module.
 pub(crate) trait ServerOps: Send + Sync + Sized + 'static {
+    /// Size of the largest record, bytes.
+    const RECORD_MAX: usize;
+
     /// Opens a server as `attach` describes. May sleep.
     fn open(attach: &[u8], callbacks: Callbacks, owner: CallerModule) -> Result<Self>;
 
@@ -290,7 +290,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>> {
 unsafe fn record<'a>(header: *const raw::nrs_header) -> Result<&'a [u8]> {
     // SAFETY: By the safety requirements of this function.
     let size = usize::from(u16::from_le(unsafe { (*header).size }));
-    if !(mem::size_of::<raw::nrs_header>()..=RECORD_MAX).contains(&size) {
+    if !(mem::size_of::<raw::nrs_header>()..=KernelServer::RECORD_MAX).contains(&size) {
         return Err(EINVAL);
     }
     // SAFETY: By the safety requirements of this function.

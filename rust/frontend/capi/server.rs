@@ -106,6 +106,8 @@ pub(crate) struct Server {
 }
 
 impl capi::ServerOps for Server {
+    const RECORD_MAX: usize = wire::SIZE_MAX;
+
     /// Opens a session for a server.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ use kernel::{
 
 use super::{
     disk::Disk,
+    misc::bug,
     node::{Held, Node, NodeAccount, Ops},
     raw,
     text::Reply,
@@ -82,7 +83,7 @@ pub(crate) struct TargetPlan<C> {
     pub(crate) device: CString,
     /// First sector on the lower device.
     pub(crate) offset: u64,
-    /// Largest bio, sectors; larger bios are split above the target. 0: no limit.
+    /// Largest bio, sectors; larger bios are split above the target.
     pub(crate) max_sectors: u32,
     /// True if flushes without data bypass the target, and a flush with data is not split into two
     /// bios.
@@ -336,16 +337,10 @@ impl<T: DmTarget> TargetInstance<T> {
                     c"DEVICE: zoned devices are not supported",
                 ));
             }
-            if plan.max_sectors != 0 {
-                // SAFETY: `ti` is under construction.
-                to_result(unsafe {
-                    raw::dm_set_target_max_io_len(ti, u64::from(plan.max_sectors))
-                })
-                .map_err(|error| TableRefusal {
-                    error,
-                    reason: c"max_sectors is too large",
-                })?;
-            }
+            // SAFETY: `ti` is under construction.
+            let set = unsafe { raw::dm_set_target_max_io_len(ti, plan.max_sectors.into()) };
+            // Fails only if the number has more than 32 bits.
+            bug!(set != 0);
             let mut label = [0u8; raw::DM_NAME_LEN as usize];
             // SAFETY: `ti` belongs to a table and the table to a device; the name fits with its
             // NUL.

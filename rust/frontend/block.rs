@@ -8,10 +8,7 @@
 //! - *Client*: a block device in a service ([`BlockClient`]).
 //! - *Traits*: operation and range of a request, and permissions for its treatment.
 
-use kernel::{
-    prelude::*,
-    time::{delay::fsleep, Delta},
-};
+use kernel::time::{delay::fsleep, Delta};
 
 use crate::{
     engine::{
@@ -33,9 +30,6 @@ use crate::{
         task::{self, Submitter, SubmitterId},
     },
 };
-
-/// Default format of job identifiers.
-const DEFAULT_TEMPLATE: &str = "%e.%u";
 
 /// Maximum number of drains of a device whose requests must end, 4 ms apart. Requests that arrive
 /// meanwhile bypass the queue.
@@ -65,23 +59,20 @@ pub(crate) struct ClientNaming {
     pub(crate) stream: Stream,
 }
 
-impl ClientNaming {
-    /// Creates the default settings.
-    ///
-    /// # Errors
-    ///
-    /// None: the default template is valid.
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
+impl Default for ClientNaming {
+    fn default() -> Self {
+        Self {
             nid: None,
             jobid: None,
             size: 0,
-            template: template(DEFAULT_TEMPLATE).ok_or(EINVAL)?,
+            template: Template::default(),
             opportunity: true,
             stream: Stream::Hint,
-        })
+        }
     }
+}
 
+impl ClientNaming {
     /// Returns the job identifier of the submitter with the identity `whose`. For an anonymous
     /// submitter, only the cgroup of the request can name the job.
     fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId) -> JobId {

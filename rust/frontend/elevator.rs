@@ -187,7 +187,7 @@ impl Scheduler for ScheduledDisk {
     fn defaults(queue: &RequestQueue) -> Result<QueueSettings> {
         Ok(QueueSettings {
             service: Arc::new(default_service(queue.name())?, GFP_KERNEL)?,
-            naming: ClientNaming::new()?,
+            naming: ClientNaming::default(),
         })
     }
 

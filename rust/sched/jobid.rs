@@ -141,7 +141,28 @@ pub struct Template {
     pid: bool,
 }
 
+impl Default for Template {
+    /// Returns the template `%e.%u`.
+    fn default() -> Self {
+        let mut template = Self::EMPTY;
+        // INVARIANT: Both codes are known and complete, and fit.
+        for byte in *b"%e.%u" {
+            bug!(template.push(byte).is_err());
+        }
+        template
+    }
+}
+
 impl Template {
+    /// Template that [`Self::push`] extends.
+    const EMPTY: Self = Self {
+        format: [0; FORMAT_MAX],
+        len: 0,
+        cgroup: false,
+        host: false,
+        pid: false,
+    };
+
     /// Parses a format.
     ///
     /// # Errors
@@ -153,13 +174,7 @@ impl Template {
         if text.is_empty() {
             return Err(Error::invalid("jobid format is empty"));
         }
-        let mut template = Self {
-            format: [0; FORMAT_MAX],
-            len: 0,
-            cgroup: false,
-            host: false,
-            pid: false,
-        };
+        let mut template = Self::EMPTY;
         let mut bytes = text.bytes();
         while let Some(byte) = bytes.next() {
             if byte != b' ' && !byte.is_ascii_graphic() {
@@ -389,6 +404,7 @@ mod tests {
 
     #[test]
     fn display_and_uses() {
+        assert!(Template::default() == Template::parse("%e.%u").unwrap());
         let full = "x".repeat(63);
         for (format, cgroup, host, pid) in [
             ("%e.%u", false, false, false),

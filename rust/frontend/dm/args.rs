@@ -79,7 +79,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<TargetPlan<TableLine>, TableRefus
                 reason: c"Out of memory",
             }
         })?,
-        naming: ClientNaming::new().map_err(|_| refuse(c"jobid_name: invalid default"))?,
+        naming: ClientNaming::default(),
         fails: false,
     };
 

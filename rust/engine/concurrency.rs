@@ -169,7 +169,7 @@ impl Concurrency {
         let queue = Arc::new(
             HeldSubmitters {
                 waiting: AtomicWord::new(0),
-                bell: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
+                bell: PollCondVarBox::new(c"nrs_submitters", static_lock_class!())?,
             },
             GFP_KERNEL,
         )?;

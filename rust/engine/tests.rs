@@ -571,7 +571,7 @@ mod many {
                     seed,
                     failures: Atomic::new(0),
                     done <- Completion::new(),
-                    work <- new_work!("nrs_crowd"),
+                    work <- new_work!("nrs_submitters"),
                 }),
                 GFP_KERNEL,
             )?;

@@ -87,8 +87,8 @@ impl ClientNotifier {
                 client,
                 service,
                 changes: AtomicWord::new(0),
-                context <- new_mutex!(Some(context), "nrs_herald"),
-                work <- new_work!("nrs_herald"),
+                context <- new_mutex!(Some(context), "nrs_notifier"),
+                work <- new_work!("nrs_notifier"),
             }),
             GFP_KERNEL,
         )

@@ -7,7 +7,6 @@ use crate::sched::rng::Rng;
 
 /// Asserts the invariants between two requests.
 pub(super) fn check(allocator: &Allocator) {
-    let allocator = allocator;
     let parameters = allocator.parameters;
     let mut sum = 0;
     let mut unmet_below = false;

@@ -280,6 +280,12 @@ static int req_enqueue(struct ptlrpc_nrs_policy *policy, struct ptlrpc_nrs_reque
 	return 0;
 }
 
+/*
+ * Longest time for which a head is throttled at once. ptlrpc does not tell a policy that another
+ * one replaces it, and drains it only while the head is not throttled.
+ */
+#define THROTTLE_MAX_NS	(100 * NSEC_PER_MSEC)
+
 /* Takes a request; while all are throttled, ptlrpc skips this head. */
 static struct request *take(struct head *head, bool force)
 {
@@ -291,6 +297,7 @@ static struct request *take(struct head *head, bool force)
 		return container_of(item, struct request, item);
 	}
 	if (until && !force) {
+		until = min(until, ktime_get_ns() + THROTTLE_MAX_NS);
 		head->ptlrpc->nrs_throttling = 1;
 		hrtimer_start(&head->timer, ns_to_ktime(until), HRTIMER_MODE_ABS);
 	}
@@ -358,8 +365,8 @@ static void unregister(unsigned int count)
 		descs[index] = ptlrpc_unregister(names[index]);
 	/* A target being unmounted still uses the policies. */
 	wait_event(gone, list_empty_careful(&services));
-	while (count)
-		OBD_FREE_PTR(descs[--count]);
+	for (index = 0; index < count; index++)
+		OBD_FREE_PTR(descs[index]);
 	destroy_workqueue(stopping);
 }
 

@@ -642,15 +642,12 @@ static int bring_part(void *data)
 	return 0;
 }
 
-static int set_load(const char *text, const struct kernel_param *param)
+static int bring_load(void)
 {
 	struct task_struct *tasks[PARTS * (SERVERS + 1)];
 	unsigned int index, total;
 	unsigned long begun = jiffies;
-	int error = kstrtouint(text, 0, &load_count);
 
-	if (error)
-		return error;
 	total = load_count * PARTS;
 	atomic_set(&answered, 0);
 	atomic_set(&moved, 0);
@@ -674,6 +671,19 @@ static int set_load(const char *text, const struct kernel_param *param)
 	pr_info("ptlrpc: %d answered, %d moved, %u ms\n", atomic_read(&answered), atomic_read(&moved),
 		jiffies_to_msecs(jiffies - begun));
 	return atomic_read(&errors) ? -EIO : 0;
+}
+
+static int set_load(const char *text, const struct kernel_param *param)
+{
+	int error = kstrtouint(text, 0, &load_count);
+
+	if (error)
+		return error;
+	/* Policies are selected meanwhile; all parameters of a module have one lock. */
+	kernel_param_unlock(THIS_MODULE);
+	error = bring_load();
+	kernel_param_lock(THIS_MODULE);
+	return error;
 }
 
 static const struct kernel_param_ops policies_ops = { .set = set_policies };

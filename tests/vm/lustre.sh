@@ -101,6 +101,28 @@ withheld() {
 	teardown
 }
 
+# Verifies that a policy whose requests a rule throttles for long is replaced at once: by itself
+# with another argument, in one head, and by fifo.
+replaced() {
+	local pid start
+	setup
+	select_policy nrs_tbf uid
+	echo 'start slow uid={1000} rate=100B/s' >"$(at ost_io nrs_tbf_rule)"
+	load 1000 >/tmp/load.txt 2>&1 &
+	pid=$!
+	sleep 1
+	kill -0 $pid
+	start=${EPOCHREALTIME/./}
+	select_policy nrs_tbf reg jobid
+	select_policy fifo
+	start=$(((${EPOCHREALTIME/./} - start) / 1000))
+	say "replaced: $start ms"
+	[ $start -lt 5000 ] || fail "$start ms"
+	wait_for 10 "! kill -0 $pid 2>/dev/null" || fail "requests are still throttled"
+	wait $pid || fail "$(cat /tmp/load.txt)"
+	teardown
+}
+
 # Verifies that a started policy holds the module, and that the module does not load without ptlrpc.
 refusals() {
 	setup
@@ -114,6 +136,7 @@ refusals() {
 try 120 "each policy under load, and its replacement" each "$(brief 2000 20000)"
 try 20 "parameters before a policy is started" parameters
 try 60 "throttled requests, and a change of their rule" withheld
+try 60 "a throttled policy is replaced at once" replaced
 try 20 "a started policy holds the module" refusals
-remarks '^(limited|ptlrpc: [0-9])'
+remarks '^(limited|replaced|ptlrpc: [0-9])'
 summary

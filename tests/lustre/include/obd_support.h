@@ -5,6 +5,14 @@
 
 #include <linux/slab.h>
 
-#define OBD_FREE_PTR(pointer) kfree(pointer)
+/* Evaluates its argument several times, as Lustre's macro does. */
+#define OBD_FREE_PTR(pointer)						\
+	do {								\
+		if (pointer) {						\
+			memset(pointer, 0x5a, sizeof(*(pointer)));	\
+			kfree(pointer);					\
+			(pointer) = (void *)0x5a5a5a5a5a5a5a5a;		\
+		}							\
+	} while (0)
 
 #endif

@@ -385,6 +385,8 @@ seconds "installation without the source of a kernel"
 since=$SECONDS
 check "installation of the source" install source "linux-source-$series=$new_version"
 check "the module for $new is installed" made_for "$new"
+check "its symbols are kept for modules that call nrs" \
+	grep -q $'\tnrs_submit\t' "$merged/var/lib/nrs/kernels/$new/Module.symvers"
 seconds "source, metadata and module of $new"
 since=$SECONDS
 check "installation of another kernel" install other "linux-headers-$other=$other_version" \

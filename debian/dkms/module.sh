@@ -109,3 +109,5 @@ if ! made; then
 fi
 echo "nrs: module for $release"
 make -C "$dir/build" M="$PWD" ARCH=x86_64 "-j$(nproc)" modules
+# For modules that call nrs.
+cp Module.symvers "$dir/"

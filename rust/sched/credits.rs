@@ -73,11 +73,6 @@ impl Credits {
         }
     }
 
-    /// Returns the number of active clients at the last change; 0 before the first value.
-    pub const fn fan_out(self) -> u32 {
-        self.fan_out
-    }
-
     /// Returns the credits for `active` clients, including the current one, and a buffer of `max`
     /// requests; `self` if no client needs a notification.
     pub const fn at(self, active: u32, max: u32) -> Self {
@@ -214,7 +209,7 @@ mod tests {
     fn packs() {
         assert_eq!(Credits::NONE.pack(), 0);
         assert_eq!(Credits::unpack(0), Credits::NONE);
-        assert_eq!((Credits::NONE.each(), Credits::NONE.fan_out()), (1, 0));
+        assert_eq!((Credits::NONE.each(), Credits::NONE.fan_out), (1, 0));
         let mut rng = Rng::new(5);
         for _ in 0..10_000 {
             let (active, max) = (rng.next_u32() >> rng.below(32), rng.next_u32() >> 11);
@@ -270,7 +265,7 @@ mod tests {
                 let fair = max / active.max(1);
                 assert!(each + 1 >= fair - fair / 4, "{each} where {fair} could be");
                 if each > credits.each() && credits != Credits::NONE {
-                    assert!(active.max(1) * 4 <= credits.fan_out() * 3);
+                    assert!(active.max(1) * 4 <= credits.fan_out * 3);
                 }
                 told += u32::from(each != credits.each());
                 credits = next;

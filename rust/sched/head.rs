@@ -14,7 +14,7 @@
 //! ```text
 //!              caller builds the part,         Head::install
 //!              without the lock                (start before stop)
-//!   stopped ───────────────────▶ starting ───────────────────▶ started
+//!   stopped ───────────────────▶  built   ───────────────────▶ started
 //!      ▲                                                           │
 //!      │   Head::reap: nothing queued,                             │ another Head::install,
 //!      │   nothing active                                          │ Head::drop_primary

@@ -148,19 +148,9 @@ impl<K: Sort> Heap<K> {
         self.entries.len().saturating_sub(ROOT)
     }
 
-    /// Returns true if the heap has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Returns the entry that comes out first.
     pub fn top(&self) -> Option<&HeapEntry<K>> {
         self.entries.get(ROOT)
-    }
-
-    /// Returns the entry at `position` in unspecified order.
-    pub fn nth(&self, position: usize) -> Option<&HeapEntry<K>> {
-        self.entries.get(position.saturating_add(ROOT))
     }
 
     /// Adds `idx`, which must not be in the heap; the heap must have memory.
@@ -182,15 +172,6 @@ impl<K: Sort> Heap<K> {
             return;
         }
         self.rise(places, position, entry);
-    }
-
-    /// Sets the key of `idx`, which must be in the heap.
-    pub fn update(&mut self, places: &mut Places, key: K, idx: u32) {
-        let Some(position) = self.position(places, idx) else {
-            bug!();
-            return;
-        };
-        self.settle(places, position, HeapEntry { key, idx });
     }
 
     /// Sets the key of `idx`, or adds `idx`; the heap must have memory.
@@ -290,7 +271,7 @@ mod tests {
 
     fn check(heap: &Heap, places: &Places) {
         for i in 0..heap.len() {
-            let entry = heap.nth(i).unwrap();
+            let entry = heap.entries.get(i + ROOT).unwrap();
             assert_eq!(places.get(entry.idx as usize), Some(&((i + ROOT) as u32)));
             if i > 0 {
                 let parent = (i + ROOT) / ARITY + 2;
@@ -325,7 +306,7 @@ mod tests {
                         keys[idx as usize] = None;
                     }
                     (Some(old), _) => {
-                        heap.update(&mut places, base.wrapping_add(key), idx);
+                        heap.set(&mut places, base.wrapping_add(key), idx);
                         model.remove(&(old, idx));
                         model.insert((key, idx));
                         keys[idx as usize] = Some(key);
@@ -345,7 +326,7 @@ mod tests {
                 );
                 heap.remove(&mut places, entry.idx);
             }
-            assert!(model.is_empty() && heap.is_empty());
+            assert!(model.is_empty() && heap.len() == 0);
         }
     }
 

@@ -295,11 +295,6 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         self.regular.head.queued().saturating_add(high)
     }
 
-    /// Returns the expiry of the timer, ns; 0 if the timer is not armed.
-    pub const fn armed(&self) -> u64 {
-        self.armed
-    }
-
     /// Replaces the order table by `table`, with capacity `records`, if the present table is not in
     /// use; else limits the present table to `records`. Returns true if either was possible.
     pub fn set_records(&mut self, table: Option<&mut Owned<Order<I>>>, records: u32) -> bool {

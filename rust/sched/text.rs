@@ -54,8 +54,6 @@ pub const ARGUMENT_MAX: usize = 63;
 pub enum PolicyState {
     /// No instance of the policy exists.
     Stopped,
-    /// The part is being built.
-    Starting,
     /// The instance takes new requests.
     Started,
     /// The instance takes no new requests; its queue is drained.
@@ -67,7 +65,6 @@ impl PolicyState {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
-            Self::Starting => "starting",
             Self::Started => "started",
             Self::Stopping => "stopping",
         }
@@ -306,7 +303,7 @@ mod tests {
                 )
             },
         ];
-        let high = [row("fifo", None, PolicyState::Starting)];
+        let high = [row("fifo", None, PolicyState::Stopped)];
         let mut out = String::new();
         write_policies(&mut out, &regular, Some(&high)).unwrap();
         let lines = [
@@ -326,7 +323,7 @@ mod tests {
             "",
             "high_priority_requests:",
             "  - name: fifo",
-            "    state: starting",
+            "    state: stopped",
             "    fallback: no",
             "    queued: 0                   ",
             "    active: 0                   ",

@@ -78,33 +78,6 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         none(until)
     }
 
-    /// Returns the result that [`Head::get`] would return, as exactly as [`Part::peek`] does,
-    /// without changes.
-    pub fn peek(&self, view: &PartView<'_>, contended: bool) -> Decision<()> {
-        let mut until: Option<u64> = None;
-        let fewest = self.fewest();
-        for instance in self.iter().filter(|i| i.queued != 0) {
-            let forced = !contended || instance.is_forced(view.now, fewest);
-            let view = PartView {
-                force: view.force || (instance.stopping && forced),
-                ..*view
-            };
-            match instance.part.peek(&view) {
-                Decision::Item(()) => return Decision::Item(()),
-                Decision::Throttled { until: at } => {
-                    let at = if instance.stopping {
-                        at.min(view.now.saturating_add(ASK_AFTER_NS))
-                    } else {
-                        at
-                    };
-                    until = Some(until.map_or(at, |other| other.min(at)));
-                }
-                Decision::Empty => {}
-            }
-        }
-        none(until)
-    }
-
     /// Removes the next request, see [`Head::get`]; lowers `until` like [`PolicyInstance::get`].
     fn take(
         &mut self,

@@ -43,16 +43,4 @@ impl<K: Sort> Placed<K> {
             }
         }
     }
-
-    /// Adds `idx` with `key` or moves it there; removes `idx` if `key` is `None`. `was`: `idx`
-    /// is in the heap.
-    #[inline]
-    pub fn set(&mut self, idx: u32, key: Option<K>, was: bool) {
-        match key {
-            Some(key) if was => self.heap.update(&mut self.places, key, idx),
-            Some(key) => self.heap.push(&mut self.places, key, idx),
-            None if was => bug!(!self.heap.remove(&mut self.places, idx)),
-            None => {}
-        }
-    }
 }

@@ -222,12 +222,6 @@ impl<I: Item> Members<I> {
         self.details.stats.get_mut(idx)
     }
 
-    /// Returns the leaf at index `idx`, for writing.
-    #[inline]
-    pub fn leaf_mut(&mut self, idx: u32) -> Option<&mut Leaf<I>> {
-        self.table.at_mut(idx)?.leaf_mut()
-    }
-
     /// Returns the leaf of a request with `attrs`; creates missing nodes of its path from reserved
     /// memory. Without room, returns the shared leaf of the lowest existing node of the path, or
     /// the default class without any node.

@@ -76,7 +76,7 @@ fn steps_are_logarithmic() {
             heap.push(&mut places, Counted(rng.next_u64()), idx);
         });
         let update = most(count, |idx| {
-            heap.update(&mut places, Counted(rng.next_u64()), idx);
+            heap.set(&mut places, Counted(rng.next_u64()), idx);
         });
         let remove = most(count, |idx| assert!(heap.remove(&mut places, idx)));
         println!("heap of {count}: push {push}, update {update}, remove {remove}");

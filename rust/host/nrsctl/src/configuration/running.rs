@@ -52,7 +52,7 @@ fn strange(service: &str, name: &str, text: &str) -> Failure {
 fn policies(heads: &[Head]) -> std::result::Result<[HeadPolicy; 2], String> {
     let mut found = [HeadPolicy::FIFO, HeadPolicy::FIFO];
     for head in heads {
-        let started = |policy: &&stats::Policy| matches!(&policy.state[..], "started" | "starting");
+        let started = |policy: &&stats::Policy| policy.state == "started";
         let mut primary = head.policies.iter().filter(started);
         let Some(policy) = primary.find(|policy| !policy.fallback) else {
             continue;

@@ -159,6 +159,7 @@ impl FactorPairs {
     /// # Errors
     ///
     /// The errors of [`Self::push`].
+    #[cfg(not(MODULE))]
     pub fn of(list: impl IntoIterator<Item = (u64, u32)>) -> Result<Self> {
         let mut pairs = Self::new(0)?;
         for (id, factor) in list {

@@ -18,6 +18,7 @@ pub struct PerCpu<T> {
 
 impl<T> PerCpu<T> {
     /// Creates an empty set of values.
+    #[cfg(not(MODULE))]
     pub const fn none() -> Self {
         Self {
             each: GrowingList::new(),

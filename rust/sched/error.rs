@@ -78,6 +78,7 @@ impl Error {
     }
 
     /// Returns the line, counted from 1; 0 if the error has no line.
+    #[cfg(not(MODULE))]
     pub const fn line(&self) -> u32 {
         match self.place {
             ErrorPosition::Line(line) | ErrorPosition::Word(line, _) => line,
@@ -86,6 +87,7 @@ impl Error {
     }
 
     /// Returns the byte of the line, counted from 1; 0 if the error has no column.
+    #[cfg(not(MODULE))]
     pub const fn column(&self) -> u16 {
         match self.place {
             ErrorPosition::Column(column)

@@ -499,6 +499,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Returns the number of requests of all instances that were dispatched and have not ended.
+    #[cfg(test)]
     pub fn active(&self) -> u32 {
         self.iter().fold(0, |sum, i| sum.saturating_add(i.active))
     }
@@ -526,6 +527,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Returns the parts of all instances, the fallback's first.
+    #[cfg(not(MODULE))]
     pub fn parts_mut(&mut self) -> impl Iterator<Item = (InstanceId, &mut P)> {
         self.iter_mut().map(|i| (i.id, &mut i.part))
     }

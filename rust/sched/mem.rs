@@ -168,6 +168,7 @@ pub struct Chunks<T> {
     element: PhantomData<fn() -> T>,
 }
 
+#[cfg(test)]
 impl<T> Chunks<T> {
     /// Returns the number of chunks.
     pub const fn count(&self) -> usize {
@@ -194,6 +195,7 @@ pub struct ChunkPile<T> {
 
 impl<T> ChunkPile<T> {
     /// Allocates `count` empty chunks of the size that [`Bulk`] uses; may sleep.
+    #[cfg(not(MODULE))]
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Self::with(count, false)
     }
@@ -208,6 +210,7 @@ impl<T> ChunkPile<T> {
     }
 
     /// Returns the number of chunks.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.chunks.len()
     }

@@ -25,7 +25,7 @@
 use core::{ffi::CStr, fmt};
 
 use crate::sched::{
-    error::{Code, Error, Result},
+    error::{Code, Result},
     policy::{
         self,
         fairshare::weights::{self, Weights},
@@ -78,6 +78,13 @@ pub struct ValueAccessors {
 
 /// A parameter.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    MODULE,
+    expect(
+        dead_code,
+        reason = "the module parses and shows values, the host describes them"
+    )
+)]
 pub struct Parameter {
     /// Name of the parameter.
     pub name: &'static CStr,
@@ -123,11 +130,13 @@ impl Parameter {
     }
 
     /// Returns the help text, one sentence.
+    #[cfg(not(MODULE))]
     pub fn help(&self) -> &'static str {
         self.help.trim()
     }
 
     /// Writes the initial value as a read shows it; nothing if there is none.
+    #[cfg(not(MODULE))]
     pub fn write_default(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         match &self.value {
             Some(value) if self.default.is_empty() => (value.show)(&Values::default(), out),
@@ -187,9 +196,13 @@ impl Values {
     ///
     /// - `ENOENT`: no parameter of this name stores a value.
     /// - As [`Values::set`].
+    #[cfg(not(MODULE))]
     pub fn set_named(&mut self, name: &str, text: &str) -> Result {
         let stored = named(name).and_then(|parameter| parameter.value.as_ref());
-        let stored = stored.ok_or(Error::new(Code::NoEntry, "no such parameter"))?;
+        let stored = stored.ok_or(crate::sched::error::Error::new(
+            Code::NoEntry,
+            "no such parameter",
+        ))?;
         self.set(stored, text)
     }
 

@@ -124,6 +124,7 @@ impl RuleError {
 
     /// Returns the first word at the column of the error in `text`, the refused command; at most 24
     /// bytes. Empty if the error has no column.
+    #[cfg(not(MODULE))]
     pub fn found<'a>(&self, text: &'a str) -> &'a str {
         let at = usize::from(self.column).checked_sub(1);
         let rest = at.and_then(|at| text.get(at..)).unwrap_or_default();

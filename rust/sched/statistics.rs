@@ -57,6 +57,7 @@ pub struct Stat {
 
 impl Stat {
     /// Returns the key in snapshots and JSON of nrsctl.
+    #[cfg(not(MODULE))]
     pub fn key(&self) -> &'static str {
         match self.unit {
             StatUnit::Cost => "cost",
@@ -131,11 +132,13 @@ macro_rules! stats {
 
         impl $table {
             /// Table with all numbers 0.
+            #[allow(dead_code, reason = "some tables need none")]
             pub const ZERO: Self = Self { $($field: 0,)+ };
         }
 
         impl<T> $table<T> {
             /// Applies `f` to each number.
+            #[allow(dead_code, reason = "some tables need no numbers of another type")]
             pub fn map<U>(&self, f: impl Fn(&T) -> U) -> $table<U> {
                 $table { $($field: f(&self.$field),)+ }
             }

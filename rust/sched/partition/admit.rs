@@ -172,6 +172,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
 
     /// Charges the class of requests with `attrs` after a merge added `cost` to one of them.
     /// Returns true if the part needs memory.
+    #[cfg_attr(
+        all(MODULE, not(feature = "elevator")),
+        expect(dead_code, reason = "only the I/O scheduler merges")
+    )]
     pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
         let head_cache = self.head_cache(attrs.priority);
         // The policy cannot refuse.

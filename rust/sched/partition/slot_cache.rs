@@ -31,6 +31,7 @@ pub struct SlotCaches {
 
 impl SlotCaches {
     /// Creates an empty set of caches.
+    #[cfg(not(MODULE))]
     pub const fn none() -> Self {
         Self {
             listed: AtomicWord::new(0),

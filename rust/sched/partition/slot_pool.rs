@@ -171,6 +171,7 @@ pub struct SlotPool {
 impl SlotPool {
     /// Creates the pool of a target with `slots` slots and `partitions` partitions, none ready, and
     /// without slot caches.
+    #[cfg(not(MODULE))]
     pub fn new(partitions: u16, slots: u32) -> Self {
         Self::with_caches(partitions, slots, SlotCaches::none())
     }

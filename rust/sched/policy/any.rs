@@ -62,6 +62,7 @@ macro_rules! policies {
             }
 
             /// Returns true if the policy exists in tests only and is not documented.
+            #[cfg(not(MODULE))]
             pub const fn is_for_tests(self) -> bool {
                 match self {
                     $($(#[$only])? Self::$name => !stringify!($($only)?).is_empty(),)+

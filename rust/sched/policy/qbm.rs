@@ -166,6 +166,7 @@ impl<I: Item> State<I> {
     }
 
     /// Returns the gates.
+    #[cfg(not(MODULE))]
     pub const fn gates(&self) -> Option<&mem::Shared<Gates>> {
         self.gates.as_ref()
     }

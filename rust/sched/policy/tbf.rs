@@ -259,6 +259,7 @@ impl<I: Item> State<I> {
     }
 
     /// Returns the rules in effect.
+    #[cfg(not(MODULE))]
     pub fn rules(&self) -> &Update {
         &self.policy.update
     }

@@ -207,6 +207,7 @@ impl Allocator {
     }
 
     /// Removes a client and releases the allocation.
+    #[cfg(test)]
     pub fn leave(&mut self, id: ClientId) {
         self.withdraw(id);
         self.settle();
@@ -220,6 +221,7 @@ impl Allocator {
     }
 
     /// Restores the given bandwidth of a client that had given up some, and its full goal.
+    #[cfg(test)]
     pub fn restore(&mut self, id: ClientId) {
         self.restore_deferred(id);
         self.settle();

@@ -43,7 +43,7 @@ mod usage;
 
 use super::{
     gate::{is_shared, GateOwner, Gates},
-    plan::{ClientKey, OverseerContext, Plan, GROUPS_MAX},
+    plan::{ClientKey, OverseerContext, Plan},
     terms::{Entitlement, UNREGULATED},
 };
 use crate::sched::{
@@ -325,8 +325,9 @@ impl BandwidthManager {
 
     /// Calls `each` for every registered client with a gate of its own: key, target and rate,
     /// bytes/s.
+    #[cfg(not(MODULE))]
     pub fn each(&self, mut each: impl FnMut(&ClientKey, u32, u64)) {
-        for place in GROUPS_MAX..self.clients.len() {
+        for place in super::plan::GROUPS_MAX..self.clients.len() {
             let client = self.clients.get(place).and_then(Option::as_ref);
             if let Some(client) = client.filter(|client| client.here) {
                 let who = &client.owner.who;

@@ -83,6 +83,7 @@ impl RuleList {
     }
 
     /// Returns the fields to which conditions may refer.
+    #[cfg(not(MODULE))]
     pub fn fields(&self) -> Fields {
         self.fields
     }

@@ -6,7 +6,7 @@
 //! servers, and [`crate::sched::agent`] how an agent reads accounts and sets factors.
 
 use crate::sched::{
-    agent::{faded, scaled, FactorPairs, Lease},
+    agent::{faded, FactorPairs, Lease},
     mem::{GrowingList, NoMemory, Shared},
 };
 
@@ -83,8 +83,9 @@ impl Factors {
     }
 
     /// Returns `weight` (below 2^31) of the entity `id` times the entity's factor, at least 1.
+    #[cfg(not(MODULE))]
     pub fn scale(&self, id: u64, weight: u32) -> u32 {
-        scaled(weight, self.of(id, 0))
+        crate::sched::agent::scaled(weight, self.of(id, 0))
     }
 }
 

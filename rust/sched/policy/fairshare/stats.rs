@@ -384,6 +384,7 @@ impl NodeRows {
     }
 
     /// Returns the merged rows: rows of the regular head first, groups before their members.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &NodeRow> {
         let rows = self.regular.iter().chain(self.high.iter());
         rows.map(|(_, row)| row)

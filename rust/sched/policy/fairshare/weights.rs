@@ -135,6 +135,7 @@ impl Weights {
     }
 
     /// Returns true if all weights are 1.
+    #[cfg(not(MODULE))]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -6,7 +6,7 @@ NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
 .PHONY: help setup build deb deb-source deb-test test test-long soak fuzz demo \
-	cluster lustre vm bench bench-vm compare sim clean distclean
+	cluster lustre vm bench bench-vm compare results sim clean distclean
 
 help:      ## list these targets (default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -64,6 +64,9 @@ bench-vm:  ## measure instructions per request in a VM, against dm-linear, mq-de
 
 compare:   ## compare nrs with none, mq-deadline, kyber, BFQ, io.max, io.cost, dm-linear in VMs
 	scripts/compare.sh
+
+results:   ## measure all figures of the manual and write them into the pages
+	scripts/results.sh
 
 sim:       ## simulate servers: ThemisIO's experiments, interference, fairness over many servers
 	scripts/sim.sh --all

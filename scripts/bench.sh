@@ -59,7 +59,9 @@ export CRITERION_HOME=$out/criterion
 # built. A missing type is a failure, so that a renamed type does not vanish from the report.
 sizes() {
 	local module=$NRS_TOP/build/stock/nrs.ko types name bytes what
-	local row='Entry<nrs::sched::table::Row<u64, nrs::frontend::chardev::session::table::Row>>'
+	local box='Holder<nrs::frontend::chardev::session::SessionRequest>'
+	local row='SlabEntry<nrs::sched::table::TableRow<u64,'
+	row+=' nrs::frontend::chardev::session::table::RequestRow>>'
 	[ -f "$module" ] && command -v llvm-dwarfdump >/dev/null || return 0
 	types=$(llvm-dwarfdump --debug-info "$module" 2>/dev/null | awk '
 		/DW_TAG_structure_type/ { open = 1; name = ""; next }
@@ -77,7 +79,7 @@ sizes() {
 		echo "$((bytes)) $what"
 	done <<-EOF
 		PerBio|bio on a device-mapper target: area that device-mapper gives with it
-		Holder<nrs::frontend::chardev::session::Queued>|request of /dev/nrs: box until it is read
+		$box|request of /dev/nrs: box until it is read
 		$row|request of /dev/nrs: row until it is completed
 		NodeFifo|of the class: queue
 	EOF

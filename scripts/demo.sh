@@ -17,6 +17,7 @@ esac
 
 "$NRS_SCRIPTS/build-module.sh" stock
 "$NRS_SCRIPTS/vm.sh" --kernel stock --icount --timeout 300 --name demo -- demo.sh
-"$NRS_SCRIPTS/report.sh" demo "$NRS_TOP/build/vm/demo/out" "$NRS_TOP/demo.svg" | fold -s -w 100 |
+"$NRS_SCRIPTS/report.sh" demo "$NRS_TOP/build/vm/demo/out" "$NRS_TOP/demo.svg" \
+	"$NRS_TOP/build/demo.md" | fold -s -w 100 |
 	tee "$NRS_TOP/build/demo.txt"
 log "demo: the picture is demo.svg, the table is build/demo.txt"

@@ -422,6 +422,8 @@ main() {
 		check "scripts: no check relies on A && B or ! A" asserts
 		check "scripts: blocks of how-tos are run, or marked" tests/tutorial.sh --check
 		check "scripts: words" scripts/in-root.sh tests/words.py
+		check "scripts: figures are as commands printed them" scripts/in-root.sh \
+			scripts/figures.py check
 		check "scripts: the example of the guide for kernel servers" guide
 		check "scripts: pages of the exporter" tests/exporter.sh
 		if [ -n "${NRS_LONG:-}" ]; then

@@ -110,7 +110,7 @@ def prose(path, lines):
         if path.endswith(".md"):
             if line.startswith("```"):
                 fenced = not fenced
-            if line in ("<!-- keys -->", "<!-- metrics -->"):
+            if line.startswith(("<!-- keys -->", "<!-- metrics -->", "<!-- figures ")):
                 generated = True
             elif line.startswith("<!-- end of"):
                 generated = False

@@ -54,7 +54,8 @@ make_device() {
 		null_blk_create fast size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1
 		;;
 	band)
-		disk=band
+		# The device serves a burst each 20 ms, so the first shares take longer to settle.
+		disk=band settle=800
 		null_blk_create band size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues=1 \
 			mbps=$band_mbps
 		;;

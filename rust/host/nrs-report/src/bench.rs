@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use nrs_report::chart::Lines;
 use nrs_report::stat::Spread;
-use nrs_report::table::Table;
+use nrs_report::table::{commas, Table};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -189,14 +189,6 @@ impl Measured {
     }
 }
 
-/// Formats `number` with thousands separators.
-fn commas(number: u32) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        _ => format!("{},{:03}", number / 1_000, number % 1_000),
-    }
-}
-
 /// Returns the increase in ns when the number of classes doubles: the least-squares slope over
 /// log2. Returns `None` for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
@@ -255,6 +247,13 @@ fn summary(measured: &Measured) -> Table {
     let shared = |policy: &str| Some(memory(policy, 4_096)?.shared_bytes as f64);
     row("bytes that the parts share".into(), &shared, 0);
     table
+}
+
+/// Returns the load averages and the table of decisions, for the manual.
+fn decisions(measured: &Measured) -> String {
+    let load = &measured.load;
+    let table = summary(measured).markdown();
+    format!("Load averages at the start and at the end: {load}.\n\n{table}")
 }
 
 /// Returns the table of all other results.
@@ -329,6 +328,7 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     }
     let page = page(&measured);
     fs::write(args.dir.join("bench.md"), &page)?;
+    fs::write(args.dir.join("decisions.md"), decisions(&measured))?;
     picture(&measured).save(&args.dir.join("decisions.svg"))?;
     print!("{page}");
     Ok(())

@@ -14,6 +14,7 @@
 //!                          └─> words (sentences about the best peers)
 //! ```
 
+mod brief;
 mod check;
 mod figures;
 mod input;
@@ -32,7 +33,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// Directory with a directory of results for each device.
     dir: PathBuf,
-    /// Directory for compare.md, compare.json and the charts.
+    /// Directory for compare.md, compare.json, tables for the manual and the README, and charts.
     #[arg(long)]
     out: PathBuf,
     /// Check only that the figures are plausible, as a test; print no table.
@@ -75,6 +76,11 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
         args.out.join("compare.json"),
         serde_json::to_string_pretty(&json)? + "\n",
     )?;
+    fs::write(
+        args.out.join("manual.md"),
+        brief::manual(&table, &sentences),
+    )?;
+    fs::write(args.out.join("readme.md"), brief::readme(&table))?;
     page::pictures(&table, &args.out)?;
     print!("{page}");
     Ok(())

@@ -10,6 +10,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nrs_report::table::Table;
+
 use crate::fio;
 
 /// Runs in order.
@@ -35,6 +37,8 @@ pub struct Args {
     dir: PathBuf,
     /// Output file of the chart, SVG.
     picture: PathBuf,
+    /// Output file of the table for the README.
+    readme: PathBuf,
 }
 
 /// Job of a run: service from the counters of nrs, latency from fio.
@@ -188,6 +192,35 @@ impl Demo {
             }
         }
         lines.join("\n")
+    }
+
+    /// Returns the small user's results for the README.
+    fn readme(&self) -> String {
+        let limited = format!("greedy one limited to {}", self.rate);
+        let mut table = Table::new(&[
+            "a small user",
+            "alone",
+            "beside a greedy one",
+            "with `fairshare`",
+            &limited,
+        ]);
+        let row = |title: &str, value: &dyn Fn(&Job) -> String| {
+            let cells = self.runs.iter().map(|run| value(run.small()));
+            [title.to_owned()]
+                .into_iter()
+                .chain(cells)
+                .collect::<Vec<_>>()
+        };
+        table.row(&row("throughput, MB/s", &|job| {
+            format!("{:.1}", job.mb_per_s)
+        }));
+        table.row(&row("p99 latency, ms", &|job| ms(job.p99_ms)));
+        let kept = self.run("fairshare").mb_per_s("") / self.run("fifo").mb_per_s("");
+        format!(
+            "{}\nWith `fairshare` both users together get {:.0} % of the throughput without nrs.\n",
+            table.markdown(),
+            100.0 * kept
+        )
     }
 
     /// Returns true if each user got half under fairshare, and each job of the greedy user half of
@@ -446,6 +479,7 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
         println!("\n{text}");
     }
     fs::write(&args.picture, demo.svg())?;
+    fs::write(&args.readme, demo.readme())?;
     match demo.is_valid() && demo.is_fair() && demo.is_limited() {
         true => Ok(()),
         false => Err("unexpected results, see NOT above".into()),
@@ -490,6 +524,8 @@ mod tests {
         assert!(demo
             .sharing()
             .contains("(under fifo it got 75 % of its user's part)"));
+        let readme = demo.readme();
+        assert!(readme.contains("| throughput, MB/s |  50.0 |"), "{readme}");
         let svg = demo.svg();
         assert!(
             svg.contains("small 50.0 %") && svg.contains("greedy 72.0 %") && svg.contains("500 ms")

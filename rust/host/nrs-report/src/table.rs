@@ -100,6 +100,14 @@ impl Table {
     }
 }
 
+/// Formats `number` with thousands separators.
+pub fn commas(number: u32) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", commas(number / 1_000), number % 1_000),
+    }
+}
+
 /// Cleans the text of a cell: escapes bars, and replaces line breaks.
 fn clean(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
@@ -108,6 +116,14 @@ fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands() {
+        assert_eq!(
+            [999, 1_000, 1_234_567].map(commas),
+            ["999", "1,000", "1,234,567"]
+        );
+    }
 
     #[test]
     fn markdown() {

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nrs_report::stat::spread;
+use nrs_report::table::{commas, Table};
 
 use crate::fio;
 
@@ -84,43 +85,44 @@ fn counted(dir: &Path, name: &str, batch: u32) -> Result<(f64, f64), Box<dyn Err
 }
 
 fn verdict(ratio: f64, wanted: f64) -> String {
-    let word = if ratio >= wanted { "yes" } else { "NO" };
-    format!("  required {wanted:.2}: {word}")
+    let word = if ratio >= wanted { "yes" } else { "no" };
+    format!("{wanted:.2}: {word}")
 }
 
-fn counts(dir: &Path, batch: u32) -> Result<(), Box<dyn Error>> {
-    let each = if batch == 1 {
-        ""
-    } else {
-        " (one io_submit each)"
-    };
-    println!("Submitted {batch} at a time{each}:\n");
-    println!(
-        "  {:<32}{:>13}{:>14}{:>8}",
-        "", "instructions", "to dm-linear", "queued"
+/// Returns the table of instructions per request.
+fn counts(dir: &Path) -> Result<String, Box<dyn Error>> {
+    let mut table = Table::headed(
+        "device | 1 at a time | to dm-linear | required | 32 at a time | to dm-linear | required \
+         | queued",
     );
-    let (linear, _) = counted(dir, "linear", batch)?;
     for (name, title, wanted, _) in CONFIGURATIONS {
-        let (instructions, waited) = counted(dir, name, batch)?;
-        let ratio = linear / instructions;
-        let waited = match name.starts_with("nrs") || name.starts_with("sched") {
-            true => format!("{:.0} %", 100.0 * waited),
-            false => "-".into(),
-        };
-        let wanted = wanted[usize::from(batch > 1)];
-        let verdict = wanted.map_or(String::new(), |wanted| verdict(ratio, wanted));
-        println!("  {title:<32}{instructions:>13.0}{ratio:>14.3}{waited:>8}{verdict}");
+        let mut row = vec![title.to_owned()];
+        for (batch, wanted) in [1, 32].into_iter().zip(wanted) {
+            let (instructions, _) = counted(dir, name, batch)?;
+            let ratio = counted(dir, "linear", batch)?.0 / instructions;
+            row.extend([
+                commas(instructions.round() as u32),
+                format!("{ratio:.3}"),
+                wanted.map_or(String::new(), |wanted| verdict(ratio, wanted)),
+            ]);
+        }
+        row.push(match name.starts_with("nrs") || name.starts_with("sched") {
+            true => format!("{:.0} %", 100.0 * counted(dir, name, 32)?.1),
+            false => String::new(),
+        });
+        table.row(&row);
     }
+    let mut text = table.markdown() + "\n";
     for (name, title, _, off) in CONFIGURATIONS.iter().filter(|(.., off)| !off.is_empty()) {
-        let ratio = counted(dir, off, batch)?.0 / counted(dir, name, batch)?.0;
-        let title = format!("{title}:");
-        println!(
-            "  timeouts on to off, {title:<26}{ratio:.3}{}",
-            verdict(ratio, TIMED)
+        let ratio = |batch| Ok(counted(dir, off, batch)?.0 / counted(dir, name, batch)?.0);
+        let [one, many]: [Result<f64, Box<dyn Error>>; 2] = [ratio(1), ratio(32)];
+        let (one, many) = (one?, many?);
+        text += &format!(
+            "* Timeouts on to off, {title}: {one:.3}, {many:.3}; required {}\n",
+            verdict(one.min(many), TIMED)
         );
     }
-    println!();
-    Ok(())
+    Ok(text)
 }
 
 /// Returns the IOPS of a configuration relative to dm-linear, per round.
@@ -137,46 +139,36 @@ fn ratios(dir: &Path, name: &str) -> Result<Vec<f64>, Box<dyn Error>> {
         .collect()
 }
 
-/// Prints the tables.
+/// Returns the table of free-running machines; empty without results of such machines.
+fn free(dir: &Path) -> Result<String, Box<dyn Error>> {
+    let free = [1, 2, 4, 8].map(|cpus| (cpus, dir.join(format!("free-{cpus}"))));
+    let free: Vec<(u32, PathBuf)> = free.into_iter().filter(|(_, dir)| dir.is_dir()).collect();
+    if free.is_empty() {
+        return Ok(String::new());
+    }
+    let heads = free.iter().map(|(cpus, _)| format!("{cpus} CPUs"));
+    let heads: Vec<String> = ["device".to_owned()].into_iter().chain(heads).collect();
+    let mut table = Table::new(&heads);
+    for (name, title, ..) in CONFIGURATIONS.iter().filter(|(name, ..)| *name != "linear") {
+        let mut row = vec![title.to_string()];
+        for (_, dir) in &free {
+            row.push(spread(&ratios(dir, name)?).text(2));
+        }
+        table.row(&row);
+    }
+    Ok(format!(
+        "\nFree-running CPUs: median IOPS relative to dm-linear, with the range:\n\n{}",
+        table.markdown()
+    ))
+}
+
+/// Prints the tables in Markdown.
 ///
 /// # Errors
 ///
 /// Missing or unreadable results.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    println!(
-        "Cost of a request through the whole stack, fio included: 4 KiB random reads, \
-     libaio, 32 in flight,"
-    );
-    println!("null_blk irqmode 0. Attributes of every request are counted.\n");
-    println!(
-        "Instructions per request, one emulated CPU, -icount (time is instructions, repeatable):\n"
-    );
-    for batch in [1, 32] {
-        counts(&args.dir.join("count"), batch)?;
-    }
-    let free = [1, 2, 4, 8].map(|cpus| (cpus, args.dir.join(format!("free-{cpus}"))));
-    let free: Vec<(u32, PathBuf)> = free.into_iter().filter(|(_, dir)| dir.is_dir()).collect();
-    if free.is_empty() {
-        return Ok(());
-    }
-    println!(
-        "Free-running, IOPS as a part of dm-linear's, median of the rounds (lowest to \
-     highest); reported only:\n"
-    );
-    let heads = free
-        .iter()
-        .map(|(cpus, _)| format!("{:>22}", format!("{cpus} CPUs")));
-    println!("  {:<32}{}", "", heads.collect::<String>());
-    for (name, title, ..) in CONFIGURATIONS.iter().filter(|(name, ..)| *name != "linear") {
-        let mut line = format!("  {title:<32}");
-        for (_, dir) in &free {
-            let all = spread(&ratios(dir, name)?);
-            let shown = format!("{:.2} ({:.2} to {:.2})", all.median, all.low, all.high);
-            line += &format!("{shown:>22}");
-        }
-        println!("{line}");
-    }
-    println!();
+    print!("{}{}", counts(&args.dir.join("count"))?, free(&args.dir)?);
     Ok(())
 }
 

@@ -64,7 +64,7 @@ fn gap(figure: &Figure, a: f64, b: f64) -> String {
 }
 
 /// Formats a list as `a, b and c`.
-fn list(names: &[String]) -> String {
+pub fn list(names: &[String]) -> String {
     match names {
         [] => String::new(),
         [one] => one.clone(),

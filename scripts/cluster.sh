@@ -48,6 +48,8 @@ end() {
 }
 
 mkdir -p build
+# awaited() must not see the phases of an earlier run.
+rm -rf "$vms"/cluster-{one,two,again}
 trap 'trap - INT TERM && kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 server cluster-two two one
 two=$!

@@ -26,6 +26,7 @@ BLOCK = re.compile(
     r"<!-- figures (?P<name>\S+)(?: (?P<digest>\S+))? -->\n(?P<text>.*?)<!-- end of figures -->",
     re.DOTALL,
 )
+RANGE = re.compile(r" \((?:[-+0-9.,]+–[-+0-9.,]+|lowest–highest|least–greatest)\)")
 
 
 def digest(text):
@@ -39,9 +40,6 @@ def pages():
     for path in files.split():
         with open(path) as page:
             yield path, page.read()
-
-
-RANGE = re.compile(r" \((?:[-+0-9.,]+–[-+0-9.,]+|lowest–highest|least–greatest)\)")
 
 
 def formatted(text):

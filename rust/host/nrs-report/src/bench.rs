@@ -249,11 +249,15 @@ fn summary(measured: &Measured) -> Table {
     table
 }
 
+/// Returns the sentence about the load of the host.
+fn load(measured: &Measured) -> String {
+    let load = &measured.load;
+    format!("Load averages at the start and at the end: {load}.\n")
+}
+
 /// Returns the load averages and the table of decisions, for the manual.
 fn decisions(measured: &Measured) -> String {
-    let load = &measured.load;
-    let table = summary(measured).markdown();
-    format!("Load averages at the start and at the end: {load}.\n\n{table}")
+    format!("{}\n{}", load(measured), summary(measured).markdown())
 }
 
 /// Returns the table of all other results.
@@ -273,9 +277,7 @@ fn rest(measured: &Measured) -> Table {
 
 /// Returns the whole report.
 fn page(measured: &Measured) -> String {
-    let load = &measured.load;
-    let mut out =
-        format!("# Cost of scheduling\n\nLoad averages at the start and at the end: {load}.\n");
+    let mut out = format!("# Cost of scheduling\n\n{}", load(measured));
     let mut sizes = Table::new(&["structure", "bytes"]);
     for (what, bytes) in &measured.sizes {
         sizes.row(&[what, bytes]);

@@ -95,11 +95,16 @@ fn counts(dir: &Path) -> Result<String, Box<dyn Error>> {
         "device | 1 at a time | to dm-linear | required | 32 at a time | to dm-linear | required \
          | queued",
     );
+    let both = |name: &str| -> Result<[(f64, f64); 2], Box<dyn Error>> {
+        Ok([counted(dir, name, 1)?, counted(dir, name, 32)?])
+    };
+    let linear = both("linear")?;
     for (name, title, wanted, _) in CONFIGURATIONS {
+        let counts = both(name)?;
         let mut row = vec![title.to_owned()];
-        for (batch, wanted) in [1, 32].into_iter().zip(wanted) {
-            let (instructions, _) = counted(dir, name, batch)?;
-            let ratio = counted(dir, "linear", batch)?.0 / instructions;
+        for (batch, wanted) in wanted.into_iter().enumerate() {
+            let instructions = counts[batch].0;
+            let ratio = linear[batch].0 / instructions;
             row.extend([
                 commas(instructions.round() as u32),
                 format!("{ratio:.3}"),
@@ -107,16 +112,15 @@ fn counts(dir: &Path) -> Result<String, Box<dyn Error>> {
             ]);
         }
         row.push(match name.starts_with("nrs") || name.starts_with("sched") {
-            true => format!("{:.0} %", 100.0 * counted(dir, name, 32)?.1),
+            true => format!("{:.0} %", 100.0 * counts[1].1),
             false => String::new(),
         });
         table.row(&row);
     }
     let mut text = table.markdown() + "\n";
     for (name, title, _, off) in CONFIGURATIONS.iter().filter(|(.., off)| !off.is_empty()) {
-        let ratio = |batch| Ok(counted(dir, off, batch)?.0 / counted(dir, name, batch)?.0);
-        let [one, many]: [Result<f64, Box<dyn Error>>; 2] = [ratio(1), ratio(32)];
-        let (one, many) = (one?, many?);
+        let ([(one_off, _), (many_off, _)], [(one, _), (many, _)]) = (both(off)?, both(name)?);
+        let (one, many) = (one_off / one, many_off / many);
         text += &format!(
             "* Timeouts on to off, {title}: {one:.3}, {many:.3}; required {}\n",
             verdict(one.min(many), TIMED)

@@ -367,7 +367,7 @@ impl Env<Held, Config> for KernelEnv<'_> {
                 nid: EventText::of(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
                 id,
                 bytes: held.cost().bytes,
-                offset: held.spot().offset,
+                offset: held.byte_range().offset,
                 uid: attrs.uid,
                 gid: attrs.gid,
                 opcode: attrs.opcode,

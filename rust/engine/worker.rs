@@ -341,7 +341,7 @@ impl WorkItem for Worker {
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
         // The overseer runs first, because requests depend on it.
-        let seated = this.oversight.look(due >= OVERSIGHT);
+        let looked = this.oversight.look(due >= OVERSIGHT);
         if due == ALL {
             this.agent.look(misc::now());
             this.refresh();
@@ -354,7 +354,7 @@ impl WorkItem for Worker {
                 done
             }
         });
-        if seated.and(done).is_err() {
+        if looked.and(done).is_err() {
             // The next run tries again; until then requests use the default class.
             this.failures.fetch_add(1, ordering::Relaxed);
         }

@@ -244,11 +244,11 @@ impl BlockClient {
         }
         let dispatch = self.service().dispatch();
         let target = self.target();
-        let spot = held.spot();
+        let range = held.byte_range();
         // All clients of a backing device share one ordering domain.
         let domain = (dispatch.level() == Level::Overlap).then_some(target.index().into());
         let direction = held.cost().direction;
-        let relation = domain.map(|domain| Relation::overlap(domain, &spot, direction));
+        let relation = domain.map(|domain| Relation::overlap(domain, &range, direction));
         // The file does not fit, and neither does the host name, which may change at any time.
         let fits = !traits.wants_file && !naming.template.uses_host();
         let arrival = Arrival {
@@ -264,7 +264,7 @@ impl BlockClient {
             may_overflow: true,
             domain,
         };
-        let attrs = || self.attrs(traits, naming, who, spot.object);
+        let attrs = || self.attrs(traits, naming, who, range.object);
         self.service().arrive(held, &arrival, attrs).went
     }
 

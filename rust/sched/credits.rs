@@ -242,7 +242,7 @@ mod tests {
         for (seed, max) in [(1, 65_536u32), (2, 256), (3, 1_000), (4, 17)] {
             let mut rng = Rng::new(seed);
             let mut credits = Credits::NONE;
-            let (mut active, mut told) = (0u32, 0u32);
+            let (mut active, mut changes) = (0u32, 0u32);
             for _ in 0..100_000 {
                 let most = if rng.below(100) == 0 { 200 } else { 3 };
                 let steps = rng.below(most) as u32;
@@ -267,11 +267,11 @@ mod tests {
                 if each > credits.each() && credits != Credits::NONE {
                     assert!(active.max(1) * 4 <= credits.fan_out * 3);
                 }
-                told += u32::from(each != credits.each());
+                changes += u32::from(each != credits.each());
                 credits = next;
             }
-            println!("buffer {max}: {told} changes in 100000 steps");
-            assert!(told < 60_000, "{told}");
+            println!("buffer {max}: {changes} changes in 100000 steps");
+            assert!(changes < 60_000, "{changes}");
         }
     }
 

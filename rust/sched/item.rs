@@ -99,7 +99,7 @@ pub trait Item: Sized {
     fn arrival(&self) -> u64;
 
     /// Returns the range of the request.
-    fn spot(&self) -> ByteRange;
+    fn byte_range(&self) -> ByteRange;
 
     /// Returns the mark that the policy stored last; 0 on arrival.
     fn mark(&self) -> u64;

@@ -287,16 +287,16 @@ impl<K: Sort> LeftistForest<K> {
             let Some(above) = self.nodes.get_mut(parent as usize) else {
                 return;
             };
-            let told = if above.left == at {
+            let stored = if above.left == at {
                 &mut above.left_rank
             } else {
                 &mut above.right_rank
             };
             early |= at == least;
-            if early && *told == rank {
+            if early && *stored == rank {
                 return;
             }
-            *told = rank;
+            *stored = rank;
             at = parent;
         }
     }

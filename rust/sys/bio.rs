@@ -140,14 +140,14 @@ impl<'a> BioView<'a> {
         self.0.bi_iter.bi_sector
     }
 
-    /// Records in `spot` the file of the bio and the offset in that file, if they are known.
+    /// Records in `range` the file of the bio and the offset in that file, if they are known.
     #[inline(never)]
-    pub(crate) fn find_file(self, spot: &mut ByteRange) {
+    pub(crate) fn find_file(self, range: &mut ByteRange) {
         let (mut file, mut offset) = (0, 0);
         // SAFETY: By the type invariant; the numbers are valid for writes.
         if unsafe { raw::nrs_bio_file(self.as_ptr(), &mut file, &mut offset) } {
-            spot.object = file;
-            spot.logical = offset;
+            range.object = file;
+            range.logical = offset;
         }
     }
 }

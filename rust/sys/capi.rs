@@ -221,11 +221,11 @@ impl<S: Default + 'static> ItemMemory<S> {
     };
 
     /// Initialises an idle item; its old contents are ignored.
-    pub(crate) fn begin(&mut self, cost: Cost, spot: ByteRange, account: NodeAccount) -> Held {
+    pub(crate) fn begin(&mut self, cost: Cost, range: ByteRange, account: NodeAccount) -> Held {
         const { assert!(mem::size_of::<FrameworkItem<S>>() <= ITEM_WORDS * mem::size_of::<u64>()) };
         const { assert!(mem::align_of::<FrameworkItem<S>>() <= mem::align_of::<u64>()) };
         let item = FrameworkItem {
-            node: Node::new(Self::OPS, cost, spot, account),
+            node: Node::new(Self::OPS, cost, range, account),
             state: S::default(),
         };
         // SAFETY: By the type invariant, and the assertions show that it fits; the item is idle, so

@@ -140,7 +140,7 @@ struct OwnedPart {
     /// Time from which the request is held, monotonic ns.
     arrival: u64,
     cost: Cost,
-    spot: ByteRange,
+    range: ByteRange,
     account: NodeAccount,
 }
 
@@ -167,11 +167,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Creates a node for a request that costs `cost` and has the range `spot`.
+    /// Creates a node for a request that costs `cost` and has the range `range`.
     pub(crate) fn new(
         ops: &'static Ops,
         cost: Cost,
-        spot: ByteRange,
+        range: ByteRange,
         account: NodeAccount,
     ) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl Node {
                 ops,
                 arrival: 0,
                 cost,
-                spot,
+                range,
                 account,
             },
             tag: PlaceTag {
@@ -409,8 +409,8 @@ impl Item for Held {
         self.node().arrival
     }
 
-    fn spot(&self) -> ByteRange {
-        self.node().spot
+    fn byte_range(&self) -> ByteRange {
+        self.node().range
     }
 
     fn mark(&self) -> u64 {

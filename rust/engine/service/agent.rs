@@ -43,7 +43,7 @@ pub(crate) struct AccountsHeader {
 /// An open file as the only agent of a service. When this is dropped, the factors return to one.
 pub(crate) struct Binding {
     service: Arc<Service>,
-    told: LastReading,
+    last: LastReading,
 }
 
 impl Binding {
@@ -61,7 +61,7 @@ impl Binding {
         }
         Ok(Self {
             service,
-            told: LastReading::new(),
+            last: LastReading::new(),
         })
     }
 
@@ -72,7 +72,7 @@ impl Binding {
 
     /// Resets the record of reported accounts, as if the agent had just bound.
     pub(crate) fn restart(&mut self) {
-        self.told = LastReading::new();
+        self.last = LastReading::new();
     }
 
     /// Passes the accounts that changed since the last call, or `all`, to `write`; they count as
@@ -98,8 +98,8 @@ impl Binding {
             time_ns,
             terms: reading.terms(),
         };
-        let written = write(&head, self.told.changes(instance, &reading, all))?;
-        self.told.note(instance, reading);
+        let written = write(&head, self.last.changes(instance, &reading, all))?;
+        self.last.note(instance, reading);
         Ok(written)
     }
 }

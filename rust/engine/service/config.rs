@@ -176,15 +176,15 @@ impl Service {
         f(&mut new)?;
         new.check()?;
         let mut primaries = settings.primaries;
-        let mut told: ByHead<Option<AnyUpdate>> = [None, None];
+        let mut updates: ByHead<Option<AnyUpdate>> = [None, None];
         let heads = Priority::ALL.into_iter().zip(&mut primaries);
-        for ((priority, primary), told) in heads.zip(&mut told) {
+        for ((priority, primary), update) in heads.zip(&mut updates) {
             let Some(config) = primary else {
                 continue;
             };
             *config = config.with(&new.values.policies);
             if new.is_news(&settings.parameters, config, priority) {
-                *told = new.update(config, priority).map_err(|_| ENOMEM)?;
+                *update = new.update(config, priority).map_err(|_| ENOMEM)?;
             }
         }
         // Parts that are created from here on use the new parameters.
@@ -200,11 +200,11 @@ impl Service {
         }
         // Parts receive the overseer's update, too.
         let followed = self.oversight.update();
-        for (priority, told) in Priority::ALL.into_iter().zip(&told) {
-            if let Some(update) = told.as_ref().or(followed.as_ref()) {
+        for (priority, own) in Priority::ALL.into_iter().zip(&updates) {
+            if let Some(update) = own.as_ref().or(followed.as_ref()) {
                 self.hand_over(priority, update);
             }
-            if told.is_some() {
+            if own.is_some() {
                 self.refresh(priority);
             }
         }
@@ -411,10 +411,10 @@ impl Service {
         let old = settings.primaries;
         let followed = settings.parameters.kept.follow(&old, new);
         followed.map_err(|_| ENOMEM)?;
-        let mut told = [const { None }; 2];
+        let mut updates = [const { None }; 2];
         let pairs = Priority::ALL.into_iter().zip(old.iter().zip(new.iter()));
-        for (told, (priority, pair)) in told.iter_mut().zip(pairs.clone()) {
-            *told = match pair {
+        for (update, (priority, pair)) in updates.iter_mut().zip(pairs.clone()) {
+            *update = match pair {
                 (Some(old), Some(new)) if old != new && old.follows(new) => {
                     settings.update(new, priority)?
                 }
@@ -423,9 +423,9 @@ impl Service {
             };
         }
         let changes = || {
-            let others = pairs.clone().zip(&told);
+            let others = pairs.clone().zip(&updates);
             others
-                .filter(|((_, (old, new)), told)| old != new && told.is_none())
+                .filter(|((_, (old, new)), update)| old != new && update.is_none())
                 .map(|((priority, (_, new)), _)| (priority, *new))
         };
         let oversight = self.oversight.prepare(new, &settings.parameters)?;
@@ -469,7 +469,7 @@ impl Service {
         self.oversight
             .change(oversight, &settings.parameters, install)?;
         // No failure is possible from here on.
-        for ((priority, pair), update) in pairs.zip(&told) {
+        for ((priority, pair), update) in pairs.zip(&updates) {
             let (Some(update), (Some(old), Some(new))) = (update, pair) else {
                 continue;
             };

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Returns the number of reported accounts, and their instance.
-fn told(binding: &mut Binding) -> Result<(usize, u64)> {
+fn reported(binding: &mut Binding) -> Result<(usize, u64)> {
     binding.accounts(true, |head, changes| Ok((changes.count(), head.instance)))
 }
 
@@ -48,12 +48,12 @@ mod life {
     fn factors_are_for_one_instance() -> Result {
         let service = Service::new(c"kunit", Some(2))?;
         let mut binding = Binding::new(service.clone())?;
-        let (count, instance) = told(&mut binding)?;
+        let (count, instance) = reported(&mut binding)?;
         assert!(count == 0 && instance != 0);
         // No part takes factors.
         assert!(set(&service, instance, 1) == Err(ESTALE));
         parameters::set(&service, "nrs_policies", "fairshare uid_fair")?;
-        let (_, started) = told(&mut binding)?;
+        let (_, started) = reported(&mut binding)?;
         assert!(started != 0 && started != instance);
         assert!(set(&service, instance, 1) == Err(ESTALE));
         set(&service, started, 1)?;
@@ -62,12 +62,12 @@ mod life {
         parameters::set(&service, "nrs_fairshare_delta_ms", "50")?;
         parameters::set(&service, "slots", "5")?;
         set(&service, started, 0)?;
-        assert!(told(&mut binding)?.1 == started);
+        assert!(reported(&mut binding)?.1 == started);
         let counted = service.agent().counted(misc::now());
         assert!((counted.written, counted.stale, counted.lapsed) == (2, 2, 0));
         parameters::set(&service, "nrs_fairshare_cost_model", "rpcs")?;
         assert!(set(&service, started, 1) == Err(ESTALE));
-        let (_, again) = told(&mut binding)?;
+        let (_, again) = reported(&mut binding)?;
         assert!(again != started);
         // The factors of the previous instance were dropped, and did not lapse.
         assert!(service.agent().counted(misc::now()).lapsed == 0);
@@ -84,7 +84,7 @@ mod life {
         let service = Service::new(c"kunit", Some(2))?;
         let mut binding = Binding::new(service.clone())?;
         parameters::set(&service, "nrs_policies", "fairshare uid_fair")?;
-        let (_, started) = told(&mut binding)?;
+        let (_, started) = reported(&mut binding)?;
         set(&service, started, 1)?;
         let agent = service.agent();
         let now = misc::now();

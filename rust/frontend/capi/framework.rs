@@ -126,9 +126,9 @@ impl capi::FrameworkOps for Framework {
         if record.header.kind != wire::TYPE_REQUEST {
             return Err(EINVAL);
         }
-        let spot = ByteRange::new(attrs.object, attrs.offset, attrs.length);
+        let range = ByteRange::new(attrs.object, attrs.offset, attrs.length);
         let account = NodeAccount::new(attrs.priority, misc::cpu());
-        let held = room.begin(cost, spot, account);
+        let held = room.begin(cost, range, account);
         match policy.driver.enqueue(held, &attrs) {
             Ok(queued) => {
                 room.replace(ItemState::Queued(queued));

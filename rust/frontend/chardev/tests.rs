@@ -80,7 +80,7 @@ impl SessionBench {
     fn bring_for(&self, cookie: u64, timeout: u32, elapsed: u32) -> Result {
         let mut request = wire::Request::new(cookie);
         (request.timeout_ms, request.elapsed_ms) = (timeout, elapsed);
-        self.told(self.session.request(&request, true))
+        self.checked(self.session.request(&request, true))
     }
 
     /// Reads up to eight ready requests.
@@ -98,14 +98,14 @@ impl SessionBench {
     }
 
     fn complete(&self, cookie: u64) -> Result {
-        self.told(
+        self.checked(
             self.session
                 .complete(&wire::Completion::new(cookie, 0, 4096)),
         )
     }
 
     /// Counts a refusal, as a call does that returns it.
-    fn told(&self, result: Result) -> Result {
+    fn checked(&self, result: Result) -> Result {
         result.inspect_err(|error| self.session.count_refused(*error))
     }
 
@@ -143,8 +143,8 @@ impl SessionBench {
     /// Returns the next early reply: request, timeout, flags.
     fn early(&self) -> Option<(u64, u32, u32)> {
         match self.item()? {
-            ReadItem::Early(told) => {
-                let record = told.record;
+            ReadItem::Early(reply) => {
+                let record = reply.record;
                 Some((record.cookie, record.timeout_ms, record.header.flags))
             }
             _ => None,

@@ -29,16 +29,16 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// Creates the relation to requests that overlap `spot` in `domain`. Every request that does
+    /// Creates the relation to requests that overlap `range` in `domain`. Every request that does
     /// not read counts as a write. Requests without length are unrelated.
-    pub const fn overlap(domain: u64, spot: &ByteRange, direction: Direction) -> Self {
-        if spot.length == 0 {
+    pub const fn overlap(domain: u64, range: &ByteRange, direction: Direction) -> Self {
+        if range.length == 0 {
             return Self::Free;
         }
         Self::Overlap {
             domain,
-            start: spot.offset,
-            end: spot.offset.saturating_add(spot.length),
+            start: range.offset,
+            end: range.offset.saturating_add(range.length),
             writes: !matches!(direction, Direction::Read),
         }
     }
@@ -111,7 +111,7 @@ impl OverflowMark {
 
     /// Returns the relation of `item`, whose mark the data was.
     pub(super) fn relation<I: Item>(self, item: &I) -> Relation {
-        Relation::overlap(self.domain, &item.spot(), item.cost().direction)
+        Relation::overlap(self.domain, &item.byte_range(), item.cost().direction)
     }
 }
 
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn extents() {
-        let spot = ByteRange::new(0, 4096, 8192);
+        let range = ByteRange::new(0, 4096, 8192);
         for (direction, writes) in [
             (Direction::Read, false),
             (Direction::Write, true),
             (Direction::Other, true),
         ] {
-            let extent = Relation::overlap(u64::MAX, &spot, direction).extent();
+            let extent = Relation::overlap(u64::MAX, &range, direction).extent();
             let want = Extent {
                 domain: DOMAINS - 1,
                 start: 4096,
@@ -156,8 +156,8 @@ mod tests {
             (u64::MAX - 1, 9, Some(u64::MAX)),
             (u64::MAX, 1, None),
         ] {
-            let spot = ByteRange::new(0, offset, length);
-            let extent = Relation::overlap(0, &spot, Direction::Write).extent();
+            let range = ByteRange::new(0, offset, length);
+            let extent = Relation::overlap(0, &range, Direction::Write).extent();
             assert_eq!(extent.map(|extent| extent.end), end, "{offset} {length}");
         }
         assert!(Relation::Free.extent().is_none());

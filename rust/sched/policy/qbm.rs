@@ -180,10 +180,10 @@ impl<I: Item> State<I> {
             return false;
         };
         let holds = record.generation == self.generation
-            && gates.is_none_or(|gates| gates.holds(&record.seat));
+            && gates.is_none_or(|gates| gates.holds(&record.claim));
         // A class that shares a gate claims its own gate as soon as one is free.
         let own = |who: &RequestOwner| who.party != RequestOwner::SHARED.party;
-        let shares = record.seat.is_shared()
+        let shares = record.claim.is_shared()
             && record.fifo.is_empty()
             && self.table.key(idx).is_some_and(own);
         if holds && !shares {
@@ -258,13 +258,13 @@ impl<I: Item> State<I> {
             unlisted.set(!lists);
             lists
         };
-        let claim = |gates: &Gates| gates.claim(&who, &record.seat, is_listed, now);
-        let seat = gates.map_or(GateClaim::NONE, claim);
+        let claim = |gates: &Gates| gates.claim(&who, &record.claim, is_listed, now);
+        let claim = gates.map_or(GateClaim::NONE, claim);
         if unlisted.get() {
             record.unlisted = plans;
         }
         let front = record.fifo.front().map(Item::cost);
-        let keys = record.claim_gate(gates, seat, self.generation, front, now);
+        let keys = record.claim_gate(gates, claim, self.generation, front, now);
         self.queue.set(idx, &mut record.keys, keys);
     }
 
@@ -508,7 +508,7 @@ impl<I: Item> Part<I> for State<I> {
             let Some(record) = record.filter(|record| !record.fifo.is_empty()) else {
                 continue;
             };
-            if record.seat.is_shared() {
+            if record.claim.is_shared() {
                 self.claim_gate(idx, now);
             }
             if self.settle(idx, now) {

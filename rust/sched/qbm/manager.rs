@@ -297,10 +297,10 @@ impl BandwidthManager {
         }
     }
 
-    /// Sets the gates of all clients whose allocation changed; if `told`, counts losses.
-    fn apply(&mut self, told: bool, now: u64) {
+    /// Sets the gates of all clients whose allocation changed; if `count_losses`, counts losses.
+    fn apply(&mut self, count_losses: bool, now: u64) {
         for group in self.groups.as_mut_slice() {
-            self.changed |= group.apply(&mut self.clients, &self.gates, told, now);
+            self.changed |= group.apply(&mut self.clients, &self.gates, count_losses, now);
         }
         self.set_starts(now);
     }
@@ -309,7 +309,7 @@ impl BandwidthManager {
     fn set_starts(&mut self, now: u64) {
         for group in self.groups.as_mut_slice() {
             let full = self.gates.take_full(group.place);
-            group.counters.seatless = group.counters.seatless.saturating_add(full);
+            group.counters.without_gate = group.counters.without_gate.saturating_add(full);
             if let Some(terms) = self.plan.default_terms(group.place) {
                 let start = group.newcomers(&terms);
                 self.gates.set_start(group.place, start, now);

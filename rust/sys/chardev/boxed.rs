@@ -60,15 +60,15 @@ impl<T: Submit> BoxedRequest<T> {
         end: |_| bug!(),
     };
 
-    /// Allocates a request that costs `cost` and whose range starts at `spot`.
+    /// Allocates a request that costs `cost` and whose range starts at `range`.
     pub(crate) fn new(
         value: T,
         cost: Cost,
-        spot: ByteRange,
+        range: ByteRange,
         account: NodeAccount,
         flags: Flags,
     ) -> Result<Self> {
-        let node = Node::new(Self::OPS, cost, spot, account);
+        let node = Node::new(Self::OPS, cost, range, account);
         let holder = KBox::into_raw(KBox::new(Holder { node, value }, flags)?);
         // INVARIANT: From a box, and not shared.
         // SAFETY: Boxes are never null.

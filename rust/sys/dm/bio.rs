@@ -160,16 +160,16 @@ impl<T: DmTarget> Bio<'_, T> {
         self.redirect();
         let view = self.view();
         let offset = view.sector().wrapping_mul(SECTOR);
-        let mut spot = ByteRange::new(target.into(), offset, view.bytes());
+        let mut range = ByteRange::new(target.into(), offset, view.bytes());
         if wanted {
-            view.find_file(&mut spot);
+            view.find_file(&mut range);
         }
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
             let area = PerBio::of(self.bio);
             area.write(PerBio {
                 target: self.ti,
-                node: Node::new(TargetInstance::<T>::OPS, cost, spot, account),
+                node: Node::new(TargetInstance::<T>::OPS, cost, range, account),
             });
             // `self` owns the bio by the type invariant and is consumed, so this is the only
             // `Held`.

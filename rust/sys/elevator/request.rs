@@ -75,15 +75,15 @@ impl<'a> Request<'a> {
         wanted: bool,
         account: NodeAccount,
     ) -> Held {
-        let mut spot = ByteRange::new(target.into(), self.offset(), self.bytes());
+        let mut range = ByteRange::new(target.into(), self.offset(), self.bytes());
         if wanted {
-            self.view().find_file(&mut spot);
+            self.view().find_file(&mut range);
         }
         // SAFETY: By the type invariant this request owns the entry, which is valid until the
         // request has ended; `self` is consumed, so this is the only `Held`.
         unsafe {
             (&raw mut (*self.entry).rq).write(self.rq);
-            (&raw mut (*self.entry).node).write(Node::new(self.ops, cost, spot, account));
+            (&raw mut (*self.entry).node).write(Node::new(self.ops, cost, range, account));
             (*self.rq).elv.priv_[0] = self.entry.cast();
             Held::from_raw(NonNull::new_unchecked(&raw mut (*self.entry).node))
         }

@@ -99,8 +99,8 @@ pub(crate) fn request(
         probe: probe.clone(),
     };
     let cost = Cost::new(Direction::Read, bytes);
-    let spot = ByteRange::new(0, 0, bytes);
-    let boxed = BoxedRequest::new(fake, cost, spot, NodeAccount::new(priority, 0), GFP_KERNEL)?;
+    let range = ByteRange::new(0, 0, bytes);
+    let boxed = BoxedRequest::new(fake, cost, range, NodeAccount::new(priority, 0), GFP_KERNEL)?;
     let mut held = boxed.into_held();
     held.hold(name);
     Ok(held)

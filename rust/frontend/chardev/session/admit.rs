@@ -66,7 +66,7 @@ struct EntryOutcome {
     joined: JoinOutcome,
     relation: Relation,
     /// True if the first unread early reply was added.
-    told: bool,
+    reply_added: bool,
     /// True if the deadline had passed.
     over: bool,
 }
@@ -242,12 +242,12 @@ impl Session {
                 bug!();
                 return Err(AdmitError::Error(ENOMEM));
             };
-            let (told, over) = inner.state(joined.handle.idx(), &new.statement);
+            let (reply_added, over) = inner.state(joined.handle.idx(), &new.statement);
             self.set_timer(&mut inner);
             EntryOutcome {
                 joined,
                 relation,
-                told,
+                reply_added,
                 over,
             }
         };
@@ -268,9 +268,9 @@ impl Session {
             left: Hint::new(0),
         };
         let attrs = &new.attrs;
-        let spot = ByteRange::new(attrs.object, attrs.offset, attrs.length);
+        let range = ByteRange::new(attrs.object, attrs.offset, attrs.length);
         let account = NodeAccount::new(attrs.priority, misc::cpu());
-        let boxed = BoxedRequest::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
+        let boxed = BoxedRequest::new(queued, new.cost, range, account, GFP_KERNEL_ACCOUNT)?;
         let arrival = Arrival {
             // The properties that a class may depend on do not fit, and the attributes are at hand
             // anyway.
@@ -303,7 +303,7 @@ impl Session {
             }
         };
         self.counters.requests.count(1);
-        if entered.told {
+        if entered.reply_added {
             self.call_reader();
         }
         self.count_removed(RemovalEvents {

@@ -12,12 +12,12 @@
 //! - *Look*: time at which a watch is checked: the margin before its deadline, then the deadline.
 //!
 //! ```text
-//!              ┌──────────── read ◀───────────┐
-//!              ▼                              │
-//!   taken ──▶ waiting ── margin, granted ──▶ told ── deadline ──▶ expired, late
+//!              ┌──────────── read ◀─────────────┐
+//!              ▼                                │
+//!   taken ──▶ waiting ── margin, granted ──▶ reported ── deadline ──▶ expired, late
 //!     │        │    └─── margin, refused ──▶ waiting, the last time
 //!     │        └──────── deadline ──▶ expired      └── deadline ──▶ expired
-//!     └── its timeout is under the estimate ──▶ told
+//!     └── its timeout is under the estimate ──▶ reported
 //! ```
 //!
 //! A watch is in one of two queues, by its next possible event: a look, or the read of an early
@@ -215,14 +215,14 @@ impl TableState {
     }
 
     /// Puts back an early reply that was not delivered.
-    pub(super) fn put_back_told(&mut self, told: &TakenReply) {
-        let Some(row) = self.rows.get_mut(told.handle) else {
+    pub(super) fn put_back_reply(&mut self, reply: &TakenReply) {
+        let Some(row) = self.rows.get_mut(reply.handle) else {
             return;
         };
         if matches!(row.watch.place, WatchQueue::Waiting(_)) {
-            row.watch.granted = core::mem::replace(&mut row.watch.deadline, told.deadline);
-            row.watch.flags = told.record.header.flags;
-            self.place(told.handle.idx(), WatchQueue::Reported);
+            row.watch.granted = core::mem::replace(&mut row.watch.deadline, reply.deadline);
+            row.watch.flags = reply.record.header.flags;
+            self.place(reply.handle.idx(), WatchQueue::Reported);
         }
     }
 

@@ -50,8 +50,8 @@ pub(crate) enum ReadItem {
 impl ReadBatch {
     /// Returns the next item, if any.
     pub(crate) fn next(&mut self) -> Option<ReadItem> {
-        if let Some(told) = self.early.next() {
-            return Some(ReadItem::Early(told));
+        if let Some(reply) = self.early.next() {
+            return Some(ReadItem::Early(reply));
         }
         if let Some(recovered) = self.recovered.take() {
             return Some(ReadItem::Recovered(recovered));
@@ -99,7 +99,7 @@ impl ReadItem {
     /// Returns the type of the record.
     pub(crate) fn kind(&self) -> u16 {
         match self {
-            Self::Early(told) => told.record.header.kind,
+            Self::Early(reply) => reply.record.header.kind,
             Self::Recovered(record) => record.header.kind,
             Self::Request(_, record) => record.header.kind,
         }
@@ -109,7 +109,7 @@ impl ReadItem {
     pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
         use wire::WireField;
         let rest = match self {
-            Self::Early(told) => told.record.put(room),
+            Self::Early(reply) => reply.record.put(room),
             Self::Recovered(record) => record.put(room),
             Self::Request(_, record) => record.put(room),
         };
@@ -208,8 +208,8 @@ impl Session {
         let mut inner = self.inner.lock();
         while let Some(item) = next {
             match item {
-                ReadItem::Early(told) => {
-                    inner.put_back_told(&told);
+                ReadItem::Early(reply) => {
+                    inner.put_back_reply(&reply);
                     early = early.wrapping_add(1);
                 }
                 ReadItem::Recovered(record) => inner.window.put_back(record),

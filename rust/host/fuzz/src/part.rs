@@ -256,7 +256,7 @@ impl Model {
             id: self.next,
             pages: 1 + u32::from(size),
             arrival: self.now,
-            spot: ByteRange::new(attrs.object, u64::from(size % 16) << 20, 4096),
+            range: ByteRange::new(attrs.object, u64::from(size % 16) << 20, 4096),
             direction: [Direction::Read, Direction::Write, Direction::Other][usize::from(size) % 3],
             ..Request::default()
         };

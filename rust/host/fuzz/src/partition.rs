@@ -22,7 +22,7 @@ fn arrive(watched: &mut Watched, kind: u8, bytes: &mut Bytes<'_>) {
     let (block, last) = (u64::from(place % 24), watched.len());
     let request = Request {
         pages: 1 + u32::from(blocks % 8),
-        spot: ByteRange::new(0, block * 4096, u64::from(blocks % 8) * 4096),
+        range: ByteRange::new(0, block * 4096, u64::from(blocks % 8) * 4096),
         direction: [Direction::Read, Direction::Write, Direction::Other]
             [usize::from(blocks / 8 % 3)],
         ..Request::default()

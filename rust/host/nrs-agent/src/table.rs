@@ -54,7 +54,7 @@ struct Entry {
     /// Number of steps since the node was active.
     idle: u32,
     /// Service in the last account, or the highest before service was taken back.
-    told: u64,
+    reported: u64,
     /// Capacity of the other servers where the node is active, units per second.
     capacity: u64,
     member: Member,
@@ -65,10 +65,10 @@ impl Entry {
     /// of up to `slack` units is service taken back by the cost model `time`, which is not counted
     /// again. A larger decrease means that a part has evicted the node.
     fn note(&mut self, account: &Account, most: u64, slack: u64) {
-        let since = account.service.wrapping_sub(self.told);
+        let since = account.service.wrapping_sub(self.reported);
         let counted = if since <= most { since } else { 0 };
         if since.wrapping_neg() > slack {
-            self.told = account.service;
+            self.reported = account.service;
         }
         self.parent = account.parent;
         self.leaf = account.leaf;
@@ -291,9 +291,9 @@ impl Table {
             weight: entry.member.here,
             active: entry.active,
         };
-        let told = self.entries.iter();
-        let told = told.filter(|(_, entry)| entry.idle <= IDLE_STEPS_SENT);
-        told.map(record).collect()
+        let recent = self.entries.iter();
+        let recent = recent.filter(|(_, entry)| entry.idle <= IDLE_STEPS_SENT);
+        recent.map(record).collect()
     }
 
     /// Returns the service of `id` on other servers, 1/4096 units per second.

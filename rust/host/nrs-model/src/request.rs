@@ -47,7 +47,7 @@ impl item::Item for Request {
         self.id
     }
 
-    fn spot(&self) -> ByteRange {
+    fn byte_range(&self) -> ByteRange {
         ByteRange::default()
     }
 

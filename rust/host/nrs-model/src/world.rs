@@ -258,8 +258,8 @@ impl World {
         self.came.fetch_add(1, SeqCst);
         let mut request = Request::new(id, Placement::new(kindred.priority));
         let relation = kindred.block.map(|block| {
-            let spot = ByteRange::new(0, block * 4096, 4096);
-            Relation::overlap(0, &spot, Direction::Write)
+            let range = ByteRange::new(0, block * 4096, 4096);
+            Relation::overlap(0, &range, Direction::Write)
         });
         let ident = [kindred.uid.into(), 0, 0, 0, 0];
         let limits = || round::RoundPartitions::limits(&self);

@@ -91,11 +91,11 @@ fn policies(c: &mut Criterion) {
     group.finish();
 }
 
-fn request(id: u64, spot: ByteRange) -> Request {
+fn request(id: u64, range: ByteRange) -> Request {
     Request {
         id,
         pages: 1,
-        spot,
+        range,
         direction: Direction::Write,
         ..Request::default()
     }
@@ -119,15 +119,15 @@ fn feed(order: &mut Order<Request>) {
 /// Enters a write at a random place in 4 TiB that overlaps no other request.
 fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
     loop {
-        let spot = ByteRange::new(0, rng.below(1 << 30) << 12, 4096);
-        match order.enter(Relation::overlap(0, &spot, Direction::Write), false) {
+        let range = ByteRange::new(0, rng.below(1 << 30) << 12, 4096);
+        match order.enter(Relation::overlap(0, &range, Direction::Write), false) {
             OrderOutcome::Free(id) => {
                 order.running(id);
                 return id;
             }
             // The block overlaps another request: the request is removed again at once.
             OrderOutcome::Blocked(id) => {
-                order.block(id, request(0, spot), Attrs::UNKNOWN, Forced::No);
+                order.block(id, request(0, range), Attrs::UNKNOWN, Forced::No);
                 order.force_all();
                 while let Some(act) = order.next() {
                     if let OrderAction::Release { id, .. } = act {
@@ -143,14 +143,14 @@ fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
 
 /// Enters a write to the same block as all others; it is blocked by the last of them.
 fn link(order: &mut Order<Request>, number: u64, high: bool) -> RecordId {
-    let spot = ByteRange::new(0, 0, 4096);
-    match order.enter(Relation::overlap(0, &spot, Direction::Write), high) {
+    let range = ByteRange::new(0, 0, 4096);
+    match order.enter(Relation::overlap(0, &range, Direction::Write), high) {
         OrderOutcome::Free(id) => {
             order.running(id);
             id
         }
         OrderOutcome::Blocked(id) => {
-            order.block(id, request(number, spot), Attrs::UNKNOWN, Forced::No);
+            order.block(id, request(number, range), Attrs::UNKNOWN, Forced::No);
             id
         }
         OrderOutcome::Full => panic!("memory"),

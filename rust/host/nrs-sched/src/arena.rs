@@ -86,7 +86,7 @@ pub struct Request {
     /// Arrival time, ns.
     pub arrival: u64,
     /// Range that the request accesses.
-    pub spot: ByteRange,
+    pub range: ByteRange,
     /// Direction of the transfer.
     pub direction: Direction,
     /// Mark that the policy stored with the request.
@@ -136,8 +136,8 @@ impl Item for Request {
         self.arrival
     }
 
-    fn spot(&self) -> ByteRange {
-        self.spot
+    fn byte_range(&self) -> ByteRange {
+        self.range
     }
 
     fn mark(&self) -> u64 {

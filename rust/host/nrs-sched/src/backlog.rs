@@ -169,7 +169,7 @@ impl Item for Bare {
         self.arrival
     }
 
-    fn spot(&self) -> ByteRange {
+    fn byte_range(&self) -> ByteRange {
         ByteRange::new(0, self.offset, 4096)
     }
 

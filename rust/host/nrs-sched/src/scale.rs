@@ -94,7 +94,7 @@ impl Scale {
         request.pages = 1 + self.rng.below(16) as u32;
         request.mark = 0;
         let object = 1_000 + u64::from(owner);
-        request.spot = ByteRange::new(object, self.rng.below(1 << 30) << 12, 4096);
+        request.range = ByteRange::new(object, self.rng.below(1 << 30) << 12, 4096);
         let class = self.classes[owner as usize];
         assert!(self.part.enqueue(request, class, self.now).is_ok());
     }

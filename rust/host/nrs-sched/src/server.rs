@@ -188,8 +188,8 @@ impl Server {
         let relation = match relate {
             Relate::Not => None,
             Relate::Range(domain) => {
-                let (spot, direction) = (request.spot(), request.direction);
-                Some(Relation::overlap(domain, &spot, direction))
+                let (range, direction) = (request.byte_range(), request.direction);
+                Some(Relation::overlap(domain, &range, direction))
             }
             Relate::As(relation) => Some(relation),
         };
@@ -379,14 +379,14 @@ impl Server {
     /// Allocates the memory that parts need and sets up new gates, as the service's worker does.
     /// Returns true if a part has gates.
     fn furnish(&mut self) -> bool {
-        let mut seats = false;
+        let mut has_gates = false;
         for priority in Priority::ALL {
             for (_, part) in self.machine.head(priority).parts_mut() {
                 feed(part);
                 walk(part, self.now);
-                seats |= part.qbm().is_some();
+                has_gates |= part.qbm().is_some();
             }
         }
-        seats
+        has_gates
     }
 }

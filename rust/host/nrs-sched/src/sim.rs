@@ -307,12 +307,12 @@ impl Sim {
         self.enqueue_at(source, pages, ByteRange::default())
     }
 
-    /// Enqueues a request of `source` with `pages` pages at `spot`; returns its number.
+    /// Enqueues a request of `source` with `pages` pages at `range`; returns its number.
     ///
     /// # Panics
     ///
     /// The part declines the request.
-    pub fn enqueue_at(&mut self, source: usize, pages: u32, spot: ByteRange) -> u64 {
+    pub fn enqueue_at(&mut self, source: usize, pages: u32, range: ByteRange) -> u64 {
         let class = self.class(source);
         self.now += 1;
         self.id += 1;
@@ -322,7 +322,7 @@ impl Sim {
             id: self.id,
             pages,
             arrival: self.now,
-            spot,
+            range,
             direction: from.direction,
             ..Request::default()
         };

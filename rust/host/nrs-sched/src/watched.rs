@@ -76,7 +76,7 @@ impl Watched {
     /// Submits a request; returns its number if it is accepted.
     pub fn arrive(&mut self, request: Request, relate: Relate, how: Arrival) -> Option<u64> {
         let id = self.len();
-        let spot = request.spot;
+        let range = request.range;
         let request = Request {
             owner: how.owner,
             id,
@@ -89,9 +89,9 @@ impl Watched {
             client: how.owner + 1,
             target: how.owner % 2,
             stream: u64::from(how.owner % 4),
-            object: spot.object,
-            offset: spot.offset,
-            length: spot.length,
+            object: range.object,
+            offset: range.offset,
+            length: range.length,
             priority: if how.high {
                 Priority::High
             } else {
@@ -101,7 +101,7 @@ impl Watched {
         };
         let relation = match relate {
             Relate::Not => None,
-            Relate::Range(domain) => Some(Relation::overlap(domain, &spot, request.direction)),
+            Relate::Range(domain) => Some(Relation::overlap(domain, &range, request.direction)),
             Relate::As(relation) => Some(relation),
         };
         let before = self.before(relation.as_ref());

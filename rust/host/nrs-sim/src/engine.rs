@@ -5,7 +5,8 @@
 //! The servers run the scheduling code of the kernel.
 //!
 //! - *Event*: something that happens at an instant; time advances from event to event ([`queue`]).
-//! - *Server*: partitions with a head each, slots, a device and a worker ([`server`], [`lane`]).
+//! - *Server*: partitions with a head each ([`partition`]), slots, a device and a worker
+//!   ([`server`]).
 //! - *Job*: processes on nodes that send requests ([`client`]).
 //!
 //! ```text
@@ -38,8 +39,8 @@ pub mod client;
 pub mod device;
 pub mod exchange;
 pub mod item;
-pub mod lane;
 pub mod network;
+pub mod partition;
 pub mod policy;
 pub mod queue;
 pub mod record;
@@ -49,9 +50,9 @@ pub mod throttle;
 use self::{
     client::Clients,
     device::SimDevice,
-    exchange::Talk,
+    exchange::SimExchange,
     network::SimNetwork,
-    queue::{Event, Scene, START},
+    queue::{Event, SimState, START},
     record::{Bins, Diary},
     server::{ServerSetup, SimServer},
     throttle::Throttle,
@@ -79,13 +80,13 @@ pub struct Settings {
 
 /// Simulation of one scenario.
 pub struct Engine {
-    scene: Scene,
+    state: SimState,
     end: u64,
     settings: Settings,
     clients: Clients,
     network: SimNetwork,
     servers: Vec<SimServer>,
-    talk: Option<Talk>,
+    exchange: Option<SimExchange>,
     diaries: Vec<Diary>,
     bins: Bins,
     events: u64,
@@ -127,13 +128,14 @@ impl Engine {
             }
         }
         let policies: Vec<String> = policies_of(scenario).collect();
-        let talk = scenario.exchange.as_ref();
-        let talk = talk.map(|written| Talk::new(written, &names, &policies, seed_for(seed, 4)));
+        let exchange = scenario.exchange.as_ref();
+        let exchange =
+            exchange.map(|written| SimExchange::new(written, &names, &policies, seed_for(seed, 4)));
         Ok(Self {
-            talk: talk.transpose()?,
-            scene: Scene {
+            exchange: exchange.transpose()?,
+            state: SimState {
                 now: START,
-                ..Scene::default()
+                ..SimState::default()
             },
             end: START + end,
             settings,
@@ -149,15 +151,15 @@ impl Engine {
     /// Runs to the end; reports the simulated time and the duration, ns, to `look` now and then.
     pub fn run(&mut self, mut look: impl FnMut(u64, u64)) {
         for server in &mut self.servers {
-            server.begin(&mut self.scene);
+            server.begin(&mut self.state);
         }
-        self.clients.begin(&mut self.scene.queue);
-        if let Some(talk) = &mut self.talk {
-            talk.begin(&mut self.scene.queue);
+        self.clients.begin(&mut self.state.queue);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.begin(&mut self.state.queue);
         }
         let mut over = false;
-        while let Some((time, event)) = self.scene.queue.pop_until(self.end) {
-            self.scene.now = time;
+        while let Some((time, event)) = self.state.queue.pop_until(self.end) {
+            self.state.now = time;
             self.events += 1;
             self.handle(event);
             if self.events % LOOK == 0 {
@@ -169,60 +171,60 @@ impl Engine {
             }
         }
         if !over {
-            self.scene.now = self.end;
+            self.state.now = self.end;
         }
         for server in &mut self.servers {
-            server.look(self.scene.now);
+            server.look(self.state.now);
         }
     }
 
     fn handle(&mut self, event: Event) {
-        let (now, scene) = (self.scene.now, &mut self.scene);
+        let (now, state) = (self.state.now, &mut self.state);
         let server = |index: u32| index as usize;
         match event {
             Event::Issue(process) => {
-                if let Some(record) = self.clients.issue(&mut scene.queue, process, now) {
+                if let Some(record) = self.clients.issue(&mut state.queue, process, now) {
                     let at = self.network.request(&record, now);
-                    let slot = scene.records.insert(record);
-                    scene.queue.push(at, Event::Arrive(slot));
+                    let idx = state.records.insert(record);
+                    state.queue.push(at, Event::Arrive(idx));
                 }
             }
-            Event::Round(job) => self.clients.round(&mut scene.queue, job, now),
-            Event::Arrive(slot) => {
-                let record = *scene.records.at(slot);
+            Event::Round(job) => self.clients.round(&mut state.queue, job, now),
+            Event::Arrive(idx) => {
+                let record = *state.records.at(idx);
                 let attrs = || self.clients.attrs(&record);
-                self.servers[server(record.server)].arrive(scene, slot, attrs);
+                self.servers[server(record.server)].arrive(state, idx, attrs);
             }
-            Event::Done(slot) => {
-                let record = *scene.records.at(slot);
+            Event::Done(idx) => {
+                let record = *state.records.at(idx);
                 let at = self.network.answer(&record, now);
-                scene.queue.push(at, Event::Reply(slot));
+                state.queue.push(at, Event::Reply(idx));
                 let server = &mut self.servers[server(record.server)];
                 if let Some(bins) = server.bins.get_mut(record.job as usize) {
                     bins[self.bins.at(now)] += record.bytes;
                 }
-                server.complete(scene, slot);
+                server.complete(state, idx);
             }
-            Event::Reply(slot) => {
-                let record = scene.records.remove(slot);
+            Event::Reply(idx) => {
+                let record = state.records.remove(idx);
                 self.diaries[record.job as usize].add(&record, &self.bins, now);
-                self.clients.answered(&mut scene.queue, &record, now);
+                self.clients.answered(&mut state.queue, &record, now);
             }
             Event::Wake(timer) => {
                 let place = timer as usize % PARTITIONS_MAX;
-                self.servers[server(timer) / PARTITIONS_MAX].wake(scene, place);
+                self.servers[server(timer) / PARTITIONS_MAX].wake(state, place);
             }
-            Event::Work(index) => self.servers[server(index)].work(scene),
-            Event::Call(index) => self.servers[server(index)].answer(scene),
-            Event::Tick(index) => self.servers[server(index)].tick(scene),
-            Event::Tell(speaker) => {
-                if let Some(talk) = &mut self.talk {
-                    talk.tell(speaker, &mut self.servers[server(speaker)], scene);
+            Event::Work(index) => self.servers[server(index)].work(state),
+            Event::Call(index) => self.servers[server(index)].answer(state),
+            Event::Tick(index) => self.servers[server(index)].tick(state),
+            Event::Exchange(participant) => {
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.step(participant, &mut self.servers[server(participant)], state);
                 }
             }
-            Event::Hear(mail) => {
-                if let Some(talk) = &mut self.talk {
-                    talk.hear(mail, now);
+            Event::Deliver(datagram) => {
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.deliver(datagram, now);
                 }
             }
         }
@@ -251,14 +253,14 @@ impl Engine {
             title: scenario.title.clone(),
             seed: scenario.seed,
             duration_ns: scenario.duration.0,
-            ended_ns: self.scene.now - START,
+            ended_ns: self.state.now - START,
             sample_ns: self.bins.sample,
             settle_ns: self.bins.settle,
             events: self.events,
-            outstanding_most: self.scene.records.most() as u64,
+            outstanding_most: self.state.records.most() as u64,
             jobs,
             servers: servers.collect(),
-            exchange: self.talk.as_ref().map(Talk::counts),
+            exchange: self.exchange.as_ref().map(SimExchange::counts),
             wall: std::time::Duration::ZERO,
         }
     }

@@ -54,7 +54,7 @@ struct Model {
     weights: Weights,
     plan: Plan,
     policies: [HeadPolicy; 2],
-    books: [Option<RuleList>; 2],
+    rule_lists: [Option<RuleList>; 2],
 }
 
 /// Mock of the module.
@@ -83,6 +83,8 @@ pub struct Mock {
     accounts: Accounts,
     /// Status of the agent; `None` if no agent runs.
     pub agent: RefCell<Option<Status>>,
+    /// True if disk `8:16` has the path [`LINK`].
+    pub linked: Cell<bool>,
     /// Name of the open device.
     pub open: RefCell<&'static str>,
     /// Name of a device-mapper device of another type.
@@ -91,6 +93,9 @@ pub struct Mock {
 
 /// Names of the existing disks, `8:0` and `8:16`.
 const DISKS: [&str; 2] = ["sda", "sdb"];
+
+/// Path of disk `8:16` that persists over a reboot.
+pub const LINK: &str = "/dev/disk/by-id/wwn-0x5";
 
 /// Existing users.
 const USERS: &str = "alice:x:2001:3001::/:/bin/sh\nbob:x:2002:3001::/:/bin/sh\n";
@@ -162,7 +167,7 @@ impl Model {
             weights: Weights::new(),
             plan: Plan::none(),
             policies: [HeadPolicy::FIFO, HeadPolicy::FIFO],
-            books: [None, None],
+            rule_lists: [None, None],
         }
     }
 
@@ -219,12 +224,17 @@ impl Model {
                 let done = self.values.set_named(name, value);
                 done.or_else(|error| refuse(error.reason))?;
                 let (rate, max) = (self.rate(), self.max());
-                if !self.books.iter().flatten().all(|book| book.fits(max)) {
+                if !self
+                    .rule_lists
+                    .iter()
+                    .flatten()
+                    .all(|rule_list| rule_list.fits(max))
+                {
                     self.values = before;
                     return busy("more rules exist");
                 }
-                for book in self.books.iter_mut().flatten() {
-                    *book = book.with_defaults(rate, max).unwrap();
+                for rule_list in self.rule_lists.iter_mut().flatten() {
+                    *rule_list = rule_list.with_defaults(rate, max).unwrap();
                 }
                 Ok(())
             }
@@ -239,9 +249,10 @@ impl Model {
             let same = self.policies[head].fields() == policy.fields();
             self.policies[head] = policy.clone();
             if let (Some(fields), false) = (policy.fields(), same) {
-                self.books[head] = Some(RuleList::new(fields, self.rate(), self.max()).unwrap());
+                self.rule_lists[head] =
+                    Some(RuleList::new(fields, self.rate(), self.max()).unwrap());
             } else if policy.fields().is_none() {
-                self.books[head] = None;
+                self.rule_lists[head] = None;
             }
         }
         Ok(())
@@ -251,15 +262,15 @@ impl Model {
         let command = RuleCommand::parse(value).or_else(refuse)?;
         let mut new = [None, None];
         for head in Self::heads(command.heads) {
-            let other = self.books[1 - head].is_some();
-            match &self.books[head] {
-                Some(book) => new[head] = Some(book.apply(&command).or_else(refuse)?),
+            let other = self.rule_lists[1 - head].is_some();
+            match &self.rule_lists[head] {
+                Some(rule_list) => new[head] = Some(rule_list.apply(&command).or_else(refuse)?),
                 None if command.heads == Heads::All && other => {}
                 None => return refuse("tbf is not started"),
             }
         }
-        for (book, new) in self.books.iter_mut().zip(new) {
-            *book = new.or(book.take());
+        for (rule_list, new) in self.rule_lists.iter_mut().zip(new) {
+            *rule_list = new.or(rule_list.take());
         }
         Ok(())
     }
@@ -274,17 +285,17 @@ impl Model {
             "nrs_fairshare_weights" => self.weights.write(&mut out).unwrap(),
             "nrs_qbm_config" => self.plan.write(&mut out).unwrap(),
             "nrs_tbf_rule" => {
-                if self.books.iter().all(Option::is_none) {
+                if self.rule_lists.iter().all(Option::is_none) {
                     return missing("tbf is not started");
                 }
-                for (title, book) in ["regular_requests:\n", "high_priority_requests:\n"]
+                for (title, rule_list) in ["regular_requests:\n", "high_priority_requests:\n"]
                     .into_iter()
-                    .zip(&self.books)
+                    .zip(&self.rule_lists)
                 {
                     out.push_str(title);
-                    for cpt in (0..cpts).filter(|_| book.is_some()) {
+                    for cpt in (0..cpts).filter(|_| rule_list.is_some()) {
                         out.push_str(&format!("CPT {cpt}:\n"));
-                        book.as_ref().unwrap().write(&mut out, |_| 0).unwrap();
+                        rule_list.as_ref().unwrap().write(&mut out, |_| 0).unwrap();
                     }
                 }
             }
@@ -343,6 +354,7 @@ impl Mock {
             agent: RefCell::default(),
             open: RefCell::new(""),
             foreign: RefCell::new(""),
+            linked: Cell::new(false),
         }
     }
 
@@ -498,7 +510,7 @@ impl Kernel for Mock {
             service.cpts = cpts;
             if let MockParameters::Model(model) = &mut service.values {
                 model.policies = [HeadPolicy::FIFO, HeadPolicy::FIFO];
-                model.books = [None, None];
+                model.rule_lists = [None, None];
             }
             Ok(())
         })
@@ -556,6 +568,7 @@ impl Kernel for Mock {
         let mapped = devices.values().find(|device| !device.scheduled);
         Ok(match (target, mapped) {
             ("8:0", _) => "/dev/sda".into(),
+            ("8:16", _) if self.linked.get() => LINK.into(),
             ("253:0", Some(device)) => format!("/dev/mapper/{}", device.name),
             _ => "/dev/sdb".into(),
         })
@@ -613,7 +626,10 @@ impl Kernel for Mock {
     }
 
     fn disk(&self, path: &str) -> Result<String> {
-        let name = path.strip_prefix("/dev/").unwrap_or(path);
+        let name = match path {
+            LINK if self.linked.get() => DISKS[1],
+            _ => path.strip_prefix("/dev/").unwrap_or(path),
+        };
         let late = self.late.get();
         self.late.set(late.saturating_sub(1));
         match late == 0 && DISKS.contains(&name) {
@@ -629,7 +645,7 @@ impl Kernel for Mock {
         let device = device.or_insert_with(|| Device {
             name: disk.name.clone(),
             service: disk.name.clone(),
-            target: "8:0".into(),
+            target: ["8:0", "8:16"][usize::from(disk.name == DISKS[1])].into(),
             options: DEFAULTS
                 .map(|(name, value)| (name.into(), value.into()))
                 .into(),

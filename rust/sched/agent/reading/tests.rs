@@ -37,7 +37,7 @@ fn reading(reports: &[(u64, u64)]) -> Reading {
 }
 
 /// Returns for each change the id, the service, and true if the class was removed.
-fn told(changes: Changes<'_>) -> Vec<(u64, u64, bool)> {
+fn reported(changes: Changes<'_>) -> Vec<(u64, u64, bool)> {
     changes
         .map(|(report, gone)| {
             assert_eq!(report.account.active, !gone);
@@ -66,7 +66,7 @@ fn differences_are_reported() {
     let mut told_last = LastReading::new();
     let step = |old: &mut LastReading, instance, now: &[(u64, u64)], all| {
         let now = reading(now);
-        let said = told(old.changes(instance, &now, all));
+        let said = reported(old.changes(instance, &now, all));
         old.note(instance, now);
         said
     };

@@ -260,7 +260,7 @@ mod tests {
             let mut busy = DeviceClock::default();
             let mut active: Vec<(u64, u64)> = Vec::new();
             let (mut now, mut latest) = (rng.next_u64() >> 20, 0);
-            let (mut device, mut told, mut events) = (0u64, 0u64, 0);
+            let (mut device, mut reported, mut events) = (0u64, 0u64, 0);
             while events < 20_000 || !active.is_empty() {
                 events += 1;
                 now += u64::from(rng.next_u32() % 5000);
@@ -277,11 +277,11 @@ mod tests {
                     let (stamp, since) = active.swap_remove(chosen);
                     let time = busy.end(stamp, seen);
                     assert!(time <= latest - since + 1);
-                    told += time;
+                    reported += time;
                 }
                 assert_eq!(busy.active as usize, active.len());
             }
-            assert!(device - told <= 1, "{device} {told}");
+            assert!(device - reported <= 1, "{device} {reported}");
         }
     }
 

@@ -70,7 +70,7 @@ impl<F: Fifo> OffsetQueue<F> {
     #[inline]
     pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
         let item = self.sweep.pop()?;
-        self.go_on(item.spot(), locality);
+        self.go_on(item.byte_range(), locality);
         Some(item)
     }
 
@@ -81,7 +81,7 @@ impl<F: Fifo> OffsetQueue<F> {
             Some(item) => item,
             None => self.behind.remove(place)?,
         };
-        self.go_on(item.spot(), locality);
+        self.go_on(item.byte_range(), locality);
         Some(item)
     }
 
@@ -215,6 +215,6 @@ impl LocalitySlice {
 /// Returns the sort key of a request in a sweep that goes up from `last`: offsets from `last` on
 /// come first.
 fn order<I: Item>(item: &Option<I>, last: ByteRange) -> Option<(bool, ByteRange)> {
-    let spot = item.as_ref()?.spot();
-    Some((spot < last, spot))
+    let range = item.as_ref()?.byte_range();
+    Some((range < last, range))
 }

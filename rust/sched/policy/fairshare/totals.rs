@@ -161,31 +161,31 @@ impl SharedTotals {
     }
 
     /// Releases a claim; a place without users can be claimed for any id.
-    pub fn release(&self, seat: TotalClaim) {
-        if let Some(place) = self.places.get(seat.0 as usize) {
+    pub fn release(&self, claim: TotalClaim) {
+        if let Some(place) = self.places.get(claim.0 as usize) {
             place.leave();
         }
     }
 
-    /// Moves the user of `seat` to a lower place with the tag of `id`, if there is one. Returns the
-    /// new claim after a move, which released the old claim. Called at upkeep.
-    pub fn recheck(&self, seat: &TotalClaim, id: u64) -> Option<TotalClaim> {
+    /// Moves the user of `claim` to a lower place with the tag of `id`, if there is one. Returns
+    /// the new claim after a move, which released the old claim. Called at upkeep.
+    pub fn recheck(&self, claim: &TotalClaim, id: u64) -> Option<TotalClaim> {
         let base = self.base(id);
-        let index = (seat.0 as usize).checked_sub(base)?;
+        let index = (claim.0 as usize).checked_sub(base)?;
         let lower = self.settle(base, index, tag(id));
-        (lower != index).then(|| Self::seat(base, lower))
+        (lower != index).then(|| Self::claim_at(base, lower))
     }
 
     /// Adds `cost`, which may be negative, to a total, wrapping; one atomic operation.
-    pub fn add(&self, seat: &TotalClaim, cost: i64) {
-        if let Some(place) = self.places.get(seat.0 as usize) {
+    pub fn add(&self, claim: &TotalClaim, cost: i64) {
+        if let Some(place) = self.places.get(claim.0 as usize) {
             place.total.fetch_add(cost as u64, Relaxed);
         }
     }
 
     /// Returns a total; one atomic operation.
-    pub fn total(&self, seat: &TotalClaim) -> u64 {
-        let place = self.places.get(seat.0 as usize);
+    pub fn total(&self, claim: &TotalClaim) -> u64 {
+        let place = self.places.get(claim.0 as usize);
         place.map_or(0, |place| place.total.load(Relaxed))
     }
 
@@ -196,7 +196,7 @@ impl SharedTotals {
     }
 
     /// Returns the claim at `index` of the block at `base`.
-    const fn seat(base: usize, index: usize) -> TotalClaim {
+    const fn claim_at(base: usize, index: usize) -> TotalClaim {
         TotalClaim(base.wrapping_add(index) as u32)
     }
 
@@ -221,7 +221,7 @@ impl SharedTotals {
             }
             if let Some((index, place)) = known {
                 match place.join(tag) {
-                    ClaimOutcome::In => return Some(Self::seat(base, index)),
+                    ClaimOutcome::In => return Some(Self::claim_at(base, index)),
                     ClaimOutcome::Full => return None,
                     ClaimOutcome::Gone => continue,
                 }
@@ -232,7 +232,7 @@ impl SharedTotals {
             // INVARIANT: a tag with one user.
             let taken = place.state.compare_exchange(0, state, SeqCst, SeqCst);
             if taken.is_ok() {
-                return Some(Self::seat(base, self.settle(base, index, tag)));
+                return Some(Self::claim_at(base, self.settle(base, index, tag)));
             }
         }
         None
@@ -271,7 +271,7 @@ impl SharedTotals {
 /// additions of this part since its claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TotalView {
-    seat: Option<TotalClaim>,
+    claim: Option<TotalClaim>,
     mine: u64,
     seen: u64,
 }
@@ -283,25 +283,25 @@ impl TotalView {
     /// Without a free place the view stays closed, and [`TotalView::upkeep`] retries. Does nothing
     /// if the view is open.
     pub fn open(&mut self, counters: &SharedTotals, id: u64) -> bool {
-        if self.seat.is_none() {
+        if self.claim.is_none() {
             self.start(counters, counters.claim(id));
         }
-        self.seat.is_some()
+        self.claim.is_some()
     }
 
     /// Releases the total; does nothing if the view is closed.
     pub fn close(&mut self, counters: &SharedTotals) {
-        if let Some(seat) = self.seat.take() {
-            counters.release(seat);
+        if let Some(claim) = self.claim.take() {
+            counters.release(claim);
         }
     }
 
     /// Moves to the place of other parts that claimed the total of `id` at the same time, and
     /// retries the claim of a closed view.
     pub fn upkeep(&mut self, counters: &SharedTotals, id: u64) {
-        match self.seat {
-            Some(seat) => {
-                let moved = counters.recheck(&seat, id);
+        match self.claim {
+            Some(claim) => {
+                let moved = counters.recheck(&claim, id);
                 if moved.is_some() {
                     self.start(counters, moved);
                 }
@@ -317,10 +317,10 @@ impl TotalView {
     /// Service that other parts took back since then reduces the next results, which are never
     /// negative.
     pub fn elsewhere(&mut self, counters: &SharedTotals) -> u64 {
-        let Some(seat) = self.seat else {
+        let Some(claim) = self.claim else {
             return 0;
         };
-        let total = counters.total(&seat);
+        let total = counters.total(&claim);
         let news = total.wrapping_sub(self.mine).wrapping_sub(self.seen);
         if (news as i64) <= 0 {
             return 0;
@@ -331,18 +331,18 @@ impl TotalView {
 
     /// Adds `cost`, the units that this part served; negative to correct earlier additions.
     pub fn note(&mut self, counters: &SharedTotals, cost: i64) {
-        if let Some(seat) = self.seat {
-            counters.add(&seat, cost);
+        if let Some(claim) = self.claim {
+            counters.add(&claim, cost);
             self.mine = self.mine.wrapping_add(cost as u64);
         }
     }
 
-    /// Starts with `seat`, counting from its current total.
-    fn start(&mut self, counters: &SharedTotals, seat: Option<TotalClaim>) {
+    /// Starts with `claim`, counting from its current total.
+    fn start(&mut self, counters: &SharedTotals, claim: Option<TotalClaim>) {
         *self = Self {
-            seat,
+            claim,
             mine: 0,
-            seen: seat.map_or(0, |seat| counters.total(&seat)),
+            seen: claim.map_or(0, |claim| counters.total(&claim)),
         };
     }
 }

@@ -32,7 +32,7 @@ const LEAST: u64 = 4096;
 ///
 /// - `keys` are the keys of the class in the queue of its part; the class is there exactly if
 ///   something is queued.
-/// - `ticket` is the booking of the front at the gate of `seat`; free if there is no front.
+/// - `ticket` is the booking of the front at the gate of `claim`; free if there is no front.
 /// - If `counted` is true, the class is counted as a user of that gate, which it is while something
 ///   is queued.
 /// - `serving` of the requests in flight are recorded at that gate.
@@ -44,8 +44,8 @@ pub struct QbmClass<F> {
     /// Number of requests in flight.
     pub active: u32,
     /// Claim of the gate of the class.
-    pub seat: GateClaim,
-    /// Generation of the gates to which `seat` belongs.
+    pub claim: GateClaim,
+    /// Generation of the gates to which `claim` belongs.
     pub generation: u32,
     serving: u32,
     /// Last plan, by the part's count of plans, without a line for the client; 0 if unknown.
@@ -69,7 +69,7 @@ impl<F: Fifo> QbmClass<F> {
             fifo: F::new(),
             keys: QbmKeys::Away,
             active: 0,
-            seat: GateClaim::NONE,
+            claim: GateClaim::NONE,
             generation,
             serving: 0,
             unlisted: 0,
@@ -92,23 +92,23 @@ impl<F: Fifo> QbmClass<F> {
     /// Returns the gate; `None` if the class is not limited.
     #[inline]
     fn gate<'a>(&self, gates: Option<&'a Gates>) -> Option<&'a Gate> {
-        gates?.get(self.seat.place())
+        gates?.get(self.claim.place())
     }
 
-    /// Moves the class to the gate of `seat`, of `generation`. Returns the keys of the class;
+    /// Moves the class to the gate of `claim`, of `generation`. Returns the keys of the class;
     /// `front` is the cost of the front, if there is one. A front that stays at its gate keeps its
     /// booking.
     pub fn claim_gate(
         &mut self,
         gates: Option<&Gates>,
-        seat: GateClaim,
+        claim: GateClaim,
         generation: u32,
         front: Option<Cost>,
         now: u64,
     ) -> QbmKeys {
         let same = self.generation == generation;
-        if same && self.seat.is(&seat) {
-            self.seat = seat;
+        if same && self.claim.is(&claim) {
+            self.claim = claim;
             return self.keys;
         }
         if same {
@@ -121,7 +121,7 @@ impl<F: Fifo> QbmClass<F> {
         // Bookings at previous gates are dropped together with the gates.
         self.counted = false;
         self.ticket = GateTicket::FREE;
-        (self.seat, self.generation) = (seat, generation);
+        (self.claim, self.generation) = (claim, generation);
         match front {
             Some(cost) => {
                 self.count(gates);
@@ -138,7 +138,7 @@ impl<F: Fifo> QbmClass<F> {
     #[inline]
     fn count(&mut self, gates: Option<&Gates>) {
         if let Some(gate) = self.gate(gates) {
-            self.counted = gate.join(&self.seat);
+            self.counted = gate.join(&self.claim);
         }
         self.announce(gates);
     }
@@ -159,7 +159,7 @@ impl<F: Fifo> QbmClass<F> {
         let count = count.min(self.serving);
         self.serving = self.serving.saturating_sub(count);
         if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
-            if count > 0 && gates.has(&self.seat) {
+            if count > 0 && gates.has(&self.claim) {
                 gate.end_service(count);
             }
         }
@@ -181,7 +181,7 @@ impl<F: Fifo> QbmClass<F> {
         let (Some(gates), Some(gate)) = (gates, self.gate(gates)) else {
             return false;
         };
-        !gate.is_known() && gates.announce(self.seat.place())
+        !gate.is_known() && gates.announce(self.claim.place())
     }
 
     /// Returns true if the manager knows the client at the gate.
@@ -194,7 +194,7 @@ impl<F: Fifo> QbmClass<F> {
     #[inline]
     fn uncount(&mut self, gates: Option<&Gates>) {
         if let (true, Some(gate)) = (core::mem::take(&mut self.counted), self.gate(gates)) {
-            gate.leave(&self.seat);
+            gate.leave(&self.claim);
         }
     }
 
@@ -282,7 +282,7 @@ impl<F: Fifo> QbmClass<F> {
         // clients that wait for tokens.
         let since = self.due.max(self.staged);
         let mut patience = gates.map_or(0, |gates| gates.patience(cost.bytes.max(LEAST)));
-        if self.seat.is_shared() {
+        if self.claim.is_shared() {
             // All classes at a shared gate have one floor together.
             let users = self.gate(gates).map_or(1, Gate::users);
             patience = patience.saturating_mul(users.max(1));
@@ -345,7 +345,7 @@ impl<F: Fifo> QbmClass<F> {
     /// Cancels the booking of the front, if the class still has the gate.
     fn cancel(&mut self, gates: Option<&Gates>) {
         if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
-            if gates.has(&self.seat) {
+            if gates.has(&self.claim) {
                 gate.cancel(&self.ticket);
             }
         }

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
+mod claims;
 mod rates;
-mod seats;
 
 const NOW: u64 = 5_000 * SECOND;
 const PAGE: u64 = 4096;
@@ -37,13 +37,13 @@ fn gates(count: u32) -> mem::Shared<Gates> {
 }
 
 /// Returns the update with `gates` and a plan without lines.
-fn told(gates: &mem::Shared<Gates>) -> Update {
+fn update_of(gates: &mem::Shared<Gates>) -> Update {
     let plan = mem::Shared::new(Plan::none()).unwrap();
     Some((gates.clone(), plan))
 }
 
 /// Returns the gate claim of `user`.
-fn seat(gates: &Gates, user: u32) -> GateClaim {
+fn claim_of(gates: &Gates, user: u32) -> GateClaim {
     gates.claim(
         &RequestOwner::of(By::Uid, &attrs(user)),
         &GateClaim::NONE,
@@ -64,7 +64,7 @@ impl QbmBench {
         let config = Config::parse(None, tunables).unwrap();
         let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
         let mut part = State::new(&config, 1, &shared).unwrap();
-        part.update(told(gates), NOW);
+        part.update(update_of(gates), NOW);
         Self {
             part,
             gates: gates.clone(),
@@ -77,7 +77,7 @@ impl QbmBench {
     }
 
     fn gate(&self, user: u32) -> &Gate {
-        self.gates.get(seat(&self.gates, user).place()).unwrap()
+        self.gates.get(claim_of(&self.gates, user).place()).unwrap()
     }
 
     /// Sets rate and rank of the gate of `user`, with a full bucket.

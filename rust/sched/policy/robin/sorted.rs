@@ -103,17 +103,17 @@ pub struct Sorted<I> {
 impl<I: Item> Sorted<I> {
     /// Returns the sort key of `item` in `round`.
     fn rank(&mut self, item: &I, round: u64) -> Rank {
-        let spot = item.spot();
+        let range = item.byte_range();
         let (object, start) = match self.setting.offset_type {
-            OffsetType::Physical => (0, spot.offset),
-            OffsetType::Logical => (spot.object, spot.logical),
+            OffsetType::Physical => (0, range.offset),
+            OffsetType::Logical => (range.object, range.logical),
         };
         self.arrivals = self.arrivals.wrapping_add(1);
         Rank {
             round,
             object,
             start,
-            end: start.saturating_add(spot.length),
+            end: start.saturating_add(range.length),
             arrival: self.arrivals,
         }
     }

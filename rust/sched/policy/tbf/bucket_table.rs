@@ -215,23 +215,23 @@ impl BucketTable {
     /// Returns the place of a reference, after a new search if the bucket moved; `None` under the
     /// conditions of [`BucketTable::seek`].
     #[inline]
-    fn place(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
-        let place = self.places.get(seat.place as usize);
-        match place.filter(|place| place.tag.load(SeqCst) == seat.tag.0) {
+    fn place(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
+        let place = self.places.get(bucket.place as usize);
+        match place.filter(|place| place.tag.load(SeqCst) == bucket.tag.0) {
             Some(place) => Some(place),
-            None => self.seek(seat, window, now),
+            None => self.seek(bucket, window, now),
         }
     }
 
     /// Finds the place of a reference; `None` if its block is full, or if another part is changing
     /// the unit.
     #[cold]
-    fn seek(&self, seat: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
-        if seat.tag == BucketRef::NONE.tag {
+    fn seek(&self, bucket: &mut BucketRef, window: u64, now: u64) -> Option<&SharedLevel> {
+        if bucket.tag == BucketRef::NONE.tag {
             return None;
         }
-        let found = self.find(seat.tag, window, now);
-        seat.place = found.unwrap_or(NOWHERE);
+        let found = self.find(bucket.tag, window, now);
+        bucket.place = found.unwrap_or(NOWHERE);
         self.places.get(found? as usize)
     }
 
@@ -242,16 +242,16 @@ impl BucketTable {
     /// unit is that of the reference.
     fn change(
         &self,
-        seat: &mut BucketRef,
+        bucket: &mut BucketRef,
         window: u64,
         now: u64,
         change: impl Fn(BucketLevel) -> BucketLevel,
     ) -> Option<BucketLevel> {
         let mut seeks = 0;
         loop {
-            if let Some(place) = self.places.get(seat.place as usize) {
+            if let Some(place) = self.places.get(bucket.place as usize) {
                 let level = BucketLevel(place.level.load(SeqCst));
-                if place.tag.load(SeqCst) == seat.tag.0 {
+                if place.tag.load(SeqCst) == bucket.tag.0 {
                     if place.replace(level, change(level)) {
                         return Some(level);
                     }
@@ -262,7 +262,7 @@ impl BucketTable {
             if seeks > SEARCHES_MAX {
                 return None;
             }
-            self.seek(seat, window, now)?;
+            self.seek(bucket, window, now)?;
         }
     }
 
@@ -319,21 +319,27 @@ impl BucketTable {
     /// place.
     pub fn ready(
         &self,
-        seat: &mut BucketRef,
+        bucket: &mut BucketRef,
         window: u64,
         charge: Charge,
         now: u64,
     ) -> Option<u64> {
-        let place = self.place(seat, window, now)?;
+        let place = self.place(bucket, window, now)?;
         let level = BucketLevel(place.level.load(SeqCst));
         Some(level.ready(now.saturating_sub(window), charge))
     }
 
     /// Takes `charge` from the bucket, possibly ahead of time; returns the instant at which the
     /// tokens exist.
-    pub fn take(&self, seat: &mut BucketRef, window: u64, charge: Charge, now: u64) -> Option<u64> {
+    pub fn take(
+        &self,
+        bucket: &mut BucketRef,
+        window: u64,
+        charge: Charge,
+        now: u64,
+    ) -> Option<u64> {
         let floor = now.saturating_sub(window);
-        let before = self.change(seat, window, now, |level| level.take(floor, charge))?;
+        let before = self.change(bucket, window, now, |level| level.take(floor, charge))?;
         Some(before.ready(floor, charge))
     }
 
@@ -341,23 +347,23 @@ impl BucketTable {
     /// before and after.
     pub fn force(
         &self,
-        seat: &mut BucketRef,
+        bucket: &mut BucketRef,
         window: u64,
         charge: Charge,
         bound: u64,
         now: u64,
     ) -> Option<(BucketLevel, BucketLevel)> {
         let force = |level: BucketLevel| level.force(now.saturating_sub(window), charge, bound);
-        let before = self.change(seat, window, now, force)?;
+        let before = self.change(bucket, window, now, force)?;
         Some((before, force(before)))
     }
 
     /// Takes `charge` as [`BucketTable::force`] does, from a bucket whose unit may change. A change
     /// does not extend the resulting debt beyond [`DEBT_MAX`].
-    pub fn owe(&self, seat: &mut BucketRef, window: u64, charge: Charge, bound: u64, now: u64) {
-        let moved = self.force(seat, window, charge, bound, now);
+    pub fn owe(&self, bucket: &mut BucketRef, window: u64, charge: Charge, bound: u64, now: u64) {
+        let moved = self.force(bucket, window, charge, bound, now);
         let owed = moved.filter(|(_, after)| after.0 > now);
-        if let Some(((before, after), forced)) = owed.zip(self.forced.get(seat.place as usize)) {
+        if let Some(((before, after), forced)) = owed.zip(self.forced.get(bucket.place as usize)) {
             let more = |forced| Some(BucketLevel(forced).forced(before, after, now).0);
             let _ = forced.fetch_update(SeqCst, SeqCst, more);
         }
@@ -365,18 +371,18 @@ impl BucketTable {
 
     /// Returns the place of a bucket that still exists, its level, and the tag with the unit of the
     /// level.
-    fn there(&self, seat: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
-        let place = self.places.get(seat.place as usize)?;
+    fn there(&self, bucket: &BucketRef) -> Option<(&SharedLevel, BucketLevel, BucketTag)> {
+        let place = self.places.get(bucket.place as usize)?;
         let level = BucketLevel(place.level.load(SeqCst));
         let tag = BucketTag(place.tag.load(SeqCst));
-        tag.is_of(seat.tag).then_some((place, level, tag))
+        tag.is_of(bucket.tag).then_some((place, level, tag))
     }
 
     /// Returns `span` to the bucket. Does nothing if the bucket moved, because it was full then, or
     /// if another part is changing its unit.
-    pub fn refund(&self, seat: &BucketRef, span: u64) {
-        while let Some((place, level, tag)) = self.there(seat) {
-            let span = scale(span, seat.tag.unit(), tag.unit());
+    pub fn refund(&self, bucket: &BucketRef, span: u64) {
+        while let Some((place, level, tag)) = self.there(bucket) {
+            let span = scale(span, bucket.tag.unit(), tag.unit());
             if tag == tag.changing() || place.replace(level, level.refund(span)) {
                 break;
             }
@@ -384,14 +390,14 @@ impl BucketTable {
     }
 
     /// Returns the level of a bucket that still exists.
-    pub fn level(&self, seat: &BucketRef) -> Option<BucketLevel> {
-        self.there(seat).map(|(_, level, _)| level)
+    pub fn level(&self, bucket: &BucketRef) -> Option<BucketLevel> {
+        self.there(bucket).map(|(_, level, _)| level)
     }
 
     /// Limits the credit of a bucket to `depth`, ticks, if the bucket has been full for long, with
     /// all the credit that `window` allows. Unused credit is not lateness.
-    pub fn drop_lateness(&self, seat: &mut BucketRef, window: u64, depth: u64, now: u64) {
-        if let Some(place) = self.place(seat, window, now) {
+    pub fn drop_lateness(&self, bucket: &mut BucketRef, window: u64, depth: u64, now: u64) {
+        if let Some(place) = self.place(bucket, window, now) {
             if place.level.load(SeqCst) <= now.saturating_sub(window) {
                 place.level.fetch_max(now.saturating_sub(depth), SeqCst);
             }

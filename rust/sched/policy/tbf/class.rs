@@ -89,7 +89,7 @@ pub struct TbfClass<F> {
     level: BucketLevel,
     /// Debt of forced requests, see [`BucketLevel::forced`].
     forced: BucketLevel,
-    seat: BucketRef,
+    bucket: BucketRef,
     staged: u64,
     due: u64,
     span: u64,
@@ -118,7 +118,7 @@ impl<F: Fifo> TbfClass<F> {
             unit: 0,
             level: BucketLevel::FULL,
             forced: BucketLevel::FULL,
-            seat: BucketRef::NONE,
+            bucket: BucketRef::NONE,
             staged: 0,
             due: 0,
             span: 0,
@@ -134,7 +134,7 @@ impl<F: Fifo> TbfClass<F> {
             record.window = compiled.meter.window;
             record.unit = compiled.meter.unit;
             if context.global {
-                record.seat = context.own_seat(compiled, hash);
+                record.bucket = context.own_bucket(compiled, hash);
             }
         }
         record.bind(context, rule);
@@ -179,7 +179,7 @@ impl<F: Fifo> TbfClass<F> {
             (self.level, self.forced) = (rescale(level), rescale(forced));
         }
         if context.global {
-            self.seat = context.own_seat(compiled, self.hash).after(self.seat);
+            self.bucket = context.own_bucket(compiled, self.hash).after(self.bucket);
         }
         self.id = compiled.id;
         (self.window, self.unit) = (meter.window, meter.unit);
@@ -200,15 +200,15 @@ impl<F: Fifo> TbfClass<F> {
             let (buckets, now) = (context.buckets, context.now);
             if let Some(minimum) = &compiled.floor {
                 let (window, depth) = (minimum.window(), minimum.meter.window);
-                buckets.drop_lateness(&mut self.floor.seat, window, depth, now);
+                buckets.drop_lateness(&mut self.floor.bucket, window, depth, now);
             }
             if context.global {
-                buckets.drop_lateness(&mut self.seat, compiled.shared_window(), self.window, now);
+                buckets.drop_lateness(&mut self.bucket, compiled.shared_window(), self.window, now);
             }
             for (other, &index) in self.others.iter_mut().zip(compiled.also()) {
                 if let Some(compiled) = context.plan.compiled(index) {
                     let window = compiled.shared_window();
-                    buckets.drop_lateness(&mut other.seat, window, other.window, now);
+                    buckets.drop_lateness(&mut other.bucket, window, other.window, now);
                 }
             }
         }
@@ -323,8 +323,8 @@ impl<F: Fifo> TbfClass<F> {
     fn reserve(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) -> Option<u64> {
         if self.reserved.is_none() {
             let (window, charge) = (minimum.window(), minimum.meter.charge(cost));
-            let seat = &mut self.floor.seat;
-            self.reserved = context.buckets.take(seat, window, charge, context.now);
+            let bucket = &mut self.floor.bucket;
+            self.reserved = context.buckets.take(bucket, window, charge, context.now);
             self.floor.span = charge.span;
         }
         self.reserved
@@ -455,10 +455,10 @@ impl<F: Fifo> TbfClass<F> {
 
     /// Charges the minimum, of which nothing was reserved.
     fn charge_minimum_debt(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
-        let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
+        let (bucket, charge) = (&mut self.floor.bucket, minimum.meter.charge(cost));
         let (now, window) = (context.now, minimum.window());
         let bound = now.saturating_add(window);
-        context.buckets.owe(seat, window, charge, bound, now);
+        context.buckets.owe(bucket, window, charge, bound, now);
     }
 
     /// Charges a dispatched request to the minimum, unless its class has reserved tokens. Requests
@@ -471,9 +471,9 @@ impl<F: Fifo> TbfClass<F> {
         match self.reserved.take() {
             None => self.charge_minimum_debt(context, minimum, cost),
             Some(ready) if ready > now => {
-                let level = buckets.level(&self.floor.seat);
+                let level = buckets.level(&self.floor.bucket);
                 if level.is_some_and(|level| level.0 > bound) {
-                    buckets.refund(&self.floor.seat, self.floor.span);
+                    buckets.refund(&self.floor.bucket, self.floor.span);
                 }
             }
             Some(_) => {}

@@ -40,31 +40,31 @@ impl Context<'_> {
     }
 
     /// Returns the reference to the bucket with `hash`, `window` and `unit`.
-    fn seat(&self, hash: u64, window: u64, unit: u64) -> BucketRef {
+    fn bucket_ref(&self, hash: u64, window: u64, unit: u64) -> BucketRef {
         let hash = avalanche(hash.wrapping_add(self.salt));
         BucketRef::new(BucketTag::new(hash, window, unit))
     }
 
     /// Returns the reference to a class's own bucket under `compiled`; `hash` is that of the key,
     /// and is the same under any rule.
-    pub fn own_seat(&self, compiled: &CompiledRule, hash: u64) -> BucketRef {
-        self.seat(hash, compiled.shared_window(), compiled.meter.unit)
+    pub fn own_bucket(&self, compiled: &CompiledRule, hash: u64) -> BucketRef {
+        self.bucket_ref(hash, compiled.shared_window(), compiled.meter.unit)
     }
 
     /// Returns the instant at which the pool has enough for a request of `cost`; `None` if no rule
     /// borrows.
     pub fn pool_ready(&mut self, compiled: &CompiledRule, cost: Cost) -> Option<u64> {
         let charge = self.plan.pool_charge(compiled.count(), cost)?;
-        let seat = self.pools.get_mut(compiled.count() as usize)?;
-        self.buckets.ready(seat, POOL, charge, self.now)
+        let bucket = self.pools.get_mut(compiled.count() as usize)?;
+        self.buckets.ready(bucket, POOL, charge, self.now)
     }
 
     /// Takes tokens for a request of `cost` from the pool; returns the instant at which they exist,
     /// and the span taken.
     pub fn pool_take(&mut self, compiled: &CompiledRule, cost: Cost) -> Option<(u64, u64)> {
         let charge = self.plan.pool_charge(compiled.count(), cost)?;
-        let seat = self.pools.get_mut(compiled.count() as usize)?;
-        let ready = self.buckets.take(seat, POOL, charge, self.now)?;
+        let bucket = self.pools.get_mut(compiled.count() as usize)?;
+        let ready = self.buckets.take(bucket, POOL, charge, self.now)?;
         Some((ready, charge.span))
     }
 
@@ -77,9 +77,9 @@ impl Context<'_> {
         let Some(charge) = self.plan.pool_charge(compiled.count(), cost) else {
             return;
         };
-        if let Some(seat) = self.pools.get_mut(compiled.count() as usize) {
+        if let Some(bucket) = self.pools.get_mut(compiled.count() as usize) {
             let bound = self.now.saturating_add(POOL);
-            self.buckets.force(seat, POOL, charge, bound, self.now);
+            self.buckets.force(bucket, POOL, charge, bound, self.now);
         }
     }
 }
@@ -89,7 +89,7 @@ impl Context<'_> {
 #[derive(Clone, Copy)]
 pub struct SharedBucketRef {
     /// Location of the bucket.
-    pub seat: BucketRef,
+    pub bucket: BucketRef,
     /// Span that the front has taken, ticks.
     pub span: u64,
     /// Identifier of the rule.
@@ -101,7 +101,7 @@ pub struct SharedBucketRef {
 impl SharedBucketRef {
     /// No bucket.
     pub const NONE: Self = Self {
-        seat: BucketRef::NONE,
+        bucket: BucketRef::NONE,
         span: 0,
         id: u32::MAX,
         window: 0,
@@ -135,9 +135,9 @@ impl SharedBucketRef {
         shared: u64,
         was: Option<&Self>,
     ) -> Self {
-        let seat = context.seat(hash ^ compiled.hash(), shared, meter.unit);
+        let bucket = context.bucket_ref(hash ^ compiled.hash(), shared, meter.unit);
         Self {
-            seat: was.map_or(seat, |was| seat.after(was.seat)),
+            bucket: was.map_or(bucket, |was| bucket.after(was.bucket)),
             span: 0,
             id: compiled.id,
             window: meter.window,

@@ -196,20 +196,20 @@ impl Gate {
         users_of(self.state.load(SeqCst))
     }
 
-    /// Adds a user if the gate still belongs to `seat` and the user count has room; returns true if
-    /// added.
-    pub fn join(&self, seat: &GateClaim) -> bool {
+    /// Adds a user if the gate still belongs to `claim` and the user count has room; returns true
+    /// if added.
+    pub fn join(&self, claim: &GateClaim) -> bool {
         let more = |state: u64| {
-            let fits = tag_of(state) == seat.tag && users_of(state).saturating_add(1) < MAKING;
+            let fits = tag_of(state) == claim.tag && users_of(state).saturating_add(1) < MAKING;
             fits.then_some(state.wrapping_add(1))
         };
         self.state.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// Removes a user if the gate still belongs to `seat`.
-    pub fn leave(&self, seat: &GateClaim) {
+    /// Removes a user if the gate still belongs to `claim`.
+    pub fn leave(&self, claim: &GateClaim) {
         let less = |state: u64| {
-            let there = tag_of(state) == seat.tag && users_of(state) > 0;
+            let there = tag_of(state) == claim.tag && users_of(state) > 0;
             there.then(|| state.wrapping_sub(1))
         };
         // A revoked gate has lost the user count.
@@ -247,17 +247,17 @@ impl Gates {
         self.epoch.load(SeqCst)
     }
 
-    /// Returns true if `seat` is still valid for the class.
+    /// Returns true if `claim` is still valid for the class.
     #[inline]
-    pub fn holds(&self, seat: &GateClaim) -> bool {
-        seat.epoch == self.epoch() && self.has(seat)
+    pub fn holds(&self, claim: &GateClaim) -> bool {
+        claim.epoch == self.epoch() && self.has(claim)
     }
 
-    /// Returns true if the gate of `seat` still has the tag.
+    /// Returns true if the gate of `claim` still has the tag.
     #[inline]
-    pub fn has(&self, seat: &GateClaim) -> bool {
-        let gate = self.get(seat.place);
-        gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == seat.tag)
+    pub fn has(&self, claim: &GateClaim) -> bool {
+        let gate = self.get(claim.place);
+        gate.is_none_or(|gate| tag_of(gate.state.load(SeqCst)) == claim.tag)
     }
 
     /// Finds the index of the group of `target`.

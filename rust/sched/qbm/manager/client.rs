@@ -45,12 +45,12 @@ stats! {
             "Bandwidth lost by reductions in favour of other clients, bytes/s";
         joins: Counter Plain "" "Registrations of clients";
         leaves: Counter Plain "" "Removals of idle clients";
-        seatless: Counter Plain "" "Request classes without a gate of their own";
+        without_gate: Counter Plain "" "Request classes without a gate of their own";
     }
 }
 
 /// Names of the counters that clients do not have.
-pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
+pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "without_gate"];
 
 /// Client of a group.
 pub struct ManagedClient {

@@ -147,13 +147,13 @@ impl ManagedGroup {
         Ok(id)
     }
 
-    /// Sets the gates of clients whose allocation changed since the last call; if `told`, counts
-    /// losses of clients that did not decrease. Returns true if a gate changed.
+    /// Sets the gates of clients whose allocation changed since the last call; if `count_losses`,
+    /// counts losses of clients that did not decrease. Returns true if a gate changed.
     pub fn apply(
         &mut self,
         clients: &mut ManagedClients,
         gates: &Gates,
-        told: bool,
+        count_losses: bool,
         now: u64,
     ) -> bool {
         if core::mem::take(&mut self.stale) {
@@ -171,7 +171,7 @@ impl ManagedGroup {
                 return;
             };
             let lost = client.rate.saturating_sub(rate);
-            if told && !client.lowered && lost > 0 {
+            if count_losses && !client.lowered && lost > 0 {
                 let counts = GroupCounts {
                     losses: 1,
                     taken_by_others: lost,

@@ -125,7 +125,7 @@ impl BandwidthManager {
             write_group(out, settings, group)?;
             let shared = self.registered(place).find(|(at, _)| is_shared(*at));
             if let Some((_, client)) = shared.filter(|(_, client)| client.id.is_some()) {
-                writeln!(out, "  without_seat: {}", client.rate)?;
+                writeln!(out, "  without_gate: {}", client.rate)?;
             }
             self.write_clients(out, place, scene, |out, at, client| {
                 let recent = &client.recent;

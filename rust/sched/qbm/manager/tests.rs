@@ -32,17 +32,17 @@ fn manager(text: &str) -> (BandwidthManager, Shared<Gates>) {
 
 /// Claims the gate of `party` for a queued request for `target`.
 fn queue(gates: &Gates, party: ClientKey, target: u32) -> GateClaim {
-    let seat = gates.claim(
+    let claim = gates.claim(
         &RequestOwner { party, target },
         &GateClaim::NONE,
         || false,
         NOW,
     );
-    if let Some(gate) = gates.get(seat.place()) {
-        gate.join(&seat);
+    if let Some(gate) = gates.get(claim.place()) {
+        gate.join(&claim);
     }
-    gates.announce(seat.place());
-    seat
+    gates.announce(claim.place());
+    claim
 }
 
 /// Context that counts lookups of terms.
@@ -66,18 +66,18 @@ fn lines_are_looked_up_once() {
         let text = format!("by {by}; group a capacity=100MB");
         let (mut manager, gates) = manager(&text);
         let lookups = Lookups(Cell::new(0));
-        let seats: Vec<GateClaim> = (0..8)
+        let claims: Vec<GateClaim> = (0..8)
             .map(|number| queue(&gates, party(number), 0))
             .collect();
         manager.look(&lookups, false, NOW).unwrap();
         let mut seen = vec![lookups.0.get()];
-        for seat in &seats {
-            gates.get(seat.place()).unwrap().leave(seat);
+        for claim in &claims {
+            gates.get(claim.place()).unwrap().leave(claim);
         }
         manager.look(&lookups, true, NOW + 2 * SECOND).unwrap();
-        assert!(seats
+        assert!(claims
             .iter()
-            .all(|seat| !gates.get(seat.place()).unwrap().is_known()));
+            .all(|claim| !gates.get(claim.place()).unwrap().is_known()));
         for number in 0..8 {
             queue(&gates, party(number), 0);
         }
@@ -98,8 +98,8 @@ struct Joins(Shared<Gates>, Cell<Option<(u64, u8)>>);
 
 impl OverseerContext for Joins {
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {
-        let seat = queue(&self.0, ClientKey::Device(9), 2);
-        let gate = self.0.get(seat.place());
+        let claim = queue(&self.0, ClientKey::Device(9), 2);
+        let gate = self.0.get(claim.place());
         self.1.set(gate.map(|gate| (gate.rate(), gate.rank())));
     }
 }
@@ -124,21 +124,21 @@ fn a_group_opens_with_its_rate() {
 fn pauses_change_no_other_gate() {
     let (mut manager, gates) = manager("by uid; default min=1MB; group a capacity=100MB");
     let user = ClientKey::Key(Key::Uid(7));
-    let seat = queue(&gates, user, 0);
+    let claim = queue(&gates, user, 0);
     manager.look(&Nothing, true, NOW).unwrap();
-    let gate = gates.get(seat.place()).unwrap();
+    let gate = gates.get(claim.place()).unwrap();
     assert_eq!(gate.rate(), 1_000_000);
-    gate.leave(&seat);
+    gate.leave(&claim);
     manager.has_changed();
     for pause in 1..4 {
         let now = NOW + pause * 4 * SECOND;
         manager.look(&Nothing, true, now).unwrap();
-        assert!(!gate.is_known() && gates.holds(&seat));
-        assert!(gate.join(&seat));
-        gates.announce(seat.place());
+        assert!(!gate.is_known() && gates.holds(&claim));
+        assert!(gate.join(&claim));
+        gates.announce(claim.place());
         manager.look(&Nothing, false, now).unwrap();
         assert!(gate.is_known() && !manager.has_changed(), "{pause}");
-        gate.leave(&seat);
+        gate.leave(&claim);
         manager.look(&Nothing, true, now).unwrap();
     }
 }
@@ -151,20 +151,20 @@ fn a_client_that_comes_back_costs_one_look() {
     let text = plan("by uid; default min=32KiB; group a capacity=1GB");
     let mut manager = BandwidthManager::new(text, gates.clone()).unwrap();
     let user = |number| ClientKey::Key(Key::Uid(number));
-    let seats: Vec<GateClaim> = (0..10_000)
+    let claims: Vec<GateClaim> = (0..10_000)
         .map(|number| queue(&gates, user(number), 0))
         .collect();
     manager.look(&Nothing, false, NOW).unwrap();
-    for seat in &seats {
-        gates.get(seat.place()).unwrap().leave(seat);
+    for claim in &claims {
+        gates.get(claim.place()).unwrap().leave(claim);
     }
     let now = NOW + 2 * SECOND;
     manager.look(&Nothing, true, now).unwrap();
     let mut most = 0;
-    for seat in seats.iter().step_by(100) {
-        let gate = gates.get(seat.place()).unwrap();
-        assert!(!gate.is_known() && gate.join(seat));
-        gates.announce(seat.place());
+    for claim in claims.iter().step_by(100) {
+        let gate = gates.get(claim.place()).unwrap();
+        assert!(!gate.is_known() && gate.join(claim));
+        gates.announce(claim.place());
         LOOKS.set(0);
         manager.look(&Nothing, false, now).unwrap();
         most = most.max(LOOKS.get());

@@ -46,13 +46,16 @@ fn measured_service_equals_counted_service() {
     // The first member gets half of its plan, in bursts: the sum is exact, and the member is marked
     // as behind.
     let mut group = [member(1), member(1)];
-    let (mut told, mut served) = (0.0, 0);
+    let (mut reported, mut served) = (0.0, 0);
     for round in 0..200u64 {
         let little = if round % 4 == 0 { 200 } else { 20 };
         delta(&mut group, &[little, 1000 - little]);
-        told += own(&group[0]) / 10.0;
+        reported += own(&group[0]) / 10.0;
         served += little;
-        assert!((told - served as f64).abs() <= 4.1, "{told} {served}");
+        assert!(
+            (reported - served as f64).abs() <= 4.1,
+            "{reported} {served}"
+        );
         if round > 0 {
             assert!(group[0].behind && !group[1].behind);
         }

@@ -35,7 +35,7 @@ pub struct Portal {
     service: Estimator,
     network: Estimator,
     /// Last estimate in a reply, ms, and the time of that reply; `None` if the last reply had none.
-    told: Option<(u32, u64)>,
+    server_estimate: Option<(u32, u64)>,
     last_reply: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Portal {
             rule,
             service: Estimator::new(),
             network: Estimator::new(),
-            told: None,
+            server_estimate: None,
             last_reply: None,
         }
     }
@@ -61,13 +61,13 @@ impl Portal {
         if round_trip == u32::MAX || service > round_trip.saturating_add(DIFFERENCE) {
             return;
         }
-        let told = (estimate != 0 && estimate != u32::MAX).then_some(estimate);
-        let sample = told.unwrap_or(service);
+        let estimate = (estimate != 0 && estimate != u32::MAX).then_some(estimate);
+        let sample = estimate.unwrap_or(service);
         self.service.measure(sample, now, &self.rule);
         if sample != 0 {
             // An estimate is already the maximum of a history. With the maximum of several
             // estimates, a value that the server has dropped would count here for another history.
-            self.told = told.map(|estimate| (estimate, now));
+            self.server_estimate = estimate.map(|estimate| (estimate, now));
         }
         if service != 0 {
             let latency = round_trip.saturating_sub(service);
@@ -124,11 +124,11 @@ impl Portal {
 
     /// Returns the estimate of the service, ms.
     fn estimate(&mut self, now: u64) -> u32 {
-        match self.told {
+        match self.server_estimate {
             Some((_, at)) if now.saturating_sub(at) >= self.rule.history_ms.into() => {
                 self.rule.clamp(0)
             }
-            Some((told, _)) => self.rule.clamp(told),
+            Some((estimate, _)) => self.rule.clamp(estimate),
             None => self.service.estimate(now, &self.rule),
         }
     }
@@ -159,7 +159,7 @@ mod tests {
     fn one_reply() {
         // Timeouts for an estimate of 10 s, the initial one, and of 5 s, the smallest.
         let (unknown, short) = (17_500, 11_250);
-        for (round_trip, service, told, want) in [
+        for (round_trip, service, estimate, want) in [
             // The network takes 2 s of 12 s.
             (12_000, 10_000, 0, (10_000, 2000, 19_500)),
             // The server's estimate replaces the request's own time.
@@ -185,11 +185,11 @@ mod tests {
             (u32::MAX - 1, u32::MAX - 1, 0, (600_000, 0, 755_000)),
         ] {
             let mut portal = portal();
-            portal.replied(NOW, round_trip, service, told);
+            portal.replied(NOW, round_trip, service, estimate);
             assert_eq!(portal.last_reply(), Some(NOW));
             let (current, network) = (portal.service(NOW).current, portal.network(NOW).current);
             let got = (current, network, portal.timeout(NOW));
-            assert_eq!(got, want, "{round_trip} {service} {told}");
+            assert_eq!(got, want, "{round_trip} {service} {estimate}");
         }
     }
 
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn reported_estimates() {
         let mut portal = portal();
-        for (now, told, want) in [
+        for (now, estimate, want) in [
             (NOW, 60_000, 80_000),
             (NOW, 20_000, 30_000),
             (NOW, 0, 80_000),
             (NOW, 9000, 16_250),
         ] {
-            portal.replied(now, 300, 300, told);
+            portal.replied(now, 300, 300, estimate);
             assert_eq!(portal.timeout(now), want);
         }
         assert_eq!(portal.timeout(NOW + 599_999), 16_250);

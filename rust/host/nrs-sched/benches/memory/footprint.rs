@@ -137,8 +137,8 @@ pub fn order(requests: u32) -> (usize, usize) {
     let empty = taken() - start;
     for number in 0..requests {
         grow(&mut order);
-        let spot = ByteRange::new(0, u64::from(number) << 12, 4096);
-        match order.enter(Relation::overlap(0, &spot, Direction::Write), false) {
+        let range = ByteRange::new(0, u64::from(number) << 12, 4096);
+        match order.enter(Relation::overlap(0, &range, Direction::Write), false) {
             OrderOutcome::Free(id) => drop(order.running(id)),
             other => panic!("they do not overlap: {other:?}"),
         }

@@ -13,7 +13,7 @@ use std::{cell::RefCell, num::NonZeroU64};
 /// The front-end's data of a request.
 #[derive(Clone, Copy)]
 struct LeanNode {
-    spot: ByteRange,
+    range: ByteRange,
     mark: u64,
     next: Option<NonZeroU64>,
 }
@@ -49,11 +49,11 @@ fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut LeanNode) -> T) -> T {
 }
 
 impl Lean {
-    /// Creates a request of one page at `spot`; the node exists until the thread ends.
-    pub fn new(spot: ByteRange) -> Self {
+    /// Creates a request of one page at `range`; the node exists until the thread ends.
+    pub fn new(range: ByteRange) -> Self {
         NODES.with_borrow_mut(|nodes| {
             nodes.push(LeanNode {
-                spot,
+                range,
                 mark: 0,
                 next: None,
             });
@@ -80,8 +80,8 @@ impl Item for Lean {
         0
     }
 
-    fn spot(&self) -> ByteRange {
-        with(self.0, |node| node.spot)
+    fn byte_range(&self) -> ByteRange {
+        with(self.0, |node| node.range)
     }
 
     fn mark(&self) -> u64 {

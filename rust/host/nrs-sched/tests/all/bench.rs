@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub fn read(offset: u64) -> Request {
     Request {
         pages: 1,
-        spot: ByteRange::new(0, offset, 4096),
+        range: ByteRange::new(0, offset, 4096),
         direction: Direction::Read,
         ..Request::default()
     }

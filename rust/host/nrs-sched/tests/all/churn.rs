@@ -96,11 +96,11 @@ impl ChurnService {
 
 /// Returns the number of ids that find a place in `counters`; releases all of them.
 fn places(counters: &SharedTotals, ids: u64) -> usize {
-    let seats: Vec<_> = (1..=ids)
+    let claims: Vec<_> = (1..=ids)
         .filter_map(|id| counters.claim(id.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         .collect();
-    let count = seats.len();
-    seats.into_iter().for_each(|seat| counters.release(seat));
+    let count = claims.len();
+    claims.into_iter().for_each(|claim| counters.release(claim));
     count
 }
 

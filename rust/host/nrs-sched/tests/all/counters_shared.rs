@@ -36,8 +36,8 @@ fn assert_unused(counters: &SharedTotals, blocks: u64) {
         .flat_map(|block| (1 << 40..(1 << 40) + 8).map(move |tag| id(tag, block)))
         .map(|id| counters.claim(id).expect("room"))
         .collect();
-    for seat in others {
-        counters.release(seat);
+    for claim in others {
+        counters.release(claim);
     }
 }
 
@@ -65,7 +65,7 @@ proptest! {
     #[test]
     fn like_a_map(ops in prop::collection::vec(op(), 1..400)) {
         let counters = SharedTotals::new(8).expect("memory");
-        let mut seats: Vec<(u64, TotalClaim)> = Vec::new();
+        let mut claims: Vec<(u64, TotalClaim)> = Vec::new();
         let mut sums: HashMap<u64, (TotalClaim, u64, usize)> = HashMap::new();
         for op in ops {
             match op {
@@ -73,43 +73,43 @@ proptest! {
                     let id = id(tag, block);
                     let there = sums.keys().filter(|other| *other & 0xffff == block).count();
                     match counters.claim(id) {
-                        Some(seat) => {
-                            let total = counters.total(&seat);
-                            let sum = sums.entry(id).or_insert((seat, total, 0));
-                            prop_assert_eq!(sum.0, seat);
+                        Some(claim) => {
+                            let total = counters.total(&claim);
+                            let sum = sums.entry(id).or_insert((claim, total, 0));
+                            prop_assert_eq!(sum.0, claim);
                             sum.2 += 1;
-                            seats.push((id, seat));
+                            claims.push((id, claim));
                         }
                         None => prop_assert!(there == 8 && !sums.contains_key(&id)),
                     }
                 }
-                CounterOp::Release(at) if !seats.is_empty() => {
-                    let (id, seat) = seats.swap_remove(at % seats.len());
-                    counters.release(seat);
+                CounterOp::Release(at) if !claims.is_empty() => {
+                    let (id, claim) = claims.swap_remove(at % claims.len());
+                    counters.release(claim);
                     let sum = sums.get_mut(&id).expect("it has users");
                     sum.2 -= 1;
                     if sum.2 == 0 {
                         sums.remove(&id);
                     }
                 }
-                CounterOp::Add(at, cost) if !seats.is_empty() => {
-                    let (id, seat) = seats[at % seats.len()];
-                    counters.add(&seat, cost);
+                CounterOp::Add(at, cost) if !claims.is_empty() => {
+                    let (id, claim) = claims[at % claims.len()];
+                    counters.add(&claim, cost);
                     let sum = sums.get_mut(&id).expect("it has users");
                     sum.1 = sum.1.wrapping_add(cost as u64);
                 }
-                CounterOp::Recheck(at) if !seats.is_empty() => {
-                    let (id, seat) = seats[at % seats.len()];
-                    prop_assert_eq!(counters.recheck(&seat, id), None);
+                CounterOp::Recheck(at) if !claims.is_empty() => {
+                    let (id, claim) = claims[at % claims.len()];
+                    prop_assert_eq!(counters.recheck(&claim, id), None);
                 }
                 _ => {}
             }
-            for (seat, total, _) in sums.values() {
-                prop_assert_eq!(counters.total(seat), *total);
+            for (claim, total, _) in sums.values() {
+                prop_assert_eq!(counters.total(claim), *total);
             }
         }
-        for (_, seat) in seats {
-            counters.release(seat);
+        for (_, claim) in claims {
+            counters.release(claim);
         }
         assert_unused(&counters, 2);
     }

@@ -122,7 +122,7 @@ fn shares(locality: Locality, every: u64, whole: bool) -> [u64; 3] {
                 let request = Request {
                     owner: who as u32,
                     pages: 1 + rng.below(8) as u32,
-                    spot: ByteRange::new(0, rng.below(1 << 30) << 12, 4096),
+                    range: ByteRange::new(0, rng.below(1 << 30) << 12, 4096),
                     ..read(0)
                 };
                 queued.push(bench.bring(who as u32, request));

@@ -15,7 +15,7 @@ type Queue = OffsetQueue<IndexFifo>;
 fn request(id: u64, object: u64, offset: u64) -> Request {
     Request {
         id,
-        spot: ByteRange::new(object, offset, 4096),
+        range: ByteRange::new(object, offset, 4096),
         ..Request::default()
     }
 }
@@ -37,7 +37,7 @@ fn drain(queue: &mut Queue, locality: bool) -> Vec<Request> {
 }
 
 fn seeks(served: &[Request]) -> u64 {
-    let offset = |at: &Request| at.spot.offset;
+    let offset = |at: &Request| at.range.offset;
     let two = served.windows(2);
     two.map(|two| offset(&two[0]).abs_diff(offset(&two[1])))
         .sum()
@@ -73,7 +73,7 @@ fn orders() {
             queue.push(request(id as u64, offset / 1000, offset % 1000), locality);
         }
         let got = drain(&mut queue, locality).into_iter();
-        let got = got.map(|request| request.spot.object * 1000 + request.spot.offset);
+        let got = got.map(|request| request.range.object * 1000 + request.range.offset);
         assert_eq!(got.collect::<Vec<_>>(), served, "{locality} {arrivals:?}");
     }
 }
@@ -108,13 +108,13 @@ fn seeks_get_shorter() {
         let mut way = [0, 0];
         for _ in 0..if refill == 0 { 1000 } else { 1 } {
             let mut id = 0;
-            let spots: Vec<u64> = (0..u64::from(BATCH) + refill)
+            let offsets: Vec<u64> = (0..u64::from(BATCH) + refill)
                 .map(|_| rng.next_u64() >> 24)
                 .collect();
             for (way, locality) in way.iter_mut().zip([false, true]) {
                 let mut queue = Queue::new();
                 let mut served = Vec::new();
-                for &offset in &spots {
+                for &offset in &offsets {
                     if queue.len() == BATCH {
                         served.extend(pop(&mut queue, locality));
                     }
@@ -122,7 +122,7 @@ fn seeks_get_shorter() {
                     id += 1;
                 }
                 served.extend(drain(&mut queue, locality));
-                assert_eq!(served.len(), spots.len());
+                assert_eq!(served.len(), offsets.len());
                 *way += seeks(&served) >> 10;
             }
         }
@@ -180,7 +180,7 @@ proptest! {
         let mut last = std::collections::BTreeMap::new();
         for (at, request) in served.iter().enumerate() {
             prop_assert!(at as u64 <= bounds[request.id as usize], "{}", request.id);
-            let before = last.insert(request.spot, request.id);
+            let before = last.insert(request.range, request.id);
             prop_assert!(before.is_none_or(|before| before < request.id));
             prop_assert!(locality || at as u64 == request.id);
         }

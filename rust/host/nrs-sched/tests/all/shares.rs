@@ -102,8 +102,8 @@ fn locality_leaves_shares() {
                 while sim.sources[source].queued < 40 {
                     let pages = &sim.sources[source].pages;
                     let pages = pages[(sim.now % pages.len() as u64) as usize];
-                    let spot = ByteRange::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
-                    sim.enqueue_at(source, pages, spot);
+                    let range = ByteRange::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
+                    sim.enqueue_at(source, pages, range);
                 }
             }
             let (request, grant) = sim.get(0).expect("queued");

@@ -129,7 +129,7 @@ impl UnawareBench {
                 let class = self.part.classify(&attrs, self.now);
                 feed(&mut self.part);
                 walk(&mut self.part, self.now);
-                let spot = match client {
+                let range = match client {
                     4 => ByteRange::default(),
                     _ => ByteRange::new(attrs.object, self.next << 12, 4096),
                 };
@@ -138,7 +138,7 @@ impl UnawareBench {
                     id: self.next,
                     pages: 1,
                     arrival: self.now,
-                    spot,
+                    range,
                     direction: match client {
                         4 => self.direction,
                         _ => Direction::Read,

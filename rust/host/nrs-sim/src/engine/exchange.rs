@@ -2,19 +2,19 @@
 
 //! Exchange of service accounts between servers.
 //!
-//! - *Speaker*: a server that takes part, because its policy is fairshare; it runs its own rule
+//! - *Participant*: a server that takes part, because its policy is fairshare; it runs its own rule
 //!   ([`nrs_agent::Exchange`]).
-//! - *Datagram*: bytes that one speaker sent; *mail*: a datagram in transit to one receiver.
+//! - *Datagram*: bytes that one participant sent; it is in transit once for each receiver.
 //!
 //! ```text
-//!   every delta, each speaker at its own time
+//!   every delta, each participant at its own time
 //!   accounts of all parts ─▶ note, step ─┬─▶ factors ─▶ parts
-//!                                        └─▶ say ─▶ lost, cut, or mail ─▶ hear
+//!                                        └─▶ say ─▶ lost, cut, or in transit ─▶ hear
 //! ```
 
 use super::{
     network::delay,
-    queue::{Event, Queue, Scene, Slab, START},
+    queue::{Event, Queue, SimState, Slab, START},
     server::SimServer,
 };
 use crate::{
@@ -33,18 +33,18 @@ use nrs_sched::{
 };
 use std::rc::Rc;
 
-/// Speakers and mails in transit.
-pub struct Talk {
+/// Participants and datagrams in transit.
+pub struct SimExchange {
     delta: u64,
     latency: u64,
     jitter: u64,
     /// Loss rate in units of 2^-32.
     loss: u64,
     cuts: Vec<(u32, u64, u64)>,
-    /// Speakers by server; `None` if a server takes no part.
-    speakers: Vec<Option<Exchange>>,
+    /// Participants by server; `None` if a server takes no part.
+    participants: Vec<Option<Exchange>>,
     /// Datagrams in transit: sender, receiver and bytes.
-    mails: Slab<(u32, u32, Rc<[u8]>)>,
+    in_transit: Slab<(u32, u32, Rc<[u8]>)>,
     reports: ReportBuf,
     rng: Rng,
     counts: outcome::ExchangeOutcome,
@@ -56,7 +56,7 @@ fn realm(policy: &str) -> u64 {
     policy.bytes().fold(1, mix).max(1)
 }
 
-impl Talk {
+impl SimExchange {
     /// Creates the exchange of `written` between servers with these `names` and `policies`.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Talk {
             servers_max: names.len() as u32,
             ..Terms::default()
         };
-        let speaker = |(policy, number): (&String, u64)| {
+        let participant = |(policy, number): (&String, u64)| {
             let fair = policy.split_whitespace().next() == Some("fairshare");
             fair.then(|| Exchange::new(number, 1, terms(policy)))
         };
@@ -95,20 +95,20 @@ impl Talk {
             jitter: written.jitter.0,
             loss: (written.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
             cuts: written.cut.iter().map(cut).collect::<Result<_, String>>()?,
-            speakers: policies.iter().zip(1u64..).map(speaker).collect(),
-            mails: Slab::default(),
+            participants: policies.iter().zip(1u64..).map(participant).collect(),
+            in_transit: Slab::default(),
             reports: ReportBuf::new().expect("memory"),
             rng: Rng::new(seed),
             counts: outcome::ExchangeOutcome::default(),
         })
     }
 
-    /// Schedules each speaker's first step at a random time, so that not all speak at once.
+    /// Schedules each participant's first step at a random time, so that not all send at once.
     pub fn begin(&mut self, queue: &mut Queue) {
-        for (number, speaker) in (0..).zip(&self.speakers) {
-            if speaker.is_some() {
+        for (number, participant) in (0..).zip(&self.participants) {
+            if participant.is_some() {
                 let at = START + self.rng.below(self.delta);
-                queue.push(at, Event::Tell(number));
+                queue.push(at, Event::Exchange(number));
             }
         }
     }
@@ -118,35 +118,37 @@ impl Talk {
         self.counts
     }
 
-    /// Returns true if `speaker` is cut off at `now`.
-    fn is_cut(&self, speaker: u32, now: u64) -> bool {
+    /// Returns true if `participant` is cut off at `now`.
+    fn is_cut(&self, participant: u32, now: u64) -> bool {
         let cuts = &mut self.cuts.iter();
-        cuts.any(|(who, from, to)| *who == speaker && (*from..*to).contains(&now))
+        cuts.any(|(server, from, to)| *server == participant && (*from..*to).contains(&now))
     }
 
-    /// Runs a step of `speaker`, which belongs to `server`, and sends its datagrams.
+    /// Runs a step of `participant`, which belongs to `server`, and sends its datagrams.
     ///
     /// # Panics
     ///
     /// Panics if memory is exhausted.
-    pub fn tell(&mut self, speaker: u32, server: &mut SimServer, scene: &mut Scene) {
-        let now = scene.now;
+    pub fn step(&mut self, participant: u32, server: &mut SimServer, state: &mut SimState) {
+        let now = state.now;
         self.counts.steps += 1;
-        scene.queue.push(now + self.delta, Event::Tell(speaker));
-        if let Some(exchange) = &mut self.speakers[speaker as usize] {
-            for bytes in share(exchange, &mut self.reports, server, scene) {
-                self.send(scene, speaker, &bytes);
+        state
+            .queue
+            .push(now + self.delta, Event::Exchange(participant));
+        if let Some(exchange) = &mut self.participants[participant as usize] {
+            for bytes in share(exchange, &mut self.reports, server, state) {
+                self.send(state, participant, &bytes);
             }
         }
     }
 
-    /// Sends a datagram to all other speakers.
-    fn send(&mut self, scene: &mut Scene, from: u32, bytes: &[u8]) {
-        let now = scene.now;
+    /// Sends a datagram to all other participants.
+    fn send(&mut self, state: &mut SimState, from: u32, bytes: &[u8]) {
+        let now = state.now;
         let bytes: Rc<[u8]> = bytes.into();
         let cut = self.is_cut(from, now);
-        for to in 0..self.speakers.len() as u32 {
-            if to == from || self.speakers[to as usize].is_none() {
+        for to in 0..self.participants.len() as u32 {
+            if to == from || self.participants[to as usize].is_none() {
                 continue;
             }
             self.counts.messages += 1;
@@ -157,20 +159,20 @@ impl Talk {
                 continue;
             }
             let delay = delay(self.latency, self.jitter, &mut self.rng);
-            let mail = self.mails.insert((from, to, Rc::clone(&bytes)));
-            scene.queue.push(now + delay, Event::Hear(mail));
+            let idx = self.in_transit.insert((from, to, Rc::clone(&bytes)));
+            state.queue.push(now + delay, Event::Deliver(idx));
         }
     }
 
-    /// Delivers a mail.
-    pub fn hear(&mut self, slot: u32, now: u64) {
-        let (from, to, bytes) = self.mails.remove(slot);
+    /// Delivers the datagram at index `idx`.
+    pub fn deliver(&mut self, idx: u32, now: u64) {
+        let (from, to, bytes) = self.in_transit.remove(idx);
         let from = u64::from(from) + 1;
         if self.is_cut(to, now) {
             self.counts.lost += 1;
             return;
         }
-        let Some(exchange) = &mut self.speakers[to as usize] else {
+        let Some(exchange) = &mut self.participants[to as usize] else {
             return;
         };
         match exchange.hear(from, &bytes, now) {
@@ -185,22 +187,22 @@ fn share(
     exchange: &mut Exchange,
     reports: &mut ReportBuf,
     server: &mut SimServer,
-    scene: &mut Scene,
+    state: &mut SimState,
 ) -> Vec<Vec<u8>> {
-    for lane in server.lanes() {
-        let Some(state) = lane.part().fairshare() else {
+    for partition in server.partitions() {
+        let Some(part) = partition.part().fairshare() else {
             continue;
         };
         let mut from = Some(0);
-        while let Some(slot) = from {
+        while let Some(class) = from {
             reports.clear();
-            from = state.reports(slot, reports);
+            from = part.reports(class, reports);
             for report in reports.iter() {
                 exchange.note(&report.account);
             }
         }
     }
-    exchange.step(scene.now);
+    exchange.step(state.now);
     let pairs = FactorPairs::of(exchange.factors()).expect("valid factors");
     let factors = Factors::new(pairs, None).expect("memory");
     let factors = Shared::new(factors).expect("memory");
@@ -208,7 +210,7 @@ fn share(
     let tunables = &parameters.values.policies.fairshare;
     let update = Update::new(parameters.kept.fairshare.weights.clone(), tunables);
     let update = update.with_factors(Some(factors));
-    let said = exchange.say(scene.now);
-    server.inform(scene, &AnyUpdate::Fairshare(update));
-    said
+    let datagrams = exchange.say(state.now);
+    server.inform(state, &AnyUpdate::Fairshare(update));
+    datagrams
 }

@@ -80,23 +80,23 @@ impl Record {
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     /// Index of its record.
-    pub slot: u32,
+    pub idx: u32,
     cost: Cost,
     arrival: u64,
     /// Position on the disk.
-    spot: ByteRange,
+    range: ByteRange,
     mark: u64,
     placement: Placement,
 }
 
 impl Item {
-    /// Creates the item of `record`, which is at index `slot` and arrives at its server now.
-    pub fn new(slot: u32, record: &Record) -> Self {
+    /// Creates the item of `record`, which is at index `idx` and arrives at its server now.
+    pub fn new(idx: u32, record: &Record) -> Self {
         Self {
-            slot,
+            idx,
             cost: record.cost(),
             arrival: record.arrived,
-            spot: ByteRange::new(record.object, record.place(), record.bytes),
+            range: ByteRange::new(record.object, record.place(), record.bytes),
             mark: 0,
             placement: Placement::default(),
         }
@@ -124,8 +124,8 @@ impl item::Item for Item {
         self.arrival
     }
 
-    fn spot(&self) -> ByteRange {
-        self.spot
+    fn byte_range(&self) -> ByteRange {
+        self.range
     }
 
     fn mark(&self) -> u64 {

@@ -6,7 +6,7 @@
 //! - The *parameters* are the policy's numbers and words, by name without `nrs_` and the policy's
 //!   name.
 //! - A *text* is a parameter that the policy interprets itself, as it does for the service in the
-//!   kernel ([`Desk`]).
+//!   kernel ([`ParameterHost`]).
 
 use super::{
     item::Item,
@@ -104,18 +104,18 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
     let mut kept = Kept::empty().map_err(no_memory)?;
     let heads = [Some(parse(&values)?), None];
     kept.follow(&[None, None], &heads).map_err(no_memory)?;
-    let desk = Desk(RefCell::new(Parameters { values, kept }));
+    let host = ParameterHost(RefCell::new(Parameters { values, kept }));
     for (key, name, texts) in [
         ("rules", "nrs_tbf_rule", &server.rules[..]),
         ("plan", "nrs_qbm_config", server.plan.as_slice()),
         ("weights", "nrs_fairshare_weights", &server.weights),
     ] {
         for text in texts {
-            desk.carry_out(kind, name, text)
+            host.carry_out(kind, name, text)
                 .map_err(refused(key, text))?;
         }
     }
-    let mut parameters = desk.0.into_inner();
+    let mut parameters = host.0.into_inner();
     // Texts may have set parameters, so the line is parsed again.
     let config = parse(&parameters.values)?;
     let overseer = AnyOverseer::new(&[Some(config)], &parameters.kept, secret);
@@ -162,8 +162,8 @@ fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
     Ok(values)
 }
 
-/// Service as policies see it before the start.
-struct Desk(RefCell<Parameters>);
+/// Parameters of a service whose policy has not started.
+struct ParameterHost(RefCell<Parameters>);
 
 /// Reason for rejecting a text.
 #[derive(Clone, Copy)]
@@ -200,7 +200,7 @@ impl RunningPart for Idle {
     }
 }
 
-impl Parts for Desk {
+impl Parts for ParameterHost {
     type Item = Item;
 
     fn now(&self) -> u64 {
@@ -212,7 +212,7 @@ impl Parts for Desk {
     }
 }
 
-impl Host for Desk {
+impl Host for ParameterHost {
     type Refusal = No;
 
     fn parameters(&self) -> Parameters {
@@ -245,7 +245,7 @@ impl Host for Desk {
     fn reset(&self, _kind: Kind) {}
 }
 
-impl Desk {
+impl ParameterHost {
     /// Sets the text parameter `name` of the policy `kind` to `text`.
     fn carry_out(&self, kind: Kind, name: &str, text: &str) -> Result<(), String> {
         let policy = name.split('_').nth(1).unwrap_or_default();

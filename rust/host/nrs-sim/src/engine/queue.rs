@@ -3,8 +3,7 @@
 //! Queue of future events.
 //!
 //! Events are ordered by time; events of one instant in the order in which they were pushed. A run
-//! therefore does not depend on the heap. The variable `slot` is the index of a request or a
-//! datagram in a [`Slab`].
+//! therefore does not depend on the heap.
 
 use super::item::Record;
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -34,9 +33,9 @@ pub enum Event {
     /// The tick of a server's throttle is due.
     Tick(u32),
     /// A server sends accounts of the service to the other servers.
-    Tell(u32),
+    Exchange(u32),
     /// A datagram arrives at a server.
-    Hear(u32),
+    Deliver(u32),
 }
 
 /// Queue of future events.
@@ -83,23 +82,23 @@ pub struct Slab<T> {
 impl<T: Default> Slab<T> {
     /// Stores `entry`; returns its index.
     pub fn insert(&mut self, entry: T) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.list[slot as usize] = entry;
-            return slot;
+        if let Some(idx) = self.free.pop() {
+            self.list[idx as usize] = entry;
+            return idx;
         }
         self.list.push(entry);
         (self.list.len() - 1) as u32
     }
 
-    /// Returns the entry at index `slot`.
-    pub fn at(&mut self, slot: u32) -> &mut T {
-        &mut self.list[slot as usize]
+    /// Returns the entry at index `idx`.
+    pub fn at(&mut self, idx: u32) -> &mut T {
+        &mut self.list[idx as usize]
     }
 
-    /// Removes and returns the entry at index `slot`.
-    pub fn remove(&mut self, slot: u32) -> T {
-        self.free.push(slot);
-        std::mem::take(&mut self.list[slot as usize])
+    /// Removes and returns the entry at index `idx`.
+    pub fn remove(&mut self, idx: u32) -> T {
+        self.free.push(idx);
+        std::mem::take(&mut self.list[idx as usize])
     }
 
     /// Returns the maximum number of entries so far.
@@ -110,7 +109,7 @@ impl<T: Default> Slab<T> {
 
 /// State that all parts of the engine need while they handle an event.
 #[derive(Default)]
-pub struct Scene {
+pub struct SimState {
     /// Future events.
     pub queue: Queue,
     /// Outstanding requests.

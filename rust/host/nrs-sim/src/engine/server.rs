@@ -2,12 +2,12 @@
 
 //! Servers: partitions, the slots that they share, a device, and the worker.
 //!
-//! - *Lane*: a partition of the server, which is a CPT. A client's NID decides which partition
-//!   takes its requests ([`Lane`]).
-//! - *Yard*: the device, the slots and the timers of a server: the state that all partitions share.
+//! - *Partition*: one for each CPT. A client's NID decides which partition takes its requests
+//!   ([`SimPartition`]).
+//! - *Target*: the device and the slots of a server: the state that all its partitions share.
 //! - *Worker*: runs every delta, and on a call because a part needs memory or gates.
 //!
-//! Partitions, slots and turns are kernel code ([`nrs_sched::partition`]). A baseline has slots
+//! Partitions, slots and rounds are kernel code ([`nrs_sched::partition`]). A baseline has slots
 //! only. No request of a scenario has high priority, so no slot is reserved for high priority.
 
 mod worker;
@@ -15,9 +15,9 @@ mod worker;
 use super::{
     device::SimDevice,
     item::{Item, Record},
-    lane::Lane,
+    partition::SimPartition,
     policy::Started,
-    queue::{Event, Scene},
+    queue::{Event, SimState},
     throttle::Throttle,
 };
 use crate::outcome::{self, Count};
@@ -39,22 +39,22 @@ use nrs_sched::{
 };
 
 /// Scheduler of a server.
-pub enum Order {
-    /// A policy of the kernel, with one lane for each partition.
-    Lanes(Vec<Lane>),
+pub enum Scheduler {
+    /// A policy of the kernel, with its partitions.
+    Policy(Vec<SimPartition>),
     /// A baseline; it ignores partitions.
     Throttle(Box<Throttle>),
 }
 
 /// State of a server that all its partitions share.
-struct Yard {
+struct SimTarget {
     /// Index of the server.
     server: u32,
     device: SimDevice,
-    line: SlotPool,
+    slot_pool: SlotPool,
     /// Table of the shares that were published last.
     table: Option<RangeTable>,
-    /// Number of requests queued in all lanes.
+    /// Number of requests queued in all partitions.
     queued: u64,
     /// Maximum number of requests in the server, queued or in flight.
     held_most: u64,
@@ -62,15 +62,15 @@ struct Yard {
     lateness: u64,
 }
 
-impl Yard {
+impl SimTarget {
     /// Returns the limits of the slots at `now`, ns.
     fn limits(&self, now: u64) -> SlotLimits {
-        self.line.limits(0, now / MS)
+        self.slot_pool.limits(0, now / MS)
     }
 
     /// Returns the number of requests in flight.
     fn active(&self) -> u32 {
-        self.line.used().active()
+        self.slot_pool.used().active()
     }
 
     /// Updates the maximum number of requests in the server.
@@ -79,30 +79,30 @@ impl Yard {
         self.held_most = self.held_most.max(held);
     }
 
-    /// Dispatches the request at index `slot` to the device.
-    fn start(&mut self, scene: &mut Scene, slot: u32) {
-        let now = scene.now;
-        let record: &mut Record = scene.records.at(slot);
+    /// Dispatches the request at index `idx` to the device.
+    fn start(&mut self, state: &mut SimState, idx: u32) {
+        let now = state.now;
+        let record: &mut Record = state.records.at(idx);
         record.started = now;
         let service = self.device.serve(record, now);
         record.device_ns = service.time;
-        scene.queue.push(service.done, Event::Done(slot));
+        state.queue.push(service.done, Event::Done(idx));
         self.count_held();
     }
 }
 
 /// Environment of the partition at `index` during an event.
-struct Surroundings<'a> {
-    yard: &'a mut Yard,
-    scene: &'a mut Scene,
+struct SimEnv<'a> {
+    target: &'a mut SimTarget,
+    state: &'a mut SimState,
     index: u16,
     /// Expiry time of the partition's timer, ns.
     timer: &'a mut u64,
 }
 
-impl Env<Item, Config> for Surroundings<'_> {
+impl Env<Item, Config> for SimEnv<'_> {
     fn slot_pool(&self) -> &SlotPool {
-        &self.yard.line
+        &self.target.slot_pool
     }
 
     fn index(&self) -> u16 {
@@ -110,11 +110,11 @@ impl Env<Item, Config> for Surroundings<'_> {
     }
 
     fn now(&self) -> u64 {
-        self.scene.now
+        self.state.now
     }
 
     fn millis(&self) -> u64 {
-        self.scene.now / MS
+        self.state.now / MS
     }
 
     fn ratio(&self) -> u32 {
@@ -123,19 +123,19 @@ impl Env<Item, Config> for Surroundings<'_> {
 
     fn arm(&mut self, at: u64) {
         *self.timer = at;
-        let timer = self.yard.server * PARTITIONS_MAX as u32 + u32::from(self.index);
-        let at = at + self.yard.lateness;
-        self.scene.queue.push(at, Event::Wake(timer));
+        let timer = self.target.server * PARTITIONS_MAX as u32 + u32::from(self.index);
+        let at = at + self.target.lateness;
+        self.state.queue.push(at, Event::Wake(timer));
     }
 
     fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&RangeTable>) -> R) -> R {
-        f(self.yard.table.as_ref())
+        f(self.target.table.as_ref())
     }
 
     fn send(&mut self, item: Item) {
-        self.yard.queued -= 1;
-        self.scene.records.at(item.slot).ticket = item.placement().ticket;
-        self.yard.start(self.scene, item.slot);
+        self.target.queued -= 1;
+        self.state.records.at(item.idx).ticket = item.placement().ticket;
+        self.target.start(self.state, item.idx);
     }
 
     fn admit_over(&mut self) -> Admission {
@@ -151,48 +151,48 @@ impl Env<Item, Config> for Surroundings<'_> {
     }
 
     fn hold(&mut self, _item: &mut Item, _now: u64) {
-        self.yard.queued += 1;
+        self.target.queued += 1;
     }
 }
 
 /// Partitions of a server during an event.
-struct Turns<'a> {
-    lanes: &'a mut [Lane],
-    yard: &'a mut Yard,
-    scene: &'a mut Scene,
+struct RoundState<'a> {
+    partitions: &'a mut [SimPartition],
+    target: &'a mut SimTarget,
+    state: &'a mut SimState,
 }
 
-impl Turns<'_> {
+impl RoundState<'_> {
     /// Returns the partition at `index` and its environment.
     fn at(
         &mut self,
         index: u16,
     ) -> (
         &mut PartitionMachine<Item, AnyPart<Item>, Config>,
-        Surroundings<'_>,
+        SimEnv<'_>,
     ) {
-        let lane = &mut self.lanes[usize::from(index)];
-        let surroundings = Surroundings {
-            yard: self.yard,
-            scene: self.scene,
+        let partition = &mut self.partitions[usize::from(index)];
+        let env = SimEnv {
+            target: self.target,
+            state: self.state,
             index,
-            timer: &mut lane.timer,
+            timer: &mut partition.timer,
         };
-        (&mut lane.machine, surroundings)
+        (&mut partition.machine, env)
     }
 }
 
-impl round::RoundPartitions for Turns<'_> {
+impl round::RoundPartitions for RoundState<'_> {
     fn slot_pool(&self) -> &SlotPool {
-        &self.yard.line
+        &self.target.slot_pool
     }
 
     fn limits(&self) -> SlotLimits {
-        self.yard.limits(self.scene.now)
+        self.target.limits(self.state.now)
     }
 
     fn decide(&mut self, index: u16, most: u32) -> Decided {
-        let now = self.scene.now;
+        let now = self.state.now;
         let (machine, mut env) = self.at(index);
         machine.decide_more(&mut env, now, most)
     }
@@ -205,7 +205,7 @@ pub struct SimServer {
     /// Name of the server.
     name: String,
     /// Scheduler of the server.
-    order: Order,
+    scheduler: Scheduler,
     /// Number of requests dispatched without being queued.
     passed: u64,
     /// Counts of completed requests by job.
@@ -214,7 +214,7 @@ pub struct SimServer {
     pub bins: Vec<Vec<u64>>,
     /// Parameters of the policy; `None` for a baseline.
     pub parameters: Option<Parameters>,
-    yard: Yard,
+    target: SimTarget,
     /// Time during which requests were queued and none was in flight, ns.
     withheld: u64,
     /// Time of the last update of `withheld`, ns.
@@ -250,9 +250,9 @@ impl SimServer {
     /// Creates a server with the policy `started`.
     pub fn with_policy(setup: ServerSetup, started: Started) -> Self {
         let config = started.config;
-        let lane = |part| Lane::new(config, part, setup.now);
-        let lanes: Vec<Lane> = started.parts.into_iter().map(lane).collect();
-        let mut server = Self::new(setup, Order::Lanes(lanes));
+        let partition = |part| SimPartition::new(config, part, setup.now);
+        let partitions: Vec<SimPartition> = started.parts.into_iter().map(partition).collect();
+        let mut server = Self::new(setup, Scheduler::Policy(partitions));
         server.upkeep = started.parameters.values.policies.upkeep();
         server.parameters = Some(started.parameters);
         server.overseer = started.overseer;
@@ -261,26 +261,26 @@ impl SimServer {
 
     /// Creates a server with the baseline `throttle`.
     pub fn with_throttle(setup: ServerSetup, throttle: Box<Throttle>) -> Self {
-        Self::new(setup, Order::Throttle(throttle))
+        Self::new(setup, Scheduler::Throttle(throttle))
     }
 
-    fn new(setup: ServerSetup, order: Order) -> Self {
-        let partitions = match &order {
-            Order::Lanes(lanes) => lanes.len(),
-            Order::Throttle(_) => 1,
+    fn new(setup: ServerSetup, scheduler: Scheduler) -> Self {
+        let partitions = match &scheduler {
+            Scheduler::Policy(partitions) => partitions.len(),
+            Scheduler::Throttle(_) => 1,
         };
         Self {
             index: setup.index,
             name: setup.name,
-            order,
+            scheduler,
             passed: 0,
             jobs: vec![Count::default(); setup.jobs],
             bins: Vec::new(),
             parameters: None,
-            yard: Yard {
+            target: SimTarget {
                 server: setup.index,
                 device: setup.device,
-                line: SlotPool::new(partitions as u16, setup.slots.max(1)),
+                slot_pool: SlotPool::new(partitions as u16, setup.slots.max(1)),
                 table: None,
                 queued: 0,
                 held_most: 0,
@@ -297,12 +297,12 @@ impl SimServer {
     }
 
     /// Starts the worker, or the ticks of a baseline.
-    pub fn begin(&mut self, Scene { queue, now, .. }: &mut Scene) {
+    pub fn begin(&mut self, SimState { queue, now, .. }: &mut SimState) {
         let now = *now;
         self.seen = now;
-        match &self.order {
-            Order::Lanes(_) => queue.push(now, Event::Work(self.index)),
-            Order::Throttle(throttle) => {
+        match &self.scheduler {
+            Scheduler::Policy(_) => queue.push(now, Event::Work(self.index)),
+            Scheduler::Throttle(throttle) => {
                 if throttle.interval() > 0 {
                     queue.push(now + throttle.interval(), Event::Tick(self.index));
                 }
@@ -310,18 +310,20 @@ impl SimServer {
         }
     }
 
-    /// Returns the lanes; none for a baseline.
-    pub fn lanes(&mut self) -> &mut [Lane] {
-        match &mut self.order {
-            Order::Lanes(lanes) => lanes,
-            Order::Throttle(_) => &mut [],
+    /// Returns the partitions; none for a baseline.
+    pub fn partitions(&mut self) -> &mut [SimPartition] {
+        match &mut self.scheduler {
+            Scheduler::Policy(partitions) => partitions,
+            Scheduler::Throttle(_) => &mut [],
         }
     }
 
     /// Returns the results of the server; `policy` is the policy line.
     pub fn outcome(&mut self, policy: String) -> outcome::ServerOutcome {
-        let lanes = self.lanes().iter_mut();
-        let overflow = lanes.map(|lane| lane.part().overflow()).sum();
+        let partitions = self.partitions().iter_mut();
+        let overflow = partitions
+            .map(|partition| partition.part().overflow())
+            .sum();
         outcome::ServerOutcome {
             name: self.name.clone(),
             policy,
@@ -329,10 +331,10 @@ impl SimServer {
                 .jobs
                 .iter()
                 .fold(Count::default(), |sum, count| sum.and(*count)),
-            busy_ns: self.yard.device.busy(),
+            busy_ns: self.target.device.busy(),
             withheld_ns: self.withheld,
             passed: self.passed,
-            held_most: self.yard.held_most,
+            held_most: self.target.held_most,
             overflow,
             jobs: self.jobs.clone(),
             bins_bytes: self.bins.clone(),
@@ -342,41 +344,41 @@ impl SimServer {
     /// Adds the time since the last call to `withheld` if requests are queued and none is in
     /// flight.
     pub fn look(&mut self, now: u64) {
-        if self.yard.active() == 0 && self.yard.queued > 0 {
+        if self.target.active() == 0 && self.target.queued > 0 {
             self.withheld += now - self.seen;
         }
         self.seen = now;
     }
 
     /// Returns the partitions for an event; `None` for a baseline.
-    fn turns<'a>(&'a mut self, scene: &'a mut Scene) -> Option<Turns<'a>> {
-        match &mut self.order {
-            Order::Lanes(lanes) => Some(Turns {
-                lanes,
-                yard: &mut self.yard,
-                scene,
+    fn round<'a>(&'a mut self, state: &'a mut SimState) -> Option<RoundState<'a>> {
+        match &mut self.scheduler {
+            Scheduler::Policy(partitions) => Some(RoundState {
+                partitions,
+                target: &mut self.target,
+                state,
             }),
-            Order::Throttle(_) => None,
+            Scheduler::Throttle(_) => None,
         }
     }
 
-    /// Handles the arrival of the request at index `slot`, which has the attributes `attrs`.
-    pub fn arrive(&mut self, scene: &mut Scene, slot: u32, attrs: impl Fn() -> Attrs) {
-        self.look(scene.now);
-        let record = scene.records.at(slot);
-        record.arrived = scene.now;
-        let (record, item) = (*record, Item::new(slot, record));
-        if let Order::Throttle(throttle) = &mut self.order {
-            throttle.enqueue(record.job, item, scene.now);
-            self.yard.queued += 1;
-            self.yard.count_held();
-            return self.dispatch_baseline(scene);
+    /// Handles the arrival of the request at index `idx`, which has the attributes `attrs`.
+    pub fn arrive(&mut self, state: &mut SimState, idx: u32, attrs: impl Fn() -> Attrs) {
+        self.look(state.now);
+        let record = state.records.at(idx);
+        record.arrived = state.now;
+        let (record, item) = (*record, Item::new(idx, record));
+        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
+            throttle.enqueue(record.job, item, state.now);
+            self.target.queued += 1;
+            self.target.count_held();
+            return self.dispatch_baseline(state);
         }
-        let Some(mut turns) = self.turns(scene) else {
+        let Some(mut round) = self.round(state) else {
             return;
         };
-        let home = home(record.node, turns.lanes.len());
-        let ident = turns.lanes[home].ident(&record);
+        let home = home(record.node, round.partitions.len());
+        let ident = round.partitions[home].ident(&record);
         let terms = ArrivalTerms {
             ident: Some(&ident),
             forced: Forced::No,
@@ -384,33 +386,33 @@ impl SimServer {
             relation: None,
             may_overflow: true,
         };
-        let (machine, mut env) = turns.at(home as u16);
+        let (machine, mut env) = round.at(home as u16);
         let arrived = machine.arrive(&mut env, item, &terms, &attrs);
         let passed = matches!(arrived.went, AdmissionOutcome::Passed(_));
         if passed {
-            turns.yard.start(turns.scene, slot);
+            round.target.start(round.state, idx);
         }
-        turns.yard.count_held();
-        round::arrived(&mut turns, arrived.others);
+        round.target.count_held();
+        round::arrived(&mut round, arrived.others);
         self.passed += u64::from(passed);
         if arrived.needs_memory {
-            self.call(scene);
+            self.call(state);
         }
     }
 
-    /// Handles the completion of the request at index `slot`.
-    pub fn complete(&mut self, scene: &mut Scene, slot: u32) {
-        let now = scene.now;
+    /// Handles the completion of the request at index `idx`.
+    pub fn complete(&mut self, state: &mut SimState, idx: u32) {
+        let now = state.now;
         self.look(now);
-        self.yard.line.put(Priority::Regular);
-        let record = scene.records.at(slot);
+        self.target.slot_pool.put(Priority::Regular);
+        let record = state.records.at(idx);
         self.jobs[record.job as usize].add(record.bytes, record.device_ns);
         let (ticket, record) = (record.ticket.take(), *record);
-        if let Order::Throttle(throttle) = &mut self.order {
+        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
             throttle.stop(record.job, record.bytes);
-            return self.dispatch_baseline(scene);
+            return self.dispatch_baseline(state);
         }
-        let Some(mut turns) = self.turns(scene) else {
+        let Some(mut round) = self.round(state) else {
             return;
         };
         let placement = Placement {
@@ -418,70 +420,70 @@ impl SimServer {
             admission: Admission::Slot,
             ..Placement::default()
         };
-        let home = ticket.map(|_| home(record.node, turns.lanes.len()) as u16);
-        if home.is_some() || !turns.yard.line.is_uncontended() {
-            round::ended(&mut turns, home, |turns, index, most| {
-                let (machine, mut env) = turns.at(index);
+        let home = ticket.map(|_| home(record.node, round.partitions.len()) as u16);
+        if home.is_some() || !round.target.slot_pool.is_uncontended() {
+            round::ended(&mut round, home, |round, index, most| {
+                let (machine, mut env) = round.at(index);
                 machine.end(&mut env, now, &placement, record.cost(), most);
             });
         }
     }
 
     /// Handles the expiry of the timer of partition `index`.
-    pub fn wake(&mut self, scene: &mut Scene, index: usize) {
-        let (now, late) = (scene.now, self.yard.lateness);
+    pub fn wake(&mut self, state: &mut SimState, index: usize) {
+        let (now, late) = (state.now, self.target.lateness);
         self.look(now);
-        let Some(mut turns) = self.turns(scene) else {
-            return self.dispatch_baseline(scene);
+        let Some(mut round) = self.round(state) else {
+            return self.dispatch_baseline(state);
         };
-        let timer = &mut turns.lanes[index].timer;
+        let timer = &mut round.partitions[index].timer;
         // The timer was armed for another time since.
         if timer.wrapping_add(late) != now {
             return;
         }
         *timer = 0;
-        let (machine, mut env) = turns.at(index as u16);
+        let (machine, mut env) = round.at(index as u16);
         machine.expired(&mut env, now);
-        let (line, limits) = (&turns.yard.line, || turns.yard.limits(now));
-        if round::is_needed(line, index as u16, limits) {
-            round::pass_on(&mut turns, 0);
+        let (pool, limits) = (&round.target.slot_pool, || round.target.limits(now));
+        if round::is_needed(pool, index as u16, limits) {
+            round::pass_on(&mut round, 0);
         }
     }
 
     /// Dispatches requests while slots are free.
-    fn pass_on(&mut self, scene: &mut Scene) {
-        match self.turns(scene) {
-            Some(mut turns) => round::pass_on(&mut turns, 0),
-            None => self.dispatch_baseline(scene),
+    fn pass_on(&mut self, state: &mut SimState) {
+        match self.round(state) {
+            Some(mut round) => round::pass_on(&mut round, 0),
+            None => self.dispatch_baseline(state),
         }
     }
 
     /// Dispatches requests after a change of throttles.
-    fn run_all(&mut self, scene: &mut Scene) {
-        let now = scene.now;
-        if let Some(mut turns) = self.turns(scene) {
-            for index in 0..turns.lanes.len() {
-                let (machine, mut env) = turns.at(index as u16);
+    fn run_all(&mut self, state: &mut SimState) {
+        let now = state.now;
+        if let Some(mut round) = self.round(state) {
+            for index in 0..round.partitions.len() {
+                let (machine, mut env) = round.at(index as u16);
                 machine.reconsider(&mut env, now);
             }
         }
-        self.pass_on(scene);
+        self.pass_on(state);
     }
 
-    fn dispatch_baseline(&mut self, scene: &mut Scene) {
-        let (now, index, late) = (scene.now, self.index, self.yard.lateness);
-        let Order::Throttle(throttle) = &mut self.order else {
+    fn dispatch_baseline(&mut self, state: &mut SimState) {
+        let (now, index, late) = (state.now, self.index, self.target.lateness);
+        let Scheduler::Throttle(throttle) = &mut self.scheduler else {
             return;
         };
-        let limits = self.yard.limits(now);
-        while self.yard.line.take(Priority::Regular, &limits) {
+        let limits = self.target.limits(now);
+        while self.target.slot_pool.take(Priority::Regular, &limits) {
             let found = throttle.get(now);
             if let Decision::Item(item) = found {
-                self.yard.queued -= 1;
-                self.yard.start(scene, item.slot);
+                self.target.queued -= 1;
+                self.target.start(state, item.idx);
                 continue;
             }
-            self.yard.line.put(Priority::Regular);
+            self.target.slot_pool.put(Priority::Regular);
             match found {
                 Decision::Item(_) | Decision::Empty | Decision::Throttled { until: u64::MAX } => {
                     break
@@ -490,7 +492,7 @@ impl SimServer {
                     if self.due <= now || until < self.due {
                         self.due = until.max(now + 1);
                         let timer = index * PARTITIONS_MAX as u32;
-                        scene.queue.push(self.due + late, Event::Wake(timer));
+                        state.queue.push(self.due + late, Event::Wake(timer));
                     }
                     break;
                 }
@@ -499,14 +501,14 @@ impl SimServer {
     }
 
     /// Handles the tick of a baseline.
-    pub fn tick(&mut self, scene: &mut Scene) {
-        self.look(scene.now);
-        if let Order::Throttle(throttle) = &mut self.order {
-            throttle.tick(scene.now);
-            let next = scene.now + throttle.interval().max(1);
-            scene.queue.push(next, Event::Tick(self.index));
+    pub fn tick(&mut self, state: &mut SimState) {
+        self.look(state.now);
+        if let Scheduler::Throttle(throttle) = &mut self.scheduler {
+            throttle.tick(state.now);
+            let next = state.now + throttle.interval().max(1);
+            state.queue.push(next, Event::Tick(self.index));
         }
-        self.pass_on(scene);
+        self.pass_on(state);
     }
 }
 

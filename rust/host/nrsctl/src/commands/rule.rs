@@ -342,9 +342,11 @@ fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Lis
         let (Some(rules), Some(fields)) = (rules, policy.fields()) else {
             continue;
         };
-        let book = rules.book(fields, &state.rate(), state.rules_max());
-        let book = book.map_err(|refusal| strange(refusal.to_string()))?;
-        let set = book.compile(0).map_err(|_| strange("no memory".into()))?;
+        let rule_list = rules.rule_list(fields, &state.rate(), state.rules_max());
+        let rule_list = rule_list.map_err(|refusal| strange(refusal.to_string()))?;
+        let set = rule_list
+            .compile(0)
+            .map_err(|_| strange("no memory".into()))?;
         let rule = set.rule(set.find(&Subject::of(attrs, fields)));
         let name = rule.map_or(String::new(), |rule| rule.name.to_string());
         let same = |one: &&ListedRule| one.head == head && one.name == name;

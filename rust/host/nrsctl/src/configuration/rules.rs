@@ -35,9 +35,9 @@ impl Limits {
         }
     }
 
-    fn of(book: &RuleList, limits: &Terms) -> Self {
+    fn of(rule_list: &RuleList, limits: &Terms) -> Self {
         let name = |id: &u32| {
-            let mut rules = book.rules();
+            let mut rules = rule_list.rules();
             let rule = rules.find(|rule| rule.id == *id);
             rule.map(|rule| rule.name.to_string())
         };
@@ -106,14 +106,14 @@ impl Rules {
         }
     }
 
-    /// Creates the rules from `book`.
-    pub fn of(book: &RuleList) -> Self {
+    /// Creates the rules from `rule_list`.
+    pub fn of(rule_list: &RuleList) -> Self {
         let mut rules = Self::new("");
-        for rule in book.rules() {
-            let limits = Limits::of(book, &rule.limits);
+        for rule in rule_list.rules() {
+            let limits = Limits::of(rule_list, &rule.limits);
             if rule.name == Name::DEFAULT {
                 rules.default = limits;
-                rules.behind = book.len() - 1 - rules.list.len();
+                rules.behind = rule_list.len() - 1 - rules.list.len();
                 continue;
             }
             rules.list.push(ConfiguredRule {
@@ -136,7 +136,7 @@ impl Rules {
     /// # Errors
     ///
     /// The rule and the command that is refused, with the reason.
-    pub fn book(&self, fields: Fields, rate: &str, max: u32) -> Result<RuleList, Refusal> {
+    pub fn rule_list(&self, fields: Fields, rate: &str, max: u32) -> Result<RuleList, Refusal> {
         let mut script = Script::new(fields, rate, max)?;
         for rule in self.list.iter().rev() {
             // The rules in `also` may not exist yet.
@@ -161,7 +161,7 @@ impl Rules {
             .map(|rule| format!(" rank={}", rule.name));
         let rank = rank.unwrap_or_default();
         script.run(DEFAULT, format!("change {DEFAULT} {pairs}{rank}"))?;
-        Ok(script.book)
+        Ok(script.rule_list)
     }
 }
 
@@ -190,7 +190,7 @@ impl std::fmt::Display for Refusal {
 
 /// Commands, and the rules after them.
 struct Script {
-    book: RuleList,
+    rule_list: RuleList,
     commands: Vec<String>,
 }
 
@@ -203,17 +203,17 @@ impl Script {
         };
         let rate =
             Rate::parse(rate).ok_or_else(|| refused(RuleError::invalid(0, Rate::EXPECTED)))?;
-        let book = RuleList::new(fields, rate, max).map_err(|error| refused(error.into()))?;
+        let rule_list = RuleList::new(fields, rate, max).map_err(|error| refused(error.into()))?;
         Ok(Self {
-            book,
+            rule_list,
             commands: Vec::new(),
         })
     }
 
     fn run(&mut self, name: &str, command: String) -> Result<(), Refusal> {
         let parsed = RuleCommand::parse(&command);
-        match parsed.and_then(|parsed| self.book.apply(&parsed)) {
-            Ok(book) => self.book = book,
+        match parsed.and_then(|parsed| self.rule_list.apply(&parsed)) {
+            Ok(rule_list) => self.rule_list = rule_list,
             Err(error) => {
                 return Err(Refusal {
                     name: name.into(),
@@ -227,18 +227,18 @@ impl Script {
     }
 
     fn names(&self) -> Vec<String> {
-        let rules = self.book.rules();
+        let rules = self.rule_list.rules();
         rules.map(|rule| rule.name.to_string()).collect()
     }
 
     fn has(&self, name: &str) -> bool {
-        Name::new(name).is_some_and(|name| self.book.get(&name).is_some())
+        Name::new(name).is_some_and(|name| self.rule_list.get(&name).is_some())
     }
 
     /// Returns the current limits of the rule `name`.
     fn limits(&self, name: &str) -> Option<Limits> {
-        let rule = self.book.get(&Name::new(name)?)?;
-        Some(Limits::of(&self.book, &rule.limits))
+        let rule = self.rule_list.get(&Name::new(name)?)?;
+        Some(Limits::of(&self.rule_list, &rule.limits))
     }
 
     /// Stops the rules `names`, and removes them from `also` of the other rules.
@@ -278,9 +278,9 @@ pub fn commands(
         return Ok(Vec::new());
     }
     let mut script = Script::new(fields, rate, u32::MAX)?;
-    script.book = from.book(fields, rate, u32::MAX)?;
-    script.book = script
-        .book
+    script.rule_list = from.rule_list(fields, rate, u32::MAX)?;
+    script.rule_list = script
+        .rule_list
         .with_defaults(parse(rate), max)
         .map_err(|error| Refusal {
             name: DEFAULT.into(),
@@ -394,20 +394,22 @@ mod tests {
     #[track_caller]
     fn change(from: &Rules, to: &Rules) -> Vec<String> {
         let commands = commands(from, to, fields(), "10000", 4).unwrap();
-        let mut book = from.book(fields(), "10000", 4).unwrap();
+        let mut rule_list = from.rule_list(fields(), "10000", 4).unwrap();
         for command in &commands {
-            book = book.apply(&RuleCommand::parse(command).unwrap()).unwrap();
+            rule_list = rule_list
+                .apply(&RuleCommand::parse(command).unwrap())
+                .unwrap();
         }
-        assert_eq!(&Rules::of(&book), to, "{commands:?}");
+        assert_eq!(&Rules::of(&rule_list), to, "{commands:?}");
         commands
     }
 
     #[test]
     fn what_is_built_is_what_was_asked_for() {
         let wanted = rules(&["a 1 5 b", "b 2 6 a+c", "c 3 1MB/s"]);
-        let book = wanted.book(fields(), "10000", 3).unwrap();
-        assert_eq!(Rules::of(&book), wanted);
-        let refusal = wanted.book(fields(), "10000", 2).err().unwrap();
+        let rule_list = wanted.rule_list(fields(), "10000", 3).unwrap();
+        assert_eq!(Rules::of(&rule_list), wanted);
+        let refusal = wanted.rule_list(fields(), "10000", 2).err().unwrap();
         assert_eq!(refusal.name, "a");
         assert!(refusal.to_string().contains("nrs_tbf_rules_max"));
     }
@@ -470,10 +472,12 @@ mod tests {
     fn rules_behind_default_are_moved() {
         for (rank, behind) in [("a", 2), ("b", 1)] {
             let from = rules(&["a 1 5", "b 2 5"]);
-            let book = from.book(fields(), "10000", 4).unwrap();
+            let rule_list = from.rule_list(fields(), "10000", 4).unwrap();
             let command = format!("change default rank={rank}");
-            let book = book.apply(&RuleCommand::parse(&command).unwrap()).unwrap();
-            let moved = Rules::of(&book);
+            let rule_list = rule_list
+                .apply(&RuleCommand::parse(&command).unwrap())
+                .unwrap();
+            let moved = Rules::of(&rule_list);
             assert_eq!((moved.behind, &moved), (behind, &from));
             assert!(change(&moved, &from).is_empty());
             change(&moved, &rules(&["b 2 5", "a 1 5"]));

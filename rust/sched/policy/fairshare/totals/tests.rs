@@ -38,27 +38,27 @@ fn few_are_crowded_out() {
 #[test]
 fn a_full_block_and_full_places() {
     let counters = SharedTotals::new(16).unwrap();
-    let seats: Vec<TotalClaim> = (1..=8)
+    let claims: Vec<TotalClaim> = (1..=8)
         .map(|tag| counters.claim(id(tag, 1)).unwrap())
         .collect();
     assert_eq!(counters.claim(id(9, 1)), None);
     assert!(counters.claim(id(9, 2)).is_some());
-    counters.release(seats[4]);
-    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    counters.release(claims[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(claims[4]));
     // The largest number of users, and then one less.
     for _ in 1..USERS_MAX {
-        assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+        assert_eq!(counters.claim(id(9, 1)), Some(claims[4]));
     }
     assert_eq!(counters.claim(id(9, 1)), None);
-    counters.release(seats[4]);
-    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    counters.release(claims[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(claims[4]));
     for _ in 0..USERS_MAX {
         assert_eq!(used(&counters).len(), 9);
-        counters.release(seats[4]);
+        counters.release(claims[4]);
     }
     assert_eq!(used(&counters).len(), 8);
     // An additional release has no effect.
-    counters.release(seats[4]);
+    counters.release(claims[4]);
     assert_eq!(used(&counters).len(), 8);
 }
 
@@ -86,7 +86,7 @@ fn two_places_of_one_id_become_one() {
     assert_eq!(used(&counters).len(), 2);
 
     let mut tally = TotalView {
-        seat: Some(TotalClaim(13)),
+        claim: Some(TotalClaim(13)),
         mine: 40,
         seen: 400,
     };
@@ -94,7 +94,7 @@ fn two_places_of_one_id_become_one() {
     tally.upkeep(&counters, id);
     // Neither old service of other parts nor own service is returned.
     assert_eq!(
-        (tally.seat, tally.elsewhere(&counters)),
+        (tally.claim, tally.elsewhere(&counters)),
         (Some(TotalClaim(10)), 0)
     );
     counters.add(&TotalClaim(10), 7);
@@ -108,7 +108,7 @@ fn tallies_tell_what_others_serve() {
     let mut tallies = [TotalView::default(); 3];
     let [a, b, c] = &mut tallies;
     a.note(&counters, 9);
-    assert_eq!((a.elsewhere(&counters), a.seat.is_some()), (0, false));
+    assert_eq!((a.elsewhere(&counters), a.claim.is_some()), (0, false));
     a.open(&counters, id);
     a.open(&counters, id);
     b.open(&counters, id);
@@ -133,7 +133,7 @@ fn tallies_tell_what_others_serve() {
         tally.close(&counters);
         tally.close(&counters);
         assert_eq!(
-            (tally.seat.is_some(), tally.elsewhere(&counters)),
+            (tally.claim.is_some(), tally.elsewhere(&counters)),
             (false, 0)
         );
     }
@@ -150,21 +150,21 @@ fn upkeep_opens_what_was_crowded_out() {
     }
     tallies[3].close(&counters);
     tallies[8].upkeep(&counters, id(9, 0));
-    assert!(tallies[8].seat.is_some());
+    assert!(tallies[8].claim.is_some());
     // Totals wrap.
-    let seat = tallies[8].seat.unwrap();
-    counters.add(&seat, i64::MAX);
+    let claim = tallies[8].claim.unwrap();
+    counters.add(&claim, i64::MAX);
     assert_eq!(tallies[8].elsewhere(&counters), i64::MAX as u64);
-    counters.add(&seat, i64::MAX);
-    counters.add(&seat, 5);
+    counters.add(&claim, i64::MAX);
+    counters.add(&claim, 5);
     assert_eq!(tallies[8].elsewhere(&counters), 0);
-    assert_eq!(counters.total(&seat), 3);
+    assert_eq!(counters.total(&claim), 3);
 }
 
 /// Parts whose steps are interleaved.
 struct StepTurns {
     counters: SharedTotals,
-    seats: RefCell<Vec<(u64, TotalClaim)>>,
+    claims: RefCell<Vec<(u64, TotalClaim)>>,
     rng: RefCell<Rng>,
     depth: Cell<u32>,
     moves: Cell<u32>,
@@ -177,28 +177,30 @@ impl StepTurns {
 
     /// Runs one step of some part, with steps of other parts in the middle of the step.
     fn step(&self) {
-        let count = self.seats.borrow().len() as u32;
+        let count = self.claims.borrow().len() as u32;
         if count == 0 || self.below(2) == 0 {
             let id = id(1 + u64::from(self.below(4)), 0);
-            let seat = self.counters.claim(id);
-            self.seats.borrow_mut().extend(seat.map(|seat| (id, seat)));
+            let claim = self.counters.claim(id);
+            self.claims
+                .borrow_mut()
+                .extend(claim.map(|claim| (id, claim)));
             return;
         }
         let chosen = self.below(count) as usize;
-        let (id, seat) = self.seats.borrow_mut().swap_remove(chosen);
+        let (id, claim) = self.claims.borrow_mut().swap_remove(chosen);
         if self.below(4) == 0 {
-            let seat = self.recheck(id, seat);
-            self.seats.borrow_mut().push((id, seat));
+            let claim = self.recheck(id, claim);
+            self.claims.borrow_mut().push((id, claim));
         } else {
-            self.counters.release(seat);
+            self.counters.release(claim);
         }
     }
 
-    fn recheck(&self, id: u64, seat: TotalClaim) -> TotalClaim {
-        let moved = self.counters.recheck(&seat, id);
+    fn recheck(&self, id: u64, claim: TotalClaim) -> TotalClaim {
+        let moved = self.counters.recheck(&claim, id);
         self.moves
             .set(self.moves.get() + u32::from(moved.is_some()));
-        moved.unwrap_or(seat)
+        moved.unwrap_or(claim)
     }
 }
 
@@ -226,7 +228,7 @@ fn two_places_are_made_and_become_one() {
     for seed in 0..10_000 {
         let turns = Rc::new(StepTurns {
             counters: SharedTotals::new(4).unwrap(),
-            seats: RefCell::new(Vec::new()),
+            claims: RefCell::new(Vec::new()),
             rng: RefCell::new(Rng::new(seed)),
             depth: Cell::new(0),
             moves: Cell::new(0),
@@ -238,25 +240,25 @@ fn two_places_are_made_and_become_one() {
         TURNS.set(None);
         let counters = &turns.counters;
         let places = used(counters).len();
-        for (id, seat) in turns.seats.borrow_mut().iter_mut() {
-            let place = counters.places.get(seat.0 as usize).unwrap();
+        for (id, claim) in turns.claims.borrow_mut().iter_mut() {
+            let place = counters.places.get(claim.0 as usize).unwrap();
             assert_eq!(tag_of(place.state.load(SeqCst)), tag(*id));
-            *seat = turns.recheck(*id, *seat);
+            *claim = turns.recheck(*id, *claim);
         }
         let mut users = HashMap::new();
-        for (id, seat) in turns.seats.borrow().iter() {
-            let (there, users) = users.entry(*id).or_insert((*seat, 0));
-            assert_eq!(there, seat);
+        for (id, claim) in turns.claims.borrow().iter() {
+            let (there, users) = users.entry(*id).or_insert((*claim, 0));
+            assert_eq!(there, claim);
             *users += 1;
         }
         assert_eq!(used(counters).len(), users.len());
-        for (id, (seat, users)) in &users {
-            let place = counters.places.get(seat.0 as usize).unwrap();
+        for (id, (claim, users)) in &users {
+            let place = counters.places.get(claim.0 as usize).unwrap();
             let state = place.state.load(SeqCst);
             assert_eq!((tag_of(state), state & USERS_MAX), (tag(*id), *users));
         }
-        for (_, seat) in turns.seats.take() {
-            counters.release(seat);
+        for (_, claim) in turns.claims.take() {
+            counters.release(claim);
         }
         assert!(used(counters).is_empty());
         moves += turns.moves.get();

@@ -57,7 +57,7 @@ impl Bins {
         let item = Request {
             id: self.next,
             pages: 1,
-            spot: ByteRange::new(0, 1 << 20, 4096),
+            range: ByteRange::new(0, 1 << 20, 4096),
             direction: Direction::Read,
             ..Request::default()
         };

@@ -18,19 +18,22 @@ fn one_tag_is_one_bucket() {
     let pace = Pace::new(1000);
     let window = pace.span(3);
     let charge = Charge::new(pace, 1, window);
-    let mut seats = [(); 2].map(|()| BucketRef::new(tag(&buckets, 7, window)));
+    let mut bucket_refs = [(); 2].map(|()| BucketRef::new(tag(&buckets, 7, window)));
     let mut other = BucketRef::new(tag(&buckets, 8, window));
     // Three at once through either reference, then one per millisecond.
     for i in 0..5u64 {
-        let seat = &mut seats[i as usize % 2];
-        let early = buckets.ready(seat, window, charge, NOW);
-        let ready = buckets.take(seat, window, charge, NOW);
+        let bucket = &mut bucket_refs[i as usize % 2];
+        let early = buckets.ready(bucket, window, charge, NOW);
+        let ready = buckets.take(bucket, window, charge, NOW);
         assert_eq!(ready, early);
         assert_eq!(ready, Some(NOW - window + (i + 1) * charge.span));
     }
     assert!(buckets.ready(&mut other, window, charge, NOW).unwrap() <= NOW);
-    buckets.refund(&seats[0], 5 * charge.span);
-    assert_eq!(buckets.level(&seats[1]), Some(BucketLevel(NOW - window)));
+    buckets.refund(&bucket_refs[0], 5 * charge.span);
+    assert_eq!(
+        buckets.level(&bucket_refs[1]),
+        Some(BucketLevel(NOW - window))
+    );
     assert_eq!(buckets.full(), 0);
 }
 
@@ -42,8 +45,8 @@ fn buckets_of_one_rule_are_all_over_the_table() {
     let window = pace.span(1);
     let charge = Charge::new(pace, 1, window);
     for uid in 0..4000 {
-        let mut seat = BucketRef::new(tag(&buckets, uid, window));
-        buckets.take(&mut seat, window, charge, NOW);
+        let mut bucket = BucketRef::new(tag(&buckets, uid, window));
+        buckets.take(&mut bucket, window, charge, NOW);
     }
     assert!(buckets.full() < 40, "{}", buckets.full());
 }
@@ -198,24 +201,26 @@ fn what_is_in_use_stays() {
     let pace = Pace::new(10);
     let window = pace.span(1);
     let charge = Charge::new(pace, 1, window);
-    let mut seats: Vec<BucketRef> = (0..12)
+    let mut bucket_refs: Vec<BucketRef> = (0..12)
         .map(|uid| BucketRef::new(tag(&buckets, uid, window)))
         .collect();
-    for (i, seat) in seats.iter_mut().enumerate() {
-        let taken = buckets.take(seat, window, charge, NOW);
+    for (i, bucket) in bucket_refs.iter_mut().enumerate() {
+        let taken = buckets.take(bucket, window, charge, NOW);
         assert_eq!(taken.is_some(), i < 8, "{i}");
     }
     assert_eq!(buckets.full(), 4);
     // Full again for long enough: others may claim the places.
     let later = NOW + 8 * window;
-    assert!(buckets.take(&mut seats[9], window, charge, later).is_some());
-    let there = seats[..8]
+    assert!(buckets
+        .take(&mut bucket_refs[9], window, charge, later)
+        .is_some());
+    let there = bucket_refs[..8]
         .iter()
-        .filter(|seat| buckets.level(seat).is_some());
+        .filter(|bucket| buckets.level(bucket).is_some());
     assert_eq!(there.count(), 7);
     // A reference that lost its place finds another, with a full bucket.
-    for seat in &mut seats[..8] {
-        let ready = buckets.take(seat, window, charge, later);
+    for bucket in &mut bucket_refs[..8] {
+        let ready = buckets.take(bucket, window, charge, later);
         assert!(ready.is_none_or(|ready| ready <= later));
     }
 }

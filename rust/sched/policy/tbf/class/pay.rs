@@ -49,7 +49,7 @@ impl<F: Fifo> TbfClass<F> {
             .ready(self.local_floor(context, compiled), charge);
         if context.global {
             let (window, now) = (compiled.shared_window(), context.now);
-            let global = context.buckets.ready(&mut self.seat, window, charge, now);
+            let global = context.buckets.ready(&mut self.bucket, window, charge, now);
             ready = ready.max(global.unwrap_or(0));
         }
         if !compiled.borrow || ready <= context.now {
@@ -76,7 +76,7 @@ impl<F: Fifo> TbfClass<F> {
         self.level = self.level.take(floor, charge);
         if context.global {
             let (window, now) = (compiled.shared_window(), context.now);
-            let global = context.buckets.take(&mut self.seat, window, charge, now);
+            let global = context.buckets.take(&mut self.bucket, window, charge, now);
             ready = ready.max(global.unwrap_or(0));
         }
         self.paid |= OWN;
@@ -138,7 +138,9 @@ impl<F: Fifo> TbfClass<F> {
             };
             let (window, now) = (compiled.shared_window(), context.now);
             let charge = compiled.charge(cost);
-            let ready = context.buckets.ready(&mut other.seat, window, charge, now);
+            let ready = context
+                .buckets
+                .ready(&mut other.bucket, window, charge, now);
             if let Some(ready) = ready.filter(|&ready| ready > last) {
                 last = ready;
                 slowest = Some(index);
@@ -158,7 +160,7 @@ impl<F: Fifo> TbfClass<F> {
             if let Some((other, compiled)) = self.unpaid(context, index, rule) {
                 let (window, now) = (compiled.shared_window(), context.now);
                 let charge = compiled.charge(cost);
-                let ready = context.buckets.take(&mut other.seat, window, charge, now);
+                let ready = context.buckets.take(&mut other.bucket, window, charge, now);
                 other.span = charge.span;
                 self.paid |= other_bit(index);
                 due = due.max(ready.unwrap_or(0));
@@ -203,20 +205,20 @@ impl<F: Fifo> TbfClass<F> {
     /// Returns the tokens taken for the front to their buckets.
     pub(super) fn refund(&mut self, context: &mut Context<'_>) {
         if self.paid & POOLED != 0 {
-            if let Some(seat) = context.pools.get(usize::from(self.pool)) {
-                context.buckets.refund(seat, self.span);
+            if let Some(bucket) = context.pools.get(usize::from(self.pool)) {
+                context.buckets.refund(bucket, self.span);
             }
         } else if self.paid & OWN != 0 {
             self.level = self.level.refund(self.span);
-            context.buckets.refund(&self.seat, self.span);
+            context.buckets.refund(&self.bucket, self.span);
         }
         for (index, other) in self.others.iter().enumerate() {
             if self.paid & other_bit(index) != 0 {
-                context.buckets.refund(&other.seat, other.span);
+                context.buckets.refund(&other.bucket, other.span);
             }
         }
         if self.reserved.take().is_some() {
-            context.buckets.refund(&self.floor.seat, self.floor.span);
+            context.buckets.refund(&self.floor.bucket, self.floor.span);
         }
         self.paid = 0;
     }
@@ -257,16 +259,16 @@ impl<F: Fifo> TbfClass<F> {
             self.forced = self.forced.forced(before, self.level, now);
             if context.global {
                 let window = compiled.shared_window();
-                let seat = &mut self.seat;
-                context.buckets.owe(seat, window, charge, bound, now);
+                let bucket = &mut self.bucket;
+                context.buckets.owe(bucket, window, charge, bound, now);
             }
         }
         for (index, &rule) in compiled.also().iter().enumerate() {
             let other = self.others.get_mut(index).zip(context.plan.compiled(rule));
             if let Some((other, compiled)) = other.filter(|_| paid & other_bit(index) == 0) {
                 let (window, charge) = (compiled.shared_window(), compiled.charge(cost));
-                let seat = &mut other.seat;
-                context.buckets.owe(seat, window, charge, bound, now);
+                let bucket = &mut other.bucket;
+                context.buckets.owe(bucket, window, charge, bound, now);
             }
         }
     }

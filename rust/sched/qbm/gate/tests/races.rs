@@ -22,18 +22,18 @@ fn of_two_gates_one_stays() {
     let mut manager = BandwidthManager::new(Shared::new(plan).unwrap(), gates.clone()).unwrap();
     let claim = |uid| {
         let party = ClientKey::Key(Key::Uid(uid));
-        let seat = gates.claim(
+        let claim = gates.claim(
             &RequestOwner { party, target: 0 },
             &GateClaim::NONE,
             || false,
             NOW,
         );
-        gates.get(seat.place()).unwrap().join(&seat);
-        seat
+        gates.get(claim.place()).unwrap().join(&claim);
+        claim
     };
-    let seats: Vec<GateClaim> = (0..32).map(claim).collect();
-    let offset = |seat: &GateClaim| (seat.place() as usize - GROUPS_MAX) % BLOCK;
-    let late = seats.iter().find(|seat| offset(seat) > 0).unwrap();
+    let claims: Vec<GateClaim> = (0..32).map(claim).collect();
+    let offset = |claim: &GateClaim| (claim.place() as usize - GROUPS_MAX) % BLOCK;
+    let late = claims.iter().find(|claim| offset(claim) > 0).unwrap();
     let early = late.place() - offset(late) as u32;
     gates.revoke(early);
     manager.look(&Nothing, true, NOW).unwrap();

@@ -142,7 +142,7 @@ fn run(args: &Args) -> Result<(), String> {
     let store = Store::new(&args.state);
     let mut daemon = Daemon::new(config, secret, store, Agent::bind);
     notify("READY=1");
-    let mut told = System.now();
+    let mut pinged = System.now();
     daemon::run(
         &mut daemon,
         &mut transport,
@@ -151,8 +151,8 @@ fn run(args: &Args) -> Result<(), String> {
         |daemon, transport| {
             let now = System.now();
             socket.answer(|| daemon.status(now, transport.dropped()));
-            if now - told >= WATCHDOG_NS {
-                told = now;
+            if now - pinged >= WATCHDOG_NS {
+                pinged = now;
                 notify("WATCHDOG=1");
             }
         },

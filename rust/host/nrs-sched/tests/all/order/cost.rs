@@ -45,12 +45,12 @@ impl Table {
         result
     }
 
-    fn arrive(&mut self, spot: ByteRange, direction: Direction, high: bool) {
+    fn arrive(&mut self, range: ByteRange, direction: Direction, high: bool) {
         while !self.order.need().is_empty() {
             let spare = self.order.need().allocate().expect("memory");
             self.order.grow(spare);
         }
-        let relation = Relation::overlap(0, &spot, direction);
+        let relation = Relation::overlap(0, &range, direction);
         match self.call(|order| order.enter(relation, high)) {
             OrderOutcome::Free(id) => {
                 self.ids.push(id);
@@ -60,7 +60,7 @@ impl Table {
                 self.ids.push(id);
                 let request = Request {
                     id: self.ids.len() as u64 - 1,
-                    spot,
+                    range,
                     direction,
                     ..Request::default()
                 };
@@ -213,13 +213,13 @@ fn random_ranges() {
         const HERE: u64 = 1 << 12;
         while begun < N || ended < table.started.len() {
             if begun < N && begun - (ended as u64) < HERE {
-                let spot =
+                let range =
                     ByteRange::new(0, rng.below(places) * 4096, (1 + rng.below(blocks)) * 4096);
                 let direction = match rng.below(2) {
                     0 => Direction::Read,
                     _ => Direction::Write,
                 };
-                table.arrive(spot, direction, rng.below(16) == 0);
+                table.arrive(range, direction, rng.below(16) == 0);
                 begun += 1;
             } else {
                 let other = ended + rng.below((table.started.len() - ended) as u64) as usize;

@@ -40,7 +40,7 @@ fn slow() -> Config {
 fn io(direction: Direction, block: u64) -> Request {
     Request {
         pages: 1,
-        spot: ByteRange::new(0, block * 4096, 4096),
+        range: ByteRange::new(0, block * 4096, 4096),
         direction,
         ..Request::default()
     }
@@ -129,18 +129,18 @@ fn a_forced_request_takes_down_what_is_hard_to_find() {
     let mut watched = Watched::new(&slow(), 2, 4096);
     // Long old ranges overlap short new ranges that end before the searched range.
     for i in 0..N {
-        let spot = ByteRange::new(0, 2 * (i * 13 % N), 1 << 40);
-        arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
+        let range = ByteRange::new(0, 2 * (i * 13 % N), 1 << 40);
+        arrive(&mut watched, Request { range, ..read(0) }, PLAIN);
         watched.feed();
     }
     for i in 0..N {
-        let spot = ByteRange::new(0, 2 * (i * 7 % N) + 1, 1);
-        arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
+        let range = ByteRange::new(0, 2 * (i * 7 % N) + 1, 1);
+        arrive(&mut watched, Request { range, ..read(0) }, PLAIN);
         watched.feed();
     }
     let started = watched.log.len();
-    let spot = ByteRange::new(0, 1 << 30, 4096);
-    let id = arrive(&mut watched, Request { spot, ..write(0) }, FORCED);
+    let range = ByteRange::new(0, 1 << 30, 4096);
+    let id = arrive(&mut watched, Request { range, ..write(0) }, FORCED);
     let (now, told) = (watched.server.now, watched.log.len() - started);
     assert!(
         told < N as usize - 1,

@@ -33,13 +33,13 @@ fn ten_thousand_join_and_go() {
         let claim = |uid, now| {
             let party = ClientKey::Key(Key::Uid(uid));
             let who = RequestOwner { party, target: 0 };
-            let seat = gates.claim(&who, &GateClaim::NONE, || false, now);
-            gates.get(seat.place()).expect("a gate").join(&seat);
-            seat
+            let claim = gates.claim(&who, &GateClaim::NONE, || false, now);
+            gates.get(claim.place()).expect("a gate").join(&claim);
+            claim
         };
-        let seats: Vec<GateClaim> = (0..clients).map(|uid| claim(uid, now)).collect();
+        let claims: Vec<GateClaim> = (0..clients).map(|uid| claim(uid, now)).collect();
         manager.look(&Nothing, false, now).expect("memory");
-        let mut own: Vec<u32> = seats.iter().map(GateClaim::place).collect();
+        let mut own: Vec<u32> = claims.iter().map(GateClaim::place).collect();
         own.retain(|place| *place as usize >= GROUPS_MAX);
         own.sort_unstable();
         own.dedup();
@@ -57,8 +57,8 @@ fn ten_thousand_join_and_go() {
                 gate.force(Cost::new(Direction::Read, 100_000), now);
             }
         }
-        for seat in &seats {
-            gates.get(seat.place()).expect("a gate").leave(seat);
+        for claim in &claims {
+            gates.get(claim.place()).expect("a gate").leave(claim);
         }
         let mut ticks = 0;
         while own.iter().any(|place| gates.owner(*place).is_some()) {
@@ -88,14 +88,14 @@ fn ten_thousand_restore_in_time() {
     let places: Vec<u32> = (0..clients)
         .map(|uid| {
             let party = ClientKey::Key(Key::Uid(uid));
-            let seat = gates.claim(
+            let claim = gates.claim(
                 &RequestOwner { party, target: 0 },
                 &GateClaim::NONE,
                 || false,
                 now,
             );
-            gates.get(seat.place()).expect("a gate").join(&seat);
-            seat.place()
+            gates.get(claim.place()).expect("a gate").join(&claim);
+            claim.place()
         })
         .collect();
     let mut tick = |now: &mut u64| {

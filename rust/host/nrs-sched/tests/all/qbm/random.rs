@@ -41,7 +41,7 @@ const PLANS: [&str; 8] = [
 #[derive(Clone, Copy)]
 struct Class {
     who: RequestOwner,
-    seat: GateClaim,
+    claim: GateClaim,
     busy: bool,
 }
 
@@ -57,21 +57,21 @@ impl World {
     /// Makes class `index` busy or idle, and finds its gate.
     fn set(&mut self, index: usize, busy: bool) {
         let class = &mut self.classes[index];
-        let gate = self.gates.get(class.seat.place());
+        let gate = self.gates.get(class.claim.place());
         if class.busy {
-            gate.inspect(|gate| gate.leave(&class.seat));
+            gate.inspect(|gate| gate.leave(&class.claim));
         }
         if busy {
-            if !self.gates.holds(&class.seat) || class.seat.is_shared() {
-                class.seat = self
+            if !self.gates.holds(&class.claim) || class.claim.is_shared() {
+                class.claim = self
                     .gates
-                    .claim(&class.who, &class.seat, || false, self.now);
+                    .claim(&class.who, &class.claim, || false, self.now);
             }
-            let gate = self.gates.get(class.seat.place());
+            let gate = self.gates.get(class.claim.place());
             if let Some(gate) = gate {
-                gate.join(&class.seat);
+                gate.join(&class.claim);
                 if !gate.is_known() {
-                    self.gates.announce(class.seat.place());
+                    self.gates.announce(class.claim.place());
                 }
             }
         }
@@ -107,10 +107,10 @@ impl World {
         }
         for class in self.classes.iter().filter(|class| class.busy) {
             let group = self.plan.group_of(class.who.target);
-            if !self.gates.holds(&class.seat) {
+            if !self.gates.holds(&class.claim) {
                 continue;
             }
-            match self.gates.get(class.seat.place()) {
+            match self.gates.get(class.claim.place()) {
                 None => assert_eq!(group, None),
                 Some(gate) => assert!(gate.users() > 0 && gate.is_known()),
             }
@@ -130,7 +130,7 @@ impl World {
             let clients = group["clients"].as_vec().expect("a sequence");
             let allocated = clients.iter().filter_map(|c| c["allocated"].as_i64());
             let sum = allocated.sum::<i64>()
-                + number("without_seat")
+                + number("without_gate")
                 + number("free")
                 + reserves.iter().sum::<i64>();
             let capacity = match group["strategy"].as_str() {
@@ -170,7 +170,7 @@ fn books_are_right() {
             };
             world.classes.push(Class {
                 who,
-                seat: GateClaim::NONE,
+                claim: GateClaim::NONE,
                 busy: false,
             });
         }
@@ -186,7 +186,7 @@ fn books_are_right() {
                 }
             }
             for class in world.classes.iter().filter(|class| class.busy) {
-                if let Some(gate) = world.gates.get(class.seat.place()) {
+                if let Some(gate) = world.gates.get(class.claim.place()) {
                     let cost = Cost::new(Direction::Write, random(4 << 20));
                     gate.force(cost, world.now);
                     gate.sleep(world.now.saturating_sub(random(100) * MS), world.now);

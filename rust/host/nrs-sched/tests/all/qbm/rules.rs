@@ -306,9 +306,9 @@ fn gates_run_out() {
     assert!((sum - 5.0).abs() < 0.25, "{shared:?}");
     let equal = |rate: &f64| (rate - sum / 6.0).abs() < 0.1;
     assert!(shared.iter().all(equal), "{shared:?}");
-    assert!(sim.stats().contains("seatless: 6\n"), "{}", sim.stats());
+    assert!(sim.stats().contains("without_gate: 6\n"), "{}", sim.stats());
     let status = sim.status();
-    assert!(status.contains("without_seat: 5000000\n"), "{status}");
+    assert!(status.contains("without_gate: 5000000\n"), "{status}");
     (1..=8).for_each(|user| sim.load(user, Load::Off));
     sim.run(3 * SECOND);
     let rates = sim.rates(3 * SECOND, users);
@@ -316,7 +316,7 @@ fn gates_run_out() {
         rates[8..].iter().all(|rate| (rate - 5.0).abs() < 0.25),
         "{rates:?}"
     );
-    assert!(!sim.status().contains("without_seat"));
+    assert!(!sim.status().contains("without_gate"));
 }
 
 #[test]

@@ -93,14 +93,14 @@ pub struct QbmSim {
 
 impl QbmSim {
     /// Creates a service with the plan `text`, which contains `by uid`, a device of `mb` MB/s, and
-    /// `seats` gates.
-    pub fn new(text: &str, mb: u64, seats: u32) -> Self {
+    /// `gates_max` gates.
+    pub fn new(text: &str, mb: u64, gates_max: u32) -> Self {
         let plan = plan(text);
-        let gates = Shared::new(Gates::new(seats, 7).expect("memory")).expect("memory");
+        let gates = Shared::new(Gates::new(gates_max, 7).expect("memory")).expect("memory");
         let manager = BandwidthManager::new(plan.clone(), gates.clone()).expect("memory");
         let tunables = Tunables {
             by: plan.by(),
-            classes_max: ClassesMax::new((seats * 4).clamp(64, 16_384)).expect("within limits"),
+            classes_max: ClassesMax::new((gates_max * 4).clamp(64, 16_384)).expect("within limits"),
             ..Tunables::default()
         };
         let config = Config::parse(None, &tunables).expect("no argument");

@@ -38,9 +38,9 @@ fn texts(text: &str, scene: &impl OverseerContext, clients: &[(ClientKey, u32)])
             party: *party,
             target: *target,
         };
-        let seat = gates.claim(&who, &GateClaim::NONE, || false, SECOND);
+        let claim = gates.claim(&who, &GateClaim::NONE, || false, SECOND);
         manager.look(scene, false, SECOND).expect("memory");
-        let gate = gates.get(seat.place()).expect("a gate");
+        let gate = gates.get(claim.place()).expect("a gate");
         gate.force(Cost::new(Direction::Write, 1_000_000), SECOND);
     }
     let now = SECOND + SECOND / 2;
@@ -148,7 +148,7 @@ const STATS: &str = r#"- group: "disks"
   taken_by_others: 0
   joins: 2
   leaves: 0
-  seatless: 0
+  without_gate: 0
   clients:
   - client: "uid:1"
     COUNTED
@@ -167,7 +167,7 @@ const STATS: &str = r#"- group: "disks"
   taken_by_others: 3000000
   joins: 2
   leaves: 0
-  seatless: 0
+  without_gate: 0
   clients:
   - client: "uid:3"
     COUNTED

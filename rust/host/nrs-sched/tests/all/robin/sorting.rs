@@ -43,8 +43,8 @@ fn ranges_by_table() {
             let quantum = PerHead::both(Quantum::new(quantum).expect("within limits"));
             let mut bench = Bench::new(kind, &tuned(|of| of.quantum = quantum));
             for &(offset, length) in ranges {
-                let spot = ByteRange::new(0, offset, length);
-                bench.push(&attrs(1), Request { spot, ..read(0) });
+                let range = ByteRange::new(0, offset, length);
+                bench.push(&attrs(1), Request { range, ..read(0) });
             }
             assert_eq!(bench.drain(), want, "{kind:?} {ranges:?}");
         }
@@ -64,13 +64,13 @@ fn offsets_are_those_of_the_type() {
             let offset_type = PerHead::both(offset_type);
             let mut bench = Bench::new(kind, &tuned(|of| of.offset_type = offset_type));
             for (object, offset, logical) in requests {
-                let spot = ByteRange {
+                let range = ByteRange {
                     object,
                     offset,
                     logical,
                     length: 1,
                 };
-                bench.push(&attrs(1), Request { spot, ..read(0) });
+                bench.push(&attrs(1), Request { range, ..read(0) });
             }
             assert_eq!(bench.drain(), want, "{kind:?} {offset_type:?}");
         }
@@ -184,7 +184,7 @@ fn changes_midway() {
     });
     for kind in BOTH {
         let mut bench = Bench::new(kind, &before);
-        let spot = |offset, logical| ByteRange {
+        let range = |offset, logical| ByteRange {
             object: 0,
             offset,
             logical,
@@ -194,15 +194,15 @@ fn changes_midway() {
             direction: Direction::Write,
             ..read(0)
         };
-        let with = |spot, request| Request { spot, ..request };
-        assert_eq!(bench.push(&attrs(1), with(spot(9, 1), read(0))), Some(1));
-        assert_eq!(bench.push(&attrs(1), with(spot(0, 0), write)), None);
+        let with = |range, request| Request { range, ..request };
+        assert_eq!(bench.push(&attrs(1), with(range(9, 1), read(0))), Some(1));
+        assert_eq!(bench.push(&attrs(1), with(range(0, 0), write)), None);
         bench.tell(kind, &before, &after);
-        assert_eq!(bench.push(&attrs(1), with(spot(1, 10), write)), Some(3));
-        assert_eq!(bench.push(&attrs(1), with(spot(0, 8), read(0))), Some(4));
+        assert_eq!(bench.push(&attrs(1), with(range(1, 10), write)), Some(3));
+        assert_eq!(bench.push(&attrs(1), with(range(0, 8), read(0))), Some(4));
         // The batch still has room for 256 requests; that of the other object has not.
         for offset in [3, 2, 1] {
-            bench.push(&attrs(2), with(spot(0, offset), read(0)));
+            bench.push(&attrs(2), with(range(0, offset), read(0)));
         }
         assert_eq!(bench.drain(), [4, 1, 3, 6, 5, 7]);
     }

@@ -107,7 +107,7 @@ impl StreamSim {
             id: stream * EACH + number,
             owner: stream as u32,
             arrival: now,
-            spot: ByteRange::new(0, (stream << 40) | (number << 16), 1 << 16),
+            range: ByteRange::new(0, (stream << 40) | (number << 16), 1 << 16),
             ..read(0)
         };
         let queued = self.part.enqueue(request, class, now);
@@ -121,14 +121,14 @@ impl StreamSim {
             let Decision::Item((request, grant)) = self.part.get(&view(now, false)) else {
                 return;
             };
-            let spot = request.spot;
-            self.order.push(spot.offset);
-            let time = match self.head.0 == spot.offset {
+            let range = request.range;
+            self.order.push(range.offset);
+            let time = match self.head.0 == range.offset {
                 true => SEQUENTIAL_NS,
                 false => SEEK_NS,
             };
             let end = self.head.1.max(now) + time;
-            self.head = (spot.offset + spot.length, end);
+            self.head = (range.offset + range.length, end);
             self.events
                 .push(Reverse((end, Event::End { id: request.id })));
             self.active.insert(request.id, (request, grant));

@@ -5,7 +5,7 @@
 //! The worker runs every delta; every [`BEAT`] as well if the policy has an overseer; and [`CALL`]
 //! after a call. A call brings memory and has the overseer look but not judge.
 
-use super::{Order, Scene, SimServer, MS};
+use super::{Scheduler, SimServer, SimState, MS};
 use crate::engine::queue::Event;
 use nrs_sched::{
     partition::slot_pool::PARTITIONS_MAX,
@@ -21,37 +21,37 @@ const CALL: u64 = 50_000;
 
 impl SimServer {
     /// Schedules a run of the worker, unless one is scheduled.
-    pub(super) fn call(&mut self, scene: &mut Scene) {
+    pub(super) fn call(&mut self, state: &mut SimState) {
         if !std::mem::replace(&mut self.called, true) {
-            scene.queue.push(scene.now + CALL, Event::Call(self.index));
+            state.queue.push(state.now + CALL, Event::Call(self.index));
         }
     }
 
     /// Handles a call of the worker: a part needs memory.
-    pub fn answer(&mut self, scene: &mut Scene) {
+    pub fn answer(&mut self, state: &mut SimState) {
         self.called = false;
-        self.run_worker(scene, false);
+        self.run_worker(state, false);
     }
 
     /// Handles the periodic run of the worker and schedules the next one.
-    pub fn work(&mut self, scene: &mut Scene) {
-        self.run_worker(scene, true);
+    pub fn work(&mut self, state: &mut SimState) {
+        self.run_worker(state, true);
         let mut next = self.due;
         if self.overseer.is_some() {
-            next = next.min(scene.now + BEAT);
+            next = next.min(state.now + BEAT);
         }
-        scene.queue.push(next, Event::Work(self.index));
+        state.queue.push(next, Event::Work(self.index));
     }
 
     /// Runs the worker; `due` is false for a call.
-    fn run_worker(&mut self, scene: &mut Scene, due: bool) {
-        let now = scene.now;
+    fn run_worker(&mut self, state: &mut SimState, due: bool) {
+        let now = state.now;
         self.look(now);
         let all = due && now >= self.due;
         if all {
             self.due = now + u64::from(self.upkeep.delta_ms) * MS;
         }
-        let Order::Lanes(lanes) = &mut self.order else {
+        let Scheduler::Policy(partitions) = &mut self.scheduler else {
             return;
         };
         // The second pass is for clients that appeared during the refresh.
@@ -63,21 +63,23 @@ impl SimServer {
             if !looked.refresh {
                 break;
             }
-            lanes.iter_mut().for_each(|lane| lane.refresh(now));
+            partitions
+                .iter_mut()
+                .for_each(|partition| partition.refresh(now));
         }
-        for lane in lanes.iter_mut() {
+        for partition in partitions.iter_mut() {
             if all {
-                lane.refresh_cache(now);
+                partition.refresh_cache(now);
             }
-            lane.maintain(now);
+            partition.maintain(now);
         }
         if all {
             self.publish(now);
         }
         if self.overseer.is_some() {
-            self.run_all(scene);
+            self.run_all(state);
         } else {
-            self.pass_on(scene);
+            self.pass_on(state);
         }
     }
 
@@ -86,11 +88,11 @@ impl SimServer {
         let mut outline = std::mem::replace(&mut self.outline, RangeBuilder::new());
         outline.clear();
         let mut buf = NodeReports::new().expect("memory");
-        for (part, lane) in (0u16..).zip(self.lanes()) {
+        for (part, partition) in (0u16..).zip(self.partitions()) {
             let mut from = Some(0);
-            while let Some(slot) = from {
+            while let Some(class) = from {
                 buf.clear();
-                from = lane.part().briefs(slot, now, &mut buf);
+                from = partition.part().briefs(class, now, &mut buf);
                 for brief in buf.iter() {
                     let brief = NodeReport { part, ..*brief };
                     outline.extend(&[brief]).expect("memory");
@@ -102,19 +104,19 @@ impl SimServer {
             true => built.by_part,
             false => [0; PARTITIONS_MAX],
         };
-        self.yard.line.set_shares(&shares);
-        self.yard.table = Some(built.table).filter(|table| !table.is_empty());
+        self.target.slot_pool.set_shares(&shares);
+        self.target.table = Some(built.table).filter(|table| !table.is_empty());
         self.outline = outline;
     }
 
     /// Applies an update to all parts and refreshes their classes.
-    pub fn inform(&mut self, scene: &mut Scene, update: &AnyUpdate) {
-        let now = scene.now;
+    pub fn inform(&mut self, state: &mut SimState, update: &AnyUpdate) {
+        let now = state.now;
         self.look(now);
-        for lane in self.lanes() {
-            drop(lane.part().update(update.clone(), now));
-            lane.refresh(now);
+        for partition in self.partitions() {
+            drop(partition.part().update(update.clone(), now));
+            partition.refresh(now);
         }
-        self.run_all(scene);
+        self.run_all(state);
     }
 }

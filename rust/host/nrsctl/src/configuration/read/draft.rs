@@ -252,9 +252,9 @@ impl FileReader<'_> {
         if self.found > found {
             return Some(Rules::new(rate));
         }
-        match rules.book(fields, rate, max) {
+        match rules.rule_list(fields, rate, max) {
             // The rules have conditions in the form that the module shows.
-            Ok(book) => Some(Rules::of(&book)),
+            Ok(rule_list) => Some(Rules::of(&rule_list)),
             Err(refusal) => {
                 let draft = drafts.iter().find(|draft| draft.rule.name == refusal.name);
                 if let Some((place, path)) = draft.map(|draft| draft.place("name")) {
@@ -292,7 +292,7 @@ impl FileReader<'_> {
                 ..draft.rule.clone()
             }),
         }
-        let Err(refusal) = rules.book(fields, rate, u32::MAX) else {
+        let Err(refusal) = rules.rule_list(fields, rate, u32::MAX) else {
             return;
         };
         // `start NAME CONDITIONS …`

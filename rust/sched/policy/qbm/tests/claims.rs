@@ -23,7 +23,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     assert!(bench.part.need().is_empty());
     let class = bench.class(7, NOW);
     assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
-    let gate = seat(&bench.gates, 7);
+    let gate = claim_of(&bench.gates, 7);
     let owner = bench.gates.owner(gate.place()).unwrap();
     assert_eq!(
         (owner.who, owner.group),
@@ -75,7 +75,7 @@ fn a_gate_that_was_freed_is_claimed_again() {
         bench.queue(1, 256, NOW);
     }
     assert!(bench.get(NOW).is_some());
-    let old = seat(&bench.gates, 1).place();
+    let old = claim_of(&bench.gates, 1).place();
     assert_eq!(bench.gate(1).users(), 1);
     assert!(!bench.gates.close(old), "it has a user");
     bench.gates.set_start(0, (MIB, 1), NOW);
@@ -90,7 +90,7 @@ fn a_gate_that_was_freed_is_claimed_again() {
             now = bench.until(now);
         }
     }
-    let place = seat(&bench.gates, 1).place();
+    let place = claim_of(&bench.gates, 1).place();
     assert!(bench.gate(1).users() == 0 && bench.gates.close(place));
     assert!(bench.gates.owner(place).is_none());
 }
@@ -103,7 +103,7 @@ fn force_does_not_mind_a_gate_that_is_gone() {
     let mut bench = QbmBench::with(&tunables(), &gates);
     bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 16, NOW);
-    gates.revoke(seat(&gates, 1).place());
+    gates.revoke(claim_of(&gates, 1).place());
     gates.set_start(0, (MIB, 1), NOW);
     let mut other = QbmBench::with(&tunables(), &gates);
     for _ in 0..2 {
@@ -133,12 +133,12 @@ fn clients_without_a_gate_share_one() {
     bench.part.refresh(0, 64, NOW);
     while bench.get(NOW).is_some() {}
     assert!(shared.users() > 2);
-    let own = (0..20).map(|user| seat(&gates, user));
-    let own: Vec<GateClaim> = own.filter(|seat| !seat.is_shared()).collect();
+    let own = (0..20).map(|user| claim_of(&gates, user));
+    let own: Vec<GateClaim> = own.filter(|claim| !claim.is_shared()).collect();
     assert_eq!(own.len() as u64, 20 - few);
-    for seat in &own {
-        assert!(gates.close(seat.place()));
-        gates.revoke(seat.place());
+    for claim in &own {
+        assert!(gates.close(claim.place()));
+        gates.revoke(claim.place());
     }
     bench.part.refresh(0, 64, NOW);
     assert_eq!(shared.users(), 0);
@@ -165,11 +165,11 @@ fn places_are_kept_for_lines() {
     for user in 0..200 {
         bench.queue(user, 1, NOW);
     }
-    assert!(bench.part.overflow() > 100 && seat(&gates, 300).is_shared());
+    assert!(bench.part.overflow() > 100 && claim_of(&gates, 300).is_shared());
     assert_eq!(gates.get(0).unwrap().rank(), LAST);
     for user in listed {
         bench.queue(user, 1, NOW);
-        assert!(!seat(&gates, user).is_shared(), "{user}");
+        assert!(!claim_of(&gates, user).is_shared(), "{user}");
         let who = RequestOwner::of(By::Uid, &attrs(user));
         assert!(bench.part.table.find(&who).is_some(), "{user}");
     }
@@ -180,7 +180,7 @@ fn places_are_kept_for_lines() {
 fn groups_come_and_go() {
     let mut bench = QbmBench::new();
     bench.gates.opened(0);
-    assert_eq!(seat(&bench.gates, 1).place(), GateClaim::NONE.place());
+    assert_eq!(claim_of(&bench.gates, 1).place(), GateClaim::NONE.place());
     bench.queue(1, 1024, NOW);
     bench.queue(1, 1024, NOW);
     assert!(bench.get(NOW).is_some() && !bench.gates.has_pending());
@@ -196,13 +196,16 @@ fn groups_come_and_go() {
         "{}",
         until - NOW
     );
-    let owner = bench.gates.owner(seat(&bench.gates, 1).place()).unwrap();
+    let owner = bench
+        .gates
+        .owner(claim_of(&bench.gates, 1).place())
+        .unwrap();
     assert_eq!(owner.group, 5);
 }
 
 /// Replaces the gates: classes make new claims, regardless of their bookings.
 #[test]
-fn other_gates_mean_other_seats() {
+fn other_gates_mean_other_claims() {
     let mut bench = QbmBench::new();
     bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 256, NOW);
@@ -210,11 +213,11 @@ fn other_gates_mean_other_seats() {
     assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
     let _ = bench.until(NOW);
     let other = gates(16);
-    let old = bench.part.update(told(&other), NOW);
+    let old = bench.part.update(update_of(&other), NOW);
     assert!(old.is_some_and(|(old, _)| old.ptr_eq(&bench.gates)));
     bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some());
-    let counted = other.get(seat(&other, 1).place()).unwrap();
+    let counted = other.get(claim_of(&other, 1).place()).unwrap();
     assert_eq!(counted.usage().requests, 1);
     // Without gates no client is limited.
     bench.queue(5, 1, NOW);
@@ -259,27 +262,27 @@ fn claims_of_many_threads_agree() {
     let gates = gates(64);
     for round in 0..200u32 {
         let users: Vec<u32> = (0..16).map(|user| round * 16 + user).collect();
-        let seats: Vec<Vec<GateClaim>> = std::thread::scope(|scope| {
-            let claim = || users.iter().map(|user| seat(&gates, *user)).collect();
+        let claims: Vec<Vec<GateClaim>> = std::thread::scope(|scope| {
+            let claim = || users.iter().map(|user| claim_of(&gates, *user)).collect();
             let threads = [(); 4].map(|()| scope.spawn(claim));
             threads.map(|thread| thread.join().unwrap()).into()
         });
         // While a thread is interrupted creating a gate, other threads get that of the group, until
         // they claim again.
-        let settled = |seats: Vec<GateClaim>| -> Vec<GateClaim> {
-            let again = seats.into_iter().zip(&users);
+        let settled = |claims: Vec<GateClaim>| -> Vec<GateClaim> {
+            let again = claims.into_iter().zip(&users);
             let again = again.map(|(old, user)| {
                 if old.is_shared() {
-                    seat(&gates, *user)
+                    claim_of(&gates, *user)
                 } else {
                     old
                 }
             });
             again.collect()
         };
-        let seats: Vec<Vec<GateClaim>> = seats.into_iter().map(settled).collect();
-        let mut places: Vec<u32> = seats[0].iter().map(GateClaim::place).collect();
-        for other in &seats[1..] {
+        let claims: Vec<Vec<GateClaim>> = claims.into_iter().map(settled).collect();
+        let mut places: Vec<u32> = claims[0].iter().map(GateClaim::place).collect();
+        for other in &claims[1..] {
             assert!(other
                 .iter()
                 .map(GateClaim::place)
@@ -288,7 +291,7 @@ fn claims_of_many_threads_agree() {
         places.retain(|place| *place != 0);
         places.sort_unstable();
         places.dedup();
-        let own = seats[0].iter().filter(|seat| !seat.is_shared()).count();
+        let own = claims[0].iter().filter(|claim| !claim.is_shared()).count();
         assert_eq!(places.len(), own);
         places.iter().for_each(|place| gates.revoke(*place));
     }
@@ -303,7 +306,7 @@ fn a_drain_looks_for_its_gate() {
         bench.queue(1, 256, NOW);
     }
     assert!(bench.get(NOW).is_some() && bench.until(NOW) > NOW);
-    bench.gates.revoke(seat(&bench.gates, 1).place());
+    bench.gates.revoke(claim_of(&bench.gates, 1).place());
     let got = bench.part.get(&view(NOW, true));
     assert!(matches!(got, Decision::Item(_)), "{got:?}");
     assert_eq!(bench.gate(1).usage().requests, 1);
@@ -362,16 +365,16 @@ fn an_examination_without_memory_is_reported_later() {
     kept.plan = mem::Shared::new(plan).unwrap();
     let mut overseer = Overseer::new(&config, &kept, 1).unwrap().unwrap();
     let (gates, _) = overseer.update().flatten().unwrap();
-    let seats = [1, 2].map(|user| seat(&gates, user));
-    for seat in &seats {
-        gates.get(seat.place()).unwrap().join(seat);
+    let claims = [1, 2].map(|user| claim_of(&gates, user));
+    for claim in &claims {
+        gates.get(claim.place()).unwrap().join(claim);
     }
     let mut look = || overseer.look(NOW, &Nothing, false);
     fail_after(0);
     assert_eq!(look(), Err(NoMemory));
-    let known = |seat: &&GateClaim| gates.get(seat.place()).unwrap().is_known();
-    assert_eq!(seats.iter().filter(known).count(), 1);
-    let gone = seats.iter().find(|seat| !known(seat)).unwrap();
+    let known = |claim: &&GateClaim| gates.get(claim.place()).unwrap().is_known();
+    assert_eq!(claims.iter().filter(known).count(), 1);
+    let gone = claims.iter().find(|claim| !known(claim)).unwrap();
     gates.revoke(gone.place());
     let refresh = OverseerOutcome {
         moved: true,

@@ -19,7 +19,7 @@ const AGE_ROUNDS: u32 = 64;
 const ROWS: u32 = nrs_sched::policy::ROWS as u32;
 
 /// Partition with its timer.
-pub struct Lane {
+pub struct SimPartition {
     /// State of the partition.
     pub machine: PartitionMachine<Item, AnyPart<Item>, Config>,
     /// Expiry time of the timer, ns; 0 if it is not armed.
@@ -28,7 +28,7 @@ pub struct Lane {
     by_object: bool,
 }
 
-impl Lane {
+impl SimPartition {
     /// Creates a partition at `now`, ns, with `part`, which was started with `config`.
     ///
     /// # Panics
@@ -37,13 +37,13 @@ impl Lane {
     pub fn new(config: Config, part: AnyPart<Item>, now: u64) -> Self {
         let fifo = Config::parse(Kind::FALLBACK, None, &Tunables::default()).expect("no argument");
         let shared = AnyShared::new(&fifo, 0, 1).expect("memory");
-        let lane = || {
+        let head = || {
             let fallback = AnyPart::new(&fifo, 0, &shared).expect("memory");
             HeadCache::new(fallback, fifo).expect("memory")
         };
         // No request is ordered.
         let order = Order::new(1, 0).and_then(Owned::new).expect("memory");
-        let mut machine = PartitionMachine::new(lane(), lane(), order, 1, now);
+        let mut machine = PartitionMachine::new(head(), head(), order, 1, now);
         if config.kind() != Kind::FALLBACK {
             let head = machine.head(Priority::Regular);
             assert!(head.install(part, config).is_ok(), "all places are free");
@@ -92,8 +92,8 @@ impl Lane {
     pub fn refresh(&mut self, now: u64) {
         let part = self.part();
         let mut from = Some(0);
-        while let Some(slot) = from {
-            from = part.refresh(slot, ROWS, now);
+        while let Some(class) = from {
+            from = part.refresh(class, ROWS, now);
         }
     }
 

@@ -24,17 +24,11 @@
 
 use core::{ffi::CStr, fmt};
 
+#[cfg(not(MODULE))]
+use crate::sched::error::{Code, Error};
 use crate::sched::{
-    error::{Code, Result},
-    policy::{
-        self,
-        fairshare::weights::{self, Weights},
-        params::BufferMax,
-        Config, Kind, Tunables, Tuning,
-    },
-    qbm::plan::Plan,
-    rules::{Fields, Rate, RuleAction, RuleCommand, RuleError, RuleList, Unit},
-    text::PolicyCommand,
+    error::Result,
+    policy::{self, params::BufferMax, Tunables, Tuning},
     timeouts::terms::{self, TimeoutTerms},
 };
 
@@ -199,10 +193,7 @@ impl Values {
     #[cfg(not(MODULE))]
     pub fn set_named(&mut self, name: &str, text: &str) -> Result {
         let stored = named(name).and_then(|parameter| parameter.value.as_ref());
-        let stored = stored.ok_or(crate::sched::error::Error::new(
-            Code::NoEntry,
-            "no such parameter",
-        ))?;
+        let stored = stored.ok_or(Error::new(Code::NoEntry, "no such parameter"))?;
         self.set(stored, text)
     }
 
@@ -238,80 +229,6 @@ pub fn all() -> impl Iterator<Item = &'static Parameter> {
 /// Returns the parameter called `name`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     all().find(|parameter| parameter.name.to_bytes() == name.as_bytes())
-}
-
-/// Checks a value of `nrs_policies`.
-pub(crate) fn policy(text: &str) -> Result {
-    let command = PolicyCommand::parse(text.trim())?;
-    let kind = Kind::from_name(command.policy)?;
-    Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
-}
-
-/// Checks a list of weights; an item to remove need not exist.
-pub(crate) fn items(text: &str) -> Result {
-    match Weights::new().apply(text.trim()) {
-        Err(error) if error.code == Code::NoEntry => Ok(()),
-        done => done.map(|_| ()),
-    }
-}
-
-/// Checks a mode of fairshare, with or without weights.
-pub(crate) fn mode(text: &str) -> Result {
-    let (_, list) = weights::split(text)?;
-    list.map_or(Ok(()), items)
-}
-
-/// Checks a command for rules against any type of `tbf` and any existing rules; sleeps.
-///
-/// # Errors
-///
-/// - The errors of [`RuleCommand::parse`].
-/// - For a start, the errors of [`RuleList::apply`] that do not depend on existing rules.
-pub fn check_rule(text: &str) -> core::result::Result<(), RuleError> {
-    let command = RuleCommand::parse(text)?;
-    let RuleAction::Start(mut conditions, _) = command.action else {
-        return Ok(());
-    };
-    conditions.blanks();
-    if conditions.peek() != Some(b'{') {
-        return start(&command, Fields::ALL);
-    }
-    // A list without a field is for the only field of the type, which may be any field.
-    let mut worst: Option<RuleError> = None;
-    for field in Fields::ALL.iter() {
-        match start(&command, Fields::only(field)) {
-            Ok(()) => return Ok(()),
-            Err(error) if worst.is_none_or(|other| other.column < error.column) => {
-                worst = Some(error);
-            }
-            Err(_) => {}
-        }
-    }
-    worst.map_or(Ok(()), Err)
-}
-
-/// Executes `command` without existing rules and with the type `fields`; references to other rules
-/// are ignored.
-fn start(command: &RuleCommand<'_>, fields: Fields) -> core::result::Result<(), RuleError> {
-    let rate = Rate::new(1, Unit::Plain).ok_or(RuleError::no_memory())?;
-    match RuleList::new(fields, rate, u32::MAX)?.apply(command) {
-        Err(error) if error.code != Code::NoEntry => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Checks a configuration of `qbm`; sleeps.
-///
-/// # Errors
-///
-/// The errors of [`Plan::parse`].
-pub fn check_plan(text: &str) -> Result {
-    Plan::parse(text).map(|_| ())
-}
-
-/// Checks a command for rules.
-pub(crate) fn rule(text: &str) -> Result {
-    Ok(check_rule(text)?)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ use core::fmt;
 pub use command::{RuleAction, RuleCommand, RulePairs, COMMAND_MAX};
 pub use conditions::{ConditionValue, Conditions};
 pub use rule::{AlsoRules, Name, Rate, Rule, RuleLimits, Unit, ALSO_MAX, NAME_MAX};
-pub use rule_list::RuleList;
+pub use rule_list::{check, RuleList};
 pub use rule_set::RuleSet;
 pub(crate) use scanner::Scanner;
 pub use subject::{Fields, Subject};

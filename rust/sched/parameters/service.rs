@@ -3,20 +3,32 @@
 //! Parameters of a service itself, independent of policies.
 
 use super::{
-    policy,
     schema::{parameters, rows},
     Parameter,
 };
-use crate::sched::{policy::params::BufferMax, priority_sources::PrioritySources, slots::Slots};
+use crate::sched::{
+    error::Result,
+    policy::{params::BufferMax, Config, Kind, Tunables},
+    priority_sources::PrioritySources,
+    slots::Slots,
+    text::PolicyCommand,
+};
 
 /// Parameters that select policies.
 pub const POLICIES: &[Parameter] = rows! {
     |values| values, "concepts.md", "" {} {
         /// Policy of each head; reads show all policies.
-        "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, ENOMEM",
-            Some(policy);
+        "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, EBUSY, ENOMEM",
+            Some(check_policy);
     }
 };
+
+/// Checks a value of `nrs_policies`.
+fn check_policy(text: &str) -> Result {
+    let command = PolicyCommand::parse(text.trim())?;
+    let kind = Kind::from_name(command.policy)?;
+    Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
+}
 
 parameters! {
     /// Values of a service, beside its policies and timeouts.

@@ -3,6 +3,7 @@
 //! Tests of the parameter tables and their checks.
 
 use super::*;
+use crate::sched::policy::Kind;
 
 fn check(name: &str, value: &str) -> Result {
     named(name).unwrap().check.unwrap()(value)

@@ -14,7 +14,7 @@ use crate::sched::{
     mem::{GrowingList, NoMemory, Shared},
     rules::{
         command::{Located, RuleAction, RuleCommand, RulePairs},
-        AlsoRules, Conditions, Fields, Name, Rate, Rule, RuleError, RuleLimits, RuleSet,
+        AlsoRules, Conditions, Fields, Name, Rate, Rule, RuleError, RuleLimits, RuleSet, Unit,
     },
     sort::sort_by,
 };
@@ -324,5 +324,44 @@ impl RuleList {
             }
             writeln!(out, ", ref {}", refs(rule.id))
         })
+    }
+}
+
+/// Checks a command for rules against any type of `tbf` and any existing rules; sleeps.
+///
+/// # Errors
+///
+/// - The errors of [`RuleCommand::parse`].
+/// - For a start, the errors of [`RuleList::apply`] that do not depend on existing rules.
+pub fn check(text: &str) -> Result<(), RuleError> {
+    let command = RuleCommand::parse(text)?;
+    let RuleAction::Start(mut conditions, _) = command.action else {
+        return Ok(());
+    };
+    conditions.blanks();
+    if conditions.peek() != Some(b'{') {
+        return start(&command, Fields::ALL);
+    }
+    // A list without a field is for the only field of the type, which may be any field.
+    let mut worst: Option<RuleError> = None;
+    for field in Fields::ALL.iter() {
+        match start(&command, Fields::only(field)) {
+            Ok(()) => return Ok(()),
+            Err(error) if worst.is_none_or(|other| other.column < error.column) => {
+                worst = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    worst.map_or(Ok(()), Err)
+}
+
+/// Executes `command` without existing rules and with the type `fields`; references to other rules
+/// are ignored.
+fn start(command: &RuleCommand<'_>, fields: Fields) -> Result<(), RuleError> {
+    let rate = Rate::new(1, Unit::Plain).ok_or(RuleError::no_memory())?;
+    match RuleList::new(fields, rate, u32::MAX)?.apply(command) {
+        Err(error) if error.code != Code::NoEntry => Err(error),
+        _ => Ok(()),
     }
 }

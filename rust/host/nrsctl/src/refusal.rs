@@ -5,8 +5,12 @@
 //! The parsers are the module's (`nrs_sched::parameters`), so most reasons are available without
 //! the module.
 
-use nrs_sched::error::Code;
-use nrs_sched::parameters::{self, Parameter};
+use nrs_sched::{
+    error::Code,
+    parameters::{self, Parameter},
+    qbm::plan::Plan,
+    rules,
+};
 
 use crate::failure::{Failure, FailureKind, Result};
 
@@ -23,7 +27,7 @@ fn kind(code: Code) -> FailureKind {
 /// Returns the reason why `value` is invalid for `parameter` of any service; `None` if it is valid.
 pub fn reason(parameter: &Parameter, value: &str) -> Option<(FailureKind, String)> {
     match parameter.name() {
-        "nrs_tbf_rule" => parameters::check_rule(value).err().map(|error| {
+        "nrs_tbf_rule" => rules::check(value).err().map(|error| {
             let found = error.found(value);
             let found = match found {
                 "" => String::new(),
@@ -32,7 +36,7 @@ pub fn reason(parameter: &Parameter, value: &str) -> Option<(FailureKind, String
             };
             (kind(error.code), format!("{error}{found}"))
         }),
-        "nrs_qbm_config" => parameters::check_plan(value)
+        "nrs_qbm_config" => Plan::parse(value)
             .err()
             .map(|error| (kind(error.code), error.to_string())),
         _ => parameter

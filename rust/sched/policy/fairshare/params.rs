@@ -2,9 +2,9 @@
 
 //! Parameters of the policy; the type of each parameter holds only valid values.
 
-use super::mode::Mode;
+use super::{mode::Mode, weights};
 use crate::sched::{
-    parameters::{items, mode, schema::parameters},
+    parameters::schema::parameters,
     policy::{params::ClassesMax, Tuning, Upkeep},
 };
 
@@ -79,11 +79,11 @@ parameters! {
         "nrs_fairshare_mode" Both
             "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], \
              levels gid uid jobid projid nid nodemap cgroup size",
-            "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(mode);
+            "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(weights::check_mode);
         /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both
             "items FIELD:VALUE:WEIGHT with WEIGHT 1 to 10000, -FIELD:VALUE, clear",
-            "", "ENOENT, ENOSPC, ENOMEM", Some(items);
+            "", "ENOENT, ENOSPC, ENOMEM", Some(weights::check);
         /// Shares and counters of entities.
         "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
         /// Resets the counters of nrs_fairshare_stats.

@@ -476,5 +476,19 @@ pub fn split(text: &str) -> Result<(Mode, Option<&str>)> {
     Ok((mode, Some(weights)))
 }
 
+/// Checks a list of weights; an item to remove need not exist.
+pub fn check(text: &str) -> Result {
+    match Weights::new().apply(text.trim()) {
+        Err(error) if error.code == Code::NoEntry => Ok(()),
+        done => done.map(|_| ()),
+    }
+}
+
+/// Checks a mode of fairshare, with or without weights.
+pub fn check_mode(text: &str) -> Result {
+    let (_, list) = split(text)?;
+    list.map_or(Ok(()), check)
+}
+
 #[cfg(test)]
 mod tests;

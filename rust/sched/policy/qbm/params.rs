@@ -3,9 +3,9 @@
 //! Parameters of the policy.
 
 use crate::sched::{
-    parameters::{check_plan, schema::parameters},
+    parameters::schema::parameters,
     policy::{params::ClassesMax, Tuning},
-    qbm::plan::By,
+    qbm::plan::{By, Plan},
 };
 
 parameters! {
@@ -24,7 +24,8 @@ parameters! {
         /// The whole configuration.
         "nrs_qbm_config" Both "lines by, tune, default, group and client; 256 KiB at most",
             "no group",
-            "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM", Some(check_plan);
+            "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM",
+            Some(|text| Plan::parse(text).map(drop));
         /// Error of the last configuration.
         "nrs_qbm_config_error" Read "line and reason; empty if there was no error", "", "", None;
         /// Allocation and use of groups and clients.

@@ -3,8 +3,9 @@
 //! Parameters of the policy. Each parameter has its own type, which holds valid values only.
 
 use crate::sched::{
-    parameters::{rule, schema::parameters},
+    parameters::schema::parameters,
     policy::{params::ClassesMax, Tuning},
+    rules,
 };
 
 parameters! {
@@ -55,7 +56,8 @@ parameters! {
     texts {
         /// Rules; a write is one command.
         "nrs_tbf_rule" Both "[reg|hp] start|change|stop NAME ...", "default only",
-            "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM", Some(rule);
+            "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM",
+            Some(|text| Ok(rules::check(text)?));
         /// Error of the last command.
         "nrs_tbf_rule_error" Read "column and reason; empty if there was no error", "", "", None;
         /// Counters of rules and classes.

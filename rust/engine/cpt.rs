@@ -8,10 +8,10 @@
 
 use kernel::{cpu::nr_cpu_ids, prelude::*};
 
-use crate::{sched::partition::slot_pool::PARTITIONS_MAX, sys::misc};
-
-/// Maximum number of partitions of a service for one target.
-pub(crate) const CPTS_MAX: u32 = 63;
+use crate::{
+    sched::partition::slot_pool::{CPTS_MAX, PARTITIONS_MAX},
+    sys::misc,
+};
 
 /// Number of bits of a home that hold the CPT.
 const CPT_BITS: u32 = 6;

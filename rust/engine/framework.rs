@@ -28,7 +28,6 @@
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    cpt::CPTS_MAX,
     partition::{KernelHead, Partition},
     refusal,
     registry::{self, Attachment},
@@ -40,6 +39,7 @@ use crate::{
         attr::{Attrs, Priority},
         head::HeadTicket,
         item::{Cost, Item as _},
+        partition::slot_pool::CPTS_MAX,
         policy::{Config, Decision, Kind, PartView},
         text::PolicyCommand,
     },

@@ -134,7 +134,7 @@ impl Service {
     /// # Errors
     ///
     /// - `EINVAL`: `name` is not a valid name, or the number of partitions is 0, more than the
-    ///   CPUs, or more than [`cpt::CPTS_MAX`].
+    ///   CPUs, or more than [`CPTS_MAX`](crate::sched::partition::slot_pool::CPTS_MAX).
     /// - `ENOMEM`.
     pub(crate) fn new(name: &CStr, cpts: Option<u32>) -> Result<Arc<Self>> {
         if !name.to_str().is_ok_and(is_name) {

@@ -64,6 +64,9 @@ use crate::sched::{
     start_tags,
 };
 
+/// Maximum number of CPTs of a service.
+pub const CPTS_MAX: u32 = 63;
+
 /// Maximum partitions per target.
 pub const PARTITIONS_MAX: usize = 64;
 

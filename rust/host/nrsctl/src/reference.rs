@@ -22,7 +22,7 @@ services.";
 
 /// Attributes of a service in configfs.
 const SERVICE: &str = "
-cpts | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
+cpts | 1 to the number of CPUs, at most 63 | one per NUMA node | Partitions of the service.
 slots | 1 to 65535, or auto | default_slots | As the parameter slots.
 state | idle, or in use N | | Number of clients. Read only.";
 

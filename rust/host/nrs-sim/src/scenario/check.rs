@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{Device, Exchange, Job, Loop, Model, Scenario, Server, Servers, Time, SECOND};
 use crate::engine::policy;
+use nrs_sched::partition::slot_pool::CPTS_MAX;
 
 /// Maximum simulated time: one day.
 pub const DURATION_MAX: Time = Time(86_400 * SECOND);
@@ -16,8 +17,6 @@ pub const BINS_MAX: u64 = 100_000;
 pub const DEVICES_MAX: u64 = 64;
 /// Maximum number of servers.
 pub const SERVERS_MAX: u64 = 1024;
-/// Maximum number of CPTs of a server.
-pub const CPTS_MAX: u64 = 64;
 /// Maximum number of slots of a server.
 pub const SLOTS_MAX: u64 = 65_536;
 /// Maximum number of jobs.
@@ -213,7 +212,12 @@ fn of_device(found: &mut Found, path: &str, device: &Device) {
 fn of_server(found: &mut Found, path: &str, server: &Server, scenario: &Scenario) {
     found.name(format!("{path}.name"), &server.name);
     found.bounds(format!("{path}.count"), server.count.into(), 1, SERVERS_MAX);
-    found.bounds(format!("{path}.cpts"), server.cpts.into(), 1, CPTS_MAX);
+    found.bounds(
+        format!("{path}.cpts"),
+        server.cpts.into(),
+        1,
+        CPTS_MAX.into(),
+    );
     found.bounds(format!("{path}.slots"), server.slots.into(), 1, SLOTS_MAX);
     if scenario.device(&server.device).is_none() {
         let reason = format!("unknown device \"{}\"", server.device);

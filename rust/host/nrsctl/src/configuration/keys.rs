@@ -193,7 +193,7 @@ static KEYS: [ConfigKey; 49] = [
         "source of offset streams, for `orr`"),
     key(Mapped, "on_timeout", "`fail`, `wait`", "`wait`",
         "lost device: fail requests with a timeout, or wait"),
-    key(Service, "cpts", "1 to 64", "left alone",
+    key(Service, "cpts", "1 to 63", "left alone",
         "partitions, of a service made in configfs without clients"),
     key(Service, "slots", "1 to 65535, `\"auto\"`", "`default_slots` of the module",
         "requests in flight on each device"),

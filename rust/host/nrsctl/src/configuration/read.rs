@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use nrs_sched::attr::SIZE_MAX;
 use nrs_sched::parameters::{self, AccessMode};
+use nrs_sched::partition::slot_pool::CPTS_MAX;
 use nrs_sched::policy::Kind;
 use nrs_sched::text::{Heads, PolicyCommand};
 
@@ -269,7 +270,7 @@ impl FileReader<'_> {
             return state;
         };
         if let Some(entry) = at(entries, "cpts") {
-            let cpts = self.number(&format!("{path}.cpts"), &entry.node, 1, 64);
+            let cpts = self.number(&format!("{path}.cpts"), &entry.node, 1, CPTS_MAX.into());
             state.cpts = cpts.and_then(|cpts| u32::try_from(cpts).ok());
         }
         let said = self.settings(path, entries, &mut state);

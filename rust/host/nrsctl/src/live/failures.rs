@@ -95,7 +95,7 @@ impl Live {
             (libc::EINVAL, "cpts") => (
                 FailureKind::Refused,
                 "invalid number of partitions",
-                "range: 1 to the number of CPUs (limit: 64)",
+                "range: 1 to the number of CPUs (limit: 63)",
             ),
             (libc::ENOENT, _) => (
                 FailureKind::NotFound,

@@ -174,8 +174,8 @@ device = 'sda'
     4:1: device.a.on-timeout: unknown key; did you mean `on_timeout`?
 [service.s] ; slot = 1
     2:1: service.s.slot: unknown key; did you mean `slots`?
-[service.s] ; cpts = 65
-    2:8: service.s.cpts: 65 is out of range (1 to 64)
+[service.s] ; cpts = 64
+    2:8: service.s.cpts: 64 is out of range (1 to 63)
 [service.s] ; slots = 0
     2:9: service.s.slots: not a number from 1 to 65535, or auto
 [service.s] ; slots = -1

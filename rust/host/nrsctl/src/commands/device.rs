@@ -10,7 +10,7 @@ use clap::Subcommand;
 use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
-use crate::configuration::devices::{alone, lasting, refused, SECTOR_MAX, STREAMS};
+use crate::configuration::devices::{alone, lasting, lasting_disk, refused, SECTOR_MAX, STREAMS};
 use crate::configuration::edit::{CheckedFiles, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, FailureKind, Result};
@@ -261,12 +261,9 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             };
             let now = kernel.disks()?;
             let now = now.into_iter().find(|now| now.name == disk.name);
-            let now = now.map(|now| Device {
-                name: new.disk.clone(),
-                ..now
-            });
+            let now = now.map(|now| lasting_disk(kernel, &new.disk, now));
             let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
-            let write = |now: Device| files.write(&now, same);
+            let write = |now: Result<Device>| files.write(&now?, same);
             now.map_or(Ok(()), write).map_err(unsaved)
         }
         DeviceAction::Unschedule {

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::configuration::devices::{defined, in_words};
+use crate::configuration::devices::{defined, in_words, lasting_disk};
 use crate::configuration::files::File;
 use crate::configuration::plan::steps;
 use crate::configuration::read::Wanted;
@@ -78,7 +78,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             continue;
         }
         devices.push(match device.scheduled {
-            true => device,
+            true => lasting_disk(kernel, &device.name.clone(), device)?,
             false => defined(kernel, &device)?,
         });
     }

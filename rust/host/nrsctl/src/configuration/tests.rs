@@ -17,7 +17,7 @@ use crate::cli::{said, Cli, Command};
 use crate::commands::apply;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::kernel::Kernel;
-use crate::mock::Mock;
+use crate::mock::{Mock, LINK};
 
 /// File that is removed when dropped.
 struct TemporaryFile(tempfile::TempPath);
@@ -316,6 +316,29 @@ fn services_that_no_file_mentions() {
     assert_eq!(module.services().unwrap(), ["a", "by_client", "c"]);
     let (out, done) = ran(&module, "--prune", &file);
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
+}
+
+/// Verifies that a disk is saved by a path that names it after a reboot, and that a section with
+/// that path describes it.
+#[test]
+fn disks_by_paths_that_last() {
+    let module = Mock::of(&[]);
+    module.linked.set(true);
+    said(&module, "device schedule sdb").unwrap();
+    said(&module, "device schedule sda").unwrap();
+    let text = saved(&module);
+    let (sda, sdb) = ("[disk.sda]", format!("[disk.\"{LINK}\"]"));
+    assert!(text.contains(sda) && text.contains(&sdb), "{text}");
+    assert_eq!(differs(&module, &text), None);
+    let fresh = Mock::of(&[]);
+    fresh.linked.set(true);
+    apply(&fresh, &text).1.unwrap();
+    assert_eq!(fresh.disks(), module.disks());
+    let directory = tempfile::tempdir().unwrap();
+    let save = format!("--save={}", directory.path().display());
+    said(&module, &format!("device schedule sdb {save}")).unwrap();
+    let text = std::fs::read_to_string(directory.path().join("devices.toml")).unwrap();
+    assert!(text.contains(&sdb), "{text}");
 }
 
 /// Schedules a disk according to its section; disks without a section are left unchanged.

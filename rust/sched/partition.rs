@@ -335,16 +335,21 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         } else {
             self.moved
         };
-        let since = [&self.regular, &self.high]
-            .into_iter()
-            .filter(|head_cache| head_cache.has_work(now))
-            .map(|head_cache| head_cache.until.max(moved))
-            .min();
         PartitionHealth {
             queued: self.queued().into(),
-            since,
+            since: self.eligible_since(now, moved),
             decided: self.progress,
         }
+    }
+
+    /// Returns the time since which a head has had eligible requests at `now`, as far as is known,
+    /// without a dispatch; the last one was at `moved`. All times are in ns.
+    fn eligible_since(&self, now: u64, moved: u64) -> Option<u64> {
+        let since = |head_cache: &HeadCache<I, P, T>| {
+            let has_work = head_cache.has_work(now);
+            has_work.then(|| head_cache.eligible_since().max(moved))
+        };
+        earlier(since(&self.regular), since(&self.high))
     }
 
     /// Records that a request took or returned a slot.
@@ -377,8 +382,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// Clears the throttling of heads after their limits changed; the next dispatch attempt queries
     /// them again.
     pub fn reconsider(&mut self, env: &mut impl Env<I, T>, now: u64) {
-        self.regular.until = 0;
-        self.high.until = 0;
+        self.regular.end_throttle(now);
+        self.high.end_throttle(now);
         self.tell(env, now);
     }
 

@@ -251,11 +251,6 @@ pub struct PendingHeads {
 }
 
 impl PendingHeads {
-    /// Returns true if no head is pending.
-    pub const fn is_none(self) -> bool {
-        !self.high && !self.regular
-    }
-
     /// Returns the set without the head of `priority`, which dispatched nothing.
     pub const fn without(self, priority: Priority) -> Self {
         match priority {
@@ -471,7 +466,6 @@ mod tests {
                 (slots, pending, regular, high, row, ratio)
             );
         }
-        assert!(both.without(High).without(Regular).is_none() && !both.is_none());
     }
 
     /// Enumerates every order of completions with both heads always pending: each head is served

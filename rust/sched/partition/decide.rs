@@ -93,13 +93,17 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         self.pump(env, now, most)
     }
 
-    /// Dispatches a batch without slots if eligible requests exist and none was dispatched for
-    /// `stall`, ns. Returns true if so. Throttled requests stay queued.
+    /// Dispatches a batch without slots if requests have been eligible for `stall`, ns, in which
+    /// none was dispatched. Returns true if so. Throttled requests stay queued.
     pub fn unstall(&mut self, env: &mut impl Env<I, T>, now: u64, stall: u64) -> bool {
-        let stalled = !self.pending(now).is_none() && now.saturating_sub(self.moved) >= stall;
+        let moved = self.moved;
+        let since = self.eligible_since(now, moved);
+        if since.is_none_or(|since| now.saturating_sub(since) < stall) {
+            return false;
+        }
+        // The head may be throttled after all.
+        let stalled = self.dispatch_without_slots(env, now, BATCH, Leave::Over);
         if stalled {
-            let moved = self.moved;
-            self.dispatch_without_slots(env, now, BATCH, Leave::Over);
             // Forced dispatches do not count as progress.
             self.moved = moved;
             self.stalled = true;
@@ -107,22 +111,25 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         stalled
     }
 
-    /// Dispatches up to `most` requests in mode `leave`.
+    /// Dispatches up to `most` requests in mode `leave`; returns true if any was dispatched.
     pub fn dispatch_without_slots(
         &mut self,
         env: &mut impl Env<I, T>,
         now: u64,
         most: u32,
         leave: Leave,
-    ) {
+    ) -> bool {
+        let mut any = false;
         for _ in 0..most {
             if !self.decide(env, Priority::High, now, leave)
                 && !self.decide(env, Priority::Regular, now, leave)
             {
                 break;
             }
+            any = true;
         }
         self.tell(env, now);
+        any
     }
 
     /// Dispatches up to `most` requests while slots are free. The mark must be up to date.

@@ -31,6 +31,8 @@ pub struct HeadCache<I, P, T> {
     cache: [Option<Cached>; PLACES],
     /// Time until which all requests are throttled, ns; 0 if unknown.
     pub(super) until: u64,
+    /// Time at which the last throttle ended, or an arrival or a change made it unknown, ns.
+    since: u64,
     /// Time at which the cache was last cleared, ns.
     cleared: u64,
     /// Rows for dispatch without the lock; `None` if not set up.
@@ -46,6 +48,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
             head: Head::new(fallback, tag),
             cache: [None; PLACES],
             until: 0,
+            since: 0,
             cleared: 0,
             folder: None,
         })
@@ -181,7 +184,7 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
     ) -> Result<HeadTicket, I> {
         let ticket = self.head.enqueue(item, ticket, attrs, now)?;
         // The request may be eligible although earlier requests are throttled.
-        self.until = 0;
+        self.end_throttle(now);
         Ok(ticket)
     }
 
@@ -195,8 +198,22 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
             BypassReason::Forced { contended: true },
             || now,
         );
-        self.until = 0;
+        self.end_throttle(now);
         Some(item)
+    }
+
+    /// Records that requests may be eligible from `now`, ns.
+    pub(super) fn end_throttle(&mut self, now: u64) {
+        if self.until > 0 {
+            self.since = self.until.min(now);
+            self.until = 0;
+        }
+    }
+
+    /// Returns the time since which requests are eligible if [`Self::has_work`], ns; the time of
+    /// the last dispatch if that is later.
+    pub(super) fn eligible_since(&self) -> u64 {
+        self.since.max(self.until)
     }
 
     /// Returns true if requests are eligible at `now`, as far as is known.

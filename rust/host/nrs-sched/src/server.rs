@@ -320,12 +320,19 @@ impl Server {
         self.settle();
     }
 
-    /// Dispatches eligible requests without slots if none was dispatched for `stall` ns, as the
-    /// service's progress guard does.
-    pub fn unstall(&mut self, stall: u64) {
+    /// Takes a slot, as another partition does; returns false if none is free.
+    pub fn occupy_slot(&mut self) -> bool {
+        let limits = self.env.limits();
+        self.env.slot_pool.take(Priority::Regular, &limits)
+    }
+
+    /// Dispatches requests that have been eligible for `stall` ns without slots, as the service's
+    /// progress guard does; returns true if there were any.
+    pub fn unstall(&mut self, stall: u64) -> bool {
         self.env.now = self.now;
-        self.machine.unstall(&mut self.env, self.now, stall);
+        let stalled = self.machine.unstall(&mut self.env, self.now, stall);
         self.settle();
+        stalled
     }
 
     /// Returns the expiry of the timer, ns, if it is armed.

@@ -4,7 +4,7 @@
 
 use nrs_sched::{
     arena::{attrs, Request},
-    policy::{tbf, Config, Kind, Tunables},
+    policy::{delay, tbf, Config, Kind, Tunables},
     server::{Relate, Server},
     sim::SECOND,
 };
@@ -63,4 +63,25 @@ fn a_stall_dispatches_nothing_that_is_throttled() {
     // One token of each user.
     assert_eq!(server.started.len(), 2, "{:?}", server.started);
     assert!(server.started.contains(&101));
+}
+
+/// Checks that the time of a delay does not count as a stall, neither when the delay ends nor when
+/// another request arrives during the delay, while other partitions have all slots.
+#[test]
+fn a_delay_is_no_stall() {
+    let mut tunables = Tunables::default();
+    tunables.delay.min.regular = delay::params::Min::parse("40").expect("a delay");
+    tunables.delay.max.regular = delay::params::Max::parse("40").expect("a delay");
+    let config = Config::parse(Kind::Delay, None, &tunables).expect("valid");
+    let mut server = Server::new(&config, 1, 64, 7).expect("memory");
+    assert!(server.occupy_slot());
+    arrive(&mut server, 1, 0);
+    server.wait(35 * SECOND);
+    arrive(&mut server, 1, 1);
+    assert!(!server.unstall(30 * SECOND));
+    server.wait(6 * SECOND);
+    assert!(!server.unstall(30 * SECOND) && server.started.is_empty());
+    server.wait(29 * SECOND);
+    assert!(server.unstall(30 * SECOND));
+    assert_eq!(server.started, [0]);
 }

@@ -277,7 +277,7 @@ impl<I: Item> Order<I> {
     /// in [`Relation::overlap`]. Uses the item's mark until the item is released.
     ///
     /// If `item` is forced, all earlier requests are.
-    pub fn overflow(&mut self, mut item: I, domain: u64, high: bool, forced: bool) {
+    pub fn overflow(&mut self, mut item: I, domain: u64, high: bool, forced: Forced) {
         let note = OverflowMark {
             domain,
             high,
@@ -286,7 +286,7 @@ impl<I: Item> Order<I> {
         item.set_mark(note.mark());
         self.overflow.push(item);
         self.overflows = self.overflows.wrapping_add(1);
-        if !forced {
+        if forced == Forced::No {
             return;
         }
         // Later records were forced at creation; force the existing ones at the first forced

@@ -75,15 +75,18 @@ impl<I: Item> Order<I> {
                 ExtentSearch::Conflict(hit) | ExtentSearch::StandIn(hit) => Some(hit.owner),
             },
             StandsFor::After(those) => {
-                // A handle from a replaced table may match a later record here, even this one.
-                let earlier = |id: &&RecordId| {
-                    let other = self.records.get(**id);
-                    other.is_some_and(|other| !other.has_ended() && other.serial < record.serial)
-                };
                 let mut latest_first = those.iter().rev().flatten();
+                let earlier = |id: &&RecordId| self.is_earlier(**id, record.serial);
                 latest_first.find(earlier).map(|id| id.idx())
             }
         }
+    }
+
+    /// Returns true if `id` is a request before the one with `serial`, and has not ended. A handle
+    /// from a replaced table may match a later record here, even that one.
+    pub(super) fn is_earlier(&self, id: RecordId, serial: u64) -> bool {
+        let other = self.records.get(id);
+        other.is_some_and(|other| !other.has_ended() && other.serial < serial)
     }
 
     /// Makes the record at index `idx` wait for the one at `other`, which inherits the urgency.

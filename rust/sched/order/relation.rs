@@ -2,11 +2,11 @@
 
 //! Ordering constraints of a request.
 
-use super::{tree::Extent, RecordId, PREDECESSORS_MAX};
+use super::{tree::Extent, Forced, RecordId, PREDECESSORS_MAX};
 use crate::sched::item::{ByteRange, Direction, Item};
 
 /// Number of domains; higher bits are ignored.
-const DOMAINS: u64 = 1 << 62;
+const DOMAINS: u64 = 1 << 61;
 
 /// Relation of a request to earlier requests.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub enum Relation {
     Free,
     /// After overlapping requests, if one of the two writes.
     Overlap {
-        /// Object that contains the range; 62 bits.
+        /// Object that contains the range; 61 bits.
         domain: u64,
         /// First byte of the range.
         start: u64,
@@ -76,17 +76,18 @@ impl Relation {
 ///
 /// # Invariants
 ///
-/// In a mark, the low 62 bits are the domain.
+/// In a mark, the low 61 bits are the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverflowMark {
     pub(super) domain: u64,
     pub(super) high: bool,
-    pub(super) forced: bool,
+    pub(super) forced: Forced,
 }
 
 impl OverflowMark {
-    const HIGH: u64 = 1 << 62;
-    const FORCED: u64 = 1 << 63;
+    const HIGH: u64 = 1 << 61;
+    const IN_TURN: u64 = 1 << 62;
+    const AT_ONCE: u64 = 1 << 63;
 
     /// Encodes the data as a mark.
     pub(super) const fn mark(self) -> u64 {
@@ -94,10 +95,11 @@ impl OverflowMark {
         if self.high {
             mark |= Self::HIGH;
         }
-        if self.forced {
-            mark |= Self::FORCED;
+        mark | match self.forced {
+            Forced::No => 0,
+            Forced::InTurn => Self::IN_TURN,
+            Forced::AtOnce => Self::AT_ONCE,
         }
-        mark
     }
 
     /// Decodes a mark from [`OverflowMark::mark`].
@@ -105,7 +107,11 @@ impl OverflowMark {
         Self {
             domain: mark & DOMAINS.wrapping_sub(1),
             high: mark & Self::HIGH != 0,
-            forced: mark & Self::FORCED != 0,
+            forced: match mark {
+                _ if mark & Self::AT_ONCE != 0 => Forced::AtOnce,
+                _ if mark & Self::IN_TURN != 0 => Forced::InTurn,
+                _ => Forced::No,
+            },
         }
     }
 
@@ -122,13 +128,15 @@ mod tests {
     #[test]
     fn notes_fit_into_marks() {
         for domain in [0, 1, DOMAINS - 1] {
-            for (high, forced) in [(false, false), (true, false), (false, true), (true, true)] {
-                let note = OverflowMark {
-                    domain,
-                    high,
-                    forced,
-                };
-                assert_eq!(OverflowMark::of_mark(note.mark()), note);
+            for forced in [Forced::No, Forced::InTurn, Forced::AtOnce] {
+                for high in [false, true] {
+                    let note = OverflowMark {
+                        domain,
+                        high,
+                        forced,
+                    };
+                    assert_eq!(OverflowMark::of_mark(note.mark()), note);
+                }
             }
         }
     }

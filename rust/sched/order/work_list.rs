@@ -104,7 +104,8 @@ impl<I: Item> Order<I> {
             return false;
         };
         let (mut propagation, urgency, waits) = (record.propagation, record.urgency, record.waits);
-        let first = propagation.before == record.serial;
+        let serial = record.serial;
+        let first = propagation.before == serial;
         match record.ties {
             StandsFor::Range { extent, .. } => {
                 if first {
@@ -130,7 +131,7 @@ impl<I: Item> Order<I> {
             }
             StandsFor::After(those) if first => {
                 for id in those.into_iter().flatten() {
-                    if self.is_live(id) {
+                    if self.is_earlier(id, serial) {
                         self.urge(id.idx(), urgency);
                     }
                 }
@@ -271,9 +272,9 @@ impl<I: Item> Order<I> {
         item.set_mark(0);
         let urgency = Urgency {
             high: note.high,
-            forced: match note.forced || self.overflow_forced > 0 {
-                true => Forced::InTurn,
-                false => Forced::No,
+            forced: match self.overflow_forced {
+                0 => note.forced,
+                _ => note.forced.max(Forced::InTurn),
             },
         };
         self.overflow_forced = self.overflow_forced.saturating_sub(1);

@@ -252,8 +252,8 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         let (ticket, _) = self.head_cache(priority).classify(terms.ident, &attrs, now);
         // The attributes are not stored; the ticket names their class.
         item.placement_mut().ticket = Some(ticket);
-        let (high, forced) = (priority == Priority::High, terms.forced != Forced::No);
-        self.order.overflow(item, domain, high, forced);
+        let high = priority == Priority::High;
+        self.order.overflow(item, domain, high, terms.forced);
         self.blocked(env, None)
     }
 

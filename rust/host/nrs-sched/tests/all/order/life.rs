@@ -4,7 +4,7 @@
 
 use nrs_sched::{
     arena::Request,
-    attr::Priority,
+    attr::{Attrs, Priority},
     item::{ByteRange, Direction},
     order::{Forced, Order, OrderAction, OrderOutcome, Relation, PREDECESSORS_MAX},
     policy::{
@@ -247,6 +247,68 @@ fn a_request_does_not_wait_for_itself() {
     assert!(matches!(entered, OrderOutcome::Free(id) if id == name));
 }
 
+/// Checks that a request without a record is still dispatched at once when it gets one.
+#[test]
+fn an_overflowed_request_stays_forced_at_once() {
+    for forced in [Forced::InTurn, Forced::AtOnce] {
+        let mut order: Order<Request> = Order::new(1, 1).expect("memory");
+        let OrderOutcome::Free(first) = order.enter(Relation::Free, false) else {
+            panic!("there is room");
+        };
+        order.overflow(write(0), 5, false, forced);
+        assert!(order.next().is_none());
+        order.finish(first);
+        let Some(OrderAction::Release {
+            id, forced: how, ..
+        }) = order.next()
+        else {
+            panic!("there is room");
+        };
+        assert_eq!(how, forced);
+        order.finish(id);
+    }
+}
+
+/// Checks that an urgent request urges no later request that has the id of a predecessor from a
+/// replaced table.
+#[test]
+fn an_old_name_urges_no_later_request() {
+    let mut old = Order::<Request>::new(10, 1).expect("memory");
+    let mut ids = (0..3).map(|_| match old.enter(Relation::Free, false) {
+        OrderOutcome::Free(id) => id,
+        _ => panic!("there is room"),
+    });
+    let stale = ids.nth(2);
+    let mut order = Order::<Request>::new(10, 1).expect("memory");
+    let OrderOutcome::Free(first) = order.enter(Relation::sequence(1), false) else {
+        panic!("the table is empty");
+    };
+    let mut after = [None; PREDECESSORS_MAX];
+    (after[0], after[1]) = (Some(first), stale);
+    let OrderOutcome::Blocked(second) = order.enter(Relation::After(after), false) else {
+        panic!("the first has not ended");
+    };
+    order.block(second, write(0), Attrs::UNKNOWN, Forced::No);
+    let OrderOutcome::Blocked(third) = order.enter(Relation::sequence(1), false) else {
+        panic!("the first has not ended");
+    };
+    assert_eq!(Some(third), stale);
+    order.block(third, write(1), Attrs::UNKNOWN, Forced::No);
+    order.promote(second);
+    while order.next().is_some() {}
+    order.finish(first);
+    let mut released = Vec::new();
+    while let Some(action) = order.next() {
+        if let OrderAction::Release { id, priority, .. } = action {
+            released.push((id, priority));
+            order.finish(id);
+        }
+    }
+    released.sort_by_key(|(id, _)| *id == third);
+    let want = [(second, Priority::High), (third, Priority::Regular)];
+    assert_eq!(released, want);
+}
+
 #[test]
 fn the_bound_can_change() {
     let mut order: Order<Request> = Order::new(100, 1).expect("memory");
@@ -259,7 +321,7 @@ fn the_bound_can_change() {
         order.enter(Relation::sequence(1), false),
         OrderOutcome::Full
     );
-    order.overflow(write(0), 5, true, false);
+    order.overflow(write(0), 5, true, Forced::No);
     assert!(order.next().is_none());
     order.set_max(2);
     // Not ahead of the overflowed request.

@@ -34,7 +34,8 @@
 //! All numbers are atomic. The lock only serialises sleep and wake-up. If the buffer was full, a
 //! task that frees room takes the lock before the wake-up. So every task that found the buffer full
 //! is asleep by then. The same applies to blocked submitters. A dispatched request wakes one of
-//! them; raised credits wake one of each device, which wakes the next.
+//! them; credits that rise as a client becomes inactive wake one of each device, which wakes the
+//! next.
 
 use core::fmt;
 
@@ -138,19 +139,22 @@ impl Concurrency {
     pub(crate) fn set_slots(&self, slots: u32) {
         self.slots.set(slots.into());
         self.update();
+        self.wake_each_device();
     }
 
     /// Sets the maximum number of requests of programs; existing requests stay.
     pub(crate) fn set_buffer_max(&self, max: u32) {
         self.buffer_max.set(max.into());
         self.update();
+        self.wake_each_device();
+        self.starved.set(0);
         self.wake_all();
     }
 
     /// Sets whether block devices block submitters that exceed the credits of their device.
     pub(crate) fn enforce(&self, on: bool) {
         self.enforced.set(on.into());
-        self.wake_each_line();
+        self.wake_each_device();
     }
 
     /// Returns true if a block device with `held` requests queued has used up its credits, and
@@ -233,7 +237,7 @@ impl Concurrency {
     /// Wakes one submitter of each block device after credits were raised or are no longer
     /// enforced. Any context.
     #[cold]
-    fn wake_each_line(&self) {
+    fn wake_each_device(&self) {
         let queues = self.gate.lock();
         for queue in queues.iter().filter(|queue| queue.is_busy()) {
             queue.bell.notify_one();
@@ -245,16 +249,20 @@ impl Concurrency {
         self.roomy.notify_all();
     }
 
-    /// Counts a client that becomes active. Any context.
+    /// Counts a client that becomes active. Any context, also with the lock of a partition: wakes
+    /// no submitter.
     pub(crate) fn enter(&self) {
         self.active.add(1);
         self.update();
     }
 
-    /// Counts a client that is no longer active. Any context.
+    /// Counts a client that is no longer active. Any context, without locks.
     pub(crate) fn leave(&self) {
         self.active.sub(1);
-        self.update();
+        // A submitter counts itself before it checks the credits.
+        if self.update() && self.standing.get() != 0 {
+            self.wake_each_device();
+        }
     }
 
     /// Returns the number of active clients.
@@ -268,17 +276,9 @@ impl Concurrency {
         u32::try_from(slots.min(self.buffer_max.get())).unwrap_or(u32::MAX)
     }
 
-    /// Recomputes the credits if the fan-out or the pool requires it, and wakes blocked submitters.
-    fn update(&self) {
-        let changed = self.credits.change(|packed| {
-            let old = Credits::unpack(packed);
-            let new = old.at(self.fan_out(), self.pool());
-            (new != old).then(|| new.pack())
-        });
-        // A submitter counts itself before it checks the credits.
-        if changed && self.standing.get() != 0 {
-            self.wake_each_line();
-        }
+    /// Recomputes the credits if the fan-out or the pool requires it; returns true if they rose.
+    fn update(&self) -> bool {
+        Credits::update(&self.credits, || (self.fan_out(), self.pool()))
     }
 
     /// Returns the number of requests that a client may have in the service; more if it is

@@ -34,6 +34,8 @@
 //! credits is always bounded, and the sum of requests is bounded once the requests admitted before
 //! have ended.
 
+use crate::sched::atomic::AtomicWord;
+
 /// Maximum buffer, requests.
 pub const CREDITS_MAX: u32 = 1 << 20;
 
@@ -108,6 +110,29 @@ impl Credits {
         }
     }
 
+    /// Recomputes the credits packed in `word` for the active clients and the buffer that `read`
+    /// returns; returns true if the credits of a client rose.
+    ///
+    /// A change is checked again, because the numbers may have changed between their reading and
+    /// the change, and the CPU that changed them may have found the old credits in order.
+    pub fn update(word: &AtomicWord, mut read: impl FnMut() -> (u32, u32)) -> bool {
+        let mut rose = false;
+        loop {
+            let mut rises = false;
+            let changed = word.change(|packed| {
+                let old = Self::unpack(packed);
+                let (active, max) = read();
+                let new = old.at(active, max);
+                rises = new.each() > old.each();
+                (new != old).then(|| new.pack())
+            });
+            if !changed {
+                return rose;
+            }
+            rose |= rises;
+        }
+    }
+
     /// Packs all numbers into one word; 0 before the first value.
     pub const fn pack(self) -> u64 {
         self.each as u64 | ((self.fan_out as u64) << BITS) | ((self.max as u64) << (2 * BITS))
@@ -138,6 +163,18 @@ const fn bounded(number: u32, most: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::sched::rng::Rng;
+
+    /// Verifies the credits if a client becomes active between the reading for another one that
+    /// left and the change.
+    #[test]
+    fn an_update_with_an_old_fan_out_is_corrected() {
+        for (old, stale, now) in [(3, 2, 3), (2, 3, 2)] {
+            let word = AtomicWord::new(Credits::NONE.at(old, 64).pack());
+            let mut reads = [stale].into_iter();
+            Credits::update(&word, || (reads.next().unwrap_or(now), 64));
+            assert_eq!(Credits::unpack(word.get()).each(), 64 / now);
+        }
+    }
 
     /// Checks sequences of: active clients, buffer, credits of each client.
     #[test]

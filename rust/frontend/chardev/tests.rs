@@ -314,6 +314,27 @@ mod deadlines {
         Ok(())
     }
 
+    /// Verifies that an early reply whose deadline has passed is not read, although the timer has
+    /// not removed it.
+    #[test]
+    fn a_late_reply_is_not_readable() -> Result {
+        let bench = SessionBench::new(c"kunit-early", 1, 64)?;
+        bench.bring_for(1, 0, 0)?;
+        let first = bench.released();
+        bench.bring_for(2, 9_999, 9_900)?;
+        bench.session.stop_timer();
+        bench.session.cancel();
+        let over = misc::now() + 200 * NSEC_PER_MSEC;
+        let passed = bench.wait(5000, || misc::now() > over);
+        let read = bench.session.take(8, true).err();
+        let (sent, _, late, expired) = bench.counts();
+        bench.complete(1)?;
+        let closed = bench.close();
+        assert!(first.map(|r| r.cookie) == Some(1) && passed && read == Some(EAGAIN));
+        assert!((sent, late, expired) == (0, 1, 1) && closed);
+        Ok(())
+    }
+
     #[test]
     fn undelivered_early_replies_are_delivered_again() -> Result {
         let bench = SessionBench::new(c"kunit-early", 65, 64)?;

@@ -331,13 +331,18 @@ impl Session {
 
     /// Removes a request that the engine refused.
     fn undo(&self, handle: Handle) {
-        let (gone, full) = {
+        let (gone, full, readable) = {
             let mut inner = self.inner.lock();
             let gone = inner.take_out_queued(handle);
             let full = inner.live >= self.terms.limit;
             inner.live = inner.live.wrapping_sub(1);
-            (gone, full)
+            (gone, full, inner.is_readable())
         };
+        if readable {
+            // Later early replies have not notified the reader, because that of this request was
+            // the first.
+            self.call_reader();
+        }
         if full {
             // A writer that came meanwhile found no room.
             self.roomy.notify_one();
@@ -405,6 +410,64 @@ impl Session {
             PromoteAction::Record(record) => self.service.promote(record),
         }
         self.counters.promoted.count(1);
+        Ok(())
+    }
+}
+
+#[kunit_tests(nrs_chardev_admit)]
+mod tests {
+    use kernel::{
+        str::CString,
+        sync::atomic::{ordering, Atomic},
+    };
+
+    use super::*;
+    use crate::{
+        engine::registry,
+        frontend::chardev::session::{SessionReader, SessionTerms},
+    };
+
+    /// Reader that only counts its calls.
+    struct CountingReader(Atomic<u32>);
+
+    impl SessionReader for CountingReader {
+        fn called(self: Arc<Self>) {
+            self.0.fetch_add(1, ordering::Relaxed);
+        }
+    }
+
+    /// Verifies that the reader is notified of an early reply that was not the first when it was
+    /// added, if the request of the first one is removed.
+    #[test]
+    fn a_removed_request_leaves_no_unread_reply() -> Result {
+        let attachment = registry::attach_user(c"kunit-admit", CString::try_from(c"kunit")?)?;
+        let reader = Arc::new(CountingReader(Atomic::new(0)), GFP_KERNEL)?;
+        let terms = SessionTerms {
+            may_pass: false,
+            lease_ns: 0,
+            limit: 64,
+        };
+        let session = Session::open(&attachment, terms, Some(reader.clone()))?;
+        let new = |cookie| {
+            let mut record = wire::Request::new(cookie);
+            record.timeout_ms = 9_999;
+            session.new_request(&record)
+        };
+        let enter = |new: &NewRequest| loop {
+            match session.enter(new) {
+                Err(AdmitError::Memory) => session.grow()?,
+                Err(_) => return Err(EINVAL),
+                Ok(entered) => return Ok(entered),
+            }
+        };
+        let (first, second) = (enter(&new(1)?)?, enter(&new(2)?)?);
+        let added = (first.reply_added, second.reply_added);
+        let before = reader.0.load(ordering::Relaxed);
+        session.undo(first.joined.handle);
+        let after = reader.0.load(ordering::Relaxed);
+        session.undo(second.joined.handle);
+        session.close();
+        assert!(added == (true, false) && (before, after) == (0, 1));
         Ok(())
     }
 }

@@ -226,6 +226,28 @@ impl TableState {
         }
     }
 
+    /// Expires the most urgent early reply if its deadline has passed at `now`, ms; returns true if
+    /// so.
+    fn expire_late(&mut self, now: u64, found: &mut EarlyFindings) -> bool {
+        let top = self.watches.top(self.reported);
+        let Some((idx, _)) = top.filter(|(_, deadline)| *deadline <= now) else {
+            return false;
+        };
+        found.late = found.late.wrapping_add(1);
+        self.expire(idx, found);
+        true
+    }
+
+    /// Expires the early replies whose deadlines have passed, at most [`CHUNK`].
+    pub(super) fn expire_all_late(&mut self, found: &mut EarlyFindings) {
+        let now = misc::millis();
+        for _ in 0..CHUNK {
+            if !self.expire_late(now, found) {
+                break;
+            }
+        }
+    }
+
     /// Processes due watches, at most [`CHUNK`].
     pub(super) fn look(&mut self, terms: &TimeoutTerms) -> EarlyFindings {
         let mut found = EarlyFindings::default();
@@ -234,9 +256,7 @@ impl TableState {
         let recovery = self.window.extra(terms, now);
         let due = |at: &(u32, u64)| at.1 <= now;
         for _ in 0..CHUNK {
-            if let Some((idx, _)) = self.watches.top(self.reported).filter(due) {
-                found.late = found.late.wrapping_add(1);
-                self.expire(idx, &mut found);
+            if self.expire_late(now, &mut found) {
                 continue;
             }
             let Some((idx, _)) = self.watches.top(self.waiting).filter(due) else {

@@ -16,7 +16,7 @@
 use kernel::prelude::*;
 
 use super::{
-    early::{TakenReply, TOLD},
+    early::{EarlyFindings, TakenReply, TOLD},
     table::{RequestRow, TableState},
     Session, SessionRequest, CHUNK, PASSED,
 };
@@ -147,7 +147,7 @@ impl TableState {
 
 impl Session {
     /// Takes up to `max` items, at most [`CHUNK`]; waits for one unless `nonblocking`. The result
-    /// may be empty if an early reply is late and the timer has not expired yet.
+    /// is empty if more than [`CHUNK`] early replies are late.
     ///
     /// # Errors
     ///
@@ -156,17 +156,28 @@ impl Session {
         let timeouts = self.service.timeouts();
         let (estimate, terms) = (timeouts.estimate(), timeouts.terms());
         let max = max.min(CHUNK);
+        let mut late = EarlyFindings::default();
         let mut inner = self.inner.lock();
-        while !inner.is_readable() {
+        let readable = loop {
+            // The timer may not have expired yet.
+            inner.expire_all_late(&mut late);
+            if inner.is_readable() {
+                break Ok(());
+            }
             if nonblocking {
-                return Err(EAGAIN);
+                break Err(EAGAIN);
             }
             let signal = self.readable.wait_interruptible(&mut inner);
             // A task that was woken for an item takes it even after a signal, because no other task
             // was woken.
             if signal && !inner.is_readable() {
-                return Err(ERESTARTSYS);
+                break Err(ERESTARTSYS);
             }
+        };
+        if let Err(error) = readable {
+            drop(inner);
+            self.count_checked(&late);
+            return Err(error);
         }
         let early = inner.take_told(max, estimate, &terms);
         let sent = early.iter().flatten().count() as u32;
@@ -180,6 +191,7 @@ impl Session {
         let more = inner.is_readable();
         self.set_timer(&mut inner);
         drop(inner);
+        self.count_checked(&late);
         if sent > 0 {
             self.count_sent(sent.into());
         }

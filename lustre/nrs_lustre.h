@@ -19,6 +19,9 @@ int ptlrpc_register(struct ptlrpc_nrs_pol_conf *conf);
 /* Unregisters a stopped policy; the caller frees the result once no service uses it. */
 struct ptlrpc_nrs_pol_desc *ptlrpc_unregister(const char *name);
 
+/* Waits until functions of policies that run under ptlrpc's mutex have returned. */
+void ptlrpc_synchronize(void);
+
 /* Sets the known attributes of @req. */
 void describe_request(struct nrs_request *record, struct ptlrpc_request *req);
 

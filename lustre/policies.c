@@ -365,6 +365,8 @@ static void unregister(unsigned int count)
 		descs[index] = ptlrpc_unregister(names[index]);
 	/* A target being unmounted still uses the policies. */
 	wait_event(gone, list_empty_careful(&services));
+	/* The policy_fini() that removed the last one has not returned yet. */
+	ptlrpc_synchronize();
 	for (index = 0; index < count; index++)
 		OBD_FREE_PTR(descs[index]);
 	destroy_workqueue(stopping);

@@ -79,6 +79,12 @@ int ptlrpc_register(struct ptlrpc_nrs_pol_conf *conf)
 	return static_call(policy_register)(conf);
 }
 
+void ptlrpc_synchronize(void)
+{
+	mutex_lock(&core->nrs_mutex);
+	mutex_unlock(&core->nrs_mutex);
+}
+
 struct ptlrpc_nrs_pol_desc *ptlrpc_unregister(const char *name)
 {
 	struct ptlrpc_nrs_pol_desc *desc;

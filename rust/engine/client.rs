@@ -22,6 +22,8 @@ pub(crate) struct Client {
     device: CString,
     /// Number that distinguishes the clients of one service.
     serial: u32,
+    /// Index of the target of the client's requests.
+    target: u16,
     load: ClientLoad,
     /// Deadlines of the requests in flight, if the client is a block device.
     deadlines: Option<Arc<WithTimer<Deadlines>>>,
@@ -29,18 +31,20 @@ pub(crate) struct Client {
 
 impl Client {
     /// Creates a client named `name`; `device` is its block device (`major:minor`), or else the
-    /// name again. With `concurrency`, the client counts as active there while it has queued
-    /// requests.
+    /// name again, and `target` the index of its target. With `concurrency`, the client counts as
+    /// active there while it has queued requests.
     pub(crate) fn new(
         name: CString,
         device: CString,
         serial: u32,
+        target: u16,
         concurrency: Option<Arc<Concurrency>>,
     ) -> Result<Self> {
         Ok(Self {
             name,
             device,
             serial,
+            target,
             load: ClientLoad::new(concurrency)?,
             deadlines: None,
         })
@@ -66,10 +70,9 @@ impl Client {
         self.deadlines.as_ref()
     }
 
-    /// Returns the index of the target of the client's requests; programs use the first target.
+    /// Returns the index of the target of the client's requests.
     pub(crate) fn target(&self) -> u16 {
-        let deadlines = self.deadlines.as_ref();
-        deadlines.map_or(0, |deadlines| deadlines.target().index())
+        self.target
     }
 
     /// Returns the name of the client.

@@ -181,22 +181,6 @@ impl Partition {
         self.with(|inner| inner.seen(misc::now()))
     }
 
-    /// Resizes the order table to `records`.
-    ///
-    /// # Errors
-    ///
-    /// If the table has to grow: `EBUSY`: the table is in use; `ENOMEM`.
-    pub(crate) fn set_records(&self, records: u32) -> Result {
-        let mut table = order_table(records);
-        let done = self.with(|inner| inner.set_records(table.as_mut().ok(), records));
-        if done {
-            Ok(())
-        } else {
-            Err(table.err().unwrap_or(EBUSY))
-        }
-        // A table that is not needed is freed without the lock.
-    }
-
     /// Allocates the memory that the part of the head of `priority` selected by `find` needs, if
     /// the part exists. May sleep.
     #[cold]
@@ -571,6 +555,27 @@ impl WithTimer<Partition> {
         let spare = need.allocate().map_err(|_| ENOMEM)?;
         drop(self.with(|inner| inner.order().grow(spare)));
         Ok(true)
+    }
+
+    /// Resizes the order table to `records`.
+    ///
+    /// # Errors
+    ///
+    /// If the table has to grow: `EBUSY`: the table is in use; `ENOMEM`.
+    pub(crate) fn set_records(&self, records: u32) -> Result {
+        let mut table = order_table(records);
+        let done = self.with(|inner| inner.set_records(table.as_mut().ok(), records));
+        if done {
+            // Requests that overflowed may get a record now.
+            self.complete_order_work();
+            let mut kick = PendingSubmission::none();
+            self.decide_more(BATCH, &mut kick);
+            self.target.kick(kick);
+            Ok(())
+        } else {
+            Err(table.err().unwrap_or(EBUSY))
+        }
+        // A table that is not needed is freed without the lock.
     }
 
     /// Completes the pending work of the order table, and releases the lock in between. May sleep.

@@ -66,7 +66,7 @@ impl ProgressGuard {
                 partitions,
                 watched: Atomic::new(0),
                 stalls: Atomic::new(0),
-                work <- new_work!("nrs_keeper"),
+                work <- new_work!("nrs_progress"),
             }),
             GFP_KERNEL,
         )

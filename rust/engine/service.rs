@@ -110,9 +110,9 @@ impl LowerDevice<'static> {
 pub(crate) struct Service {
     name: CString,
     /// Partition of each CPU.
-    cpts: KVec<u16>,
+    cpt_of_cpu: KVec<u16>,
     /// Number of CPTs.
-    count: u16,
+    cpts: u16,
     partitions: Arc<Partitions>,
     dispatch: Arc<TargetParameters>,
     ticker: Arc<WithTimer<Ticker>>,
@@ -121,7 +121,7 @@ pub(crate) struct Service {
     users: AtomicWord,
     /// Seed for identifiers of class paths, the same on all heads and at each start.
     seed: u64,
-    oversight: Arc<OverseerState>,
+    overseer: Arc<OverseerState>,
     agent: Arc<Agent>,
     clients: Arc<ClientList>,
     #[pin]
@@ -140,7 +140,7 @@ impl Service {
         if !name.to_str().is_ok_and(is_name) {
             return Err(EINVAL);
         }
-        let (cpts, count) = cpt::partition_of_cpus(cpts)?;
+        let (cpt_of_cpu, cpts) = cpt::partition_of_cpus(cpts)?;
         let mut values = Values::default();
         if let Some(max) = ClassesMax::new(params::classes_max()) {
             values.policies.set_classes_max(max);
@@ -153,24 +153,24 @@ impl Service {
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let clients = ClientList::new()?;
-        let oversight = OverseerState::new(partitions.clone(), clients.clone(), seed)?;
+        let overseer = OverseerState::new(partitions.clone(), clients.clone(), seed)?;
         let agent = Agent::new(CString::try_from(name)?)?;
         let worker = Worker::new(
             CString::try_from(name)?,
             partitions.clone(),
             dispatch.clone(),
-            oversight.clone(),
+            overseer.clone(),
             agent.clone(),
         )?;
         let tuner = Tuner::new(dispatch.clone(), partitions.clone(), clients.clone())?;
-        let timeouts = Timeouts::new(count)?;
+        let timeouts = Timeouts::new(cpts)?;
         let settings = Settings::new(values)?;
         let ticker = Ticker::new(worker, tuner, values.policies.upkeep().delta_ms)?;
         let service = Arc::pin_init(
             try_pin_init!(Self {
                 name: CString::try_from(name)?,
+                cpt_of_cpu,
                 cpts,
-                count,
                 partitions,
                 dispatch,
                 ticker,
@@ -178,7 +178,7 @@ impl Service {
                 timeouts,
                 users: AtomicWord::new(0),
                 seed,
-                oversight,
+                overseer,
                 agent,
                 clients,
                 settings <- NoIoMutex::new(new_mutex!(settings, "nrs_settings")),
@@ -203,7 +203,7 @@ impl Service {
 
     /// Returns the number of CPTs.
     pub(crate) fn cpts(&self) -> u32 {
-        self.count.into()
+        self.cpts.into()
     }
 
     /// Returns the number of uses of the service: clients, and clients that are being created.
@@ -283,7 +283,7 @@ impl Service {
             let block = self.dispatch.is_fed_by(ClientKind::Block);
             let concurrency = block.then(|| self.concurrency.clone());
             let make = |serial| {
-                let mut client = Client::new(name, device, serial, concurrency)?;
+                let mut client = Client::new(name, device, serial, target.index(), concurrency)?;
                 if block {
                     client = client.with_deadlines(
                         target.clone(),
@@ -331,14 +331,14 @@ impl Service {
         if index >= TARGETS_MAX {
             return Err(ENOSPC);
         }
-        let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
+        let target = Target::new(index as u16, self.dispatch.clone(), self.cpts)?;
         let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let fallback = Config::parse(Kind::FALLBACK, None, &settings.parameters.values.policies);
         let fallback = fallback.map_err(|error| errno_of(error.code))?;
         let records = settings.parameters.values.service.buffer_max.get();
         let records = records_each(records, self.cpts());
-        let mut list = KVec::with_capacity(self.count.into(), GFP_KERNEL)?;
-        for cpt in 0..self.count {
+        let mut list = KVec::with_capacity(self.cpts.into(), GFP_KERNEL)?;
+        for cpt in 0..self.cpts {
             let (target, published) = (target.clone(), published.clone());
             let partition = Partition::new(cpt, target, published, fallback, records)?;
             list.push(partition, GFP_KERNEL)?;
@@ -390,10 +390,10 @@ impl Service {
 
     /// Returns the CPT of `cpu`.
     fn cpt_of(&self, cpu: u16) -> u16 {
-        if self.count <= 1 {
+        if self.cpts <= 1 {
             return 0;
         }
-        self.cpts.get(usize::from(cpu)).copied().unwrap_or(0)
+        self.cpt_of_cpu.get(usize::from(cpu)).copied().unwrap_or(0)
     }
 
     /// Accepts a request. Returns the request if it is to be submitted immediately; its slot is
@@ -494,7 +494,7 @@ impl Service {
         if let Some(partitions) = self.partitions.of(target.index()) {
             let cpt = home.then(|| cpt::cpt_of(account.home));
             if partitions.ended(cpt, account, cost) {
-                self.ticker.worker().keeper().call();
+                self.ticker.worker().progress().call();
             }
         }
     }

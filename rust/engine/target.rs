@@ -315,6 +315,9 @@ impl Target {
     /// Sets the slots to the configured number, but at most the queue depth, so that the order is
     /// decided here and not in the device.
     pub(crate) fn follow_slots(&self) {
+        // The tuner and a change of the setting may run at once: the later one reads both values
+        // again, and so takes effect.
+        let mut knee = self.knee.lock();
         let depth = match self.depth.load(ordering::Relaxed) {
             0 => Count::MAX,
             depth => depth,
@@ -322,7 +325,6 @@ impl Target {
         let slots = match self.dispatch.slots() {
             Slots::Fixed(slots) => slots.get().min(depth),
             Slots::Auto => {
-                let mut knee = self.knee.lock();
                 knee.bound(depth.min(Count::MAX));
                 knee.slots()
             }

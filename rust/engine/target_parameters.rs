@@ -59,7 +59,7 @@ pub(crate) struct TargetParameters {
     sources: Hint,
     unhealthy_factor: Hint,
     #[pin]
-    caretaker: SpinLockIrq<Option<Arc<dyn ProgressHook>>>,
+    progress_hook: SpinLockIrq<Option<Arc<dyn ProgressHook>>>,
 }
 
 impl TargetParameters {
@@ -79,7 +79,7 @@ impl TargetParameters {
                 pop_window: Hint::new(0),
                 sources: Hint::new(0),
                 unhealthy_factor: Hint::new(0),
-                caretaker <- new_spinlock_irq!(None, "nrs_caretaker"),
+                progress_hook <- new_spinlock_irq!(None, "nrs_progress_hook"),
             }),
             GFP_KERNEL,
         )?;
@@ -101,19 +101,19 @@ impl TargetParameters {
 
     /// Sets the progress hook to be called from now on. The hook may own `self`, so `None` must be
     /// set in the end.
-    pub(crate) fn set_progress_hook(&self, caretaker: Option<Arc<dyn ProgressHook>>) {
-        let before = core::mem::replace(&mut *self.caretaker.lock(), caretaker);
+    pub(crate) fn set_progress_hook(&self, progress_hook: Option<Arc<dyn ProgressHook>>) {
+        let before = core::mem::replace(&mut *self.progress_hook.lock(), progress_hook);
         // Dropped without the lock.
         drop(before);
     }
 
     /// Calls the progress hook. Any context.
     pub(crate) fn call_progress_hook(&self) {
-        let caretaker = self.caretaker.lock();
-        if let Some(caretaker) = &*caretaker {
+        let progress_hook = self.progress_hook.lock();
+        if let Some(progress_hook) = &*progress_hook {
             // Under the lock, so that this reference is not the last one: timers must not free
             // their owner.
-            caretaker.clone().called();
+            progress_hook.clone().called();
         }
     }
 

@@ -19,9 +19,9 @@ use super::{
     client::Client,
     partition::{KernelPart, Partition, PublishedShares},
     partitions::TargetPartitions,
-    service::LowerDevice,
+    service::{LowerDevice, Service},
     target::{PendingSubmission, Target, FREE_MIN},
-    target_parameters::{ProgressHook, TargetParameters},
+    target_parameters::{ClientKind, ProgressHook, TargetParameters},
 };
 use crate::{
     sched::{
@@ -41,6 +41,7 @@ use crate::{
             NodeAccount,
         },
         queue,
+        series::ELOOP,
         timer::WithTimer,
     },
 };
@@ -132,6 +133,7 @@ impl PartitionBench {
                 CString::try_from(c"test")?,
                 CString::try_from(c"")?,
                 1,
+                0,
                 None,
             )?,
             draining: AtomicWord::new(0),
@@ -301,6 +303,27 @@ mod life {
         Ok(())
     }
 
+    /// Verifies that a program is measured at the target that it uses: one without a number, which
+    /// a refused block device has left behind.
+    #[test]
+    fn a_program_counts_at_its_target() -> Result {
+        let name = || CString::try_from(c"kunit");
+        let service = Service::new(c"kunit", Some(1))?;
+        service.use_begin(ClientKind::Block)?;
+        let device = CString::try_from(c"8:0")?;
+        let (client, target) = service.join(name()?, device, lower(c"", 8, 0))?;
+        let refused = service.join(name()?, name()?, lower(c"8:0", 9, 0)).err();
+        service.leave(&client, &target);
+        service.use_end();
+        service.use_begin(ClientKind::User)?;
+        let (program, target) = service.join(name()?, name()?, LowerDevice::NONE)?;
+        let (index, used) = (program.target(), target.index());
+        service.leave(&program, &target);
+        service.use_end();
+        assert!(refused == Some(ELOOP) && index == used && used == 1);
+        Ok(())
+    }
+
     #[test]
     fn every_policy_serves_what_is_queued() -> Result {
         let mut counted = false;
@@ -333,7 +356,7 @@ mod life {
     #[test]
     fn a_timer_has_others_looked_after() -> Result {
         let bench = PartitionBench::new(1)?;
-        let caretaker = CallCounter::new(&bench)?;
+        let progress_hook = CallCounter::new(&bench)?;
         let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let other = Partition::new(1, bench.target.clone(), published, config(Kind::Fifo)?, 1)?;
         bench
@@ -342,16 +365,16 @@ mod life {
             .take(Priority::Regular, &bench.target.limits());
         let came = bench.bring(1, 1, Priority::Regular, false)?;
         bench.target.notify_other_partitions(1);
-        let full = caretaker.calls();
+        let full = progress_hook.calls();
         bench.target.slot_pool().put(Priority::Regular);
         other.arm(misc::now());
-        let called = caretaker.wait();
+        let called = progress_hook.wait();
         bench.partitions.settle();
         let served = bench.end_submitted(0);
         bench.target.notify_other_partitions(1);
         bench.dispatch.set_progress_hook(None);
         assert!(came == RequestFate::Queued && served == Some(1));
-        assert!(full == 0 && called && caretaker.calls() == 1);
+        assert!(full == 0 && called && progress_hook.calls() == 1);
         Ok(())
     }
 

@@ -72,9 +72,9 @@ const AGE_ROUNDS: u32 = 64;
 pub(crate) struct Worker {
     /// The name of the service.
     label: CString,
-    keeper: Arc<ProgressGuard>,
+    progress: Arc<ProgressGuard>,
     partitions: Arc<Partitions>,
-    oversight: Arc<OverseerState>,
+    overseer: Arc<OverseerState>,
     agent: Arc<Agent>,
     generation: Atomic<u64>,
     /// Time of the last computation of shares, ns.
@@ -101,16 +101,16 @@ impl Worker {
         label: CString,
         partitions: Arc<Partitions>,
         dispatch: Arc<TargetParameters>,
-        oversight: Arc<OverseerState>,
+        overseer: Arc<OverseerState>,
         agent: Arc<Agent>,
     ) -> Result<Arc<Self>> {
-        let keeper = ProgressGuard::new(partitions.clone(), dispatch)?;
+        let progress = ProgressGuard::new(partitions.clone(), dispatch)?;
         Arc::pin_init(
             pin_init!(Self {
                 label,
-                keeper,
+                progress,
                 partitions,
-                oversight,
+                overseer,
                 agent,
                 generation: Atomic::new(0),
                 computed: Atomic::new(0),
@@ -127,7 +127,7 @@ impl Worker {
     /// Schedules a complete run soon. Any context.
     pub(crate) fn kick(self: &Arc<Self>) {
         self.due.store(ALL, ordering::Relaxed);
-        self.keeper.watch();
+        self.progress.watch();
         self.enqueue();
     }
 
@@ -142,7 +142,7 @@ impl Worker {
     /// context.
     pub(crate) fn feed(self: &Arc<Self>) {
         // Completes the work that needs no memory.
-        self.keeper.call();
+        self.progress.call();
         self.enqueue();
     }
 
@@ -163,8 +163,8 @@ impl Worker {
     }
 
     /// Returns the progress guard.
-    pub(crate) fn keeper(&self) -> &Arc<ProgressGuard> {
-        &self.keeper
+    pub(crate) fn progress(&self) -> &Arc<ProgressGuard> {
+        &self.progress
     }
 
     /// Removes stopped instances and allocates memory.
@@ -179,7 +179,7 @@ impl Worker {
             }
         }
         if fed {
-            self.keeper.call();
+            self.progress.call();
         }
         for partition in self.partitions.iter() {
             for priority in Priority::ALL {
@@ -341,7 +341,7 @@ impl WorkItem for Worker {
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
         // The overseer runs first, because requests depend on it.
-        let looked = this.oversight.look(due >= OVERSIGHT);
+        let looked = this.overseer.look(due >= OVERSIGHT);
         if due == ALL {
             this.agent.look(misc::now());
             this.refresh();
@@ -443,7 +443,7 @@ impl WithTimer<Ticker> {
     /// Starts the ticker.
     pub(crate) fn start(&self) {
         self.running.store(true, ordering::Relaxed);
-        self.worker.keeper.attend();
+        self.worker.progress.attend();
         self.worker.kick();
         self.restart(misc::now());
     }
@@ -451,7 +451,7 @@ impl WithTimer<Ticker> {
     /// Stops the ticker; a run in progress continues.
     pub(crate) fn stop(&self) {
         self.running.store(false, ordering::Relaxed);
-        self.worker.keeper.leave();
+        self.worker.progress.leave();
         self.cancel();
     }
 

@@ -88,9 +88,9 @@ pub(crate) fn cpu() -> u16 {
     CpuId::current().as_u32() as u16
 }
 
-/// Returns the NUMA node of `cpu`.
+/// Returns the NUMA node of `cpu`, below `nr_cpu_ids`; 0 if the CPU is not possible.
 pub(crate) fn cpu_node(cpu: u32) -> u32 {
-    // SAFETY: Reads a per-CPU variable of a possible CPU.
+    // SAFETY: The function checks that the CPU is possible.
     let node = unsafe { raw::nrs_cpu_to_node(cpu) };
     u32::try_from(node).unwrap_or(0)
 }

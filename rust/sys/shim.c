@@ -207,7 +207,8 @@ void nrs_cond_resched(void)
 
 int nrs_cpu_to_node(unsigned int cpu)
 {
-	return cpu_to_node(cpu);
+	/* Impossible CPUs have no per-CPU variables. */
+	return cpu_possible(cpu) ? cpu_to_node(cpu) : 0;
 }
 
 bool nrs_ratelimit(void)

@@ -81,7 +81,7 @@ void nrs_noio_restore(unsigned int flags);
 /* Calls cond_resched(). */
 void nrs_cond_resched(void);
 
-/* Returns the NUMA node of @cpu. */
+/* Returns the NUMA node of @cpu, below nr_cpu_ids; 0 if the CPU is not possible. */
 int nrs_cpu_to_node(unsigned int cpu);
 
 /* Delays the removal of @file of debugfs until nrs_debugfs_put(); an errno if already removed. */

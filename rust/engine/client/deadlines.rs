@@ -190,11 +190,6 @@ impl Deadlines {
         Ok(deadlines)
     }
 
-    /// Returns the target of the client's requests.
-    pub(crate) fn target(&self) -> &Arc<Target> {
-        &self.target
-    }
-
     /// Updates the client to the terms of its service.
     pub(crate) fn follow(self: &WithTimer<Self>) {
         self.history.follow(&self.timeouts);

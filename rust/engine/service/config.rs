@@ -190,7 +190,7 @@ impl Service {
         // Parts that are created from here on use the new parameters.
         let old = core::mem::replace(&mut settings.parameters, new);
         let done = if primaries == settings.primaries {
-            self.oversight.follow(&settings.parameters)
+            self.overseer.follow(&settings.parameters)
         } else {
             self.replace(settings, &primaries)
         };
@@ -199,7 +199,7 @@ impl Service {
             return Err(error);
         }
         // Parts receive the overseer's update, too.
-        let followed = self.oversight.update();
+        let followed = self.overseer.update();
         for (priority, own) in Priority::ALL.into_iter().zip(&updates) {
             if let Some(update) = own.as_ref().or(followed.as_ref()) {
                 self.hand_over(priority, update);
@@ -382,12 +382,12 @@ impl Service {
     /// Starts the primaries on the partitions of a new target.
     pub(super) fn furnish(&self, settings: &mut Settings, partitions: &TargetPartitions) -> Result {
         let primaries = settings.primaries;
-        let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
+        let overseer = self.overseer.prepare(&primaries, &settings.parameters)?;
         for (priority, config) in Priority::ALL.into_iter().zip(primaries) {
             let Some(config) = config else {
                 continue;
             };
-            let update = settings.update(&config, priority)?.or(oversight.update());
+            let update = settings.update(&config, priority)?.or(overseer.update());
             let shared = self.shared(&config, of_head(&mut settings.shared, priority))?;
             for partition in partitions.iter() {
                 let part = part(&config, &shared, update.as_ref())?;
@@ -428,7 +428,7 @@ impl Service {
                 .filter(|((_, (old, new)), update)| old != new && update.is_none())
                 .map(|((priority, (_, new)), _)| (priority, *new))
         };
-        let oversight = self.oversight.prepare(new, &settings.parameters)?;
+        let overseer = self.overseer.prepare(new, &settings.parameters)?;
         let mut shared = settings.shared.clone();
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
         for (priority, config) in changes() {
@@ -437,7 +437,7 @@ impl Service {
             let Some(config) = config else {
                 continue;
             };
-            let update = settings.update(&config, priority)?.or(oversight.update());
+            let update = settings.update(&config, priority)?.or(overseer.update());
             for partitions in self.partitions.all_targets() {
                 let shared = self.shared(&config, shared)?;
                 for partition in partitions.iter() {
@@ -466,8 +466,8 @@ impl Service {
                 }
             }
         };
-        self.oversight
-            .change(oversight, &settings.parameters, install)?;
+        self.overseer
+            .change(overseer, &settings.parameters, install)?;
         // No failure is possible from here on.
         for ((priority, pair), update) in pairs.zip(&updates) {
             let (Some(update), (Some(old), Some(new))) = (update, pair) else {
@@ -487,7 +487,7 @@ impl Service {
             self.trace_change(&old, new);
         }
         self.dispatch.serve(new.iter().flatten());
-        self.ticker.set_beat(self.oversight.is_running());
+        self.ticker.set_beat(self.overseer.is_running());
         Ok(())
     }
 }

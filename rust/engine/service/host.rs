@@ -53,11 +53,11 @@ impl Host for Service {
     }
 
     fn cpts(&self) -> u16 {
-        self.count
+        self.cpts
     }
 
     fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn OverseerContext) -> R) -> R {
-        self.oversight.show(f)
+        self.overseer.show(f)
     }
 
     fn reset(&self, kind: Kind) {

@@ -60,7 +60,7 @@ impl Service {
             let mut kick = PendingSubmission::none();
             let busy = partition.reorder(|order| change(order, record.id), &mut kick);
             if busy {
-                self.ticker.worker().keeper().call();
+                self.ticker.worker().progress().call();
             }
             partitions.pass_on(kick);
         }

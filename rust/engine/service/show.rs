@@ -143,7 +143,7 @@ impl Service {
             active: sum(|target| target.pool().active()).into(),
             overflow: self.overflow(),
             no_memory: self.ticker.worker().failures(),
-            stalls: self.ticker.worker().keeper().stalls(),
+            stalls: self.ticker.worker().progress().stalls(),
             factors_written: factors.written,
             factors_stale: factors.stale,
             factors_lapsed: factors.lapsed,

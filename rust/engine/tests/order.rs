@@ -100,6 +100,25 @@ mod life {
         Ok(())
     }
 
+    /// Verifies that a request without a record gets one when there may be more records, although
+    /// no request ends.
+    #[test]
+    fn more_records_serve_what_overflowed() -> Result {
+        let bench = PartitionBench::new(4)?;
+        bench.partition.set_records(1)?;
+        let (first, record) = bench.write(0, 1, Priority::Regular, false)?;
+        let (second, none) = bench.write(1, 2, Priority::Regular, false)?;
+        let before = bench.records();
+        bench.partition.set_records(256)?;
+        let submitted = bench.probe.wait_for(1);
+        let names = bench.names::<1>();
+        bench.end_recorded(Priority::Regular, record);
+        assert!(first == RequestFate::Passed && record.is_some() && before == 1);
+        assert!(second == RequestFate::Blocked && none.is_none());
+        assert!(submitted && names == [Some(1)] && bench.records() == 0);
+        Ok(())
+    }
+
     /// Verifies that drained requests are dispatched however many forced requests are in flight.
     #[test]
     fn what_is_drained_takes_no_turns() -> Result {

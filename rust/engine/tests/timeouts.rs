@@ -69,7 +69,7 @@ impl ClientBench {
         let timeouts = Timeouts::new(1)?;
         change(&timeouts, brief)?;
         let name = || CString::try_from(c"test");
-        let client = Client::new(name()?, name()?, 1, None)?;
+        let client = Client::new(name()?, name()?, 1, 0, None)?;
         Ok(Self {
             client: client.with_deadlines(target.clone(), timeouts.clone(), c"svc", partitions)?,
             timeouts,

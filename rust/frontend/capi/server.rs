@@ -55,8 +55,8 @@ impl ServerReader {
         Arc::pin_init(
             pin_init!(Self {
                 callbacks,
-                session <- new_mutex!(None, "nrs_pump"),
-                work <- new_work!("nrs_pump"),
+                session <- new_mutex!(None, "nrs_server_reader"),
+                work <- new_work!("nrs_server_reader"),
             }),
             GFP_KERNEL,
         )
@@ -101,7 +101,7 @@ impl WorkItem for ServerReader {
 /// A server of another kernel module.
 pub(crate) struct Server {
     attached: Attached,
-    pump: Arc<ServerReader>,
+    reader: Arc<ServerReader>,
     owner: CallerModule,
 }
 
@@ -115,12 +115,12 @@ impl capi::ServerOps for Server {
     /// Any error of [`Attached::new`].
     fn open(attach: &[u8], callbacks: Callbacks, owner: CallerModule) -> Result<Self> {
         let asked = wire::Attach::decode(attach).map_err(|_| EINVAL)?;
-        let pump = ServerReader::new(callbacks)?;
-        let (attached, _) = Attached::new(&asked, Some(pump.clone()))?;
-        pump.set(Some(attached.session().clone()));
+        let reader = ServerReader::new(callbacks)?;
+        let (attached, _) = Attached::new(&asked, Some(reader.clone()))?;
+        reader.set(Some(attached.session().clone()));
         Ok(Self {
             attached,
-            pump,
+            reader,
             owner,
         })
     }
@@ -157,7 +157,7 @@ impl capi::ServerOps for Server {
 
     fn close(&self) {
         self.attached.session().drain();
-        self.pump.set(None);
+        self.reader.set(None);
         synchronize_rcu();
     }
 }
@@ -165,6 +165,6 @@ impl capi::ServerOps for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The server reader owns the session, and the session its own reader.
-        self.pump.set(None);
+        self.reader.set(None);
     }
 }

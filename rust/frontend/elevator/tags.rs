@@ -86,7 +86,7 @@ impl Tags {
             pin_init!(SubmitterCount {
                 queued: AtomicWord::new(0),
                 waiting: AtomicWord::new(0),
-                bell <- new_condvar!("nrs_tags"),
+                bell <- new_condvar!("nrs_tag_waiters"),
             })
         };
         let tags = pin_init!(Self {

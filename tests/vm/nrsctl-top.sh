@@ -138,7 +138,7 @@ unloaded() {
 	dm_remove small
 	dm_remove large
 	dm_remove medium
-	wait_for 20 'grep -q "no service" /tmp/table' || fail "$(tail -n 3 /tmp/table)"
+	wait_for 20 'grep -q "does not exist" /tmp/table' || fail "$(tail -n 3 /tmp/table)"
 	rmmod nrs
 	wait_for 20 'grep -q "is not loaded" /tmp/table' || fail "$(tail -n 3 /tmp/table)"
 	wait $recorder || rc=$?

@@ -53,9 +53,10 @@ pub fn write(file: &str, valid: bool) -> Vec<i32> {
     all.extend(names.filter_map(|name| Some(NAMES.iter().find(|(_, known)| *known == name)?.0)));
     match file {
         _ if !valid => all.extend([EINVAL, E2BIG]),
-        // These errnos are about names in the value, which exist in valid values.
+        // These errnos are about names in the value, which exist in valid values, and about
+        // frameworks, which drive no service of a storm.
         "nrs_policies" | "nrs_qbm_config" => {
-            all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG));
+            all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG | EBUSY));
         }
         // Values that must match other parameters.
         "at_min" | "at_max" | "at_extra" | "at_early_margin" | "nrs_delay_min"

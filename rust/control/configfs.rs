@@ -76,7 +76,9 @@ impl GroupOperations for RootGroup {
             ],
         };
         let path = name.try_into()?;
-        let kept = KeptService::new(registry::create(name, None)?)?;
+        // A change of a disk, which a driver may wait for, needs the lock that is held here.
+        let made = misc::without_io(|| registry::create(name, None));
+        let kept = KeptService::new(made?)?;
         let inner = GroupRef::new(rules::group(kept.0.clone())?)?;
         Ok(WithDefaultGroup::group(path, item_type, kept, inner))
     }

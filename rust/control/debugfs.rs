@@ -107,6 +107,7 @@ impl Trees {
             .iter()
             .position(|tree| core::ptr::eq(&**tree.data(), service));
         let tree = index.and_then(|index| services.remove(index).ok());
+        drop(dirs);
         drop(tree);
     }
 

@@ -6,18 +6,27 @@
 //! former is removed with its last client, the latter only explicitly.
 //!
 //! A [`ServiceObserver`] (the control files) is notified of each service.
+//!
+//! ```text
+//!   created ──▶ registered ── last use, removal, other CPTs ──▶ leaving ──▶ removed
+//!                   ▲                                              │
+//!                   └──────────── replaced by its successor ◀──────┘
+//! ```
+//!
+//! Files are removed while the service is leaving, without the lock: a reader of a file may wait
+//! for I/O of a queue that is frozen by a task that joins or leaves another service.
 
 use kernel::{
-    new_mutex,
+    new_condvar, new_mutex,
     prelude::*,
     str::CString,
-    sync::{Arc, SetOnce},
+    sync::{Arc, CondVar, SetOnce},
 };
 
 use super::{
     client::Client,
-    service::{LowerDevice, Service},
-    target::{PullNotifier, Target},
+    service::Service,
+    target::{LowerDevice, PullNotifier, Target},
     target_parameters::ClientKind,
 };
 use crate::sys::{
@@ -34,7 +43,7 @@ pub(crate) trait ServiceObserver: Send + Sync {
     /// Handles the creation of `service`. Called with the registry locked.
     fn created(&self, service: &Arc<Service>);
 
-    /// Handles the removal of `service`. Called with the registry locked.
+    /// Handles the removal of `service`. Called without locks; the name stays in use meanwhile.
     fn removed(&self, service: &Service);
 
     /// Handles the attachment of the first client to `service`, which an administrator created.
@@ -54,14 +63,38 @@ struct RegistryEntry {
     service: Arc<Service>,
     /// True if an administrator created the service: it stays without clients.
     kept: bool,
+    /// True while the service is removed or replaced: it is not found, and its name is in use.
+    leaving: bool,
+}
+
+impl RegistryEntry {
+    /// Returns true if the entry is that of `service`, which is not leaving.
+    fn is_for(&self, service: &Arc<Service>) -> bool {
+        !self.leaving && Arc::ptr_eq(&self.service, service)
+    }
 }
 
 /// All services.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Registry {
     #[pin]
     entries: NoIoMutex<KVec<RegistryEntry>>,
     observer: SetOnce<Arc<dyn ServiceObserver>>,
+    /// Notified when a service has left.
+    #[pin]
+    left: CondVar,
+}
+
+#[pinned_drop]
+impl PinnedDrop for Registry {
+    fn drop(self: Pin<&mut Self>) {
+        // No client pins the module, so none exists. If one was lost, no timer must expire later.
+        for entry in self.entries.lock().iter() {
+            let is_used = entry.service.users() > 0;
+            bug!(is_used);
+            entry.service.stop();
+        }
+    }
 }
 
 static REGISTRY: Global<Registry> = Global::new();
@@ -72,6 +105,7 @@ pub(crate) fn init() -> Result<GlobalGuard<Registry>> {
         pin_init!(Registry {
             entries <- NoIoMutex::new(new_mutex!(KVec::new(), "nrs_registry")),
             observer: SetOnce::new(),
+            left <- new_condvar!("nrs_left"),
         }),
         GFP_KERNEL,
     )?)
@@ -87,7 +121,7 @@ pub(crate) fn services() -> Result<KVec<Arc<Service>>> {
     let mut services = KVec::new();
     let entries = registry.entries.lock();
     services.reserve(entries.len(), GFP_KERNEL)?;
-    for entry in entries.iter() {
+    for entry in entries.iter().filter(|entry| !entry.leaving) {
         services.push(entry.service.clone(), GFP_KERNEL)?;
     }
     drop(entries);
@@ -108,7 +142,7 @@ pub(crate) fn has(service: &Arc<Service>) -> bool {
     registry().is_ok_and(|registry| {
         let entries = registry.entries.lock();
         let mut all = entries.iter();
-        all.any(|entry| Arc::ptr_eq(&entry.service, service))
+        all.any(|entry| entry.is_for(service))
     })
 }
 
@@ -147,16 +181,16 @@ pub(crate) fn remove(service: &Arc<Service>) -> Result {
     let registry = registry()?;
     let mut entries = registry.entries.lock();
     let mut all = entries.iter_mut();
-    let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, service)) else {
+    let Some(entry) = all.find(|entry| entry.is_for(service)) else {
         return Ok(());
     };
     entry.kept = false;
     if service.users() > 0 {
         return Err(EBUSY);
     }
-    let gone = registry.take(&mut entries, service);
+    entry.leaving = true;
     drop(entries);
-    drop(gone);
+    registry.remove(service);
     Ok(())
 }
 
@@ -171,20 +205,28 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     let registry = registry()?;
     let new = Service::new(service.name_cstr(), Some(cpts))?;
     let mut entries = registry.entries.lock();
-    let entry = entries
-        .iter_mut()
-        .find(|entry| Arc::ptr_eq(&entry.service, service))
-        .ok_or(ENODEV)?;
+    let mut all = entries.iter_mut();
+    let entry = all.find(|entry| entry.is_for(service)).ok_or(ENODEV)?;
     if service.users() > 0 {
         return Err(EBUSY);
     }
-    // Copied only after the files are removed, so that no parameter of the old service changes
-    // afterwards.
+    entry.leaving = true;
+    drop(entries);
     registry.retire(service);
+    // Changes that still have the old service fail.
     new.adopt(service);
+    let mut entries = registry.entries.lock();
+    let mut all = entries.iter_mut();
+    let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, service)) else {
+        // A service that is leaving is removed only by the task that marked it.
+        bug!();
+        return Err(ENODEV);
+    };
+    entry.leaving = false;
     let old = core::mem::replace(&mut entry.service, new.clone());
     registry.announce(&new);
     drop(entries);
+    registry.left.notify_all();
     drop(old);
     Ok(new)
 }
@@ -273,7 +315,7 @@ fn attach_with(
         let entries = registry.entries.lock();
         let mut all = entries.iter();
         // If the service was removed with its last client or was replaced, the search starts again.
-        if let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, &service)) {
+        if let Some(entry) = all.find(|entry| entry.is_for(&service)) {
             break (service.clone(), service.use_begin(feed)? && entry.kept);
         }
     };
@@ -300,21 +342,22 @@ fn registry() -> Result<Arc<Registry>> {
 impl Registry {
     fn find(&self, name: &str) -> Option<Arc<Service>> {
         let entries = self.entries.lock();
-        let mut services = entries.iter().map(|entry| &entry.service);
+        let services = entries.iter().filter(|entry| !entry.leaving);
+        let mut services = services.map(|entry| &entry.service);
         services.find(|service| service.name() == name).cloned()
     }
 
-    /// Removes `service` from `entries` unless an administrator created it; returns its entry.
-    fn take(
-        &self,
-        entries: &mut KVec<RegistryEntry>,
-        service: &Arc<Service>,
-    ) -> Option<RegistryEntry> {
-        let goes = |entry: &RegistryEntry| Arc::ptr_eq(&entry.service, service) && !entry.kept;
-        let index = entries.iter().position(goes)?;
-        let gone = entries.remove(index).ok();
+    /// Removes `service`, which was marked as leaving. Waits for users of its files, without the
+    /// lock, which tasks that such users wait for may need.
+    fn remove(&self, service: &Arc<Service>) {
         self.retire(service);
-        gone
+        let mut entries = self.entries.lock();
+        let mut all = entries.iter();
+        let index = all.position(|entry| Arc::ptr_eq(&entry.service, service));
+        let gone = index.and_then(|index| entries.remove(index).ok());
+        drop(entries);
+        self.left.notify_all();
+        drop(gone);
     }
 
     fn announce(&self, service: &Arc<Service>) {
@@ -333,11 +376,13 @@ impl Registry {
     fn create(&self, name: &CStr, cpts: Option<u32>, kept: bool) -> Result<Arc<Service>> {
         let service = Service::new(name, cpts)?;
         let mut entries = self.entries.lock();
-        if entries
-            .iter()
-            .any(|entry| entry.service.name_cstr() == name)
-        {
-            return Err(EEXIST);
+        loop {
+            let mut all = entries.iter();
+            match all.find(|entry| entry.service.name_cstr() == name) {
+                None => break,
+                Some(entry) if entry.leaving => entries.wait(&self.left),
+                Some(_) => return Err(EEXIST),
+            }
         }
         if entries.len() >= SERVICES_MAX {
             return Err(ENOSPC);
@@ -346,6 +391,7 @@ impl Registry {
             RegistryEntry {
                 service: service.clone(),
                 kept,
+                leaving: false,
             },
             GFP_KERNEL,
         )?;
@@ -360,13 +406,14 @@ impl Registry {
         if !service.use_end() {
             return;
         }
-        let gone = self.take(&mut entries, service);
+        let mut all = entries.iter_mut();
+        let entry = all.find(|entry| entry.is_for(service) && !entry.kept);
+        let goes = entry.map(|entry| entry.leaving = true).is_some();
         drop(entries);
-        match (gone, self.observer.as_ref()) {
-            // The entry is dropped without the lock.
-            (Some(gone), _) => drop(gone),
-            (None, Some(observer)) => observer.last_use(service),
-            (None, None) => {}
+        if goes {
+            self.remove(service);
+        } else if let Some(observer) = self.observer.as_ref() {
+            observer.last_use(service);
         }
     }
 }

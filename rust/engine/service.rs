@@ -19,7 +19,7 @@ use super::{
     partition::{Partition, PublishedShares},
     partitions::{Partitions, TargetPartitions, TARGETS_MAX},
     refusal::errno_of,
-    target::{PendingSubmission, PullNotifier, Target},
+    target::{LowerDevice, PendingSubmission, Target},
     target_parameters::{ClientKind, TargetParameters},
     timeouts::Timeouts,
     tuner::Tuner,
@@ -80,29 +80,6 @@ pub(crate) fn major_minor(number: u32) -> (u32, u32) {
     /// Number of bits of a device number that hold the minor number.
     const MINOR_BITS: u32 = 20;
     (number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
-}
-
-/// The device that processes the requests of a client.
-pub(crate) struct LowerDevice<'a> {
-    /// `major:minor`; empty: no device.
-    pub(crate) name: &'a CStr,
-    /// Device number.
-    pub(crate) number: u32,
-    /// Queue depth of the device; 0: unlimited.
-    pub(crate) depth: u32,
-    /// Notifier that makes the device pull its requests; `None`: requests are submitted to the
-    /// device.
-    pub(crate) runner: Option<Arc<dyn PullNotifier>>,
-}
-
-impl LowerDevice<'static> {
-    /// No device: requests are served in user space.
-    pub(crate) const NONE: Self = Self {
-        name: c"",
-        number: 0,
-        depth: 0,
-        runner: None,
-    };
 }
 
 /// A service.
@@ -250,8 +227,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// - `ELOOP`: the device is itself a client of this service, or a client of this service is
-    ///   stacked on the device.
+    /// - `ELOOP`: the device or its disk is itself a client of this service, or a client of this
+    ///   service is stacked on the device or on a partition of it.
     /// - `ENOSPC`: too many targets or clients.
     /// - `ENOMEM`.
     pub(crate) fn join(
@@ -271,14 +248,18 @@ impl Service {
         self.clients.with(|clients| {
             // A device that pulls is its own client, and briefly has a second client while its
             // queues change.
+            let mut used = self.partitions.used().map(TargetPartitions::target);
             let loops = match &lower.runner {
-                Some(_) => target.users() > 0 && !target.pulls(),
-                None => clients.iter().any(|client| client.device() == lower.name),
+                Some(_) => used.any(|other| !other.pulls() && other.whole() == lower.number),
+                None => {
+                    clients.iter().any(|client| client.device() == lower.name)
+                        || used.any(|other| other.pulls() && other.number() == lower.whole)
+                }
             };
             if loops {
                 return Err(ELOOP);
             }
-            target.attach(lower.number, lower.depth, lower.runner)?;
+            target.attach(&lower)?;
             // Programs state the client of each request; a block device is one client.
             let block = self.dispatch.is_fed_by(ClientKind::Block);
             let concurrency = block.then(|| self.concurrency.clone());

@@ -132,6 +132,32 @@ impl TimerCallback for RcuBox<Arc<dyn PullNotifier>> {
     }
 }
 
+/// The device that processes the requests of a client.
+pub(crate) struct LowerDevice<'a> {
+    /// `major:minor`; empty: no device.
+    pub(crate) name: &'a CStr,
+    /// Device number.
+    pub(crate) number: u32,
+    /// Device number of the disk, if the device is a partition; else the same.
+    pub(crate) whole: u32,
+    /// Queue depth of the device; 0: unlimited.
+    pub(crate) depth: u32,
+    /// Notifier that makes the device pull its requests; `None`: requests are submitted to the
+    /// device.
+    pub(crate) runner: Option<Arc<dyn PullNotifier>>,
+}
+
+impl LowerDevice<'static> {
+    /// No device: requests are served in user space.
+    pub(crate) const NONE: Self = Self {
+        name: c"",
+        number: 0,
+        whole: 0,
+        depth: 0,
+        runner: None,
+    };
+}
+
 /// Notice that a target received requests to submit, and must be kicked.
 #[derive(Clone, Copy)]
 #[must_use = "dispatched requests are submitted only after a kick"]
@@ -155,6 +181,7 @@ pub(crate) struct Target {
     index: u16,
     dispatch: Arc<TargetParameters>,
     number: Atomic<u32>,
+    whole: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
     /// Forced requests in flight. Incremented under the lock.
@@ -200,6 +227,7 @@ impl Target {
                 index,
                 dispatch,
                 number: Atomic::new(0),
+                whole: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
                 forced: AtomicWord::new(0),
@@ -243,37 +271,39 @@ impl Target {
         self.number.load(ordering::Relaxed)
     }
 
+    /// Returns the device number of the disk, if the device is a partition; else as
+    /// [`Self::number`].
+    pub(crate) fn whole(&self) -> u32 {
+        self.whole.load(ordering::Relaxed)
+    }
+
     /// Returns the number of clients of the target.
     pub(crate) fn users(&self) -> u32 {
         self.users.load(ordering::Relaxed)
     }
 
-    /// Counts a user. The first user sets the device number and the queue depth (0: unlimited). A
-    /// device that pulls has a `runner`; each of its users may set another depth.
+    /// Counts a user of the device `lower`. The first user sets the device number and the queue
+    /// depth; each user of a device that pulls may set another depth.
     ///
     /// # Errors
     ///
     /// `ENOMEM`: the user was not counted.
-    pub(crate) fn attach(
-        &self,
-        number: u32,
-        depth: u32,
-        runner: Option<Arc<dyn PullNotifier>>,
-    ) -> Result {
-        let pulls = runner.is_some();
-        if let Some(runner) = runner {
+    pub(crate) fn attach(&self, lower: &LowerDevice<'_>) -> Result {
+        let pulls = lower.runner.is_some();
+        if let Some(runner) = &lower.runner {
             // The state of a notifier must not be freed in a callback.
-            self.runner.replace(Some(runner))?;
+            self.runner.replace(Some(runner.clone()))?;
             self.pulls.set(1);
         }
         let first = self.users.fetch_add(1, ordering::Full) == 0;
         if first {
             *self.knee.lock() = Knee::new();
-            self.number.store(number, ordering::Relaxed);
+            self.number.store(lower.number, ordering::Relaxed);
+            self.whole.store(lower.whole, ordering::Relaxed);
             self.life.iter().for_each(|life| life.set(0));
         }
         if first || pulls {
-            self.set_depth(depth);
+            self.set_depth(lower.depth);
         }
         Ok(())
     }

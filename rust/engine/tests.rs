@@ -19,8 +19,8 @@ use super::{
     client::Client,
     partition::{KernelPart, Partition, PublishedShares},
     partitions::TargetPartitions,
-    service::{LowerDevice, Service},
-    target::{PendingSubmission, Target, FREE_MIN},
+    service::Service,
+    target::{LowerDevice, PendingSubmission, Target, FREE_MIN},
     target_parameters::{ClientKind, ProgressHook, TargetParameters},
 };
 use crate::{
@@ -57,6 +57,7 @@ fn lower(name: &CStr, number: u32, depth: u32) -> LowerDevice<'_> {
     LowerDevice {
         name,
         number,
+        whole: number,
         depth,
         runner: None,
     }
@@ -117,7 +118,7 @@ impl PartitionBench {
     fn new(slots: u32) -> Result<Self> {
         let dispatch = dispatch(slots)?;
         let target = Target::new(0, dispatch.clone(), 1)?;
-        target.attach(1, 0, None)?;
+        target.attach(&lower(c"", 1, 0))?;
         let published = Arc::new(PublishedShares::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
         let partition = Partition::new(0, target.clone(), published.clone(), fifo, 256)?;
@@ -297,7 +298,7 @@ mod life {
         // Slots, depth of the device; slots in effect.
         for (slots, depth, limit) in [(64, 0, 64), (64, 8, 8), (4, 8, 4), (1, 1, 1)] {
             let target = target(slots, 1)?;
-            target.attach(1, depth, None)?;
+            target.attach(&lower(c"", 1, depth))?;
             assert!(target.limit() == limit);
         }
         Ok(())

@@ -57,6 +57,8 @@ pub(crate) struct ClientNaming {
     pub(crate) opportunity: bool,
     /// Source of offset streams.
     pub(crate) stream: Stream,
+    /// Number of changes so far, for the cache of classes.
+    pub(crate) generation: u32,
 }
 
 impl Default for ClientNaming {
@@ -68,6 +70,7 @@ impl Default for ClientNaming {
             template: Template::default(),
             opportunity: true,
             stream: Stream::Hint,
+            generation: 0,
         }
     }
 }
@@ -356,6 +359,8 @@ impl BlockClient {
         } = who.whose(template.uses_pid(), by_cgroup);
         let comm = u128::from_le_bytes(comm);
         let (uid, gid) = owner.unwrap_or_default();
+        // Process ids have 22 bits.
+        let pid = naming.generation << 22 ^ pid;
         let detail = match cgroup {
             // The cgroup identifies the stream as well.
             Some(cgroup) if by_stream => cgroup,

@@ -29,7 +29,7 @@ use kernel::prelude::*;
 
 use super::block::BlockClient;
 use crate::{
-    engine::{parameters, registry, service},
+    engine::{parameters, registry, target::LowerDevice},
     sched::{attr::Opcode, item::Cost, partition::admit::AdmissionOutcome},
     sys::{
         atomic::AtomicWord,
@@ -60,9 +60,10 @@ impl DmTarget for DmDevice {
     }
 
     fn create(config: args::TableLine, lower: TargetContext<'_>) -> Result<Self, TableRefusal> {
-        let device = service::LowerDevice {
+        let device = LowerDevice {
             name: lower.name,
             number: lower.number,
+            whole: lower.whole,
             depth: lower.depth,
             runner: None,
         };

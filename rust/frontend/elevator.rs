@@ -22,8 +22,8 @@ use super::block::{template, BlockClient, ClientNaming, MergeCharge};
 use crate::{
     engine::{
         registry,
-        service::{is_name, is_name_byte, major_minor, LowerDevice, NAME_MAX},
-        target::PullNotifier,
+        service::{is_name, is_name_byte, major_minor, NAME_MAX},
+        target::{LowerDevice, PullNotifier},
     },
     sched::{attr::Stream, item::Cost, partition::admit::AdmissionOutcome},
     sys::{
@@ -41,6 +41,13 @@ use crate::{
 pub(crate) struct QueueSettings {
     service: Arc<CString>,
     naming: ClientNaming,
+}
+
+impl QueueSettings {
+    /// Records a change of the naming, so that no class is found by names of before.
+    fn change_naming(&mut self) {
+        self.naming.generation = self.naming.generation.wrapping_add(1);
+    }
 }
 
 /// A disk in a service.
@@ -126,6 +133,7 @@ impl ScheduledDisk {
         let lower = LowerDevice {
             name: &device,
             number,
+            whole: number,
             depth: queue.depth(),
             runner: Some(Arc::new(QueueRunner(queue.clone()), GFP_KERNEL)?),
         };
@@ -161,6 +169,7 @@ impl Scheduler for ScheduledDisk {
             show: |disk, out| write!(out, "{}", disk.settings.naming.template),
             store: Some(|settings, text| {
                 settings.naming.template = template(text).ok_or(EINVAL)?;
+                settings.change_naming();
                 Ok(())
             }),
         },
@@ -169,6 +178,7 @@ impl Scheduler for ScheduledDisk {
             show: |disk, out| out.write_str(disk.settings.naming.stream.word()),
             store: Some(|settings, text| {
                 settings.naming.stream = Stream::from_word(text).ok_or(EINVAL)?;
+                settings.change_naming();
                 Ok(())
             }),
         },

@@ -104,6 +104,8 @@ pub(crate) struct TargetContext<'a> {
     pub(crate) disk: Disk,
     /// Device number of the lower device.
     pub(crate) number: u32,
+    /// Device number of its disk, if the lower device is a partition; else the same.
+    pub(crate) whole: u32,
     /// Requests that the lower device's queue keeps in flight; 0 if unknown.
     pub(crate) depth: u32,
 }
@@ -369,6 +371,8 @@ impl<T: DmTarget> TargetInstance<T> {
                     label: CStr::from_bytes_until_nul(&label).unwrap_or(mapped),
                     // SAFETY: `bdev` is open.
                     number: unsafe { (*bdev).bd_dev },
+                    // SAFETY: `bdev` is open.
+                    whole: unsafe { raw::nrs_bdev_disk(bdev) },
                     // SAFETY: `bdev` is open.
                     depth: unsafe { raw::nrs_bdev_depth(bdev) },
                 },

@@ -6,7 +6,7 @@ use core::ops::{Deref, DerefMut};
 
 use kernel::{
     prelude::*,
-    sync::{Mutex, MutexGuard},
+    sync::{CondVar, Mutex, MutexGuard},
 };
 
 use super::misc::WithoutIo;
@@ -44,6 +44,13 @@ impl<T> NoIoMutex<T> {
             guard: self.mutex.lock(),
             _scope: scope,
         }
+    }
+}
+
+impl<T> NoIoGuard<'_, T> {
+    /// Waits for a notification of `condvar`, or for none, with the mutex unlocked.
+    pub(crate) fn wait(&mut self, condvar: &CondVar) {
+        condvar.wait(&mut self.guard);
     }
 }
 

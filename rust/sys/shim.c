@@ -93,6 +93,11 @@ unsigned int nrs_bdev_depth(struct block_device *bdev)
 	return queue_is_mq(q) ? q->nr_requests : 0;
 }
 
+dev_t nrs_bdev_disk(struct block_device *bdev)
+{
+	return bdev_whole(bdev)->bd_dev;
+}
+
 bool nrs_bdev_is_zoned(struct block_device *bdev)
 {
 	return bdev_is_zoned(bdev);

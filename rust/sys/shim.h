@@ -38,6 +38,9 @@ void nrs_disk_changed(struct device *disk, char **words);
 /* Returns the number of requests that the queue of @bdev keeps in flight; 0 if unknown. */
 unsigned int nrs_bdev_depth(struct block_device *bdev);
 
+/* Returns the number of the disk of @bdev, which may be a partition. */
+dev_t nrs_bdev_disk(struct block_device *bdev);
+
 /* Returns true if @bdev is zoned. */
 bool nrs_bdev_is_zoned(struct block_device *bdev);
 

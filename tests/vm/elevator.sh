@@ -340,6 +340,23 @@ state() {
 	ls /sys/kernel/debug/nrs
 }
 
+# Verifies that the requests of a running process are named by a new format at once.
+renamed() {
+	module
+	lower nb0
+	client a /dev/nb0 svc jobid_name %e
+	policy svc 'fairshare jobid_fair'
+	set_to svc slots 1
+	load a as=1001 --iodepth=8 --time_based --runtime=600 >/dev/null &
+	local fio=$! stats
+	stats=$(at svc nrs_fairshare_stats)
+	wait_for 20 "grep -q 'jobid:fio' $stats" || fail "$(cat "$stats")"
+	adjust $iosched/jobid_name %u
+	wait_for 20 "grep -q 'jobid:1001' $stats" || fail "$(cat "$stats")"
+	kill $fio
+	wait $fio || true
+}
+
 # Verifies that refused settings change nothing.
 wrong() {
 	module
@@ -387,9 +404,21 @@ named() {
 
 # Verifies that a device of type nrs and its disk cannot be clients of one service, in either order.
 loop() {
+	local part
 	module
-	lower nb0
+	lower nb0 memory_backed=1
+	# A partition of 1 MiB, in a table of MBR.
+	part='\x83\x00\x00\x00\x00\x08\x00\x00\x00\x08\x00\x00'
+	printf "\\x00\\x00\\x00\\x00$part" | dd of=/dev/nb0 bs=1 seek=446 conv=notrunc status=none
+	printf '\x55\xaa' | dd of=/dev/nb0 bs=1 seek=510 conv=notrunc status=none
+	blockdev --rereadpt /dev/nb0
+	part="nrs /dev/nb0p1 0 svc"
+	dm_create d "0 2048 $part"
+	scheduler nrs
+	expect_errno ELOOP $iosched/service svc
+	dm_remove d
 	client a /dev/nb0 svc
+	refused ELOOP dm create d --table "0 2048 $part"
 	refused ELOOP dm create d --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc"
 	dm_create d "0 $(sectors /dev/nb0) nrs /dev/nb0 0 other"
 	expect_errno ELOOP $iosched/service other
@@ -664,6 +693,7 @@ long try 40 "data: completion by the submitter" data 0
 try 30 "throttled requests are merged" growing
 try 30 "requests are merged with bios of their submitter only" apart
 try 30 "bad blocks" failing
+try 60 "a new name format applies to running processes" renamed
 debug_long try 20 "refused settings change nothing" wrong
 debug_long try 20 "a disk whose name is no valid service name" named
 try 20 "slots follow the number of hardware queues" depth

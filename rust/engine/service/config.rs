@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     primaries: Primaries,
     /// Shared state of the parts of a primary, if the parts of all targets share it.
     shared: ByHead<Option<AnyShared>>,
+    /// True if another service has taken over the parameters.
+    replaced: bool,
 }
 
 impl Settings {
@@ -63,7 +65,20 @@ impl Settings {
             },
             primaries: [None; 2],
             shared: [const { None }; 2],
+            replaced: false,
         })
+    }
+
+    /// Checks that the settings may be changed.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: another service has taken over the parameters.
+    fn check_current(&self) -> refusal::Result {
+        if self.replaced {
+            return Err(RefusedError::because(ENODEV, "the service was replaced"));
+        }
+        Ok(())
     }
 
     /// Returns the update for parts that run with `config` on the head of `priority`.
@@ -100,11 +115,13 @@ impl Service {
     /// Nothing is changed on error.
     ///
     /// - Errors of [`Values::set`].
+    /// - `ENODEV`: the service was replaced.
     /// - `EBUSY`: `buffer_max` is to be raised while ordered requests exist.
     /// - `EAGAIN`: earlier policies are still stopping.
     /// - `ENOMEM`.
     pub(crate) fn set(&self, stored: &ValueAccessors, text: &str) -> refusal::Result {
         let mut settings = self.settings.lock();
+        settings.check_current()?;
         let old = settings.parameters.values;
         let mut new = old;
         new.set(stored, text)?;
@@ -172,6 +189,7 @@ impl Service {
         settings: &mut Settings,
         f: impl FnOnce(&mut Parameters) -> error::Result,
     ) -> refusal::Result {
+        settings.check_current()?;
         let mut new = settings.parameters.clone();
         f(&mut new)?;
         new.check()?;
@@ -251,10 +269,12 @@ impl Service {
         self.share_out(values.service.slots);
     }
 
-    /// Copies the parameters of `other`; this service must not be in use yet.
+    /// Takes over the parameters of `other`, which refuses changes from now on; this service must
+    /// not be in use yet.
     pub(crate) fn adopt(&self, other: &Self) {
         let mut parameters = {
-            let settings = other.settings.lock();
+            let mut settings = other.settings.lock();
+            settings.replaced = true;
             let mut parameters = settings.parameters.clone();
             // No policy runs in this service yet.
             let followed = parameters.kept.follow(&settings.primaries, &[None; 2]);
@@ -294,6 +314,7 @@ impl Service {
     ///
     /// - `EINVAL`: an argument that the policy rejects.
     /// - `ENOENT`: no policy of that name.
+    /// - `ENODEV`: the service was replaced.
     /// - `EBUSY`: an administrator starts a policy, but a framework drives the policies.
     /// - `EAGAIN`: earlier policies are still stopping.
     /// - `ENOMEM`.
@@ -304,6 +325,7 @@ impl Service {
     ) -> refusal::Result {
         let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
+        settings.check_current()?;
         // A framework joins under the lock, after it has begun to use the service.
         if !framework && self.users() > 0 && self.dispatch.is_fed_by(ClientKind::Framework) {
             let reason = "a framework drives the policies of this service";

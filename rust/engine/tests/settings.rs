@@ -7,8 +7,11 @@ use core::fmt;
 use kernel::{prelude::*, str::CString};
 
 use crate::{
-    engine::{parameters, service::Service},
-    sched::parameters::{all, AccessMode},
+    engine::{parameters, registry, service::Service},
+    sched::{
+        parameters::{all, AccessMode},
+        slots::Slots,
+    },
 };
 
 /// Content of `clients` for an unused service with 7 slots.
@@ -69,6 +72,27 @@ impl fmt::Write for ShortText {
 #[kunit_tests(nrs_settings)]
 mod names {
     use super::*;
+
+    /// Verifies that a change of a service that was replaced meanwhile is refused, not lost.
+    #[test]
+    fn a_replaced_service_refuses_changes() -> Result {
+        let old = registry::create(c"kunit-replaced", Some(1))?;
+        parameters::set(&old, "slots", "5")?;
+        let new = registry::recreate(&old, 1)?;
+        let late = [
+            ("slots", "6"),
+            ("nrs_policies", "crrn"),
+            ("buffer_max", "512"),
+        ];
+        let refused = late.map(|(name, text)| parameters::set(&old, name, text).err());
+        let slots = new.values().service.slots;
+        registry::remove(&new)?;
+        assert!(refused
+            .into_iter()
+            .all(|error| error.map(|e| e.errno()) == Some(ENODEV)));
+        assert!(slots == Slots::from_bits(5));
+        Ok(())
+    }
 
     #[test]
     fn parameters_are_set_and_shown() -> Result {

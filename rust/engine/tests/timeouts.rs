@@ -64,7 +64,7 @@ struct ClientBench {
 impl ClientBench {
     fn new() -> Result<Self> {
         let target = super::target(1, 1)?;
-        target.attach(1, 0, None)?;
+        target.attach(&super::lower(c"", 1, 0))?;
         let partitions = Partitions::new()?;
         let timeouts = Timeouts::new(1)?;
         change(&timeouts, brief)?;

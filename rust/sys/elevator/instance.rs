@@ -22,7 +22,7 @@ use super::{
 use crate::sys::{
     atomic::Counter,
     bio::BioView,
-    misc::bug,
+    misc::{self, bug},
     node::Held,
     params, queue, raw,
     series::{new_spinlock_irq, SpinLockIrq},
@@ -125,8 +125,9 @@ impl<T: Scheduler> SchedulerInstance<T> {
     pub(super) unsafe extern "C" fn alloc_sched_data(
         q: *mut bindings::request_queue,
     ) -> *mut c_void {
+        // A driver that has frozen queues may wait for this call, so it must not wait for I/O.
         // SAFETY: The queue is valid, and its scheduler does not change during the call.
-        match unsafe { Self::attach(q) } {
+        match misc::without_io(|| unsafe { Self::attach(q) }) {
             Ok(instance) => Arc::into_raw(instance).cast_mut().cast(),
             // The block layer reports any failure as ENOMEM; `create` has logged the reason.
             Err(_) => ptr::null_mut(),

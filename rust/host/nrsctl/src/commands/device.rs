@@ -261,9 +261,12 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             };
             let now = kernel.disks()?;
             let now = now.into_iter().find(|now| now.name == disk.name);
-            let now = now.map(|now| lasting_disk(kernel, &new.disk, now));
+            let now = now.map(|now| Device {
+                name: new.disk.clone(),
+                ..now
+            });
             let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
-            let write = |now: Result<Device>| files.write(&now?, same);
+            let write = |now: Device| files.write(&lasting_disk(kernel, now)?, same);
             now.map_or(Ok(()), write).map_err(unsaved)
         }
         DeviceAction::Unschedule {

@@ -78,7 +78,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             continue;
         }
         devices.push(match device.scheduled {
-            true => lasting_disk(kernel, &device.name.clone(), device)?,
+            true => lasting_disk(kernel, device)?,
             false => defined(kernel, &device)?,
         });
     }

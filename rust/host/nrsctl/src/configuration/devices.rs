@@ -172,20 +172,21 @@ pub fn lasting(kernel: &dyn Kernel, device: &Device, located: &Device) -> Result
     Ok(kept)
 }
 
-/// Returns `disk`, which runs, in the form of a file: named by a path that persists over a reboot
-/// if it has one, else by `given`.
+/// Returns `disk`, which runs, in the form of a file: its name becomes a path that persists over a
+/// reboot if there is one and the name is none.
 ///
 /// # Errors
 ///
 /// Errors of [`Kernel::path`].
-pub fn lasting_disk(kernel: &dyn Kernel, given: &str, disk: Device) -> Result<Device> {
+pub fn lasting_disk(kernel: &dyn Kernel, mut disk: Device) -> Result<Device> {
     let lasts = |path: &str| path.starts_with("/dev/disk/") || path.starts_with("/dev/mapper/");
-    let path = match lasts(given) {
-        true => given.to_owned(),
-        false => kernel.path(&disk.target)?,
-    };
-    let name = if lasts(&path) { path } else { given.to_owned() };
-    Ok(Device { name, ..disk })
+    if !lasts(&disk.name) {
+        let path = kernel.path(&disk.target)?;
+        if lasts(&path) {
+            disk.name = path;
+        }
+    }
+    Ok(disk)
 }
 
 /// Returns `running` in the form of a file: with a path that persists over a reboot, and without a

@@ -210,10 +210,8 @@ impl Scheduler for ScheduledDisk {
         settings: QueueSettings,
         before: Option<&Self>,
     ) -> Result<Arc<Self>> {
-        let stays = before.filter(|before| {
-            Arc::ptr_eq(&before.queue, queue)
-                && before.member.service().name_cstr() == &**settings.service
-        });
+        let stays =
+            before.filter(|before| before.member.service().name_cstr() == &**settings.service);
         let member = match stays {
             Some(before) => before.member.clone(),
             None => Self::attach(queue, &settings).inspect_err(|error| {

@@ -485,6 +485,61 @@ depth() {
 	done
 }
 
+# Verifies that the disks of an NVMe controller, which share its hardware queues, keep clients,
+# counters and settings when the controller connects again with another number of queues. With
+# native multipath, the disks that queue requests are hidden below those that have a device file.
+connected() {
+	local target=/sys/kernel/config/nvmet number name ended=()
+	module
+	modprobe -a nvmet-tcp nvme-tcp
+	ip link set lo up
+	mkdir -p $target/subsystems/t $target/ports/1
+	echo 1 >$target/subsystems/t/attr_allow_any_host
+	for number in 0 1; do
+		lower nb$number memory_backed=1 irqmode=2 completion_nsec=500000
+		mkdir $target/subsystems/t/namespaces/$((number + 1))
+		echo -n /dev/nb$number >$target/subsystems/t/namespaces/$((number + 1))/device_path
+		echo 1 >$target/subsystems/t/namespaces/$((number + 1))/enable
+	done
+	echo tcp >$target/ports/1/addr_trtype
+	echo ipv4 >$target/ports/1/addr_adrfam
+	echo 127.0.0.1 >$target/ports/1/addr_traddr
+	echo 4420 >$target/ports/1/addr_trsvcid
+	ln -s $target/subsystems/t $target/ports/1/subsystems/t
+	echo transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=t,reconnect_delay=1 >/dev/nvme-fabrics
+	disk_of=([a]=nvme0c0n1 [b]=nvme0c0n2)
+	for name in a b; do
+		wait_for 10 "[ -e /sys/block/${disk_of[$name]}/queue/scheduler ]"
+		scheduled "${disk_of[$name]}" $name stream none
+		ln -s "/dev/${disk_of[$name]/c0/}" /dev/mapper/$name
+		wait_for 10 "[ -b /dev/mapper/$name ]"
+	done
+	policy a 'fairshare uid_fair'
+	echo 2 >"$(at a slots)"
+	for number in 1 2; do
+		writing a
+		saturated a
+		ended=("$(counter a ended)" "$(counter b ended)")
+		echo $number >$target/subsystems/t/attr_qid_max
+		wait_for 20 "[ \$(ls /sys/block/nvme0c0n1/mq | wc -l) = $number ]" ||
+			fail "$(ls /sys/block/nvme0c0n1/mq | wc -l) queues"
+		wait_for 10 "[ \$(counter a ended) -gt $((ended[0] + 100)) ]" || fail "$(status)"
+		[ "$(counter b ended)" -ge "${ended[1]}" ] || fail "$(status b)"
+		written
+		verified b --size=1m --iodepth=32
+		for name in a b; do
+			balanced $name
+			[ "$(<"/sys/block/${disk_of[$name]}/queue/iosched/stream")" = none ]
+		done
+	done
+	remove_client a
+	remove_client b
+	echo 1 >/sys/class/nvme/nvme0/delete_controller
+	rm $target/ports/1/subsystems/t
+	rmdir $target/subsystems/t/namespaces/{1,2} $target/subsystems/t $target/ports/1
+	rmmod nrs
+}
+
 # late FILE VALUE: Writes VALUE while the disk has a request that takes seconds; the change happens
 # when the request completes.
 late() {
@@ -697,6 +752,11 @@ try 60 "a new name format applies to running processes" renamed
 debug_long try 20 "refused settings change nothing" wrong
 debug_long try 20 "a disk whose name is no valid service name" named
 try 20 "slots follow the number of hardware queues" depth
+if modprobe -nq nvmet-tcp; then
+	try 60 "two NVMe disks connect again with other hardware queues" connected
+else
+	echo "# this kernel has no NVMe over TCP: disks with common hardware queues are not tested"
+fi
 try 20 "a configured service keeps its directory" made_before
 try 30 "values set while hardware queues change" exact "$(slow "$(brief 40 200)" 20)"
 debug_long try 30 "a service is set while the disk is slow" late service other

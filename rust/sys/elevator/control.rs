@@ -5,7 +5,7 @@
 
 use kernel::{prelude::*, sync::Arc};
 
-use super::Scheduler;
+use super::{instance::SchedulerInstance, Scheduler};
 
 /// Progress of a change of settings.
 pub(super) enum SchedulerChange<S> {
@@ -17,14 +17,23 @@ pub(super) enum SchedulerChange<S> {
     Making,
 }
 
+/// Progress of an instance. The block layer frees instances that it has not started, too.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stage {
+    Created,
+    Started,
+    Freed,
+}
+
 /// Current scheduler and requested change.
 pub(super) struct SchedulerControl<T: Scheduler> {
     pub(super) current: Arc<T>,
     pub(super) change: SchedulerChange<T::Settings>,
     /// Result of the last change.
     pub(super) outcome: Result,
-    /// True once the instance has been started.
-    pub(super) started: bool,
+    pub(super) stage: Stage,
+    /// Instance that is to replace this one when the number of hardware queues changes.
+    pub(super) successor: Option<Arc<SchedulerInstance<T>>>,
     /// True if changes are refused: the instance has ended, or another instance has replaced it.
     pub(super) closed: bool,
 }
@@ -35,7 +44,8 @@ impl<T: Scheduler> SchedulerControl<T> {
             current,
             change: SchedulerChange::Idle,
             outcome: Ok(()),
-            started: false,
+            stage: Stage::Created,
+            successor: None,
             closed: false,
         }
     }

@@ -15,7 +15,7 @@ use kernel::{
 
 use super::{
     bypass::BypassList,
-    control::SchedulerControl,
+    control::{SchedulerControl, Stage},
     request_table::{RequestEntry, RequestTable},
     Request, RequestQueue, Scheduler,
 };
@@ -141,15 +141,24 @@ impl<T: Scheduler> SchedulerInstance<T> {
     /// As for [`Self::alloc_sched_data`].
     unsafe fn attach(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
         // SAFETY: By the safety requirements of this function.
-        let (queue, before) = unsafe { (RequestQueue::new(q)?, Self::running(q)) };
+        let before = unsafe { Self::running(q) };
         // When the number of hardware queues changes, the settings are kept.
         match before {
             Some(before) => {
-                let current = before.close();
-                Self::new(queue, current.settings().clone(), Some(&current))
-                    .inspect_err(|_| before.control.lock().closed = false)
+                before.free_lost_successor();
+                let (queue, current) = (before.queue.clone(), before.close());
+                let new = Self::new(queue, current.settings().clone(), Some(&current));
+                let mut control = before.control.lock();
+                match &new {
+                    Ok(new) => control.successor = Some(new.clone()),
+                    Err(_) => control.closed = false,
+                }
+                drop(control);
+                new
             }
             None => {
+                // SAFETY: By the safety requirements of this function.
+                let queue = unsafe { RequestQueue::new(q)? };
                 let settings = T::defaults(&queue)?;
                 Self::new(queue, settings, None)
             }
@@ -183,22 +192,46 @@ impl<T: Scheduler> SchedulerInstance<T> {
         unsafe { bindings::flush_work(Work::raw_get(&raw const self.drainer)) };
     }
 
+    /// Frees a successor that the block layer has lost.
+    ///
+    /// If the hardware queues of several disks change together, and one of the disks gets no
+    /// successor, the block layer (blk_mq_alloc_sched_res_batch() of Linux 7.3) neither starts nor
+    /// frees the successors of the others.
+    fn free_lost_successor(&self) {
+        let successor = self.control.lock().successor.take();
+        let lost = successor.filter(|new| new.control.lock().stage == Stage::Created);
+        if let Some(lost) = lost {
+            // SAFETY: `attach` returned the successor to the block layer, which changes the
+            // scheduler of a queue by one task at a time: that change has ended without a start.
+            // The successor was not freed, so nothing else will free it.
+            unsafe { Self::free_sched_data(Arc::as_ptr(&lost).cast_mut().cast()) };
+        }
+    }
+
     /// Frees the result of `alloc_sched_data`.
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, once, after `exit_sched` or instead of it; the scheduler of
-    /// the queue does not change during the call.
+    /// Called by the block layer, once, after `exit_sched` or instead of it, or by
+    /// [`Self::free_lost_successor`]; the scheduler of the queue does not change during the call.
     pub(super) unsafe extern "C" fn free_sched_data(data: *mut c_void) {
         let data = data.cast_const().cast::<Self>();
         // SAFETY: Made by `Arc::into_raw`.
         let this = unsafe { Arc::from_raw(data) };
-        if !this.control.lock().started {
+        let stage = core::mem::replace(&mut this.control.lock().stage, Stage::Freed);
+        if stage == Stage::Created {
             // SAFETY: The instance keeps the queue; the block layer does not change its scheduler
             // during the call.
             if let Some(stays) = unsafe { Self::running(this.queue.as_ptr()) } {
-                stays.control.lock().closed = false;
+                let mut control = stays.control.lock();
+                control.closed = false;
+                control.successor = None;
             }
+        }
+        // While hardware queues change, the block layer frees an instance before it starts the
+        // successor.
+        if !this.queue.may_regroup() {
+            this.free_lost_successor();
         }
         // SAFETY: Both work items are initialised. A queued work item owns a reference, also from
         // `Arc::into_raw`.
@@ -237,7 +270,7 @@ impl<T: Scheduler> SchedulerInstance<T> {
             raw::nrs_queue_throttle_writeback(q, false);
             this.scheduler().follow_depth();
         }
-        this.control.lock().started = true;
+        this.control.lock().stage = Stage::Started;
         // Never fails: the block layer has already given up the previous scheduler.
         0
     }

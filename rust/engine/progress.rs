@@ -118,7 +118,7 @@ impl ProgressGuard {
     fn dispatch_stalled(&self) {
         let stall = self.stall();
         // Programs that do not read the requests they may serve gain nothing from more of them.
-        if stall == 0 || self.dispatch.is_fed_by(ClientKind::User) {
+        if stall == 0 || self.dispatch.has_kind(ClientKind::User) {
             return;
         }
         for partitions in self.partitions.all_targets() {

@@ -291,11 +291,11 @@ pub(crate) fn attach_framework(
     })
 }
 
-/// Finds or creates the service `name` for a client of kind `feed` that needs `cpts` partitions
+/// Finds or creates the service `name` for a client of kind `kind` that needs `cpts` partitions
 /// (`None`: any number), then adds the client by `join`.
 fn attach_with(
     name: &CStr,
-    feed: ClientKind,
+    kind: ClientKind,
     cpts: Option<u32>,
     join: impl FnOnce(&Service) -> Result<(Arc<Client>, Arc<Target>)>,
 ) -> Result<Attachment> {
@@ -316,7 +316,7 @@ fn attach_with(
         let mut all = entries.iter();
         // If the service was removed with its last client or was replaced, the search starts again.
         if let Some(entry) = all.find(|entry| entry.is_for(&service)) {
-            break (service.clone(), service.use_begin(feed)? && entry.kept);
+            break (service.clone(), service.use_begin(kind)? && entry.kept);
         }
     };
     let joined = || -> Result<Attachment> {

@@ -188,19 +188,19 @@ impl Service {
         self.users.get() as u32
     }
 
-    /// Begins a use by a client of kind `feed`; returns true if it is the first use. Called with
+    /// Begins a use by a client of kind `kind`; returns true if it is the first use. Called with
     /// the registry locked.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: there are clients of another kind, whose slots have another meaning, or `feed` is
+    /// `EBUSY`: there are clients of another kind, whose slots have another meaning, or `kind` is
     /// `Framework` and there are clients.
-    pub(crate) fn use_begin(&self, feed: ClientKind) -> Result<bool> {
-        let alone = feed == ClientKind::Framework || !self.dispatch.is_fed_by(feed);
+    pub(crate) fn use_begin(&self, kind: ClientKind) -> Result<bool> {
+        let alone = kind == ClientKind::Framework || !self.dispatch.has_kind(kind);
         if self.users.get() != 0 && alone {
             return Err(EBUSY);
         }
-        self.dispatch.set_feed(feed);
+        self.dispatch.set_kind(kind);
         let first = self.users.add(1) == 0;
         if first {
             self.ticker.start();
@@ -246,8 +246,7 @@ impl Service {
             refresh_stale(&running, misc::now());
         }
         self.clients.with(|clients| {
-            // A device that pulls is its own client, and briefly has a second client while its
-            // queues change.
+            // A device that pulls is its own client. Its previous client may not have left yet.
             let mut used = self.partitions.used().map(TargetPartitions::target);
             let loops = match &lower.runner {
                 Some(_) => used.any(|other| !other.pulls() && other.whole() == lower.number),
@@ -261,7 +260,7 @@ impl Service {
             }
             target.attach(&lower)?;
             // Programs state the client of each request; a block device is one client.
-            let block = self.dispatch.is_fed_by(ClientKind::Block);
+            let block = self.dispatch.has_kind(ClientKind::Block);
             let concurrency = block.then(|| self.concurrency.clone());
             let make = |serial| {
                 let mut client = Client::new(name, device, serial, target.index(), concurrency)?;

@@ -325,7 +325,7 @@ impl Target {
 
     /// Returns true if a framework dispatches the requests itself.
     pub(crate) fn is_driven(&self) -> bool {
-        self.pulls() && self.dispatch.is_fed_by(ClientKind::Framework)
+        self.pulls() && self.dispatch.has_kind(ClientKind::Framework)
     }
 
     /// Notifies a framework that dispatches requests itself that some may be eligible. Call without

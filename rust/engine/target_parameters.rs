@@ -45,7 +45,7 @@ pub(crate) struct TargetParameters {
     ratio: AtomicWord,
     stall_ms: AtomicWord,
     /// The [`ClientKind`].
-    feed: AtomicWord,
+    kind: AtomicWord,
     /// 1: a policy needs the file of a request.
     wants_file: Hint,
     /// 1: a policy needs the cgroup in which a request was made.
@@ -71,7 +71,7 @@ impl TargetParameters {
                 slots: AtomicWord::new(values.slots.bits()),
                 ratio: AtomicWord::new(0),
                 stall_ms: AtomicWord::new(0),
-                feed: AtomicWord::new(ClientKind::Block as u64),
+                kind: AtomicWord::new(ClientKind::Block as u64),
                 wants_file: Hint::new(0),
                 wants_cgroup: Hint::new(0),
                 wants_class: Hint::new(0),
@@ -167,14 +167,14 @@ impl TargetParameters {
         self.unhealthy_factor.get() as u32
     }
 
-    /// Returns true if the clients are of kind `feed`; without clients, if the last clients were.
-    pub(crate) fn is_fed_by(&self, feed: ClientKind) -> bool {
-        self.feed.get() == feed as u64
+    /// Returns true if the clients are of kind `kind`; without clients, if the last clients were.
+    pub(crate) fn has_kind(&self, kind: ClientKind) -> bool {
+        self.kind.get() == kind as u64
     }
 
     /// Sets the kind of the clients.
-    pub(crate) fn set_feed(&self, feed: ClientKind) {
-        self.feed.set(feed as u64);
+    pub(crate) fn set_kind(&self, kind: ClientKind) {
+        self.kind.set(kind as u64);
     }
 
     /// Returns true if a policy needs the file of a request.

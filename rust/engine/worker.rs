@@ -55,7 +55,7 @@ use crate::{
 };
 
 /// Work due in a run: evaluation by the overseer.
-const OVERSIGHT: u32 = 1;
+const OVERSEER: u32 = 1;
 
 /// Work due in a run: everything.
 const ALL: u32 = 2;
@@ -81,11 +81,11 @@ pub(crate) struct Worker {
     computed: Atomic<u64>,
     /// True if partitions take turns by their shares, false if they take equal turns.
     by_shares: Atomic<bool>,
-    /// Additional work of the next run: [`OVERSIGHT`], [`ALL`] or 0.
+    /// Additional work of the next run: [`OVERSEER`], [`ALL`] or 0.
     due: Atomic<u32>,
     /// Memory for the gathered shares of each head.
     #[pin]
-    outlines: Mutex<[RangeBuilder; 2]>,
+    builders: Mutex<[RangeBuilder; 2]>,
     failures: Atomic<u64>,
     #[pin]
     work: Work<Self>,
@@ -116,7 +116,7 @@ impl Worker {
                 computed: Atomic::new(0),
                 by_shares: Atomic::new(true),
                 due: Atomic::new(ALL),
-                outlines <- new_mutex!([const { RangeBuilder::new() }; 2], "nrs_outlines"),
+                builders <- new_mutex!([const { RangeBuilder::new() }; 2], "nrs_range_builders"),
                 failures: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
             }),
@@ -134,7 +134,7 @@ impl Worker {
     /// Schedules a run soon in which the overseer evaluates its state, without shares. Any context.
     fn beat(self: &Arc<Self>) {
         // Does not replace `ALL`.
-        let _ = self.due.cmpxchg(0, OVERSIGHT, ordering::Relaxed);
+        let _ = self.due.cmpxchg(0, OVERSEER, ordering::Relaxed);
         self.enqueue();
     }
 
@@ -222,12 +222,12 @@ impl Worker {
     /// Computes the shares of all heads and partitions, and publishes the shares that have a
     /// reader. Readers are policies that draw, turns of several partitions, and a trace.
     fn publish(&self) -> Result {
-        let mut outlines = self.outlines.lock();
+        let mut builders = self.builders.lock();
         let before = self.computed.xchg(misc::now(), ordering::Relaxed);
         let mut done = Ok(());
         for partitions in self.partitions.used() {
             // Lack of memory for one target does not stop the work for the others.
-            done = done.and(self.publish_to(partitions, &mut outlines, before));
+            done = done.and(self.publish_to(partitions, &mut builders, before));
         }
         done
     }
@@ -238,7 +238,7 @@ impl Worker {
     fn publish_to(
         &self,
         partitions: &TargetPartitions,
-        outlines: &mut [RangeBuilder; 2],
+        builders: &mut [RangeBuilder; 2],
         before: u64,
     ) -> Result {
         let by_shares = self.by_shares.load(ordering::Relaxed);
@@ -248,17 +248,17 @@ impl Worker {
             0 => 0,
             before => begun.saturating_sub(before) / NSEC_PER_MSEC,
         };
-        for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
-            outline.clear();
+        for (builder, priority) in builders.iter_mut().zip(Priority::ALL) {
+            builder.clear();
             let turns = priority == Priority::Regular && partitions.len() > 1 && by_shares;
-            let is_read = gather(partitions, outline, priority)? || turns || trace::Shares::is_on();
+            let is_read = gather(partitions, builder, priority)? || turns || trace::Shares::is_on();
             let published = partitions.published().of(priority);
             if !is_read {
                 published.clear();
                 continue;
             }
             let generation = self.generation.fetch_add(1, ordering::Relaxed);
-            let built = outline.build().map_err(|_| ENOMEM)?;
+            let built = builder.build().map_err(|_| ENOMEM)?;
             if built.table.is_empty() {
                 published.clear();
                 continue;
@@ -306,10 +306,10 @@ impl Worker {
 }
 
 /// Adds the competitors that the primaries of the heads of `priority` in `partitions` report to
-/// `outline`. Returns true if any primary reads published shares.
+/// `builder`. Returns true if any primary reads published shares.
 fn gather(
     partitions: &TargetPartitions,
-    outline: &mut RangeBuilder,
+    builder: &mut RangeBuilder,
     priority: Priority,
 ) -> Result<bool> {
     let mut wants_table = false;
@@ -321,12 +321,12 @@ fn gather(
                 buf.clear();
                 let primary = inner.head(priority).primary_mut()?;
                 wants_table |= primary.wants_table();
-                primary.briefs(from, misc::now(), buf)
+                primary.node_reports(from, misc::now(), buf)
             },
             |buf| {
-                for brief in buf.as_slice() {
-                    let brief = NodeReport { part, ..*brief };
-                    outline.extend(&[brief]).map_err(|_| ENOMEM)?;
+                for report in buf.as_slice() {
+                    let report = NodeReport { part, ..*report };
+                    builder.extend(&[report]).map_err(|_| ENOMEM)?;
                 }
                 Ok(())
             },
@@ -341,7 +341,7 @@ impl WorkItem for Worker {
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
         // The overseer runs first, because requests depend on it.
-        let looked = this.overseer.look(due >= OVERSIGHT);
+        let looked = this.overseer.look(due >= OVERSEER);
         if due == ALL {
             this.agent.look(misc::now());
             this.refresh();

@@ -331,13 +331,13 @@ pub trait Part<I: Item> {
     /// `out` until `out` is full. Returns the index to continue from, or `None` at the end.
     ///
     /// Called once in each upkeep, so that samples can be taken as well; `now` is in ns.
-    fn briefs(&mut self, _from: u32, _now: u64, _out: &mut NodeReports) -> Option<u32> {
+    fn node_reports(&mut self, _from: u32, _now: u64, _out: &mut NodeReports) -> Option<u32> {
         None
     }
 
     /// Copies the data that is reported to an agent, of the classes from index `from` on, into
-    /// `out` until `out` is full. Returns the index to continue from, as [`Part::briefs`] does. See
-    /// [`crate::sched::agent`].
+    /// `out` until `out` is full. Returns the index to continue from, as [`Part::node_reports`]
+    /// does. See [`crate::sched::agent`].
     fn reports(&self, _from: u32, _out: &mut ReportBuf) -> Option<u32> {
         None
     }

@@ -327,7 +327,7 @@ impl Service {
         let mut settings = self.settings.lock();
         settings.check_current()?;
         // A framework joins under the lock, after it has begun to use the service.
-        if !framework && self.users() > 0 && self.dispatch.is_fed_by(ClientKind::Framework) {
+        if !framework && self.users() > 0 && self.dispatch.has_kind(ClientKind::Framework) {
             let reason = "a framework drives the policies of this service";
             return Err(RefusedError::because(EBUSY, reason));
         }

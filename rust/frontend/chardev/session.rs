@@ -412,8 +412,8 @@ impl Session {
             (found, over, inner.is_due(now))
         };
         self.count_checked(&found);
-        if found.feed > 0 {
-            self.service.timeouts().expect(found.feed);
+        if found.sample > 0 {
+            self.service.timeouts().expect(found.sample);
         }
         if found.readable {
             self.call_reader();

@@ -331,7 +331,7 @@ macro_rules! policies {
                     fn age(now: u64, max: u32) -> bool;
                     fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;
                     fn reset(from: u32, max: u32) -> Option<u32>;
-                    fn briefs(from: u32, now: u64, out: &mut NodeReports) -> Option<u32>;
+                    fn node_reports(from: u32, now: u64, out: &mut NodeReports) -> Option<u32>;
                 }
                 & {
                     fn only_class() -> Option<ClassId>;

@@ -582,7 +582,7 @@ impl<I: Item> Part<I> for State<I> {
         self.selector.tree.is_none()
     }
 
-    fn briefs(&mut self, from: u32, now: u64, out: &mut NodeReports) -> Option<u32> {
+    fn node_reports(&mut self, from: u32, now: u64, out: &mut NodeReports) -> Option<u32> {
         fill(out, self.members.table.entry_count(), from, |idx| {
             self.sample(idx, now);
             let node = self.shown(idx)?;

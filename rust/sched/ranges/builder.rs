@@ -36,7 +36,7 @@ const LEVELS: u32 = 32;
 
 /// Node, merged from the reports of all partitions.
 #[derive(Clone, Copy)]
-struct OutlineNode {
+struct BuilderNode {
     id: u64,
     parent: u64,
     weight: u32,
@@ -55,7 +55,7 @@ struct OutlineNode {
     len: u64,
 }
 
-impl OutlineNode {
+impl BuilderNode {
     /// Root of the tree.
     const ROOT: Self = Self {
         id: 0,
@@ -70,14 +70,14 @@ impl OutlineNode {
         len: 0,
     };
 
-    fn new(brief: &NodeReport) -> Self {
-        let bit = u32::from(brief.part).min(const { PARTITIONS_MAX as u32 - 1 });
+    fn new(report: &NodeReport) -> Self {
+        let bit = u32::from(report.part).min(const { PARTITIONS_MAX as u32 - 1 });
         Self {
-            id: brief.id,
-            parent: brief.parent,
-            weight: brief.weight.max(1),
-            leaf: brief.leaf,
-            parts: u64::from(brief.active).wrapping_shl(bit),
+            id: report.id,
+            parent: report.parent,
+            weight: report.weight.max(1),
+            leaf: report.leaf,
+            parts: u64::from(report.active).wrapping_shl(bit),
             ..Self::ROOT
         }
     }
@@ -117,10 +117,10 @@ impl OutlineNode {
 ///
 /// Created and used in a context that may sleep.
 pub struct RangeBuilder {
-    briefs: GrowingList<NodeReport>,
+    reports: GrowingList<NodeReport>,
     spare: GrowingList<NodeReport>,
     /// Root, then all nodes ordered by id.
-    nodes: GrowingList<OutlineNode>,
+    nodes: GrowingList<BuilderNode>,
     /// Id and index of each inner node, ordered by id.
     inner: GrowingList<(u64, u32)>,
     /// Key, made of level and parent, and index of each node that may be live, ordered by key.
@@ -133,7 +133,7 @@ impl RangeBuilder {
     /// Creates a builder without reports; does not allocate.
     pub const fn new() -> Self {
         Self {
-            briefs: GrowingList::new(),
+            reports: GrowingList::new(),
             spare: GrowingList::new(),
             nodes: GrowingList::new(),
             inner: GrowingList::new(),
@@ -144,13 +144,15 @@ impl RangeBuilder {
 
     /// Appends reports of any partition in any order; sleeps. On failure a part of the reports may
     /// have been appended.
-    pub fn extend(&mut self, briefs: &[NodeReport]) -> Result<(), NoMemory> {
-        briefs.iter().try_for_each(|brief| self.briefs.push(*brief))
+    pub fn extend(&mut self, reports: &[NodeReport]) -> Result<(), NoMemory> {
+        reports
+            .iter()
+            .try_for_each(|report| self.reports.push(*report))
     }
 
     /// Removes all reports and keeps their memory.
     pub fn clear(&mut self) {
-        self.briefs.truncate(0);
+        self.reports.truncate(0);
     }
 
     /// Computes the ranges of all active leaves; sleeps. O(n).
@@ -169,14 +171,14 @@ impl RangeBuilder {
 
     /// Creates the nodes from the reports.
     fn merge(&mut self) -> Result<(), NoMemory> {
-        radix(&mut self.briefs, &mut self.spare, |brief| brief.id)?;
+        radix(&mut self.reports, &mut self.spare, |report| report.id)?;
         self.nodes.truncate(0);
         // A node with the id of the root is merged into the root.
-        self.nodes.push(OutlineNode::ROOT)?;
-        for brief in self.briefs.as_slice() {
-            self.nodes.push(OutlineNode::new(brief))?;
+        self.nodes.push(BuilderNode::ROOT)?;
+        for report in self.reports.as_slice() {
+            self.nodes.push(BuilderNode::new(report))?;
         }
-        merge_sorted(&mut self.nodes, |a, b| a.id == b.id, OutlineNode::add);
+        merge_sorted(&mut self.nodes, |a, b| a.id == b.id, BuilderNode::add);
         Ok(())
     }
 
@@ -284,12 +286,12 @@ impl RangeBuilder {
 /// bits. The remainder of each division is carried to the next child, so the running sum is never
 /// multiplied.
 fn apportion(
-    nodes: &mut [OutlineNode],
+    nodes: &mut [BuilderNode],
     kids: &[(u64, u32)],
-    parent: &OutlineNode,
+    parent: &BuilderNode,
     base: u32,
 ) -> bool {
-    let live = |node: &&OutlineNode| node.leaves > 0;
+    let live = |node: &&BuilderNode| node.leaves > 0;
     let weights = kids
         .iter()
         .filter_map(|&(_, kid)| nodes.get(kid as usize).filter(live));

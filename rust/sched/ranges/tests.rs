@@ -27,28 +27,28 @@ fn inner(id: u64, parent: u64, weight: u32) -> NodeReport {
     }
 }
 
-fn build(briefs: &[NodeReport]) -> PublishedRanges {
-    let mut outline = RangeBuilder::new();
-    outline.extend(briefs).unwrap();
-    outline.build().unwrap()
+fn build(reports: &[NodeReport]) -> PublishedRanges {
+    let mut builder = RangeBuilder::new();
+    builder.extend(reports).unwrap();
+    builder.build().unwrap()
 }
 
-/// Returns the length of the range of each leaf of `briefs`, after checking that ranges cover
+/// Returns the length of the range of each leaf of `reports`, after checking that ranges cover
 /// everything, nest, and are found at both ends.
-fn lengths(briefs: &[NodeReport]) -> Vec<u64> {
-    let published = build(briefs);
+fn lengths(reports: &[NodeReport]) -> Vec<u64> {
+    let published = build(reports);
     let table = &published.table;
     let mut ranges: Vec<LeafRange> = Vec::new();
-    let leaves = briefs.iter().filter(|brief| brief.leaf);
+    let leaves = reports.iter().filter(|report| report.leaf);
     let lengths = leaves
-        .map(|brief| {
-            let Some(range) = table.range_of(brief.id) else {
-                assert!(!brief.active, "{brief:?} has no range");
+        .map(|report| {
+            let Some(range) = table.range_of(report.id) else {
+                assert!(!report.active, "{report:?} has no range");
                 return 0;
             };
-            assert!(brief.active && range.len() > 0);
-            assert_eq!(table.find(range.lo), Some(brief.id));
-            assert_eq!(table.find((range.end - 1) as u32), Some(brief.id));
+            assert!(report.active && range.len() > 0);
+            assert_eq!(table.find(range.lo), Some(report.id));
+            assert_eq!(table.find((range.end - 1) as u32), Some(report.id));
             ranges.push(range);
             range.len()
         })
@@ -82,19 +82,19 @@ fn known_shares_of_one_level() {
         // Less than one number: one for each leaf first, then the rest by weight.
         (&[1, u32::MAX, u32::MAX], &[1, WHOLE / 2 - 1, WHOLE / 2]),
     ] {
-        let briefs: Vec<NodeReport> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
-        assert_eq!(lengths(&briefs), want, "{weights:?}");
+        let reports: Vec<NodeReport> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
+        assert_eq!(lengths(&reports), want, "{weights:?}");
     }
 }
 
 /// Checks that idle leaves have no range, and that a group with only idle leaves gets no share.
 #[test]
 fn only_who_is_active_counts() {
-    let idle = |brief: NodeReport| NodeReport {
+    let idle = |report: NodeReport| NodeReport {
         active: false,
-        ..brief
+        ..report
     };
-    let briefs = [
+    let reports = [
         inner(9, 0, 1),
         idle(leaf(91, 9, 1)),
         inner(8, 0, 1),
@@ -108,22 +108,22 @@ fn only_who_is_active_counts() {
         leaf(5, 0, 3),
     ];
     assert_eq!(
-        lengths(&briefs),
+        lengths(&reports),
         [0, WHOLE / 8, 0, WHOLE / 8, WHOLE / 4 * 3]
     );
-    assert_eq!(lengths(&briefs[..2]), [0]);
-    assert_eq!(build(&briefs[..2]).table.find(0), None);
+    assert_eq!(lengths(&reports[..2]), [0]);
+    assert_eq!(build(&reports[..2]).table.find(0), None);
 }
 
 /// Merges reports of the same node from many partitions, in any order.
 #[test]
 fn briefs_of_one_node_are_merged() {
-    let on = |part, active, brief| NodeReport {
+    let on = |part, active, report| NodeReport {
         part,
         active,
-        ..brief
+        ..report
     };
-    let mut briefs = vec![
+    let mut reports = vec![
         on(0, true, leaf(81, 8, 2)),
         on(1, false, leaf(81, 8, 3)),
         on(2, true, leaf(81, 8, 1)),
@@ -134,11 +134,11 @@ fn briefs_of_one_node_are_merged() {
         inner(8, 0, 2),
         on(1, true, leaf(9, 0, 2)),
     ];
-    let mut outline = RangeBuilder::new();
+    let mut builder = RangeBuilder::new();
     for round in 0..12 {
-        outline.clear();
-        outline.extend(&briefs).unwrap();
-        let PublishedRanges { table, by_part } = outline.build().unwrap();
+        builder.clear();
+        builder.extend(&reports).unwrap();
+        let PublishedRanges { table, by_part } = builder.build().unwrap();
         let length = |id| table.range_of(id).map(|range| range.len());
         let eighth = WHOLE / 8;
         assert_eq!(table.len(), 3);
@@ -153,10 +153,10 @@ fn briefs_of_one_node_are_merged() {
         want[63] = eighth / 2;
         assert_eq!(by_part, want);
         // A second build gives the same result.
-        assert_eq!(outline.build().unwrap().by_part, want);
-        briefs.rotate_left(5);
-        let last = briefs.len() - 1;
-        briefs.swap(round % last, last);
+        assert_eq!(builder.build().unwrap().by_part, want);
+        reports.rotate_left(5);
+        let last = reports.len() - 1;
+        reports.swap(round % last, last);
     }
 }
 
@@ -164,16 +164,16 @@ fn briefs_of_one_node_are_merged() {
 #[test]
 fn orphans_and_contradictions() {
     // The parent is unknown, or is a leaf: children of the root.
-    let briefs = [leaf(1, 77, 1), leaf(2, 1, 1), leaf(3, 0, 2)];
-    assert_eq!(lengths(&briefs), [WHOLE / 4, WHOLE / 4, WHOLE / 2]);
+    let reports = [leaf(1, 77, 1), leaf(2, 1, 1), leaf(3, 0, 2)];
+    assert_eq!(lengths(&reports), [WHOLE / 4, WHOLE / 4, WHOLE / 2]);
     // A node reported as a leaf and as an inner node is an inner node; without live leaves below it
     // is idle.
-    let briefs = [leaf(1, 0, 1), inner(1, 0, 1), leaf(2, 1, 1), leaf(3, 0, 1)];
-    let table = build(&briefs).table;
+    let reports = [leaf(1, 0, 1), inner(1, 0, 1), leaf(2, 1, 1), leaf(3, 0, 1)];
+    let table = build(&reports).table;
     assert_eq!(table.len(), 2);
     assert_eq!(table.range_of(2).map(|range| range.len()), Some(WHOLE / 2));
     // Cycles, and the id of the root, terminate.
-    let briefs = [
+    let reports = [
         inner(1, 2, 1),
         inner(2, 1, 1),
         inner(3, 3, 1),
@@ -181,14 +181,14 @@ fn orphans_and_contradictions() {
         leaf(5, 2, 1),
         leaf(6, 0, 1),
     ];
-    assert_eq!(build(&briefs).table.len(), 1);
-    let briefs = [leaf(0, 0, 1), inner(0, 5, 1), leaf(6, 0, 1)];
-    assert_eq!(build(&briefs).table.len(), 1);
+    assert_eq!(build(&reports).table.len(), 1);
+    let reports = [leaf(0, 0, 1), inner(0, 5, 1), leaf(6, 0, 1)];
+    assert_eq!(build(&reports).table.len(), 1);
 }
 
 /// Tree in the form of node reports, and its exact shares.
 struct TreeModel {
-    briefs: Vec<NodeReport>,
+    reports: Vec<NodeReport>,
     /// Children of each report.
     kids: Vec<Vec<usize>>,
     roots: Vec<usize>,
@@ -198,7 +198,7 @@ impl TreeModel {
     /// Creates a random tree with `leaves` leaves, all of them `depth` levels below the root.
     fn new(rng: &mut Rng, depth: usize, leaves: usize, weight: &dyn Fn(&mut Rng) -> u32) -> Self {
         let mut model = Self {
-            briefs: Vec::new(),
+            reports: Vec::new(),
             kids: Vec::new(),
             roots: Vec::new(),
         };
@@ -223,9 +223,9 @@ impl TreeModel {
     }
 
     fn add(&mut self, id: u64, above: Option<usize>, weight: u32, is_leaf: bool) -> usize {
-        let index = self.briefs.len();
-        let parent = above.map_or(0, |above| self.briefs[above].id);
-        self.briefs.push(if is_leaf {
+        let index = self.reports.len();
+        let parent = above.map_or(0, |above| self.reports[above].id);
+        self.reports.push(if is_leaf {
             leaf(id, parent, weight)
         } else {
             inner(id, parent, weight)
@@ -240,10 +240,10 @@ impl TreeModel {
 
     /// Returns the exact length of each report in units of 2^-64 numbers, rounded down.
     fn exact(&self) -> Vec<u128> {
-        let mut exact = vec![0; self.briefs.len()];
+        let mut exact = vec![0; self.reports.len()];
         let mut todo = vec![(&self.roots, u128::from(WHOLE) << 64)];
         while let Some((siblings, whole)) = todo.pop() {
-            let weight = |&index: &usize| u128::from(self.briefs[index].weight);
+            let weight = |&index: &usize| u128::from(self.reports[index].weight);
             let total: u128 = siblings.iter().map(weight).sum();
             for &index in siblings {
                 // At most 2^96 times 2^31.
@@ -256,18 +256,18 @@ impl TreeModel {
 
     /// Returns the lengths by a direct implementation of the rule: products of running sums.
     fn rounded(&self) -> Vec<u64> {
-        let mut leaves = vec![0; self.briefs.len()];
+        let mut leaves = vec![0; self.reports.len()];
         // Children come after their parents.
-        for index in (0..self.briefs.len()).rev() {
+        for index in (0..self.reports.len()).rev() {
             let below: u64 = self.kids[index].iter().map(|&kid| leaves[kid]).sum();
-            leaves[index] = below + u64::from(self.briefs[index].leaf);
+            leaves[index] = below + u64::from(self.reports[index].leaf);
         }
-        let mut lengths = vec![0; self.briefs.len()];
+        let mut lengths = vec![0; self.reports.len()];
         let mut todo = vec![(&self.roots, WHOLE)];
         while let Some((siblings, whole)) = todo.pop() {
             let mut order = siblings.clone();
-            order.sort_by_key(|&index| self.briefs[index].id);
-            let weight = |&index: &usize| u128::from(self.briefs[index].weight);
+            order.sort_by_key(|&index| self.reports[index].id);
+            let weight = |&index: &usize| u128::from(self.reports[index].weight);
             let total: u128 = order.iter().map(weight).sum();
             for each in [0, 1] {
                 let whole = whole - order.iter().map(|&index| leaves[index] * each).sum::<u64>();
@@ -309,10 +309,10 @@ fn products_against_exact_ones() {
         let most = [3, 40, 2000][round / 6 % 3];
         let leaves = 1 + rng.below(most) as usize;
         let model = TreeModel::new(&mut rng, depth, leaves, kinds[round % 4]);
-        let lengths = lengths(&model.briefs);
+        let lengths = lengths(&model.reports);
         let (exact, rounded) = (model.exact(), model.rounded());
-        let leaves: Vec<usize> = (0..model.briefs.len())
-            .filter(|&index| model.briefs[index].leaf)
+        let leaves: Vec<usize> = (0..model.reports.len())
+            .filter(|&index| model.reports[index].leaf)
             .collect();
         // Leaves with less than two exact numbers may have been raised, at the cost of the others.
         let lifted = leaves.iter().any(|&index| exact[index] < 2 << 64);
@@ -338,8 +338,8 @@ fn ends_of_the_numbers() {
             u32::MAX
         }
     }] {
-        let briefs: Vec<NodeReport> = (1..=count).map(|id| leaf(id, 0, weight(id))).collect();
-        let lengths = lengths(&briefs);
+        let reports: Vec<NodeReport> = (1..=count).map(|id| leaf(id, 0, weight(id))).collect();
+        let lengths = lengths(&reports);
         let (least, most) = (lengths.iter().min(), lengths.iter().max());
         if weight(2) == weight(3) {
             assert_eq!((least, most), (Some(&(1 << 14)), Some(&(1 << 14))));

@@ -59,7 +59,7 @@ pub enum EarlyReply {
         deadline: u64,
         /// Sample for the estimator, ms; 0 for none. The sample is not used for a request that is
         /// withheld now.
-        feed: u32,
+        sample: u32,
     },
     /// Send no early reply.
     Refuse(EarlyRefusal),
@@ -126,10 +126,10 @@ pub fn at_margin(
     let elapsed = now.saturating_sub(stated.arrival);
     let granted = deadline.saturating_sub(stated.arrival);
     let margin = millis(terms.early_margin.get());
-    let feed = elapsed.saturating_add(margin.into()).min(granted);
+    let sample = elapsed.saturating_add(margin.into()).min(granted);
     EarlyReply::Grant {
         deadline,
-        feed: u32::try_from(feed).unwrap_or(u32::MAX),
+        sample: u32::try_from(sample).unwrap_or(u32::MAX),
     }
 }
 
@@ -140,7 +140,10 @@ pub fn in_recovery(stated: &RequestTimes, now: u64, extra: u32) -> EarlyReply {
         return EarlyReply::Refuse(EarlyRefusal::Late);
     }
     match stated.deadline.checked_add(extra.into()) {
-        Some(deadline) if extra != 0 => EarlyReply::Grant { deadline, feed: 0 },
+        Some(deadline) if extra != 0 => EarlyReply::Grant {
+            deadline,
+            sample: 0,
+        },
         _ => EarlyReply::Refuse(EarlyRefusal::Limit),
     }
 }

@@ -114,7 +114,7 @@ pub(super) struct EarlyFindings {
     /// Requests whose deadline has passed.
     pub(super) expired: u64,
     /// Sample for the estimator, ms; 0: none.
-    pub(super) feed: u32,
+    pub(super) sample: u32,
     /// True if there was nothing to read before, and is now.
     pub(super) readable: bool,
 }
@@ -273,12 +273,12 @@ impl TableState {
                 deadline: row.watch.deadline,
             };
             match answer(terms, &row.watch, &stated, now, recovery) {
-                EarlyReply::Grant { deadline, feed } => {
+                EarlyReply::Grant { deadline, sample } => {
                     // A queued request may be throttled, so it is no sample unless throttled time
                     // counts.
                     let counted = terms.count_policy_delay == AtCountPolicyDelay::On;
                     if counted || withheld.is_some() {
-                        found.feed = found.feed.max(feed);
+                        found.sample = found.sample.max(sample);
                     }
                     row.watch.granted = deadline;
                     found.readable |= self.place(idx, WatchQueue::Reported);
@@ -350,9 +350,9 @@ fn answer(
     };
     let limit = early::limit(terms, stated);
     match answer {
-        EarlyReply::Grant { deadline, feed } if deadline.min(limit) > stated.deadline => {
+        EarlyReply::Grant { deadline, sample } if deadline.min(limit) > stated.deadline => {
             let deadline = deadline.min(limit);
-            EarlyReply::Grant { deadline, feed }
+            EarlyReply::Grant { deadline, sample }
         }
         EarlyReply::Grant { .. } => EarlyReply::Refuse(EarlyRefusal::Limit),
         answer => answer,

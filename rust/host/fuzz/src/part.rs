@@ -408,17 +408,17 @@ impl Model {
 
     /// Publishes the shares, as the worker does.
     fn publish(&mut self) {
-        let mut outline = RangeBuilder::new();
+        let mut builder = RangeBuilder::new();
         let mut buf = NodeReports::new().expect("memory");
         for part in &mut self.parts {
             let mut from = Some(0);
             while let Some(idx) = from {
                 buf.clear();
-                from = part.briefs(idx, self.now, &mut buf);
-                outline.extend(buf.as_slice()).expect("memory");
+                from = part.node_reports(idx, self.now, &mut buf);
+                builder.extend(buf.as_slice()).expect("memory");
             }
         }
-        self.table = Some(outline.build().expect("memory").table);
+        self.table = Some(builder.build().expect("memory").table);
     }
 
     /// Visits all classes, `max` at a time.

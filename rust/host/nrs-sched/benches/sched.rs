@@ -174,9 +174,9 @@ fn statistics(c: &mut Criterion) {
             rows
         });
     });
-    let mut outline = RangeBuilder::new();
+    let mut builder = RangeBuilder::new();
     for row in &list {
-        let brief = NodeReport {
+        let report = NodeReport {
             id: row.id,
             parent: row.parent,
             weight: row.weight,
@@ -184,10 +184,10 @@ fn statistics(c: &mut Criterion) {
             active: row.active,
             part: 0,
         };
-        outline.extend(&[brief]).expect("memory");
+        builder.extend(&[report]).expect("memory");
     }
     group.bench_function("ranges/10000", |b| {
-        b.iter(|| outline.build().map(|published| published.table.len()));
+        b.iter(|| builder.build().map(|published| published.table.len()));
     });
     group.finish();
 }

@@ -341,15 +341,15 @@ impl Backlog {
 
     /// Publishes the shares, if the policy has any.
     fn publish(&mut self) {
-        let mut outline = RangeBuilder::new();
+        let mut builder = RangeBuilder::new();
         let mut buf = NodeReports::new().expect("memory");
         let mut from = Some(0);
         while let Some(idx) = from {
             buf.clear();
-            from = self.part.briefs(idx, self.now, &mut buf);
-            outline.extend(buf.as_slice()).expect("memory");
+            from = self.part.node_reports(idx, self.now, &mut buf);
+            builder.extend(buf.as_slice()).expect("memory");
         }
-        self.table = Some(outline.build().expect("memory").table);
+        self.table = Some(builder.build().expect("memory").table);
     }
 
     /// Returns the next request; advances the time while the part is throttled.

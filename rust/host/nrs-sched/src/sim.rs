@@ -452,23 +452,23 @@ impl Sim {
     ///
     /// The allocation failed.
     pub fn publish(&mut self) {
-        let mut outline = RangeBuilder::new();
+        let mut builder = RangeBuilder::new();
         let mut buf = NodeReports::new().expect("memory");
         for (number, marked) in self.parts.iter_mut().enumerate() {
             let mut from = Some(0);
             while let Some(idx) = from {
                 buf.clear();
-                from = marked.part.briefs(idx, self.now, &mut buf);
+                from = marked.part.node_reports(idx, self.now, &mut buf);
                 let part = number as u16;
-                let briefs = buf
+                let reports = buf
                     .as_slice()
                     .iter()
-                    .map(|brief| NodeReport { part, ..*brief });
-                let briefs: Vec<NodeReport> = briefs.collect();
-                outline.extend(&briefs).expect("memory");
+                    .map(|report| NodeReport { part, ..*report });
+                let reports: Vec<NodeReport> = reports.collect();
+                builder.extend(&reports).expect("memory");
             }
         }
-        let published = outline.build().expect("memory");
+        let published = builder.build().expect("memory");
         if self.turns == Turns::Shares {
             self.slot_pool.set_shares(&published.by_part);
         }

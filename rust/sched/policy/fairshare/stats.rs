@@ -116,7 +116,7 @@ impl NodeRow {
     }
 
     /// Returns the input of the shares; `active` overrides the activity.
-    const fn brief(&self, active: bool) -> NodeReport {
+    const fn report(&self, active: bool) -> NodeReport {
         NodeReport {
             id: self.id,
             parent: self.parent,
@@ -136,13 +136,13 @@ struct Shares {
 
 impl Shares {
     /// Computes the shares of `rows`; may sleep.
-    fn of(rows: &[NodeRow], outline: &mut RangeBuilder) -> Result<Self, NoMemory> {
+    fn of(rows: &[NodeRow], builder: &mut RangeBuilder) -> Result<Self, NoMemory> {
         let mut table = |all: bool| {
-            outline.clear();
+            builder.clear();
             for row in rows {
-                outline.extend(&[row.brief(all || row.active)])?;
+                builder.extend(&[row.report(all || row.active)])?;
             }
-            Ok(outline.build()?.table)
+            Ok(builder.build()?.table)
         };
         Ok(Self {
             wanted: table(false)?,
@@ -208,7 +208,7 @@ impl HeadRows {
     }
 
     /// Merges the rows of each node, sorts the rows by path and computes the shares.
-    fn merge(&mut self, outline: &mut RangeBuilder) -> Result<(), NoMemory> {
+    fn merge(&mut self, builder: &mut RangeBuilder) -> Result<(), NoMemory> {
         let mut ids = GrowingList::with_capacity(self.rows.as_slice().len())?;
         for (index, row) in self.rows.as_slice().iter().enumerate() {
             ids.push((row.id, index))?;
@@ -225,7 +225,7 @@ impl HeadRows {
             }
         }
         self.rows = merged;
-        self.shares = Some(Shares::of(self.rows.as_slice(), outline)?);
+        self.shares = Some(Shares::of(self.rows.as_slice(), builder)?);
         self.arrange()
     }
 
@@ -378,9 +378,9 @@ impl NodeRows {
     /// Merges the rows of each head and node, sorts the rows by path and computes the shares. O(n
     /// log n); may sleep. After an error the rows must not be used.
     pub fn merge(&mut self) -> Result<(), NoMemory> {
-        let mut outline = RangeBuilder::new();
-        self.regular.merge(&mut outline)?;
-        self.high.merge(&mut outline)
+        let mut builder = RangeBuilder::new();
+        self.regular.merge(&mut builder)?;
+        self.high.merge(&mut builder)
     }
 
     /// Returns the merged rows: rows of the regular head first, groups before their members.

@@ -25,8 +25,8 @@ const fn stated(arrival: u64, deadline: u64) -> RequestTimes {
     RequestTimes { arrival, deadline }
 }
 
-const fn grant(deadline: u64, feed: u32) -> EarlyReply {
-    EarlyReply::Grant { deadline, feed }
+const fn grant(deadline: u64, sample: u32) -> EarlyReply {
+    EarlyReply::Grant { deadline, sample }
 }
 
 /// Arrival of a request, ms.
@@ -77,7 +77,7 @@ fn looked_at() {
 
 #[test]
 fn near_the_deadline() {
-    let after = |deadline, feed| grant(ARRIVAL + deadline, feed);
+    let after = |deadline, sample| grant(ARRIVAL + deadline, sample);
     let end = u64::MAX - ARRIVAL;
     // The deadline, the present and the deadline announced by the server, ms after the arrival.
     for (row, (deadline, now, alive, busy, want)) in [
@@ -150,8 +150,8 @@ fn early_replies_until_the_limit() {
         let refused = loop {
             let now = wake(&terms, request.deadline);
             match at_margin(&terms, &request, now, true, None) {
-                EarlyReply::Grant { deadline, feed } => {
-                    assert!(deadline > request.deadline && feed <= 600_000);
+                EarlyReply::Grant { deadline, sample } => {
+                    assert!(deadline > request.deadline && sample <= 600_000);
                     request.deadline = deadline;
                     sent += 1;
                 }

@@ -166,8 +166,8 @@ proptest! {
             let stated = RequestTimes { arrival, deadline };
             let busy = busy.map(|busy| now.saturating_add(busy.into()));
             match at_margin(&terms, &stated, now, alive, busy) {
-                EarlyReply::Grant { deadline: later, feed } => {
-                    prop_assert!(later > deadline && later <= limit && feed > 0);
+                EarlyReply::Grant { deadline: later, sample } => {
+                    prop_assert!(later > deadline && later <= limit && sample > 0);
                     prop_assert!(alive || busy > Some(now));
                     prop_assert_eq!(terms.mode(), TimeoutMode::Adaptive);
                     prop_assert!(wake(&terms, later) > now, "the next look is later");
@@ -211,7 +211,7 @@ proptest! {
             }
             let extra = recovery.extra(&terms);
             let stated = RequestTimes { arrival: now, deadline: now + 1 };
-            let granted = EarlyReply::Grant { deadline: now + 1 + u64::from(extra), feed: 0 };
+            let granted = EarlyReply::Grant { deadline: now + 1 + u64::from(extra), sample: 0 };
             prop_assert_eq!(in_recovery(&stated, now, extra), granted);
         }
     }

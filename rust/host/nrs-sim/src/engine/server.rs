@@ -225,7 +225,7 @@ pub struct SimServer {
     due: u64,
     /// True if a run of the worker is scheduled after a call.
     called: bool,
-    outline: RangeBuilder,
+    builder: RangeBuilder,
 }
 
 /// Parameters of a new server.
@@ -292,7 +292,7 @@ impl SimServer {
             upkeep: Upkeep::default(),
             due: 0,
             called: false,
-            outline: RangeBuilder::new(),
+            builder: RangeBuilder::new(),
         }
     }
 

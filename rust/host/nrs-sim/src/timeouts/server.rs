@@ -358,10 +358,10 @@ impl TimeoutServer {
                 deadline: held.deadline,
             };
             match early::at_margin(&terms, &stated, now, true, None) {
-                EarlyReply::Grant { deadline, feed } => {
+                EarlyReply::Grant { deadline, sample } => {
                     held.deadline = deadline;
-                    if feed > 0 && !held.recovered && (!withheld || kept == 0) {
-                        self.measure(world, feed);
+                    if sample > 0 && !held.recovered && (!withheld || kept == 0) {
+                        self.measure(world, sample);
                     }
                 }
                 EarlyReply::Refuse(_) => {

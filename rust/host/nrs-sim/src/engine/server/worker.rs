@@ -85,28 +85,28 @@ impl SimServer {
 
     /// Computes and publishes the shares.
     fn publish(&mut self, now: u64) {
-        let mut outline = std::mem::replace(&mut self.outline, RangeBuilder::new());
-        outline.clear();
+        let mut builder = std::mem::replace(&mut self.builder, RangeBuilder::new());
+        builder.clear();
         let mut buf = NodeReports::new().expect("memory");
         for (part, partition) in (0u16..).zip(self.partitions()) {
             let mut from = Some(0);
             while let Some(class) = from {
                 buf.clear();
-                from = partition.part().briefs(class, now, &mut buf);
-                for brief in buf.iter() {
-                    let brief = NodeReport { part, ..*brief };
-                    outline.extend(&[brief]).expect("memory");
+                from = partition.part().node_reports(class, now, &mut buf);
+                for report in buf.iter() {
+                    let report = NodeReport { part, ..*report };
+                    builder.extend(&[report]).expect("memory");
                 }
             }
         }
-        let built = outline.build().expect("memory");
+        let built = builder.build().expect("memory");
         let shares = match self.upkeep.by_shares {
             true => built.by_part,
             false => [0; PARTITIONS_MAX],
         };
         self.target.slot_pool.set_shares(&shares);
         self.target.table = Some(built.table).filter(|table| !table.is_empty());
-        self.outline = outline;
+        self.builder = builder;
     }
 
     /// Applies an update to all parts and refreshes their classes.

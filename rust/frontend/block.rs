@@ -146,6 +146,12 @@ impl RequestTraits {
         self.may_sleep &= may;
     }
 
+    /// Makes the request dispatch at once if `must`.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn force(&mut self, must: bool) {
+        self.must_pass |= must;
+    }
+
     /// Returns true if the submitter may be blocked.
     pub(crate) fn can_wait(&self) -> bool {
         self.may_sleep && !self.must_pass

@@ -256,6 +256,7 @@ impl Scheduler for ScheduledDisk {
         let (offset, bytes) = (request.offset(), request.bytes());
         let mut traits = self.member.traits(view, &who, offset, bytes);
         traits.restrict_sleep(may_sleep);
+        traits.force(request.is_in_flush());
         let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, mut account) = (traits.cost(), traits.account());
         // The counts only matter while requests are queued.

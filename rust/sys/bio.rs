@@ -85,6 +85,12 @@ impl<'a> BioView<'a> {
         self.has(bindings::req_flag_bits___REQ_SWAP)
     }
 
+    /// Returns true if the submitter polls for the end of the bio.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn is_polled(self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_POLLED)
+    }
+
     /// Returns true if the file system marked the bio as metadata.
     fn is_meta(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_META)

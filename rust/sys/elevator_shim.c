@@ -75,9 +75,14 @@ void nrs_request_trace(struct request *rq)
 	trace_block_rq_insert(rq);
 }
 
+bool nrs_request_is_in_flush(struct request *rq)
+{
+	return rq->rq_flags & RQF_FLUSH_SEQ;
+}
+
 bool nrs_may_sleep(void)
 {
-	return task_is_running(current);
+	return task_is_running(current) && !rcu_preempt_depth() && !in_atomic();
 }
 
 bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)

@@ -55,7 +55,13 @@ void nrs_request_trace(struct request *rq);
  */
 bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
 
-/* Returns true if the running task is not about to sleep: it may wait for memory. */
+/* Returns true if flushes of the disk wait for @rq. */
+bool nrs_request_is_in_flush(struct request *rq);
+
+/*
+ * Returns true if the running task is not about to sleep and holds no lock of RCU: it may wait for
+ * memory. Request-based device-mapper inserts its clones under RCU.
+ */
 bool nrs_may_sleep(void);
 
 /* Ends @bio, which would have to wait for a request, with BLK_STS_AGAIN. */

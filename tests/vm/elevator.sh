@@ -204,6 +204,23 @@ data() {
 	[ "$(counter a queued)" -gt 0 ]
 }
 
+# Verifies that flushes do not wait for writes that a rule limits. If a disk has a write cache and
+# no FUA, synchronous direct writes are part of flush sequences, and later flushes wait for these.
+flushed() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 cache_size=16 fua=0
+	client a /dev/nb0 svc
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start slow uid={1001} rate=1'
+	load a as=1001 --rw=write --ioengine=psync --sync=dsync --numjobs=8 --time_based \
+		--runtime=600 >/dev/null &
+	wait_for 5 '[ "$(counter a ended)" -gt 0 ]'
+	took fio --name=b --filename=/dev/mapper/a --offset=32m --rw=write --direct=1 --io_size=64k \
+		--fsync=4 --minimal >/dev/null
+	killall fio
+	[ "$took" -le "$(slow 2000 10000)" ] || fail "flushes took $took ms: $(status)"
+}
+
 # merging COMMAND...: Sets $requests to the writes that the disk has done, and $merged to the bios
 # merged into them.
 merging() {
@@ -319,7 +336,10 @@ scsi() {
 	disk=$(echo $dir/adapter0/host*/target*/*/block/*)
 	wait_for 10 "[ -b /dev/${disk##*/} ]"
 	echo 1 >"$disk/device/timeout"
+	echo 4 >"$disk/device/queue_depth"
 	client a "/dev/${disk##*/}" svc
+	grep -A1 '^- target:' "$(at svc clients)" | grep -qw 'limit: 4' ||
+		fail "not the disk's queue depth: $(cat "$(at svc clients)")"
 	policy svc 'fairshare uid_fair'
 	echo 2 >"$(at svc slots)"
 	echo "$1" >$dir/opts
@@ -745,6 +765,7 @@ try 20 "requests and bytes equal those of the disk" counted
 try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
 long try 40 "data: completion in a soft interrupt" data 1
 long try 40 "data: completion by the submitter" data 0
+try 30 "flushes do not wait for throttled writes" flushed
 try 30 "throttled requests are merged" growing
 try 30 "requests are merged with bios of their submitter only" apart
 try 30 "bad blocks" failing

@@ -33,9 +33,10 @@ use crate::sys::{
     task::{self, Submitter},
 };
 
-/// Returns true if `bio`, submitted by `who`, may be merged or be merged into: it may be delayed.
+/// Returns true if `bio`, submitted by `who`, may be merged or be merged into: it may be delayed,
+/// and nothing polls for its end, as only the first bio of a request can be polled.
 fn may_queue(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
-    !bio.is_urgent() && !bio.is_swap() && !who.reclaims()
+    !bio.is_urgent() && !bio.is_swap() && !bio.is_polled() && !who.reclaims()
 }
 
 impl<T: Scheduler> SchedulerInstance<T> {

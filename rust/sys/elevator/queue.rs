@@ -88,7 +88,8 @@ impl RequestQueue {
         unsafe { (*self.q).nr_requests }
     }
 
-    /// Returns the number of requests that the device keeps in flight.
+    /// Returns the number of requests that the device keeps in flight. That of a SCSI disk is less
+    /// than that of its host.
     pub(crate) fn depth(&self) -> u32 {
         // SAFETY: By the type invariant; a queue with a scheduler has its tag set.
         unsafe {
@@ -101,7 +102,11 @@ impl RequestQueue {
                 let [default, ..] = (*set).map;
                 default.nr_queues
             };
-            (*set).queue_depth.saturating_mul(queues)
+            let all = (*set).queue_depth.saturating_mul(queues);
+            match (*self.q).queue_depth {
+                0 => all,
+                own => own.min(all),
+            }
         }
     }
 

@@ -48,6 +48,13 @@ impl<'a> Request<'a> {
         unsafe { BioView::new((*self.rq).bio) }
     }
 
+    /// Returns true if flushes of the disk wait for the request: its data is part of a flush
+    /// sequence (blk-flush.c).
+    pub(crate) fn is_in_flush(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { raw::nrs_request_is_in_flush(self.rq) }
+    }
+
     /// Returns the length of all its bios, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         // SAFETY: By the type invariant.

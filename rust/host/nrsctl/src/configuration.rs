@@ -72,8 +72,12 @@ pub fn parse(files: &[File], accounts: &Accounts) -> (Wanted, Vec<Fault>) {
 /// Errors of [`Kernel::module_parameter`].
 pub fn module(kernel: &dyn Kernel) -> Result<BTreeMap<&'static str, String>> {
     let value = |(name, ..): (&'static str, u64, u64, &str)| {
-        let value = kernel.module_parameter(name)?;
-        Ok((name, value.trim().to_string()))
+        match kernel.module_parameter(name) {
+            Ok(value) => Some(Ok((name, value.trim().to_string()))),
+            // An older module lacks the parameter.
+            Err(failure) if failure.kind == FailureKind::NotFound => None,
+            Err(failure) => Some(Err(failure)),
+        }
     };
-    keys::MODULE.into_iter().map(value).collect()
+    keys::MODULE.into_iter().filter_map(value).collect()
 }

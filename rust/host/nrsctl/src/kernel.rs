@@ -3,7 +3,11 @@
 //! Interface to the running module.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nrs_agent::status::Status;
 
@@ -36,6 +40,25 @@ impl Device {
     /// Returns true if the service and the options equal those of the disk `other`.
     pub fn has_same_settings(&self, other: &Self) -> bool {
         (&self.service, &self.options) == (&other.service, &other.options)
+    }
+}
+
+/// Exclusion of other commands that change the configuration, until it is dropped.
+#[derive(Debug)]
+pub struct Exclusion {
+    /// Locked until it is closed.
+    _file: Option<File>,
+}
+
+impl Exclusion {
+    /// Returns the exclusion by the locked `file`.
+    pub fn of(file: File) -> Self {
+        Self { _file: Some(file) }
+    }
+
+    /// Returns an exclusion that excludes no command.
+    pub fn none() -> Self {
+        Self { _file: None }
     }
 }
 
@@ -121,11 +144,40 @@ pub trait Kernel {
     /// Replaces nrs by `scheduler` as the I/O scheduler of a disk.
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result;
 
+    /// Excludes other commands that change the configuration; `None`: another one does.
+    fn try_exclude(&self) -> Option<Exclusion>;
+
     /// Returns the users and groups of the machine.
     fn accounts(&self) -> &Accounts;
 
     /// Returns the status of the agent that listens on `socket`; `None` if no agent runs there.
     fn agent(&self, socket: &Path) -> Result<Option<Status>>;
+}
+
+/// Time for which a command waits for another one, which itself may wait for disks.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Interval of the attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Excludes other commands that change the configuration. Waits for those that run, unless `told`
+/// is set.
+///
+/// # Errors
+///
+/// [`FailureKind::Busy`]: another command takes too long.
+pub fn exclude(kernel: &dyn Kernel, told: &AtomicBool) -> Result<Exclusion> {
+    let started = Instant::now();
+    loop {
+        if let Some(exclusion) = kernel.try_exclude() {
+            return Ok(exclusion);
+        }
+        if told.load(Ordering::Relaxed) || started.elapsed() > PATIENCE {
+            let message = "another nrsctl changes the configuration";
+            return Err(Failure::new(FailureKind::Busy, message).hint("retry"));
+        }
+        sleep(PAUSE);
+    }
 }
 
 /// Sets a parameter to `value`, which may contain names of users and groups.

@@ -21,16 +21,18 @@ mod tests;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nrs_agent::{socket, status::Status};
 use nrs_sched::parameters;
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 
 use crate::accounts::Accounts;
 use crate::configuration::devices;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::kernel::{Device, Kernel};
+use crate::kernel::{Device, Exclusion, Kernel};
 use crate::names::{is_service, no_client};
 
 use disks::Disks;
@@ -117,6 +119,13 @@ impl Live {
             let message = format!("{target}: {}", errno::words(errno::of(&error)));
             Failure::new(kind, message).hint(hint)
         })
+    }
+
+    /// Returns true if there are device-mapper devices.
+    fn has_mapped(&self) -> bool {
+        let disks = fs::read_dir(self.root.join("sys/block"));
+        let mut disks = disks.into_iter().flatten().flatten();
+        disks.any(|disk| disk.path().join("dm").exists())
     }
 
     /// Returns the sysfs directory of the block device `MAJOR:MINOR`.
@@ -264,7 +273,9 @@ impl Kernel for Live {
         }
         let mut devices = match self.dmsetup.devices() {
             // Disks do not need device-mapper.
-            Err(DmsetupError::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(DmsetupError::Unstarted(error))
+                if error.kind() == io::ErrorKind::NotFound && !self.has_mapped() =>
+            {
                 Vec::new()
             }
             devices => devices.map_err(|broken| self.dm_list_failure(broken))?,
@@ -322,23 +333,25 @@ impl Kernel for Live {
             return Err(Failure::new(FailureKind::NotFound, message));
         };
         let node = self.root.join("dev").join(&name);
-        let links = fs::read_dir(self.root.join("dev/disk/by-id"));
-        let links = links.into_iter().flatten().flatten();
-        let same = |link: &fs::DirEntry| {
-            let leads = fs::canonicalize(link.path()).ok();
-            leads.is_some() && leads == fs::canonicalize(&node).ok()
-        };
-        let names = links
-            .filter(same)
-            .filter_map(|link| link.file_name().into_string().ok())
-            // Label stored on the disk; a device of type nrs above shows the same label.
-            .filter(|id| !id.starts_with("lvm-pv-uuid-"));
-        // Names of the hardware are preferred to names of the bus.
-        let id = names.min_by_key(|id| (!id.starts_with("wwn-"), id.clone()));
-        Ok(match id {
-            Some(id) => format!("/dev/disk/by-id/{id}"),
-            None => format!("/dev/{name}"),
-        })
+        // A disk without a serial number has only the name of its place.
+        let links = ["by-id", "by-path"].into_iter().find_map(|kind| {
+            let directory = Path::new("dev/disk").join(kind);
+            let links = fs::read_dir(self.root.join(&directory));
+            let links = links.into_iter().flatten().flatten();
+            let same = |link: &fs::DirEntry| {
+                let leads = fs::canonicalize(link.path()).ok();
+                leads.is_some() && leads == fs::canonicalize(&node).ok()
+            };
+            let names = links
+                .filter(same)
+                .filter_map(|link| link.file_name().into_string().ok())
+                // Label stored on the disk; a device of type nrs above shows the same label.
+                .filter(|id| !id.starts_with("lvm-pv-uuid-"));
+            // Names of the hardware are preferred to names of the bus.
+            let id = names.min_by_key(|id| (!id.starts_with("wwn-"), id.clone()))?;
+            Some(format!("/{}/{id}", directory.display()))
+        });
+        Ok(links.unwrap_or_else(|| format!("/dev/{name}")))
     }
 
     fn whole(&self, number: &str) -> String {
@@ -431,6 +444,19 @@ impl Kernel for Live {
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result {
         let done = self.disks.unschedule(disk, scheduler);
         done.map_err(|broken| self.scheduler_failure(broken, disk, scheduler, ""))
+    }
+
+    fn try_exclude(&self) -> Option<Exclusion> {
+        let mut options = fs::OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true).mode(0o600);
+        let Ok(file) = options.open(self.root.join("run/nrsctl.lock")) else {
+            // Only root changes the module and its files; other users may save to a file.
+            return Some(Exclusion::none());
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => None,
+            _ => Some(Exclusion::of(file)),
+        }
     }
 
     fn accounts(&self) -> &Accounts {

@@ -27,7 +27,7 @@ use crate::configuration::devices::DEFAULTS;
 use crate::configuration::keys::MODULE;
 use crate::configuration::state::{normal, HeadPolicy, Setting};
 use crate::failure::{Failure, FailureKind as Trouble, Result};
-use crate::kernel::{Device, Kernel};
+use crate::kernel::{Device, Exclusion, Kernel};
 use crate::refusal;
 
 /// A service.
@@ -662,6 +662,10 @@ impl Kernel for Mock {
 
     fn unschedule(&self, disk: &str, _scheduler: &str) -> Result {
         self.remove_device(disk)
+    }
+
+    fn try_exclude(&self) -> Option<Exclusion> {
+        Some(Exclusion::none())
     }
 
     fn accounts(&self) -> &Accounts {

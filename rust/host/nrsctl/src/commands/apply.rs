@@ -20,7 +20,7 @@ use crate::configuration::read::Wanted;
 use crate::configuration::state::ServiceState;
 use crate::configuration::{files, module, render, running, wanted};
 use crate::failure::{Failure, FailureKind, Result};
-use crate::kernel::{is_gone, Device, Kernel};
+use crate::kernel::{exclude, is_gone, Device, Kernel};
 use crate::show::{self, Report};
 use crate::stats;
 
@@ -135,6 +135,8 @@ fn apply(
     outcome: Option<&mut Outcome>,
     told: &AtomicBool,
 ) -> Result {
+    let exclusion = (!args.dry_run).then(|| exclude(kernel, told));
+    let _exclusion = exclusion.transpose()?;
     let files = files::read(&args.paths)?;
     if files.is_empty() && args.service.is_none() {
         // Only the file for the agent exists, which defines no services.

@@ -10,7 +10,9 @@ use clap::Subcommand;
 use nrs_sched::attr::SIZE_MAX;
 use serde::Serialize;
 
-use crate::configuration::devices::{alone, lasting, lasting_disk, refused, SECTOR_MAX, STREAMS};
+use crate::configuration::devices::{
+    alone, lasting, lasting_disk, plain, refused, SECTOR_MAX, STREAMS,
+};
 use crate::configuration::edit::{CheckedFiles, Kept};
 use crate::configuration::keys::Table;
 use crate::failure::{Failure, FailureKind, Result};
@@ -241,20 +243,31 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
         }
         DeviceAction::Add(new) => {
             let (device, files) = (device(new)?, new.kept.files(kernel)?);
+            let same = |key: &str| key == new.name;
+            check_files(&files, Table::Device, same)?;
             let located = kernel.locate(&device)?;
             alone(&located, &kernel.devices()?)?;
             let kept = lasting(kernel, &device, &located)?;
-            kernel.add_device(&located)?;
-            let write = |files: CheckedFiles<'_>| files.write(&kept, |key| key == new.name);
+            // A device that was added, but not saved, is saved by the same command.
+            let wanted = plain(located.clone());
+            let runs = |device: Device| files.is_some() && plain(device) == wanted;
+            if !kernel.devices()?.into_iter().any(runs) {
+                kernel.add_device(&located)?;
+            }
+            let write = |files: CheckedFiles<'_>| files.write(&kept, same);
             files.map_or(Ok(()), write).map_err(unsaved)
         }
         DeviceAction::Remove { name, kept } => {
             let files = kept.files(kernel)?;
+            let same = |key: &str| key == name;
+            check_files(&files, Table::Device, same)?;
             let done = kernel.remove_device(name);
-            forget(files, Table::Device, done, |key| key == name)
+            forget(files, Table::Device, done, same)
         }
         DeviceAction::Schedule(new) => {
             let (disk, files) = (disk(new, kernel)?, new.kept.files(kernel)?);
+            let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
+            check_files(&files, Table::Disk, same)?;
             kernel.schedule(&disk)?;
             let Some(files) = files else {
                 return Ok(());
@@ -265,9 +278,12 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                 name: new.disk.clone(),
                 ..now
             });
-            let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
             let write = |now: Device| files.write(&lasting_disk(kernel, now)?, same);
-            now.map_or(Ok(()), write).map_err(unsaved)
+            let gone = || {
+                let message = format!("{}: the I/O scheduler has changed again", disk.name);
+                Err(Failure::new(FailureKind::Busy, message))
+            };
+            now.map_or_else(gone, write).map_err(unsaved)
         }
         DeviceAction::Unschedule {
             disk,
@@ -276,13 +292,14 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
         } => {
             let files = kept.files(kernel)?;
             let found = kernel.disk(disk);
-            let done = found
-                .clone()
-                .and_then(|name| kernel.unschedule(&name, scheduler));
             let same = |key: &str| {
                 let name = kernel.disk(key);
                 key == disk || name.is_ok() && name == found
             };
+            check_files(&files, Table::Disk, same)?;
+            let done = found
+                .clone()
+                .and_then(|name| kernel.unschedule(&name, scheduler));
             forget(files, Table::Disk, done, same)
         }
     }
@@ -292,6 +309,21 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
 fn unsaved(failure: Failure) -> Failure {
     let message = format!("the change was made, but not saved: {}", failure.message);
     Failure { message, ..failure }
+}
+
+/// Checks that the section in `table` whose name is `named` can be changed in `files`.
+///
+/// # Errors
+///
+/// Errors of [`CheckedFiles::check`].
+fn check_files(
+    files: &Option<CheckedFiles<'_>>,
+    table: Table,
+    named: impl Fn(&str) -> bool,
+) -> Result {
+    files
+        .as_ref()
+        .map_or(Ok(()), |files| files.check(table, named))
 }
 
 /// Removes the section in `table` whose name is `named` from `files` once the removal is `done`. A

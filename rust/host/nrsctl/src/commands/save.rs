@@ -4,17 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use crate::configuration::devices::{defined, in_words, lasting_disk};
 use crate::configuration::files::File;
 use crate::configuration::plan::steps;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::ServiceState;
-use crate::configuration::{edit, files, module, read, render, running, wanted};
+use crate::configuration::{edit, files, module, parse, read, render, running, wanted};
 use crate::failure::{Failure, FailureKind, Result};
-use crate::kernel::{self, Device, Kernel};
+use crate::kernel::{self, exclude, Device, Kernel};
 use crate::names::no_service;
 use crate::replace::replace;
 
@@ -36,6 +37,9 @@ pub struct Args {
 /// - [`FailureKind::Refused`]: with the file, the configuration of its directory would be wrong.
 /// - Errors of reading the running state and of writing the file.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let exclusion = args.file.as_ref();
+    let exclusion = exclusion.map(|_| exclude(kernel, &AtomicBool::new(false)));
+    let _exclusion = exclusion.transpose()?;
     let values = module(kernel)?;
     let slots = values.get("default_slots").map_or("", String::as_str);
     let states: BTreeMap<String, ServiceState> = match &args.service {
@@ -77,10 +81,16 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         if is_kept(&kept, &device, kernel)? {
             continue;
         }
-        devices.push(match device.scheduled {
-            true => lasting_disk(kernel, device)?,
-            false => defined(kernel, &device)?,
-        });
+        let name = device.name.clone();
+        let section = match device.scheduled {
+            true => lasting_disk(kernel, device),
+            false => defined(kernel, &device),
+        };
+        devices.push(section.map_err(|failure| {
+            let message = format!("{name}: {}", failure.message);
+            let hint = "remove the device, or save single services: nrsctl save --service NAME";
+            Failure { message, ..failure }.hint(hint)
+        })?);
     }
     devices.sort_by_key(|device| !device.scheduled);
     parts.extend(devices.iter().map(render::device));
@@ -96,8 +106,34 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     });
     let hint =
         "nothing was saved: save to the file that defines the section, or remove that section";
-    wanted(&beside, kernel.accounts()).map_err(|failure| failure.hint(hint))?;
-    replace(path, text.as_bytes())
+    let saved = wanted(&beside, kernel.accounts()).map_err(|failure| failure.hint(hint))?;
+    let absent = absent(path, &saved, kernel);
+    replace(path, text.as_bytes())?;
+    for section in absent {
+        // The file is saved even if standard error is closed.
+        let _ = writeln!(
+            io::stderr(),
+            "nrsctl: {}: {section} is not running, its section was removed",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Returns the sections of devices and disks in the old file `path` that `saved` does not have.
+fn absent(path: &Path, saved: &Wanted, kernel: &dyn Kernel) -> Vec<String> {
+    let old = files::read(&[path.to_path_buf()]).unwrap_or_default();
+    let (old, _) = parse(&old, kernel.accounts());
+    let disk = |key: &str| kernel.disk(key).unwrap_or_else(|_| key.to_owned());
+    let disks: Vec<String> = saved.disks.keys().map(|key| disk(key)).collect();
+    let devices = old.devices.keys();
+    let devices = devices.filter(|key| !saved.devices.contains_key(*key));
+    let gone = old.disks.keys().filter(|key| !disks.contains(&disk(key)));
+    let gone = gone.map(|key| format!("disk {key}"));
+    devices
+        .map(|key| format!("device {key}"))
+        .chain(gone)
+        .collect()
 }
 
 /// Returns the files that are read together with `file`: the other `*.toml` of its directory, if
@@ -194,4 +230,34 @@ fn prove(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::said;
+    use crate::mock::Mock;
+
+    #[test]
+    fn sections_that_go() {
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("x.toml");
+        let text = "[device.a]\ndevice = '/dev/sdb'\nservice = 'san'\n\
+                    [device.b]\ndevice = '/dev/sdb'\noffset = 8\nservice = 'san'\n\
+                    [disk.'/dev/sda']\nservice = 'san'\n[disk.sdx]\nservice = 'san'\n";
+        fs::write(&file, text).unwrap();
+        let kernel = Mock::of(&[]);
+        said(&kernel, "device add a /dev/sdb san").unwrap();
+        said(&kernel, "device schedule sda san").unwrap();
+        let (saved, faults) = parse(
+            &[File {
+                name: "new".into(),
+                text: said(&kernel, "save").unwrap(),
+            }],
+            kernel.accounts(),
+        );
+        assert!(faults.is_empty());
+        assert_eq!(absent(&file, &saved, &kernel), ["device b", "disk sdx"]);
+        assert!(absent(&room.path().join("none"), &saved, &kernel).is_empty());
+    }
 }

@@ -180,7 +180,7 @@ pub fn lasting(kernel: &dyn Kernel, device: &Device, located: &Device) -> Result
 /// Errors of [`Kernel::path`].
 pub fn lasting_disk(kernel: &dyn Kernel, mut disk: Device) -> Result<Device> {
     let lasts = |path: &str| path.starts_with("/dev/disk/") || path.starts_with("/dev/mapper/");
-    if !lasts(&disk.name) {
+    if !lasts(&disk.name) && is_number(&disk.target) {
         let path = kernel.path(&disk.target)?;
         if lasts(&path) {
             disk.name = path;

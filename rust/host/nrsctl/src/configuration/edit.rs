@@ -4,6 +4,7 @@
 //! kept.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use toml_edit::{DocumentMut, Item, Table as Section, Value};
 
@@ -13,11 +14,14 @@ use super::read::Wanted;
 use super::{parse, render};
 use crate::accounts::Accounts;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::kernel::{Device, Kernel};
+use crate::kernel::{exclude, Device, Exclusion, Kernel};
 use crate::replace::replace;
 
 /// Name of the file that receives new sections.
 pub const FILE: &str = "devices.toml";
+
+/// Subdirectory for devices on disks of the network, see operations.md.
+const NET: &str = "net";
 
 /// Option to save a change.
 #[derive(clap::Args, Debug)]
@@ -44,9 +48,17 @@ impl Kept {
         let Some(directory) = &self.save else {
             return Ok(None);
         };
+        let exclusion = exclude(kernel, &AtomicBool::new(false))?;
         let files = files::all(directory)?;
         super::wanted(&files, kernel.accounts())?;
+        let net = directory.join(NET);
+        let elsewhere = match net.is_dir() {
+            true => files::all(&net)?,
+            false => Vec::new(),
+        };
         Ok(Some(CheckedFiles {
+            elsewhere,
+            _exclusion: exclusion,
             directory: directory.clone(),
             files,
             accounts: kernel.accounts(),
@@ -56,23 +68,36 @@ impl Kept {
 
 /// Valid files of a directory.
 pub struct CheckedFiles<'a> {
+    _exclusion: Exclusion,
     directory: PathBuf,
     files: Vec<File>,
+    /// Files for devices on network disks, which are applied separately.
+    elsewhere: Vec<File>,
     accounts: &'a Accounts,
 }
 
 impl CheckedFiles<'_> {
     /// Returns the file and the key of the section in `table` whose name is `named`.
     fn find(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<Option<(&File, String)>> {
-        for file in &self.files {
-            let document = document(&file.text)?;
-            let sections = document.get(table.key()).and_then(Item::as_table_like);
-            let mut names = sections.into_iter().flat_map(|sections| sections.iter());
-            if let Some((name, _)) = names.find(|(name, _)| named(name)) {
-                return Ok(Some((file, name.to_owned())));
-            }
-        }
-        Ok(None)
+        find(&self.files, table, named)
+    }
+
+    /// Checks that the section in `table` whose name is `named` belongs into these files.
+    ///
+    /// # Errors
+    ///
+    /// [`FailureKind::Refused`]: the section is in the directory for network disks.
+    pub fn check(&self, table: Table, named: impl Fn(&str) -> bool) -> Result {
+        let found = match self.find(table, &named)? {
+            Some(_) => None,
+            None => find(&self.elsewhere, table, &named)?,
+        };
+        let Some((file, name)) = found else {
+            return Ok(());
+        };
+        let message = format!("{}: has the section {}.{name}", file.name, table.key());
+        let hint = format!("--save={}", self.directory.join(NET).display());
+        Err(Failure::new(FailureKind::Refused, message).hint(hint))
     }
 
     /// Writes the section of `device`, replacing the section whose name is `named`, if any.
@@ -191,6 +216,23 @@ impl CheckedFiles<'_> {
         }
         replace(path, text.as_bytes())
     }
+}
+
+/// Returns the file and the key of the section in `table` whose name is `named`.
+fn find(
+    files: &[File],
+    table: Table,
+    named: impl Fn(&str) -> bool,
+) -> Result<Option<(&File, String)>> {
+    for file in files {
+        let document = document(&file.text)?;
+        let sections = document.get(table.key()).and_then(Item::as_table_like);
+        let mut names = sections.into_iter().flat_map(|sections| sections.iter());
+        if let Some((name, _)) = names.find(|(name, _)| named(name)) {
+            return Ok(Some((file, name.to_owned())));
+        }
+    }
+    Ok(None)
 }
 
 /// Parses a text that was parsed before.
@@ -313,6 +355,43 @@ mod tests {
             FailureKind::NotFound
         );
         assert_eq!(room.text("devices.toml"), "");
+    }
+
+    /// Verifies that a device that was added, but not saved, is saved by the same command.
+    #[test]
+    fn saved_later() {
+        let (room, module) = (Room::new(&[]), Mock::of(&[]));
+        said(&module, "device add a /dev/sdb san").unwrap();
+        let again = said(&module, "device add a /dev/sdb san").unwrap_err();
+        assert_eq!(again.kind, FailureKind::Busy);
+        let other = room.run(&module, "device add a /dev/sdb other");
+        assert_eq!(other.unwrap_err().kind, FailureKind::Busy);
+        room.run(&module, "device add a /dev/sdb san").unwrap();
+        assert!(room.text("devices.toml").contains("[device.a]"));
+    }
+
+    /// Verifies that sections of network disks are not changed from the other directory.
+    #[test]
+    fn network_disks() {
+        let (room, module) = (Room::new(&[]), Mock::of(&[]));
+        fs::create_dir(room.0.path().join(NET)).unwrap();
+        let text = "[device.a]\ndevice = '/dev/sdb'\nservice = 'san'\n\
+                    [disk.'/dev/sda']\nservice = 'san'\n";
+        fs::write(room.0.path().join("net/x.toml"), text).unwrap();
+        said(&module, "device add a /dev/sdb san").unwrap();
+        for line in [
+            "device add a /dev/sdb san",
+            "device remove a",
+            "device schedule sda",
+            "device unschedule sda",
+        ] {
+            let failure = room.run(&module, line).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Refused, "{line}");
+            let hint = failure.hint.unwrap();
+            assert_eq!(hint, format!("--save={}/net", room.0.path().display()));
+        }
+        assert_eq!(module.devices().unwrap().len(), 1);
+        said(&module, "device remove a").unwrap();
     }
 
     /// Verifies that nothing is changed if the files are wrong, and that nothing is saved if the

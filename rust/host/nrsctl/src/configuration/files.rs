@@ -114,7 +114,8 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| failure(path, &error))? {
         let path = entry?.path();
-        if is_one(&path) && path.is_file() {
+        // A link to a missing file is an error of reading.
+        if is_one(&path) && !path.is_dir() {
             names.push(path);
         }
     }
@@ -181,13 +182,18 @@ mod tests {
             "20-b 10-a"
         );
         fs::write(path("x.toml"), b"\xff").unwrap();
+        std::os::unix::fs::symlink("gone", path("link.toml")).unwrap();
         for (name, why) in [
             ("none.toml", "no such file or directory"),
+            ("", "link.toml: no such file or directory"),
             ("x.toml", "not UTF-8"),
         ] {
             let error = read(&[path(name)]).unwrap_err();
             assert!(
-                error.message.ends_with(&format!("{name}: {why}")),
+                error.message.ends_with(&match name {
+                    "" => why.to_owned(),
+                    name => format!("{name}: {why}"),
+                }),
                 "{error}"
             );
         }

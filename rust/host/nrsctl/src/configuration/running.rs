@@ -7,7 +7,7 @@ use nrs_sched::policy::Kind;
 use super::rules::{ConfiguredRule, Limits, Rules, DEFAULT};
 use super::state::{normal, normal_rate, settable, HeadPolicy, ServiceState};
 use crate::failure::{Failure, FailureKind as Trouble, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{is_gone, Kernel};
 use crate::stats::{self, rules::ListedRule, Head, HIGH};
 
 /// Reads the state of `service`.
@@ -20,7 +20,15 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<ServiceState> {
     let mut state = ServiceState::new();
     for parameter in settable() {
         let name = parameter.name();
-        let text = kernel.get(service, name)?;
+        let text = match kernel.get(service, name) {
+            // An older module lacks the parameter, and behaves as with its default.
+            Err(failure)
+                if failure.kind == Trouble::NotFound && !is_gone(kernel, service, &failure)? =>
+            {
+                continue
+            }
+            text => text?,
+        };
         let setting = normal(parameter, &text).map_err(|_| strange(service, name, text.trim()))?;
         state.settings.insert(name, setting);
     }
@@ -116,7 +124,27 @@ fn limits(rule: &ListedRule) -> Option<Limits> {
 
 #[cfg(test)]
 mod tests {
+    use nrs_sched::parameters;
+
     use super::*;
+    use crate::mock::Mock;
+
+    /// Verifies that an older module's state is read: what it lacks has its default.
+    #[test]
+    fn older_modules() {
+        let of_all = Mock::of(&["san"]);
+        let known = parameters::all().filter_map(|parameter| {
+            let text = of_all.get("san", parameter.name()).ok()?;
+            (parameter.name() != "at_margin").then_some((parameter.name(), text))
+        });
+        let known: Vec<(&str, String)> = known.collect();
+        let texts: Vec<(&str, &str)> = known.iter().map(|(k, v)| (*k, &v[..])).collect();
+        let older = Mock::with(&[("san", &texts)]);
+        assert!(older.get("san", "at_margin").is_err());
+        let mut want = read(&of_all, "san").unwrap();
+        want.cpts = None;
+        assert_eq!(read(&older, "san").unwrap(), want);
+    }
 
     #[test]
     fn policies_of_the_heads() {

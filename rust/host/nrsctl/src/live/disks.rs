@@ -115,7 +115,8 @@ impl Disks {
         });
         Ok(Device {
             service: read(&self.file(&name, "service"))?,
-            target: read(&disk.join("dev"))?,
+            // The paths of a multipath NVMe disk are hidden: they have no device number.
+            target: read(&disk.join("dev")).unwrap_or_else(|_| name.clone()),
             offset: 0,
             sectors: read(&disk.join("size"))?.parse().unwrap_or_default(),
             options: options.collect::<io::Result<_>>()?,

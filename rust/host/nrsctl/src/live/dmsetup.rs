@@ -2,12 +2,20 @@
 
 //! Interface to `dmsetup`: clients of services that are devices of type `nrs`.
 
+use std::env;
 use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::errno;
 use crate::kernel::Device;
+
+/// Directories of the program, which a user's `PATH` may lack.
+const SBIN: &str = ":/usr/sbin:/sbin";
+
+/// Number of attempts to read all tables: `dmsetup` fails if a device disappears meanwhile.
+const TABLE_TRIES: u32 = 10;
 
 /// The program and the system on which it works.
 #[derive(Debug)]
@@ -79,8 +87,17 @@ impl Dmsetup {
                 shell
             }
         };
-        command.env("LC_ALL", "C").args(arguments);
+        let mut path = env::var_os("PATH").unwrap_or_default();
+        path.push(SBIN);
+        command.env("PATH", path).env("LC_ALL", "C").args(arguments);
+        // In a process group of its own, the program ends its work after an interrupt from the
+        // terminal.
+        command.process_group(0);
         let done = command.output().map_err(DmsetupError::Unstarted)?;
+        if let Some(signal) = done.status.signal() {
+            let message = format!("dmsetup was ended by signal {signal}");
+            return Err(DmsetupError::Failed(libc::EINTR, message));
+        }
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
             false => Err(DmsetupError::failed(&String::from_utf8_lossy(&done.stderr))),
@@ -93,7 +110,13 @@ impl Dmsetup {
     ///
     /// As for [`Dmsetup::run`].
     pub fn devices(&self) -> DmsetupResult<Vec<Device>> {
-        let text = self.run(&["table"])?;
+        let mut tries = 1;
+        let text = loop {
+            match self.run(&["table"]) {
+                Err(DmsetupError::Failed(libc::ENXIO, _)) if tries < TABLE_TRIES => tries += 1,
+                done => break done?,
+            }
+        };
         let of = |name: &str| {
             let names = text
                 .lines()

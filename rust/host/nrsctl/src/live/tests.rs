@@ -524,6 +524,16 @@ fn paths_that_stay() {
         assert_eq!(live.path(number).unwrap(), want);
     }
     assert_eq!(said(live.path("9:0")).0, FailureKind::NotFound);
+    // Without a name of the disk, that of its place is used.
+    root.dir("dev/disk/by-path");
+    let place = root.0.join("dev/disk/by-path/pci-0");
+    std::os::unix::fs::symlink("../../sdb", place).unwrap();
+    assert_eq!(live.path("8:16").unwrap(), "/dev/disk/by-id/wwn-0x5");
+    fs::remove_dir_all(root.0.join("dev/disk/by-id")).unwrap();
+    assert_eq!(live.path("8:16").unwrap(), "/dev/disk/by-path/pci-0");
+    root.dir("dev/disk/by-id");
+    let link = root.0.join("dev/disk/by-id/wwn-0x5");
+    std::os::unix::fs::symlink("../../sdb", link).unwrap();
     // A given path is kept if it is equally stable.
     for (given, number, want) in [
         ("/dev/sdb", "8:16", "/dev/disk/by-id/wwn-0x5"),
@@ -687,6 +697,56 @@ fn disks_scheduled() {
         ..root.live()
     };
     assert_eq!(bare.devices(), live.disks());
+    // With devices there is a program; a list without them would remove their sections.
+    root.dir("sys/block/dm-0/dm");
+    assert_eq!(bare.devices().unwrap_err().kind, FailureKind::NotFound);
+    // The paths of a multipath NVMe disk have no device number.
+    root.disk("nvme0c0n1");
+    fs::remove_file(root.0.join("sys/block/nvme0c0n1/dev")).unwrap();
+    live.schedule(&plain("nvme0c0n1")).unwrap();
+    let hidden = live.disks().unwrap().remove(0);
+    assert_eq!(hidden.target, "nvme0c0n1");
+    let kept = devices::lasting_disk(&live, hidden).unwrap();
+    assert_eq!(kept.name, "nvme0c0n1");
+}
+
+/// Verifies that tables are listed although a device disappears meanwhile, and that `dmsetup` is
+/// found without its directory in `PATH`.
+#[test]
+fn tables_that_change() {
+    let root = Root::loaded();
+    root.file(
+        "sbin/dmsetup",
+        &format!(
+            "case $PATH in *:/usr/sbin:/sbin) ;; *) exit 1 ;; esac\n\
+             read -r left <{0}/left; echo $((left - 1)) >{0}/left\n\
+             [ $left -gt 0 ] || {{ echo 'files: 0 1000 nrs 8:16 0 san'; exit; }}\n\
+             echo 'device-mapper: table ioctl on gone failed: No such device or address' >&2\n\
+             exit 1\n",
+            root.0.display()
+        ),
+    );
+    for (left, found) in [("0", true), ("3", true), ("100", false)] {
+        root.file("left", left);
+        assert_eq!(root.live().devices().is_ok(), found, "{left}");
+    }
+}
+
+/// Verifies that one command at a time changes the configuration.
+#[test]
+fn one_command_at_a_time() {
+    let root = Root::loaded();
+    let (one, other) = (root.live(), root.live());
+    // Without the directory nothing is excluded.
+    assert!(one.try_exclude().is_some());
+    root.dir("run");
+    let exclusion = one.try_exclude().unwrap();
+    assert!(other.try_exclude().is_none());
+    let told = std::sync::atomic::AtomicBool::new(true);
+    let failure = crate::kernel::exclude(&other, &told).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Busy);
+    drop(exclusion);
+    assert!(other.try_exclude().is_some());
 }
 
 /// Verifies that a refused change restores the disk and that the reason is reported.

@@ -40,10 +40,10 @@
 use core::fmt;
 
 use kernel::{
-    fs,
+    fs, new_condvar,
     prelude::*,
     static_lock_class,
-    sync::{poll::PollTable, Arc, CondVarTimeoutResult},
+    sync::{poll::PollTable, Arc, CondVar, CondVarTimeoutResult},
     time::msecs_to_jiffies,
 };
 
@@ -101,7 +101,12 @@ pub(crate) struct Concurrency {
     waits: Counter,
     /// Number of requests beyond the credits of their clients.
     over: Counter,
-    roomy: PollCondVarBox,
+    /// Tasks that wait for room.
+    #[pin]
+    roomy: CondVar,
+    /// Polls for room. Their queue is another one, because a poll consumes a notification of one
+    /// waiter, though it may not use it (`EPOLLEXCLUSIVE`).
+    polls: PollCondVarBox,
     /// Number of blocked submitters of all block devices.
     standing: AtomicWord,
     /// Blocked submitters of each block device.
@@ -113,7 +118,7 @@ impl Concurrency {
     /// Creates the limits of a service with `slots` slots, room for `buffer_max` requests of
     /// programs, and no active client.
     pub(crate) fn new(slots: u32, buffer_max: u32) -> Result<Arc<Self>> {
-        let roomy = PollCondVarBox::new(c"nrs_buffer", static_lock_class!())?;
+        let polls = PollCondVarBox::new(c"nrs_buffer", static_lock_class!())?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 active: AtomicWord::new(0),
@@ -125,7 +130,8 @@ impl Concurrency {
                 starved: AtomicWord::new(0),
                 waits: Counter::new(),
                 over: Counter::new(),
-                roomy,
+                roomy <- new_condvar!("nrs_buffer"),
+                polls,
                 standing: AtomicWord::new(0),
                 gate <- new_spinlock_irq!(KVec::new(), "nrs_gate"),
             }),
@@ -247,6 +253,7 @@ impl Concurrency {
     fn wake_all(&self) {
         drop(self.gate.lock());
         self.roomy.notify_all();
+        self.polls.notify_all();
     }
 
     /// Counts a client that becomes active. Any context, also with the lock of a partition: wakes
@@ -322,6 +329,7 @@ impl Concurrency {
         if self.requests.sub(1) >= self.buffer_max.get() {
             drop(self.gate.lock());
             self.roomy.notify_one();
+            self.polls.notify_all();
         }
     }
 
@@ -369,7 +377,7 @@ impl Concurrency {
 
     /// Registers `table` to be woken when there is room.
     pub(crate) fn register(&self, file: &fs::File, table: &PollTable<'_>) {
-        table.register_wait(file, &self.roomy);
+        table.register_wait(file, &self.polls);
     }
 
     /// Writes the numbers, one `name: number` per line.

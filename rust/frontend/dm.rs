@@ -176,6 +176,14 @@ impl DmTarget for DmDevice {
     /// Handles the messages `drain`, `timeouts` and `service NAME [VALUE…]` with the names of the
     /// debugfs files.
     fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result {
+        // Memory must not wait for I/O: the device may be suspended, or about to be.
+        misc::without_io(|| self.answer(args, out))
+    }
+}
+
+impl DmDevice {
+    /// Handles a message.
+    fn answer(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result {
         match (args.get(0), args.get(1)) {
             (Some("drain"), None) if args.len() == 1 => {
                 self.member.service().drain();

@@ -14,6 +14,8 @@ struct example_request {
 };
 
 static struct nrs_server *example;
+/* Changed with the parameters locked: requests are received while it is true. */
+static bool open;
 static struct workqueue_struct *workers;
 
 static void serve(struct work_struct *work)
@@ -43,8 +45,7 @@ static int receive(const char *text, const struct kernel_param *param)
 	struct nrs_request record = NRS_REQUEST_INIT;
 	int error = request ? kstrtou32(text, 0, &request->uid) : -ENOMEM;
 
-	/* As the module is loaded, parameters are set first. */
-	if (!error && !example)
+	if (!error && !open)
 		error = -ENODEV;
 	if (!error) {
 		record.cookie = cpu_to_le64((uintptr_t)request);
@@ -61,6 +62,13 @@ static int receive(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops receive_ops = { .set = receive };
 module_param_cb(request, &receive_ops, NULL, 0200);
 
+static void set_open(bool value)
+{
+	kernel_param_lock(THIS_MODULE);
+	open = value;
+	kernel_param_unlock(THIS_MODULE);
+}
+
 static int __init example_init(void)
 {
 	struct nrs_attach attach = NRS_ATTACH_INIT("example", "example");
@@ -69,13 +77,17 @@ static int __init example_init(void)
 	if (!workers)
 		return -ENOMEM;
 	example = nrs_server_open(&attach, &example_ops, NULL);
-	if (IS_ERR(example))
+	if (IS_ERR(example)) {
 		destroy_workqueue(workers);
-	return PTR_ERR_OR_ZERO(example);
+		return PTR_ERR(example);
+	}
+	set_open(true);
+	return 0;
 }
 
 static void __exit example_exit(void)
 {
+	set_open(false);
 	nrs_server_close(example);
 	destroy_workqueue(workers);
 }

@@ -36,10 +36,10 @@
 //! [`SessionTerms::limit`] bounds all of this memory.
 
 use kernel::{
-    fs, new_mutex,
+    fs, new_condvar, new_mutex,
     prelude::*,
     static_lock_class,
-    sync::{poll::PollTable, Arc, Mutex},
+    sync::{poll::PollTable, Arc, CondVar, Mutex},
 };
 
 use super::wire;
@@ -151,9 +151,14 @@ pub(crate) struct SessionState {
     remainder: Arc<SessionWork>,
     /// Reader of a server; `None`: tasks that wait for `readable` read.
     reader: Option<Arc<dyn SessionReader>>,
-    readable: PollCondVarBox,
+    #[pin]
+    readable: CondVar,
     /// Wait queue for room for a request; while draining or closing, for the end of all requests.
-    roomy: PollCondVarBox,
+    #[pin]
+    roomy: CondVar,
+    /// Wait queue of polls. A poll consumes a notification of one waiter, though it may not use it
+    /// (`EPOLLEXCLUSIVE`).
+    polls: PollCondVarBox,
     #[pin]
     order: Mutex<()>,
     #[pin]
@@ -170,8 +175,7 @@ impl Session {
         reader: Option<Arc<dyn SessionReader>>,
     ) -> Result<Arc<Self>> {
         let (service, client, target) = attachment.parts();
-        let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
-        let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
+        let polls = PollCondVarBox::new(c"nrs_polls", static_lock_class!())?;
         let table = TableState::new(
             terms.limit,
             terms.lease_ns,
@@ -190,8 +194,9 @@ impl Session {
                 counters: Counters::default(),
                 remainder,
                 reader,
-                readable,
-                roomy,
+                readable <- new_condvar!("nrs_readable"),
+                roomy <- new_condvar!("nrs_roomy"),
+                polls,
                 order <- new_mutex!((), "nrs_order"),
                 inner <- new_spinlock_irq!(table, "nrs_session"),
             })),
@@ -205,8 +210,20 @@ impl Session {
     fn call_reader(&self) {
         match &self.reader {
             Some(reader) => reader.clone().called(),
-            None => self.readable.notify_one(),
+            None => {
+                self.readable.notify_one();
+                self.polls.notify_all();
+            }
         }
+    }
+
+    /// Notifies a writer, or all, and polls of room for a request.
+    fn call_writers(&self, all: bool) {
+        match all {
+            true => self.roomy.notify_all(),
+            false => self.roomy.notify_one(),
+        }
+        self.polls.notify_all();
     }
 
     /// Accepts `record` of type `kind`.
@@ -316,10 +333,8 @@ impl Session {
             self.measure(&finished);
         }
         self.end_all(finished, record.status as i32);
-        if impatient || drained {
-            self.roomy.notify_all();
-        } else if full {
-            self.roomy.notify_one();
+        if full || impatient || drained {
+            self.call_writers(impatient || drained);
         }
         Ok(())
     }
@@ -430,8 +445,7 @@ impl Session {
 
     /// Returns the events that are possible now; registers `table` for changes.
     pub(crate) fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32 {
-        table.register_wait(file, &self.readable);
-        table.register_wait(file, &self.roomy);
+        table.register_wait(file, &self.polls);
         self.concurrency.register(file, &table);
         let inner = self.inner.lock();
         let mut mask = 0;

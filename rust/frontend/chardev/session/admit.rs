@@ -345,7 +345,7 @@ impl Session {
         }
         if full {
             // A writer that came meanwhile found no room.
-            self.roomy.notify_one();
+            self.call_writers(false);
         }
         self.concurrency.withdraw();
         if let Some(gone) = gone {

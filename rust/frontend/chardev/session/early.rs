@@ -308,7 +308,9 @@ impl TableState {
         let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
         self.extend(idx, misc::now().saturating_add(lasts));
         let row = self.rows.at_mut(idx)?;
-        let (arrival, deadline) = (row.arrival, row.watch.deadline);
+        let withheld = row.served().map_or(0, |served| served.withheld);
+        let arrival = row.arrival.saturating_add(withheld.into());
+        let deadline = row.watch.deadline;
         if row.watch.place == WatchQueue::None {
             return Some(BusyOutcome::Lease);
         }

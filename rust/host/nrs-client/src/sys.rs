@@ -59,7 +59,7 @@ pub(crate) fn poll(file: &File, room: bool, timeout: Option<Duration>) -> io::Re
         revents: 0,
     };
     let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout

@@ -45,7 +45,7 @@ macro_rules! groups {
 const GROUPS: [(&str, &[Check]); 3] = groups! {
     interface:
         records { attach unattached roundtrip refused sizes parts limit }
-        life { order waiting readers fault lease close };
+        life { order waiting readers exclusive fault lease close };
     order:
         order { promote come_along stream graph predecessors window late close_blocked
             writers levels }

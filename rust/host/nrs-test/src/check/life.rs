@@ -2,6 +2,10 @@
 
 //! Checks of the life cycle of requests: order, waiting, leases, closing.
 
+use std::{mem::MaybeUninit, sync::mpsc};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
 use super::*;
 
 /// Checks that releases follow the order of the policy, and that high priority has a queue and a
@@ -51,6 +55,50 @@ pub fn waiting() -> CheckResult {
     same("polled", client.wait(false, Some(SOON))?.readable, true)?;
     writer.join().map_err(|_| "panic")??;
     same("both", client.wait(true, Some(SOON))?.writable, true)
+}
+
+/// Checks that an exclusive poll for other events does not consume the notification of a blocked
+/// writer or reader.
+pub fn exclusive() -> CheckResult {
+    let options = Options::new("exclusive").requests_max(1);
+    let client = Arc::new(client_with(options, "exclusive", 65)?);
+    // Starts a thread that polls for `events` for ever, first in all queues.
+    let poll = |events: EventFlags| -> CheckResult {
+        let all = epoll::create(CreateFlags::empty())?;
+        let (client, events) = (client.clone(), events | EventFlags::EXCLUSIVE);
+        epoll::add(&all, &*client, EventData::new_u64(0), events)?;
+        thread::spawn(move || loop {
+            let mut found = [const { MaybeUninit::uninit() }; 1];
+            if epoll::wait(&all, &mut found, None).is_err() {
+                return drop(client);
+            }
+        });
+        Ok(())
+    };
+    let apart = Duration::from_millis(100);
+    for cookie in 0..3 {
+        submit(&client, &requests(cookie..cookie + 1))?;
+        let first = released(&client, 1)?[0].cookie;
+        poll(EventFlags::IN)?;
+        thread::sleep(apart);
+        let writer = client.clone();
+        let (done, finished) = mpsc::channel();
+        thread::spawn(move || done.send(writer.submit(&requests(10..11)).is_ok()));
+        thread::sleep(apart);
+        complete(&client, first)?;
+        same("a writer", finished.recv_timeout(SOON), Ok(true))?;
+        complete(&client, released(&client, 1)?[0].cookie)?;
+    }
+    poll(EventFlags::OUT | EventFlags::ET)?;
+    thread::sleep(apart);
+    let reader = client.clone();
+    let (done, finished) = mpsc::channel();
+    thread::spawn(move || done.send(reader.released(1).map_or(0, |read| read.len())));
+    thread::sleep(apart);
+    submit(&client, &requests(20..21))?;
+    same("a reader", finished.recv_timeout(SOON), Ok(1))?;
+    complete(&client, 20)?;
+    Ok(())
 }
 
 /// Checks that many threads can share a file, and that each request is released to one of them.

@@ -42,12 +42,16 @@ use crate::{
 };
 
 mod args;
+mod refused_flushes;
+
+use refused_flushes::RefusedFlushes;
 
 /// A client of a service, made by one line of a dm table.
 pub(crate) struct DmDevice {
     config: args::TableLine,
     member: BlockClient,
     draining: AtomicWord,
+    refused_flushes: RefusedFlushes,
 }
 
 impl DmTarget for DmDevice {
@@ -85,25 +89,34 @@ impl DmTarget for DmDevice {
             config,
             member: BlockClient::new(attachment),
             draining: AtomicWord::new(0),
+            refused_flushes: RefusedFlushes::new(),
         })
     }
 
     #[inline]
-    fn map(&self, bio: Bio<'_, Self>) -> MapOutcome {
+    fn map(&self, mut bio: Bio<'_, Self>) -> MapOutcome {
         let client = self.member.client();
         let deadlines = client.deadlines();
         let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());
+        let view = bio.view();
+        let is_flush = view.bytes() == 0;
         if is_failing() {
+            if is_flush {
+                self.refused_flushes.refuse();
+            }
             client.load().count_refused();
             return bio.time_out();
         }
-        let view = bio.view();
         // A flush, unless flushes bypass the target: callers wait for flushes, so there is no order
         // to keep, and there is no data to charge.
-        if view.bytes() == 0 {
+        if is_flush {
             client.load().count_operation(misc::cpu(), Opcode::OST_SYNC);
             return bio.bypass();
         }
+        let flushes = match view.is_write() {
+            true => self.refused_flushes.owed(),
+            false => 0,
+        };
         let who = task::submitter();
         let traits = self.member.traits(view, &who, bio.offset(), view.bytes());
         let go_on = || self.draining.get() != 0 || is_failing();
@@ -114,8 +127,15 @@ impl DmTarget for DmDevice {
             client.load().hand_on();
             return bio.time_out();
         }
+        if flushes != 0 {
+            bio.flush_first();
+        }
         let target = self.member.target().index();
-        let held = bio.into_held(traits.cost(), target, traits.wants_file, traits.account());
+        let account = NodeAccount {
+            flushes,
+            ..traits.account()
+        };
+        let held = bio.into_held(traits.cost(), target, traits.wants_file, account);
         let naming = &self.config.naming;
         let draining = || self.draining.get() != 0;
         let went = self.member.arrive(held, &traits, naming, &who, &draining);
@@ -151,6 +171,9 @@ impl DmTarget for DmDevice {
 
     #[inline]
     fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
+        if account.flushes != 0 && error == 0 {
+            self.refused_flushes.make_up(account.flushes);
+        }
         self.member.ended(account, cost, error);
     }
 

@@ -65,6 +65,11 @@ impl<'a> BioView<'a> {
         self.op() == bindings::req_op_REQ_OP_READ
     }
 
+    /// Returns true for a write of data.
+    pub(crate) fn is_write(self) -> bool {
+        self.op() == bindings::req_op_REQ_OP_WRITE
+    }
+
     /// Returns true for a discard, secure erase or write of zeroes: a range without data.
     pub(crate) fn is_punch(self) -> bool {
         matches!(

@@ -94,6 +94,8 @@ pub(crate) struct NodeAccount {
     pub(crate) lengthy: bool,
     /// Index of the submitter, if requests of submitters are counted.
     pub(crate) submitter: u8,
+    /// Number of refused flushes of the device that the request, a write, makes up for; 0: none.
+    pub(crate) flushes: u32,
     /// Time in the queue, ms; after submission, the part of it that counts as service time.
     pub(crate) waited: u32,
     /// Time of submission, if the request has a deadline.
@@ -120,6 +122,7 @@ impl NodeAccount {
             refused: false,
             lengthy: false,
             submitter: Self::NO_SUBMITTER,
+            flushes: 0,
             waited: 0,
             submitted: Submitted::NONE,
             life: RequestTrace::NONE,

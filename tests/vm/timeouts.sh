@@ -257,6 +257,33 @@ failing() {
 	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd || fail "$(cat /tmp/dd)"
 }
 
+# Verifies that the first write after a refused flush flushes the cache first: device-mapper drops
+# the error of a flush that precedes data.
+flush_owed() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000 cache_size=16
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc on_timeout fail
+	quick 1 1
+	load a --time_based --runtime=600 --iodepth=4 --continue_on_error=all \
+		--error_dump=0 >/dev/null 2>&1 &
+	wait_for 10 '[ $(counter a ended) -gt 0 ]'
+	dm suspend --nolockfs --noflush lin
+	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
+	sync -d /dev/mapper/a && fail "flushed a device that hangs"
+	dm resume lin
+	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
+	killall fio
+	local before flushes
+	for flushes in 1 0; do
+		before=$(awk '{ print $16 }' /sys/block/nb0/stat)
+		dd if=/dev/zero of=/dev/mapper/a bs=4k count=1 oflag=direct 2>/tmp/dd ||
+			fail "$(cat /tmp/dd)"
+		[ $(($(awk '{ print $16 }' /sys/block/nb0/stat) - before)) = $flushes ] ||
+			fail "not $flushes flushes: $before, $(awk '{ print $16 }' /sys/block/nb0/stat)"
+	done
+}
+
 # Verifies that throttled requests are not late, and do not raise the estimate.
 kept() {
 	setup
@@ -305,6 +332,7 @@ try 60 "a discard may exceed the timeout" discarded
 try 120 "a device that hangs is given up, and recovers" dead
 long try 120 "a loaded device is not lost" loaded
 try 90 "queued requests fail, if so configured" failing
+try 60 "a write after a refused flush flushes the cache" flush_owed
 long try 120 "throttled requests are not late" kept
 long try 90 "suspended and removed while given up" leaving
 remarks '^(given up after|the estimate fell|slow:)'

@@ -137,6 +137,12 @@ impl<T: DmTarget> Bio<'_, T> {
         MapOutcome(raw::DM_MAPIO_REMAPPED)
     }
 
+    /// Makes the device flush its cache before the bio, a write of data.
+    pub(crate) fn flush_first(&mut self) {
+        // SAFETY: By the type invariant `self` owns the bio.
+        unsafe { (*self.bio).bi_opf |= 1 << bindings::req_flag_bits___REQ_PREFLUSH };
+    }
+
     /// Ends the bio with `ETIMEDOUT`, without dispatching or accounting it.
     pub(crate) fn time_out(self) -> MapOutcome {
         // SAFETY: The per-bio area of this target's bio; plain data. `self` owns the bio by the

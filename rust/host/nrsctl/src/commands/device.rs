@@ -242,32 +242,31 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             }
         }
         DeviceAction::Add(new) => {
-            let (device, files) = (device(new)?, new.kept.files(kernel)?);
+            let device = device(new)?;
             let same = |key: &str| key == new.name;
-            check_files(&files, Table::Device, same)?;
-            let located = kernel.locate(&device)?;
-            alone(&located, &kernel.devices()?)?;
+            let files = new.kept.files(kernel, Table::Device, same)?;
+            let (located, running) = (kernel.locate(&device)?, kernel.devices()?);
+            alone(&located, &running)?;
             let kept = lasting(kernel, &device, &located)?;
             // A device that was added, but not saved, is saved by the same command.
             let wanted = plain(located.clone());
             let runs = |device: Device| files.is_some() && plain(device) == wanted;
-            if !kernel.devices()?.into_iter().any(runs) {
+            if !running.into_iter().any(runs) {
                 kernel.add_device(&located)?;
             }
             let write = |files: CheckedFiles<'_>| files.write(&kept, same);
             files.map_or(Ok(()), write).map_err(unsaved)
         }
         DeviceAction::Remove { name, kept } => {
-            let files = kept.files(kernel)?;
             let same = |key: &str| key == name;
-            check_files(&files, Table::Device, same)?;
+            let files = kept.files(kernel, Table::Device, same)?;
             let done = kernel.remove_device(name);
             forget(files, Table::Device, done, same)
         }
         DeviceAction::Schedule(new) => {
-            let (disk, files) = (disk(new, kernel)?, new.kept.files(kernel)?);
+            let disk = disk(new, kernel)?;
             let same = |key: &str| kernel.disk(key).is_ok_and(|name| name == disk.name);
-            check_files(&files, Table::Disk, same)?;
+            let files = new.kept.files(kernel, Table::Disk, same)?;
             kernel.schedule(&disk)?;
             let Some(files) = files else {
                 return Ok(());
@@ -290,13 +289,12 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
             scheduler,
             kept,
         } => {
-            let files = kept.files(kernel)?;
             let found = kernel.disk(disk);
             let same = |key: &str| {
                 let name = kernel.disk(key);
                 key == disk || name.is_ok() && name == found
             };
-            check_files(&files, Table::Disk, same)?;
+            let files = kept.files(kernel, Table::Disk, same)?;
             let done = found
                 .clone()
                 .and_then(|name| kernel.unschedule(&name, scheduler));
@@ -309,21 +307,6 @@ pub fn run(action: &DeviceAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
 fn unsaved(failure: Failure) -> Failure {
     let message = format!("the change was made, but not saved: {}", failure.message);
     Failure { message, ..failure }
-}
-
-/// Checks that the section in `table` whose name is `named` can be changed in `files`.
-///
-/// # Errors
-///
-/// Errors of [`CheckedFiles::check`].
-fn check_files(
-    files: &Option<CheckedFiles<'_>>,
-    table: Table,
-    named: impl Fn(&str) -> bool,
-) -> Result {
-    files
-        .as_ref()
-        .map_or(Ok(()), |files| files.check(table, named))
 }
 
 /// Removes the section in `table` whose name is `named` from `files` once the removal is `done`. A

@@ -38,13 +38,20 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the files in which to save the change; `None` without `--save`.
+    /// Returns the files in which to save the change of the section in `table` whose name is
+    /// `named`; `None` without `--save`.
     ///
     /// # Errors
     ///
-    /// - [`FailureKind::Refused`]: the files are wrong already.
+    /// - [`FailureKind::Refused`]: the files are wrong already, or the section is in the directory
+    ///   for network disks, whose files are applied separately.
     /// - Errors of reading the files.
-    pub fn files<'a>(&self, kernel: &'a dyn Kernel) -> Result<Option<CheckedFiles<'a>>> {
+    pub fn files<'a>(
+        &self,
+        kernel: &'a dyn Kernel,
+        table: Table,
+        named: impl Fn(&str) -> bool,
+    ) -> Result<Option<CheckedFiles<'a>>> {
         let Some(directory) = &self.save else {
             return Ok(None);
         };
@@ -52,12 +59,14 @@ impl Kept {
         let files = files::all(directory)?;
         super::wanted(&files, kernel.accounts())?;
         let net = directory.join(NET);
-        let elsewhere = match net.is_dir() {
-            true => files::all(&net)?,
-            false => Vec::new(),
-        };
+        if net.is_dir() && find(&files, table, &named)?.is_none() {
+            if let Some((file, name)) = find(&files::all(&net)?, table, &named)? {
+                let message = format!("{}: has the section {}.{name}", file.name, table.key());
+                let hint = format!("--save={}", net.display());
+                return Err(Failure::new(FailureKind::Refused, message).hint(hint));
+            }
+        }
         Ok(Some(CheckedFiles {
-            elsewhere,
             _exclusion: exclusion,
             directory: directory.clone(),
             files,
@@ -71,35 +80,10 @@ pub struct CheckedFiles<'a> {
     _exclusion: Exclusion,
     directory: PathBuf,
     files: Vec<File>,
-    /// Files for devices on network disks, which are applied separately.
-    elsewhere: Vec<File>,
     accounts: &'a Accounts,
 }
 
 impl CheckedFiles<'_> {
-    /// Returns the file and the key of the section in `table` whose name is `named`.
-    fn find(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<Option<(&File, String)>> {
-        find(&self.files, table, named)
-    }
-
-    /// Checks that the section in `table` whose name is `named` belongs into these files.
-    ///
-    /// # Errors
-    ///
-    /// [`FailureKind::Refused`]: the section is in the directory for network disks.
-    pub fn check(&self, table: Table, named: impl Fn(&str) -> bool) -> Result {
-        let found = match self.find(table, &named)? {
-            Some(_) => None,
-            None => find(&self.elsewhere, table, &named)?,
-        };
-        let Some((file, name)) = found else {
-            return Ok(());
-        };
-        let message = format!("{}: has the section {}.{name}", file.name, table.key());
-        let hint = format!("--save={}", self.directory.join(NET).display());
-        Err(Failure::new(FailureKind::Refused, message).hint(hint))
-    }
-
     /// Writes the section of `device`, replacing the section whose name is `named`, if any.
     ///
     /// # Errors
@@ -112,7 +96,7 @@ impl CheckedFiles<'_> {
             text: String::new(),
         };
         let other = self.files.iter().find(|file| file.name == new.name);
-        let found = self.find(table, named)?;
+        let found = find(&self.files, table, named)?;
         let (file, name) = found.unwrap_or((other.unwrap_or(&new), device.name.clone()));
         let mut document = document(&file.text)?;
         let is_first = document.is_empty();
@@ -171,7 +155,7 @@ impl CheckedFiles<'_> {
     ///
     /// Errors of [`CheckedFiles::change`].
     pub fn remove(&self, table: Table, named: impl Fn(&str) -> bool) -> Result<bool> {
-        let Some((file, name)) = self.find(table, named)? else {
+        let Some((file, name)) = find(&self.files, table, named)? else {
             return Ok(false);
         };
         let mut document = document(&file.text)?;
@@ -448,10 +432,12 @@ mod tests {
         let kept = Kept {
             save: Some(room.0.path().into()),
         };
-        let files = kept.files(&module).unwrap().unwrap();
+        let named = |name: &str| name == "c";
+        let files = kept.files(&module, Table::Device, named);
+        let files = files.unwrap().unwrap();
         fs::write(room.0.path().join("a.toml"), "# another\n").unwrap();
         let device = module.devices().unwrap()[0].clone();
-        let failure = files.write(&device, |name| name == "c").unwrap_err();
+        let failure = files.write(&device, named).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Busy);
         assert_eq!(room.text("a.toml"), "# another\n");
     }

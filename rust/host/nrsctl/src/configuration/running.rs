@@ -132,15 +132,16 @@ mod tests {
     /// Verifies that an older module's state is read: what it lacks has its default.
     #[test]
     fn older_modules() {
+        const LACKING: &str = "at_early_margin";
         let of_all = Mock::of(&["san"]);
         let known = parameters::all().filter_map(|parameter| {
             let text = of_all.get("san", parameter.name()).ok()?;
-            (parameter.name() != "at_margin").then_some((parameter.name(), text))
+            (parameter.name() != LACKING).then_some((parameter.name(), text))
         });
         let known: Vec<(&str, String)> = known.collect();
         let texts: Vec<(&str, &str)> = known.iter().map(|(k, v)| (*k, &v[..])).collect();
         let older = Mock::with(&[("san", &texts)]);
-        assert!(older.get("san", "at_margin").is_err());
+        assert!(of_all.get("san", LACKING).is_ok() && older.get("san", LACKING).is_err());
         let mut want = read(&of_all, "san").unwrap();
         want.cpts = None;
         assert_eq!(read(&older, "san").unwrap(), want);

@@ -28,7 +28,7 @@
 use kernel::prelude::*;
 
 use super::{
-    table::TableState,
+    table::{RequestRow, TableState},
     watch::{DeadlineWatch, WatchQueue},
     Session, CHUNK,
 };
@@ -127,6 +127,18 @@ pub(super) enum BusyOutcome {
     Refused,
     /// The client gets an early reply; `first`: it is the first unread one.
     Deadline { first: bool },
+}
+
+impl RequestRow {
+    /// Returns the arrival, plus the policy delay, which is unknown until the release, and the
+    /// deadline.
+    fn times(&self) -> RequestTimes {
+        let withheld = self.served().map_or(0, |served| served.withheld);
+        RequestTimes {
+            arrival: self.arrival.saturating_add(withheld.into()),
+            deadline: self.watch.deadline,
+        }
+    }
 }
 
 impl TableState {
@@ -266,18 +278,13 @@ impl TableState {
                 bug!();
                 break;
             };
-            // The time is unknown until the request is released.
-            let withheld = row.served().map(|served| served.withheld);
-            let stated = RequestTimes {
-                arrival: row.arrival.saturating_add(withheld.unwrap_or(0).into()),
-                deadline: row.watch.deadline,
-            };
+            let stated = row.times();
             match answer(terms, &row.watch, &stated, now, recovery) {
                 EarlyReply::Grant { deadline, sample } => {
                     // A queued request may be throttled, so it is no sample unless throttled time
                     // counts.
                     let counted = terms.count_policy_delay == AtCountPolicyDelay::On;
-                    if counted || withheld.is_some() {
+                    if counted || row.served().is_some() {
                         found.sample = found.sample.max(sample);
                     }
                     row.watch.granted = deadline;
@@ -308,13 +315,11 @@ impl TableState {
         let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
         self.extend(idx, misc::now().saturating_add(lasts));
         let row = self.rows.at_mut(idx)?;
-        let withheld = row.served().map_or(0, |served| served.withheld);
-        let arrival = row.arrival.saturating_add(withheld.into());
-        let deadline = row.watch.deadline;
+        let stated = row.times();
         if row.watch.place == WatchQueue::None {
             return Some(BusyOutcome::Lease);
         }
-        let limit = early::limit(terms, &RequestTimes { arrival, deadline });
+        let (limit, deadline) = (early::limit(terms, &stated), stated.deadline);
         let granted = until.min(limit).max(row.watch.granted);
         if deadline <= now || granted <= deadline || terms.mode() != TimeoutMode::Adaptive {
             return Some(BusyOutcome::Refused);

@@ -105,6 +105,7 @@ pub(crate) mod sort;
 pub mod start_tags;
 pub mod statistics;
 pub mod table;
+pub mod tag_shares;
 pub mod text;
 pub mod timeouts;
 pub mod tournament;

@@ -27,7 +27,7 @@ use crate::{
         bio::{BioView, WriteStream},
         misc,
         node::{Held, NodeAccount},
-        task::{self, Submitter, SubmitterId},
+        task::{Submitter, SubmitterId},
     },
 };
 
@@ -76,6 +76,12 @@ impl Default for ClientNaming {
 }
 
 impl ClientNaming {
+    /// Returns true if job identifiers contain the name of the cgroup or of the host.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn uses_names(&self) -> bool {
+        self.template.uses_cgroup() || self.template.uses_host()
+    }
+
     /// Returns the job identifier of the submitter with the identity `whose`. For an anonymous
     /// submitter, only the cgroup of the request can name the job.
     fn jobid(&self, who: &Submitter<'_>, whose: &SubmitterId) -> JobId {
@@ -96,7 +102,7 @@ impl ClientNaming {
             gid: whose.owner.map(|(_, gid)| gid),
             pid: whose.pid,
             host: if template.uses_host() {
-                task::hostname(&mut host)
+                who.hostname(&mut host)
             } else {
                 &[]
             },

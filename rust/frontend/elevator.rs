@@ -25,10 +25,12 @@ use crate::{
         service::{is_name, is_name_byte, major_minor, NAME_MAX},
         target::{LowerDevice, PullNotifier},
     },
-    sched::{attr::Stream, item::Cost, partition::admit::AdmissionOutcome},
+    sched::{
+        attr::Stream, item::Cost, parameters::service::Level, partition::admit::AdmissionOutcome,
+    },
     sys::{
         bio::{BioView, SECTOR},
-        elevator::{self, Request, RequestQueue, Scheduler, SchedulerFile},
+        elevator::{self, Request, RequestQueue, Scheduler, SchedulerFile, SubmittedBio},
         hotplug, layout,
         node::{Held, NodeAccount},
         series::ELOOP,
@@ -55,7 +57,7 @@ pub(crate) struct ScheduledDisk {
     settings: QueueSettings,
     queue: Arc<RequestQueue>,
     member: Arc<BlockClient>,
-    tags: Pin<KBox<Tags>>,
+    tags: Tags,
 }
 
 /// The registered scheduler, and the handling of CPUs that go offline.
@@ -125,6 +127,11 @@ fn default_service(disk: &CStr) -> Result<CString> {
 }
 
 impl ScheduledDisk {
+    /// Returns true if requests may be deferred: they need not keep the order of arrival.
+    fn may_defer(&self) -> bool {
+        self.member.service().dispatch().level() != Level::Overlap
+    }
+
     /// Joins the service that `settings` name.
     fn attach(queue: &Arc<RequestQueue>, settings: &QueueSettings) -> Result<Arc<BlockClient>> {
         let number = queue.number();
@@ -186,7 +193,8 @@ impl Scheduler for ScheduledDisk {
             name: c"status",
             show: |disk, out| {
                 let concurrency = disk.member.service().concurrency();
-                disk.member.client().write(concurrency, out)
+                disk.member.client().write(concurrency, out)?;
+                writeln!(out, "deferred: {}", disk.tags.deferred())
             },
             store: None,
         },
@@ -245,8 +253,9 @@ impl Scheduler for ScheduledDisk {
     }
 
     #[inline]
-    fn hold_back(&self, bio: BioView<'_>) -> bool {
-        self.tags.hold_back(bio)
+    fn defer(&self, bio: SubmittedBio) -> Result<(), SubmittedBio> {
+        let names = self.settings.naming.uses_names();
+        self.tags.defer_bio(bio, names, || self.may_defer())
     }
 
     #[inline]
@@ -259,15 +268,22 @@ impl Scheduler for ScheduledDisk {
         traits.force(request.is_in_flush());
         let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, mut account) = (traits.cost(), traits.account());
+        let naming = &self.settings.naming;
+        let mut request = request;
         // The counts only matter while requests are queued.
         if !target.slot_pool().is_uncontended() {
-            account.submitter = self.tags.enter(&who);
+            let may_defer = self.may_defer() && !request.is_in_flush();
+            let entered = (self.tags).enter(request, &who, naming.uses_names(), may_defer);
+            let Some((entered, share)) = entered else {
+                return;
+            };
+            request = entered;
+            account.tag_share = share;
         }
         let held = request.into_held(cost, target.index(), traits.wants_file, account);
         // Called with the partition locked. A drain makes both conditions visible before it takes
         // the lock, so the drain finds every request that is queued here.
         let draining = || cpu.is_going_offline() || self.queue.is_dying();
-        let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
             AdmissionOutcome::Passed(held) => target.offer(held),
             // Requests that may overflow are never refused.
@@ -313,8 +329,8 @@ impl Scheduler for ScheduledDisk {
 
     #[inline]
     fn dispatching(&self, account: &mut NodeAccount, queued: bool) {
-        if account.submitter != NodeAccount::NO_SUBMITTER {
-            self.tags.leave(account.submitter);
+        if account.tag_share != NodeAccount::NO_SHARE {
+            self.tags.leave(account.tag_share);
         }
         if queued {
             // Requests of a lost disk stay queued, so none is refused.

@@ -274,6 +274,15 @@ impl SlabList {
         }
     }
 
+    /// Returns the newest index.
+    pub const fn last(&self) -> Option<u32> {
+        if self.last == NONE {
+            None
+        } else {
+            Some(self.last)
+        }
+    }
+
     /// Appends `idx`, which is in no list.
     pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, idx: u32) {
         let Some(record) = slab.at_mut(idx) else {

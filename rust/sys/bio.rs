@@ -101,6 +101,13 @@ impl<'a> BioView<'a> {
         self.has(bindings::req_flag_bits___REQ_META)
     }
 
+    /// Returns true for a change of a zoned disk, in which writes of a zone keep their order.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn is_zoned_write(self) -> bool {
+        // SAFETY: By the type invariant; a submitted bio has a device.
+        !self.is_read() && unsafe { raw::nrs_bdev_is_zoned(self.0.bi_bdev) }
+    }
+
     /// Returns true if the submitter must not sleep.
     pub(crate) fn is_nowait(self) -> bool {
         self.has(bindings::req_flag_bits___REQ_NOWAIT)

@@ -16,7 +16,7 @@
 //!   plugged, the block layer uses a work item instead, which costs two context switches.
 //!
 //! ```text
-//!      bio_merge    ──▶ Scheduler::hold_back, tag
+//!      bio_merge    ──▶ Scheduler::defer, tag
 //!         │
 //!   insert_requests ──▶ Scheduler::insert ──▶ Held ─▶ policy ─▶ target ──▶ Scheduler::pull
 //!         │  (requeued, flush sequence)                                          │
@@ -49,6 +49,7 @@ use crate::sched::item::Cost;
 
 mod bypass;
 mod control;
+mod deferred;
 mod instance;
 mod merge;
 mod queue;
@@ -56,6 +57,8 @@ mod request;
 mod request_table;
 mod settings;
 
+pub(super) use deferred::recorded;
+pub(crate) use deferred::{DeferredBio, DeferredBios, DeferredSource, Submission, SubmittedBio};
 pub(crate) use queue::RequestQueue;
 pub(crate) use request::Request;
 
@@ -111,11 +114,10 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     /// Charges for a merged bio. Task context.
     fn charge(&self, growth: &Self::Growth);
 
-    /// Throttles the running task before `bio` gets a tag, while tags are reserved for other tasks.
-    /// Returns true if the bio fails, because its submitter must not sleep. Otherwise may sleep.
-    fn hold_back(&self, bio: BioView<'_>) -> bool;
+    /// Defers `bio` before it gets a tag, or returns it if it is to be submitted now. Task context.
+    fn defer(&self, bio: SubmittedBio) -> Result<(), SubmittedBio>;
 
-    /// Inserts a request; may sleep for memory if `may_sleep`.
+    /// Inserts or defers a request; may sleep for memory if `may_sleep`.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
 
     /// Removes and returns the next request to dispatch. Task context, under RCU.

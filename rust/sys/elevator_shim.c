@@ -6,12 +6,15 @@
 #include <linux/cpumask.h>
 #include <linux/irqflags.h>
 #include <linux/list.h>
+#include <linux/part_stat.h>
 #include <linux/percpu-refcount.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <trace/events/block.h>
 
+#include "block/blk-cgroup.h"
 #include "block/blk-mq.h"
+#include "block/blk-rq-qos.h"
 #include "block/blk-wbt.h"
 #include "elevator_shim.h"
 
@@ -91,9 +94,64 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
 	       !(nowait && hctx->flags & BLK_MQ_F_BLOCKING);
 }
 
-void nrs_request_would_block(struct bio *bio)
+void nrs_bio_detach(struct bio *bio)
 {
-	bio_wouldblock_error(bio);
+	bio->bi_opf &= ~(REQ_NOWAIT | REQ_POLLED);
+	bio->bi_cookie = BLK_QC_T_NONE;
+}
+
+bool nrs_request_is_watched(struct request *rq)
+{
+	const struct rq_qos *qos;
+
+	for (qos = rq->q->rq_qos; qos; qos = qos->next)
+		if (qos->id != RQ_QOS_WBT)
+			return true;
+	return false;
+}
+
+struct bio *nrs_request_take_bios(struct request *rq)
+{
+	struct bio_list bios = BIO_EMPTY_LIST;
+
+	if (rq->rq_flags & RQF_IO_STAT) {
+		part_stat_lock();
+		bdev_dec_in_flight(rq->part, req_op(rq));
+		part_stat_unlock();
+		rq->rq_flags &= ~RQF_IO_STAT;
+	}
+	blk_steal_bios(&bios, rq);
+	blk_mq_free_request(rq);
+	return bios.head;
+}
+
+/* Reverts what blk_cgroup_bio_start() counts at each submission of @bio. */
+static void nrs_bio_uncount(struct bio *bio)
+{
+#ifdef CONFIG_BLK_CGROUP
+	struct blkg_iostat_set *set;
+	unsigned long flags;
+	int type = BLKG_IOSTAT_READ;
+
+	if (!bio->bi_blkg || !cgroup_subsys_on_dfl(io_cgrp_subsys) ||
+	    !cgroup_parent(bio->bi_blkg->blkcg->css.cgroup))
+		return;
+	if (op_is_discard(bio->bi_opf))
+		type = BLKG_IOSTAT_DISCARD;
+	else if (op_is_write(bio->bi_opf))
+		type = BLKG_IOSTAT_WRITE;
+	set = get_cpu_ptr(bio->bi_blkg->iostat_cpu);
+	flags = u64_stats_update_begin_irqsave(&set->sync);
+	set->cur.ios[type]--;
+	u64_stats_update_end_irqrestore(&set->sync, flags);
+	put_cpu_ptr(bio->bi_blkg->iostat_cpu);
+#endif
+}
+
+void nrs_bio_submit(struct bio *bio)
+{
+	nrs_bio_uncount(bio);
+	submit_bio_noacct(bio);
 }
 
 bool nrs_queue_shares_tags(struct request_queue *q)

@@ -64,8 +64,20 @@ bool nrs_request_is_in_flush(struct request *rq);
  */
 bool nrs_may_sleep(void);
 
-/* Ends @bio, which would have to wait for a request, with BLK_STS_AGAIN. */
-void nrs_request_would_block(struct bio *bio);
+/* Lets @bio wait for a request, without a task that polls for its end. */
+void nrs_bio_detach(struct bio *bio);
+
+/* Returns true if io.latency or io.cost count @rq, and would count its bios twice. */
+bool nrs_request_is_watched(struct request *rq);
+
+/*
+ * Frees @rq, which was never started and which the caller owns, and returns its bios, linked through
+ * bi_next. They may wait, as after nrs_bio_detach().
+ */
+struct bio *nrs_request_take_bios(struct request *rq);
+
+/* Submits @bio, which was submitted before, once more. May sleep. */
+void nrs_bio_submit(struct bio *bio);
 
 /* Returns true if all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);

@@ -92,8 +92,8 @@ pub(crate) struct NodeAccount {
     pub(crate) refused: bool,
     /// True for a discard, a secure erase or a write of zeroes.
     pub(crate) lengthy: bool,
-    /// Index of the submitter, if requests of submitters are counted.
-    pub(crate) submitter: u8,
+    /// Index of the share of the tags in which the request is counted.
+    pub(crate) tag_share: u16,
     /// Number of refused flushes of the device that the request, a write, makes up for; 0: none.
     pub(crate) flushes: u32,
     /// Time in the queue, ms; after submission, the part of it that counts as service time.
@@ -105,8 +105,8 @@ pub(crate) struct NodeAccount {
 }
 
 impl NodeAccount {
-    /// Value of `submitter` for a request without one.
-    pub(crate) const NO_SUBMITTER: u8 = u8::MAX;
+    /// Value of `tag_share` for a request that is not counted.
+    pub(crate) const NO_SHARE: u16 = u16::MAX;
 
     /// Returns true if the request holds a slot of its target.
     pub(crate) fn has_slot(&self) -> bool {
@@ -121,7 +121,7 @@ impl NodeAccount {
             cpu,
             refused: false,
             lengthy: false,
-            submitter: Self::NO_SUBMITTER,
+            tag_share: Self::NO_SHARE,
             flushes: 0,
             waited: 0,
             submitted: Submitted::NONE,

@@ -4,6 +4,8 @@
 //!
 //! - *Dispatch*: submits requests to devices. The work neither allocates nor waits for work that
 //!   does.
+//! - *Submission*: submits deferred bios to the block layer. The work may wait for requests of a
+//!   device.
 //! - *Progress*: finds eligible requests. The work neither allocates nor submits.
 //! - *Upkeep*: all work that allocates.
 //! - *Calls*: calls other modules. The module does not know what these calls do or wait for.
@@ -30,6 +32,7 @@ use super::misc::bug;
 type QueuePointer = Atomic<*mut bindings::workqueue_struct>;
 
 static DISPATCH: QueuePointer = Atomic::new(ptr::null_mut());
+static SUBMISSION: QueuePointer = Atomic::new(ptr::null_mut());
 static PROGRESS: QueuePointer = Atomic::new(ptr::null_mut());
 static UPKEEP: QueuePointer = Atomic::new(ptr::null_mut());
 static CALLS: QueuePointer = Atomic::new(ptr::null_mut());
@@ -85,6 +88,7 @@ pub(crate) struct WorkQueues {
     _calls: OwnedQueue,
     _upkeep: OwnedQueue,
     _progress: OwnedQueue,
+    _submission: OwnedQueue,
     _dispatch: OwnedQueue,
 }
 
@@ -96,6 +100,8 @@ impl WorkQueues {
     /// `ENOMEM`; `EBUSY`: the queues exist.
     pub(crate) fn new() -> Result<Self> {
         let dispatch = OwnedQueue::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
+        let flags = bindings::wq_flags_WQ_HIGHPRI;
+        let submission = OwnedQueue::new(&SUBMISSION, c"nrs_submission", flags)?;
         let progress = OwnedQueue::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
         let upkeep = OwnedQueue::new(&UPKEEP, c"nrs_upkeep", 0)?;
         let calls = OwnedQueue::new(&CALLS, c"nrs_calls", bindings::wq_flags_WQ_HIGHPRI)?;
@@ -103,6 +109,7 @@ impl WorkQueues {
             _calls: calls,
             _upkeep: upkeep,
             _progress: progress,
+            _submission: submission,
             _dispatch: dispatch,
         })
     }
@@ -126,6 +133,12 @@ fn at(place: &'static QueuePointer) -> &'static Queue {
 /// Returns the queue for work that submits requests to devices.
 pub(crate) fn dispatch() -> &'static Queue {
     at(&DISPATCH)
+}
+
+/// Returns the queue for work that submits deferred bios.
+#[cfg(feature = "elevator")]
+pub(crate) fn submission() -> &'static Queue {
+    at(&SUBMISSION)
 }
 
 /// Returns the queue for work that finds eligible requests.

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `exit_signals`, `exit_mm` | pending signals, the address space | none |
 //! | `exit_files`, `exit_fs` | open files, root and working directory | none |
-//! | `exit_nsproxy_namespaces` | `nsproxy`, UTS namespace | [`hostname`]: uses the initial one |
+//! | `exit_nsproxy_namespaces` | `nsproxy`, UTS namespace | `hostname`: uses the initial one |
 //! | **`exit_task_work`** | | requests |
 //! | `cgroup_task_exit` | list entry in its cgroup; the pointer to the cgroup stays | none |
 //! | `exit_notify` | once reaped: `signal`, `sighand`, pid links; the number `tgid` stays | none |
@@ -20,20 +20,22 @@
 
 use core::{marker::PhantomData, ptr};
 
-use kernel::bindings;
+use kernel::{bindings, prelude::*};
 
-use super::{bio::BioView, raw};
+use super::{atomic::Hint, bio::BioView, raw};
 
 /// The running task, and the cgroup for which a request is made. Each attribute is read when it is
-/// needed.
+/// needed. While a worker submits a deferred bio, the submitter is that of the bio.
 ///
 /// # Invariants
 ///
 /// `task` is the running task, and `self` is not sent to another one. `bio` is null or valid for
-/// `'a`.
+/// `'a`. `record` is null or valid during the submission in which `self` was created.
 pub(crate) struct Submitter<'a> {
     task: *const bindings::task_struct,
     flags: u32,
+    /// Submitter of a deferred bio; null: the task.
+    record: *const SubmitterRecord,
     /// Bio that determines the cgroup; null: the cgroup of the task.
     bio: *mut bindings::bio,
     _bio: PhantomData<BioView<'a>>,
@@ -52,19 +54,52 @@ pub(crate) struct SubmitterId {
     pub(crate) cgroup: Option<u64>,
 }
 
+/// Copy of a submitter's attributes, for bios that are submitted later.
+pub(crate) struct SubmitterRecord {
+    whose: SubmitterId,
+    names: Option<KBox<RecordedNames>>,
+    /// Address of the counter in which a request of the submitter is already counted; 0: none.
+    counter: Hint,
+    /// Index of the submitter in that counter.
+    index: Hint,
+}
+
+/// Names of a submitter, which only some job identifiers need.
+#[derive(Clone, Copy)]
+struct RecordedNames {
+    cgroup: Option<([u8; 64], usize)>,
+    host: [u8; 65],
+}
+
 /// Returns the running task.
 pub(crate) fn submitter() -> Submitter<'static> {
-    // INVARIANT: The raw pointer makes `Submitter` neither `Send` nor `Sync`.
+    // INVARIANT: The raw pointers make `Submitter` neither `Send` nor `Sync`. A worker keeps the
+    // record until the submission has returned.
     // SAFETY: `current` is valid while this task runs.
     unsafe {
         let task = bindings::get_current();
+        let flags = (*task).flags;
         Submitter {
             task,
-            flags: (*task).flags,
+            flags,
+            record: if flags & bindings::PF_WQ_WORKER != 0 {
+                recorded()
+            } else {
+                ptr::null()
+            },
             bio: ptr::null_mut(),
             _bio: PhantomData,
         }
     }
+}
+
+/// Returns the submitter of the bio that the running worker submits; null if the bio is its own.
+#[cold]
+fn recorded() -> *const SubmitterRecord {
+    #[cfg(feature = "elevator")]
+    return super::elevator::recorded();
+    #[cfg(not(feature = "elevator"))]
+    ptr::null()
 }
 
 impl<'a> Submitter<'a> {
@@ -79,6 +114,49 @@ impl<'a> Submitter<'a> {
         }
     }
 
+    /// Returns a copy of the attributes, with names if `names`; `None` without memory.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn record(&self, names: bool) -> Option<SubmitterRecord> {
+        let names = if names {
+            let (mut cgroup, mut host) = ([0; 64], [0; 65]);
+            let len = self.cgroup_name(&mut cgroup).map(<[u8]>::len);
+            self.hostname(&mut host);
+            let names = RecordedNames {
+                cgroup: len.map(|len| (cgroup, len)),
+                host,
+            };
+            Some(KBox::new(names, GFP_ATOMIC | __GFP_NOWARN).ok()?)
+        } else {
+            None
+        };
+        Some(SubmitterRecord {
+            whose: self.whose(true, true),
+            names,
+            counter: Hint::new(0),
+            index: Hint::new(0),
+        })
+    }
+
+    /// Returns the record of the submitter of a deferred bio.
+    fn recorded(&self) -> Option<&SubmitterRecord> {
+        // SAFETY: By the type invariant.
+        unsafe { self.record.as_ref() }
+    }
+
+    /// Returns true if a request of the submitter is already counted in `counter`.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn is_counted(&self, counter: usize) -> bool {
+        self.recorded()
+            .is_some_and(|record| record.is_counted(counter))
+    }
+
+    /// Returns the index of the submitter in `counter` if a request of the submitter is already
+    /// counted there. Only the next request of the submitter is that request.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn take_counted(&self, counter: usize) -> Option<u32> {
+        self.recorded()?.take_counted(counter)
+    }
+
     fn is_kthread(&self) -> bool {
         self.flags & bindings::PF_KTHREAD != 0
     }
@@ -86,6 +164,14 @@ impl<'a> Submitter<'a> {
     /// Returns true for a kernel thread with its own credentials, which do not identify the user
     /// for whom it works.
     pub(crate) fn is_anonymous(&self) -> bool {
+        match self.recorded() {
+            Some(record) => record.whose.owner.is_none(),
+            None => self.works_for_no_user(),
+        }
+    }
+
+    /// Returns true if the running task is a kernel thread with its own credentials.
+    fn works_for_no_user(&self) -> bool {
         // SAFETY: By the type invariant this task runs; only this task replaces its credentials.
         self.is_kthread() && unsafe { (*self.task).cred == (*self.task).real_cred }
     }
@@ -102,6 +188,9 @@ impl<'a> Submitter<'a> {
     /// kernel thread overrides its credentials, the new ones identify the user for whom a server
     /// works. If a task of another user does, they identify the task that mounted an overlay.
     pub(crate) fn owner(&self) -> Option<(u32, u32)> {
+        if let Some(record) = self.recorded() {
+            return record.whose.owner;
+        }
         if self.is_anonymous() {
             return None;
         }
@@ -131,6 +220,14 @@ impl<'a> Submitter<'a> {
     /// `cgroup`.
     #[inline(always)]
     pub(crate) fn whose(&self, pid: bool, cgroup: bool) -> SubmitterId {
+        if let Some(record) = self.recorded() {
+            let whose = &record.whose;
+            return SubmitterId {
+                pid: if pid { whose.pid } else { 0 },
+                cgroup: whose.cgroup.filter(|_| cgroup),
+                ..*whose
+            };
+        }
         SubmitterId {
             comm: self.comm(),
             owner: self.owner(),
@@ -143,6 +240,9 @@ impl<'a> Submitter<'a> {
     /// charged to one below the root, else that of the task. `None` for a kernel thread; 0 without
     /// cgroups.
     pub(crate) fn cgroup(&self) -> Option<u64> {
+        if let Some(record) = self.recorded() {
+            return record.whose.cgroup;
+        }
         if !self.bio.is_null() {
             // SAFETY: By the type invariant.
             let id = unsafe { raw::nrs_bio_cgroup(self.bio) };
@@ -160,6 +260,11 @@ impl<'a> Submitter<'a> {
     /// Returns the last component of the path of the cgroup of [`Self::cgroup`], at most 63 bytes;
     /// `None` for the root.
     pub(crate) fn cgroup_name<'b>(&self, buf: &'b mut [u8; 64]) -> Option<&'b [u8]> {
+        if let Some(record) = self.recorded() {
+            let (name, len) = record.names.as_ref()?.cgroup?;
+            *buf = name;
+            return buf.get(..len);
+        }
         let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
         let mut len = -(bindings::ENODATA as i32);
         if !self.bio.is_null() {
@@ -177,30 +282,58 @@ impl<'a> Submitter<'a> {
             Err(_) => None,
         }
     }
+
+    /// Returns the host name of the submitter's UTS namespace, or of the initial one if the task
+    /// has left its namespaces. An exiting task drops the last references to its files later
+    /// (`exit_task_work` in `do_exit`), and writing back the dirty pages of such a file submits
+    /// requests.
+    pub(crate) fn hostname<'b>(&self, buf: &'b mut [u8; 65]) -> &'b [u8] {
+        match self.recorded() {
+            Some(record) => {
+                *buf = record.names.as_ref().map_or([0; 65], |names| names.host);
+            }
+            None => {
+                // SAFETY: `buf` is valid for its length.
+                unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };
+            }
+        }
+        buf.split(|byte| *byte == 0).next().unwrap_or(&[])
+    }
+}
+
+#[cfg(feature = "elevator")]
+impl SubmitterRecord {
+    /// Records that a request of the submitter is counted in `counter` at `index`.
+    pub(crate) fn set_counted(&self, counter: usize, index: u32) {
+        self.index.set(index.into());
+        self.counter.set(counter as u64);
+    }
+
+    /// Returns true if a request of the submitter is counted in `counter`.
+    fn is_counted(&self, counter: usize) -> bool {
+        self.counter.get() == counter as u64
+    }
+
+    /// Returns the index of [`Self::set_counted`] the first time, if `counter` is the same.
+    pub(crate) fn take_counted(&self, counter: usize) -> Option<u32> {
+        self.is_counted(counter).then(|| {
+            self.counter.set(0);
+            self.index.get() as u32
+        })
+    }
+}
+
+/// Returns true if the running task can be throttled before it submits a request. Such a task works
+/// for a user, is in no transaction of a file system, reclaims no memory, and has no other bios to
+/// submit first. It is not the worker that submits deferred bios.
+#[cold]
+pub(crate) fn can_be_throttled() -> bool {
+    // SAFETY: Always safe to call from task context.
+    !submitter().works_for_no_user() && unsafe { raw::nrs_can_hold_back() }
 }
 
 /// Returns true if the running task has `CAP_SYS_ADMIN` in the initial namespace.
 pub(crate) fn is_admin() -> bool {
     // SAFETY: Always safe to call from task context.
     unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as i32) }
-}
-
-/// Returns true if the running task can be throttled before it submits a request. Such a task works
-/// for a user, is in no transaction of a file system, reclaims no memory, and has no other bios to
-/// submit first.
-#[cold]
-pub(crate) fn can_be_throttled() -> bool {
-    // SAFETY: Always safe to call from task context.
-    !submitter().is_anonymous() && unsafe { raw::nrs_can_hold_back() }
-}
-
-/// Returns the host name of the running task's UTS namespace, or of the initial one if the task has
-/// left its namespaces. An exiting task drops the last references to its files later
-/// (`exit_task_work` in `do_exit`), and writing back the dirty pages of such a file submits
-/// requests.
-pub(crate) fn hostname(buf: &mut [u8; 65]) -> &[u8] {
-    // SAFETY: `buf` is valid for its length.
-    let len = unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };
-    let len = usize::try_from(len).unwrap_or(64);
-    buf.get(..len).unwrap_or(&[])
 }

@@ -128,69 +128,11 @@ files() {
 	echo fifo >"$(at svc nrs_policies)"
 }
 
-# polite SECONDS: Sets $rate to the requests per second of a user with one request at a time.
-polite() {
-	load a as=1002 --iodepth=1 --time_based --runtime="$1" >/tmp/polite.txt
-	rate=$(terse /tmp/polite.txt 8)
-	rate=${rate%.*}
-}
-
-# greedy TAGS PART OPTION...: Runs a user with 1024 requests and these options beside a user with
-# one request at a time. Verifies that the latter does not wait for tags, and keeps PART of its rate
-# without the former.
-greedy() {
-	module
-	slow_lower nb0 4000000
-	client a /dev/nb0 svc
-	echo "$1" >/sys/block/nb0/queue/nr_requests
-	policy svc 'fairshare uid_fair'
-	echo 8 >"$(at svc slots)"
-	local rate alone
-	polite 2
-	alone=$rate
-	begin a as=1001 --iodepth=256 --numjobs=4 "${@:3}"
-	saturated $(($1 / 8)) a
-	polite 5
-	say "requests per second of one at a time: alone $alone, beside 1024 $rate"
-	more "$2" "$rate" "$alone" || fail "alone $alone, beside 1024 of another user $rate per second"
-}
-
-# Verifies that more tasks than tags, throttled to 2 requests per second, take no tags from others,
-# and continue when the queue is emptied.
-crowd() {
-	module
-	slow_lower nb0 4000000
-	client a /dev/nb0 svc
-	echo 32 >/sys/block/nb0/queue/nr_requests
-	policy svc 'tbf uid'
-	set_to svc nrs_tbf_rule 'start slow uid={1001} rate=2'
-	local rate alone start
-	polite 2
-	alone=$rate
-	load a as=1001 --thread --numjobs=100 --ioengine=psync --io_size=4k >/tmp/crowd.txt &
-	reader=$!
-	saturated 12 a
-	polite 5
-	say "requests per second of one at a time: alone $alone, beside 100 throttled tasks $rate"
-	more 0.6 "$rate" "$alone" || fail "alone $alone, beside 100 throttled tasks $rate per second"
-	start=${EPOCHREALTIME/./}
-	echo none >/sys/block/nb0/queue/scheduler
-	start=$(((${EPOCHREALTIME/./} - start) / 1000))
-	[ "$start" -le 500 ] || fail "unset after $start ms"
-	wait $reader || fail "fio: status $?: $(cat /tmp/crowd.txt)"
-	[ "$(terse /tmp/crowd.txt 6)" = 400 ] || fail "read $(terse /tmp/crowd.txt 6) KiB of 400"
-}
-
 try 60 "tbf: flushed data of two cgroups keeps their rates within 5 %" limited
 try 60 "fairshare: flushed data of two cgroups, 1:4 within 5 %" shared 4
 long try 60 "fairshare: flushed data of two cgroups, 1:1 within 5 %" shared 1
 long try 90 "tbf: flushed files of two cgroups keep their rates within 5 %" files
-try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
-try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.4 \
-	--ioengine=io_uring
-long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
-try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
-remarks '^(bytes|requests)'
+remarks '^bytes'
 summary

@@ -1,184 +1,273 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Shares of the tags of a disk.
+//! Tags of a disk, divided among the owners of its queued requests by
+//! [`tag_shares`](crate::sched::tag_shares).
 //!
-//! A request has a tag before a scheduler sees it. Submitters that find no tag wait in order of
-//! arrival, whatever the policy. So a submitter with queued requests leaves tags to others: it may
-//! have as many requests queued as there are free tags. If n submitters want more, each gets one
-//! part in n + 1 of the tags that are not in flight, and one part stays free.
+//! Bios and requests of an owner without room are deferred, whoever submits them. They have no tag
+//! while they wait, so a throttled owner may have any number, and no task is blocked for them.
 //!
-//! Submitters are users in cgroups, distinguished by a hash. Kernel threads that work for no user
-//! are neither counted nor blocked. Other tasks wait for their writes, and each waits for one tag
-//! at a time.
-//!
-//! # Why no wake-up is lost
-//!
-//! A submitter waits only while requests of its own are queued, which are dispatched without its
-//! help. A task that waits first marks its submitter, then reads the counts, and sleeps before the
-//! lock is released. A task that dispatches a request first decrements the count, then checks for
-//! the mark, and takes the lock before the wake-up. Words are in one total order
-//! ([`crate::sched::atomic`]), so at least one of both tasks sees the other. The dispatch of the
-//! last request wakes all tasks of the submitter. A frozen queue dispatches all its requests.
+//! Not deferred are requests that others may wait for: metadata, swap, parts of a flush, and
+//! requests of tasks that reclaim memory; nor those of the real-time class, which have a queue of
+//! their own. Writes of zoned disks keep their order within a zone, and
+//! requests that `nrs_pop` orders keep the order of arrival, so neither is deferred.
+
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::{
-    new_condvar, new_spinlock,
+    list::ListArc,
+    new_spinlock,
     prelude::*,
-    sync::{Arc, CondVar, CondVarTimeoutResult, SpinLock},
-    time::msecs_to_jiffies,
+    sync::{Arc, SpinLock},
 };
-use pin_init::pin_init_array_from_fn;
 
 use crate::{
     engine::target::Target,
-    sched::key::Hasher,
+    sched::tag_shares::{Owner, TagShares},
     sys::{
-        atomic::AtomicWord,
+        atomic::Hint,
         bio::BioView,
-        elevator::RequestQueue,
-        node::NodeAccount,
+        elevator::{
+            DeferredBio, DeferredBios, DeferredSource, Request, RequestQueue, Submission,
+            SubmittedBio,
+        },
+        misc,
         task::{self, Submitter},
     },
 };
 
-/// Number of submitters that are distinguished.
-const SUBMITTERS: usize = 64;
+/// Maximum number of deferred requests of a disk; further ones take tags.
+const DEFERRED_MAX: u32 = 1 << 18;
 
-/// Time after which a blocked task checks its condition again, ms.
-const LOOK_MS: u32 = 1000;
-
-/// State of a submitter.
+/// Shares of the tags of a disk, and its deferred requests.
 #[pin_data]
-struct SubmitterCount {
-    /// Queued requests.
-    queued: AtomicWord,
-    /// Tasks that are blocked.
-    waiting: AtomicWord,
-    #[pin]
-    bell: CondVar,
-}
-
-/// The queued requests of a disk, by submitter.
-#[pin_data]
-pub(super) struct Tags {
+struct Shares {
     queue: Arc<RequestQueue>,
     target: Arc<Target>,
-    /// Queued requests of all submitters.
-    total: AtomicWord,
+    /// Number of queued requests.
+    queued: Hint,
+    /// Number of deferred requests.
+    deferred: Hint,
+    /// True if all deferred requests are to be submitted, because the scheduler has been replaced.
+    closed: AtomicBool,
     #[pin]
-    gate: SpinLock<()>,
-    #[pin]
-    counts: [SubmitterCount; SUBMITTERS],
+    table: SpinLock<TagShares<DeferredBios>>,
 }
 
-/// Returns the number of a submitter; [`NodeAccount::NO_SUBMITTER`] for an anonymous submitter.
-fn number(who: &Submitter<'_>) -> u8 {
-    let Some((uid, _)) = who.owner() else {
-        return NodeAccount::NO_SUBMITTER;
-    };
-    let hash = Hasher::new(0).mix(uid.into(), who.cgroup().unwrap_or(0));
-    (hash % SUBMITTERS as u64) as u8
+/// Tags of a disk.
+pub(super) struct Tags {
+    shares: Arc<Shares>,
+    submission: Arc<Submission>,
+}
+
+/// Returns the owner of the requests of a submitter.
+fn owner(who: &Submitter<'_>) -> Owner {
+    Owner {
+        uid: who.owner().map(|(uid, _)| uid),
+        cgroup: who.cgroup(),
+    }
+}
+
+impl Shares {
+    /// Returns the number of tags to divide.
+    fn tags(&self) -> u32 {
+        let tags = self.queue.tags();
+        // Other hardware queues may have many in flight.
+        tags.saturating_sub(self.target.active()).max(tags / 2)
+    }
+
+    /// Runs `f` on the shares, and updates the copies of their counts.
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut TagShares<DeferredBios>) -> R) -> R {
+        let mut table = self.table.lock();
+        let done = f(&mut table);
+        self.queued.set(table.queued().into());
+        self.deferred.set(table.deferred().into());
+        done
+    }
+
+    /// Removes a request of the owner at `index` from the counts. Returns true if deferred requests
+    /// are to be submitted.
+    #[inline]
+    fn leave(&self, index: u32) -> bool {
+        self.with(|table| table.leave(index, || self.tags()))
+    }
+
+    /// Returns true if so few requests are queued that none is deferred.
+    #[inline]
+    fn are_few(&self) -> bool {
+        let queued = self.queued.get();
+        queued == 0 || queued < u64::from(self.queue.tags() / 8)
+    }
+
+    /// Returns the address that identifies the counts in a record of a submitter.
+    fn id(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+}
+
+impl DeferredSource for Shares {
+    fn next(&self) -> Option<ListArc<DeferredBio>> {
+        if self.deferred.get() == 0 {
+            return None;
+        }
+        let tags = (!self.closed.load(Ordering::Acquire)).then(|| self.tags());
+        let (index, bio) = self.with(|table| table.next(tags, DeferredBios::pop_front))?;
+        let bio = bio?;
+        if tags.is_some() {
+            bio.who().set_counted(self.id(), index);
+        }
+        Some(bio)
+    }
+
+    fn submitted(&self, bio: &DeferredBio) {
+        // The bio was merged into a request, or has failed.
+        if let Some(index) = bio.who().take_counted(self.id()) {
+            self.leave(index);
+        }
+    }
 }
 
 impl Tags {
-    /// Creates the counts of a disk without requests, which is `target` of its service.
-    pub(super) fn new(queue: Arc<RequestQueue>, target: Arc<Target>) -> Result<Pin<KBox<Self>>> {
-        let count = |_| {
-            pin_init!(SubmitterCount {
-                queued: AtomicWord::new(0),
-                waiting: AtomicWord::new(0),
-                bell <- new_condvar!("nrs_tag_waiters"),
-            })
-        };
-        let tags = pin_init!(Self {
+    /// Creates the shares of a disk without requests, which is `target` of its service.
+    pub(super) fn new(queue: Arc<RequestQueue>, target: Arc<Target>) -> Result<Self> {
+        let table = TagShares::new(misc::random()).map_err(|_| ENOMEM)?;
+        let shares = pin_init!(Shares {
             queue,
             target,
-            total: AtomicWord::new(0),
-            gate <- new_spinlock!((), "nrs_tags"),
-            counts <- pin_init_array_from_fn(count),
+            queued: Hint::new(0),
+            deferred: Hint::new(0),
+            closed: AtomicBool::new(false),
+            table <- new_spinlock!(table, "nrs_tags"),
         });
-        KBox::pin_init(tags, GFP_KERNEL)
+        let shares = Arc::pin_init(shares, GFP_KERNEL)?;
+        Ok(Self {
+            submission: Submission::new(shares.clone())?,
+            shares,
+        })
     }
 
-    /// Counts a request; returns the number of its submitter.
-    pub(super) fn enter(&self, who: &Submitter<'_>) -> u8 {
-        let number = number(who);
-        if let Some(count) = self.counts.get(usize::from(number)) {
-            self.total.add(1);
-            count.queued.add(1);
-        }
-        number
+    /// Returns the number of deferred requests.
+    pub(super) fn deferred(&self) -> u64 {
+        self.shares.deferred.get()
     }
 
-    /// Returns the number of further requests that a submitter with `count` may queue.
-    fn room(&self, count: &SubmitterCount) -> u64 {
-        let tags = self.queue.tags();
-        // Other hardware queues may have many in flight.
-        let tags = tags.saturating_sub(self.target.active()).max(tags / 2);
-        let free = u64::from(tags).saturating_sub(self.total.get());
-        match count.queued.get() {
-            0 => free.max(1),
-            queued => free.saturating_sub(queued),
-        }
+    /// Returns true if `bio`, submitted by `who`, may wait without a tag.
+    fn may_defer(bio: BioView<'_>, who: &Submitter<'_>) -> bool {
+        let is_awaited = bio.is_urgent() || bio.is_swap() || who.reclaims();
+        !(is_awaited || bio.is_realtime() || bio.is_zoned_write())
     }
 
-    /// Removes a dispatched request of submitter `number` from the counts.
-    pub(super) fn leave(&self, number: u8) {
-        let Some(count) = self.counts.get(usize::from(number)) else {
-            return;
-        };
-        self.total.sub(1);
-        let was_last = count.queued.sub(1) == 1;
-        if count.waiting.get() == 0 {
-            return;
-        }
-        // A task that has seen the request is asleep by then.
-        drop(self.gate.lock());
-        if was_last {
-            count.bell.notify_all();
-        } else {
-            // Two, because the share may have grown when other submitters have fewer requests.
-            for _ in 0..self.room(count).min(2) {
-                count.bell.notify_one();
-            }
-        }
-    }
-
-    /// Blocks the running task while the submitter of `bio` has too many requests queued, unless
-    /// other tasks may depend on the bio. Returns true if there are too many requests and the bio
-    /// must not wait.
+    /// Defers a bio if its owner has no room; returns the bio if it is to be submitted now. `names`:
+    /// job identifiers need the names of the submitter.
     #[inline]
-    pub(super) fn hold_back(&self, bio: BioView<'_>) -> bool {
-        let total = self.total.get();
-        total != 0 && total >= u64::from(self.queue.tags() / 4) && self.hold_back_over(bio)
+    pub(super) fn defer_bio(
+        &self,
+        bio: SubmittedBio,
+        names: bool,
+        may_defer: impl FnOnce() -> bool,
+    ) -> Result<(), SubmittedBio> {
+        if self.shares.are_few() || !may_defer() {
+            return Err(bio);
+        }
+        self.defer_bio_over(bio, names)
     }
 
     #[cold]
-    fn hold_back_over(&self, bio: BioView<'_>) -> bool {
-        let who = task::submitter().of_bio(bio);
-        let Some(count) = self.counts.get(usize::from(number(&who))) else {
-            return false;
+    fn defer_bio_over(&self, bio: SubmittedBio, names: bool) -> Result<(), SubmittedBio> {
+        let shares = &self.shares;
+        let who = task::submitter().of_bio(bio.view());
+        if who.is_counted(shares.id()) || !Self::may_defer(bio.view(), &who) {
+            return Err(bio);
+        }
+        let (owner, tags) = (owner(&who), shares.tags());
+        let is_over = {
+            let table = shares.table.lock();
+            table.is_over(owner, tags) && table.deferred() < DEFERRED_MAX
         };
-        let is_over = || self.room(count) == 0 && !self.queue.is_dying();
-        if bio.is_urgent() || bio.is_swap() || !is_over() {
-            return false;
+        let Some(record) = is_over.then(|| who.record(names)).flatten() else {
+            return Err(bio);
+        };
+        self.add(owner, bio.defer(record)?);
+        Ok(())
+    }
+
+    /// Counts a request that is being inserted and returns it with the index of its owner, or defers
+    /// it if its owner has no room. `may_defer`: the request may wait without a tag.
+    pub(super) fn enter<'a>(
+        &self,
+        request: Request<'a>,
+        who: &Submitter<'_>,
+        names: bool,
+        may_defer: bool,
+    ) -> Option<(Request<'a>, u16)> {
+        let shares = &self.shares;
+        if let Some(index) = who.take_counted(shares.id()) {
+            return Some((request, index as u16));
         }
-        if bio.is_nowait() {
-            return true;
+        let owner = owner(who);
+        if shares.are_few() || !may_defer || !Self::may_defer(request.view(), who) {
+            return Some((request, shares.with(|table| table.enter(owner)) as u16));
         }
-        if !task::can_be_throttled() {
-            return false;
+        self.enter_or_defer(request, who, owner, names)
+    }
+
+    /// Counts a request of `owner`, or defers it if its owner has no room.
+    #[cold]
+    fn enter_or_defer<'a>(
+        &self,
+        request: Request<'a>,
+        who: &Submitter<'_>,
+        owner: Owner,
+        names: bool,
+    ) -> Option<(Request<'a>, u16)> {
+        let shares = &self.shares;
+        let tags = shares.tags();
+        let entered = shares.with(|table| {
+            let is_over = table.is_over(owner, tags) && table.deferred() < DEFERRED_MAX;
+            (!is_over).then(|| table.enter(owner))
+        });
+        if let Some(index) = entered {
+            return Some((request, index as u16));
         }
-        count.waiting.add(1);
-        let mut gate = self.gate.lock();
-        while is_over() {
-            let look = msecs_to_jiffies(LOOK_MS);
-            let woken = count.bell.wait_interruptible_timeout(&mut gate, look);
-            if matches!(woken, CondVarTimeoutResult::Signal { .. }) {
-                break;
+        let deferred = match who.record(names) {
+            Some(record) => request.defer(record),
+            None => Err(request),
+        };
+        match deferred {
+            Ok(deferred) => {
+                self.add(owner, deferred);
+                None
             }
+            Err(request) => Some((request, shares.with(|table| table.enter(owner)) as u16)),
         }
-        drop(gate);
-        count.waiting.sub(1);
-        false
+    }
+
+    /// Adds a deferred request of `owner`.
+    fn add(&self, owner: Owner, deferred: ListArc<DeferredBio>) {
+        let shares = &self.shares;
+        let tags = shares.tags();
+        let starts = shares.with(|table| {
+            table.defer(owner, |list| list.push_back(deferred));
+            // The last request of the owner may have left meanwhile.
+            !table.is_over(owner, tags)
+        });
+        if starts {
+            self.submission.start();
+        }
+    }
+
+    /// Removes a dispatched request of the owner at `index` from the counts.
+    #[inline]
+    pub(super) fn leave(&self, index: u16) {
+        if self.shares.leave(index.into()) {
+            self.submission.start();
+        }
+    }
+}
+
+impl Drop for Tags {
+    fn drop(&mut self) {
+        self.shares.closed.store(true, Ordering::Release);
+        self.submission.start();
     }
 }

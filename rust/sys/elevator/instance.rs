@@ -17,11 +17,10 @@ use super::{
     bypass::BypassList,
     control::{SchedulerControl, Stage},
     request_table::{RequestEntry, RequestTable},
-    Request, RequestQueue, Scheduler,
+    Request, RequestQueue, Scheduler, SubmittedBio,
 };
 use crate::sys::{
     atomic::Counter,
-    bio::BioView,
     misc::{self, bug},
     node::Held,
     params, queue, raw,
@@ -313,8 +312,8 @@ impl<T: Scheduler> SchedulerInstance<T> {
         this.control.lock().closed = true;
     }
 
-    /// Merges a bio into a queued request, or prepares it for getting a request; returns true if
-    /// the bio was merged or has ended.
+    /// Merges a bio into a queued request, or defers it; returns true if the bio was merged or
+    /// deferred.
     ///
     /// # Safety
     ///
@@ -326,17 +325,13 @@ impl<T: Scheduler> SchedulerInstance<T> {
         segments: c_uint,
     ) -> bool {
         // SAFETY: The caller's reference keeps the queue and its scheduler; the caller owns the
-        // bio. If there is no tag, the block layer sleeps for one next, and ends a bio that must
-        // not wait.
+        // bio, and does not use it after a result of true.
         unsafe {
-            if Self::merge(q, bio, segments) {
-                return true;
-            }
-            let ends = Self::of(q).scheduler().hold_back(BioView::new(bio));
-            if ends {
-                raw::nrs_request_would_block(bio);
-            }
-            ends
+            Self::merge(q, bio, segments)
+                || Self::of(q)
+                    .scheduler()
+                    .defer(SubmittedBio::new(bio))
+                    .is_ok()
         }
     }
 
@@ -374,7 +369,6 @@ impl<T: Scheduler> SchedulerInstance<T> {
                 if rq.is_null() {
                     break;
                 }
-                raw::nrs_request_trace(rq);
                 nowait |= (*rq).cmd_flags & (1 << bindings::req_flag_bits___REQ_NOWAIT) != 0;
                 this.insert(rq, is_aside, may_sleep && !nowait);
             }
@@ -395,14 +389,18 @@ impl<T: Scheduler> SchedulerInstance<T> {
         // SAFETY: By the safety requirements of this function. A request that already has an entry
         // was dispatched before.
         unsafe {
-            if is_aside {
-                return self.aside.put_first(rq);
-            }
-            if !(*rq).elv.priv_[0].is_null() {
-                return self.aside.put_last(rq);
-            }
-            let Some(entry) = (*self.nodes.get()).of(rq) else {
-                self.unseen.count(1);
+            let is_new = !is_aside && (*rq).elv.priv_[0].is_null();
+            let entry = if is_new {
+                (*self.nodes.get()).of(rq)
+            } else {
+                None
+            };
+            let Some(entry) = entry else {
+                raw::nrs_request_trace(rq);
+                if is_aside {
+                    return self.aside.put_first(rq);
+                }
+                self.unseen.count(is_new.into());
                 return self.aside.put_last(rq);
             };
             let request = Request {

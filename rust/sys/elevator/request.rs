@@ -89,6 +89,7 @@ impl<'a> Request<'a> {
         // SAFETY: By the type invariant this request owns the entry, which is valid until the
         // request has ended; `self` is consumed, so this is the only `Held`.
         unsafe {
+            raw::nrs_request_trace(self.rq);
             (&raw mut (*self.entry).rq).write(self.rq);
             (&raw mut (*self.entry).node).write(Node::new(self.ops, cost, range, account));
             (*self.rq).elv.priv_[0] = self.entry.cast();

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shares of the tags of a disk.
+//!
+//! A request has a tag before a scheduler sees it, and the block layer gives tags in order of
+//! arrival. So a submitter with many queued requests must leave tags to others.
+//!
+//! # Terms
+//!
+//! - *Owner* of a request: a user in a cgroup. Kernel threads without a user have one owner for
+//!   each cgroup.
+//! - *User*: all owners with the same user id. Owners of root and of no user are users of their
+//!   own, because root has the containers of a server.
+//! - *Deferred* request: a request that got no tag, or gave it back, and is submitted later.
+//! - *Room* of an owner: the number of further requests it may have queued.
+//!
+//! # Rule
+//!
+//! A user may have as many requests queued as there are free tags, an owner as many as its user may
+//! still queue. So n users get one part in n + 1 each, and one part stays free. A user with nothing
+//! queued may always queue one.
+//!
+//! Requests are only deferred while a quarter of the tags is used by queued requests.
+//!
+//! # Why no deferred request is forgotten
+//!
+//! A request is deferred only while others of its user are queued. When one of these leaves, the
+//! caller is told to submit deferred requests if the user or the owner may double its queue, which
+//! holds at the latest when its last one leaves.
+
+use crate::sched::{
+    key::{Hashed, Hasher},
+    mem::{Need, NoMemory},
+    slab::{Linked, Links, SlabList},
+    table::Table,
+};
+
+/// Maximum number of owners and users that are distinguished; more owners share one room.
+const ROWS_MAX: usize = 1024;
+
+/// Owner of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id; `None` for a kernel thread that works for no user.
+    pub uid: Option<u32>,
+    /// Cgroup; `None` if the request is charged to none.
+    pub cgroup: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShareKey {
+    Owner(Owner),
+    User(u32),
+    /// All owners for which there is no row.
+    Others,
+}
+
+impl Hashed for ShareKey {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        let known = |value: Option<u64>| u64::from(value.is_some());
+        match self {
+            Self::Owner(Owner { uid, cgroup }) => {
+                let uid = uid.map(u64::from);
+                let kind = known(uid) | known(*cgroup) << 1 | 4;
+                let state = hasher.mix(hasher.word(kind), uid.unwrap_or(0));
+                hasher.mix(state, cgroup.unwrap_or(0))
+            }
+            Self::User(uid) => hasher.mix(hasher.word(1), (*uid).into()),
+            Self::Others => hasher.word(0),
+        }
+    }
+}
+
+/// Requests of an owner, or of all owners of a user.
+struct Share<L> {
+    queued: u32,
+    deferred: u32,
+    /// Index of the user; that of this row for a user.
+    user: u32,
+    links: Links,
+    requests: L,
+}
+
+impl<L> Linked for Share<L> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// Shares of the tags of a disk.
+///
+/// # Invariants
+///
+/// A row exists while it has requests, but that of the others, which always exists. The counts of a
+/// user are the sums of its owners. `waiting` has the owners with deferred requests.
+pub struct TagShares<L> {
+    rows: Table<ShareKey, Share<L>>,
+    waiting: SlabList,
+    others: u32,
+    queued: u32,
+    deferred: u32,
+    /// Owner of the newest queued request, if it still has a row, and the index of that row.
+    newest: Option<(Owner, u32)>,
+}
+
+impl<L: Default> TagShares<L> {
+    /// Creates the shares of a disk without requests; sleeps. `seed` is secret and random.
+    pub fn new(seed: u64) -> Result<Self, NoMemory> {
+        let mut rows = Table::new(ROWS_MAX, seed, false)?;
+        let spare = rows.wants(ROWS_MAX).allocate()?;
+        rows.grow(spare);
+        let mut shares = Self {
+            rows,
+            waiting: SlabList::new(),
+            others: 0,
+            queued: 0,
+            deferred: 0,
+            newest: None,
+        };
+        shares.others = shares.insert(ShareKey::Others, None).ok_or(NoMemory)?;
+        Ok(shares)
+    }
+
+    /// Returns the number of queued requests.
+    pub fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    /// Returns the number of deferred requests.
+    pub fn deferred(&self) -> u32 {
+        self.deferred
+    }
+
+    /// Returns true if `owner` has no room with `tags` tags, so that a request has to be deferred.
+    pub fn is_over(&self, owner: Owner, tags: u32) -> bool {
+        if self.queued < tags / 4 {
+            return false;
+        }
+        let find = |key| self.rows.find(&key, |_| true);
+        match find(ShareKey::Owner(owner)) {
+            Some(idx) => self.room(idx, tags) == 0,
+            None => match user_of(owner).and_then(|uid| find(ShareKey::User(uid))) {
+                Some(user) => self.room(user, tags) == 0,
+                None if self.is_full() => self.room(self.others, tags) == 0,
+                None => false,
+            },
+        }
+    }
+
+    /// Counts a queued request of `owner`; returns its index for [`Self::leave`].
+    #[inline]
+    pub fn enter(&mut self, owner: Owner) -> u32 {
+        let idx = match self.newest {
+            Some((newest, idx)) if newest == owner => idx,
+            _ => {
+                let idx = self.row(owner);
+                self.newest = Some((owner, idx));
+                idx
+            }
+        };
+        self.count_queued(idx, 1);
+        idx
+    }
+
+    /// Removes a queued request of the owner at `idx`. Returns true if deferred requests are to be
+    /// submitted; `tags` returns the number of tags.
+    #[inline]
+    pub fn leave(&mut self, idx: u32, tags: impl FnOnce() -> u32) -> bool {
+        let owner_queued = self.count_queued(idx, u32::MAX);
+        let starts = self.deferred != 0 && self.may_submit(idx, tags());
+        if owner_queued == 0 {
+            self.remove_idle(idx);
+        }
+        starts
+    }
+
+    /// Returns true if the owner at `idx`, or its user, has deferred requests and may double its
+    /// queue.
+    #[cold]
+    fn may_submit(&self, idx: u32, tags: u32) -> bool {
+        let is_low = |idx| {
+            self.rows.at(idx).is_some_and(|share| {
+                share.deferred != 0 && self.room(idx, tags) >= share.queued.max(1)
+            })
+        };
+        is_low(idx) || self.rows.at(idx).is_some_and(|share| is_low(share.user))
+    }
+
+    /// Defers a request of `owner`, which `put` adds to the requests of the owner.
+    pub fn defer(&mut self, owner: Owner, put: impl FnOnce(&mut L)) {
+        let idx = self.row(owner);
+        let Some(share) = self.rows.at_mut(idx) else {
+            return;
+        };
+        put(&mut share.requests);
+        if share.deferred == 0 {
+            self.rows.push(&mut self.waiting, idx);
+        }
+        self.count_deferred(idx, 1);
+    }
+
+    /// Removes the next deferred request by `take`, of the owners with room in turn, or of any owner
+    /// if `tags` is `None`. With `tags` the request is counted as queued, as by [`Self::enter`].
+    pub fn next<R>(
+        &mut self,
+        tags: Option<u32>,
+        take: impl FnOnce(&mut L) -> R,
+    ) -> Option<(u32, R)> {
+        let last = self.waiting.last()?;
+        loop {
+            let idx = self.waiting.first()?;
+            self.rows.unlist(&mut self.waiting, idx);
+            if tags.is_none_or(|tags| self.queued < tags / 4 || self.room(idx, tags) != 0) {
+                let share = self.rows.at_mut(idx)?;
+                let taken = take(&mut share.requests);
+                if share.deferred > 1 {
+                    self.rows.push(&mut self.waiting, idx);
+                }
+                if tags.is_some() {
+                    self.count_queued(idx, 1);
+                }
+                self.count_deferred(idx, u32::MAX);
+                self.remove_idle(idx);
+                return Some((idx, taken));
+            }
+            self.rows.push(&mut self.waiting, idx);
+            if idx == last {
+                return None;
+            }
+        }
+    }
+
+    /// Returns the number of further requests that the owner or user at `idx` may queue.
+    fn room(&self, idx: u32, tags: u32) -> u32 {
+        let free = tags.saturating_sub(self.queued);
+        let Some(share) = self.rows.at(idx) else {
+            return 0;
+        };
+        let users = self.rows.at(share.user).map_or(0, |user| user.queued);
+        let room = match users {
+            0 => free.max(1),
+            queued => free.saturating_sub(queued),
+        };
+        if share.user == idx {
+            room
+        } else {
+            room.saturating_sub(share.queued)
+        }
+    }
+
+    /// Returns the index of the row of `owner`, which is created if there is none.
+    fn row(&mut self, owner: Owner) -> u32 {
+        let key = ShareKey::Owner(owner);
+        if let Some(idx) = self.rows.find(&key, |_| true) {
+            return idx;
+        }
+        if self.is_full() {
+            return self.others;
+        }
+        let user = user_of(owner).and_then(|uid| {
+            let key = ShareKey::User(uid);
+            let found = self.rows.find(&key, |_| true);
+            found.or_else(|| self.insert(key, None))
+        });
+        self.insert(key, user).unwrap_or(self.others)
+    }
+
+    /// Returns true if there is no room for an owner and its user.
+    fn is_full(&self) -> bool {
+        self.rows.len() as usize > ROWS_MAX - 2
+    }
+
+    /// Creates a row of `user`, or of a user.
+    fn insert(&mut self, key: ShareKey, user: Option<u32>) -> Option<u32> {
+        let share = Share {
+            queued: 0,
+            deferred: 0,
+            user: 0,
+            links: Links::new(),
+            requests: L::default(),
+        };
+        let idx = self.rows.insert(key, share).ok()?.idx();
+        self.rows.at_mut(idx)?.user = user.unwrap_or(idx);
+        Some(idx)
+    }
+
+    /// Adds `difference`, wrapping, to the queued requests of the owner at `idx`, of its user, and
+    /// of all. Returns those of the owner.
+    #[inline]
+    fn count_queued(&mut self, idx: u32, difference: u32) -> u32 {
+        self.queued = self.queued.wrapping_add(difference);
+        self.count(idx, |share| &mut share.queued, difference)
+    }
+
+    /// Adds `difference`, wrapping, to the deferred requests of the owner at `idx`, of its user, and
+    /// of all.
+    fn count_deferred(&mut self, idx: u32, difference: u32) {
+        self.deferred = self.deferred.wrapping_add(difference);
+        self.count(idx, |share| &mut share.deferred, difference);
+    }
+
+    /// Adds `difference`, wrapping, to a count of the owner at `idx` and of its user; returns that
+    /// of the owner.
+    #[inline]
+    fn count(
+        &mut self,
+        idx: u32,
+        field: impl Fn(&mut Share<L>) -> &mut u32,
+        difference: u32,
+    ) -> u32 {
+        let mut add = |idx| {
+            let Some(share) = self.rows.at_mut(idx) else {
+                bug!();
+                return (0, idx);
+            };
+            let count = field(share);
+            *count = count.wrapping_add(difference);
+            (*count, share.user)
+        };
+        let (count, user) = add(idx);
+        if user != idx {
+            add(user);
+        }
+        count
+    }
+
+    /// Removes the row at `idx`, and then its user, if they have no requests.
+    fn remove_idle(&mut self, idx: u32) {
+        let Some(share) = self.rows.at(idx) else {
+            return;
+        };
+        let user = share.user;
+        if share.queued == 0 && share.deferred == 0 && idx != self.others {
+            self.newest = None;
+            self.rows.remove(idx);
+            if user != idx {
+                self.remove_idle(user);
+            }
+        }
+    }
+}
+
+/// Returns the user id of the user of `owner`, unless the owner is a user of its own.
+fn user_of(owner: Owner) -> Option<u32> {
+    owner.uid.filter(|uid| *uid != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, VecDeque};
+
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    type Shares = TagShares<VecDeque<u64>>;
+
+    fn owner(uid: u32, cgroup: u64) -> Owner {
+        Owner {
+            uid: Some(uid),
+            cgroup: Some(cgroup),
+        }
+    }
+
+    /// Queues requests of `owner` until it has no room; returns their number.
+    fn fill(shares: &mut Shares, owner: Owner, tags: u32) -> u32 {
+        let mut count = 0;
+        while !shares.is_over(owner, tags) {
+            shares.enter(owner);
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn n_users_get_one_part_in_n_plus_1_each() {
+        let mut shares = Shares::new(1).unwrap();
+        // Owners of root are users of their own.
+        assert_eq!(fill(&mut shares, owner(0, 1), 256), 128);
+        assert_eq!(fill(&mut shares, owner(0, 2), 256), 64);
+        assert!(!shares.is_over(owner(0, 3), 256));
+        // One cgroup of a user has a third.
+        let mut shares = Shares::new(1).unwrap();
+        assert_eq!(fill(&mut shares, owner(7, 1), 255), 85);
+    }
+
+    #[test]
+    fn cgroups_of_a_user_share_the_room_of_the_user() {
+        let mut shares = Shares::new(1).unwrap();
+        let of_user: u32 = (0..320)
+            .map(|cgroup| fill(&mut shares, owner(7, cgroup), 256))
+            .sum();
+        assert!(of_user <= 128, "{of_user} of 256");
+        assert!(fill(&mut shares, owner(8, 1), 256) >= 32);
+    }
+
+    #[test]
+    fn an_owner_with_nothing_queued_is_not_deferred() {
+        let mut shares = Shares::new(1).unwrap();
+        for uid in 1..400 {
+            assert!(!shares.is_over(owner(uid, 1), 256), "{uid}");
+            shares.enter(owner(uid, 1));
+        }
+    }
+
+    #[test]
+    fn owners_without_a_row_share_one() {
+        let mut shares = Shares::new(1).unwrap();
+        let entered: Vec<_> = (0..2000).map(|c| shares.enter(owner(0, c))).collect();
+        assert!(shares.is_over(owner(0, 5000), 2048));
+        assert!(!shares.is_over(owner(0, 5000), 1 << 20));
+        for idx in entered {
+            shares.leave(idx, || 2048);
+        }
+        assert_eq!(shares.queued(), 0);
+        assert_eq!(shares.rows.len(), 1);
+    }
+
+    /// Runs random owners against a reference that knows each request.
+    #[test]
+    fn random_requests_are_neither_lost_nor_forgotten() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let mut shares = Shares::new(seed).unwrap();
+            let tags = [1, 4, 32, 256][rng.below(4) as usize];
+            let mut queued: Vec<u32> = Vec::new();
+            let mut deferred: HashMap<(u32, u64), VecDeque<u64>> = HashMap::new();
+            let mut serial = 0;
+            for step in 0..2000 {
+                let key = (rng.below(3) as u32, u64::from(rng.below(3)));
+                let mut submit = step > 1900;
+                if step < 1900 && rng.below(3) != 0 {
+                    let owner = owner(key.0, key.1);
+                    if shares.is_over(owner, tags) {
+                        serial += 1;
+                        deferred.entry(key).or_default().push_back(serial);
+                        shares.defer(owner, |list| list.push_back(serial));
+                    } else {
+                        queued.push(shares.enter(owner));
+                    }
+                } else if !queued.is_empty() {
+                    let at = rng.below(queued.len() as u64) as usize;
+                    submit |= shares.leave(queued.swap_remove(at), || tags);
+                }
+                while submit {
+                    let Some((idx, taken)) = shares.next(Some(tags), |list| list.pop_front())
+                    else {
+                        break;
+                    };
+                    queued.push(idx);
+                    let taken = taken.unwrap();
+                    let list = deferred.values_mut().find(|list| list.contains(&taken));
+                    // In order of arrival.
+                    assert_eq!(list.unwrap().pop_front(), Some(taken));
+                }
+                assert_eq!(shares.queued() as usize, queued.len());
+                let waiting: usize = deferred.values().map(VecDeque::len).sum();
+                assert_eq!(shares.deferred() as usize, waiting);
+                assert!(waiting == 0 || !queued.is_empty(), "forgotten: {waiting}");
+            }
+            // Any tags: all deferred requests are returned, and every row goes.
+            while shares.next(None, |list| list.pop_front()).is_some() {}
+            for idx in queued {
+                shares.leave(idx, || tags);
+            }
+            assert_eq!((shares.queued(), shares.deferred()), (0, 0));
+            assert_eq!(shares.rows.len(), 1);
+        }
+    }
+}

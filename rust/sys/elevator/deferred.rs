@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Bios that a worker submits later.
+//!
+//! A scheduler may defer a bio before it has a request, or a request that is being inserted. The
+//! bios of such a request are taken, and the request is freed with its tag. A deferred bio holds
+//! neither a tag nor the queue: after a change of the scheduler it is submitted to the next one,
+//! and after the removal of the disk it fails. No task waits.
+//!
+//! ```text
+//!   bio_merge, insert_requests ──▶ DeferredBio ──▶ DeferredSource ──▶ Submission worker
+//!        ▲                                                                   │
+//!        └────────────────────── submit_bio_noacct() ◀───────────────────────┘
+//! ```
+//!
+//! The worker has the identity of the submitter while it submits ([`SubmitterRecord`]).
+
+use core::{mem::replace, ptr};
+
+use kernel::{
+    bindings, impl_has_work,
+    list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks},
+    new_work,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+    },
+    workqueue::{HasWork, Work, WorkItem, WorkItemPointer},
+};
+
+use crate::sys::{bio::BioView, misc, queue, raw, task::SubmitterRecord};
+
+use super::Request;
+
+/// A bio that its submitter passed to the block layer, before it has a request.
+///
+/// # Invariants
+///
+/// Nothing else uses the bio, which is not linked to another one.
+pub(crate) struct SubmittedBio(*mut bindings::bio);
+
+impl SubmittedBio {
+    /// Creates the owner of `bio`.
+    ///
+    /// # Safety
+    ///
+    /// The invariant of the type.
+    pub(super) unsafe fn new(bio: *mut bindings::bio) -> Self {
+        // INVARIANT: By the safety requirements of this function.
+        Self(bio)
+    }
+
+    /// Returns a view of the bio.
+    pub(crate) fn view(&self) -> BioView<'_> {
+        // SAFETY: By the type invariant.
+        unsafe { BioView::new(self.0) }
+    }
+
+    /// Converts the bio to a deferred one; fails without memory.
+    pub(crate) fn defer(self, who: SubmitterRecord) -> Result<ListArc<DeferredBio>, Self> {
+        let Some(deferred) = DeferredBio::new(who) else {
+            return Err(self);
+        };
+        // SAFETY: By the type invariant, and `self` is consumed.
+        unsafe { raw::nrs_bio_detach(self.0) };
+        deferred.bios.store(self.0, ordering::Relaxed);
+        Ok(deferred)
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Frees the request and converts its bios to deferred ones. Fails without memory, or if the
+    /// queue has another controller that counts requests.
+    pub(crate) fn defer(self, who: SubmitterRecord) -> Result<ListArc<DeferredBio>, Self> {
+        // SAFETY: By the type invariant.
+        if unsafe { raw::nrs_request_is_watched(self.rq) } {
+            return Err(self);
+        }
+        let Some(deferred) = DeferredBio::new(who) else {
+            return Err(self);
+        };
+        // SAFETY: By the type invariant the request was handed over and was never started. `self`
+        // is consumed. The inserter has entered the queue, so the queue stays.
+        let bios = unsafe { raw::nrs_request_take_bios(self.rq) };
+        deferred.bios.store(bios, ordering::Relaxed);
+        Ok(deferred)
+    }
+}
+
+/// A deferred bio, or the deferred bios of one request.
+///
+/// # Invariants
+///
+/// `bios` is null or the first of a chain of bios that the value owns.
+#[pin_data]
+pub(crate) struct DeferredBio {
+    #[pin]
+    links: ListLinks,
+    who: SubmitterRecord,
+    bios: Atomic<*mut bindings::bio>,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for DeferredBio { untracked; }
+}
+impl_list_item! {
+    impl ListItem<0> for DeferredBio { using ListLinks { self.links }; }
+}
+
+/// Deferred bios in order of arrival.
+pub(crate) type DeferredBios = List<DeferredBio>;
+
+impl DeferredBio {
+    fn new(who: SubmitterRecord) -> Option<ListArc<Self>> {
+        // INVARIANT: There is no bio yet.
+        let bio = try_pin_init!(Self {
+            links <- ListLinks::new(),
+            who,
+            bios: Atomic::new(ptr::null_mut()),
+        });
+        // A submitter without memory must not be better off, so the memory is not charged to it.
+        ListArc::pin_init(bio, GFP_ATOMIC | __GFP_NOWARN).ok()
+    }
+
+    /// Returns the submitter.
+    pub(crate) fn who(&self) -> &SubmitterRecord {
+        &self.who
+    }
+}
+
+/// Where a worker gets deferred bios from.
+pub(crate) trait DeferredSource: Send + Sync {
+    /// Removes and returns the next bio to submit.
+    fn next(&self) -> Option<ListArc<DeferredBio>>;
+
+    /// Called after `bio` was submitted.
+    fn submitted(&self, bio: &DeferredBio);
+}
+
+/// Submission of deferred bios by a worker.
+///
+/// # Invariants
+///
+/// `who` is null, or valid while the work item submits a bio.
+#[pin_data]
+pub(crate) struct Submission {
+    source: Arc<dyn DeferredSource>,
+    who: Atomic<*mut SubmitterRecord>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Submission { self.work }
+}
+
+impl Submission {
+    /// Creates the submission of the bios of `source`.
+    pub(crate) fn new(source: Arc<dyn DeferredSource>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                source,
+                who: Atomic::new(ptr::null_mut()),
+                work <- new_work!("nrs_submission"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes the worker submit what the source has. Any context.
+    pub(crate) fn start(self: &Arc<Self>) {
+        // A queued work item also finds bios that the source got meanwhile.
+        let _ = queue::submission().enqueue(self.clone());
+    }
+}
+
+impl WorkItem for Submission {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        while let Some(deferred) = this.source.next() {
+            // INVARIANT: Cleared before `deferred` is dropped.
+            this.who
+                .store(ptr::from_ref(&deferred.who).cast_mut(), ordering::Relaxed);
+            let mut bio = deferred.bios.xchg(ptr::null_mut(), ordering::Relaxed);
+            while !bio.is_null() {
+                // SAFETY: By the type invariant of `DeferredBio`, which was moved to `bio`. Its
+                // submitter keeps the disk open until the bio ends.
+                unsafe {
+                    let next = replace(&mut (*bio).bi_next, ptr::null_mut());
+                    raw::nrs_bio_submit(bio);
+                    bio = next;
+                }
+            }
+            this.who.store(ptr::null_mut(), ordering::Relaxed);
+            this.source.submitted(&deferred);
+            misc::cond_resched();
+        }
+    }
+}
+
+/// Returns the submitter of the bio that the running worker submits; null if the worker does not
+/// submit deferred bios.
+pub(in crate::sys) fn recorded() -> *const SubmitterRecord {
+    // SAFETY: Always safe to call.
+    let work = unsafe { bindings::current_work() };
+    let run: unsafe extern "C" fn(*mut bindings::work_struct) =
+        <Arc<Submission> as WorkItemPointer<0>>::run;
+    // SAFETY: The work item of the running worker is valid until its function has used it; only the
+    // work item of a `Submission` has this function, and keeps the `Submission`.
+    unsafe {
+        if work.is_null() || !(*work).func.is_some_and(|func| ptr::fn_addr_eq(func, run)) {
+            return ptr::null();
+        }
+        let submission = Submission::work_container_of(work.cast::<Work<Submission>>());
+        (*submission).who.load(ordering::Relaxed)
+    }
+}

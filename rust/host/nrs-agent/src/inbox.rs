@@ -11,7 +11,7 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -47,6 +47,8 @@ struct Queues {
     senders: BTreeMap<Name, Sender>,
     /// Senders in the order of service.
     turns: VecDeque<Name>,
+    /// Sessions in which a server is present.
+    present: BTreeMap<Name, BTreeSet<usize>>,
     dropped: u64,
 }
 
@@ -61,6 +63,24 @@ impl Queues {
             self.turns.push_back(name.clone());
         }
         Some(self.senders.entry(name).or_default())
+    }
+
+    /// Records a presence; returns true if the server joined its first session or left its last.
+    fn present(&mut self, session: usize, name: &Name, joined: bool, senders_max: usize) -> bool {
+        let known = self.present.contains_key(name);
+        if joined && !known && self.present.len() >= senders_max {
+            self.dropped += 1;
+            return false;
+        }
+        let sessions = self.present.entry(name.clone()).or_default();
+        match joined {
+            true => sessions.insert(session),
+            false => sessions.remove(&session),
+        };
+        if sessions.is_empty() {
+            self.present.remove(name);
+        }
+        known != self.present.contains_key(name)
     }
 
     /// Dequeues the next event of the sender whose turn it is.
@@ -133,10 +153,15 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Queues the presence of `server` in `group`. The last state replaces earlier ones.
-    pub fn presence(&self, server: String, group: String, joined: bool) {
+    /// Records the presence of `server` in `group` in the session number `session`. Queues the
+    /// first presence in any session, and the absence in all; the last state replaces earlier ones.
+    pub fn presence(&self, session: usize, server: String, group: String, joined: bool) {
         let mut queues = self.lock();
-        if let Some(sender) = queues.sender((server, group), self.senders_max) {
+        let name = (server, group);
+        if !queues.present(session, &name, joined, self.senders_max) {
+            return;
+        }
+        if let Some(sender) = queues.sender(name, self.senders_max) {
             sender.joined = Some(joined);
             self.arrived.notify_one();
         }
@@ -191,11 +216,11 @@ mod tests {
         for number in 0..=255 {
             put(&inbox, "a", &[number]);
         }
-        inbox.presence("b".into(), "g".into(), false);
+        inbox.presence(0, "b".into(), "g".into(), false);
         put(&inbox, "b", b"1");
-        inbox.presence("b".into(), "g".into(), true);
+        inbox.presence(0, "b".into(), "g".into(), true);
         // The maximum of two senders is reached.
-        inbox.presence("c".into(), "g".into(), true);
+        inbox.presence(0, "c".into(), "g".into(), true);
         put(&inbox, "c", b"2");
         assert_eq!(inbox.dropped(), 256 - 64 + 2);
         let events = all(&inbox);
@@ -225,11 +250,31 @@ mod tests {
     }
 
     #[test]
+    fn a_server_parts_when_it_left_all_sessions() {
+        let inbox = Inbox::new(1);
+        let change = |server: &str, session, joined| {
+            inbox.presence(session, server.into(), "g".into(), joined);
+            all(&inbox)
+        };
+        let event = |joined| vec![("a".to_owned(), Err(joined))];
+        assert_eq!(change("a", 1, false), []);
+        assert_eq!(change("a", 0, true), event(true));
+        assert_eq!(change("a", 1, true), []);
+        assert_eq!(change("a", 1, true), []);
+        assert_eq!(change("a", 0, false), []);
+        // The maximum of one server is reached until the server has left.
+        assert_eq!(change("b", 0, true), []);
+        assert_eq!(inbox.dropped(), 1);
+        assert_eq!(change("a", 1, false), event(false));
+        assert_eq!(change("b", 0, true), [("b".to_owned(), Err(true))]);
+    }
+
+    #[test]
     fn an_event_wakes_the_receiver() {
         let inbox = Inbox::new(1);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| inbox.receive(Duration::from_secs(60)));
-            inbox.presence("a".into(), "g".into(), true);
+            inbox.presence(0, "a".into(), "g".into(), true);
             assert!(waiting.join().unwrap().is_some());
         });
     }

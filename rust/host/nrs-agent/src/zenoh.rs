@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Zenoh as a transport: servers are zenoh peers that connect to each other directly or through
-//! routers.
+//! Zenoh as a transport: servers connect to each other directly, and meet at routers.
 //!
 //! A server publishes its datagrams with the key `nrs/1/REALM/SERVER/GROUP` and congestion control
 //! `Drop`. A liveliness token with the same key indicates that the server participates.
+//!
+//! # Sessions
+//!
+//! A session of mode `peer` connects to the other servers. A session of mode `client` connects to
+//! each router: zenoh's routers forward between clients, but not between peers. A datagram goes to
+//! all sessions, and receivers drop duplicates. Routers that are connected with each other return
+//! the datagrams of a server to its other sessions; an attachment tells these from datagrams of
+//! another server with the same name.
 //!
 //! # Access control
 //!
@@ -14,7 +21,15 @@
 //! incoming messages. A router may forward keys of any server, so its own access control must keep
 //! servers apart. With TCP nothing is checked.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        mpsc::{self, Receiver},
+        Arc,
+    },
+    thread,
+    time::Duration,
+};
 
 use ::zenoh::{
     bytes::ZBytes,
@@ -39,7 +54,7 @@ pub const LOG: &str = "warn,zenoh_link_tls=error,zenoh_transport::unicast=off,\
 /// Maximum size of a reassembled zenoh message, bytes; larger ones are dropped.
 const MESSAGE_MAX: usize = 65_536;
 
-/// Number of sessions in addition to those of listed servers and routers.
+/// Number of sessions in addition to those of listed servers.
 const SESSIONS: usize = 8;
 
 /// Timeout of the TLS handshake of an incoming connection, ms.
@@ -65,45 +80,80 @@ const HEARS: [&str; 3] = [
 /// Zenoh messages of publishers.
 const SPEAKS: [&str; 2] = ["put", "liveliness_token"];
 
-/// Open session.
-pub struct Zenoh {
+/// Open session with its declarations.
+struct DeclaredSession {
     session: Session,
     /// Publishers, by group.
     publishers: BTreeMap<String, Publisher<'static>>,
     /// Subscribers and tokens, undeclared when they are dropped.
     _declared: Vec<(Subscriber<()>, Subscriber<()>, LivelinessToken)>,
-    inbox: Arc<Inbox>,
 }
 
-/// Returns the configuration of zenoh for `config`.
-pub fn settings(config: &Config) -> Value {
+/// Open sessions of a server.
+pub struct Zenoh {
+    /// Session with other servers, and sessions with routers.
+    sessions: Vec<DeclaredSession>,
+    /// Sessions with routers that are not among `sessions` yet.
+    reached: Receiver<DeclaredSession>,
+    inbox: Arc<Inbox>,
+    /// Attachment of datagrams of this agent.
+    own: [u8; 16],
+}
+
+/// Remote side of a session.
+#[derive(Clone, Copy)]
+enum Remote<'a> {
+    /// All other servers.
+    Servers,
+    /// The router with this name.
+    Router(&'a str),
+}
+
+impl Remote<'_> {
+    /// Returns names and addresses.
+    fn addresses(self, config: &Config) -> Vec<(&String, &String)> {
+        let servers = config.servers.iter();
+        match self {
+            Self::Servers => servers
+                .filter(|(name, _)| **name != config.server)
+                .collect(),
+            Self::Router(name) => config.routers.get_key_value(name).into_iter().collect(),
+        }
+    }
+}
+
+/// Returns the configuration of the session with `remote`.
+fn settings(config: &Config, remote: Remote<'_>) -> Value {
     let protocol = config.transport.name();
-    let endpoint = |address: &String| format!("{protocol}/{address}");
-    // Of each pair of servers, the one with the lower name connects.
-    let servers = config
-        .servers
-        .iter()
-        .filter(|(name, _)| **name > config.server);
-    let connect: Vec<String> = servers
-        .chain(&config.routers)
-        .map(|(_, address)| endpoint(address))
-        .collect();
+    let endpoint = |address: &str| format!("{protocol}/{address}");
+    let mut listen = endpoint(&config.listen);
+    if config.transport == Protocol::Tls {
+        listen += &format!("#tls_handshake_timeout_ms={HANDSHAKE_MS}");
+    }
+    let mut addresses = remote.addresses(config);
+    let (mode, listen) = match remote {
+        Remote::Servers => ("peer", vec![listen]),
+        Remote::Router(_) => ("client", Vec::new()),
+    };
+    if let Remote::Servers = remote {
+        // Of each pair of servers, the one with the lower name connects.
+        addresses.retain(|(name, _)| **name > config.server);
+    }
+    let connect = addresses.iter().map(|(_, address)| endpoint(address));
+    let connect: Vec<String> = connect.collect();
     let block = json!({ "wait_before_close": BLOCK_US });
     let mut link = json!({
         "protocols": [protocol],
         "tx": { "queue": { "size": sizes(), "congestion_control": { "block": block } } },
         "rx": { "max_message_size": MESSAGE_MAX },
     });
-    let mut listen = endpoint(&config.listen);
-    if config.transport == Protocol::Tls {
-        listen += &format!("#tls_handshake_timeout_ms={HANDSHAKE_MS}");
-    }
     // Servers advertise numeric addresses, which may be missing in certificates.
     let gossip = config.transport == Protocol::Tcp || !config.verify_names;
     let mut settings = json!({
-        "mode": "peer",
-        "listen": { "endpoints": [listen] },
-        "connect": { "endpoints": connect },
+        "mode": mode,
+        "listen": { "endpoints": listen },
+        // A connection is retried without limit.
+        "connect": { "endpoints": connect, "timeout_ms": -1 },
         "scouting": {
             "multicast": { "enabled": false },
             "gossip": { "enabled": gossip },
@@ -120,7 +170,7 @@ pub fn settings(config: &Config) -> Value {
             "verify_name_on_connect": config.verify_names,
             "close_link_on_expiration": true,
         });
-        settings["access_control"] = access(config);
+        settings["access_control"] = access(config, remote);
     }
     settings["transport"] = json!({
         "unicast": { "max_sessions": sessions(config) },
@@ -132,7 +182,7 @@ pub fn settings(config: &Config) -> Value {
 /// Returns the maximum number of sessions. A restarted server can have two sessions for some
 /// seconds.
 fn sessions(config: &Config) -> usize {
-    let listed = config.servers.len() + config.routers.len();
+    let listed = config.servers.len();
     let servers = match config.transport {
         Protocol::Tls => listed,
         // Servers that are not listed can connect as well.
@@ -159,8 +209,8 @@ fn sizes() -> Value {
         .collect()
 }
 
-/// Returns the rules of access control.
-fn access(config: &Config) -> Value {
+/// Returns the rules of access control for the session with `remote`.
+fn access(config: &Config, remote: Remote<'_>) -> Value {
     let all = format!("nrs/1/{}/**", config.realm);
     let rule = |id: &str, flow: &str, messages: &[&str], key: &str| {
         json!({
@@ -179,21 +229,17 @@ fn access(config: &Config) -> Value {
             &[&HEARS[..], &SPEAKS].concat(),
             &all,
         ),
-        rule("forward by routers", "ingress", &SPEAKS, &all),
     ];
     let (mut subjects, mut policies) = (Vec::new(), Vec::new());
-    let servers = config.servers.keys().filter(|name| **name != config.server);
-    for name in servers {
+    for (name, _) in remote.addresses(config) {
         let own = format!("publish by {name}");
-        let keys = format!("nrs/1/{}/{name}/**", config.realm);
+        let keys = match remote {
+            Remote::Servers => format!("nrs/1/{}/{name}/**", config.realm),
+            Remote::Router(_) => all.clone(),
+        };
         rules.push(rule(&own, "ingress", &SPEAKS, &keys));
         subjects.push(json!({ "id": name, "cert_common_names": [name] }));
         let rules = ["subscribe", "send to subscribers", own.as_str()];
-        policies.push(json!({ "rules": rules, "subjects": [name] }));
-    }
-    for name in config.routers.keys() {
-        subjects.push(json!({ "id": name, "cert_common_names": [name] }));
-        let rules = ["subscribe", "send to subscribers", "forward by routers"];
         policies.push(json!({ "rules": rules, "subjects": [name] }));
     }
     json!({
@@ -216,36 +262,49 @@ fn parse_key(key: &str) -> Option<(String, String)> {
     }
 }
 
-/// Queues a received datagram. A datagram that is too large is not copied.
-fn hear_datagram(inbox: &Inbox, sample: &Sample) {
-    let key = parse_key(sample.key_expr().as_str());
-    if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
-        let payload = sample.payload();
-        match payload.len() <= DATAGRAM_MAX as usize {
-            true => inbox.datagram(server, group, payload.to_bytes().into_owned()),
-            false => inbox.refuse(),
+/// Queues the samples of a session.
+#[derive(Clone)]
+struct Listener {
+    inbox: Arc<Inbox>,
+    /// Number of the session.
+    session: usize,
+    /// Attachment of datagrams of this agent.
+    own: [u8; 16],
+}
+
+impl Listener {
+    /// Queues a received datagram, unless a router returned it. A datagram that is too large is not
+    /// copied.
+    fn datagram(&self, sample: &Sample) {
+        let own = |bytes: &ZBytes| bytes.len() == 16 && *bytes.to_bytes() == self.own;
+        if sample.attachment().is_some_and(own) {
+            return;
+        }
+        let key = parse_key(sample.key_expr().as_str());
+        if let (Some((server, group)), SampleKind::Put) = (key, sample.kind()) {
+            let payload = sample.payload();
+            match payload.len() <= DATAGRAM_MAX as usize {
+                true => {
+                    let bytes = payload.to_bytes().into_owned();
+                    self.inbox.datagram(server, group, bytes);
+                }
+                false => self.inbox.refuse(),
+            }
+        }
+    }
+
+    /// Queues a change of presence.
+    fn presence(&self, sample: &Sample) {
+        if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
+            let joined = sample.kind() == SampleKind::Put;
+            self.inbox.presence(self.session, server, group, joined);
         }
     }
 }
 
-/// Queues a change of presence.
-fn hear_presence(inbox: &Inbox, sample: &Sample) {
-    if let Some((server, group)) = parse_key(sample.key_expr().as_str()) {
-        inbox.presence(server, group, sample.kind() == SampleKind::Put);
-    }
-}
-
-impl Zenoh {
-    /// Opens a session for the groups of `config`.
-    ///
-    /// # Errors
-    ///
-    /// The error of zenoh: the address is in use, or a certificate cannot be used.
-    pub fn open(config: &Config) -> ::zenoh::Result<Self> {
-        let settings = ::zenoh::Config::from_json5(&settings(config).to_string())?;
-        let session = ::zenoh::open(settings).wait()?;
-        let servers = config.servers.len().max(config.servers_max as usize);
-        let inbox = Arc::new(Inbox::new(servers * config.services.len()));
+impl DeclaredSession {
+    /// Declares the groups of `config` in a session, which `listener` receives.
+    fn new(session: Session, config: &Config, listener: &Listener) -> ::zenoh::Result<Self> {
         let mut publishers = BTreeMap::new();
         let mut declared = Vec::new();
         for group in config.services.values() {
@@ -253,14 +312,14 @@ impl Zenoh {
                 continue;
             }
             let key = |server: &str| format!("nrs/1/{}/{server}/{group}", config.realm);
-            let heard = Arc::clone(&inbox);
+            let heard = listener.clone();
             let datagrams = session.declare_subscriber(key("*"));
             let datagrams = datagrams.allowed_origin(Locality::Remote);
-            let datagrams = datagrams.callback(move |sample| hear_datagram(&heard, &sample));
-            let seen = Arc::clone(&inbox);
+            let datagrams = datagrams.callback(move |sample| heard.datagram(&sample));
+            let seen = listener.clone();
             let presence = session.liveliness().declare_subscriber(key("*"));
             let presence = presence.history(true);
-            let presence = presence.callback(move |sample| hear_presence(&seen, &sample));
+            let presence = presence.callback(move |sample| seen.presence(&sample));
             let token = session.liveliness().declare_token(key(&config.server));
             declared.push((datagrams.wait()?, presence.wait()?, token.wait()?));
             let publisher = session.declare_publisher(key(&config.server));
@@ -272,23 +331,75 @@ impl Zenoh {
             session,
             publishers,
             _declared: declared,
-            inbox,
+        })
+    }
+}
+
+/// Opens the session with `remote`; waits until a router is reached.
+fn open(config: &Config, remote: Remote<'_>) -> ::zenoh::Result<Session> {
+    let settings = settings(config, remote).to_string();
+    ::zenoh::open(::zenoh::Config::from_json5(&settings)?).wait()
+}
+
+impl Zenoh {
+    /// Opens the sessions for the groups of `config`. A session with a router is opened when the
+    /// router is reached.
+    ///
+    /// # Errors
+    ///
+    /// The error of zenoh: the address is in use, or a certificate cannot be used.
+    pub fn open(config: &Config) -> ::zenoh::Result<Self> {
+        // This server is a sender, too.
+        let servers = config.servers.len().max(config.servers_max as usize) + 1;
+        let session = open(config, Remote::Servers)?;
+        let mut listener = Listener {
+            inbox: Arc::new(Inbox::new(servers * config.services.len())),
+            session: 0,
+            own: session.zid().to_le_bytes(),
+        };
+        let first = DeclaredSession::new(session, config, &listener)?;
+        let (reach, reached) = mpsc::channel();
+        for router in config.routers.keys() {
+            listener.session += 1;
+            let (listener, reach) = (listener.clone(), reach.clone());
+            let (config, router) = (config.clone(), router.clone());
+            thread::spawn(move || {
+                let session = open(&config, Remote::Router(&router));
+                match session.and_then(|session| DeclaredSession::new(session, &config, &listener))
+                {
+                    // If the agent has ended, the session is closed.
+                    Ok(declared) => drop(reach.send(declared)),
+                    Err(error) => eprintln!("nrs-agent: router {router}: {error}"),
+                }
+            });
+        }
+        Ok(Self {
+            sessions: vec![first],
+            reached,
+            inbox: listener.inbox,
+            own: listener.own,
         })
     }
 
-    /// Closes the session, after a delay for the last datagrams.
-    pub fn close(self) {
-        std::thread::sleep(DRAIN);
-        // An error of closing is ignored, because the agent ends anyway.
-        let _ = self.session.close().wait();
+    /// Closes the sessions, after a delay for the last datagrams.
+    pub fn close(mut self) {
+        thread::sleep(DRAIN);
+        self.sessions.extend(self.reached.try_iter());
+        for declared in self.sessions {
+            // An error of closing is ignored, because the agent ends anyway.
+            let _ = declared.session.close().wait();
+        }
     }
 }
 
 impl Transport for Zenoh {
     fn send(&mut self, group: &str, bytes: &[u8]) {
-        if let Some(publisher) = self.publishers.get(group) {
+        self.sessions.extend(self.reached.try_iter());
+        let publishers = self.sessions.iter().map(|declared| &declared.publishers);
+        for publisher in publishers.filter_map(|publishers| publishers.get(group)) {
             // Datagrams that cannot be sent are dropped.
-            let _ = publisher.put(ZBytes::from(bytes)).wait();
+            let put = publisher.put(ZBytes::from(bytes)).attachment(&self.own[..]);
+            let _ = put.wait();
         }
     }
 
@@ -328,30 +439,40 @@ mod tests {
             x = \"x:4\"\n\
             [service.s]\n";
         let config = crate::config::parse(text, "").unwrap();
-        let all = settings(&config);
+        let all = settings(&config, Remote::Servers);
         ::zenoh::Config::from_json5(&all.to_string()).unwrap();
-        assert_eq!(all["connect"]["endpoints"], json!(["tls/c:3", "tls/x:4"]));
+        assert_eq!(all["connect"]["endpoints"], json!(["tls/c:3"]));
         let listen = json!(["tls/[::]:7447#tls_handshake_timeout_ms=2000"]);
         assert_eq!(all["listen"]["endpoints"], listen);
         let transport = &all["transport"];
-        assert_eq!(transport["unicast"]["max_sessions"], 2 * 4 + 8);
+        assert_eq!(transport["unicast"]["max_sessions"], 2 * 3 + 8);
         let link = &transport["link"];
         assert_eq!(link["rx"]["max_message_size"], 65_536);
         let congestion = &link["tx"]["queue"]["congestion_control"];
         assert_eq!(congestion["block"]["wait_before_close"], 200_000);
-        let access = &all["access_control"];
-        assert_eq!(access["default_permission"], "deny");
-        // Only routers may put keys in the name of other servers.
-        for rule in access["rules"].as_array().unwrap() {
-            let puts = rule["messages"].as_array().unwrap().contains(&json!("put"));
-            if puts && rule["flows"] == json!(["ingress"]) && rule["id"] != "forward by routers" {
-                let name = rule["id"].as_str().unwrap().rsplit(' ').next().unwrap();
-                assert_eq!(rule["key_exprs"], json!([format!("nrs/1/r/{name}/**")]));
-            }
+        // Servers put keys of their own, and the router puts keys of all servers.
+        let with_router = settings(&config, Remote::Router("x"));
+        ::zenoh::Config::from_json5(&with_router.to_string()).unwrap();
+        assert_eq!(with_router["connect"]["endpoints"], json!(["tls/x:4"]));
+        assert_eq!(with_router["listen"]["endpoints"], json!([]));
+        for (all, names) in [(&all, &["a/", "c/"][..]), (&with_router, &[""])] {
+            let access = &all["access_control"];
+            assert_eq!(access["default_permission"], "deny");
+            let rules = access["rules"].as_array().unwrap().iter();
+            let puts = rules.filter(|rule| {
+                let messages = rule["messages"].as_array().unwrap();
+                messages.contains(&json!("put")) && rule["flows"] == json!(["ingress"])
+            });
+            let keys: Vec<&Value> = puts.map(|rule| &rule["key_exprs"]).collect();
+            let wanted = names
+                .iter()
+                .map(|name| json!([format!("nrs/1/r/{name}**")]));
+            assert_eq!(keys, wanted.collect::<Vec<_>>().iter().collect::<Vec<_>>());
         }
+        let access = &all["access_control"];
         let rules = ["subscribe", "send to subscribers", "publish by a"];
         let policy = json!({ "rules": rules, "subjects": ["a"] });
         assert_eq!(access["policies"][0], policy);
-        assert_eq!(access["policies"].as_array().unwrap().len(), 3);
+        assert_eq!(access["policies"].as_array().unwrap().len(), 2);
     }
 }

@@ -6,10 +6,13 @@ mod authority;
 mod loopback;
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
 };
+
+use ::zenoh::{Session, Wait as _};
 
 use nrs_agent::{
     config::{self, Config},
@@ -77,6 +80,21 @@ fn carried(from: &mut Zenoh, to: &mut Zenoh, bytes: &[u8], patience: Duration) -
     None
 }
 
+/// Returns the presence of `server` in the group of all servers.
+fn presence(server: &str, joined: bool) -> Event {
+    let (server, group) = (server.into(), "all".into());
+    match joined {
+        true => Event::Joined { server, group },
+        false => Event::Parted { server, group },
+    }
+}
+
+/// Opens a router with the configuration `text`, as zenohd(8) does.
+fn router(text: &str) -> Session {
+    let config = ::zenoh::Config::from_json5(text).unwrap();
+    ::zenoh::open(config).wait().unwrap()
+}
+
 /// Waits for the event `wanted`; returns false after a timeout.
 fn wait(zenoh: &mut Zenoh, wanted: &Event) -> bool {
     let since = Instant::now();
@@ -93,11 +111,7 @@ fn servers_hear_each_other_over_tcp() {
     let servers = [("a", address()), ("b", address())];
     let mut a = Zenoh::open(&config("a", &servers, None)).unwrap();
     let mut b = Zenoh::open(&config("b", &servers, None)).unwrap();
-    let joined = Event::Joined {
-        server: "b".into(),
-        group: "all".into(),
-    };
-    assert!(wait(&mut a, &joined));
+    assert!(wait(&mut a, &presence("b", true)));
     assert_eq!(
         carried(&mut a, &mut b, b"one", PATIENCE).as_deref(),
         Some("a")
@@ -132,11 +146,7 @@ fn servers_hear_each_other_over_tcp() {
     // An address in use is refused.
     assert!(Zenoh::open(&config("a", &servers, None)).is_err());
     b.close();
-    let parted = Event::Parted {
-        server: "b".into(),
-        group: "all".into(),
-    };
-    assert!(wait(&mut a, &parted));
+    assert!(wait(&mut a, &presence("b", false)));
     a.close();
 }
 
@@ -186,4 +196,111 @@ fn with_tls_a_server_speaks_only_for_itself() {
     );
     stranger.close();
     a.close();
+}
+
+#[test]
+fn servers_meet_at_a_router() {
+    let room = tempfile::tempdir().unwrap();
+    let all = ["oss1", "oss2", "oss3", "router"].map(|name| (name, address()));
+    certify(room.path(), &all);
+    let [servers @ .., (_, meeting)] = all;
+    let configured = |name| {
+        let mut config = config(name, &servers, Some(room.path()));
+        // oss1 connects to oss3, and does not reach it.
+        if name == "oss1" {
+            config.servers.insert("oss3".into(), address().to_string());
+        }
+        config.routers.insert("router".into(), meeting.to_string());
+        config
+    };
+    let directory = room.path().to_str().unwrap();
+    let text = include_str!("../../../../Documentation/examples/router.json5")
+        .replace("[::]:7447", &meeting.to_string())
+        .replace("/scratch/", "/r/")
+        .replace("/etc/nrs/agent/server", &format!("{directory}/router"))
+        .replace("/etc/nrs/agent", directory);
+    // The agents start without the router.
+    let [mut one, mut two, mut three] =
+        ["oss1", "oss2", "oss3"].map(|name| Zenoh::open(&configured(name)).unwrap());
+    assert!(wait(&mut one, &presence("oss2", true)));
+    for _ in 0..2 {
+        let meeting = router(&text);
+        assert!(wait(&mut one, &presence("oss3", true)));
+        let sender = carried(&mut one, &mut three, b"one", PATIENCE);
+        assert_eq!(sender.as_deref(), Some("oss1"));
+        let sender = carried(&mut three, &mut one, b"three", PATIENCE);
+        assert_eq!(sender.as_deref(), Some("oss3"));
+        let sender = carried(&mut two, &mut three, b"two", PATIENCE);
+        assert_eq!(sender.as_deref(), Some("oss2"));
+        meeting.close().wait().unwrap();
+        // oss2 is still connected directly.
+        let mut events = Vec::new();
+        while !events.contains(&presence("oss3", false)) {
+            events.push(one.receive(PATIENCE).expect("oss3 parts"));
+        }
+        events.extend(std::iter::from_fn(|| one.receive(LITTLE)));
+        assert!(!events.contains(&presence("oss2", false)), "{events:?}");
+    }
+    // The router does not forward what a server sends in the name of another server.
+    two.close();
+    three.close();
+    let mut lies = configured("oss3");
+    lies.certificate = room.path().join("oss2.pem");
+    lies.key = room.path().join("oss2.key");
+    let mut liar = Zenoh::open(&lies).unwrap();
+    let meeting = router(&text);
+    let sender = carried(&mut one, &mut liar, b"one", PATIENCE);
+    assert_eq!(sender.as_deref(), Some("oss1"));
+    assert_eq!(carried(&mut liar, &mut one, b"lie", 2 * LITTLE), None);
+    liar.close();
+    one.close();
+    meeting.close().wait().unwrap();
+}
+
+#[test]
+fn connected_routers_return_nothing() {
+    let [x, y] = [address(), address()];
+    let text = |at: SocketAddr, other: &str| {
+        format!(
+            "{{ mode: \"router\", listen: {{ endpoints: [\"tcp/{at}\"] }}, \
+             connect: {{ endpoints: [{other}] }}, \
+             scouting: {{ multicast: {{ enabled: false }} }} }}"
+        )
+    };
+    let first = router(&text(x, ""));
+    let second = router(&text(y, &format!("\"tcp/{x}\"")));
+    let open = |name: &str, routers: &[SocketAddr]| {
+        let mut config = config(name, &[(name, address())], None);
+        for at in routers {
+            config.routers.insert(at.to_string(), at.to_string());
+        }
+        Zenoh::open(&config).unwrap()
+    };
+    let (mut a, mut b, mut c) = (open("a", &[x, y]), open("b", &[x]), open("c", &[y]));
+    let sender = carried(&mut b, &mut c, b"far", PATIENCE);
+    assert_eq!(sender.as_deref(), Some("b"));
+    for to in [&mut b, &mut c] {
+        let sender = carried(&mut a, to, b"near", PATIENCE);
+        assert_eq!(sender.as_deref(), Some("a"));
+    }
+    let heard = |a: &mut Zenoh| {
+        let mut heard = BTreeSet::new();
+        while let Some(event) = a.receive(LITTLE) {
+            if let Event::Datagram { server, .. } = event {
+                heard.insert(server);
+            }
+        }
+        heard
+    };
+    assert!(!heard(&mut a).contains("a"));
+    // Another server with the same name is heard.
+    let mut other = open("a", &[y]);
+    let sender = carried(&mut other, &mut a, b"other", PATIENCE);
+    assert_eq!(sender.as_deref(), Some("a"));
+    for zenoh in [a, b, c, other] {
+        zenoh.close();
+    }
+    for router in [first, second] {
+        router.close().wait().unwrap();
+    }
 }

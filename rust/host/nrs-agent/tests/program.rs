@@ -7,7 +7,7 @@ mod loopback;
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
     path::{Path, PathBuf},
@@ -232,4 +232,37 @@ fn strangers_do_not_fill_the_log() {
     let mut stdout = agent.0.stdout.take().unwrap();
     stdout.read_to_string(&mut log).unwrap();
     assert!(log.is_empty(), "{log}");
+}
+
+#[test]
+fn refused_certificates_are_logged() {
+    let room = tempfile::tempdir().unwrap();
+    let servers = ["a", "b"].map(|name| (name, loopback::address()));
+    authority::certify(room.path(), &servers);
+    let own = format!("IP:{}", servers[1].1.ip());
+    let past = "-not_before 20250101000000Z -not_after 20250102000000Z";
+    authority::sign(room.path(), "b", &own, past);
+    let path = room.path().display();
+    let mut agents = servers.map(|(name, address)| {
+        let more = format!(
+            "ca = \"{path}/ca.pem\"\ncertificate = \"{path}/{name}.pem\"\n\
+             key = \"{path}/{name}.key\"\n[servers]\na = \"{}\"\nb = \"{}\"\n",
+            servers[0].1, servers[1].1
+        );
+        configure(room.path(), name, address, &more);
+        let mut command = command(room.path(), name);
+        command.env("RUST_LOG", "zenoh=debug");
+        Agent::start(command.stdout(Stdio::piped()))
+    });
+    // a, which connects, logs the reason for which it refuses b.
+    let stdout = BufReader::new(agents[0].0.stdout.take().unwrap());
+    let since = Instant::now();
+    let reason = stdout.lines().map(Result::unwrap).find(|line| {
+        assert!(since.elapsed() < PATIENCE, "timeout");
+        line.contains(&servers[1].1.to_string()) && line.contains("invalid peer certificate")
+    });
+    assert!(reason.unwrap().contains("expired"));
+    let status = wait(|| socket::read(&socket(room.path(), "a")).ok()?);
+    let peer = &status.services[0].peers[0];
+    assert_eq!((&*peer.server, peer.numbers.connected), ("b", 0));
 }

@@ -7,6 +7,7 @@ mod loopback;
 
 use std::{
     collections::BTreeSet,
+    fs,
     net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
@@ -20,7 +21,7 @@ use nrs_agent::{
     zenoh::Zenoh,
 };
 
-use authority::certify;
+use authority::{certify, sign};
 use loopback::address;
 
 /// Maximum time for a connection.
@@ -303,4 +304,79 @@ fn connected_routers_return_nothing() {
     for router in [first, second] {
         router.close().wait().unwrap();
     }
+}
+
+#[test]
+fn wrong_certificates_are_refused() {
+    let room = tempfile::tempdir().unwrap();
+    // Servers with lower names connect to the server m; m connects to the others.
+    let kinds = ["good", "foreign", "expired", "early", "renamed"];
+    let names: Vec<String> = ["a", "z"]
+        .iter()
+        .flat_map(|side| kinds.map(|kind| format!("{side}-{kind}")))
+        .collect();
+    let mut servers = vec![("m", address())];
+    servers.extend(names.iter().map(|name| (&**name, address())));
+    certify(room.path(), &servers);
+    let other = room.path().join("other");
+    fs::create_dir(&other).unwrap();
+    certify(&other, &servers);
+    for (name, at) in &servers {
+        let own = format!("IP:{}", at.ip());
+        let (names, when) = match name.split('-').nth(1) {
+            Some("expired") => (
+                &*own,
+                "-not_before 20250101000000Z -not_after 20250102000000Z",
+            ),
+            Some("early") => (
+                &*own,
+                "-not_before 20990101000000Z -not_after 20990102000000Z",
+            ),
+            Some("renamed") => ("IP:127.0.0.1", "-days 2"),
+            _ => continue,
+        };
+        sign(room.path(), name, names, when);
+    }
+    let open = |name: &str| {
+        let mut config = config(name, &servers, Some(room.path()));
+        // Each server connects to m only, or m to the server.
+        config
+            .servers
+            .retain(|other, _| name == "m" || other == "m");
+        if name.ends_with("-foreign") {
+            config.certificate = other.join(format!("{name}.pem"));
+            config.key = other.join(format!("{name}.key"));
+        }
+        Zenoh::open(&config).unwrap()
+    };
+    let (connecting, listening) = names.split_at(kinds.len());
+    let mut all: Vec<Zenoh> = listening.iter().map(|name| open(name)).collect();
+    let mut m = open("m");
+    all.extend(connecting.iter().map(|name| open(name)));
+    let good = BTreeSet::from(["a-good", "z-good", "a-renamed"].map(String::from));
+    let mut heard = BTreeSet::new();
+    let mut reached = Vec::new();
+    let mut since = Instant::now();
+    let started = since;
+    while since.elapsed() < 2 * LITTLE {
+        m.send("all", b"m");
+        for (name, one) in listening.iter().chain(connecting).zip(&mut all) {
+            one.send("all", name.as_bytes());
+            while let Some(event) = one.receive(Duration::ZERO) {
+                reached.extend(matches!(event, Event::Datagram { .. }).then(|| name.clone()));
+            }
+        }
+        while let Some(event) = m.receive(Duration::from_millis(20)) {
+            if let Event::Datagram { server, .. } = event {
+                heard.insert(server);
+            }
+        }
+        // The time without others starts when all good servers were heard.
+        if !heard.is_superset(&good) {
+            since = Instant::now();
+        }
+        assert!(started.elapsed() < 2 * PATIENCE, "{heard:?}");
+    }
+    assert_eq!(heard, good);
+    assert_eq!(reached.into_iter().collect::<BTreeSet<_>>(), good);
 }

@@ -52,7 +52,7 @@ short=(
 		hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user\
 		timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm lustre"
 	"stock:figures:1200:icount:fair fair-tree factors cluster devices hp tbf tbf-ext4 qbm robin\
-		delay health timeouts trace nrsctl-top elevator-tags"
+		delay health timeouts dead dead+elevator trace nrsctl-top elevator-tags"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev capi lustre"
 )
 long=(
@@ -62,7 +62,7 @@ long=(
 		tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"
-	"stock:turns:1500:icount:robin delay health timeouts few auto isolation"
+	"stock:turns:1500:icount:robin delay health timeouts dead few auto isolation"
 	"stock:cpts:1800:any:cpts programs"
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs\
 		tbf-storm qbm-storm soak"
@@ -74,14 +74,15 @@ long=(
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator\
 		meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
-	"stock:elevator-shares:1800:icount:elevator-share elevator-tags fair+elevator fair-tree+elevator tbf+elevator\
-		hp+elevator devices+elevator robin+elevator"
+	"stock:elevator-shares:1800:icount:elevator-share fair+elevator fair-tree+elevator tbf+elevator\
+		hp+elevator devices+elevator robin+elevator dead+elevator"
+	"stock:elevator-tags:1200:icount:elevator-tags"
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
 	"debug:user:1800::chardev order-user timeouts-user capi lustre"
-	"debug:elevator:1800::elevator elevator-storm elevator-tags load+elevator switch+elevator order-dm+elevator\
-		tbf-storm+elevator"
+	"debug:elevator:1800::elevator elevator-storm elevator-tags load+elevator switch+elevator\
+		order-dm+elevator tbf-storm+elevator"
 )
 # The other supported series: enough tests to cover the replacements for what the kernel crate of
 # each series lacks.

@@ -24,6 +24,12 @@
 //!   that made it ready. So each end is handled before the next one. Each request that is ready
 //!   alone earns one pause, so a device whose ends coincide anyway has few pauses.
 //! - *Over*: a request in flight without a slot, dispatched by a drain or after a stall.
+//! - *Refused*: a request that failed unprocessed, because the device is offline, disconnected or
+//!   removed. Policies return the charge of the request, so the next request follows at once.
+//!   `ENODEV` means a refusal; `EIO` and `ENOLINK` may mean one, or a bad sector. They mean a refusal
+//!   after [`REFUSALS`] such failures in a row, of any client, within a tick each. A device needs
+//!   longer for a bad sector, and a success of any client ends the row. Only failed requests are
+//!   free, so nobody gets data beyond a limit.
 //! - *Slot pool*: the slots and the partitions that wait for them, see
 //!   [`crate::sched::partition::slot_pool`].
 //!
@@ -68,7 +74,7 @@ use crate::{
         node::{Held, NodeFifo},
         queue,
         rcu::RcuBox,
-        series::{new_spinlock_irq, SpinLockIrq},
+        series::{new_spinlock_irq, SpinLockIrq, ENOLINK},
         timer::{TimerCallback, WithTimer},
     },
 };
@@ -80,6 +86,10 @@ pub(crate) const FREE_MIN: u32 = 64;
 /// Maximum number of slots with which ends are deferred. With more slots, the single work item
 /// would limit a fast device, and the device idles little while a slot is filled.
 const DEFER_MAX: u32 = 32;
+
+/// Number of requests in a row that fail at once, with an error that bad sectors may have, before
+/// the next one counts as refused.
+const REFUSALS: u64 = 8;
 
 /// Value of `ready`: ready requests may be pulled now.
 const AT_ONCE: u64 = 1;
@@ -193,6 +203,8 @@ pub(crate) struct Target {
     slot_pool: SlotPool,
     /// Time of the last sign of life of the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
+    /// Number of requests in a row that the device refused; other requests that ended reset it.
+    refusals: Hint,
     /// Notifier that makes the device pull ready requests; if empty, the work item submits them.
     #[pin]
     runner: WithTimer<RcuBox<Arc<dyn PullNotifier>>>,
@@ -235,6 +247,7 @@ impl Target {
                 over: AtomicWord::new(0),
                 slot_pool: SlotPool::with_caches(cpts, slots, caches),
                 life,
+                refusals: Hint::new(0),
                 runner <- WithTimer::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
                 ready: Hint::new(0),
@@ -301,6 +314,7 @@ impl Target {
             self.number.store(lower.number, ordering::Relaxed);
             self.whole.store(lower.whole, ordering::Relaxed);
             self.life.iter().for_each(|life| life.set(0));
+            self.refusals.set(0);
         }
         if first || pulls {
             self.set_depth(lower.depth);
@@ -416,6 +430,41 @@ impl Target {
         if let Some(life) = self.life.of(cpu.into()).filter(|life| life.get() != now) {
             life.set(now);
         }
+    }
+
+    /// Returns true if the device refused the last request that ended.
+    #[inline]
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusals.get() != 0
+    }
+
+    /// Records the end of a request with the errno `error`, or 0; `service_ms` returns its service
+    /// time by the coarse clock. Returns true if the device refused the request.
+    #[inline]
+    pub(crate) fn note_result(&self, error: i32, service_ms: impl FnOnce() -> u32) -> bool {
+        if error != 0 {
+            return self.note_failure(error, service_ms());
+        }
+        // Written only on change, because other CPUs read the value all the time.
+        if self.is_refusing() {
+            self.refusals.set(0);
+        }
+        false
+    }
+
+    /// Records the end of a failed request, see [`Self::note_result`].
+    #[cold]
+    fn note_failure(&self, error: i32, service_ms: u32) -> bool {
+        let is = |one: Error| error == one.to_errno();
+        let (is_gone, may_be_gone) = (is(ENODEV), is(EIO) || is(ENOLINK));
+        let refusals = match self.refusals.get() {
+            before if is_gone || (may_be_gone && service_ms == 0) => before.saturating_add(1),
+            // The request took less than a tick, but a new one has begun meanwhile.
+            before if may_be_gone && u64::from(service_ms) <= misc::MILLIS_LAG => before,
+            _ => 0,
+        };
+        self.refusals.set(refusals);
+        is_gone || refusals > REFUSALS
     }
 
     /// Returns the slots, and the partitions that wait for them.

@@ -22,6 +22,7 @@ use crate::{
         order::Relation,
         parameters::service::Level,
         partition::admit::AdmissionOutcome,
+        timeouts::in_flight::Submitted,
     },
     sys::{
         bio::{BioView, WriteStream},
@@ -273,7 +274,8 @@ impl BlockClient {
             must_pass: traits.must_pass,
             reclaims: traits.reclaims,
             may_sleep: traits.may_sleep,
-            may_pass: naming.opportunity,
+            // The end of a request that is not queued returns nothing to its class.
+            may_pass: naming.opportunity && !target.is_refusing(),
             draining: Some(draining),
             relation: relation.as_ref(),
             may_overflow: true,
@@ -389,17 +391,24 @@ impl BlockClient {
     }
 
     /// Counts the end of a request, and decides the next use of its slot. `error` is the errno of a
-    /// failed request, or 0. Any context.
+    /// failed request, or 0; `ENODEV`: the device is gone. Any context.
     #[inline(always)]
-    pub(crate) fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
-        let client = self.client();
+    pub(crate) fn ended(&self, account: &mut NodeAccount, cost: Cost, error: i32) {
+        let (client, target) = (self.client(), self.target());
         let cpu = misc::cpu();
         client.load().count_ended(cpu, cost, error != 0);
         if let Some(deadlines) = client.deadlines() {
             deadlines.leave(account);
         }
-        self.service()
-            .complete(account, cost, self.target(), error, cpu);
+        // A request of a lost client was not submitted.
+        if !account.placement.refused {
+            let service_ms = || match account.submitted {
+                Submitted::NONE => u32::MAX,
+                submitted => submitted.elapsed(misc::millis()),
+            };
+            account.placement.refused = target.note_result(error, service_ms);
+        }
+        self.service().complete(account, cost, target, error, cpu);
     }
 
     /// Counts a queued request that is about to be submitted; returns true if it is to be

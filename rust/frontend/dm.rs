@@ -170,7 +170,7 @@ impl DmTarget for DmDevice {
     }
 
     #[inline]
-    fn ended(&self, account: &NodeAccount, cost: Cost, error: i32) {
+    fn ended(&self, account: &mut NodeAccount, cost: Cost, error: i32) {
         if account.flushes != 0 && error == 0 {
             self.refused_flushes.make_up(account.flushes);
         }

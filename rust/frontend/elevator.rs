@@ -341,8 +341,10 @@ impl Scheduler for ScheduledDisk {
     }
 
     #[inline]
-    fn ended(&self, account: &NodeAccount, cost: Cost) {
-        // Only the owner of a request knows its result.
-        self.member.ended(account, cost, 0);
+    fn ended(&self, account: &mut NodeAccount, cost: Cost, is_started: bool) {
+        // Only the owner of a request knows its result. A driver that did not start a request has
+        // refused it.
+        let error = if is_started { 0 } else { ENODEV.to_errno() };
+        self.member.ended(account, cost, error);
     }
 }

@@ -481,6 +481,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         Some(part.pass(class, cost, way, now))
     }
 
+    /// Returns what a request with `ticket` from [`Head::get`] was charged, see [`Part::refund`].
+    pub fn refund(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) {
+        if let Some(instance) = self.find_mut(ticket.instance()) {
+            instance.part.refund(ticket.class(), cost, now);
+        }
+    }
+
     /// Counts the end of a request once, with the ticket from [`Head::get`] or of [`Head::pass`].
     /// Does nothing if the instance was removed.
     pub fn stop(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) {

@@ -88,6 +88,8 @@ pub struct Placement {
     pub priority: Priority,
     /// Right by which the request is in flight.
     pub admission: Admission,
+    /// True if the request ended unprocessed: what its class was charged is returned.
+    pub refused: bool,
 }
 
 impl Default for Placement {
@@ -104,6 +106,7 @@ impl Placement {
             record: None,
             priority,
             admission: Admission::None,
+            refused: false,
         }
     }
 }
@@ -407,8 +410,11 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
     /// partition.
     fn count_end(&mut self, placement: &Placement, cost: Cost, now: u64) {
         if let Some(ticket) = &placement.ticket {
-            let head = &mut self.head_cache(placement.priority).head;
-            head.stop(ticket, cost, now);
+            let head_cache = self.head_cache(placement.priority);
+            if placement.refused {
+                head_cache.refund(ticket, cost, now);
+            }
+            head_cache.head.stop(ticket, cost, now);
         }
         if placement.admission == Admission::Slot {
             self.progressed(now);

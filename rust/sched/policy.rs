@@ -267,6 +267,10 @@ pub trait Part<I: Item> {
     /// Counts `requests` requests of `class`, with `pages` pages in all, that passed freely.
     fn count_passed(&mut self, _class: ClassId, _requests: u32, _pages: u64) {}
 
+    /// Returns the tokens that [`Part::get`] took for a request of `class` and `cost`, which ended
+    /// unprocessed. Does nothing if the class was evicted.
+    fn refund(&mut self, _class: ClassId, _cost: Cost, _now: u64) {}
+
     /// Records the end of a request that [`Part::get`] returned with `grant`; the request costs
     /// `cost`. Does nothing if the class was evicted.
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64);

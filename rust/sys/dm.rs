@@ -140,9 +140,9 @@ pub(crate) trait DmTarget: Send + Sync + Sized + 'static {
     /// request. Any context.
     fn defer(&self, held: Held);
 
-    /// Counts the end of an accounted request; `error` is the negative errno, or 0. Any context,
-    /// even hard interrupts.
-    fn ended(&self, account: &NodeAccount, cost: Cost, error: i32);
+    /// Counts the end of an accounted request; `error` is the negative errno, or 0; `ENODEV`: the
+    /// lower device is offline or was removed. Any context, even hard interrupts.
+    fn ended(&self, account: &mut NodeAccount, cost: Cost, error: i32);
 
     /// Prepares for a suspend of the device: all held requests must be dispatched.
     fn presuspend(&self);
@@ -262,16 +262,23 @@ impl<T: DmTarget> TargetInstance<T> {
         // SAFETY: By the safety requirements of this function; the target exists until all its bios
         // have ended.
         unsafe {
-            let ti = mem::replace(&mut (*area).target, ptr::null_mut());
+            let instance = Self::of(mem::replace(&mut (*area).target, ptr::null_mut()));
             let error = match (*bio).bi_status {
                 0 => 0,
+                _ if instance.is_lower_gone() => ENODEV.to_errno(),
                 status => bindings::blk_status_to_errno(status),
             };
-            let node = &(*area).node;
-            Self::of(ti)
-                .target
-                .ended(node.account(), node.cost(), error);
+            let node = &mut (*area).node;
+            let cost = node.cost();
+            instance.target.ended(node.account_mut(), cost, error);
         }
+    }
+
+    /// Returns true if the disk of the lower device was removed: the block layer then sets its
+    /// capacity to 0.
+    fn is_lower_gone(&self) -> bool {
+        // SAFETY: The lower device is open while the instance exists, which keeps its disk.
+        unsafe { (*(*(*(*self.lower).bdev).bd_disk).part0).bd_nr_sectors == 0 }
     }
 
     /// Creates a target.

@@ -136,8 +136,9 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     /// RCU.
     fn dispatching(&self, account: &mut NodeAccount, queued: bool);
 
-    /// Counts the end of a request. Any context, even hard interrupts.
-    fn ended(&self, account: &NodeAccount, cost: Cost);
+    /// Counts the end of a request, which the driver had started if `is_started`. Any context, even
+    /// hard interrupts.
+    fn ended(&self, account: &mut NodeAccount, cost: Cost, is_started: bool);
 }
 
 /// A registered scheduler type; dropping the registration unregisters it.

@@ -59,6 +59,9 @@ pub(crate) fn now() -> u64 {
     u64::try_from(now).unwrap_or(0)
 }
 
+/// Maximum lag of [`millis`], ms.
+pub(crate) const MILLIS_LAG: u64 = 10;
+
 /// Returns the coarse monotonic time, ms since an arbitrary time. Reads `jiffies`, which advances
 /// with each tick.
 pub(crate) fn millis() -> u64 {

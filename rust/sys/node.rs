@@ -88,8 +88,6 @@ pub(crate) struct NodeAccount {
     pub(crate) home: u16,
     /// CPU on which the request arrived, in whose counters it is counted.
     pub(crate) cpu: u16,
-    /// True if the request ended without being submitted.
-    pub(crate) refused: bool,
     /// True for a discard, a secure erase or a write of zeroes.
     pub(crate) lengthy: bool,
     /// Index of the share of the tags in which the request is counted.
@@ -119,7 +117,6 @@ impl NodeAccount {
             placement: Placement::new(priority),
             home: 0,
             cpu,
-            refused: false,
             lengthy: false,
             tag_share: Self::NO_SHARE,
             flushes: 0,

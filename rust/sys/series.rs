@@ -10,7 +10,7 @@ mod before_7_3;
 #[cfg(feature = "before_7_3")]
 pub(crate) use before_7_3::{
     new_spinlock_irq, rcu_barrier, synchronize_rcu, PollCondVarBox, SpinLockIrq, EALREADY, ELOOP,
-    ENAMETOOLONG, ENOTCONN, EPROTONOSUPPORT, ESTALE, NO_RESTART, THIS_MODULE,
+    ENAMETOOLONG, ENOLINK, ENOTCONN, EPROTONOSUPPORT, ESTALE, NO_RESTART, THIS_MODULE,
 };
 
 #[cfg(not(feature = "before_7_3"))]
@@ -18,7 +18,7 @@ mod since_7_3 {
     use kernel::{bindings, module::this_module, ThisModule};
 
     pub(crate) use kernel::{
-        error::code::{EALREADY, ELOOP, ENAMETOOLONG, ENOTCONN, EPROTONOSUPPORT, ESTALE},
+        error::code::{EALREADY, ELOOP, ENAMETOOLONG, ENOLINK, ENOTCONN, EPROTONOSUPPORT, ESTALE},
         new_spinlock_irq,
         sync::{
             poll::PollCondVarBox,

@@ -71,9 +71,6 @@ const ASLEEP: u64 = u64::MAX;
 /// Time between two checks of a lost client, ms.
 const POLL: u64 = 1000;
 
-/// Maximum lag of the coarse clock, ms.
-const TICK: u64 = 10;
-
 /// Requests in flight that arrived on one CPU.
 struct InFlightCpu {
     /// The bits of an [`InFlight`].
@@ -259,7 +256,7 @@ impl Deadlines {
     /// queueing time in `account`. Returns true if the request is to be submitted.
     pub(crate) fn begin_queued(self: &WithTimer<Self>, account: &mut NodeAccount) -> bool {
         if self.is_failing() {
-            account.refused = true;
+            account.placement.refused = true;
             return false;
         }
         let withheld = match &account.placement.ticket {
@@ -311,7 +308,7 @@ impl Deadlines {
         if submitted.is_none() {
             // The request was not counted at submission, but its end is a sign of life for the
             // requests that were.
-            if !account.refused && self.armed.get() != ASLEEP {
+            if !account.placement.refused && self.armed.get() != ASLEEP {
                 self.target.note_completion(account.cpu, misc::millis());
                 if self.lost.get() != 0 {
                     self.find();
@@ -353,7 +350,8 @@ impl Deadlines {
     /// Arms the timer for `wake`, ms, unless it expires earlier.
     fn arm_for(self: &WithTimer<Self>, wake: u64) {
         let now = misc::now();
-        let delay = wake.saturating_sub(misc::millis()).saturating_add(TICK);
+        let delay = wake.saturating_sub(misc::millis());
+        let delay = delay.saturating_add(misc::MILLIS_LAG);
         let alarm = self.alarm.lock();
         if wake < self.armed.get() {
             self.armed.set(wake);

@@ -347,7 +347,7 @@ mod tests {
         let mut queued = NodeAccount::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
-        assert!(!deadlines.begin_queued(&mut queued) && queued.refused);
+        assert!(!deadlines.begin_queued(&mut queued) && queued.placement.refused);
         // The end of a request that was not submitted is no sign of life.
         deadlines.leave(&queued);
         assert!(deadlines.is_failing());

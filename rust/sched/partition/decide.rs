@@ -52,6 +52,10 @@ impl<I: Scheduled, P: Part<I>, T> PartitionMachine<I, P, T> {
         most: u32,
     ) -> bool {
         self.count_end(placement, cost, now);
+        if placement.refused {
+            // Throttled requests may be eligible now.
+            self.tell(env, now);
+        }
         self.decide_more(env, now, most);
         self.order.is_busy()
     }

@@ -202,6 +202,13 @@ impl<I: Item, P: Part<I>, T> HeadCache<I, P, T> {
         Some(item)
     }
 
+    /// Returns what the class of `ticket` was charged for a dispatched request of `cost`.
+    #[cold]
+    pub(super) fn refund(&mut self, ticket: &HeadTicket, cost: Cost, now: u64) {
+        self.head.refund(ticket, cost, now);
+        self.end_throttle(now);
+    }
+
     /// Records that requests may be eligible from `now`, ns.
     pub(super) fn end_throttle(&mut self, now: u64) {
         if self.until > 0 {

@@ -327,6 +327,7 @@ macro_rules! policies {
                         class: ClassId, cost: Cost, way: BypassReason, now: impl FnOnce() -> u64
                     ) -> BypassOutcome;
                     fn count_passed(class: ClassId, requests: u32, pages: u64);
+                    fn refund(class: ClassId, cost: Cost, now: u64);
                     fn stop(grant: &Grant, cost: Cost, now: u64);
                     fn age(now: u64, max: u32) -> bool;
                     fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;

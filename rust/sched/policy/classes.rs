@@ -200,6 +200,9 @@ pub trait Classful<I: Item>: Sized {
         now: impl FnOnce() -> u64,
     ) -> BypassOutcome;
 
+    /// Returns the tokens of a dispatched request; see [`Part::refund`]. The class at `idx` exists.
+    fn refund(_state: &mut State<I, Self>, _idx: u32, _cost: Cost, _now: u64) {}
+
     /// Continues deferred work after requests or memory were added or removed.
     fn settle(_state: &mut State<I, Self>) {}
 
@@ -429,6 +432,12 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         match self.table.use_mut(class) {
             Some(_) => P::pass(self, class.idx(), cost, way, now),
             None => BypassOutcome::Stale,
+        }
+    }
+
+    fn refund(&mut self, class: ClassId, cost: Cost, now: u64) {
+        if self.table.get(class).is_some() {
+            P::refund(self, class.idx(), cost, now);
         }
     }
 

@@ -450,6 +450,20 @@ impl<I: Item> Part<I> for State<I> {
         BypassOutcome::Counted
     }
 
+    fn refund(&mut self, class: ClassId, cost: Cost, now: u64) {
+        let idx = class.idx();
+        // Another gate was not charged.
+        if !self.table.is_live(class) || self.settle(idx, now) {
+            return;
+        }
+        let gates = self.gates.as_deref();
+        if let Some(record) = self.table.at_mut(idx) {
+            let front = record.fifo.front().map(Item::cost);
+            let keys = record.refund(gates, cost, front, now);
+            self.queue.set(idx, &mut record.keys, keys);
+        }
+    }
+
     fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
         if !self.table.is_live(grant.class) {
             return;

@@ -537,6 +537,23 @@ impl<I: Item> Classful<I> for Tbf {
         BypassOutcome::Counted
     }
 
+    fn refund(state: &mut State<I>, idx: u32, cost: Cost, now: u64) {
+        Self::sync(state, idx, now);
+        let Some(Class { record, .. }) = state.table.at_mut(idx) else {
+            return;
+        };
+        let mut context = state.policy.context(now);
+        let front = record.fifo.front().map(Item::cost);
+        if front.is_some() {
+            record.unstage(&mut context);
+        }
+        record.refund_dispatched(&mut context, cost);
+        if let Some(front) = front {
+            let keys = record.restage(&mut context, front);
+            state.queue.set(idx, &mut record.keys, keys);
+        }
+    }
+
     fn update(state: &mut State<I>, update: Update) -> Update {
         state.policy.generation = update.plan().rules().generation();
         core::mem::replace(&mut state.policy.update, update)

@@ -426,6 +426,13 @@ impl Gate {
         self.level.fetch_sub(ticket.bytes, SeqCst);
     }
 
+    /// Returns the charge of a dispatched request of `cost`.
+    pub fn refund(&self, cost: Cost) {
+        if self.course().is_regulated() {
+            self.level.fetch_sub(bytes_of(cost), SeqCst);
+        }
+    }
+
     /// Charges and counts a request if the credit suffices.
     ///
     /// # Errors

@@ -480,8 +480,11 @@ impl<T: Scheduler> SchedulerInstance<T> {
             }
             (*rq).elv.priv_[0] = ptr::null_mut();
             let this = Self::of((*rq).q);
-            let node = &(*entry).node;
-            this.scheduler().ended(node.account(), node.cost());
+            let node = &mut (*entry).node;
+            let cost = node.cost();
+            // The block layer sets the state to idle only after this function.
+            let is_started = (*rq).state != bindings::mq_rq_state_MQ_RQ_IDLE;
+            this.scheduler().ended(node.account_mut(), cost, is_started);
         }
     }
 }

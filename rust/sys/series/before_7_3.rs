@@ -39,7 +39,7 @@ macro_rules! errors {
     };
 }
 
-errors! { EALREADY ELOOP ENAMETOOLONG ENOTCONN EPROTONOSUPPORT ESTALE }
+errors! { EALREADY ELOOP ENAMETOOLONG ENOLINK ENOTCONN EPROTONOSUPPORT ESTALE }
 
 /// Returns the error for a positive errno. The kernel crate has no such constructor for constants.
 const fn error(errno: u32) -> Error {

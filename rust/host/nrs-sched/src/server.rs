@@ -235,10 +235,20 @@ impl Server {
 
     /// Completes a request in flight; returns it.
     pub fn complete(&mut self, id: u64) -> Option<Request> {
+        self.end(id, false)
+    }
+
+    /// Ends a request in flight, which the device refuses; returns it.
+    pub fn refuse(&mut self, id: u64) -> Option<Request> {
+        self.end(id, true)
+    }
+
+    fn end(&mut self, id: u64, refused: bool) -> Option<Request> {
         let request = self.env.device.remove(&id)?;
         self.env.here.remove(&id)?;
         self.env.now = self.now;
-        let (placement, cost) = (request.placement, request.cost());
+        let (mut placement, cost) = (request.placement, request.cost());
+        placement.refused = refused;
         if placement.admission == Admission::Slot {
             self.env.slot_pool.put(placement.priority);
         }

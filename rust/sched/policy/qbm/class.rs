@@ -352,6 +352,28 @@ impl<F: Fifo> QbmClass<F> {
         self.ticket = GateTicket::FREE;
     }
 
+    /// Returns the tokens of a dispatched request of `cost`; `front` is the cost of the front, if
+    /// any. Returns the keys of the class.
+    pub fn refund(
+        &mut self,
+        gates: Option<&Gates>,
+        cost: Cost,
+        front: Option<Cost>,
+        now: u64,
+    ) -> QbmKeys {
+        match (gates, self.gate(gates)) {
+            (Some(all), Some(gate)) if all.has(&self.claim) => gate.refund(cost),
+            _ => return self.keys,
+        }
+        match front {
+            Some(front) => {
+                self.cancel(gates);
+                self.book(gates, front, now)
+            }
+            None => self.keys,
+        }
+    }
+
     /// Charges a request of `cost` that is not queued, if there are tokens for it; returns true if
     /// there were.
     #[inline]

@@ -264,6 +264,22 @@ fn everything_goes_when_it_is_drained() {
     assert_eq!(bench.gate(1).usage().requests, 100);
 }
 
+/// Verifies that a refused request returns its tokens, and that the front has them at once.
+#[test]
+fn a_refused_request_gives_back() {
+    let mut bench = QbmBench::new();
+    bench.rate(1, MIB, 1, NOW);
+    let class = bench.class(1, NOW);
+    let requests: Vec<_> = (0..3).map(|_| bench.queue(1, 256, NOW)).collect();
+    assert!(bench.get(NOW).is_some());
+    let balance = bench.gate(1).balance(NOW);
+    assert!(bench.until(NOW) > NOW);
+    bench.part.refund(class, requests[0].cost(), NOW);
+    assert_eq!(bench.get(NOW), Some(requests[1]));
+    assert_eq!(bench.gate(1).balance(NOW), balance);
+    assert!(bench.until(NOW) > NOW);
+}
+
 /// Verifies that a removed front returns its tokens.
 #[test]
 fn a_front_that_leaves_gives_back() {

@@ -6,6 +6,7 @@ mod accuracy;
 mod changes;
 mod hazards;
 mod order;
+mod refused;
 mod sharing;
 mod shown;
 mod sim;

@@ -223,6 +223,24 @@ impl<F: Fifo> TbfClass<F> {
         self.paid = 0;
     }
 
+    /// Returns the tokens of a dispatched request of `cost` to the own bucket and to those of
+    /// `also=`; there is no front with tokens.
+    pub fn refund_dispatched(&mut self, context: &mut Context<'_>, cost: Cost) {
+        let Some(compiled) = context.plan.compiled(self.rule) else {
+            return;
+        };
+        self.paid = OWN;
+        self.span = compiled.charge(cost).span;
+        for (index, &rule) in compiled.also().iter().enumerate() {
+            let other = self.others.get_mut(index).zip(context.plan.compiled(rule));
+            if let Some((other, compiled)) = other {
+                self.paid |= other_bit(index);
+                other.span = compiled.charge(cost).span;
+            }
+        }
+        self.refund(context);
+    }
+
     /// Charges the growth of a request to all buckets that do not count requests, as [`Self::owe`]
     /// does.
     pub(super) fn charge_growth_debt(

@@ -32,7 +32,7 @@ use crate::{
 type ServiceText = control::TextParameter<Service>;
 
 /// Texts of the service itself.
-static TEXTS: [ServiceText; 8] = [
+static TEXTS: [ServiceText; 9] = [
     ServiceText::both(
         "nrs_policies",
         |service, out| Ok(service.write_policies(out)?),
@@ -56,6 +56,10 @@ static TEXTS: [ServiceText; 8] = [
         Ok(())
     }),
     ServiceText::read("clients", |service, out| Ok(service.write_clients(out)?)),
+    ServiceText::write("drain", |service, _| {
+        service.drain();
+        Ok(())
+    }),
 ];
 
 fn text_of(parameter: &Parameter) -> Result<&'static ServiceText> {

@@ -353,6 +353,31 @@ scsi() {
 	[ "$(counter a queued)" -gt 0 ]
 }
 
+# Verifies that drains let the suspend of a volume above the disk end, which waits for all requests
+# of the volume. The limit would delay it for 20 s.
+above() {
+	local suspend
+	module
+	slow_lower nb0 1000000
+	client a /dev/nb0 svc
+	echo 256 >$queue/nr_requests
+	policy svc 'tbf uid'
+	echo 'start slow uid={1001} rate=5' >"$(at svc nrs_tbf_rule)"
+	dm_create volume "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	chmod 666 /dev/mapper/volume
+	begin volume as=1001 --iodepth=100
+	wait_for 20 '[ "$(counter a held)" -ge 90 ]' || fail "no backlog: $(status)"
+	dm suspend volume &
+	suspend=$!
+	drained() {
+		set_to svc drain 1
+		! kill -0 $suspend 2>/dev/null
+	}
+	took wait_for 5 drained || fail "the suspend waits: $(status)"
+	wait $suspend
+	dm resume volume
+}
+
 # state: Prints the visible state of the module.
 state() {
 	settings svc
@@ -769,6 +794,7 @@ try 30 "flushes do not wait for throttled writes" flushed
 try 30 "throttled requests are merged" growing
 try 30 "requests are merged with bios of their submitter only" apart
 try 30 "bad blocks" failing
+try 30 "drains end the suspend of a volume above" above
 try 60 "a new name format applies to running processes" renamed
 debug_long try 20 "refused settings change nothing" wrong
 debug_long try 20 "a disk whose name is no valid service name" named

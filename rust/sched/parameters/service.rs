@@ -81,5 +81,7 @@ parameters! {
         "health" Read "healthy or NOT HEALTHY, and a line with the reason", "", "", None;
         /// Effective slots, counters of clients, state of targets.
         "clients" Read "YAML", "", "", None;
+        /// Dispatches all queued requests without slots; limits become debt.
+        "drain" Write "any text", "", "", None;
     }
 }

@@ -24,4 +24,8 @@ check_eq "io.stat: a group that has read" 2 \
 check_eq "io.stat: a group that has just begun" 0 "$(reads $'253:1 \n8:0 '"$full"$'\n')"
 check_eq "io.stat: a group that has not begun" 0 "$(reads "8:0 $full"$'\n')"
 check_eq "io.stat: empty" 0 "$(reads '')"
+check_eq "a failed check prints the last ten lines" "not ok 5 - a # 4 5 6 7 8 9 10 11 12 13 " \
+	"$(check a sh -c 'seq 13; exit 1')"
+long_line=$(printf '%9999d' 1)
+check_eq "a failed check cuts long lines" 2015 "$(expr length "$(not_ok a "$long_line")")"
 summary

@@ -21,7 +21,7 @@ try() {
 	if [ "$rc" = 0 ]; then
 		ok "$name"
 	else
-		not_ok "$name" "$(tail -n 6 /run/nrs/try.log | tr '\n' ' ')"
+		not_ok "$name" "$(tail -n 6 /run/nrs/try.log)"
 	fi
 }
 

@@ -11,10 +11,13 @@ ok() {
 	[ -z "${NRS_TALLY:-}" ] || echo ok >>"$NRS_TALLY"
 }
 
-# not_ok NAME REASON: Counts and prints a failed check.
+# not_ok NAME REASON: Counts and prints a failed check, with the last ten lines of the reason, joined
+# and cut to 2000 characters.
 not_ok() {
+	local reason
 	nrs_failed=$((nrs_failed + 1))
-	echo "not ok $((nrs_passed + nrs_failed)) - $1 # ${2:-}"
+	reason=$(tail -n 10 <<<"${2:-}" | tr '\n' ' ')
+	echo "not ok $((nrs_passed + nrs_failed)) - $1 # ${reason:0:2000}"
 	[ -z "${NRS_TALLY:-}" ] || echo bad >>"$NRS_TALLY"
 }
 
@@ -32,7 +35,7 @@ brief() {
 check() {
 	local name=$1 said
 	shift
-	if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$(tr '\n' ' ' <<<"$said")"; fi
+	if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$said"; fi
 }
 
 # check_eq NAME WANTED GOT: Passes if GOT equals WANTED.

@@ -88,7 +88,7 @@ try() {
 	if [ "$rc" = 0 ]; then
 		ok "$name ($((SECONDS - started)) s)"
 	else
-		not_ok "$name" "$(tail -n 6 "$log" | tr '\n' ' ')"
+		not_ok "$name" "$(tail -n 6 "$log")"
 	fi
 	clean_up || not_ok "$name: cleaning up" "left: $(devices) $(tail -n 5 /tmp/clean.log)"
 }

@@ -40,7 +40,7 @@ block() {
 	if [ -z "$failed" ]; then
 		ok "$2: $(head -n 1 "$1")"
 	else
-		not_ok "$2: $(head -n 1 "$1")" "$(tail -n 3 "$said" | tr '\n' ' ')"
+		not_ok "$2: $(head -n 1 "$1")" "$(tail -n 3 "$said")"
 	fi
 	while IFS= read -r pattern; do
 		check "$2 prints '$pattern'" grep -qE -- "$pattern" "$said"

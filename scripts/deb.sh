@@ -57,6 +57,18 @@ if [ -n "$source" ]; then
 	cp -a "$CARGO_HOME"/registry/{index,cache} "$work/cargo/registry" 2>/dev/null || true
 	run_logged "deb: crates" "$out/vendor.log" env CARGO_HOME="$work/cargo" \
 		cargo vendor --quiet --locked --versioned-dirs --manifest-path rust/host/Cargo.toml vendor
+	# Libraries and objects for Windows leave the crates and their lists of checksums.
+	python3 - <<-'EOF'
+		import json, pathlib
+		for crate in pathlib.Path("vendor").iterdir():
+		    path = crate / ".cargo-checksum.json"
+		    sums = json.loads(path.read_text())
+		    for name in list(sums["files"]):
+		        if name.endswith((".a", ".dll", ".lib", ".o")):
+		            (crate / name).unlink()
+		            del sums["files"][name]
+		    path.write_text(json.dumps(sums))
+	EOF
 	run_logged "deb: source package" "$out/source.log" sh \
 		-c "cd .. && dpkg-source --build nrs-$version"
 	mv "$work"/nrs_*.{dsc,tar.xz} "$out"

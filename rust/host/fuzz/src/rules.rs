@@ -81,21 +81,19 @@ fn enter(rule_list: &RuleList, command: &str) -> RuleList {
 pub fn enter_again(rule_list: &RuleList, rate: Rate, max: u32) -> RuleList {
     let mut again = RuleList::new(rule_list.fields(), rate, max).expect("memory");
     let mut links = Vec::new();
-    for line in lines(rule_list).lines() {
-        let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
-        let (rule, also) = rule.split_once(" also=").unwrap_or((rule, ""));
-        // Conditions end with a brace or a star, and no such character follows.
-        let end = rule.rfind(['}', '*']).expect("the form of a line") + 1;
-        let (conditions, limits) = rule.split_at(end);
-        let limits = limits.trim_start();
-        let name = conditions.split(' ').next().unwrap_or_default();
-        again = if name == "default" {
+    let text = lines(rule_list);
+    for (line, rule) in text.lines().zip(rule_list.rules()) {
+        let (name, conditions) = (rule.name, &*rule.conditions);
+        let (limits, _) = line
+            .strip_prefix(&format!("{name} {conditions} "))
+            .and_then(|rest| rest.split_once(", ref "))
+            .expect("the form of a line");
+        let (limits, also) = limits.split_once(" also=").unwrap_or((limits, ""));
+        again = if name == Name::DEFAULT {
             enter(&again, &format!("change default rate={limits}"))
         } else {
-            enter(
-                &again,
-                &format!("start {conditions} rate={limits} rank=default"),
-            )
+            let command = format!("start {name} {conditions} rate={limits} rank=default");
+            enter(&again, &command)
         };
         if !also.is_empty() {
             links.push(format!("change {name} also={also}"));

@@ -169,7 +169,7 @@ check() {
 	else
 		failed=$((failed + 1)) broken+=("$name")
 		log "$name: FAILED ($((SECONDS - started)) s), end of $file:"
-		tail -n 25 "$file" >&2
+		tail -n 10 "$file" >&2
 	fi
 	timed host - "$name" $((SECONDS - started))
 }
@@ -430,6 +430,7 @@ main() {
 		if [ -n "${NRS_LONG:-}" ]; then
 			check "scripts: a machine that lost a timer" tests/machine.sh
 			check "scripts: compare.sh --check" scripts/compare.sh --check
+			check "packages: installed, built and removed in a minimal system" scripts/deb-test.sh
 			check "packages: a system with systemd, booted three times" tests/boot.sh
 			check "cluster: two servers in two machines" scripts/cluster.sh --check
 		fi

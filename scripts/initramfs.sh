@@ -18,7 +18,10 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 # Programs that exercise file systems, another file system, and a server: many megabytes, for few
 # tests.
 more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
-more_modules=(xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop)
+more_modules=(
+	xfs nfsd nfsv4 dm-crypt crypto_null nvme-loop raid456 raid1 dm-raid dm-integrity dm-thin-pool
+	dm-snapshot
+)
 wanted=(
 	virtio_pci virtio_blk virtio_net configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4
 	mq-deadline bfq kyber-iosched scsi_debug sd_mod nvme-tcp nvmet-tcp overlay

@@ -92,8 +92,8 @@ elevated() {
 	rm /tmp/suid
 }
 
-# gained UID REQUESTS COMMAND...: Fails unless the command adds about REQUESTS requests of the user
-# (or "absent"); for "absent" the client must count as many anonymous requests.
+# gained UID REQUESTS COMMAND...: Fails unless the command adds about REQUESTS requests of the user,
+# and none that the client counts as anonymous.
 gained() {
 	local uid=$1 wanted=$2 before anonymous got
 	shift 2
@@ -105,11 +105,7 @@ gained() {
 	say "$*: uid $uid: $got requests; anonymous: $anonymous"
 	[ "$got" -ge $((wanted * 9 / 10)) ] && [ "$got" -lt $((wanted * 11 / 10 + 64)) ] ||
 		fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	if [ "$uid" = absent ]; then
-		[ "$anonymous" -ge $((wanted * 9 / 10)) ]
-	else
-		[ "$anonymous" -lt 16 ]
-	fi
+	[ "$anonymous" -lt 16 ] || fail "$(status a)"
 }
 
 # writes PATH: Writes over the file in 256 requests.
@@ -117,36 +113,149 @@ writes() {
 	dd if=/dev/zero of="$1" bs=4k count=256 oflag=direct conv=notrunc 2>/dev/null
 }
 
-# Verifies drivers between a user and nrs whose threads submit.
-between() {
+# dispatched: Prints the dispatched requests of each entity.
+dispatched() {
+	awk '$2 == "entity:" { who = $3 } $1 == "dispatched:" { n[who] += $2 }
+		END { for (who in n) print who, n[who] }' "$(at svc nrs_fairshare_stats)"
+}
+
+# belongs ENTITY COMMAND...: Verifies that most requests of the command belong to the entity; for
+# one without a user, that the client counts them as anonymous.
+belongs() {
+	local want=$1 who count anonymous
+	shift
+	sync
+	dispatched >/tmp/dispatched
+	anonymous=$(counter a anonymous)
+	"$@"
+	read -r who count < <(dispatched | awk '
+		FILENAME != "-" { before[$1] = $2; next }
+		$2 - before[$1] > n { n = $2 - before[$1]; who = $1 }
+		END { print who, n }' /tmp/dispatched -)
+	say "$*: $count requests of $who"
+	[ "$who" = "\"$want\"" ] || fail "not $want: $(dispatched)"
+	[[ $want != uid:absent* ]] || [ $(($(counter a anonymous) - anonymous)) -ge "$count" ] ||
+		fail "anonymous: $anonymous before, $(counter a anonymous) after"
+}
+
+# flushed COMMAND...: Runs a command, and writes all dirty data back.
+flushed() {
+	"$@"
+	sync
+}
+
+# in_group UID COMMAND...: Runs a command, or a function of this script, as that user, in the cgroup
+# test.UID.
+in_group() {
+	bash -c 'echo $$ >"$1" && shift && exec "$@"' - "/sys/fs/cgroup/test.$1/cgroup.procs" \
+		setpriv --reuid "$1" --clear-groups bash -c "$(declare -f reads writes changes)"$'\n"$@"' \
+		- "${@:2}"
+}
+
+# changes PATH [OPTION...]: Writes over the file in 1 MiB through the page cache.
+changes() {
+	dd if=/dev/zero of="$1" bs=64k count=16 conv=notrunc "${@:2}" 2>/dev/null
+}
+
+# grouped: Creates the client a of the service svc, and cgroups of the users 2007 and 2008. Sets
+# $user and $other to these users' entities; $none to the one without owner; and $thread to the one
+# of a kernel thread that works for the first user's cgroup, which only the I/O scheduler knows.
+grouped() {
 	module
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
-	policy svc 'fairshare uid_fair'
-	modprobe -a dm-crypt crypto_null loop
-	local crypt="0 $(sectors /dev/mapper/a) crypt cipher_null-ecb - 0 /dev/mapper/a 0" name
-	dm_create crypt "$crypt"
-	dm_create inline "$crypt 2 no_read_workqueue no_write_workqueue"
-	chmod 666 /dev/mapper/{crypt,inline}
-	declare -fx writes
-	gained 2007 256 as 2007 reads /dev/mapper/crypt
-	gained absent 256 as 2007 writes /dev/mapper/crypt
-	gained 2008 256 as 2008 writes /dev/mapper/inline
-	dm_remove crypt
-	dm_remove inline
-	losetup --direct-io=on /dev/loop0 /dev/mapper/a
+	policy svc 'fairshare uid_then_cgroup_fair'
+	mkdir -p /sys/fs/cgroup/test.{2007,2008}
+	local group
+	group=cgroup:$(stat -c %i /sys/fs/cgroup/test.2007)
+	user=uid:2007/$group none=uid:absent/cgroup:absent thread=uid:absent/$group
+	other=uid:2008/$group
+	[ "$front" != dm ] || thread=$none other=uid:2008/cgroup:$(stat -c %i /sys/fs/cgroup/test.2008)
+}
+
+# layer NAME TABLE READER WRITER: Creates a device-mapper device, and verifies the owners of reads
+# and writes by user 2007.
+layer() {
+	dm_create "$1" "0 $2"
+	chmod 666 "/dev/mapper/$1"
+	belongs "$4" in_group 2007 writes "/dev/mapper/$1"
+	belongs "$3" in_group 2007 reads "/dev/mapper/$1"
+}
+
+# Verifies layers between a user and nrs.
+between() {
+	local i m=/dev/mapper/m mode
+	grouped
+	modprobe -a dm-crypt crypto_null loop raid456 raid1 dm-raid dm-integrity dm-thin-pool \
+		dm-snapshot
+	for i in 0 1 2 3; do dm_create m$i "0 16384 linear /dev/mapper/a $((i * 16384))"; done
+	layer crypt "16384 crypt cipher_null-ecb - 0 ${m}0 0" "$user" "$thread"
+	layer inline "16384 crypt cipher_null-ecb - 0 ${m}0 0 2 no_read_workqueue no_write_workqueue" \
+		"$user" "$user"
+	layer raid1 "16384 raid raid1 2 0 nosync 2 - ${m}0 - ${m}1" "$user" "$user"
+	layer bitmap "16384 raid raid1 2 0 nosync 2 ${m}2 ${m}0 ${m}3 ${m}1" "$user" "$thread"
+	layer raid5 "32768 raid raid5_ls 2 64 nosync 3 - ${m}0 - ${m}1 - ${m}2" "$user" "$none"
+	for i in crypt inline raid1 bitmap raid5; do dm_remove $i; done
+	for mode in D J; do
+		dd if=/dev/zero of=${m}0 bs=4k count=1 2>/dev/null
+		# The first table formats the device.
+		dm_create i "0 1 integrity ${m}0 0 4 $mode 1 internal_hash:sha256"
+		dm_remove i
+		layer i "8192 integrity ${m}0 0 4 $mode 1 internal_hash:sha256" "$none" \
+			"$([ $mode = D ] && echo "$user" || echo "$none")"
+		dm_remove i
+	done
+	dd if=/dev/zero of=${m}0 bs=4k count=1 2>/dev/null
+	dm_create pool "0 16384 thin-pool ${m}0 ${m}1 128 0"
+	dm message pool 0 create_thin 0
+	dm_create thin "0 16384 thin /dev/mapper/pool 0"
+	chmod 666 /dev/mapper/thin
+	belongs "$thread" in_group 2007 changes /dev/mapper/thin oflag=direct
+	belongs "$user" in_group 2007 writes /dev/mapper/thin
+	dm_remove thin
+	dm_remove pool
+	dm_create origin "0 16384 snapshot-origin ${m}0"
+	dm_create snap "0 16384 snapshot ${m}0 ${m}1 N 8"
+	chmod 666 /dev/mapper/origin
+	# Each write makes two of a thread for the copy.
+	belongs "$none" in_group 2007 writes /dev/mapper/origin
+	belongs "$user" in_group 2007 writes /dev/mapper/origin
+	dm_remove snap
+	dm_remove origin
+	losetup --direct-io=on /dev/loop0 ${m}0
 	chmod 666 /dev/loop0
-	gained absent 256 as 2007 reads /dev/loop0
+	belongs "$thread" in_group 2007 reads /dev/loop0
+	belongs "$thread" in_group 2007 writes /dev/loop0
 	losetup -d /dev/loop0
+	losetup --direct-io=off /dev/loop0 ${m}0
+	echo 3 >/proc/sys/vm/drop_caches
+	belongs "$thread" in_group 2007 reads /dev/loop0
+	belongs "$none" flushed in_group 2007 writes /dev/loop0
+	losetup -d /dev/loop0
+}
+
+# Verifies that data in the page cache belong to the cgroup that has dirtied the file first.
+cached() {
+	local i
+	grouped
+	mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	dd if=/dev/zero of=/mnt/a/file bs=64k count=16 conv=fsync 2>/dev/null
+	chmod 666 /mnt/a/file
+	belongs "$none" flushed in_group 2007 changes /mnt/a/file
+	umount /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	belongs "$thread" flushed in_group 2007 changes /mnt/a/file
+	for i in 1 2 3; do belongs "$thread" flushed in_group 2008 changes /mnt/a/file; done
+	belongs "$other" in_group 2008 changes /mnt/a/file conv=fsync
+	umount /mnt/a
 }
 
 # Verifies an NVMe target over the loopback, for a user of its client.
 nvme() {
 	local target=/sys/kernel/config/nvmet
-	module
-	lower nb0 memory_backed=1
-	client a /dev/nb0 svc
-	policy svc 'fairshare uid_fair'
+	grouped
 	modprobe nvme-loop
 	mkdir -p $target/subsystems/t/namespaces/1 $target/ports/1
 	echo 1 >$target/subsystems/t/attr_allow_any_host
@@ -157,7 +266,7 @@ nvme() {
 	echo transport=loop,nqn=t >/dev/nvme-fabrics
 	wait_for 10 '[ -b /dev/nvme0n1 ]'
 	chmod 666 /dev/nvme0n1
-	gained absent 256 as 2009 reads /dev/nvme0n1
+	belongs "$none" in_group 2007 reads /dev/nvme0n1
 	echo 1 >/sys/class/nvme/nvme0/delete_controller
 	rm $target/ports/1/subsystems/t
 	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
@@ -208,6 +317,9 @@ remote() {
 	gained 2004 1 as 2004 reads /mnt/nfs/file
 	echo 3 >/proc/sys/vm/drop_caches
 	gained 0 1 reads /mnt/nfs/file
+	policy svc 'fairshare uid_then_cgroup_fair'
+	echo 3 >/proc/sys/vm/drop_caches
+	belongs uid:2004/cgroup:absent as 2004 reads /mnt/nfs/file
 }
 
 # Verifies users that the export squashes, by ROOTSQUASH and ALLSQUASH.
@@ -365,7 +477,8 @@ try 30 "an overlay: the task's user" overlaid
 try 30 "io_uring: the task's user" ringed
 try 30 "a user namespace: the user outside" spaced
 try 30 "suid: root; seteuid: the assumed user" elevated
-long try 60 "dm-crypt and loop: reads of dm-crypt only" between
+long try 60 "layers: the user, the cgroup alone, or none" between
+long try 60 "page cache: the cgroup that dirtied the file first, the uid of the caller" cached
 long try 60 "NVMe target: no owner" nvme
 long try 90 "NFS: the user of the client, root too" remote
 long try 90 "NFS: uid 65534 for squashed users" squashed
@@ -376,5 +489,5 @@ for how in direct buffered; do
 	long try 120 "NFS, $how: rates within 5 %" limited $how
 done
 long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn
-remarks '^(charged|flags|reads|writes|as) '
+remarks '^(charged|flags|reads|writes|as|in_group|flushed) '
 summary

@@ -158,6 +158,13 @@ rules() {
 	complains 'nrsctl policy set ost_io tbf'
 	ctl 0 policy set ost_io fairshare uid_fair --head hp
 	ctl 0 policy set ost_io tbf uid --head reg
+	says "ost_io: the rule default limits each class to 10000 requests/s
+  to lift this limit: nrsctl rule change ost_io default --rate 10000000 --head reg"
+	# The printed command lifts the limit.
+	ctl 0 ${said##*: nrsctl }
+	ctl 0 policy set ost_io tbf uid --head reg
+	says ''
+	ctl 0 rule change ost_io default --rate 10000
 	ctl 0 policy list ost_io
 	head=$'\nhigh     fairshare uid_fair  started '
 	[[ $said == *$'\nregular  tbf uid             started '*"$head"* ]] || fail "$said"

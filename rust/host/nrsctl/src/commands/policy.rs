@@ -8,10 +8,15 @@ use clap::{Subcommand, ValueEnum};
 use nrs_sched::policy;
 use serde::Serialize;
 
-use crate::configuration::state::HeadPolicy;
+use crate::configuration::rules::DEFAULT;
+use crate::configuration::state::{HeadPolicy, ServiceState};
 use crate::failure::{FailureKind, Result};
 use crate::kernel::Kernel;
+use crate::stats::rules::ListedRule;
 use crate::{show, stats};
+
+/// Highest rate of a rule, requests per second.
+const RATE_MAX: u32 = 10_000_000;
 
 /// Heads that an action applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -163,7 +168,89 @@ pub fn run(action: &PolicyAction, kernel: &dyn Kernel, out: &mut dyn Write) -> R
                     }
                 }
                 _ => failure,
-            })
+            })?;
+            match policy.as_str() {
+                "tbf" => show_default_limit(kernel, service, *head, out),
+                _ => Ok(()),
+            }
         }
+    }
+}
+
+/// Shows the limit of the rule `default` and how to lift the limit, if `tbf` has no other rule and
+/// this rule was not changed.
+fn show_default_limit(
+    kernel: &dyn Kernel,
+    service: &str,
+    head: HeadArg,
+    out: &mut dyn Write,
+) -> Result {
+    // The policy is selected, even if the rules cannot be read.
+    let mut rules = stats::rules(kernel, service).unwrap_or_default();
+    rules.retain(|rule| head.has(&rule.head));
+    let rate = ServiceState::new().rate();
+    let initial = |rule: &ListedRule| rule.name == DEFAULT && rule.rate == rate;
+    if rules.is_empty() || !rules.iter().all(initial) {
+        return Ok(());
+    }
+    let unit = match kernel.get(service, "nrs_tbf_cost_model") {
+        Ok(model) if model.trim() == "pages" => "pages",
+        _ => "requests",
+    };
+    let option = match head {
+        HeadArg::All => "",
+        HeadArg::Reg => " --head reg",
+        HeadArg::Hp => " --head hp",
+    };
+    Ok(writeln!(
+        out,
+        "{service}: the rule default limits each class to {rate} {unit}/s\n  \
+         to lift this limit: nrsctl rule change {service} default --rate {RATE_MAX}{option}"
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Mock;
+
+    /// Checks that a new `tbf` shows the limit of its only rule, and that the printed command lifts
+    /// the limit.
+    #[test]
+    fn a_new_tbf_shows_its_limit() {
+        let kernel = Mock::of(&["a"]);
+        let set = |policy: &str, argument: &[&str], head| {
+            let mut out = Vec::new();
+            let action = PolicyAction::Set {
+                service: "a".into(),
+                policy: policy.into(),
+                argument: argument.iter().map(|word| word.to_string()).collect(),
+                head,
+            };
+            run(&action, &kernel, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let shown = |unit: &str, option: &str| {
+            format!(
+                "a: the rule default limits each class to 10000 {unit}/s\n  \
+                 to lift this limit: nrsctl rule change a default --rate 10000000{option}\n"
+            )
+        };
+        assert_eq!(set("fairshare", &[], HeadArg::All), "");
+        let reg = set("tbf", &["uid"], HeadArg::Reg);
+        assert_eq!(reg, shown("requests", " --head reg"));
+        kernel.set("a", "nrs_tbf_cost_model", "pages").unwrap();
+        assert_eq!(set("tbf", &["uid"], HeadArg::All), shown("pages", ""));
+        let rule = |command: &str| kernel.set("a", "nrs_tbf_rule", command);
+        let lift = |rate| rule(&format!("change default rate={rate}"));
+        assert!(lift(RATE_MAX + 1).is_err());
+        lift(RATE_MAX).unwrap();
+        assert_eq!(set("tbf", &["uid"], HeadArg::All), "");
+        // An instance with other fields has new rules.
+        assert_eq!(set("tbf", &["gid"], HeadArg::All), shown("pages", ""));
+        rule("start r gid={5} rate=5").unwrap();
+        assert_eq!(set("tbf", &["gid"], HeadArg::All), "");
+        kernel.set("a", "nrs_tbf_rate", "70").unwrap();
+        assert_eq!(set("tbf", &[], HeadArg::All), "");
     }
 }

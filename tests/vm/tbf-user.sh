@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# tbf on properties that block devices do not have: network identifiers, metadata operations, node
-# maps, high priority; with /dev/nrs.
+# Rates of tbf by network identifier, which block devices do not have; with /dev/nrs.
 . /tests/nrs.sh
 
 # limited TYPE RULES CLIENT...: Loads a service with a policy and rules, one per line, by clients

@@ -79,19 +79,20 @@ rates() {
 	done
 }
 
-# Verifies that each class has its own bucket, also under a shared rule; the default rule; and rates
-# in bytes.
+# Verifies that each class has its own bucket, also under a shared rule; expressions; the default
+# rule; and rates in bytes.
 uid() {
 	setup 5
-	policy svc 'tbf uid'
+	policy svc 'tbf uid+gid+opcode'
 	rule start one 'uid={1001}' rate=20
 	rule start two 'uid={1002 1003}' rate=40
-	rule start three 'uid={1004}' rate=200KiB/s
+	rule start three 'uid={9999},gid={101}&opcode={ost_read}' rate=200KiB/s
+	rule start none 'gid={101}&opcode={ost_write},uid={1005}&gid={101}' rate=1
 	rule change default rate=80
 	begin a 1001 100
 	begin b 1002 100
 	begin c 1003 100
-	begin d 1004 100
+	begin d 1004 101
 	begin e 1005 100
 	rates 10 a=20 b=40 c=40 d=50 e=80
 }
@@ -224,6 +225,28 @@ two_limits() {
 	rates 5 a=40 b=40 c=30
 }
 
+# Verifies the parts of two classes whose rates the disk cannot serve: the higher rate has two of
+# three turns, or classes take turns, or the lower rate is guaranteed.
+overload() {
+	setup 2
+	echo 1 >"$(at svc slots)"
+	policy svc 'tbf uid'
+	rule start fast 'uid={1001}' rate=1000
+	rule start slow 'uid={1002}' rate=150
+	begin a 1001 100 --iodepth=32
+	begin b 1002 100 --iodepth=32
+	settle a b
+	gather 2 ended
+	within 5 "${got[0]}" $((2 * got[1])) || fail "rate: ${got[*]}"
+	set_to svc nrs_tbf_overload equal
+	gather 2 ended
+	within 5 "${got[0]}" "${got[1]}" || fail "equal: ${got[*]}"
+	rule change slow minrate=150
+	sleep 0.2
+	gather 2 ended
+	is "${got[1]}" 150
+}
+
 # Verifies that a head whose queue becomes empty does not delay the other head.
 two_heads() {
 	setup 2
@@ -241,13 +264,14 @@ two_heads() {
 	done
 }
 
-try 60 "uid: five classes, rates within 5 % of their rules" uid
+try 60 "uid, gid, opcode: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "cgroups by number: rates and shares" cgroups
 try 60 "changes take effect on queued requests at once" changes
 try 60 "borrow: unused rates are lent, and returned" lending
 try 60 "also: two limits at once" two_limits
+try 60 "rates that the disk cannot serve: by rate, in turn, a minimum" overload
 long try 60 "two limited heads" two_heads
 remarks '^(ended|bytes)'
 summary
